@@ -1,0 +1,97 @@
+# Tollgate needs Go, git, make and a C compiler (for the race detector). All else
+# is built from Go modules, at the versions pinned here and in the go.mod files.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CONTROLLER_GEN := sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
+GOLANGCI_LINT_VERSION := v2.15.0
+GOTESTSUM := gotest.tools/gotestsum@v1.13.0
+
+GO ?= go
+BIN := $(CURDIR)/bin
+LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+# Every folder with a go.mod of its own.
+MODULES := . e2e
+
+# What make cluster-up starts.
+NODES ?= 5
+EVICTION ?= tollgate
+TOLLGATE ?= 1
+
+# say tells what a step does before it falls silent for a while.
+say = printf '==> %s\n' "$(1)"
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/tollgate.
+	@$(call say,building bin/tollgate)
+	@$(GO) build -trimpath -o $(BIN)/tollgate ./cmd/tollgate
+
+.PHONY: test
+test: test-unit test-e2e ## Run every test: unit tests, then end to end on a real control plane.
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests with the race detector.
+	@$(call say,unit tests with the race detector (the first build takes a few minutes))
+	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
+
+.PHONY: test-e2e
+test-e2e: ## Run the tests on a real etcd, API server, controller manager and scheduler.
+	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
+	@cd e2e && $(GO) run ./cmd/cluster build
+	@$(call say,tests on a real control plane)
+	@cd e2e && $(GO) run $(GOTESTSUM) --format standard-verbose -- -race -shuffle=on -count=1 -p 1 -timeout 30m ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks: admission, decisions, and eviction beside Kubernetes' own.
+	@$(call say,benchmarks of admission and of decisions)
+	@$(GO) test -run '^$$' -bench . -benchmem ./policy/... ./webhook/... ./evictor/... ./tracker/...
+	@$(call say,eviction beside the built-in controller on the same control plane)
+	@cd e2e && $(GO) run ./cmd/bench
+
+.PHONY: demo
+demo: ## Watch Tollgate refuse, stamp and evict in a real Kubernetes. KEEP=1 leaves it up.
+	@cd e2e && $(GO) run ./cmd/demo $(if $(filter 1,$(KEEP)),--keep)
+
+.PHONY: cluster-up
+cluster-up: ## Start a control plane with Tollgate and leave it running. NODES=5 EVICTION=tollgate|builtin|both TOLLGATE=1
+	@cd e2e && $(GO) run ./cmd/cluster up --nodes=$(NODES) --eviction=$(EVICTION) --tollgate=$(TOLLGATE)
+
+.PHONY: cluster-down
+cluster-down: ## End what make cluster-up started.
+	@cd e2e && $(GO) run ./cmd/cluster down
+
+.PHONY: lint
+lint: $(LINT) ## Check the code with golangci-lint.
+	@for module in $(MODULES); do $(call say,linting $$module); (cd $$module && $(LINT) run ./...); done
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the code.
+	@for module in $(MODULES); do (cd $$module && $(LINT) fmt ./...); done
+
+.PHONY: generate
+generate: ## Generate deepcopy functions and CRDs.
+	@$(call say,generating deepcopy functions and CRDs)
+	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
+	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
+
+.PHONY: verify
+verify: generate ## Fail if generated files, go.mod or formatting are not as they should be.
+	@for module in $(MODULES); do $(call say,checking go.mod of $$module); (cd $$module && $(GO) mod tidy -diff && $(GO) mod verify >/dev/null); done
+	@$(call say,checking that nothing was left to generate)
+	@git diff --exit-code -- api deploy || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
+	@untracked=$$(git ls-files --others --exclude-standard -- api deploy); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
+
+.PHONY: clean
+clean: cluster-down ## End the cluster and remove what was built.
+	@rm -rf $(BIN) .cluster
+
+$(LINT):
+	@$(call say,building golangci-lint $(GOLANGCI_LINT_VERSION) (a minute or two))
+	@GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv $(BIN)/golangci-lint $@

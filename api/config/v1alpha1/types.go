@@ -1,0 +1,130 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// APIVersion and Kind name the configuration in its file.
+const (
+	APIVersion = "config.tollgate.dev/v1alpha1"
+	Kind       = "TollgateConfiguration"
+)
+
+// TollgateConfiguration configures tollgate serve. Every field has a default.
+type TollgateConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Namespace is where Tollgate runs: its Lease and its Secret are there.
+	Namespace string `json:"namespace,omitempty"`
+	// Webhook configures the admission endpoints.
+	Webhook WebhookConfiguration `json:"webhook,omitzero"`
+	// Certificates says where the serving certificate comes from.
+	Certificates CertificatesConfiguration `json:"certificates,omitzero"`
+	// Admission configures the built-in rules.
+	Admission AdmissionConfiguration `json:"admission,omitzero"`
+	// Eviction configures how evictions are carried out.
+	Eviction EvictionConfiguration `json:"eviction,omitzero"`
+	// LeaderElection configures which replica evicts.
+	LeaderElection LeaderElectionConfiguration `json:"leaderElection,omitzero"`
+	// ClientConnection bounds what Tollgate asks of the API server.
+	ClientConnection ClientConnectionConfiguration `json:"clientConnection,omitzero"`
+	// Metrics says where metrics are served.
+	Metrics EndpointConfiguration `json:"metrics,omitzero"`
+	// Health says where /healthz and /readyz are served.
+	Health EndpointConfiguration `json:"health,omitzero"`
+	// FeatureGates switch capabilities on and off by name.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+}
+
+// WebhookConfiguration configures the admission endpoints.
+type WebhookConfiguration struct {
+	// BindAddress is host:port of the HTTPS listener.
+	BindAddress string `json:"bindAddress,omitempty"`
+	// URL registers the webhooks by URL instead of by Service, for a Tollgate
+	// beside its cluster: https://host:port as the API server reaches it.
+	URL string `json:"url,omitempty"`
+	// Budget is how long the judgement of one review may take.
+	Budget metav1.Duration `json:"budget,omitzero"`
+	// MaxInFlightBytes bounds the bodies of the reviews judged at one time.
+	MaxInFlightBytes int64 `json:"maxInFlightBytes,omitempty"`
+}
+
+// CertificatesMode says where the serving certificate comes from.
+type CertificatesMode string
+
+// The certificate modes.
+const (
+	// CertificatesSecret keeps a CA and a serving certificate of its own in a
+	// Secret that all replicas share, and the caBundle in the webhook
+	// configurations.
+	CertificatesSecret CertificatesMode = "Secret"
+	// CertificatesFiles reads tls.crt and tls.key from a directory and leaves the
+	// caBundle to whoever issues them.
+	CertificatesFiles CertificatesMode = "Files"
+)
+
+// CertificatesConfiguration says where the serving certificate comes from.
+type CertificatesConfiguration struct {
+	// Mode is Secret or Files.
+	Mode CertificatesMode `json:"mode,omitempty"`
+	// SecretName names the Secret of mode Secret.
+	SecretName string `json:"secretName,omitempty"`
+	// Directory holds tls.crt and tls.key in mode Files.
+	Directory string `json:"directory,omitempty"`
+	// ServiceName names the Service that the API server calls; it stands in the
+	// certificate.
+	ServiceName string `json:"serviceName,omitempty"`
+	// CADuration is how long the CA is valid.
+	CADuration metav1.Duration `json:"caDuration,omitzero"`
+	// ServingDuration is how long a serving certificate is valid. It is renewed
+	// after two thirds of that.
+	ServingDuration metav1.Duration `json:"servingDuration,omitzero"`
+}
+
+// AdmissionConfiguration configures the built-in rules.
+type AdmissionConfiguration struct {
+	// MaxTimeAddedSkew is how far ahead of now the timeAdded of a node taint may
+	// be.
+	MaxTimeAddedSkew metav1.Duration `json:"maxTimeAddedSkew,omitzero"`
+	// DefaultNotReadyTolerationSeconds is the flag of the same name of the API
+	// server: the toleration that it adds is never a user's choice.
+	DefaultNotReadyTolerationSeconds *int64 `json:"defaultNotReadyTolerationSeconds,omitempty"`
+	// DefaultUnreachableTolerationSeconds is the flag of the same name of the API
+	// server.
+	DefaultUnreachableTolerationSeconds *int64 `json:"defaultUnreachableTolerationSeconds,omitempty"`
+}
+
+// EvictionConfiguration configures how evictions are carried out.
+type EvictionConfiguration struct {
+	// Workers is how many evictions are under way at one time.
+	Workers int `json:"workers,omitempty"`
+	// ComparisonOperators honours the toleration operators Lt and Gt. Set it as
+	// the feature gate TaintTolerationComparisonOperators of the cluster is set.
+	ComparisonOperators bool `json:"comparisonOperators,omitempty"`
+}
+
+// LeaderElectionConfiguration configures which replica evicts.
+type LeaderElectionConfiguration struct {
+	// Enabled is true where more than one replica may run.
+	Enabled *bool `json:"enabled,omitempty"`
+	// LeaseDuration is how long the others wait for a leader that is silent.
+	LeaseDuration metav1.Duration `json:"leaseDuration,omitzero"`
+	// RenewDeadline is how long a leader tries to renew before it gives up.
+	RenewDeadline metav1.Duration `json:"renewDeadline,omitzero"`
+	// RetryPeriod is the time between two tries.
+	RetryPeriod metav1.Duration `json:"retryPeriod,omitzero"`
+}
+
+// ClientConnectionConfiguration bounds what Tollgate asks of the API server.
+type ClientConnectionConfiguration struct {
+	// QPS is how many requests a second are sent in the long run.
+	QPS float32 `json:"qps,omitempty"`
+	// Burst is how many requests may be sent at once.
+	Burst int `json:"burst,omitempty"`
+}
+
+// EndpointConfiguration is where something is served over plain HTTP.
+type EndpointConfiguration struct {
+	// BindAddress is host:port, or "0" to serve nothing.
+	BindAddress string `json:"bindAddress,omitempty"`
+}

@@ -1,0 +1,125 @@
+package v1alpha1
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Validate returns what is wrong with a configuration whose defaults are filled.
+func (c *TollgateConfiguration) Validate() field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, name(c.Namespace, field.NewPath("namespace"))...)
+	errs = append(errs, c.Webhook.validate(field.NewPath("webhook"))...)
+	errs = append(errs, c.Certificates.validate(field.NewPath("certificates"))...)
+	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
+	errs = append(errs, atLeast(int64(c.Eviction.Workers), 1, field.NewPath("eviction", "workers"))...)
+	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
+	connection := field.NewPath("clientConnection")
+	if c.ClientConnection.QPS < 0 {
+		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be more than 0"))
+	}
+	errs = append(errs, atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst"))...)
+	errs = append(errs, address(c.Metrics.BindAddress, true, field.NewPath("metrics", "bindAddress"))...)
+	errs = append(errs, address(c.Health.BindAddress, true, field.NewPath("health", "bindAddress"))...)
+	return errs
+}
+
+func (c *WebhookConfiguration) validate(path *field.Path) field.ErrorList {
+	errs := address(c.BindAddress, false, path.Child("bindAddress"))
+	errs = append(errs, webhookURL(c.URL, path.Child("url"))...)
+	errs = append(errs, positive(c.Budget.Duration, path.Child("budget"))...)
+	// Less than one review of the largest size would refuse legitimate ones.
+	const largest = 16 << 20
+	return append(errs, atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes"))...)
+}
+
+func (c *CertificatesConfiguration) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch c.Mode {
+	case CertificatesSecret:
+		errs = append(errs, name(c.SecretName, path.Child("secretName"))...)
+		errs = append(errs, name(c.ServiceName, path.Child("serviceName"))...)
+		errs = append(errs, positive(c.ServingDuration.Duration, path.Child("servingDuration"))...)
+		if c.CADuration.Duration < 3*c.ServingDuration.Duration {
+			errs = append(errs, field.Invalid(path.Child("caDuration"), c.CADuration.Duration.String(), "must be at least three times servingDuration"))
+		}
+	case CertificatesFiles:
+		if c.Directory == "" {
+			errs = append(errs, field.Required(path.Child("directory"), "mode Files reads tls.crt and tls.key from it"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("mode"), c.Mode, []CertificatesMode{CertificatesSecret, CertificatesFiles}))
+	}
+	return errs
+}
+
+func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
+	errs := positive(c.MaxTimeAddedSkew.Duration, path.Child("maxTimeAddedSkew"))
+	errs = append(errs, atLeast(*c.DefaultNotReadyTolerationSeconds, 0, path.Child("defaultNotReadyTolerationSeconds"))...)
+	return append(errs, atLeast(*c.DefaultUnreachableTolerationSeconds, 0, path.Child("defaultUnreachableTolerationSeconds"))...)
+}
+
+// validate asks for what client-go asks of a leader election.
+func (c *LeaderElectionConfiguration) validate(path *field.Path) field.ErrorList {
+	errs := positive(c.RetryPeriod.Duration, path.Child("retryPeriod"))
+	if c.LeaseDuration.Duration <= c.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), "must be longer than renewDeadline"))
+	}
+	const jitter = 1.2
+	if float64(c.RenewDeadline.Duration) <= jitter*float64(c.RetryPeriod.Duration) {
+		errs = append(errs, field.Invalid(path.Child("renewDeadline"), c.RenewDeadline.Duration.String(), "must be longer than 1.2 times retryPeriod"))
+	}
+	return errs
+}
+
+func name(value string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range validation.IsDNS1123Label(value) {
+		errs = append(errs, field.Invalid(path, value, problem))
+	}
+	return errs
+}
+
+func address(value string, mayBeOff bool, path *field.Path) field.ErrorList {
+	if mayBeOff && value == "0" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, value, "must be host:port")}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return field.ErrorList{field.Invalid(path, value, "the port must be a number from 1 to 65535")}
+	}
+	return nil
+}
+
+func webhookURL(value string, path *field.Path) field.ErrorList {
+	if value == "" {
+		return nil
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" {
+		return field.ErrorList{field.Invalid(path, value, "must be https://host:port and nothing more")}
+	}
+	return nil
+}
+
+func positive(value time.Duration, path *field.Path) field.ErrorList {
+	if value <= 0 {
+		return field.ErrorList{field.Invalid(path, value.String(), "must be longer than 0")}
+	}
+	return nil
+}
+
+func atLeast(value, least int64, path *field.Path) field.ErrorList {
+	if value < least {
+		return field.ErrorList{field.Invalid(path, value, "must be at least "+strconv.FormatInt(least, 10))}
+	}
+	return nil
+}
