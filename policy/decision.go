@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+)
+
+// Verdict is the outcome of a decision. The zero Verdict denies, so that a
+// decision that was never made lets nothing through.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Denied Verdict = iota
+	Allowed
+)
+
+// String returns the verdict as it is written in logs and metric labels.
+func (v Verdict) String() string {
+	if v == Allowed {
+		return "allowed"
+	}
+	return "denied"
+}
+
+// Finding is one thing that is not as a policy, or a rule of Kubernetes, asks.
+type Finding struct {
+	// Policy is "Kind/name" of the policy that is violated; empty for a rule that
+	// holds without one.
+	Policy string
+	// Actions say what the finding leads to. None means Deny.
+	Actions []v1alpha1.ValidationAction
+	// Field is the path of the offending field, such as spec.tolerations[2].
+	Field string
+	// Value is the offending value as a user would write it.
+	Value string
+	// Problem says what is wrong, without the field and the value.
+	Problem string
+	// Remedy says what would be allowed instead.
+	Remedy string
+}
+
+// Denies reports whether the finding refuses the request.
+func (f Finding) Denies() bool {
+	return len(f.Actions) == 0 || slices.Contains(f.Actions, v1alpha1.Deny)
+}
+
+// Has reports whether action is among the actions of the finding.
+func (f Finding) Has(action v1alpha1.ValidationAction) bool {
+	return slices.Contains(f.Actions, action)
+}
+
+// String returns the finding as one sentence for the user who sent the request:
+// policy, field, value, what is wrong, and what would be allowed.
+func (f Finding) String() string {
+	var b strings.Builder
+	if f.Policy != "" {
+		b.WriteString(f.Policy + ": ")
+	}
+	b.WriteString(f.Field)
+	if f.Value != "" {
+		b.WriteString(" (" + f.Value + ")")
+	}
+	b.WriteString(": " + f.Problem)
+	if f.Remedy != "" {
+		b.WriteString("; " + f.Remedy)
+	}
+	return b.String()
+}
+
+// Decision is a verdict and what led to it.
+type Decision struct {
+	Verdict  Verdict
+	Findings []Finding
+}
+
+// Decide returns the decision that follows from findings: denied when one of
+// them denies, else allowed. The order of the findings does not matter, the
+// decision holds them sorted, so that the same request gets the same answer
+// from every replica.
+func Decide(findings []Finding) Decision {
+	sorted := slices.Clone(findings)
+	slices.SortStableFunc(sorted, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Problem, b.Problem))
+	})
+	verdict := Allowed
+	if slices.ContainsFunc(sorted, Finding.Denies) {
+		verdict = Denied
+	}
+	return Decision{Verdict: verdict, Findings: sorted}
+}

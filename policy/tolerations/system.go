@@ -1,0 +1,76 @@
+package tolerations
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// DefaultSeconds are how long the API server lets every pod tolerate an unready
+// or unreachable node: its flags --default-not-ready-toleration-seconds and
+// --default-unreachable-toleration-seconds.
+type DefaultSeconds struct {
+	NotReady, Unreachable int64
+}
+
+// kubernetesSeconds is what both flags are unless set.
+const kubernetesSeconds = 300
+
+// system reports whether t is what Kubernetes itself adds to a pod, field by
+// field. Such a toleration is nobody's choice, and to refuse it would refuse
+// every pod, or every pod of a DaemonSet.
+//
+// The shapes are those of the admission plugins DefaultTolerationSeconds (TP-15)
+// and PodTolerationRestriction (TP-03), and of the DaemonSet controller, whose
+// shapes count only in a request that it sent itself.
+func (in *Input) system(t *corev1.Toleration) bool {
+	for i := range in.Added {
+		if identify(t) == identify(&in.Added[i]) {
+			return true
+		}
+	}
+	if t.Operator != corev1.TolerationOpExists || t.Value != "" {
+		return false
+	}
+	switch t.Effect {
+	case corev1.TaintEffectNoExecute:
+		return in.systemNoExecute(t)
+	case corev1.TaintEffectNoSchedule:
+		return t.TolerationSeconds == nil && in.systemNoSchedule(t.Key)
+	case corev1.TaintEffectPreferNoSchedule:
+		return false
+	default:
+		return false
+	}
+}
+
+func (in *Input) systemNoExecute(t *corev1.Toleration) bool {
+	seconds := DefaultSeconds{NotReady: kubernetesSeconds, Unreachable: kubernetesSeconds}
+	if in.DefaultSeconds != nil {
+		seconds = *in.DefaultSeconds
+	}
+	var byDefault int64
+	switch t.Key {
+	case corev1.TaintNodeNotReady:
+		byDefault = seconds.NotReady
+	case corev1.TaintNodeUnreachable:
+		byDefault = seconds.Unreachable
+	default:
+		return false
+	}
+	if t.TolerationSeconds == nil {
+		return in.FromDaemonSetController
+	}
+	return *t.TolerationSeconds == byDefault
+}
+
+func (in *Input) systemNoSchedule(key string) bool {
+	switch key {
+	case corev1.TaintNodeMemoryPressure:
+		return true
+	case corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable:
+		return in.FromDaemonSetController
+	case corev1.TaintNodeNetworkUnavailable:
+		return in.FromDaemonSetController && in.HostNetwork
+	default:
+		return false
+	}
+}
