@@ -1,0 +1,93 @@
+package evictor
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// Failure is why a request did not do what it was to do. The values are metric
+// labels.
+type Failure string
+
+// The failures.
+const (
+	// NoFailure is the failure of a request that went well.
+	NoFailure Failure = ""
+	// NotFound says that the object does not exist.
+	NotFound Failure = "not_found"
+	// Conflict says that the object is not the one, or not the version, that the
+	// request was meant for.
+	Conflict Failure = "conflict"
+	// Throttled says that the API server has too much to do.
+	Throttled Failure = "throttled"
+	// Denied says that RBAC or an admission webhook refuses the request.
+	Denied Failure = "denied"
+	// Invalid says that the API server does not accept the request as it is.
+	Invalid Failure = "invalid"
+	// Timeout says that no answer came in time: the request may have been done.
+	Timeout Failure = "timeout"
+	// Unavailable says that the API server is not there or not well: the request
+	// may have been done.
+	Unavailable Failure = "unavailable"
+)
+
+// Ambiguous reports whether the request may have been done in spite of the
+// failure.
+func (f Failure) Ambiguous() bool {
+	return f == Timeout || f == Unavailable
+}
+
+// transient reports whether the failure is one of the API server as a whole, so
+// that the next request that goes well says that it is over for all.
+func (f Failure) transient() bool {
+	return f == Timeout || f == Unavailable || f == Throttled
+}
+
+// classify returns what err says about the request that it came from.
+func classify(err error) Failure {
+	switch {
+	case err == nil:
+		return NoFailure
+	case apierrors.IsNotFound(err):
+		return NotFound
+	case apierrors.IsConflict(err):
+		return Conflict
+	case apierrors.IsTooManyRequests(err):
+		return Throttled
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return Denied
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), isNetTimeout(err):
+		return Timeout
+	case apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err), apierrors.IsUnexpectedServerError(err),
+		utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err):
+		return Unavailable
+	}
+	return byCode(err)
+}
+
+func isNetTimeout(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		(errors.As(err, &network) && network.Timeout())
+}
+
+// byCode classifies what has no reason of its own, such as the answer of a
+// webhook that picked a status code. What is no answer at all did not get
+// through.
+func byCode(err error) Failure {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return Unavailable
+	}
+	switch code := status.Status().Code; {
+	case code == 400 || code == 422:
+		return Invalid
+	case code >= 400 && code < 500:
+		return Denied
+	}
+	return Unavailable
+}

@@ -1,0 +1,164 @@
+package evictor
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	whole := func() Options {
+		return Options{
+			Tracker: tracker.New(), Synced: func() bool { return true }, Client: fake.NewClientset(),
+			Recorder: &fakeRecorder{}, Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+		}
+	}
+
+	t.Run("it needs all that it has no default for", func(t *testing.T) {
+		t.Parallel()
+		for name, drop := range map[string]func(*Options){
+			"tracker":  func(o *Options) { o.Tracker = nil },
+			"synced":   func(o *Options) { o.Synced = nil },
+			"client":   func(o *Options) { o.Client = nil },
+			"recorder": func(o *Options) { o.Recorder = nil },
+			"clock":    func(o *Options) { o.Clock = nil },
+			"metrics":  func(o *Options) { o.Metrics = nil },
+		} {
+			options := whole()
+			drop(&options)
+			_, err := New(options)
+			require.ErrorContains(t, err, name)
+		}
+	})
+
+	t.Run("what is set is not replaced by a default", func(t *testing.T) {
+		t.Parallel()
+		set := Options{Workers: 1, MaxNodeAge: 2, AttemptTimeout: 3, EventRate: 4, EventBurst: 5}
+		require.Equal(t, set, withDefaults(set))
+		require.Equal(t, Options{
+			Workers: DefaultWorkers, MaxNodeAge: DefaultMaxNodeAge, AttemptTimeout: DefaultAttemptTimeout,
+			EventRate: DefaultEventRate, EventBurst: DefaultEventBurst,
+		}, withDefaults(Options{}))
+	})
+
+	t.Run("NE-30 only the leader evicts, and one that does not run does nothing", func(t *testing.T) {
+		t.Parallel()
+		options := whole()
+		e, err := New(options)
+		require.NoError(t, err)
+		require.True(t, e.NeedLeaderElection())
+		options.Tracker.SetNode(tracker.Node{Name: "n"}, noon)
+		e.NodeChanged("n")
+		e.PodsChanged([]tracker.Key{{Name: "a"}})
+		require.Empty(t, options.Client.(*fake.Clientset).Actions())
+	})
+}
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+
+	t.Run("H08 a hundred thousand deadlines at the same second do not keep another waiting", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			const many = 100_000
+			q := newQueue[int]("", clock.RealClock{})
+			for i := range many {
+				q.sleep(i, time.Minute)
+			}
+			q.sleep(many, seconds(59))
+			synctest.Wait()
+			time.Sleep(seconds(59))
+			item, _ := q.Get()
+			require.Equal(t, many, item)
+			require.Zero(t, q.Len())
+			time.Sleep(seconds(1))
+			synctest.Wait()
+			require.Equal(t, many, q.Len())
+			q.ShutDown()
+		})
+	})
+
+	t.Run("NE-26 an item is queued once, at the earliest of its times", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue[string]("", clock.RealClock{})
+			q.sleep("a", seconds(60))
+			q.sleep("a", seconds(10))
+			q.sleep("a", seconds(30))
+			q.sleep("never", 0)
+			time.Sleep(seconds(10))
+			synctest.Wait()
+			require.Equal(t, 1, q.Len())
+			item, _ := q.Get()
+			require.Equal(t, "a", item)
+			q.Done(item)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			require.Zero(t, q.Len())
+			q.ShutDown()
+		})
+	})
+
+	t.Run("a failed item waits longer each time up to a bound, alone", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue[string]("", clock.RealClock{})
+			for range 100 {
+				q.retry("a", errDown)
+				time.Sleep(retryMax)
+				synctest.Wait()
+				item, _ := q.Get()
+				q.Done(item)
+			}
+			q.retry("b", errDown)
+			time.Sleep(retryBase)
+			synctest.Wait()
+			require.Equal(t, 1, q.Len())
+			q.ShutDown()
+		})
+	})
+
+	t.Run("a far deadline is looked at in between", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue[string]("", clock.RealClock{})
+			q.sleep("a", 290*365*24*time.Hour)
+			time.Sleep(longestSleep)
+			synctest.Wait()
+			require.Equal(t, 1, q.Len())
+			q.ShutDown()
+		})
+	})
+}
+
+func TestG04(t *testing.T) {
+	t.Parallel()
+	t.Run("G04 a taint that flaps ten times a second fills no queue and evicts nobody who tolerates it for a second", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, func(w *world) {
+			for i := range 20 {
+				w.setPod(newPod(fmt.Sprintf("p%d", i), "n", tolerationFor("gpu", 1)))
+			}
+			w.start()
+			for range 100 {
+				w.setNode("n", noExecute("gpu"))
+				w.pass(100 * time.Millisecond)
+				w.setNode("n")
+				w.pass(100 * time.Millisecond)
+				require.Zero(w.t, w.evictor.pods.Len())
+			}
+			require.Empty(w.t, w.api.took())
+			require.Zero(w.t, w.value("tollgate_evictions_pending"))
+			require.Positive(w.t, w.value("tollgate_eviction_events_dropped_total"))
+		})
+	})
+}

@@ -1,0 +1,13 @@
+package evictor
+
+import (
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// tolerates reports whether toleration matches taint, by the very function that
+// the scheduler and the kubelet use. What it would log, a value that is not a
+// number, is for admission to complain about.
+func tolerates(toleration *corev1.Toleration, taint *corev1.Taint, comparisonOperators bool) bool {
+	return toleration.ToleratesTaint(logr.Logger{}, taint, comparisonOperators)
+}

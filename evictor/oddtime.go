@@ -1,0 +1,88 @@
+package evictor
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// oddAfter is by how much the time of a taint may differ from the moment it
+// appeared.
+const oddAfter = 5 * time.Minute
+
+// The directions in which a time can be odd. They are metric labels.
+const (
+	directionFuture = "future"
+	directionPast   = "past"
+)
+
+// oddTime reports whether the time of a taint is hardly meant, and in which
+// direction. The API accepts any time: one in the future suspends an eviction
+// (H01), one in the past uses up tolerations that pods still count on (H02). A
+// taint that stood there when the node was first seen may well be old.
+func oddTime(taint tracker.Taint) (direction string, odd bool) {
+	switch ahead := taint.TimeAdded.Sub(taint.Seen); {
+	case ahead > oddAfter:
+		return directionFuture, true
+	case -ahead > oddAfter && taint.Witnessed:
+		return directionPast, true
+	}
+	return "", false
+}
+
+// oddTimes reports each odd time once.
+type oddTimes struct {
+	tracker  *tracker.Tracker
+	announce *announcer
+	metrics  *Metrics
+
+	mu sync.Mutex
+	// told holds what was reported, by node.
+	told map[string][]tracker.Taint
+}
+
+// check looks at the taints of a node.
+func (o *oddTimes) check(name string) {
+	uid, taints := o.tracker.Taints(name)
+	for _, taint := range o.news(name, taints) {
+		direction, _ := oddTime(taint)
+		o.metrics.oddTimes.WithLabelValues(direction).Inc()
+		o.announce.onNode(name, uid, corev1.EventTypeWarning, oddTimeReason,
+			"Taint %s appeared at %s with a time in the %s: %s", taint.String(),
+			taint.Seen.UTC().Format(time.RFC3339), direction, taint.TimeAdded.UTC().Format(time.RFC3339))
+	}
+}
+
+// news returns the odd taints that were not reported yet.
+func (o *oddTimes) news(name string, taints []tracker.Taint) []tracker.Taint {
+	var all, fresh []tracker.Taint
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, taint := range taints {
+		if _, odd := oddTime(taint); !odd {
+			continue
+		}
+		all = append(all, taint)
+		if !contains(o.told[name], taint) {
+			fresh = append(fresh, taint)
+		}
+	}
+	if len(all) > 0 {
+		o.told[name] = all
+	} else {
+		delete(o.told, name)
+	}
+	return fresh
+}
+
+func contains(taints []tracker.Taint, taint tracker.Taint) bool {
+	for _, t := range taints {
+		if t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,96 @@
+package evictor
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// syncPoll is how often it is looked whether the tracker is ready.
+const syncPoll = 50 * time.Millisecond
+
+// Start evicts until ctx is done and returns when all that it started has
+// stopped. Nothing is decided before the tracker knows everything.
+func (e *Evictor) Start(ctx context.Context) error {
+	if !e.waitSynced(ctx) {
+		return nil
+	}
+	pods := newQueue[tracker.Key](queueName, e.clock)
+	nodes := newQueue[string](queueName+"-stamp", e.clock)
+	e.setQueues(pods, nodes)
+	defer e.setQueues(nil, nil)
+
+	var running sync.WaitGroup
+	for range e.options.Workers {
+		running.Go(func() { pods.work(stopping(ctx, e.step)) })
+	}
+	running.Go(func() { nodes.work(stopping(ctx, e.stampStep)) })
+	running.Go(func() { e.housekeep(ctx) })
+	for _, name := range e.tracker.Tainted() {
+		e.NodeChanged(name)
+		e.PodsChanged(e.tracker.PodsOn(name))
+	}
+	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
+
+	<-ctx.Done()
+	pods.ShutDown()
+	nodes.ShutDown()
+	running.Wait()
+	e.announce.flush(true)
+	return nil
+}
+
+// stopping returns step for a queue, doing nothing once ctx is done: a queue that
+// is shut down still hands out what it holds.
+func stopping[T any](ctx context.Context, step func(context.Context, T) (time.Duration, error)) func(T) (time.Duration, error) {
+	return func(item T) (time.Duration, error) {
+		select {
+		case <-ctx.Done():
+			return 0, nil
+		default:
+			return step(ctx, item)
+		}
+	}
+}
+
+func (e *Evictor) waitSynced(ctx context.Context) bool {
+	ticker := e.clock.NewTicker(syncPoll)
+	defer ticker.Stop()
+	for !e.options.Synced() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C():
+		}
+	}
+	return true
+}
+
+// housekeep writes summaries and forgets what has become old.
+func (e *Evictor) housekeep(ctx context.Context) {
+	ticker := e.clock.NewTicker(announceTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			e.announce.flush(false)
+			e.confirm.sweep()
+		}
+	}
+}
+
+func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
+	defer cancel()
+	err := e.stamper.stamp(ctx, name)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("cannot stamp taints yet", "node", name, "reason", err.Error())
+	}
+	return 0, err
+}

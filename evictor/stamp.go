@@ -1,0 +1,114 @@
+package evictor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// stamper writes the time into NoExecute taints that came without one, so that a
+// restart does not start their clock again (H03). Admission does that for taints
+// that pass it; what is found without a time came while admission was away.
+type stamper struct {
+	nodes   corev1client.NodesGetter
+	tracker *tracker.Tracker
+	clock   clock.PassiveClock
+	metrics *Metrics
+	// saw takes in what the API server returned to a request made at asked.
+	saw func(node *corev1.Node, asked time.Time)
+}
+
+// wanted reports whether a node has a taint without a time.
+func (s *stamper) wanted(name string) bool {
+	_, taints := s.tracker.Taints(name)
+	for _, taint := range taints {
+		if !taint.Stamped {
+			return true
+		}
+	}
+	return false
+}
+
+// stamp gives the taints of a node the time at which they were first seen. The
+// node is read for where they stand now; the patch tests that they still do.
+func (s *stamper) stamp(ctx context.Context, name string) error {
+	if !s.wanted(name) {
+		return nil
+	}
+	asked := s.clock.Now()
+	node, err := s.nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return ignoreNotFound("read node", err)
+	}
+	s.saw(node, asked)
+	_, known := s.tracker.Taints(name)
+	patch, count := stampPatch(node, known, asked)
+	if count == 0 {
+		return nil
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	asked = s.clock.Now()
+	answer, err := s.nodes.Nodes().Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
+	if err != nil {
+		return ignoreNotFound("stamp taints of node", err)
+	}
+	s.saw(answer, asked)
+	s.metrics.stamped.Add(float64(count))
+	logr.FromContextOrDiscard(ctx).Info("stamped taints", "node", name, "taints", count)
+	return nil
+}
+
+// ignoreNotFound wraps err, unless it says that the node is gone.
+func ignoreNotFound(verb string, err error) error {
+	if classify(err) == NotFound {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", verb, err)
+}
+
+// patchOperation is one operation of a JSON patch.
+type patchOperation struct {
+	Operation string `json:"op"`
+	Path      string `json:"path"`
+	Value     any    `json:"value"`
+}
+
+// stampPatch returns the patch for the NoExecute taints of node that have no
+// time, and how many these are. The times that count now are in known. What is written is whole seconds, cut off: Decide counts a toleration from
+// the end of the second.
+func stampPatch(node *corev1.Node, known []tracker.Taint, now time.Time) (patch []patchOperation, count int) {
+	patch = []patchOperation{{Operation: "test", Path: "/metadata/uid", Value: node.UID}}
+	for i, taint := range node.Spec.Taints {
+		if taint.Effect != corev1.TaintEffectNoExecute || (taint.TimeAdded != nil && !taint.TimeAdded.IsZero()) {
+			continue
+		}
+		since := now
+		for _, k := range known {
+			if k.Key == taint.Key && k.Effect == taint.Effect {
+				since = k.TimeAdded
+			}
+		}
+		path := "/spec/taints/" + strconv.Itoa(i)
+		patch = append(
+			patch,
+			patchOperation{Operation: "test", Path: path, Value: corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}},
+			patchOperation{Operation: "add", Path: path + "/timeAdded", Value: since.UTC().Truncate(time.Second).Format(time.RFC3339)},
+		)
+		count++
+	}
+	return patch, count
+}

@@ -1,0 +1,113 @@
+package tracker
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Key names one pod for ever: a pod created anew under the same name has
+// another UID and so another key (NE-16).
+type Key struct {
+	Namespace string
+	Name      string
+	UID       types.UID
+}
+
+// String returns namespace/name, as Kubernetes writes it in events.
+func (k Key) String() string {
+	return k.Namespace + "/" + k.Name
+}
+
+// Pod is what is kept of a pod. Its slices and pointers are shared and must not
+// be written to.
+type Pod struct {
+	Key
+	ResourceVersion string
+	Generation      int64
+	NodeName        string
+	Tolerations     []corev1.Toleration
+	// Bound is when the pod came to its node, in whole seconds.
+	Bound time.Time
+	// Finished is true when the pod is in phase Succeeded or Failed.
+	Finished bool
+	// Terminating is true once the pod has a deletion timestamp, and stays true.
+	Terminating bool
+	// Mirror is true for the API's image of a static pod, which the kubelet runs
+	// whether or not the API has a pod for it.
+	Mirror bool
+	// Disruption is the DisruptionTarget condition, nil when there is none.
+	Disruption *corev1.PodCondition
+}
+
+// PodOf returns what is kept of pod.
+func PodOf(pod *corev1.Pod) Pod {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return Pod{
+		Key:             Key{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		ResourceVersion: pod.ResourceVersion,
+		Generation:      pod.Generation,
+		NodeName:        pod.Spec.NodeName,
+		Tolerations:     pod.Spec.Tolerations,
+		Bound:           bound(pod),
+		Finished:        pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Terminating:     pod.DeletionTimestamp != nil,
+		Mirror:          mirror,
+		Disruption:      condition(pod, corev1.DisruptionTarget),
+	}
+}
+
+// bound returns when pod came to its node. Binding sets the PodScheduled
+// condition. A pod created with a node name gets that condition from the kubelet
+// a little later, or never when no kubelet runs; until then its start counts, and
+// else its creation.
+func bound(pod *corev1.Pod) time.Time {
+	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+		return c.LastTransitionTime.Time
+	}
+	if start := pod.Status.StartTime; !start.IsZero() {
+		return start.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// sameFate reports whether both versions of a pod lead to the same decision.
+func sameFate(a, b *Pod) bool {
+	return a.NodeName == b.NodeName && a.Bound.Equal(b.Bound) &&
+		a.Finished == b.Finished && a.Terminating == b.Terminating && a.Mirror == b.Mirror &&
+		slices.EqualFunc(a.Tolerations, b.Tolerations, sameToleration)
+}
+
+func sameToleration(a, b corev1.Toleration) bool {
+	if a.Key != b.Key || a.Operator != b.Operator || a.Value != b.Value || a.Effect != b.Effect {
+		return false
+	}
+	if a.TolerationSeconds == nil || b.TolerationSeconds == nil {
+		return a.TolerationSeconds == b.TolerationSeconds
+	}
+	return *a.TolerationSeconds == *b.TolerationSeconds
+}
+
+// Node is what is kept of a node.
+type Node struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Taints          []corev1.Taint
+}
+
+// NodeOf returns what is kept of node.
+func NodeOf(node *corev1.Node) Node {
+	return Node{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: node.Spec.Taints}
+}
