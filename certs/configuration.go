@@ -1,0 +1,144 @@
+package certs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// annotationServices remembers, in a webhook configuration, the Services that
+// were replaced by URLs: their paths are needed whenever the URL changes, and
+// the whole of them when Tollgate moves into the cluster.
+const annotationServices = "tollgate.dev/replaced-services"
+
+// configuration is what a validating and a mutating webhook configuration have
+// in common.
+type configuration struct {
+	resourceVersion string
+	annotations     map[string]string
+	hooks           []hook
+}
+
+type hook struct {
+	name   string
+	client admissionregistrationv1.WebhookClientConfig
+}
+
+// services are ServiceReferences by the names of their webhooks, which are
+// unique within a configuration.
+type services map[string]admissionregistrationv1.ServiceReference
+
+// amend returns the JSON patch that puts bundle, and base if there is one, into
+// all webhooks, or nil if nothing differs. It is pure. The patch changes single
+// fields, so that fields of newer API versions survive, and applies only to the
+// very version that was read.
+func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) {
+	var ops []jsonpatch.Operation
+	before := c.replacedServices()
+	after := services{}
+	for i, h := range c.hooks {
+		at := "/webhooks/" + strconv.Itoa(i) + "/clientConfig"
+		if !bytes.Equal(h.client.CABundle, bundle) {
+			ops = append(ops, jsonpatch.NewOperation("add", at+"/caBundle", bundle))
+		}
+		replaced, known := before[h.name]
+		switch {
+		case base != nil:
+			if h.client.Service != nil {
+				replaced, known = *h.client.Service, true
+			}
+			if known {
+				after[h.name] = replaced
+			}
+			ops = append(ops, pointAt(at, &h.client, base, replaced.Path)...)
+		case known && h.client.URL != nil:
+			ops = append(ops,
+				jsonpatch.NewOperation("remove", at+"/url", nil),
+				jsonpatch.NewOperation("add", at+"/service", replaced))
+		}
+	}
+	remember, err := rememberServices(c, before, after)
+	if err != nil {
+		return nil, err
+	}
+	ops = append(ops, remember...)
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	ops = append([]jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/resourceVersion", c.resourceVersion)}, ops...)
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return patch, nil
+}
+
+// pointAt makes one client call base. The path is that of the Service; a client
+// that never had one keeps the path of its URL.
+func pointAt(at string, client *admissionregistrationv1.WebhookClientConfig, base *url.URL, path *string) []jsonpatch.Operation {
+	var ops []jsonpatch.Operation
+	if client.Service != nil {
+		ops = append(ops, jsonpatch.NewOperation("remove", at+"/service", nil))
+	}
+	target := ""
+	switch {
+	case path != nil:
+		target = *path
+	case client.URL != nil:
+		if u, err := url.Parse(*client.URL); err == nil {
+			target = strings.TrimPrefix(u.Path, strings.TrimSuffix(base.Path, "/"))
+		}
+	}
+	if want := base.JoinPath(target).String(); client.URL == nil || *client.URL != want {
+		ops = append(ops, jsonpatch.NewOperation("add", at+"/url", want))
+	}
+	return ops
+}
+
+// replacedServices reads the annotation. One that cannot be read remembers
+// nothing.
+func (c *configuration) replacedServices() services {
+	var s services
+	if json.Unmarshal([]byte(c.annotations[annotationServices]), &s) != nil {
+		return nil
+	}
+	return s
+}
+
+func rememberServices(c *configuration, before, after services) ([]jsonpatch.Operation, error) {
+	_, annotated := c.annotations[annotationServices]
+	path := "/metadata/annotations/" + strings.ReplaceAll(annotationServices, "/", "~1")
+	if len(after) == 0 {
+		if !annotated {
+			return nil, nil
+		}
+		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", path, nil)}, nil
+	}
+	if maps.EqualFunc(before, after, equalService) {
+		return nil, nil
+	}
+	value, err := json.Marshal(after)
+	if err != nil {
+		return nil, fmt.Errorf("encode services: %w", err)
+	}
+	var ops []jsonpatch.Operation
+	if c.annotations == nil {
+		ops = append(ops, jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{}))
+	}
+	return append(ops, jsonpatch.NewOperation("add", path, string(value))), nil
+}
+
+func equalService(a, b admissionregistrationv1.ServiceReference) bool {
+	return a.Namespace == b.Namespace && a.Name == b.Name && equal(a.Path, b.Path) && equal(a.Port, b.Port)
+}
+
+func equal[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}

@@ -1,0 +1,186 @@
+package certs
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8stesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// TestF04Decade lives through ten years with replicas that are cut off, restart
+// and race, with configurations that cannot be written, are emptied or lose
+// their bundle, and with a Secret that gets lost. At every instant each replica
+// must serve a certificate that has not expired and that verifies against any
+// bundle that an API server may still have: those that the configurations held
+// within the last BundleDelay.
+func TestF04Decade(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprintf("F04 seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			newDecade(t, seed).live(10 * 365 * day)
+		})
+	}
+}
+
+type decade struct {
+	t        *testing.T
+	random   *rand.Rand
+	cluster  *cluster
+	clock    *clocktesting.FakeClock
+	options  Options
+	replicas []*replica
+	// cutOff and readOnly are until when a replica reaches nothing, or can write
+	// no configuration.
+	cutOff   []time.Time
+	readOnly []time.Time
+	// bundles are what API servers may have, newest last.
+	bundles []heldBundle
+	// verified remembers signatures that were checked.
+	verified map[string]bool
+}
+
+type heldBundle struct {
+	pem   string
+	certs []*x509.Certificate
+	// until is when the configurations got the next one.
+	until time.Time
+}
+
+func newDecade(t *testing.T, seed uint64) *decade {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 5))
+	d := &decade{
+		t: t, random: random, clock: clocktesting.NewFakeClock(start()), verified: map[string]bool{},
+		cluster:  newCluster(t, validatingConfiguration(), mutatingConfiguration()),
+		cutOff:   make([]time.Time, 3),
+		readOnly: make([]time.Time, 3),
+	}
+	d.options.CALifetime = time.Duration(120+random.IntN(400)) * day
+	d.options.ServingLifetime = d.options.CALifetime / time.Duration(3+random.IntN(8))
+	d.options.BundleDelay = time.Duration(1+random.IntN(48)) * time.Hour
+	for i := range d.cutOff {
+		d.replicas = append(d.replicas, d.newReplica(i))
+	}
+	return d
+}
+
+func (d *decade) newReplica(i int) *replica {
+	return newReplica(d.t, d.cluster, d.clock, func(a k8stesting.Action) error {
+		now := d.clock.Now()
+		if now.Before(d.cutOff[i]) || now.Before(d.readOnly[i]) && a.GetVerb() == "patch" {
+			return errors.New("connection refused")
+		}
+		return nil
+	}, func(o *Options) {
+		o.CALifetime, o.ServingLifetime, o.BundleDelay = d.options.CALifetime, d.options.ServingLifetime, d.options.BundleDelay
+	})
+}
+
+func (d *decade) live(span time.Duration) {
+	for _, r := range d.replicas {
+		require.NoError(d.t, r.once(d.t.Context()))
+	}
+	d.look()
+	end := d.clock.Now().Add(span)
+	for d.clock.Now().Before(end) {
+		d.clock.Step(d.pause())
+		d.check()
+		for _, i := range d.random.Perm(len(d.replicas))[:1+d.random.IntN(len(d.replicas))] {
+			d.trouble(i)
+			// An error is what a replica that is cut off gets; what it does then is
+			// what is checked.
+			_ = d.replicas[i].once(d.t.Context())
+			d.look()
+			d.check()
+		}
+	}
+	require.GreaterOrEqual(d.t, len(d.bundles), 10, "CAs were rolled over")
+}
+
+// pause is short as often as long, so that what happens within minutes happens
+// too.
+func (d *decade) pause() time.Duration {
+	if d.random.IntN(2) == 0 {
+		return time.Duration(1+d.random.IntN(90)) * time.Minute
+	}
+	return time.Duration(1+d.random.IntN(30)) * time.Hour
+}
+
+// trouble starts an outage now and then. None is longer than what is left of a
+// certificate when it is to be replaced, with a day for those that follow close.
+func (d *decade) trouble(i int) {
+	now := d.clock.Now()
+	length := time.Duration(d.random.Int64N(int64(d.options.ServingLifetime/4 - 2*day)))
+	switch n := d.random.IntN(1000); {
+	case n < 10 && now.After(d.cutOff[i].Add(day)):
+		d.cutOff[i] = now.Add(length)
+	case n < 20:
+		d.readOnly[i] = now.Add(length)
+	case n < 30 && now.After(d.cutOff[i]) && now.After(d.readOnly[i]):
+		d.replicas[i] = d.newReplica(i)
+		require.NoError(d.t, d.replicas[i].once(d.t.Context()))
+	case n < 32:
+		// Whoever remembers must be there before anyone who does not.
+		err := d.cluster.client(nil).CoreV1().Secrets(testNamespace).Delete(d.t.Context(), testSecret, metav1.DeleteOptions{})
+		if err == nil && now.Before(d.cutOff[i]) {
+			d.cutOff[i] = now
+		}
+		_ = d.replicas[i].once(d.t.Context())
+	}
+}
+
+// look notes a bundle that is new in the configurations.
+func (d *decade) look() {
+	v, m := d.cluster.validating(d.t), d.cluster.mutating(d.t)
+	for _, data := range [][]byte{v.Webhooks[0].ClientConfig.CABundle, v.Webhooks[1].ClientConfig.CABundle, m.Webhooks[0].ClientConfig.CABundle} {
+		last := len(d.bundles) - 1
+		if last >= 0 && d.bundles[last].pem == string(data) {
+			continue
+		}
+		certs, err := parseCertificates(data)
+		require.NoError(d.t, err)
+		if last >= 0 {
+			d.bundles[last].until = d.clock.Now()
+		}
+		d.bundles = append(d.bundles, heldBundle{pem: string(data), certs: certs})
+	}
+}
+
+func (d *decade) check() {
+	now := d.clock.Now()
+	for i, r := range d.replicas {
+		p := r.use.load()
+		require.NotNil(d.t, p)
+		require.NoError(d.t, r.Ready(nil), "replica %d at %s", i, now)
+		for b := len(d.bundles) - 1; b >= 0; b-- {
+			held := d.bundles[b]
+			if !held.until.IsZero() && !now.Before(held.until.Add(d.options.BundleDelay)) {
+				break
+			}
+			require.True(d.t, d.verifies(p, held, now), "replica %d at %s against the bundle held until %s", i, now, held.until)
+		}
+	}
+}
+
+func (d *decade) verifies(p *pair, held heldBundle, now time.Time) bool {
+	for _, ca := range held.certs {
+		key := string(p.leaf.Raw) + string(ca.Raw)
+		signed, known := d.verified[key]
+		if !known {
+			signed = p.leaf.CheckSignatureFrom(ca) == nil
+			d.verified[key] = signed
+		}
+		if signed && !now.Before(ca.NotBefore) && !expired(ca, now) && !now.Before(p.leaf.NotBefore) && !expired(p.leaf, now) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// readAttempts is how often a pair is read before it counts as broken. The
+// kubelet swaps a directory, so that one certificate may be followed by the key
+// of the next; the second reading then gets both of the next.
+const readAttempts = 2
+
+// files is the source that reads what others renew.
+type files struct {
+	directory string
+	reporter  *reporter
+	metrics   *Metrics
+	use       *inUse
+}
+
+func newFiles(o *Options, use *inUse, r *reporter) *files {
+	return &files{directory: o.Directory, reporter: r, metrics: o.Metrics, use: use}
+}
+
+// watch does nothing: renewed certificates come a third of their life early, and
+// the kubelet itself takes a minute to bring them.
+func (f *files) watch(context.Context, func()) (func(), error) {
+	return func() {}, nil
+}
+
+func (f *files) ready() error {
+	return nil
+}
+
+// refresh takes the files into use if they hold a pair that works (F02).
+func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
+	var p *pair
+	var why reason
+	var err error
+	for range readAttempts {
+		if p, why, err = f.load(now); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("load certificate: %w", err)
+		f.reporter.report(ctx, why, f.directory, err)
+		return time.Time{}, err
+	}
+	f.reporter.well(ctx, f.directory, reasonFilesRead, reasonFilesInvalid)
+	if f.use.adopt(ctx, p) {
+		f.metrics.renewed(kindServing)
+	}
+	return p.leaf.NotAfter, nil
+}
+
+func (f *files) load(now time.Time) (*pair, reason, error) {
+	directory := os.DirFS(f.directory)
+	certPEM, err := readCapped(directory, corev1.TLSCertKey)
+	if err != nil {
+		return nil, reasonFilesRead, err
+	}
+	keyPEM, err := readCapped(directory, corev1.TLSPrivateKeyKey)
+	if err != nil {
+		return nil, reasonFilesRead, err
+	}
+	p, err := parsePair(certPEM, keyPEM)
+	if err != nil {
+		return nil, reasonFilesInvalid, err
+	}
+	if !p.usable(now) {
+		return nil, reasonFilesInvalid, errors.New("certificate has expired")
+	}
+	return p, "", nil
+}
+
+// readCapped reads no more than shows that a file is too large.
+func readCapped(directory fs.FS, name string) ([]byte, error) {
+	file, err := directory.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, maxPEM+1))
+}

@@ -1,0 +1,85 @@
+package certs
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// certificateKind is the closed set of values of the label certificate.
+type certificateKind string
+
+const (
+	kindCA      certificateKind = "ca"
+	kindServing certificateKind = "serving"
+)
+
+// reason is the closed set of values of the label reason.
+type reason string
+
+const (
+	reasonSecretRead           reason = "secret_read"
+	reasonSecretWrite          reason = "secret_write"
+	reasonSecretInvalid        reason = "secret_invalid"
+	reasonSecretForeign        reason = "secret_foreign"
+	reasonConfigurationRead    reason = "configuration_read"
+	reasonConfigurationWrite   reason = "configuration_write"
+	reasonConfigurationMissing reason = "configuration_missing"
+	reasonFilesRead            reason = "files_read"
+	reasonFilesInvalid         reason = "files_invalid"
+	reasonExpired              reason = "expired"
+	reasonIssue                reason = "issue"
+	reasonWatch                reason = "watch"
+)
+
+func reasons() []reason {
+	return []reason{
+		reasonSecretRead, reasonSecretWrite, reasonSecretInvalid, reasonSecretForeign,
+		reasonConfigurationRead, reasonConfigurationWrite, reasonConfigurationMissing,
+		reasonFilesRead, reasonFilesInvalid, reasonExpired, reasonIssue, reasonWatch,
+	}
+}
+
+// Metrics counts what happens to certificates.
+type Metrics struct {
+	expiry   *prometheus.GaugeVec
+	renewals *prometheus.CounterVec
+	errors   *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	factory := promauto.With(reg)
+	m := &Metrics{
+		expiry: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tollgate_certificate_expiry_timestamp_seconds",
+			Help: "When the serving certificate in use by this replica, and the CA that signs, expire, in seconds since the epoch.",
+		}, []string{"certificate"}),
+		renewals: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_certificate_renewals_total",
+			Help: "Certificates issued by this replica, or, if they come from files, taken into use.",
+		}, []string{"certificate"}),
+		errors: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_certificate_errors_total",
+			Help: "What stood in the way of a certificate being issued, stored, published or used.",
+		}, []string{"reason"}),
+	}
+	// An increase can only be seen from a value that was there before.
+	for _, r := range reasons() {
+		m.errors.WithLabelValues(string(r))
+	}
+	return m
+}
+
+func (m *Metrics) expires(kind certificateKind, at time.Time) {
+	m.expiry.WithLabelValues(string(kind)).Set(float64(at.Unix()))
+}
+
+func (m *Metrics) renewed(kind certificateKind) {
+	m.renewals.WithLabelValues(string(kind)).Inc()
+}
+
+func (m *Metrics) failed(r reason) {
+	m.errors.WithLabelValues(string(r)).Inc()
+}

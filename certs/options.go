@@ -1,0 +1,153 @@
+package certs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+)
+
+const (
+	defaultCALifetime      = 365 * 24 * time.Hour
+	defaultServingLifetime = 30 * 24 * time.Hour
+	defaultBundleDelay     = 10 * time.Minute
+	defaultSecretRecheck   = time.Minute
+	defaultFilesRecheck    = 10 * time.Second
+
+	// X.509 counts in seconds, so that thirds of a shorter life mean little.
+	minServingLifetime = 10 * time.Second
+	// A CA is replaced with a third of its life left. All of that must be enough
+	// for a whole serving certificate, or the last ones would be cut short.
+	minServingLivesOfCA = 3
+	// The roll-over has that same third, of which at least half must remain for
+	// outages once the delay is over.
+	minDelaysOfCA = 6
+)
+
+// Options say where certificates come from and whom they are for.
+type Options struct {
+	// Client is needed unless Directory is set.
+	Client kubernetes.Interface
+	// Clock is the time that certificates are judged by.
+	Clock clock.WithTicker
+	// Metrics counts what happens.
+	Metrics *Metrics
+
+	// Directory holds tls.crt and tls.key, kept up to date by others. If it is
+	// set, only Clock, Metrics and Recheck are looked at beside it.
+	Directory string
+
+	// Namespace and SecretName name the Secret that the replicas share.
+	Namespace  string
+	SecretName string
+	// Hosts are the DNS names and IP addresses by which the API server calls.
+	// The host of URL is added to them.
+	Hosts []string
+	// URL, if set, is where the API server finds Tollgate outside of the cluster.
+	// It replaces the Service in the webhook configurations; the path of the
+	// Service is appended to it.
+	URL string
+	// ValidatingWebhooks and MutatingWebhooks name the configurations in which
+	// the bundle is kept, in each of their webhooks.
+	ValidatingWebhooks []string
+	MutatingWebhooks   []string
+
+	// CALifetime is how long a CA is valid, by default a year. It is replaced at
+	// two thirds.
+	CALifetime time.Duration
+	// ServingLifetime is how long a serving certificate is valid, by default 30
+	// days, at most a third of CALifetime. It is replaced at two thirds.
+	ServingLifetime time.Duration
+	// BundleDelay is how long a new CA stands in all configurations before it
+	// signs: the time given to each API server to notice. By default 10 minutes,
+	// at most a sixth of CALifetime.
+	BundleDelay time.Duration
+	// Recheck is how often everything is looked at without being woken, and the
+	// longest pause after an error. By default a minute, or 10 seconds for files.
+	Recheck time.Duration
+}
+
+// ServiceHosts returns the DNS names of a Service. API servers verify the one
+// that ends in .svc; the others are for people and probes.
+func ServiceHosts(namespace, name string) []string {
+	return []string{name + "." + namespace + ".svc", name + "." + namespace}
+}
+
+func (o *Options) setDefaults() {
+	if o.CALifetime == 0 {
+		o.CALifetime = defaultCALifetime
+	}
+	if o.ServingLifetime == 0 {
+		o.ServingLifetime = min(defaultServingLifetime, o.CALifetime/minServingLivesOfCA)
+	}
+	if o.BundleDelay == 0 {
+		o.BundleDelay = min(defaultBundleDelay, o.CALifetime/(2*minDelaysOfCA))
+	}
+	switch {
+	case o.Recheck != 0:
+	case o.Directory != "":
+		o.Recheck = defaultFilesRecheck
+	default:
+		o.Recheck = defaultSecretRecheck
+	}
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(o.Clock == nil, "clock is missing")
+	refuse(o.Metrics == nil, "metrics are missing")
+	refuse(o.Recheck < 0, "recheck %s is negative", o.Recheck)
+	if o.Directory != "" {
+		return errors.Join(errs...)
+	}
+	refuse(o.Client == nil, "client is missing")
+	refuse(o.Namespace == "", "namespace of the secret is missing")
+	refuse(o.SecretName == "", "name of the secret is missing")
+	refuse(len(o.Hosts) == 0 && o.URL == "", "hosts are missing")
+	for _, h := range o.Hosts {
+		refuse(!isHost(h), "host %q is neither a DNS name nor an IP address", h)
+	}
+	refuse(o.ServingLifetime < minServingLifetime,
+		"serving lifetime %s is below %s", o.ServingLifetime, minServingLifetime)
+	refuse(o.CALifetime/minServingLivesOfCA < o.ServingLifetime,
+		"serving lifetime %s is more than a third of the CA lifetime %s", o.ServingLifetime, o.CALifetime)
+	refuse(o.BundleDelay < 0, "bundle delay %s is negative", o.BundleDelay)
+	refuse(o.CALifetime/minDelaysOfCA < o.BundleDelay,
+		"bundle delay %s is more than a sixth of the CA lifetime %s", o.BundleDelay, o.CALifetime)
+	return errors.Join(errs...)
+}
+
+// isHost keeps out what no certificate can be good for, such as a host with a
+// port: it would be found missing, and issued again, for ever.
+func isHost(h string) bool {
+	if address, err := netip.ParseAddr(h); err == nil {
+		return address.Zone() == ""
+	}
+	return len(validation.IsDNS1123Subdomain(h)) == 0
+}
+
+// parseURL returns nil if no URL is set. The API server takes neither user,
+// query nor fragment in a webhook's URL, and https alone.
+func (o *Options) parseURL() (*url.URL, error) {
+	if o.URL == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return nil, errors.New("url cannot be parsed")
+	}
+	if u.Scheme != "https" || !isHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("url %q is not https://host[:port][/path]", u.Redacted())
+	}
+	return u, nil
+}

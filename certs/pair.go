@@ -1,0 +1,119 @@
+package certs
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cert-manager/cert-manager/pkg/util/pki"
+)
+
+// maxPEM is the most that is decoded of any certificate, bundle or key (F05).
+// The largest that occur, RSA chains of a corporate CA, are a tenth of it.
+const maxPEM = 64 << 10
+
+var errNotACA = errors.New("certificate is not a CA")
+
+// pair is a certificate chain with the key of its leaf.
+type pair struct {
+	certPEM []byte
+	keyPEM  []byte
+	// leaf is the first of the chain and belongs to the key.
+	leaf *x509.Certificate
+	// issuer is the CA of ours that signed the leaf; nil for files.
+	issuer *x509.Certificate
+	// served is what a handshake is given. It is never changed.
+	served *tls.Certificate
+}
+
+func parsePair(certPEM, keyPEM []byte) (*pair, error) {
+	chain, err := parseCertificates(certPEM)
+	if err != nil {
+		return nil, fmt.Errorf("decode certificate: %w", err)
+	}
+	key, err := parseKey(keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	matches, err := pki.PublicKeyMatchesCertificate(key.Public(), chain[0])
+	if err != nil {
+		return nil, fmt.Errorf("compare key with certificate: %w", err)
+	}
+	if !matches {
+		return nil, errors.New("key does not belong to certificate")
+	}
+	served := &tls.Certificate{PrivateKey: key, Leaf: chain[0]}
+	for _, c := range chain {
+		served.Certificate = append(served.Certificate, c.Raw)
+	}
+	return &pair{certPEM: certPEM, keyPEM: keyPEM, leaf: chain[0], served: served}, nil
+}
+
+func parseCertificates(data []byte) ([]*x509.Certificate, error) {
+	if len(data) > maxPEM {
+		return nil, fmt.Errorf("%d bytes are more than the %d allowed", len(data), maxPEM)
+	}
+	return pki.DecodeX509CertificateChainBytes(data)
+}
+
+func parseKey(data []byte) (crypto.Signer, error) {
+	if len(data) > maxPEM {
+		return nil, fmt.Errorf("decode key: %d bytes are more than the %d allowed", len(data), maxPEM)
+	}
+	key, err := pki.DecodePrivateKeyBytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("decode key: %w", err)
+	}
+	return key, nil
+}
+
+// same reports whether p and o are the same certificate and key.
+func (p *pair) same(o *pair) bool {
+	return p == o || p != nil && o != nil && bytes.Equal(p.certPEM, o.certPEM) && bytes.Equal(p.keyPEM, o.keyPEM)
+}
+
+// usable reports whether there is a pair and it has not expired. That it is not
+// valid yet is left to the API server's clock: a replica whose clock is behind
+// would else fight those whose clocks are right.
+func (p *pair) usable(now time.Time) bool {
+	return p != nil && !expired(p.leaf, now)
+}
+
+// issuerAmong returns which of the CAs signed the leaf, or nil. CAs of ours have
+// no intermediates.
+func (p *pair) issuerAmong(cas []*x509.Certificate) *x509.Certificate {
+	for _, ca := range cas {
+		if bytes.Equal(p.leaf.RawIssuer, ca.RawSubject) && p.leaf.CheckSignatureFrom(ca) == nil {
+			return ca
+		}
+	}
+	return nil
+}
+
+// covers reports whether the leaf is good for all hosts.
+func (p *pair) covers(hosts []string) bool {
+	for _, h := range hosts {
+		if p.leaf.VerifyHostname(h) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func expired(cert *x509.Certificate, now time.Time) bool {
+	return !now.Before(cert.NotAfter)
+}
+
+// renewal is when a certificate is to be replaced: at two thirds of its life.
+func renewal(cert *x509.Certificate) time.Time {
+	at, err := pki.RenewalTime(cert.NotBefore, cert.NotAfter, nil, nil, nil)
+	if err != nil || at == nil {
+		// Not reached without a renewal spec, and expiry would be too late.
+		return cert.NotBefore
+	}
+	return at.Time
+}
