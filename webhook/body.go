@@ -1,0 +1,106 @@
+package webhook
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxBodyBytes bounds a review: two objects of at most 3 MiB each, and what
+	// surrounds them. It is controller-runtime's bound too.
+	maxBodyBytes = 7 << 20
+	// smallBodyBytes is what an ordinary review stays under. Larger ones may
+	// only take a part of the budget, so that they never crowd these out.
+	smallBodyBytes = 256 << 10
+	// bodyTimeout bounds how long a body may take to arrive.
+	bodyTimeout = 10 * time.Second
+)
+
+var (
+	errBodyTooLarge = errors.New("the body is larger than 7 MiB")
+	errBodyEmpty    = errors.New("the body is empty")
+	errBusy         = errors.New("too many bytes of reviews are being read, try again")
+)
+
+// byteBudget bounds the memory of the bodies that are being read and judged at
+// the same time. It never waits: a caller that gets no room is told so, because
+// an API server that waits is worse off than one that tries again.
+type byteBudget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// take reserves n bytes and reports whether there was room. Large bodies leave a
+// quarter of the budget to small ones.
+func (b *byteBudget) take(n int64) bool {
+	limit := b.limit
+	if n > smallBodyBytes {
+		limit -= limit / 4
+	}
+	for {
+		used := b.used.Load()
+		if used+n > limit {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+func (b *byteBudget) release(n int64) {
+	b.used.Add(-n)
+}
+
+// readBody reads the body of r within the budget and returns it with a function
+// that gives the room back, to be called when the body is no longer used.
+// deadline is when the body must have arrived.
+func readBody(w http.ResponseWriter, r *http.Request, budget *byteBudget, deadline time.Time) ([]byte, func(), error) {
+	if r.ContentLength > maxBodyBytes {
+		return nil, nil, errBodyTooLarge
+	}
+	if r.ContentLength == 0 {
+		return nil, nil, errBodyEmpty
+	}
+	// A body of unknown length is charged with the most that it may have.
+	size := int64(maxBodyBytes)
+	if r.ContentLength > 0 {
+		size = r.ContentLength
+	}
+	if !budget.take(size) {
+		return nil, nil, errBusy
+	}
+	release := func() { budget.release(size) }
+	// A server without deadlines (a recorder in a test) still bounds the size.
+	_ = http.NewResponseController(w).SetReadDeadline(deadline)
+	body, err := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return body, release, nil
+}
+
+func read(from io.Reader, length int64) ([]byte, error) {
+	var body []byte
+	var err error
+	if length > 0 {
+		body = make([]byte, length)
+		_, err = io.ReadFull(from, body)
+	} else {
+		body, err = io.ReadAll(from)
+	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, errBodyTooLarge
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == 0 {
+		return nil, errBodyEmpty
+	}
+	return body, nil
+}

@@ -1,0 +1,22 @@
+// Package webhook is Tollgate's admission edge: it reads AdmissionReviews, asks
+// the pure packages below policy/, and writes the answer. One file a resource;
+// what they share is the transport (transport.go, body.go), the review
+// (review.go) and the response (respond.go).
+//
+// Who is told what when something is wrong:
+//
+//   - A denial is a decision: HTTP 200, allowed false, code 403, and a message
+//     with policy, field, value and what would be allowed.
+//   - A review that no API server would send is refused with a 4xx, before any
+//     of it is judged.
+//   - A fault of Tollgate's own (an error, a panic, a deadline) is HTTP 5xx,
+//     never a verdict. The API server then applies the failurePolicy of the
+//     webhook entry that it called, so the choice between open and closed is
+//     made in the webhook configuration and nowhere else. An answer of "not
+//     allowed" would not do: the API server consults failurePolicy only when a
+//     call fails.
+//
+// Handlers have no side effects and hold no state but the policy snapshot, so a
+// dry run is judged like any other request. Every handler is safe for
+// concurrent use.
+package webhook

@@ -1,0 +1,70 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
+)
+
+// The paths that the webhook configurations in deploy/webhook call.
+const (
+	PathMutate   = "/mutate"
+	PathValidate = "/validate"
+)
+
+// Config is what the endpoints judge by.
+type Config struct {
+	Options
+
+	// Policies hands out the policies in force.
+	Policies policySource
+	// Namespaces reads the labels of namespaces.
+	Namespaces namespaceLabels
+	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
+	DefaultSeconds tolerations.DefaultSeconds
+	// MaxTimeAddedSkew is how far ahead the timeAdded of a node taint may be.
+	MaxTimeAddedSkew time.Duration
+	// StampNodeTaints and JudgeDirectives switch a capability on.
+	StampNodeTaints, JudgeDirectives bool
+}
+
+var (
+	pods               = resource{name: "pods"}
+	nodes              = resource{name: "nodes"}
+	tolerationPolicies = resource{group: v1alpha1.GroupVersion.Group, name: "tolerationpolicies"}
+)
+
+// Mutate returns the endpoint that fills in what is missing.
+func Mutate(c Config) *Endpoint {
+	var stamper judge = allowJudge{}
+	if c.StampNodeTaints {
+		stamper = &nodeStamper{clock: c.Clock}
+	}
+	return newEndpoint("mutate", c.Options, map[resource]judge{nodes: stamper})
+}
+
+// Validate returns the endpoint that refuses.
+func Validate(c Config) *Endpoint {
+	return newEndpoint("validate", c.Options, map[resource]judge{
+		pods: &podJudge{
+			policies:   c.Policies,
+			namespaces: c.Namespaces,
+			defaults:   c.DefaultSeconds,
+			directives: c.JudgeDirectives,
+		},
+		nodes:              &nodeJudge{clock: c.Clock, maxSkew: c.MaxTimeAddedSkew},
+		tolerationPolicies: tolerationPolicyJudge{},
+	})
+}
+
+// allowJudge stands where a capability is switched off.
+type allowJudge struct{}
+
+// Judge implements judge.
+func (allowJudge) Judge(context.Context, admission.Request) (admission.Response, error) {
+	return allowed(), nil
+}

@@ -1,0 +1,95 @@
+package webhook
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+)
+
+const (
+	// maxMessage bounds a denial; the API server shows all of it to the user.
+	maxMessage = 4 << 10
+	// maxWarnings bounds the warnings of a response.
+	maxWarnings = 16
+	// auditKey is the audit annotation for violations that are only recorded. The
+	// API server puts the name of the webhook before it.
+	auditKey = "violations"
+)
+
+// respond turns a decision into the response of a validating webhook. Denials
+// say everything at once, so that a user who fixes one does not meet the next.
+func respond(decision policy.Decision, warnings []string) admission.Response {
+	var denials, audits []string
+	for _, finding := range decision.Findings {
+		if finding.Denies() {
+			denials = append(denials, finding.String())
+		}
+		if finding.Has(v1alpha1.Warn) {
+			warnings = append(warnings, finding.String())
+		}
+		if finding.Has(v1alpha1.Audit) {
+			audits = append(audits, finding.String())
+		}
+	}
+	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
+		Allowed:  decision.Verdict == policy.Allowed,
+		Warnings: limitWarnings(warnings),
+	}}
+	if len(audits) > 0 {
+		response.AuditAnnotations = map[string]string{auditKey: limitText(strings.Join(audits, "; "))}
+	}
+	if !response.Allowed {
+		response.Result = denial(denials)
+	}
+	return response
+}
+
+// denial returns the status that the user sees.
+func denial(reasons []string) *metav1.Status {
+	if len(reasons) == 0 {
+		reasons = []string{"nothing allowed the request"}
+	}
+	return &metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusForbidden,
+		Reason:  metav1.StatusReasonForbidden,
+		Message: limitText(strings.Join(reasons, "; ")),
+	}
+}
+
+// allowed is the response of a request that nothing has to be said about.
+func allowed() admission.Response {
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
+}
+
+// findings returns the errors of Kubernetes' own rules as findings.
+func findings(errs field.ErrorList) []policy.Finding {
+	found := make([]policy.Finding, 0, len(errs))
+	for _, err := range errs {
+		found = append(found, policy.Finding{Field: err.Field, Problem: err.ErrorBody()})
+	}
+	return found
+}
+
+func limitWarnings(warnings []string) []string {
+	if len(warnings) <= maxWarnings {
+		return warnings
+	}
+	rest := len(warnings) - maxWarnings + 1
+	return append(warnings[:maxWarnings-1:maxWarnings-1], fmt.Sprintf("and %d more warnings", rest))
+}
+
+func limitText(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + " ... (more was cut)"
+}

@@ -1,0 +1,276 @@
+package webhook
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// validReview is a review as text, to be broken by tests.
+func validReview(t *testing.T) string {
+	t.Helper()
+	return string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+}
+
+func TestB01WhatIsNotJSONInUTF8IsRefused(t *testing.T) {
+	url := serveJudge(t, testOptions(), allowAll)
+	review := validReview(t)
+	utf16 := func(s string) string {
+		var b strings.Builder
+		for _, c := range []byte(s) {
+			b.WriteByte(c)
+			b.WriteByte(0)
+		}
+		return b.String()
+	}
+	tests := map[string]string{
+		"not JSON":                     "apiVersion: v1",
+		"truncated":                    review[:len(review)-1],
+		"truncated in a string":        review[:len(review)/2],
+		"two documents":                review + review,
+		"UTF-16":                       "\xff\xfe" + utf16(review),
+		"a byte order mark":            "\xef\xbb\xbf" + review,
+		"invalid UTF-8 in a string":    strings.Replace(review, "alice", "al\xc3\x28ice", 1),
+		"a NUL byte in a string":       strings.Replace(review, "alice", "al\x00ice", 1),
+		"a NUL byte between":           strings.Replace(review, "{", "{\x00", 1),
+		"a list":                       "[" + review + "]",
+		"a string":                     `"AdmissionReview"`,
+		"null":                         "null",
+		"a number where a list is due": strings.Replace(review, `["system:authenticated"]`, "7", 1),
+	}
+	for name, body := range tests {
+		t.Run(name, func(t *testing.T) {
+			status, text := post(t, url, []byte(body))
+			require.Equal(t, http.StatusBadRequest, status, text)
+		})
+	}
+}
+
+func TestB02DeepNestingIsRefusedAtOnce(t *testing.T) {
+	for _, depth := range []int{501, 10_000, 1_000_000} {
+		for _, brackets := range [][2]string{{"[", "]"}, {`{"a":`, "}"}} {
+			t.Run(fmt.Sprint(depth, " times ", brackets[0]), func(t *testing.T) {
+				nested := strings.Repeat(brackets[0], depth) + "1" + strings.Repeat(brackets[1], depth)
+				body := []byte(strings.Replace(validReview(t), simplePod, nested, 1))
+				_, _, err := decodeReview(body)
+				require.ErrorContains(t, err, "nested deeper than 500 levels")
+				require.Zero(t, testing.AllocsPerRun(1, func() { _ = jsonDepth(body) }))
+			})
+		}
+	}
+	t.Run("brackets in strings do not nest", func(t *testing.T) {
+		body := strings.Replace(validReview(t), "alice", strings.Repeat(`[{\"`, 1000), 1)
+		_, _, err := decodeReview([]byte(body))
+		require.NoError(t, err)
+	})
+}
+
+func TestB03ManyKeysAndItemsCostABoundedMultiple(t *testing.T) {
+	const million = 1_000_000
+	tests := map[string]string{
+		"a million empty tolerations": `{"spec":{"tolerations":[{}` + strings.Repeat(",{}", million) + `]}}`,
+		"200,000 node labels":         `{"spec":{"nodeSelector":{"k":"v"` + sequence(200_000, `,"%d":""`) + `}}}`,
+		"200,000 unknown keys":        `{"x":1` + sequence(200_000, `,"%d":1`) + `}`,
+		"200,000 annotations":         `{"metadata":{"annotations":{"k":"v"` + sequence(200_000, `,"%d":""`) + `}}}`,
+		"a million terms":             `{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{}` + strings.Repeat(",{}", million) + `]}}}}}`,
+	}
+	for name, object := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.Less(t, len(object), maxBodyBytes)
+			allocated := allocations(func() { _, _ = decodePod([]byte(object)) })
+			require.Less(t, allocated, uint64(10*len(object)), "bytes allocated for %d bytes", len(object))
+		})
+	}
+}
+
+// sequence returns the format n times, with 0 to n-1 filled in.
+func sequence(n int, format string) string {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// allocations returns how many bytes f allocates.
+func allocations(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestB04DuplicateKeysOfTheEnvelopeAreRefused(t *testing.T) {
+	url := serveJudge(t, testOptions(), allowAll)
+	review := validReview(t)
+	for name, body := range map[string]string{
+		"uid":                     strings.Replace(review, `"uid":`, `"uid":"other","uid":`, 1),
+		"request":                 strings.Replace(review, `"request":`, `"request":{},"request":`, 1),
+		"kind":                    strings.Replace(review, `"kind":"AdmissionReview"`, `"kind":"AdmissionReview","kind":"AdmissionReview"`, 1),
+		"object":                  strings.Replace(review, `"object":`, `"object":{"spec":{}},"object":`, 1),
+		"the user's name":         strings.Replace(review, `"username":`, `"username":"system:admin","username":`, 1),
+		"a field of the pod":      strings.Replace(review, `"spec":{`, `"spec":{"tolerations":[],"tolerations":[],`, 1),
+		"a field of a toleration": strings.Replace(review, `"spec":{`, `"spec":{"tolerations":[{"key":"a","key":"b"}],`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := url
+			if strings.HasPrefix(name, "a field") {
+				url = serveEndpoint(t, Validate(testConfig()))
+			}
+			status, text := post(t, url, []byte(body))
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Contains(t, text, "duplicate field")
+		})
+	}
+}
+
+func TestB05KeysInAnotherCaseAreNotTheField(t *testing.T) {
+	url := serveEndpoint(t, Validate(testConfig()))
+	review := validReview(t)
+	status, text := post(t, url, []byte(strings.Replace(review, `"request":`, `"Request":`, 1)))
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, text, "request is missing")
+
+	status, text = post(t, url, []byte(strings.Replace(review, `"object":`, `"OBJECT":`, 1)))
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, text, "request.object is missing")
+
+	hidden := `{"Spec":{"tolerations":[{"key":"dedicated"}]},"spec":{"Tolerations":[{"key":"dedicated"}]}}`
+	status, text = post(t, url, []byte(strings.Replace(review, simplePod, hidden, 1)))
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, answerOf(t, text).Response.Allowed, "what no API server understands is not a toleration")
+}
+
+func TestB07AReviewAsksAndDoesNotAnswer(t *testing.T) {
+	url := serveJudge(t, testOptions(), allowAll)
+	review := validReview(t)
+	for name, body := range map[string]string{
+		"request missing":      `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
+		"request null":         `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`,
+		"response set":         strings.Replace(review, `"request":`, `"response":{"allowed":true},"request":`, 1),
+		"an unknown version":   strings.Replace(review, "admission.k8s.io/v1", "admission.k8s.io/v2", 1),
+		"no version":           strings.Replace(review, `"apiVersion":"admission.k8s.io/v1",`, "", 1),
+		"another kind":         strings.Replace(review, `"kind":"AdmissionReview"`, `"kind":"Review"`, 1),
+		"an unknown operation": strings.Replace(review, `"operation":"CREATE"`, `"operation":"PATCH"`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, text := post(t, url, []byte(body))
+			require.Equal(t, http.StatusBadRequest, status, text)
+		})
+	}
+	for _, version := range []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"} {
+		t.Run(version+" is answered in kind", func(t *testing.T) {
+			status, text := post(t, url, []byte(strings.Replace(review, "admission.k8s.io/v1", version, 1)))
+			require.Equal(t, http.StatusOK, status)
+			answer := answerOf(t, text)
+			require.Equal(t, version, answer.APIVersion)
+			require.Equal(t, "AdmissionReview", answer.Kind)
+			require.Nil(t, answer.Request)
+		})
+	}
+}
+
+func TestB08TheUIDIsEchoedOrRefused(t *testing.T) {
+	url := serveJudge(t, testOptions(), allowAll)
+	review := podReview(t, admissionv1.Create, simplePod, "")
+	for name, uid := range map[string]string{
+		"a UUID":         "705ab4f5-6393-11e8-b7cc-42010a800002",
+		"not a UUID":     "seven",
+		"with quotes":    `a"b\c`,
+		"with spaces":    "  a ",
+		"not in English": "名前",
+		"as long as can": strings.Repeat("x", maxUIDLength),
+	} {
+		t.Run(name, func(t *testing.T) {
+			review.Request.UID = types.UID(uid)
+			status, text := post(t, url, marshal(t, review))
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, types.UID(uid), answerOf(t, text).Response.UID)
+		})
+	}
+	for name, uid := range map[string]string{"missing": "", "a megabyte": strings.Repeat("x", 1<<20)} {
+		t.Run(name, func(t *testing.T) {
+			review.Request.UID = types.UID(uid)
+			status, text := post(t, url, marshal(t, review))
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Less(t, len(text), 200)
+		})
+	}
+}
+
+func TestB09MissingObjectsAreRefused(t *testing.T) {
+	url := serveEndpoint(t, Validate(testConfig()))
+	for name, tt := range map[string]struct {
+		operation   admissionv1.Operation
+		object, old string
+	}{
+		"no object on CREATE":      {admissionv1.Create, "null", ""},
+		"no object on UPDATE":      {admissionv1.Update, "null", simplePod},
+		"no old object on UPDATE":  {admissionv1.Update, simplePod, "null"},
+		"neither on DELETE":        {admissionv1.Delete, "null", "null"},
+		"a string as object":       {admissionv1.Create, `"pod"`, ""},
+		"a list as spec":           {admissionv1.Create, `{"spec":[]}`, ""},
+		"a list as old spec":       {admissionv1.Update, simplePod, `{"spec":[]}`},
+		"a number as a toleration": {admissionv1.Create, `{"spec":{"tolerations":[1]}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, text := post(t, url, marshal(t, podReview(t, tt.operation, tt.object, tt.old)))
+			require.Equal(t, http.StatusBadRequest, status, text)
+		})
+	}
+}
+
+func TestB15ADryRunGetsTheSameVerdict(t *testing.T) {
+	config := testConfig()
+	url := serveEndpoint(t, Validate(config))
+	for _, pod := range []string{simplePod, `{"spec":{"tolerations":[{"operator":"Exists"}]}}`} {
+		review := podReview(t, admissionv1.Create, pod, "")
+		_, wet := post(t, url, marshal(t, review))
+		review.Request.DryRun = new(true)
+		_, dry := post(t, url, marshal(t, review))
+		require.Equal(t, wet, dry)
+	}
+	counted, err := config.Metrics.requests.GetMetricWithLabelValues("validate", "pods", "CREATE", "denied", "true")
+	require.NoError(t, err)
+	require.InDelta(t, 1, valueOf(t, counted), 0)
+}
+
+func FuzzDecodeReview(f *testing.F) {
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","object":{"spec":{}}}}`))
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":{},"oldObject":{}}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, version, err := decodeReview(body)
+		if err != nil {
+			return
+		}
+		require.NotEmpty(t, version)
+		require.NotEmpty(t, req.UID)
+		_, _, _ = decodePods(req)
+		_, _, _ = decodeTaints(req)
+	})
+}
+
+func TestTheScannersStopAtTheEndOfBrokenText(t *testing.T) {
+	for _, text := range []string{"", `"`, `"\`, `"\"`, `{"a`, "[[[", "]]]"} {
+		done := make(chan struct{})
+		go func() {
+			jsonDepth([]byte(text))
+			countElements([]byte(text))
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("scanning %q does not end", text)
+		}
+	}
+}

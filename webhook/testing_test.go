@@ -1,0 +1,162 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
+)
+
+// judgeFunc is a judge that a test makes up.
+type judgeFunc func(ctx context.Context, req admission.Request) (admission.Response, error)
+
+func (f judgeFunc) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
+	return f(ctx, req)
+}
+
+// fixedPolicies are policies that do not change.
+type fixedPolicies struct{ set *tolerations.Set }
+
+func (f fixedPolicies) Tolerations() *tolerations.Set { return f.set }
+
+// fixedNamespaces are namespaces with their labels.
+type fixedNamespaces map[string]map[string]string
+
+func (f fixedNamespaces) Labels(_ context.Context, namespace string) (map[string]string, error) {
+	labels, ok := f[namespace]
+	if !ok {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return labels, nil
+}
+
+// guarded is a policy under which only banana may tolerate the taint dedicated.
+func guarded() *tolerations.Set {
+	return tolerations.Compile([]v1alpha1.TolerationPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Name: "dedicated"},
+		Spec: v1alpha1.TolerationPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}},
+			Grants: []v1alpha1.TolerationGrant{
+				{Namespaces: []string{"banana"}},
+				{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "system"}}},
+			},
+			ValidationActions: []v1alpha1.ValidationAction{v1alpha1.Deny},
+		},
+	}})
+}
+
+func testOptions() Options {
+	return Options{
+		Clock:            clock.RealClock{},
+		Metrics:          NewMetrics(prometheus.NewPedanticRegistry()),
+		Budget:           time.Second,
+		MaxInFlightBytes: 64 << 20,
+	}
+}
+
+func testConfig() Config {
+	return Config{
+		Options:          testOptions(),
+		Policies:         fixedPolicies{guarded()},
+		Namespaces:       fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
+		DefaultSeconds:   tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300},
+		MaxTimeAddedSkew: time.Minute,
+		StampNodeTaints:  true,
+		JudgeDirectives:  true,
+	}
+}
+
+// serve returns the URL of a server that judges pods with j.
+func serveJudge(t *testing.T, opts Options, j judge) string {
+	t.Helper()
+	return serveEndpoint(t, newEndpoint("validate", opts, map[resource]judge{pods: j}))
+}
+
+func serveEndpoint(t *testing.T, endpoint http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(endpoint)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// allowAll is a judge that allows.
+var allowAll = judgeFunc(func(context.Context, admission.Request) (admission.Response, error) { return allowed(), nil })
+
+func post(t *testing.T, url string, body []byte) (int, string) {
+	t.Helper()
+	return postAs(t, url, "application/json", bytes.NewReader(body))
+}
+
+func postAs(t *testing.T, url, contentType string, body io.Reader) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", contentType)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	answer, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode, string(answer)
+}
+
+// podReview returns the review of a pod that an API server would send.
+func podReview(t *testing.T, operation admissionv1.Operation, object, old string) admissionv1.AdmissionReview {
+	t.Helper()
+	review := admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID:       "705ab4f5-6393-11e8-b7cc-42010a800002",
+			Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+			Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Name:      "p",
+			Namespace: "apple",
+			Operation: operation,
+			UserInfo:  authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:authenticated"}},
+			Object:    runtime.RawExtension{Raw: []byte(object)},
+		},
+	}
+	if old != "" {
+		review.Request.OldObject = runtime.RawExtension{Raw: []byte(old)}
+	}
+	return review
+}
+
+func marshal(t *testing.T, value any) []byte {
+	t.Helper()
+	data, err := json.Marshal(value)
+	require.NoError(t, err)
+	return data
+}
+
+func answerOf(t *testing.T, body string) admissionv1.AdmissionReview {
+	t.Helper()
+	var review admissionv1.AdmissionReview
+	require.NoError(t, json.Unmarshal([]byte(body), &review))
+	require.NotNil(t, review.Response)
+	return review
+}
+
+func valueOf(t *testing.T, metric prometheus.Metric) float64 {
+	t.Helper()
+	var out dto.Metric
+	require.NoError(t, metric.Write(&out))
+	return out.GetCounter().GetValue()
+}

@@ -1,0 +1,198 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// judge answers reviews of one resource. An error means that no decision could
+// be made; it is never shown to the client.
+type judge interface {
+	Judge(ctx context.Context, req admission.Request) (admission.Response, error)
+}
+
+// badReviewError is a review that no API server would send: its object does not
+// decode, or not within the limits. Its text is safe to show.
+type badReviewError struct{ err error }
+
+func (e *badReviewError) Error() string { return e.err.Error() }
+func (e *badReviewError) Unwrap() error { return e.err }
+
+// resource names what a judge is for.
+type resource struct{ group, name string }
+
+// Options configure an endpoint.
+type Options struct {
+	// Clock tells when a body must have arrived.
+	Clock clock.PassiveClock
+	// Metrics counts requests and their verdicts.
+	Metrics *Metrics
+	// Budget is how long one review may take; the timeout that the API server
+	// announces can only shorten it.
+	Budget time.Duration
+	// MaxInFlightBytes bounds the bodies that are judged at the same time.
+	MaxInFlightBytes int64
+}
+
+// Endpoint serves AdmissionReviews on one path. It is safe for concurrent use
+// once its judges are in place.
+type Endpoint struct {
+	name   string
+	opts   Options
+	budget *byteBudget
+	judges map[resource]judge
+}
+
+// newEndpoint returns an endpoint without judges. Name stands in metrics.
+func newEndpoint(name string, opts Options, judges map[resource]judge) *Endpoint {
+	return &Endpoint{name: name, opts: opts, budget: &byteBudget{limit: opts.MaxInFlightBytes}, judges: judges}
+}
+
+// ServeHTTP answers one review.
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	log := logr.FromContextOrDiscard(r.Context())
+	defer func() {
+		if cause := recover(); cause != nil {
+			e.opts.Metrics.panics.Inc()
+			log.Error(nil, "panic while judging a review", "panic", cause, "stack", string(debug.Stack()))
+			http.Error(w, "internal error", http.StatusInternalServerError)
+		}
+	}()
+	if status, text := checkHeader(r); status != 0 {
+		e.refuse(w, status, text)
+		return
+	}
+	start := e.opts.Clock.Now()
+	body, release, err := readBody(w, r, e.budget, start.Add(bodyTimeout))
+	if err != nil {
+		e.refuse(w, statusOfRead(err), textOfRead(err))
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(r.URL.Query().Get("timeout"), e.opts.Budget))
+	defer cancel()
+	e.answer(ctx, w, body, start)
+}
+
+// answer judges the review in body and writes the response.
+func (e *Endpoint) answer(ctx context.Context, w http.ResponseWriter, body []byte, start time.Time) {
+	req, apiVersion, err := decodeReview(body)
+	if err != nil {
+		e.refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	response, err := e.judge(ctx, req)
+	e.opts.Metrics.observe(e.name, req, response, err, e.opts.Clock.Since(start))
+	if bad := (*badReviewError)(nil); errors.As(err, &bad) {
+		e.refuse(w, http.StatusBadRequest, bad.Error())
+		return
+	}
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "no decision on a review", "resource", req.Resource.Resource,
+			"namespace", req.Namespace, "name", req.Name, "requestUID", req.UID)
+		http.Error(w, "no decision could be made, see the log of Tollgate", http.StatusInternalServerError)
+		return
+	}
+	encoded, err := encodeReview(apiVersion, req.UID, response)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "answer a review", "requestUID", req.UID)
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// The client is gone when this fails; there is nobody left to tell.
+	_, _ = w.Write(encoded)
+}
+
+func (e *Endpoint) judge(ctx context.Context, req admission.Request) (admission.Response, error) {
+	j, ok := e.judges[resource{req.Resource.Group, req.Resource.Resource}]
+	if !ok || req.SubResource != "" {
+		return admission.Response{}, &badReviewError{errors.New("this path does not judge " + describe(req))}
+	}
+	response, err := j.Judge(ctx, req)
+	if err == nil {
+		// A verdict that came too late is none: the API server no longer waits.
+		err = ctx.Err()
+	}
+	return response, err
+}
+
+func describe(req admission.Request) string {
+	name := clip(req.Resource.Resource)
+	if req.SubResource != "" {
+		name += "/" + clip(req.SubResource)
+	}
+	if req.Resource.Group != "" {
+		name += "." + clip(req.Resource.Group)
+	}
+	return name
+}
+
+func (e *Endpoint) refuse(w http.ResponseWriter, status int, text string) {
+	e.opts.Metrics.refused(e.name, status)
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	http.Error(w, text, status)
+}
+
+// checkHeader judges a request by its header alone. A status of 0 means that the
+// body is worth reading.
+func checkHeader(r *http.Request) (int, string) {
+	if r.Method != http.MethodPost {
+		return http.StatusMethodNotAllowed, "send an AdmissionReview with POST"
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return http.StatusUnsupportedMediaType, "compressed bodies are not read"
+	}
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := params["charset"]
+	if err != nil || media != "application/json" || (charset != "" && !strings.EqualFold(charset, "utf-8")) {
+		return http.StatusUnsupportedMediaType, "Content-Type must be application/json in UTF-8"
+	}
+	return 0, ""
+}
+
+func statusOfRead(err error) int {
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, errBusy):
+		return http.StatusTooManyRequests
+	default:
+		return http.StatusBadRequest
+	}
+}
+
+func textOfRead(err error) string {
+	for _, known := range []error{errBodyTooLarge, errBodyEmpty, errBusy} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return "the body could not be read"
+}
+
+// hintMargin is left of the API server's timeout for the way back.
+const hintMargin = 500 * time.Millisecond
+
+// allowedTime returns how long a review may take: the budget, or less where the
+// API server announces (in whole seconds, rounded up) that it will not wait that
+// long. A hint that makes no sense is as good as none.
+func allowedTime(hint string, budget time.Duration) time.Duration {
+	const longest = 30 * time.Second // the API's own bound of timeoutSeconds
+	wait, err := time.ParseDuration(hint)
+	if err != nil || wait <= hintMargin || wait > longest {
+		return budget
+	}
+	return min(wait-hintMargin, budget)
+}

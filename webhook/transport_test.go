@@ -1,0 +1,270 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const simplePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[]}}`
+
+func TestA01BodiesOverTheLimitAreRefused(t *testing.T) {
+	url := serveJudge(t, testOptions(), allowAll)
+	body := bytes.Repeat([]byte(" "), maxBodyBytes+1)
+	for name, reader := range map[string]io.Reader{
+		"declared": bytes.NewReader(body),
+		"chunked":  struct{ io.Reader }{bytes.NewReader(body)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, text := postAs(t, url, "application/json", reader)
+			require.Equal(t, http.StatusRequestEntityTooLarge, status)
+			require.Contains(t, text, "7 MiB")
+			status, _ = post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+			require.Equal(t, http.StatusOK, status, "the next request is served")
+		})
+	}
+}
+
+func TestA01NoMoreThanTheLimitIsRead(t *testing.T) {
+	url := serveJudge(t, testOptions(), allowAll)
+	endless := &counting{}
+	// The server answers and closes while the client still writes.
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, endless)
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err == nil {
+		require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+	}
+	require.Less(t, endless.read.Load(), int64(2*maxBodyBytes))
+}
+
+// counting is a body without an end that counts what was read of it.
+type counting struct{ read atomic.Int64 }
+
+func (c *counting) Read(p []byte) (int, error) {
+	c.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
+	opts := testOptions()
+	release := make(chan struct{})
+	var waiting sync.WaitGroup
+	var holding, busy atomic.Int64
+	url := serveJudge(t, opts, judgeFunc(func(_ context.Context, req admission.Request) (admission.Response, error) {
+		if req.Name == "large" {
+			holding.Add(1)
+			<-release
+		}
+		return allowed(), nil
+	}))
+	review := podReview(t, admissionv1.Create, simplePod, "")
+	small := marshal(t, review)
+	review.Request.Name = "large"
+	large := marshal(t, review)
+	large = append(large, bytes.Repeat([]byte(" "), 6900<<10-len(large))...)
+
+	const clients = 500
+	for range clients {
+		waiting.Go(func() {
+			resp, err := http.Post(url, "application/json", bytes.NewReader(large)) //nolint:noctx // The server answers all.
+			if err != nil {
+				return // refused while it was still being sent
+			}
+			if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "1" {
+				busy.Add(1)
+			}
+			_ = resp.Body.Close()
+		})
+	}
+	require.Eventually(t, func() bool { return holding.Load() >= 6 && busy.Load() > 0 }, 30*time.Second, time.Millisecond)
+	for range 20 {
+		status, _ := post(t, url, small)
+		require.Equal(t, http.StatusOK, status)
+	}
+	require.LessOrEqual(t, holding.Load()*int64(len(large)), opts.MaxInFlightBytes*3/4, "a quarter is left to small reviews")
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	require.Less(t, memory.HeapInuse, uint64(256<<20))
+	close(release)
+	waiting.Wait()
+}
+
+func TestA09WhatIsNotAReviewIsRefused(t *testing.T) {
+	url := serveJudge(t, testOptions(), allowAll)
+	review := string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+	tests := map[string]struct {
+		method, contentType, encoding, body string
+		want                                int
+	}{
+		"an empty body":                        {http.MethodPost, "application/json", "", "", http.StatusBadRequest},
+		"GET":                                  {http.MethodGet, "application/json", "", "", http.StatusMethodNotAllowed},
+		"HEAD":                                 {http.MethodHead, "application/json", "", "", http.StatusMethodNotAllowed},
+		"PUT":                                  {http.MethodPut, "application/json", "", review, http.StatusMethodNotAllowed},
+		"no content type":                      {http.MethodPost, "", "", review, http.StatusUnsupportedMediaType},
+		"another content type":                 {http.MethodPost, "text/plain", "", review, http.StatusUnsupportedMediaType},
+		"protobuf":                             {http.MethodPost, "application/vnd.kubernetes.protobuf", "", review, http.StatusUnsupportedMediaType},
+		"another charset":                      {http.MethodPost, "application/json; charset=utf-16", "", review, http.StatusUnsupportedMediaType},
+		"a compressed body (A08)":              {http.MethodPost, "application/json", "gzip", review, http.StatusUnsupportedMediaType},
+		"the charset of JSON":                  {http.MethodPost, "application/json; charset=utf-8", "", review, http.StatusOK},
+		"the charset of JSON in capitals":      {http.MethodPost, "application/json; charset=UTF-8", "", review, http.StatusOK},
+		"the content type in unusual spelling": {http.MethodPost, "Application/JSON;charset=\"utf-8\"", "", review, http.StatusOK},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), tt.method, url, strings.NewReader(tt.body))
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", tt.contentType)
+			if tt.encoding != "" {
+				req.Header.Set("Content-Encoding", tt.encoding)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, tt.want, resp.StatusCode)
+		})
+	}
+}
+
+func TestA12ACallerThatLeavesEndsTheEvaluation(t *testing.T) {
+	started, ended := make(chan struct{}), make(chan struct{})
+	url := serveJudge(t, testOptions(), judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+		close(started)
+		<-ctx.Done()
+		close(ended)
+		return allowed(), nil
+	}))
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	go func() { <-started; leave() }()
+	resp, err := http.DefaultClient.Do(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	require.ErrorIs(t, err, context.Canceled)
+	<-ended
+}
+
+func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
+	const budget = time.Second
+	tests := map[string]struct {
+		hint string
+		want time.Duration
+	}{
+		"missing":                       {"", budget},
+		"longer than the budget":        {"10s", budget},
+		"as short as the API allows":    {"1s", 500 * time.Millisecond},
+		"no longer than the way back":   {"500ms", budget},
+		"zero":                          {"0s", budget},
+		"negative":                      {"-3s", budget},
+		"longer than the API allows":    {"9000h", budget},
+		"larger than a duration can be": {"99999999999999999999s", budget},
+		"not a duration":                {"soon", budget},
+		"a number without unit":         {"3", budget},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tt.want, allowedTime(tt.hint, budget))
+			var left time.Duration
+			url := serveJudge(t, testOptions(), judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+				deadline, ok := ctx.Deadline()
+				if !ok {
+					return admission.Response{}, errors.New("no deadline")
+				}
+				left = time.Until(deadline)
+				return allowed(), nil
+			}))
+			status, _ := post(t, url+"?timeout="+tt.hint, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+			require.Equal(t, http.StatusOK, status)
+			require.LessOrEqual(t, left, tt.want)
+			require.Greater(t, left, tt.want-400*time.Millisecond)
+		})
+	}
+}
+
+func TestE04AVerdictThatComesTooLateIsNone(t *testing.T) {
+	opts := testOptions()
+	opts.Budget = time.Millisecond
+	url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+		<-ctx.Done()
+		return allowed(), nil
+	}))
+	status, _ := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+	require.Equal(t, http.StatusInternalServerError, status)
+}
+
+func TestAFaultIsNeverAVerdict(t *testing.T) {
+	opts := testOptions()
+	url := serveJudge(t, opts, judgeFunc(func(context.Context, admission.Request) (admission.Response, error) {
+		return admission.Response{}, errors.New("secret detail of the inside")
+	}))
+	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+	require.Equal(t, http.StatusInternalServerError, status)
+	require.NotContains(t, text, "secret detail")
+	require.InDelta(t, 1, testutil.ToFloat64(opts.Metrics.requests.WithLabelValues("validate", "pods", "CREATE", "error", "false")), 0)
+}
+
+func TestB20APanicEndsOneRequest(t *testing.T) {
+	opts := testOptions()
+	url := serveJudge(t, opts, judgeFunc(func(_ context.Context, req admission.Request) (admission.Response, error) {
+		if req.Name == "bad" {
+			panic("nil map")
+		}
+		return allowed(), nil
+	}))
+	review := podReview(t, admissionv1.Create, simplePod, "")
+	review.Request.Name = "bad"
+	status, text := post(t, url, marshal(t, review))
+	require.Equal(t, http.StatusInternalServerError, status)
+	require.NotContains(t, text, "nil map")
+	require.InDelta(t, 1, testutil.ToFloat64(opts.Metrics.panics), 0)
+	review.Request.Name = "good"
+	status, _ = post(t, url, marshal(t, review))
+	require.Equal(t, http.StatusOK, status, "the process lives")
+	require.InDelta(t, 1, testutil.ToFloat64(opts.Metrics.panics), 0)
+}
+
+func TestTheBudgetIsGivenBack(t *testing.T) {
+	opts := testOptions()
+	endpoint := newEndpoint("validate", opts, map[resource]judge{pods: allowAll})
+	url := serveEndpoint(t, endpoint)
+	for _, body := range []string{
+		string(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))),
+		"not JSON",
+		strings.Repeat(" ", maxBodyBytes+1),
+	} {
+		post(t, url, []byte(body))
+		postAs(t, url, "application/json", struct{ io.Reader }{strings.NewReader(body)})
+	}
+	require.Zero(t, endpoint.budget.used.Load())
+}
+
+func TestMetricsHaveAClosedSetOfLabels(t *testing.T) {
+	opts := testOptions()
+	url := serveEndpoint(t, Validate(Config{Options: opts}))
+	review := podReview(t, admissionv1.Create, simplePod, "")
+	for _, name := range []string{"a", "b", "c"} {
+		review.Request.Resource.Resource = name
+		status, text := post(t, url, marshal(t, review))
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, text, name)
+	}
+	require.Equal(t, 1, testutil.CollectAndCount(opts.Metrics.requests))
+}
