@@ -1,0 +1,44 @@
+// Package features names the capabilities that can be switched off. Off is as if
+// the objects of a capability did not exist: they stay readable and deletable,
+// and take effect when it is on again.
+package features
+
+import (
+	"fmt"
+
+	"k8s.io/component-base/featuregate"
+)
+
+// The feature gates.
+const (
+	// TolerationPolicies judges tolerations by TolerationPolicies.
+	TolerationPolicies featuregate.Feature = "TolerationPolicies"
+	// SchedulingDirectives holds pods under scheduling gates to the rules of
+	// KEP-3838.
+	SchedulingDirectives featuregate.Feature = "SchedulingDirectives"
+	// NodeTaintTimestamps writes timeAdded into the taints of nodes: at admission,
+	// and on the leader where it is missing.
+	NodeTaintTimestamps featuregate.Feature = "NodeTaintTimestamps"
+	// NodeTaintEviction evicts pods from nodes with NoExecute taints.
+	NodeTaintEviction featuregate.Feature = "NodeTaintEviction"
+)
+
+// New returns the feature gates, switched as the configuration says. An unknown
+// name is an error.
+func New(switched map[string]bool) (featuregate.FeatureGate, error) {
+	gates := featuregate.NewFeatureGate()
+	on := featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
+	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		TolerationPolicies:   on,
+		SchedulingDirectives: on,
+		NodeTaintTimestamps:  on,
+		NodeTaintEviction:    on,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("define feature gates: %w", err)
+	}
+	if err := gates.SetFromMap(switched); err != nil {
+		return nil, fmt.Errorf("featureGates: %w (known: %v)", err, gates.KnownFeatures())
+	}
+	return gates, nil
+}

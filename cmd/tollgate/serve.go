@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	stdlog "log"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+)
+
+// serveFlags are the flags of tollgate serve. What is not a matter of one
+// machine is in the configuration file instead.
+type serveFlags struct {
+	config     string
+	kubeconfig string
+	logFormat  string
+	verbose    bool
+}
+
+func newServeCommand() *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the admission webhook and the evictor",
+		Long: `Run the admission webhook on every replica, and the evictor on the one that
+leads. In a cluster no flag is needed; beside one, name a kubeconfig, and in the
+configuration file the URL by which the API server reaches the webhook.`,
+		Example: `  # In a pod, with the defaults.
+  tollgate serve
+
+  # Beside a cluster.
+  tollgate serve --kubeconfig tollgate.kubeconfig --config tollgate.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(flags)
+			if err != nil {
+				return err
+			}
+			ctrl.SetLogger(log)
+			klog.SetLogger(log)
+			// net/http writes there what clients do wrong, a line each: anyone who can
+			// reach the port could fill the log.
+			stdlog.SetFlags(0)
+			stdlog.SetOutput(&debugWriter{log: log.WithName("net/http")})
+			config, err := loadConfig(flags.config)
+			if err != nil {
+				return err
+			}
+			connection, err := connect(flags.kubeconfig)
+			if err != nil {
+				return err
+			}
+			return serve(logr.NewContext(cmd.Context(), log), config, connection)
+		},
+	}
+	cmd.Flags().StringVar(&flags.config, "config", "", "configuration `file` (kind TollgateConfiguration); the defaults without one")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `file`; without one, KUBECONFIG, then the service account of the pod")
+	cmd.Flags().StringVar(&flags.logFormat, "log-format", "json", "`format` of the log: json or text")
+	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "log what is planned, not only what was done")
+	return cmd
+}
+
+// debugWriter logs each line that is written to it, for those who want to see
+// it.
+type debugWriter struct{ log logr.Logger }
+
+// Write implements io.Writer.
+func (w *debugWriter) Write(line []byte) (int, error) {
+	w.log.V(1).Info(string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+func newLogger(flags serveFlags) (logr.Logger, error) {
+	level := zapcore.InfoLevel
+	if flags.verbose {
+		level = zapcore.DebugLevel
+	}
+	readableTime := func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.RFC3339NanoTimeEncoder }
+	encoder := zap.JSONEncoder(readableTime)
+	switch flags.logFormat {
+	case "json":
+	case "text":
+		encoder = zap.ConsoleEncoder(readableTime)
+	default:
+		return logr.Logger{}, fmt.Errorf("--log-format is %q, want json or text", flags.logFormat)
+	}
+	return zap.New(zap.Level(level), encoder, zap.StacktraceLevel(zapcore.DPanicLevel)), nil
+}
+
+func loadConfig(path string) (*configv1alpha1.TollgateConfiguration, error) {
+	if path == "" {
+		config := &configv1alpha1.TollgateConfiguration{}
+		config.Default()
+		return config, nil
+	}
+	data, err := os.ReadFile(path) //nolint:gosec // The operator names the file.
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	config, err := configv1alpha1.Load(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return config, nil
+}
+
+func connect(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	connection, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	return connection, nil
+}
