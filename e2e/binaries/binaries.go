@@ -1,0 +1,125 @@
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tollgate-dev/tollgate/e2e/filelock"
+)
+
+// KubernetesVersion is what the components report. It is the version of the
+// k8s.io/kubernetes module in go.mod, which a test holds it to.
+const KubernetesVersion = "v1.37.1"
+
+// module is the module at the root of the repository.
+const module = "github.com/tollgate-dev/tollgate"
+
+// Root finds the root of the repository from a directory inside it.
+func Root(from string) (string, error) {
+	dir, err := filepath.Abs(from)
+	if err != nil {
+		return "", fmt.Errorf("resolve directory %s: %w", from, err)
+	}
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:gosec // It looks upwards from where the caller says.
+		if err == nil && bytes.HasPrefix(content, []byte("module "+module+"\n")) {
+			return dir, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("find root of repository: %w", err)
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find root of repository: no go.mod of %s in or above %s", module, from)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Binaries knows where the programs are, and builds them there.
+type Binaries struct {
+	// Root is the root of the repository.
+	Root string
+	// Progress is told what is being built, now and then. It may be nil.
+	Progress func(step string)
+}
+
+// ControlPlane is every component of the control plane, and kubectl.
+func (b Binaries) ControlPlane() string { return filepath.Join(b.Root, "bin", "controlplane") }
+
+// Kubectl is the same program by its own name.
+func (b Binaries) Kubectl() string { return filepath.Join(b.Root, "bin", "kubectl") }
+
+// Tollgate is this repository's product.
+func (b Binaries) Tollgate() string { return filepath.Join(b.Root, "bin", "tollgate") }
+
+// Envtest is the directory to give as envtest's BinaryAssetsDirectory.
+func (b Binaries) Envtest() string { return filepath.Join(b.Root, "bin", "envtest") }
+
+// BuildControlPlane builds the control plane, and makes the symlinks.
+func (b Binaries) BuildControlPlane(ctx context.Context) error {
+	const version = "k8s.io/component-base/version."
+	major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	flags := strings.Join([]string{
+		"-s", "-w",
+		"-X", version + "gitVersion=" + KubernetesVersion,
+		"-X", version + "gitMajor=" + major,
+		"-X", version + "gitMinor=" + minor,
+		"-X", version + "gitTreeState=clean",
+	}, " ")
+	return b.locked(ctx, func() error {
+		err := b.goBuild(ctx, filepath.Join(b.Root, "e2e"), b.ControlPlane(), "./cmd/controlplane", "-ldflags="+flags)
+		if err != nil {
+			return err
+		}
+		return b.link()
+	})
+}
+
+// BuildTollgate builds Tollgate.
+func (b Binaries) BuildTollgate(ctx context.Context) error {
+	return b.locked(ctx, func() error {
+		return b.goBuild(ctx, b.Root, b.Tollgate(), "./cmd/tollgate")
+	})
+}
+
+// locked calls build while no other program builds into the same bin/: go test
+// runs the packages of a module beside each other, and each asks for them.
+func (b Binaries) locked(ctx context.Context, build func() error) error {
+	release, err := filelock.Acquire(ctx, filepath.Join(b.Root, "bin"))
+	if err != nil {
+		return err
+	}
+	defer release()
+	return build()
+}
+
+// link makes the symlinks through which the control plane goes by the names of
+// its components.
+func (b Binaries) link() error {
+	if err := os.MkdirAll(b.Envtest(), 0o750); err != nil {
+		return fmt.Errorf("create directory for envtest: %w", err)
+	}
+	links := map[string]string{b.Kubectl(): "controlplane"}
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		links[filepath.Join(b.Envtest(), name)] = filepath.Join("..", "controlplane")
+	}
+	for link, target := range links {
+		if existing, err := os.Readlink(link); err == nil && existing == target {
+			continue
+		}
+		if err := os.RemoveAll(link); err != nil {
+			return fmt.Errorf("replace link: %w", err)
+		}
+		if err := os.Symlink(target, link); err != nil {
+			return fmt.Errorf("link program: %w", err)
+		}
+	}
+	return nil
+}

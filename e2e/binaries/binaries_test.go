@@ -1,0 +1,97 @@
+package binaries
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRootIsFoundFromBelow(t *testing.T) {
+	t.Parallel()
+	root, err := Root(".")
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(root, "e2e", "binaries", "binaries.go"))
+
+	_, err = Root(t.TempDir())
+	require.ErrorContains(t, err, "no go.mod of "+module)
+}
+
+func TestTheVersionIsThatOfTheModule(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").Output()
+	require.NoError(t, err)
+	require.Equal(t, KubernetesVersion, strings.TrimSpace(string(out)))
+}
+
+func TestEveryComponentAnswersByItsNameAndByItsLink(t *testing.T) {
+	t.Parallel()
+	root, err := Root(".")
+	require.NoError(t, err)
+	programs := Binaries{Root: root}
+	require.NoError(t, programs.BuildControlPlane(t.Context()))
+
+	tests := map[string]struct{ program, want string }{
+		"etcd":                    {filepath.Join(programs.Envtest(), "etcd"), "etcd Version: 3.7."},
+		"kube-apiserver":          {filepath.Join(programs.Envtest(), "kube-apiserver"), "Kubernetes " + KubernetesVersion},
+		"kube-controller-manager": {"", "Kubernetes " + KubernetesVersion},
+		"kube-scheduler":          {"", "Kubernetes " + KubernetesVersion},
+		"kwok":                    {"", "kwok version v0.8.0"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.CommandContext(t.Context(), programs.ControlPlane(), name, "--version").CombinedOutput()
+			require.NoError(t, err)
+			require.Contains(t, string(out), test.want)
+			if test.program != "" {
+				out, err = exec.CommandContext(t.Context(), test.program, "--version").CombinedOutput()
+				require.NoError(t, err)
+				require.Contains(t, string(out), test.want)
+			}
+		})
+	}
+	t.Run("kubectl", func(t *testing.T) {
+		t.Parallel()
+		out, err := exec.CommandContext(t.Context(), programs.Kubectl(), "version", "--client").CombinedOutput()
+		require.NoError(t, err)
+		require.Contains(t, string(out), "Client Version: "+KubernetesVersion)
+	})
+	t.Run("any other name is told which there are", func(t *testing.T) {
+		t.Parallel()
+		out, err := exec.CommandContext(t.Context(), programs.ControlPlane(), "kubelet").CombinedOutput()
+		require.ErrorContains(t, err, "exit status 2")
+		require.Contains(t, string(out), "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok")
+	})
+}
+
+func TestABuildThatFailsSaysWhyAndNothingElse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module broken\n\ngo 1.26.0\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() { nonsense() }\n"), 0o600))
+
+	err := Binaries{Root: dir}.goBuild(t.Context(), dir, filepath.Join(dir, "out"), ".")
+	require.ErrorContains(t, err, "build . in "+dir+": exit status 1\n")
+	require.ErrorContains(t, err, "undefined: nonsense")
+}
+
+func TestWhatTheGoCommandPrintsIsToldApart(t *testing.T) {
+	t.Parallel()
+	lines := make(chan string, 8)
+	for _, line := range []string{
+		"go: downloading k8s.io/api v0.37.1",
+		"internal/abi",
+		"k8s.io/kubernetes/cmd/kube-apiserver/app",
+		"# k8s.io/broken",
+		"broken.go:3:15: undefined: nonsense",
+		"",
+	} {
+		lines <- line
+	}
+	close(lines)
+	require.Equal(t, "# k8s.io/broken\nbroken.go:3:15: undefined: nonsense\n\n", Binaries{}.follow(lines))
+}

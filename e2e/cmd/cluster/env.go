@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+	"github.com/tollgate-dev/tollgate/e2e/install"
+)
+
+func envFile(dir string) string { return filepath.Join(dir, "env") }
+
+// variables are what the env file tells: where things are, and for each process
+// NAME_PID and, where it serves, NAME_URL.
+func (c *cluster) variables(cp *controlplane.ControlPlane, tollgate *install.Tollgate) map[string]string {
+	variables := map[string]string{
+		"KUBECONFIG":  cp.Kubeconfig(),
+		"KUBECTL":     c.programs.Kubectl(),
+		"CLUSTER_DIR": cp.Dir(),
+	}
+	for name, pid := range cp.RunningPIDs() {
+		variables[variable(name)+"_PID"] = strconv.Itoa(pid)
+	}
+	for _, name := range []string{
+		controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler,
+	} {
+		variables[variable(name)+"_URL"] = cp.URL(name)
+	}
+	if tollgate != nil {
+		variables["TOLLGATE_METRICS_URL"] = tollgate.MetricsURL
+		variables["TOLLGATE_HEALTH_URL"] = tollgate.HealthURL
+		variables["TOLLGATE_WEBHOOK_URL"] = tollgate.WebhookURL
+		variables["TOLLGATE_CONFIG"] = tollgate.ConfigPath
+		variables["TOLLGATE_KUBECONFIG"] = tollgate.Kubeconfig
+		variables["TOLLGATE_LOG"] = tollgate.LogPath
+	}
+	return variables
+}
+
+func variable(name string) string {
+	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// writeEnv writes assignments for a POSIX shell, in one step.
+func writeEnv(path string, variables map[string]string) error {
+	var content strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		fmt.Fprintf(&content, "export %s=%s\n", name, quote(variables[name]))
+	}
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(content.String()), 0o600); err != nil {
+		return fmt.Errorf("write environment: %w", err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("write environment: %w", err)
+	}
+	return nil
+}
+
+// quote makes one word for a POSIX shell of any string.
+func quote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

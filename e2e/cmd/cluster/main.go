@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+	"github.com/tollgate-dev/tollgate/e2e/filelock"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "cluster: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// cluster is what the subcommands work on.
+type cluster struct {
+	dir      string
+	programs binaries.Binaries
+	progress func(step string)
+}
+
+func command() *cobra.Command {
+	var c cluster
+	root := &cobra.Command{
+		Use:           "cluster",
+		Short:         "Keep a local Kubernetes control plane with Tollgate in it",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			root, err := binaries.Root(".")
+			if err != nil {
+				return err
+			}
+			if c.dir == "" {
+				c.dir = filepath.Join(root, ".cluster")
+			}
+			c.progress = stopwatch(cmd.OutOrStdout())
+			c.programs = binaries.Binaries{Root: root, Progress: c.progress}
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVar(&c.dir, "dir", "", "directory of the control plane (default .cluster at the root of the repository)")
+	root.AddCommand(c.buildCommand(), c.upCommand(), c.downCommand())
+	return root
+}
+
+func (c *cluster) buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Build the control plane",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.buildControlPlane(cmd.Context()) },
+	}
+}
+
+func (c *cluster) upCommand() *cobra.Command {
+	want := settings{}
+	var eviction string
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start the control plane and install Tollgate, unless they are up",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want.eviction = controlplane.Eviction(eviction)
+			return c.locked(cmd.Context(), func() error { return c.up(cmd.Context(), want) })
+		},
+	}
+	cmd.Flags().IntVar(&want.nodes, "nodes", controlplane.DefaultNodes, "how many nodes")
+	cmd.Flags().StringVar(&eviction, "eviction", string(controlplane.EvictionTollgate),
+		"who acts on NoExecute taints: tollgate, builtin or both")
+	cmd.Flags().BoolVar(&want.tollgate, "tollgate", true, "install Tollgate")
+	return cmd
+}
+
+func (c *cluster) downCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End what up has started, and remove all but the logs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.locked(cmd.Context(), func() error { return c.down(cmd.Context()) })
+		},
+	}
+}
+
+// locked keeps two commands from working on one control plane at once.
+func (c *cluster) locked(ctx context.Context, work func() error) error {
+	release, err := filelock.Acquire(ctx, c.dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return work()
+}
+
+func (c *cluster) buildControlPlane(ctx context.Context) error {
+	c.progress("building Kubernetes " + binaries.KubernetesVersion + ", etcd and kwok from their Go modules (minutes the first time)")
+	return c.programs.BuildControlPlane(ctx)
+}
+
+// stopwatch prints each step with the seconds since the start.
+func stopwatch(w io.Writer) func(step string) {
+	start := time.Now()
+	return func(step string) {
+		_, _ = fmt.Fprintf(w, "%6.1fs  %s\n", time.Since(start).Seconds(), step)
+	}
+}

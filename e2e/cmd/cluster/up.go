@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+	"github.com/tollgate-dev/tollgate/e2e/install"
+)
+
+// settings are what the user may choose.
+type settings struct {
+	nodes    int
+	eviction controlplane.Eviction
+	tollgate bool
+}
+
+func (s settings) String() string {
+	installed := 0
+	if s.tollgate {
+		installed = 1
+	}
+	return fmt.Sprintf("NODES=%d EVICTION=%s TOLLGATE=%d", s.nodes, s.eviction, installed)
+}
+
+// errDown says what to do about a control plane that is not as it should be.
+const errDown = "run make cluster-down first"
+
+func (c *cluster) up(ctx context.Context, want settings) error {
+	up, err := c.isUp(ctx, want)
+	if err != nil || up {
+		return err
+	}
+	if err := c.buildControlPlane(ctx); err != nil {
+		return err
+	}
+	if want.tollgate {
+		c.progress("building Tollgate")
+		if err := c.programs.BuildTollgate(ctx); err != nil {
+			return err
+		}
+	}
+	nodes := want.nodes
+	if nodes == 0 {
+		nodes = controlplane.NoNodes
+	}
+	c.progress("starting the control plane")
+	cp, err := controlplane.Start(ctx, controlplane.Options{
+		Dir: c.dir, Program: c.programs.ControlPlane(), Nodes: nodes, Eviction: want.eviction,
+		Detached: true, Progress: c.progress,
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.finish(ctx, cp, want); err != nil {
+		// Half a cluster helps nobody. The logs stay.
+		return errors.Join(err, cp.Stop(context.WithoutCancel(ctx)))
+	}
+	c.progress("up: export KUBECONFIG=" + quote(cp.Kubeconfig()))
+	return nil
+}
+
+// finish installs Tollgate and writes the env file, by which a control plane is
+// known to have come up whole.
+func (c *cluster) finish(ctx context.Context, cp *controlplane.ControlPlane, want settings) error {
+	var tollgate *install.Tollgate
+	if want.tollgate {
+		c.progress("installing Tollgate")
+		var err error
+		tollgate, err = install.Install(ctx, cp, install.Options{Programs: c.programs})
+		if err != nil {
+			return err
+		}
+		c.progress("Tollgate is ready")
+	}
+	return writeEnv(envFile(c.dir), c.variables(cp, tollgate))
+}
+
+// isUp reports whether there is nothing to do. What a command that was
+// interrupted has left is stopped.
+func (c *cluster) isUp(ctx context.Context, want settings) (bool, error) {
+	cp, err := controlplane.Open(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	running := cp.RunningPIDs()
+	_, envErr := os.Stat(envFile(c.dir))
+	switch {
+	case errors.Is(envErr, fs.ErrNotExist):
+		c.progress("stopping what an interrupted start has left")
+		return false, cp.Stop(ctx)
+	case len(running) == 0:
+		c.progress("nothing of the control plane that was up runs any more")
+		return false, cp.Stop(ctx)
+	}
+	if dead := cp.Dead(); len(dead) > 0 {
+		logs := make([]string, len(dead))
+		for i, name := range dead {
+			logs[i] = name + " has died (log: " + cp.LogPath(name) + ")"
+		}
+		return false, fmt.Errorf("%s: %s", strings.Join(logs, ", "), errDown)
+	}
+	_, installed := running[install.Name]
+	if has := (settings{nodes: cp.Nodes(), eviction: cp.Eviction(), tollgate: installed}); has != want {
+		return false, fmt.Errorf("up already, but with %s instead of %s: %s", has, want, errDown)
+	}
+	c.progress("up already, with " + want.String())
+	return true, nil
+}
+
+func (c *cluster) down(ctx context.Context) error {
+	cp, err := controlplane.Open(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.progress("nothing is up")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	running := len(cp.RunningPIDs())
+	if err := cp.Stop(ctx); err != nil {
+		return err
+	}
+	c.progress(fmt.Sprintf("ended %d processes", running))
+	return nil
+}

@@ -1,0 +1,192 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+	"github.com/tollgate-dev/tollgate/e2e/process"
+)
+
+// What deploy/ names.
+const (
+	namespace      = "tollgate-system"
+	serviceAccount = "tollgate"
+)
+
+// Name is what a Tollgate is called unless told otherwise.
+const Name = "tollgate"
+
+// tokenSeconds is as long as a control plane's certificates last.
+const tokenSeconds = 365 * 24 * 60 * 60
+
+// Options says how Tollgate is installed.
+type Options struct {
+	// Name tells several Tollgates on one control plane apart: in the names of
+	// their files and of their processes. Empty is Name.
+	Name string
+	// Programs must be built; see package binaries.
+	Programs binaries.Binaries
+	// Replica joins a Tollgate that is installed: deploy/ is not applied again.
+	Replica bool
+	// Patch changes the configuration before it is written. It may be nil.
+	Patch func(config map[string]any)
+	// Args are further arguments of "tollgate serve".
+	Args []string
+}
+
+// Tollgate is an installed Tollgate, running or not.
+type Tollgate struct {
+	// Name is the name of its process in the control plane.
+	Name string
+	// MetricsURL is where Prometheus scrapes it.
+	MetricsURL string
+	// HealthURL serves /healthz and /readyz.
+	HealthURL string
+	// WebhookURL is what its webhooks are registered with.
+	WebhookURL string
+	// LogPath is what it writes.
+	LogPath string
+	// ConfigPath is its configuration.
+	ConfigPath string
+	// Kubeconfig holds the token of its ServiceAccount.
+	Kubeconfig string
+
+	cp   *controlplane.ControlPlane
+	spec process.Spec
+}
+
+// Install installs Tollgate and returns when it admits: it is ready, and the
+// API server reaches its webhooks.
+func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options) (*Tollgate, error) {
+	if options.Name == "" {
+		options.Name = Name
+	}
+	if !options.Replica {
+		if err := Apply(ctx, cp, filepath.Join(options.Programs.Root, "deploy", "overlays", "outside")); err != nil {
+			return nil, err
+		}
+	}
+	t, err := prepare(ctx, cp, options)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.Start(ctx)
+}
+
+// Apply runs "kubectl apply -k" as the administrator.
+func Apply(ctx context.Context, cp *controlplane.ControlPlane, kustomization string) error {
+	if out, err := Kubectl(ctx, cp, "apply", "-k", kustomization); err != nil {
+		return fmt.Errorf("apply %s: %w\n%s", kustomization, err, out)
+	}
+	return nil
+}
+
+// Kubectl runs kubectl as the administrator, away from the settings and the
+// cache in the user's home directory, and returns what it prints.
+func Kubectl(ctx context.Context, cp *controlplane.ControlPlane, args ...string) ([]byte, error) {
+	args = append([]string{"kubectl", "--kubeconfig", cp.Kubeconfig()}, args...)
+	cmd := exec.CommandContext(ctx, cp.Program(), args...) //nolint:gosec // Running what the caller says is the purpose.
+	cmd.Env = append(os.Environ(), "KUBERC=off", "KUBECACHEDIR="+filepath.Join(cp.Dir(), "tollgate", "kubectl-cache"))
+	return cmd.CombinedOutput()
+}
+
+// prepare writes the files that Tollgate starts from.
+func prepare(ctx context.Context, cp *controlplane.ControlPlane, options Options) (*Tollgate, error) {
+	dir := filepath.Join(cp.Dir(), "tollgate")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create directory of tollgate: %w", err)
+	}
+	ports, err := controlplane.FreePorts(ctx, 3)
+	if err != nil {
+		return nil, err
+	}
+	var addresses [3]string
+	for i, port := range ports {
+		addresses[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	t := &Tollgate{
+		Name:       options.Name,
+		WebhookURL: "https://" + addresses[0],
+		MetricsURL: "http://" + addresses[1] + "/metrics",
+		HealthURL:  "http://" + addresses[2],
+		LogPath:    cp.LogPath(options.Name),
+		ConfigPath: filepath.Join(dir, options.Name+".yaml"),
+		Kubeconfig: filepath.Join(dir, options.Name+".kubeconfig"),
+		cp:         cp,
+	}
+	if err := t.writeKubeconfig(ctx); err != nil {
+		return nil, err
+	}
+	config := configuration(addresses)
+	if options.Patch != nil {
+		options.Patch(config)
+	}
+	if err := t.writeConfig(config); err != nil {
+		return nil, err
+	}
+	t.spec = process.Spec{
+		Name:     options.Name,
+		Path:     options.Programs.Tollgate(),
+		Args:     append([]string{"serve", "--config", t.ConfigPath, "--kubeconfig", t.Kubeconfig}, options.Args...),
+		Log:      t.LogPath,
+		Detached: cp.Detached(),
+	}
+	return t, nil
+}
+
+// configuration is that of a Tollgate beside its cluster, all on loopback.
+func configuration(addresses [3]string) map[string]any {
+	return map[string]any{
+		"apiVersion": "config.tollgate.dev/v1alpha1",
+		"kind":       "TollgateConfiguration",
+		"namespace":  namespace,
+		"webhook":    map[string]any{"bindAddress": addresses[0], "url": "https://" + addresses[0]},
+		"metrics":    map[string]any{"bindAddress": addresses[1]},
+		"health":     map[string]any{"bindAddress": addresses[2]},
+		"leaderElection": map[string]any{
+			"enabled": true, "leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "2s",
+		},
+	}
+}
+
+func (t *Tollgate) writeConfig(config map[string]any) error {
+	content, err := yaml.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("encode configuration of tollgate: %w", err)
+	}
+	if err := os.WriteFile(t.ConfigPath, content, 0o600); err != nil {
+		return fmt.Errorf("write configuration of tollgate: %w", err)
+	}
+	return nil
+}
+
+// writeKubeconfig asks for a token, as "kubectl create token" does.
+func (t *Tollgate) writeKubeconfig(ctx context.Context) error {
+	config := t.cp.RESTConfig()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))},
+	}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create token for service account %s/%s: %w", namespace, serviceAccount, err)
+	}
+	auth := clientcmdapi.AuthInfo{Token: token.Status.Token}
+	return controlplane.WriteKubeconfig(t.Kubeconfig, config.Host, config.CAData, auth)
+}
