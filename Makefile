@@ -30,7 +30,7 @@ help: ## Show this help.
 .PHONY: build
 build: ## Build bin/tollgate.
 	@$(call say,building bin/tollgate)
-	@$(GO) build -trimpath -o $(BIN)/tollgate ./cmd/tollgate
+	@$(GO) build -o $(BIN)/tollgate ./cmd/tollgate
 
 .PHONY: test
 test: test-unit test-e2e ## Run every test: unit tests, then end to end on a real control plane.

@@ -39,6 +39,8 @@ type cluster struct {
 	version int
 	// written are "verb resource" of all writes that succeeded.
 	written []string
+	// observe, if set, is given each object that was written.
+	observe func(runtime.Object)
 }
 
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
@@ -96,6 +98,9 @@ func (c *cluster) react(a k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	}
 	c.written = append(c.written, a.GetVerb()+" "+a.GetResource().Resource)
+	if c.observe != nil {
+		c.observe(object)
+	}
 	return true, object, nil
 }
 

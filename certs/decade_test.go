@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -19,7 +22,7 @@ import (
 // their bundle, and with a Secret that gets lost. At every instant each replica
 // must serve a certificate that has not expired and that verifies against any
 // bundle that an API server may still have: those that the configurations held
-// within the last BundleDelay.
+// within the last BundleDelay. Backups of the Secret are put back as well.
 func TestF04Decade(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -43,6 +46,10 @@ type decade struct {
 	readOnly []time.Time
 	// bundles are what API servers may have, newest last.
 	bundles []heldBundle
+	// copied is a backup of the Secret, restored how often it was put back.
+	copied   *corev1.Secret
+	copiedAt time.Time
+	restored int
 	// verified remembers signatures that were checked.
 	verified map[string]bool
 }
@@ -66,6 +73,7 @@ func newDecade(t *testing.T, seed uint64) *decade {
 	d.options.CALifetime = time.Duration(120+random.IntN(400)) * day
 	d.options.ServingLifetime = d.options.CALifetime / time.Duration(3+random.IntN(8))
 	d.options.BundleDelay = time.Duration(1+random.IntN(48)) * time.Hour
+	d.cluster.observe = d.look
 	for i := range d.cutOff {
 		d.replicas = append(d.replicas, d.newReplica(i))
 	}
@@ -88,7 +96,7 @@ func (d *decade) live(span time.Duration) {
 	for _, r := range d.replicas {
 		require.NoError(d.t, r.once(d.t.Context()))
 	}
-	d.look()
+	d.check()
 	end := d.clock.Now().Add(span)
 	for d.clock.Now().Before(end) {
 		d.clock.Step(d.pause())
@@ -98,11 +106,11 @@ func (d *decade) live(span time.Duration) {
 			// An error is what a replica that is cut off gets; what it does then is
 			// what is checked.
 			_ = d.replicas[i].once(d.t.Context())
-			d.look()
 			d.check()
 		}
 	}
 	require.GreaterOrEqual(d.t, len(d.bundles), 10, "CAs were rolled over")
+	require.Positive(d.t, d.restored)
 }
 
 // pause is short as often as long, so that what happens within minutes happens
@@ -128,19 +136,42 @@ func (d *decade) trouble(i int) {
 		d.replicas[i] = d.newReplica(i)
 		require.NoError(d.t, d.replicas[i].once(d.t.Context()))
 	case n < 32:
-		// Whoever remembers must be there before anyone who does not.
-		err := d.cluster.client(nil).CoreV1().Secrets(testNamespace).Delete(d.t.Context(), testSecret, metav1.DeleteOptions{})
-		if err == nil && now.Before(d.cutOff[i]) {
-			d.cutOff[i] = now
-		}
-		_ = d.replicas[i].once(d.t.Context())
+		// Those who remember come before any who restarted.
+		require.NoError(d.t, d.cluster.client(nil).CoreV1().Secrets(testNamespace).Delete(d.t.Context(), testSecret, metav1.DeleteOptions{}))
+		d.cutOff[i] = now
+		require.NotEmpty(d.t, d.writesOf(i))
+	case n < 40:
+		d.backup(now)
 	}
 }
 
-// look notes a bundle that is new in the configurations.
-func (d *decade) look() {
-	v, m := d.cluster.validating(d.t), d.cluster.mutating(d.t)
-	for _, data := range [][]byte{v.Webhooks[0].ClientConfig.CABundle, v.Webhooks[1].ClientConfig.CABundle, m.Webhooks[0].ClientConfig.CABundle} {
+func (d *decade) writesOf(i int) []string {
+	before := len(d.cluster.writes())
+	_ = d.replicas[i].once(d.t.Context())
+	return d.cluster.writes()[before:]
+}
+
+// backup puts the Secret back to what it was a while ago, and makes a copy for
+// the next time. No CA expires within that while.
+func (d *decade) backup(now time.Time) {
+	secret := d.cluster.secret(d.t)
+	if d.copied != nil && now.Before(d.copiedAt.Add(d.options.CALifetime/4)) {
+		d.cluster.edit(d.t, func(s *corev1.Secret) { s.Data, s.Annotations = d.copied.Data, d.copied.Annotations })
+		d.restored++
+	}
+	d.copied, d.copiedAt = secret, now
+}
+
+// look notes a bundle that is new in a configuration.
+func (d *decade) look(object runtime.Object) {
+	var bundles [][]byte
+	switch o := object.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		bundles = append(bundles, o.Webhooks[0].ClientConfig.CABundle, o.Webhooks[1].ClientConfig.CABundle)
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		bundles = append(bundles, o.Webhooks[0].ClientConfig.CABundle)
+	}
+	for _, data := range bundles {
 		last := len(d.bundles) - 1
 		if last >= 0 && d.bundles[last].pem == string(data) {
 			continue

@@ -47,10 +47,12 @@ func TestFaults(t *testing.T) {
 		"I05 a status that keeps conflicting does not block the deletion":                         faultMarkConflicts,
 		"I05 a condition that is refused does not block the deletion":                             faultMarkDenied,
 		"I05 a pod that changes all the time is evicted":                                          faultRestless,
+		"I05 a condition that cannot be set while the API server is down is set afterwards":       faultMarkDown,
 		"I11 nothing is decided before everything is known":                                       faultNotSynced,
 		"I13 a deletion that has to be repeated needs no second mark":                             faultOwnWrites,
 		"DE-45 a pod found terminating is not counted":                                            faultTerminatingAnswer,
 		"H03 a taint without a time is given the one at which it was seen, once":                  faultStamp,
+		"H03 a stamp that has to wait is still the time at which the taint was seen":              faultStampLate,
 		"H03 a stamp that conflicts is tried again on what stands there then":                     faultStampConflict,
 		"H05 a process that was frozen looks again before it acts":                                faultFrozen,
 		"H01 H02 times that are hardly meant are reported once":                                   faultOddTimes,
@@ -58,6 +60,7 @@ func TestFaults(t *testing.T) {
 		"a node that cannot be read holds its evictions back, and no others":                      faultNodeUnreadable,
 		"a stopped evictor asks for nothing more":                                                 faultStop,
 		"an evictor that never gets its caches stops when it is told to":                          faultStopBeforeSync,
+		"what was evicted last is told of before the end":                                         faultLastWords,
 		"evictions of many pods are told in sum":                                                  faultManyEvents,
 		"NE-25 many pods at once are evicted by a bounded number of workers, each asked for once": faultMany,
 	} {
@@ -214,12 +217,17 @@ func faultDenied(w *world) {
 func faultFinalizer(w *world) {
 	w.setNode("n", noExecute("gpu"))
 	w.setPod(newPod("a", "n"))
+	w.api.setLag(true)
 	w.start()
 	w.leaves(podA)
+	w.evictor.PodsChanged(w.tracker.PodsOn("n"))
+	w.pass(time.Minute)
+	require.Len(w.t, w.api.took(), 3, "the watch need not have told of it")
+	w.api.setLag(false)
 	w.setNode("n", noExecute("gpu"), noExecute("disk"))
 	w.update(podA, func(p *corev1.Pod) { p.Status.Message = "ending" })
 	w.pass(time.Hour)
-	require.Equal(w.t, 1, matches(w.api.took(), "delete"))
+	require.Empty(w.t, w.api.took())
 	require.InDelta(w.t, 1, w.value("taint_eviction_controller_pod_deletions_total"), 0)
 	w.restart()
 	w.pass(time.Hour)
@@ -329,6 +337,17 @@ func faultMarkDenied(w *world) {
 	require.Equal(w.t, markTries, matches(w.api.took(), "patch"))
 }
 
+func faultMarkDown(w *world) {
+	w.setNode("n", noExecute("gpu"))
+	w.setPod(newPod("a", "n"))
+	w.api.setFaults(first(2*markTries, is("patch pods"), errDown), nil)
+	w.start()
+	w.pass(time.Minute)
+	w.leaves(podA)
+	conditions := w.api.pod(podA).Status.Conditions
+	require.Equal(w.t, corev1.DisruptionTarget, conditions[len(conditions)-1].Type)
+}
+
 // faultRestless has another client write the status before each of the first ten
 // requests that would change the pod, while the watch tells of nothing.
 func faultRestless(w *world) {
@@ -371,8 +390,8 @@ func faultOwnWrites(w *world) {
 	w.setNode("n", noExecute("gpu"))
 	w.setPod(newPod("a", "n"))
 	w.api.setFaults(first(1, is("delete pods"), errDown), nil)
-	w.start()
 	w.api.setLag(true)
+	w.start()
 	w.pass(seconds(1))
 	w.leaves(podA)
 	require.Equal(w.t, []request{
@@ -421,6 +440,21 @@ func faultStamp(w *world) {
 	w.pass(seconds(1))
 	w.leaves(podA)
 	require.Equal(w.t, 1, matches(w.api.took(), "patch nodes"))
+}
+
+func faultStampLate(w *world) {
+	w.setNode("n")
+	w.start()
+	w.api.setFaults(every(is("patch nodes"), errDown), nil)
+	bare := noExecute("gpu")
+	bare.TimeAdded = nil
+	seen := time.Now()
+	w.setNode("n", bare)
+	w.pass(10 * time.Minute)
+	require.Nil(w.t, w.api.node("n").Spec.Taints[0].TimeAdded)
+	w.api.setFaults(nil, nil)
+	w.pass(retryMax)
+	require.True(w.t, w.api.node("n").Spec.Taints[0].TimeAdded.Time.Equal(seen))
 }
 
 func faultStampConflict(w *world) {
@@ -566,6 +600,18 @@ func faultManyEvents(w *world) {
 	require.Zero(w.t, matches(w.recorder.took(), "Node "))
 	w.pass(seconds(2))
 	require.Equal(w.t, []string{"Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint disk:NoExecute"}, w.recorder.took())
+	w.pass(time.Minute)
+	require.Empty(w.t, w.evictor.announce.tallies)
+	require.Empty(w.t, w.evictor.confirm.read)
+}
+
+func faultLastWords(w *world) {
+	w.setNode("n", noExecute("gpu"))
+	w.setPod(newPod("a", "n"))
+	w.start()
+	require.Len(w.t, w.recorder.took(), 1)
+	w.kill()
+	require.Equal(w.t, []string{"Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint gpu:NoExecute"}, w.recorder.took())
 }
 
 func faultMany(w *world) {

@@ -127,6 +127,22 @@ func TestQueue(t *testing.T) {
 		})
 	})
 
+	t.Run("an item that went well waits little when it fails again", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue[string]("", clock.RealClock{})
+			for range 100 {
+				q.backoff.When("a")
+			}
+			q.sleep("a", 0)
+			q.retry("a", errDown)
+			time.Sleep(retryBase)
+			synctest.Wait()
+			require.Equal(t, 1, q.Len())
+			q.ShutDown()
+		})
+	})
+
 	t.Run("a far deadline is looked at in between", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -137,6 +153,35 @@ func TestQueue(t *testing.T) {
 			require.Equal(t, 1, q.Len())
 			q.ShutDown()
 		})
+	})
+}
+
+func TestBook(t *testing.T) {
+	t.Parallel()
+
+	t.Run("I02 what waits for the API server is woken by its recovery, but not all the time", func(t *testing.T) {
+		t.Parallel()
+		b := newBook(NewMetrics(prometheus.NewPedanticRegistry()))
+		down, denied := tracker.Key{Name: "down"}, tracker.Key{Name: "denied"}
+		b.plan(down, tracker.SourceNode, noon)
+		b.plan(denied, tracker.SourceNode, noon)
+		b.fail(down, Unavailable, attempt{})
+		b.fail(denied, Denied, attempt{})
+		require.Equal(t, []tracker.Key{down}, b.recover(noon))
+		b.fail(down, Unavailable, attempt{})
+		require.Empty(t, b.recover(noon.Add(recoveryPause-1)))
+		require.Equal(t, []tracker.Key{down}, b.recover(noon.Add(recoveryPause)))
+		require.Empty(t, b.recover(noon.Add(2*recoveryPause)))
+	})
+
+	t.Run("what is not in the book can fail and be closed", func(t *testing.T) {
+		t.Parallel()
+		b := newBook(NewMetrics(prometheus.NewPedanticRegistry()))
+		require.Equal(t, entry{failure: Denied, failures: 1}, b.fail(tracker.Key{}, Denied, attempt{}))
+		require.False(t, b.announce(tracker.Key{}, Denied))
+		require.True(t, b.canMark(tracker.Key{}))
+		_, ok := b.close(tracker.Key{})
+		require.False(t, ok)
 	})
 }
 

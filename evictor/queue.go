@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// The bounds of the wait between two attempts. Each item waits
-	// for itself alone: a bucket shared by all would keep the last of many items
-	// waiting long after the API server is back.
+	// The bounds of the wait between two attempts. Each item waits for itself
+	// alone: a bucket shared by all would keep the last of many items waiting long
+	// after the API server is back.
 	retryBase = 10 * time.Millisecond
 	retryMax  = 30 * time.Second
-	// The longest that an item sleeps before its deadline is computed
-	// again. Deadlines are times of the API server, sleeps are measured here, and
-	// the two may drift apart.
+	// The longest that an item sleeps before its deadline is computed again.
+	// Deadlines are times of the API server, sleeps are measured here, and the two
+	// may drift apart.
 	longestSleep = 5 * time.Minute
 )
 
@@ -59,9 +59,9 @@ func (q *queue[T]) retry(item T, cause error) {
 	q.AddAfter(item, wait)
 }
 
-// work passes items to step until the queue is shut down. It is told how long
-// an item has to wait until it is looked at again, zero for never, or an error
-// after which it is tried again.
+// work passes items to step until the queue is shut down. It is told how long an
+// item has to wait until it is looked at again, zero for never, or an error after
+// which it is tried again.
 func (q *queue[T]) work(step func(T) (time.Duration, error)) {
 	for {
 		item, down := q.Get()

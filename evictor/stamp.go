@@ -88,8 +88,9 @@ type patchOperation struct {
 }
 
 // stampPatch returns the patch for the NoExecute taints of node that have no
-// time, and how many these are. The times that count now are in known. What is written is whole seconds, cut off: Decide counts a toleration from
-// the end of the second.
+// time, and how many these are. The times that count now are in known. They are
+// written in whole seconds, the rest cut off: Decide counts a toleration from the
+// end of the second.
 func stampPatch(node *corev1.Node, known []tracker.Taint, now time.Time) (patch []patchOperation, count int) {
 	patch = []patchOperation{{Operation: "test", Path: "/metadata/uid", Value: node.UID}}
 	for i, taint := range node.Spec.Taints {
@@ -106,7 +107,7 @@ func stampPatch(node *corev1.Node, known []tracker.Taint, now time.Time) (patch 
 		patch = append(
 			patch,
 			patchOperation{Operation: "test", Path: path, Value: corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}},
-			patchOperation{Operation: "add", Path: path + "/timeAdded", Value: since.UTC().Truncate(time.Second).Format(time.RFC3339)},
+			patchOperation{Operation: "add", Path: path + "/timeAdded", Value: since.UTC().Format(time.RFC3339)},
 		)
 		count++
 	}

@@ -154,12 +154,7 @@ func (e *Evictor) failed(ctx context.Context, key tracker.Key, done attempt, err
 // changes all the time is not waited for.
 func (e *Evictor) reread(ctx context.Context, key tracker.Key) error {
 	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	switch classify(err) {
-	case NoFailure:
-	case NotFound:
-		e.PodsChanged(e.tracker.DeletePod(key))
-		return nil
-	case Conflict, Throttled, Denied, Invalid, Timeout, Unavailable:
+	if err != nil {
 		return fmt.Errorf("read pod: %w", err)
 	}
 	if pod.UID != key.UID {

@@ -1,8 +1,8 @@
 package tracker
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +12,7 @@ import (
 
 // Tracker holds nodes and the pods on them. All methods are goroutine-safe. The
 // methods that change it return the keys of the pods whose fate may have changed
-// by that, so that an event costs what it touches.
+// by that, in no order, so that an event costs what it touches.
 type Tracker struct {
 	mu sync.RWMutex
 	// pods holds every pod that is on a node, known or not.
@@ -166,7 +166,11 @@ func (t *Tracker) PodsOn(name string) []Key {
 	if !ok {
 		return nil
 	}
-	return state.keys()
+	keys := state.keys()
+	slices.SortFunc(keys, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return keys
 }
 
 // Tainted returns the names of the nodes that have a NoExecute taint, sorted.
@@ -245,20 +249,7 @@ func (s *nodeState) keys() []Key {
 	for pod := range s.pods {
 		keys = append(keys, pod.Key)
 	}
-	sortKeys(keys)
 	return keys
-}
-
-func sortKeys(keys []Key) {
-	slices.SortFunc(keys, func(a, b Key) int {
-		if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return strings.Compare(string(a.UID), string(b.UID))
-	})
 }
 
 // older reports whether a is surely a version before b. What cannot be compared

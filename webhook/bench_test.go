@@ -85,6 +85,7 @@ func (*discard) WriteHeader(int)             {}
 
 // benchmarkHandler measures a review without network.
 func benchmarkHandler(b *testing.B, handler http.Handler) {
+	b.Helper()
 	body := typicalReview(b)
 	req := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/validate?timeout=3s", http.NoBody)
 	req.Header.Set("Content-Type", "application/json")

@@ -122,6 +122,18 @@ func TestH01ATimeFarAheadIsRefused(t *testing.T) {
 	}
 }
 
+func TestTheNodeLifecycleControllerIsNeverRefusedItsOwnKeys(t *testing.T) {
+	node := `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoExecute","timeAdded":"2026-11-20T13:00:00Z"}]}}`
+	review := nodeReview(t, admissionv1.Update, node, `{}`)
+	require.False(t, judgeNode(t, Validate(atNoon()), review).Allowed)
+	for _, controller := range nodeLifecycleControllers {
+		review.Request.UserInfo.Username = controller
+		require.True(t, judgeNode(t, Validate(atNoon()), review).Allowed, controller)
+		taints := stamped(t, node, judgeNode(t, Mutate(atNoon()), review))
+		require.True(t, taints[0].TimeAdded.Time.Equal(noon.Truncate(time.Second)), "a time ahead is put right")
+	}
+}
+
 func TestH02ATimeInThePastIsAllowedWithAWarning(t *testing.T) {
 	node := `{"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-20T11:00:00Z"}]}}`
 	response := judgeNode(t, Validate(atNoon()), nodeReview(t, admissionv1.Update, node, `{}`))

@@ -82,7 +82,7 @@ func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
 	const clients = 500
 	for range clients {
 		waiting.Go(func() {
-			resp, err := http.Post(url, "application/json", bytes.NewReader(large)) //nolint:noctx // The server answers all.
+			resp, err := http.Post(url, "application/json", bytes.NewReader(large))
 			if err != nil {
 				return // refused while it was still being sent
 			}

@@ -152,6 +152,5 @@ func TestANodeWhoseKubeletIsStoppedStaysNotReady(t *testing.T) {
 func removeNode(t *testing.T, name string) {
 	t.Helper()
 	client := clientOf(t, shared)
-	//nolint:usetesting // The test's own context has ended by then.
-	require.NoError(t, client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}))
+	require.NoError(t, client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
 }

@@ -1,7 +1,7 @@
 // Package controlplane starts a real Kubernetes control plane on the local machine, without containers or root.
 //
-// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and, in place
-// of kubelets, kwok run as processes of their own on free loopback ports, with
+// The components, etcd, kube-apiserver, kube-controller-manager, kube-scheduler
+// and, in place of kubelets, kwok, run as processes of their own on free loopback ports, with
 // a certificate authority of their own, RBAC and Node authorization, and the
 // NodeRestriction admission plugin. Everything a control plane has lives in one
 // directory:

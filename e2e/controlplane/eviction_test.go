@@ -24,7 +24,7 @@ func startAnother(t *testing.T, name string, options controlplane.Options) *cont
 	t.Helper()
 	cp, err := suite.Start(t.Context(), name, options)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cp.Stop(context.Background())) }) //nolint:usetesting // The test's own context has ended by then.
+	t.Cleanup(func() { require.NoError(t, cp.Stop(context.WithoutCancel(t.Context()))) })
 	return cp
 }
 
@@ -59,8 +59,7 @@ func TestWithTollgateNoBuiltinControllerEvicts(t *testing.T) {
 	pod := runPod(t, shared)
 	taint(t, shared, pod)
 	t.Cleanup(func() {
-		//nolint:usetesting // The test's own context has ended by then.
-		_, err := clientOf(t, shared).CoreV1().Nodes().Patch(context.Background(), pod.Spec.NodeName, types.MergePatchType,
+		_, err := clientOf(t, shared).CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), pod.Spec.NodeName, types.MergePatchType,
 			[]byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 	})

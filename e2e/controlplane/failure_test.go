@@ -41,7 +41,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 // nothing is left of it but the logs.
 func startFailing(ctx context.Context, t *testing.T, options controlplane.Options) error {
 	t.Helper()
-	programs, err := suite.Binaries(t.Context())
+	programs, err := suite.Binaries(ctx)
 	require.NoError(t, err)
 	options.Dir, options.Program, options.Nodes = t.TempDir(), programs.ControlPlane(), controlplane.NoNodes
 	_, err = controlplane.Start(ctx, options)

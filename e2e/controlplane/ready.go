@@ -27,8 +27,8 @@ const probeInterval = 50 * time.Millisecond
 // errAddressInUse is why a process died that found its port taken.
 var errAddressInUse = errors.New("a port it needs is taken")
 
-// healthPaths are where components answer whether they are ready. kwok is not
-// asked: nodes that become Ready show that it works.
+// healthPaths are where components answer whether they are ready. Nodes that
+// become Ready show that kwok works, so it is not asked.
 func healthPaths() map[string]string {
 	return map[string]string{Etcd: "/readyz", APIServer: "/readyz", ControllerManager: "/healthz", Scheduler: "/readyz"}
 }

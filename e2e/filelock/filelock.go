@@ -28,7 +28,7 @@ func Acquire(ctx context.Context, dir string) (release func(), err error) {
 	ticker := time.NewTicker(retryInterval)
 	defer ticker.Stop()
 	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // A file descriptor fits an int.
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { _ = file.Close() }, nil
 		}

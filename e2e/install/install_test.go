@@ -142,8 +142,7 @@ func TestAnInstalledTollgateEvicts(t *testing.T) {
 	_, err = install.Kubectl(t.Context(), shared, "taint", "node", pod.Spec.NodeName, "maintenance=:NoExecute")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		//nolint:usetesting // The test's own context has ended by then.
-		out, err := install.Kubectl(context.Background(), shared, "taint", "node", pod.Spec.NodeName, "maintenance-")
+		out, err := install.Kubectl(context.WithoutCancel(t.Context()), shared, "taint", "node", pod.Spec.NodeName, "maintenance-")
 		require.NoError(t, err, "%s", out)
 	})
 	require.Eventually(t, func() bool {

@@ -77,7 +77,7 @@ func start(t *testing.T, spec Spec) *Process {
 	t.Helper()
 	p, err := Start(spec)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Kill(context.Background())) }) //nolint:usetesting // The test's own context has ended by then.
+	t.Cleanup(func() { require.NoError(t, p.Kill(context.WithoutCancel(t.Context()))) })
 	return p
 }
 
@@ -171,6 +171,26 @@ func TestAnotherProcessWithTheSameIDIsLeftAlone(t *testing.T) {
 	require.NoError(t, gone.Kill(t.Context()))
 	require.NoError(t, gone.Terminate(t.Context(), time.Minute))
 	require.True(t, p.Alive())
+}
+
+// Orphans of a program that has gone belong to the init process, and in many
+// containers that one waits for nobody.
+func TestAProcessThatNobodyWaitsForHasEnded(t *testing.T) {
+	t.Parallel()
+	spec := specOf(t, "obedient")
+	cmd := exec.CommandContext(t.Context(), spec.Path)
+	cmd.Env = append(os.Environ(), spec.Env...)
+	require.NoError(t, cmd.Start())
+	identity, err := identify(cmd.Process.Pid)
+	require.NoError(t, err)
+	p := Attach(spec, identity)
+	require.True(t, p.Alive())
+
+	require.NoError(t, cmd.Process.Kill())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, p.Wait(ctx))
+	require.Error(t, cmd.Wait(), "it was killed")
 }
 
 func TestWhoOutlivesAParentThatIsKilled(t *testing.T) {

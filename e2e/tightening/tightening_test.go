@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/tollgate-dev/tollgate/policy/directives"
-	"github.com/tollgate-dev/tollgate/policy/directives/directivestest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,6 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/policy/directives"
+	"github.com/tollgate-dev/tollgate/policy/directives/directivestest"
 )
 
 const (

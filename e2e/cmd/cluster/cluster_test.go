@@ -21,7 +21,7 @@ import (
 
 // cli runs the command as a user does, on a cluster of the test's own, and
 // returns what it prints.
-func cli(ctx context.Context, t *testing.T, args ...string) (string, error) {
+func cli(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	root, err := binaries.Root(".")
 	require.NoError(t, err)
@@ -29,20 +29,21 @@ func cli(ctx context.Context, t *testing.T, args ...string) (string, error) {
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetArgs(append(args, "--dir="+filepath.Join(root, ".cluster-command's-test")))
-	err = cmd.ExecuteContext(ctx)
+	// Without its end, so that cleanups can use the command too.
+	err = cmd.ExecuteContext(context.WithoutCancel(t.Context()))
 	return out.String(), err
 }
 
 // upAlone brings up a control plane without Tollgate; the test's end takes it down.
 func upAlone(t *testing.T, args ...string) {
 	t.Helper()
-	_, err := cli(t.Context(), t, "down")
+	_, err := cli(t, "down")
 	require.NoError(t, err, "what a test that was killed has left")
 	t.Cleanup(func() {
-		_, err := cli(context.Background(), t, "down") //nolint:usetesting // The test's own context has ended by then.
+		_, err := cli(t, "down")
 		require.NoError(t, err)
 	})
-	out, err := cli(t.Context(), t, append([]string{"up", "--tollgate=0"}, args...)...)
+	out, err := cli(t, append([]string{"up", "--tollgate=0"}, args...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, "kube-apiserver is ready")
 	require.Contains(t, out, "up: export KUBECONFIG=")
@@ -68,19 +69,19 @@ func TestUpTwiceAndDownTwice(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, "node/node-1\n", string(out))
 
-	again, err := cli(t.Context(), t, "up", "--tollgate=0", "--nodes=1", "--eviction=both")
+	again, err := cli(t, "up", "--tollgate=0", "--nodes=1", "--eviction=both")
 	require.NoError(t, err)
 	require.Contains(t, again, "up already, with NODES=1 EVICTION=both TOLLGATE=0")
 	require.Equal(t, pid, sourced(t, "KUBE_APISERVER_PID"))
 
-	_, err = cli(t.Context(), t, "up", "--tollgate=0", "--nodes=2")
+	_, err = cli(t, "up", "--tollgate=0", "--nodes=2")
 	require.EqualError(t, err, "up already, but with NODES=1 EVICTION=both TOLLGATE=0 instead of NODES=2 EVICTION=tollgate TOLLGATE=0: run make cluster-down first")
 
-	down, err := cli(t.Context(), t, "down")
+	down, err := cli(t, "down")
 	require.NoError(t, err)
 	require.Contains(t, down, "ended 5 processes")
 	require.Eventually(t, func() bool { return !runs(t, pid) }, patience, interval)
-	down, err = cli(t.Context(), t, "down")
+	down, err = cli(t, "down")
 	require.NoError(t, err)
 	require.Contains(t, down, "nothing is up")
 }
@@ -91,7 +92,7 @@ func TestAfterACrash(t *testing.T) {
 
 	t.Run("up names the component that has died, and its log", func(t *testing.T) {
 		kill(t, pids[controlplane.Kwok])
-		_, err := cli(t.Context(), t, "up", "--tollgate=0", "--nodes=0")
+		_, err := cli(t, "up", "--tollgate=0", "--nodes=0")
 		require.ErrorContains(t, err, "kwok has died (log: ")
 		require.ErrorContains(t, err, "logs/kwok.log): run make cluster-down first")
 	})
@@ -99,7 +100,7 @@ func TestAfterACrash(t *testing.T) {
 		for _, pid := range pids {
 			kill(t, pid)
 		}
-		out, err := cli(t.Context(), t, "up", "--tollgate=0", "--nodes=0")
+		out, err := cli(t, "up", "--tollgate=0", "--nodes=0")
 		require.NoError(t, err)
 		require.Contains(t, out, "nothing of the control plane that was up runs any more")
 		require.NotEqual(t, strconv.Itoa(pids[controlplane.Etcd]), sourced(t, "ETCD_PID"))
@@ -108,10 +109,10 @@ func TestAfterACrash(t *testing.T) {
 		for _, pid := range pidsOf(t) {
 			kill(t, pid)
 		}
-		out, err := cli(t.Context(), t, "down")
+		out, err := cli(t, "down")
 		require.NoError(t, err)
 		require.Contains(t, out, "ended 0 processes")
-		out, err = cli(t.Context(), t, "down")
+		out, err = cli(t, "down")
 		require.NoError(t, err)
 		require.Contains(t, out, "nothing is up")
 	})

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
 	_ "time/tzdata" // CronJobs name time zones, and the host may have no database of them.
 
 	"go.etcd.io/etcd/server/v3/etcdmain"

@@ -26,10 +26,11 @@ const (
 )
 
 // Clock is a clock.WithTicker whose Now is the API server's time, as far as it
-// is known, and never ahead of it: of all the times that the answers allow it
-// takes the earliest, because an eviction may be late but not early. Before the
-// first answer it is the local clock. Timers and tickers are those of the local
-// clock. It is safe for concurrent use.
+// is known. The answers leave room of up to a second. Within it the local clock
+// is believed; when it points elsewhere, the earliest time is, because an
+// eviction may be late but not early. Before the first answer it is the local
+// clock. Timers and tickers are those of the local clock. It is safe for
+// concurrent use.
 type Clock struct {
 	clock.WithTicker
 
@@ -59,7 +60,12 @@ func (c *Clock) Now() time.Time {
 	if c.anchor == nil {
 		return now
 	}
-	return c.anchor.earliest.Add(now.Sub(c.anchor.local))
+	passed := now.Sub(c.anchor.local)
+	earliest, latest := c.anchor.earliest.Add(passed), c.anchor.latest.Add(passed)
+	if now.Before(earliest) || now.After(latest) {
+		return earliest
+	}
+	return now
 }
 
 // Since returns the time at the API server that has passed since t.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -43,7 +44,7 @@ func TestH04LocalClockOff(t *testing.T) {
 			c := New(local)
 			get(t, c, s.URL)
 			require.WithinDuration(t, local.Now().Add(ahead), c.Now(), time.Second)
-			require.False(t, c.Now().After(local.Now().Add(ahead)), "never ahead of the server")
+			require.False(t, c.Now().After(local.Now().Add(ahead)), "not ahead of the server")
 
 			local.Step(3 * time.Hour)
 			require.WithinDuration(t, local.Now().Add(ahead), c.Now(), time.Second, "counts on between answers")
@@ -58,7 +59,7 @@ func TestManyAnswersNarrowWhatIsKnown(t *testing.T) {
 	c := New(local)
 	for range 40 {
 		get(t, c, s.URL)
-		require.False(t, c.Now().After(local.Now().Add(ahead)), "never ahead of the server")
+		require.False(t, c.Now().After(local.Now().Add(ahead)), "not ahead of the server")
 		local.Step(1030 * time.Millisecond)
 	}
 	get(t, c, s.URL)
@@ -90,6 +91,25 @@ func TestAnAnswerWithoutAUsableDateTeachesNothing(t *testing.T) {
 	c := New(local)
 	get(t, c, s.URL)
 	require.Equal(t, start, c.Now())
+}
+
+func TestALocalClockThatMayBeRightIsBelieved(t *testing.T) {
+	ahead := time.Duration(0)
+	local := clocktesting.NewFakeClock(start.Add(900 * time.Millisecond))
+	s := server(t, local, &ahead)
+	c := New(local)
+	get(t, c, s.URL)
+	require.Equal(t, local.Now(), c.Now(), "the server's header says .0, which .9 does not contradict")
+	require.Zero(t, c.Offset())
+}
+
+func TestH05AStepOfTheLocalWallClockMovesNothing(t *testing.T) {
+	c := New(clock.RealClock{})
+	now := time.Now()
+	// The wall clock was set forwards by an hour after the answer; the monotonic
+	// reading tells how much time has really passed.
+	c.anchor = &sample{local: now, earliest: now.Round(0).Add(-time.Hour), latest: now.Round(0).Add(-time.Hour)}
+	require.WithinDuration(t, now.Add(-time.Hour), c.Now(), time.Second)
 }
 
 func TestBeforeTheFirstAnswerItIsTheLocalClock(t *testing.T) {

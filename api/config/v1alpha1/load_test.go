@@ -1,0 +1,83 @@
+package v1alpha1_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+)
+
+const head = "apiVersion: config.tollgate.dev/v1alpha1\nkind: TollgateConfiguration\n"
+
+func TestAnEmptyConfigurationHasDefaults(t *testing.T) {
+	config, err := v1alpha1.Load([]byte(head))
+	require.NoError(t, err)
+	require.Equal(t, "tollgate-system", config.Namespace)
+	require.Equal(t, time.Second, config.Webhook.Budget.Duration)
+	require.Equal(t, int64(300), *config.Admission.DefaultNotReadyTolerationSeconds)
+	require.True(t, *config.LeaderElection.Enabled)
+}
+
+func TestWhatIsSetStays(t *testing.T) {
+	config, err := v1alpha1.Load([]byte(head + `
+webhook: {bindAddress: "127.0.0.1:7443", url: "https://127.0.0.1:7443"}
+admission: {defaultNotReadyTolerationSeconds: 0}
+leaderElection: {enabled: false}
+featureGates: {NodeTaintEviction: false}
+`))
+	require.NoError(t, err)
+	require.Equal(t, "https://127.0.0.1:7443", config.Webhook.URL)
+	require.Zero(t, *config.Admission.DefaultNotReadyTolerationSeconds)
+	require.False(t, *config.LeaderElection.Enabled)
+	require.Equal(t, map[string]bool{"NodeTaintEviction": false}, config.FeatureGates)
+}
+
+func TestL07ABadSettingIsNamed(t *testing.T) {
+	tests := map[string]struct{ text, names string }{
+		"an unknown key":                     {head + "webhok: {}", `unknown field "webhok"`},
+		"an unknown key deeper down":         {head + "webhook: {bindAdress: ':1'}", `unknown field "webhook.bindAdress"`},
+		"a key in another case":              {head + "Namespace: x", `unknown field "Namespace"`},
+		"a key twice":                        {head + "namespace: a\nnamespace: b", `"namespace" already set`},
+		"another version":                    {"apiVersion: config.tollgate.dev/v2\nkind: TollgateConfiguration", `"config.tollgate.dev/v2"`},
+		"no kind":                            {"apiVersion: config.tollgate.dev/v1alpha1", `kind are`},
+		"an empty file":                      {"", "want"},
+		"not YAML":                           {"{", "read configuration"},
+		"a text where a number is due":       {head + "eviction: {workers: many}", "workers"},
+		"a number that means nothing":        {head + "eviction: {workers: -1}", "eviction.workers: Invalid value: -1"},
+		"a bad address":                      {head + "webhook: {bindAddress: here}", `webhook.bindAddress: Invalid value: "here"`},
+		"a port out of range":                {head + "metrics: {bindAddress: ':70000'}", "metrics.bindAddress"},
+		"a URL without TLS":                  {head + "webhook: {url: 'http://a:1'}", "webhook.url"},
+		"a URL with a path":                  {head + "webhook: {url: 'https://a:1/x'}", "webhook.url"},
+		"a duration of no unit":              {head + "webhook: {budget: '3'}", "missing unit"},
+		"a negative duration":                {head + "webhook: {budget: -3s}", "webhook.budget"},
+		"a lease shorter than its renewal":   {head + "leaderElection: {leaseDuration: 5s}", "leaderElection.leaseDuration"},
+		"a renewal shorter than a retry":     {head + "leaderElection: {retryPeriod: 9s}", "leaderElection.renewDeadline"},
+		"an unknown certificate mode":        {head + "certificates: {mode: Vault}", `certificates.mode: Unsupported value: "Vault"`},
+		"files without a directory":          {head + "certificates: {mode: Files}", "certificates.directory"},
+		"a CA that ends with what it signed": {head + "certificates: {caDuration: 1h, servingDuration: 1h}", "certificates.caDuration"},
+		"too little memory for one review":   {head + "webhook: {maxInFlightBytes: 1}", "webhook.maxInFlightBytes"},
+		"a name that is none":                {head + "namespace: 'a b'", "namespace"},
+		"negative seconds":                   {head + "admission: {defaultUnreachableTolerationSeconds: -1}", "admission.defaultUnreachableTolerationSeconds"},
+		"a negative rate":                    {head + "clientConnection: {qps: -1}", "clientConnection.qps"},
+		"a burst that is none":               {head + "clientConnection: {burst: -1}", "clientConnection.burst"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := v1alpha1.Load([]byte(tt.text))
+			require.ErrorContains(t, err, tt.names)
+		})
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(head))
+	f.Add([]byte(head + "webhook: {url: 'https://a:1'}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		config, err := v1alpha1.Load(data)
+		if err == nil {
+			require.Empty(t, config.Validate())
+		}
+	})
+}
