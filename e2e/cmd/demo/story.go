@@ -47,7 +47,7 @@ type story struct {
 
 	steps   int
 	departs *departures
-	// tainted is the time that the taint was given.
+	// tainted is the moment before the taint was written.
 	tainted time.Time
 }
 
@@ -150,6 +150,7 @@ func (s *story) run(ctx context.Context) error {
 }
 
 func (s *story) taint(ctx context.Context) error {
+	s.tainted = time.Now()
 	if _, err := s.kubectl(ctx, "taint", "node", node, taintKey+"=:NoExecute"); err != nil {
 		return err
 	}
@@ -167,7 +168,6 @@ func (s *story) taint(ctx context.Context) error {
 		if taint.TimeAdded == nil || time.Since(taint.TimeAdded.Time).Abs() > patience {
 			return fmt.Errorf("timeAdded is %v", taint.TimeAdded)
 		}
-		s.tainted = taint.TimeAdded.Time
 		return nil
 	}
 	return errors.New("the node has no such taint")
