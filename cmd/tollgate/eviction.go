@@ -57,8 +57,11 @@ func (p *program) addEvictor(ctx context.Context) error {
 		Recorder: recorder,
 		Clock:    p.clock,
 		Metrics:  evictor.NewMetrics(ctrlmetrics.Registry),
-		Rules:    evictor.Rules{ComparisonOperators: p.config.Eviction.ComparisonOperators},
-		Workers:  p.config.Eviction.Workers,
+		Rules: evictor.Rules{
+			ComparisonOperators: p.config.Eviction.ComparisonOperators,
+			MaxHold:             p.config.Eviction.MaxHold.Duration,
+		},
+		Workers: p.config.Eviction.Workers,
 	})
 	if err != nil {
 		return fmt.Errorf("make the evictor: %w", err)

@@ -46,6 +46,7 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"not YAML":                           {"{", "read configuration"},
 		"a text where a number is due":       {head + "eviction: {workers: many}", "workers"},
 		"a number that means nothing":        {head + "eviction: {workers: -1}", "eviction.workers: Invalid value: -1"},
+		"a hold that is negative":            {head + "eviction: {maxHold: -1s}", "eviction.maxHold"},
 		"a bad address":                      {head + "webhook: {bindAddress: here}", `webhook.bindAddress: Invalid value: "here"`},
 		"a port out of range":                {head + "metrics: {bindAddress: ':70000'}", "metrics.bindAddress"},
 		"a URL without TLS":                  {head + "webhook: {url: 'http://a:1'}", "webhook.url"},

@@ -101,6 +101,9 @@ type EvictionConfiguration struct {
 	// ComparisonOperators honours the toleration operators Lt and Gt. Set it as
 	// the feature gate TaintTolerationComparisonOperators of the cluster is set.
 	ComparisonOperators bool `json:"comparisonOperators,omitempty"`
+	// MaxHold is the longest that a timeAdded in the future holds an eviction,
+	// counted from when the taint was seen. Zero is no bound.
+	MaxHold metav1.Duration `json:"maxHold,omitzero"`
 }
 
 // LeaderElectionConfiguration configures which replica evicts.

@@ -18,6 +18,9 @@ func (c *TollgateConfiguration) Validate() field.ErrorList {
 	errs = append(errs, c.Certificates.validate(field.NewPath("certificates"))...)
 	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
 	errs = append(errs, atLeast(int64(c.Eviction.Workers), 1, field.NewPath("eviction", "workers"))...)
+	if hold := c.Eviction.MaxHold.Duration; hold < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("eviction", "maxHold"), hold.String(), "must not be negative"))
+	}
 	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
 	connection := field.NewPath("clientConnection")
 	if c.ClientConnection.QPS < 0 {
