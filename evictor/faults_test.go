@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 var (
@@ -344,8 +346,7 @@ func faultMarkDown(w *world) {
 	w.start()
 	w.pass(time.Minute)
 	w.leaves(podA)
-	conditions := w.api.pod(podA).Status.Conditions
-	require.Equal(w.t, corev1.DisruptionTarget, conditions[len(conditions)-1].Type)
+	require.NotNil(w.t, tracker.PodOf(w.api.pod(podA)).Disruption)
 }
 
 // faultRestless has another client write the status before each of the first ten
