@@ -96,13 +96,18 @@ func (p *Process) Spec() Spec { return p.spec }
 // Identity returns what the process is found again by.
 func (p *Process) Identity() Identity { return p.identity }
 
-// Alive reports whether the process still runs.
+// Alive reports whether the process still runs. A child does until it has been
+// waited for: its first thread shows as a zombie while others still hold its
+// ports.
 func (p *Process) Alive() bool {
+	if p.exited == nil {
+		return p.identity.alive()
+	}
 	select {
 	case <-p.exited:
 		return false
 	default:
-		return p.identity.alive()
+		return true
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +17,7 @@ import (
 func envFile(dir string) string { return filepath.Join(dir, "env") }
 
 // variables are what the env file tells: where things are, and for each process
-// NAME_PID and, where it serves, NAME_URL.
+// NAME_PID and, where it serves, NAME_URL and NAME_PORT.
 func (c *cluster) variables(cp *controlplane.ControlPlane, tollgate *install.Tollgate) map[string]string {
 	variables := map[string]string{
 		"KUBECONFIG":  cp.Kubeconfig(),
@@ -30,6 +31,9 @@ func (c *cluster) variables(cp *controlplane.ControlPlane, tollgate *install.Tol
 		controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler,
 	} {
 		variables[variable(name)+"_URL"] = cp.URL(name)
+		if u, err := url.Parse(cp.URL(name)); err == nil {
+			variables[variable(name)+"_PORT"] = u.Port()
+		}
 	}
 	if tollgate != nil {
 		variables["TOLLGATE_METRICS_URL"] = tollgate.MetricsURL

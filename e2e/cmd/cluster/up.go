@@ -128,6 +128,6 @@ func (c *cluster) down(ctx context.Context) error {
 	if err := cp.Stop(ctx); err != nil {
 		return err
 	}
-	c.progress(fmt.Sprintf("ended %d processes", running))
+	c.progress(fmt.Sprintf("ended %d processes of %s", running, c.dir))
 	return nil
 }
