@@ -24,6 +24,11 @@ type Config struct {
 	Policies policySource
 	// Namespaces reads the labels of namespaces.
 	Namespaces namespaceLabels
+	// RuntimeClasses says which tolerations a RuntimeClass brings.
+	RuntimeClasses runtimeClasses
+	// ExtendedResourceToleration says whether the API server runs the admission
+	// plugin of that name.
+	ExtendedResourceToleration bool
 	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
 	DefaultSeconds tolerations.DefaultSeconds
 	// MaxTimeAddedSkew is how far ahead the timeAdded of a node taint may be.
@@ -51,10 +56,12 @@ func Mutate(c Config) *Endpoint {
 func Validate(c Config) *Endpoint {
 	return newEndpoint("validate", c.Options, map[resource]judge{
 		pods: &podJudge{
-			policies:   c.Policies,
-			namespaces: c.Namespaces,
-			defaults:   c.DefaultSeconds,
-			directives: c.JudgeDirectives,
+			policies:          c.Policies,
+			namespaces:        c.Namespaces,
+			runtimeClasses:    c.RuntimeClasses,
+			defaults:          c.DefaultSeconds,
+			extendedResources: c.ExtendedResourceToleration,
+			directives:        c.JudgeDirectives,
 		},
 		nodes:              &nodeJudge{clock: c.Clock, maxSkew: c.MaxTimeAddedSkew},
 		tolerationPolicies: tolerationPolicyJudge{},

@@ -24,12 +24,13 @@ type podFields struct {
 		} `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		NodeName        string          `json:"nodeName"`
-		HostNetwork     bool            `json:"hostNetwork"`
-		Tolerations     json.RawMessage `json:"tolerations"`
-		SchedulingGates json.RawMessage `json:"schedulingGates"`
-		NodeSelector    json.RawMessage `json:"nodeSelector"`
-		Affinity        json.RawMessage `json:"affinity"`
+		NodeName         string          `json:"nodeName"`
+		HostNetwork      bool            `json:"hostNetwork"`
+		RuntimeClassName *string         `json:"runtimeClassName"`
+		Tolerations      json.RawMessage `json:"tolerations"`
+		SchedulingGates  json.RawMessage `json:"schedulingGates"`
+		NodeSelector     json.RawMessage `json:"nodeSelector"`
+		Affinity         json.RawMessage `json:"affinity"`
 	} `json:"spec"`
 }
 
@@ -40,7 +41,9 @@ func decodePod(raw []byte) (*corev1.Pod, error) {
 	if err := unmarshal(raw, &fields); err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode pod: %w", err)}
 	}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: fields.Spec.NodeName, HostNetwork: fields.Spec.HostNetwork}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeName: fields.Spec.NodeName, HostNetwork: fields.Spec.HostNetwork, RuntimeClassName: fields.Spec.RuntimeClassName,
+	}}
 	if mirror := fields.Metadata.Annotations.Mirror; mirror != nil {
 		pod.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: *mirror}}
 	}

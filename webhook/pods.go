@@ -38,9 +38,13 @@ type namespaceLabels interface {
 
 // podJudge judges the creation and the update of pods.
 type podJudge struct {
-	policies   policySource
-	namespaces namespaceLabels
-	defaults   tolerations.DefaultSeconds
+	policies       policySource
+	namespaces     namespaceLabels
+	runtimeClasses runtimeClasses
+	defaults       tolerations.DefaultSeconds
+	// extendedResources says whether the API server adds tolerations for extended
+	// resources.
+	extendedResources bool
 	// directives says whether changes of scheduling directives are judged.
 	directives bool
 }
@@ -90,6 +94,10 @@ func (j *podJudge) tolerations(ctx context.Context, req admission.Request, pod, 
 	if err != nil {
 		return nil, fmt.Errorf("read the labels of namespace %s: %w", req.Namespace, err)
 	}
+	added, err := j.added(ctx, pod, req.Object.Raw)
+	if err != nil {
+		return nil, err
+	}
 	in := tolerations.Input{
 		Namespace:               req.Namespace,
 		NamespaceLabels:         labels,
@@ -98,6 +106,7 @@ func (j *podJudge) tolerations(ctx context.Context, req admission.Request, pod, 
 		DefaultSeconds:          &j.defaults,
 		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
 		HostNetwork:             pod.Spec.HostNetwork,
+		Added:                   added,
 	}
 	if old != nil {
 		in.Old = old.Spec.Tolerations

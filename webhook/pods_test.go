@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"io"
 	"net/http"
 	"testing"
 
@@ -143,4 +144,34 @@ func TestWithoutPoliciesNoNamespaceIsRead(t *testing.T) {
 	config.Policies = fixedPolicies{}
 	config.Namespaces = fixedNamespaces{}
 	require.True(t, judgePod(t, config, podReview(t, admissionv1.Create, wildcard, "")).Allowed)
+}
+
+func TestTP19WhatARuntimeClassBringsIsNobodysChoice(t *testing.T) {
+	pod := func(class string) admissionv1.AdmissionReview {
+		return podReview(t, admissionv1.Create, `{"spec":{"runtimeClassName":"`+class+`","tolerations":[{"key":"dedicated","operator":"Exists"}]}}`, "")
+	}
+	require.True(t, judgePod(t, testConfig(), pod("gpu")).Allowed)
+	require.False(t, judgePod(t, testConfig(), pod("other")).Allowed, "another class")
+	require.False(t, judgePod(t, testConfig(), pod("")).Allowed, "no class")
+
+	req, _, err := decodeReview(marshal(t, pod("broken")))
+	require.NoError(t, err)
+	_, err = Validate(testConfig()).judge(t.Context(), req)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a class that cannot be read is no verdict")
+}
+
+func TestTP16WhatTheAPIServerAddsForExtendedResourcesIsNobodysChoice(t *testing.T) {
+	config := testConfig()
+	config.Policies = fixedPolicies{guarding(t, "*")}
+	pod := func(resource, toleration string) admissionv1.AdmissionReview {
+		return podReview(t, admissionv1.Create, `{"spec":{"initContainers":[{"resources":{"requests":{"`+resource+`":"1"}}}],
+			"containers":[{"name":"c"}],"tolerations":[`+toleration+`]}}`, "")
+	}
+	const added = `{"key":"example.com/gpu","operator":"Exists","effect":"NoSchedule"}`
+	require.False(t, judgePod(t, config, pod("example.com/gpu", added)).Allowed, "the API server does not run the plugin")
+	config.ExtendedResourceToleration = true
+	require.True(t, judgePod(t, config, pod("example.com/gpu", added)).Allowed)
+	require.False(t, judgePod(t, config, pod("example.com/other", added)).Allowed, "another resource")
+	require.False(t, judgePod(t, config, pod("example.com/gpu", `{"key":"example.com/gpu","operator":"Exists"}`)).Allowed, "more than is added")
+	require.False(t, judgePod(t, config, pod("cpu", `{"key":"cpu","operator":"Exists","effect":"NoSchedule"}`)).Allowed, "not an extended resource")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
@@ -47,6 +48,16 @@ func (f fixedNamespaces) Labels(_ context.Context, namespace string) (map[string
 	return labels, nil
 }
 
+// fixedRuntimeClasses are RuntimeClasses with their tolerations.
+type fixedRuntimeClasses map[string][]corev1.Toleration
+
+func (f fixedRuntimeClasses) Tolerations(_ context.Context, name string) ([]corev1.Toleration, error) {
+	if name == "broken" {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return f[name], nil
+}
+
 // guarded is a policy under which only banana may tolerate the taint dedicated.
 func guarded() *tolerations.Set {
 	return tolerations.Compile([]v1alpha1.TolerationPolicy{{
@@ -76,6 +87,7 @@ func testConfig() Config {
 		Options:          testOptions(),
 		Policies:         fixedPolicies{guarded()},
 		Namespaces:       fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
+		RuntimeClasses:   fixedRuntimeClasses{"gpu": {{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
 		DefaultSeconds:   tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300},
 		MaxTimeAddedSkew: time.Minute,
 		StampNodeTaints:  true,

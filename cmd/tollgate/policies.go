@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
@@ -36,8 +38,10 @@ func (p *program) addPolicies(ctx context.Context) (*snapshot.Store, error) {
 	// Asked for now, so that no review waits for the first list.
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if _, err := p.manager.GetCache().GetInformer(ctx, namespaces, cache.BlockUntilSynced(false)); err != nil {
-		return nil, fmt.Errorf("watch namespaces: %w", err)
+	for _, object := range []client.Object{namespaces, &nodev1.RuntimeClass{}} {
+		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("watch what policies depend on: %w", err)
+		}
 	}
 	return store, nil
 }

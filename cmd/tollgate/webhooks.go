@@ -97,8 +97,10 @@ func (p *program) webhookConfig() webhook.Config {
 			Budget:           p.config.Webhook.Budget.Duration,
 			MaxInFlightBytes: p.config.Webhook.MaxInFlightBytes,
 		},
-		Policies:   noPolicies{},
-		Namespaces: webhook.Namespaces{Cache: p.manager.GetClient(), Live: p.manager.GetAPIReader()},
+		Policies:                   noPolicies{},
+		Namespaces:                 webhook.Namespaces{Cache: p.manager.GetClient(), Live: p.manager.GetAPIReader()},
+		RuntimeClasses:             webhook.RuntimeClasses{Cache: p.manager.GetClient()},
+		ExtendedResourceToleration: admission.ExtendedResourceToleration,
 		DefaultSeconds: tolerations.DefaultSeconds{
 			NotReady:    *admission.DefaultNotReadyTolerationSeconds,
 			Unreachable: *admission.DefaultUnreachableTolerationSeconds,

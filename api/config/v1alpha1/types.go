@@ -92,6 +92,9 @@ type AdmissionConfiguration struct {
 	// DefaultUnreachableTolerationSeconds is the flag of the same name of the API
 	// server.
 	DefaultUnreachableTolerationSeconds *int64 `json:"defaultUnreachableTolerationSeconds,omitempty"`
+	// ExtendedResourceToleration says that the API server runs the admission
+	// plugin of that name: the tolerations that it adds are never a user's choice.
+	ExtendedResourceToleration bool `json:"extendedResourceToleration,omitempty"`
 }
 
 // EvictionConfiguration configures how evictions are carried out.

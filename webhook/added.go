@@ -1,0 +1,112 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// runtimeClasses returns the tolerations of a RuntimeClass.
+type runtimeClasses interface {
+	Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error)
+}
+
+// RuntimeClasses reads RuntimeClasses from a cache.
+type RuntimeClasses struct{ Cache client.Reader }
+
+// Tolerations returns what the API server adds to pods of a RuntimeClass
+// (TP-19). A class that the cache does not know adds nothing.
+func (r RuntimeClasses) Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error) {
+	var class nodev1.RuntimeClass
+	err := r.Cache.Get(ctx, types.NamespacedName{Name: runtimeClass}, &class)
+	if apierrors.IsNotFound(err) || (err == nil && class.Scheduling == nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read RuntimeClass %s: %w", runtimeClass, err)
+	}
+	return class.Scheduling.Tolerations, nil
+}
+
+// added returns the tolerations that an administrator's settings give to a pod
+// by way of admission plugins of the API server, which run before webhooks. They
+// are no choice of the user who creates it.
+func (j *podJudge) added(ctx context.Context, pod *corev1.Pod, raw []byte) ([]corev1.Toleration, error) {
+	var tolerations []corev1.Toleration
+	if class := pod.Spec.RuntimeClassName; class != nil {
+		ofClass, err := j.runtimeClasses.Tolerations(ctx, *class)
+		if err != nil {
+			return nil, err
+		}
+		tolerations = append(tolerations, ofClass...)
+	}
+	if !j.extendedResources {
+		return tolerations, nil
+	}
+	ofResources, err := extendedResourceTolerations(raw)
+	return append(tolerations, ofResources...), err
+}
+
+// containerFields are the fields of a pod that say which resources it requests.
+type containerFields struct {
+	Spec struct {
+		Containers     json.RawMessage `json:"containers"`
+		InitContainers json.RawMessage `json:"initContainers"`
+	} `json:"spec"`
+}
+
+type resourcesOfContainer struct {
+	Resources struct {
+		Requests map[string]json.RawMessage `json:"requests"`
+	} `json:"resources"`
+}
+
+// extendedResourceTolerations returns what the plugin ExtendedResourceToleration
+// adds: a toleration of the taint named like each extended resource that a
+// container requests (TP-16).
+func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
+	var fields containerFields
+	if err := unmarshal(raw, &fields); err != nil {
+		return nil, &badReviewError{fmt.Errorf("decode pod: %w", err)}
+	}
+	var containers, initContainers []resourcesOfContainer
+	err := errors.Join(
+		decodeField(fields.Spec.Containers, "spec.containers", &containers),
+		decodeField(fields.Spec.InitContainers, "spec.initContainers", &initContainers),
+	)
+	if err != nil {
+		return nil, &badReviewError{err}
+	}
+	requested := map[string]bool{}
+	for _, container := range append(containers, initContainers...) {
+		for name := range container.Resources.Requests {
+			if isExtendedResource(name) {
+				requested[name] = true
+			}
+		}
+	}
+	tolerations := make([]corev1.Toleration, 0, len(requested))
+	for _, name := range slices.Sorted(maps.Keys(requested)) {
+		tolerations = append(tolerations, corev1.Toleration{
+			Key: name, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+		})
+	}
+	return tolerations, nil
+}
+
+// isExtendedResource reports whether a resource is one that neither Kubernetes
+// nor its quota defines.
+func isExtendedResource(name string) bool {
+	return strings.Contains(name, "/") && !strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) &&
+		!strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix)
+}
