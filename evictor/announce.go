@@ -92,8 +92,8 @@ func (a *announcer) cancelled(key tracker.Key) {
 }
 
 // heldUp tells of a pod that has to leave and is not let go.
-func (a *announcer) heldUp(key tracker.Key, failure Failure) {
-	a.onPod(key, corev1.EventTypeWarning, heldUpReason, "Pod %s has to leave its node, but its deletion is not accepted (%s); trying again", key.String(), string(failure))
+func (a *announcer) heldUp(key tracker.Key, err error) {
+	a.onPod(key, corev1.EventTypeWarning, heldUpReason, "Pod %s has to leave its node, and this is tried again and again: %s", key.String(), explain(err))
 }
 
 func (a *announcer) onPod(key tracker.Key, eventType, reason, format string, args ...any) {

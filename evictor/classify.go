@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -45,6 +46,21 @@ func (f Failure) Ambiguous() bool {
 // that the next request that goes well says that it is over for all.
 func (f Failure) transient() bool {
 	return f == Timeout || f == Unavailable || f == Throttled
+}
+
+// longestMessage bounds what is repeated of the words of others.
+const longestMessage = 300
+
+// explain returns what users are told about err: the words of whoever refused the
+// request, which are meant for them, and else the kind of failure.
+func explain(err error) string {
+	failure := classify(err)
+	var status apierrors.APIStatus
+	if (failure == Denied || failure == Invalid) && errors.As(err, &status) {
+		message := status.Status().Message
+		return strings.ToValidUTF8(message[:min(len(message), longestMessage)], "")
+	}
+	return string(failure)
 }
 
 // classify returns what err says about the request that it came from.

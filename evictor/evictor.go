@@ -31,6 +31,9 @@ type Options struct {
 	Tracker *tracker.Tracker
 	// Synced reports whether the tracker knows all that there was at the start.
 	Synced func() bool
+	// Leads reports whether this replica still holds the lease. A process that was
+	// frozen asks before it does anything (H05). Nil stands for always.
+	Leads func() bool
 	// Client makes the requests. Whoever sets its limits should know that an
 	// eviction takes two requests.
 	Client kubernetes.Interface
@@ -111,6 +114,9 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 }
 
 func withDefaults(o Options) Options {
+	if o.Leads == nil {
+		o.Leads = func() bool { return true }
+	}
 	if o.Workers == 0 {
 		o.Workers = DefaultWorkers
 	}

@@ -127,6 +127,22 @@ func TestQueue(t *testing.T) {
 		})
 	})
 
+	t.Run("I05 an item that conflicts again and again does not wait longer and longer", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue[string]("", clock.RealClock{})
+			for range 100 {
+				q.retry("a", fmt.Errorf("delete pod: %w", errConflict))
+				time.Sleep(conflictMax)
+				synctest.Wait()
+				item, _ := q.Get()
+				require.Equal(t, "a", item)
+				q.Done(item)
+			}
+			q.ShutDown()
+		})
+	})
+
 	t.Run("an item that went well waits little when it fails again", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

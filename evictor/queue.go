@@ -14,6 +14,9 @@ const (
 	// after the API server is back.
 	retryBase = 10 * time.Millisecond
 	retryMax  = 30 * time.Second
+	// The longest wait after a conflict. The next attempt knows better, and what
+	// changes often must not wait longer and longer for a quiet moment.
+	conflictMax = 100 * time.Millisecond
 	// The longest that an item sleeps before its deadline is computed again.
 	// Deadlines are times of the API server, sleeps are measured here, and the two
 	// may drift apart.
@@ -53,6 +56,9 @@ func (q *queue[T]) sleep(item T, wait time.Duration) {
 // long as the API server asks for.
 func (q *queue[T]) retry(item T, cause error) {
 	wait := q.backoff.When(item)
+	if classify(cause) == Conflict {
+		wait = min(wait, conflictMax)
+	}
 	if seconds, ok := apierrors.SuggestsClientDelay(cause); ok {
 		wait = max(wait, time.Duration(seconds)*time.Second)
 	}

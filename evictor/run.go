@@ -86,6 +86,9 @@ func (e *Evictor) housekeep(ctx context.Context) {
 }
 
 func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, error) {
+	if !e.options.Leads() {
+		return leasePause, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
 	err := e.stamper.stamp(ctx, name)

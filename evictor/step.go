@@ -16,6 +16,10 @@ import (
 // it: one that fails now and then is nobody's concern.
 const heldUpAfter = 5
 
+// leasePause is how long an eviction that is due waits while the lease has not
+// been renewed in time. Either it is renewed soon, or the process ends.
+const leasePause = time.Second
+
 // target is a pod that has to leave now, and why.
 type target struct {
 	pod      tracker.Pod
@@ -28,6 +32,9 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, err
 	goal, wait, due := e.due(ctx, key)
 	if !due {
 		return wait, nil
+	}
+	if !e.options.Leads() {
+		return leasePause, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
@@ -145,7 +152,7 @@ func (e *Evictor) failed(ctx context.Context, key tracker.Key, done attempt, err
 		logger.V(1).Info("cannot evict pod yet", "pod", key.String(), "reason", err.Error())
 		return
 	}
-	e.announce.heldUp(key, failure)
+	e.announce.heldUp(key, err)
 	logger.Info("eviction is held up", "pod", key.String(), "failures", now.failures, "reason", err.Error())
 }
 

@@ -53,6 +53,7 @@ func (p *program) addEvictor(ctx context.Context) error {
 	runner, err := evictor.New(evictor.Options{
 		Tracker:  state,
 		Synced:   func() bool { return feed.HasSynced() },
+		Leads:    p.leads,
 		Client:   p.clientset,
 		Recorder: recorder,
 		Clock:    p.clock,
