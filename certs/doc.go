@@ -27,14 +27,22 @@
 //     CA signs a serving certificate and becomes the CA. The old one stays in
 //     the bundle until it expires, for replicas that are cut off.
 //
-// A replica takes a new pair into use only after the bundle that verifies it is
-// in the configurations, unless it has no usable pair at all. What cannot be
-// used (half written, mismatched, oversized, not ours) never replaces a pair
-// that works. The Secret is rewritten only if it carries Tollgate's label, and
-// what got lost in it is restored from what a replica remembers. A Secret that
-// is deleted while no replica remembers it starts a new CA at once. To ask for
-// a new CA without a gap, set the annotation tollgate.dev/roll-over on the
-// Secret.
+// CAs that come without a roll-over, with a Secret from a backup or one made
+// anew, are met in the same spirit. The bundle takes up every CA of ours that
+// the configurations hold before it replaces theirs, and none is dropped before
+// it expires. A replica with a pair that works takes one of another CA into use
+// only BundleDelay after it saw that CA in the configurations. It waits for
+// nothing if it has no pair that works.
+//
+// What cannot be used (half written, mismatched, oversized, not ours) never
+// replaces a pair that works. The Secret is rewritten only if it carries
+// Tollgate's label, and what got lost in it is restored from what a replica
+// remembers. A Secret that is deleted while no replica remembers it starts a new
+// CA at once. To ask for a new CA without a gap, set the annotation
+// tollgate.dev/roll-over on the Secret.
+//
+// Certificates are judged by the clock of the replica. Clocks may differ by five
+// minutes, or a tenth of a certificate's life if that is less.
 //
 // # What is reused
 //

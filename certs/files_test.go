@@ -8,14 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func newFilesReplica(t *testing.T, directory string, c clock.WithTicker) *replica {
@@ -75,6 +73,14 @@ func TestF02BrokenFiles(t *testing.T) {
 			require.InDelta(t, 2, r.renewalsOf(kindServing), 0)
 		})
 	}
+}
+
+func TestF05LargeFilesAreNotRead(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	writeFiles(t, directory, &pair{certPEM: megabyteOfPEM()})
+	r := newFilesReplica(t, directory, clocktesting.NewFakeClock(start()))
+	require.ErrorContains(t, r.once(t.Context()), "65537 bytes are more than the 65536 allowed")
 }
 
 func TestF02SymlinkSwap(t *testing.T) {
@@ -152,12 +158,12 @@ func TestF03FilesThatExpireInUse(t *testing.T) {
 	writeFiles(t, directory, p)
 	r := newFilesReplica(t, directory, fakeClock)
 	retry := r.newRetry()
-	r.refresh(t.Context(), &retry)
+	r.refresh(quiet(t), &retry)
 	require.NoError(t, r.Ready(nil))
 	require.InDelta(t, float64(p.leaf.NotAfter.Unix()), testutil.ToFloat64(r.metrics.expiry.WithLabelValues("serving")), 0)
 
 	fakeClock.SetTime(p.leaf.NotAfter)
-	r.refresh(t.Context(), &retry)
+	r.refresh(quiet(t), &retry)
 	require.ErrorContains(t, r.Ready(nil), "serving certificate expired")
 	require.InDelta(t, 1, r.errorsOf(reasonExpired), 0)
 	served, err := r.GetCertificate(nil)
@@ -170,7 +176,7 @@ func TestFilesAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		directory := t.TempDir()
 		r := newFilesReplica(t, directory, clock.RealClock{})
-		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), logr.Discard()))
+		ctx, cancel := context.WithCancel(quiet(t))
 		ended := make(chan error, 1)
 		go func() { ended <- r.Start(ctx) }()
 		synctest.Wait()

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -78,7 +78,11 @@ func newReplica(t *testing.T, c *cluster, clock *clocktesting.FakeClock, f fault
 	return &replica{Manager: m, clock: clock, metrics: metrics, registry: registry}
 }
 
+// once refreshes, and logs to the logger of ctx if there is one.
 func (r *replica) once(ctx context.Context) error {
+	if _, err := logr.FromContext(ctx); err != nil {
+		ctx = logr.NewContext(ctx, logr.Discard())
+	}
 	_, err := r.source.refresh(ctx, r.clock.Now())
 	return err
 }
@@ -114,14 +118,7 @@ func (r *replica) verify(bundle []byte) error {
 	return err
 }
 
-// failing makes requests with one of the verbs on a resource fail.
-func failing(resource string, err error, verbs ...string) fault {
-	return func(a k8stesting.Action) error {
-		for _, v := range verbs {
-			if a.Matches(v, resource) {
-				return err
-			}
-		}
-		return nil
-	}
+func quiet(t *testing.T) context.Context {
+	t.Helper()
+	return logr.NewContext(t.Context(), logr.Discard())
 }

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -34,7 +33,7 @@ func running(t *testing.T, c *cluster, f fault, change ...func(*Options)) (m *Ma
 	}
 	m, err := New(o)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), logr.Discard()))
+	ctx, cancel := context.WithCancel(quiet(t))
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
 	synctest.Wait()
@@ -50,7 +49,7 @@ func TestManagerRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, validatingConfiguration(), mutatingConfiguration())
-		m, stop := running(t, c, nil)
+		m, stop := running(t, c, nil, func(o *Options) { o.Recheck = 100 * day })
 		require.NoError(t, m.Ready(nil))
 		require.False(t, m.NeedLeaderElection())
 

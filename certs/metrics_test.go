@@ -25,8 +25,8 @@ func TestMetrics(t *testing.T) {
 `+zeros.String()+`
 # HELP tollgate_certificate_expiry_timestamp_seconds When the serving certificate in use by this replica, and the CA that signs, expire, in seconds since the epoch.
 # TYPE tollgate_certificate_expiry_timestamp_seconds gauge
-tollgate_certificate_expiry_timestamp_seconds{certificate="ca"} 1.9616616e+09
-tollgate_certificate_expiry_timestamp_seconds{certificate="serving"} 1.9327176e+09
+tollgate_certificate_expiry_timestamp_seconds{certificate="ca"} 1.961658e+09
+tollgate_certificate_expiry_timestamp_seconds{certificate="serving"} 1.932714e+09
 # HELP tollgate_certificate_renewals_total Certificates issued by this replica, or, if they come from files, taken into use.
 # TYPE tollgate_certificate_renewals_total counter
 tollgate_certificate_renewals_total{certificate="ca"} 1

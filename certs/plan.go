@@ -85,29 +85,49 @@ type action struct {
 // plan decides on the next step. It is pure. After each step it is asked again,
 // until there is none left to take.
 func plan(s *state, now time.Time, w *wanted, k seen) action {
+	next := rescue(s, now, k)
+	if next == stepNone {
+		next = due(s, now, w, k)
+	}
+	if next == stepNone {
+		return action{again: nextLook(s, now, w)}
+	}
+	return action{step: next}
+}
+
+// rescue is for states that cannot go on as they are.
+func rescue(s *state, now time.Time, k seen) step {
 	switch {
 	case s.ca == nil && k.remembered != nil && k.remembered.whole(now):
-		return action{step: stepRestore}
-	case !s.ca.usable(now) && !s.serving.usable(now):
+		return stepRestore
+	case s.ca.usable(now) || s.serving.usable(now):
+		return stepNone
+	case s.next.usable(now):
 		// Nothing works any more, so that there is nothing to be careful about.
-		if s.next.usable(now) {
-			return action{step: stepFinishRollOver}
-		}
-		return action{step: stepCreate}
-	case forgetsTrusted(s, now, k.trusted):
-		return action{step: stepKeepTrust}
-	case s.next.usable(now) && k.published && !s.published.IsZero() && !now.Before(s.published.Add(w.bundleDelay)):
-		return action{step: stepFinishRollOver}
-	case s.ca.usable(now) && servingIsDue(s, now, w):
-		return action{step: stepIssue}
-	case !s.next.usable(now) && (s.rollOver || !s.ca.usable(now) || !now.Before(renewal(s.ca.cert))):
-		return action{step: stepBeginRollOver}
-	case s.next.usable(now) && k.published && s.published.IsZero():
-		return action{step: stepNotePublished}
-	case slices.ContainsFunc(s.bundle, func(c *x509.Certificate) bool { return expired(c, now) }):
-		return action{step: stepDropExpired}
+		return stepFinishRollOver
 	}
-	return action{again: nextLook(s, now, w)}
+	return stepCreate
+}
+
+// due is the step whose time has come. There is a CA to sign, or at least a
+// certificate to serve until there is one.
+func due(s *state, now time.Time, w *wanted, k seen) step {
+	known := k.published && s.next.usable(now)
+	switch {
+	case forgetsTrusted(s, now, k.trusted):
+		return stepKeepTrust
+	case known && !s.published.IsZero() && !now.Before(s.published.Add(w.bundleDelay)):
+		return stepFinishRollOver
+	case s.ca.usable(now) && servingIsDue(s, now, w):
+		return stepIssue
+	case !s.next.usable(now) && (s.rollOver || !s.ca.usable(now) || !now.Before(renewal(s.ca.cert))):
+		return stepBeginRollOver
+	case known && s.published.IsZero():
+		return stepNotePublished
+	case slices.ContainsFunc(s.bundle, func(c *x509.Certificate) bool { return expired(c, now) }):
+		return stepDropExpired
+	}
+	return stepNone
 }
 
 // forgetsTrusted reports whether publishing the bundle would take trust away. A

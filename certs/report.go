@@ -2,6 +2,7 @@ package certs
 
 import (
 	"context"
+	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -21,6 +22,10 @@ func newReporter(metrics *Metrics) *reporter {
 }
 
 func (r *reporter) report(ctx context.Context, why reason, object string, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		// Requests that end with the process are no problem.
+		return
+	}
 	r.metrics.failed(why)
 	subject := string(why) + "/" + object
 	if r.last[subject] == err.Error() {

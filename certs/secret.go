@@ -127,8 +127,8 @@ func (c *ownCA) pass(ctx context.Context, now time.Time) (action, error) {
 		}
 	}
 	// What could not be changed may still be newer than what is in use.
-	if adopt := c.settle(ctx, &s, now, know.published); act.step == stepNone && adopt.After(now) {
-		act.again = earlier(act.again, adopt)
+	if until := c.settle(ctx, &s, now, know.published); act.step == stepNone && !until.IsZero() {
+		act.again = earlier(act.again, until)
 	}
 	return act, errors.Join(err, published)
 }
@@ -240,15 +240,27 @@ func (c *ownCA) settle(ctx context.Context, s *state, now time.Time, published b
 		return time.Time{}
 	}
 	current := c.use.load()
-	if since, ok := c.trust.since(s.serving); current.usable(now) && !current.issuer.Equal(s.serving.issuer) {
-		if at := since.Add(c.wanted.bundleDelay); !ok || now.Before(at) {
-			return at
-		}
+	if until := c.waitUntil(current, s.serving); now.Before(until) {
+		return until
 	}
 	c.use.adopt(ctx, s.serving)
 	_, ok := c.trust.since(s.serving)
 	c.published.Store(ok)
 	return time.Time{}
+}
+
+// waitUntil is when next may take the place of current, at the latest a little
+// before current expires.
+func (c *ownCA) waitUntil(current, next *pair) time.Time {
+	if current == nil || current.issuer.Equal(next.issuer) {
+		return time.Time{}
+	}
+	life := current.leaf.NotAfter.Sub(current.leaf.NotBefore)
+	until := current.leaf.NotAfter.Add(-min(c.options.Recheck, life/10))
+	if since, ok := c.trust.since(next); ok {
+		until = earlier(until, since.Add(c.wanted.bundleDelay))
+	}
+	return until
 }
 
 func earlier(a, b time.Time) time.Time {
