@@ -81,7 +81,7 @@ generate: ## Generate deepcopy functions and CRDs.
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
 
 .PHONY: verify
-verify: generate ## Fail if generated files, go.mod or formatting are not as they should be.
+verify: generate ## Fail if generated files or go.mod are not as they should be.
 	@for module in $(MODULES); do $(call say,checking go.mod of $$module); (cd $$module && $(GO) mod tidy -diff && $(GO) mod verify >/dev/null); done
 	@$(call say,checking that nothing was left to generate)
 	@git diff --exit-code -- api deploy || { echo 'generated files are out of date: run make generate and commit'; exit 1; }

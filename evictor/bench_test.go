@@ -62,7 +62,7 @@ func BenchmarkNodeTainted(b *testing.B) {
 				if decided != count {
 					b.Fatalf("%d decided", decided)
 				}
-				tr.DeleteNode("n", "")
+				tr.DeleteNode("n", "u")
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/pod")
 		})

@@ -55,7 +55,8 @@ type Rules struct {
 	// with its feature gate TaintTolerationComparisonOperators.
 	ComparisonOperators bool
 	// MaxHold bounds for how long a taint with a time in the future may wait for
-	// it, counted from when the taint was seen. Zero stands for no bound.
+	// it, counted from when the taint was seen. That is remembered in memory alone,
+	// so a new leader counts anew. Zero stands for no bound.
 	MaxHold time.Duration
 }
 
@@ -74,7 +75,8 @@ func Decide(now time.Time, pod tracker.Pod, taints []tracker.Taint) Decision {
 
 // Decide reports what is to become of pod under the given NoExecute taints of its
 // node. Only Wait depends on now: whoever decides it again, at another time or
-// after a restart, gets the same deadline.
+// after a restart, gets the same deadline, as long as the taints carry their times
+// and none is held by MaxHold.
 //
 // A taint counts from when it was added or the pod came, whichever is later:
 // otherwise a pod that tolerates a taint for a while would have to leave a node

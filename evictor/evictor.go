@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -32,7 +33,9 @@ type Options struct {
 	// Synced reports whether the tracker knows all that there was at the start.
 	Synced func() bool
 	// Leads reports whether this replica still holds the lease. A process that was
-	// frozen asks before it does anything (H05). Nil stands for always.
+	// frozen asks before it does anything (H05). It is asked once an attempt, at the
+	// beginning, and not again between the two requests: see AttemptTimeout. Nil
+	// stands for always.
 	Leads func() bool
 	// Client makes the requests. Whoever sets its limits should know that an
 	// eviction takes two requests.
@@ -40,8 +43,13 @@ type Options struct {
 	// Recorder writes events. It must not block, and should not share the limits
 	// of Client.
 	Recorder recorder
-	// Clock tells the time of the API server.
-	Clock   clock.WithTicker
+	// Clock tells the time of the API server. It is what deadlines, first-seen times
+	// and lateness are told by, and nothing else: it may jump either way by hours,
+	// when the server's clock is set or another server answers.
+	Clock clock.WithTicker
+	// Local is the clock of this machine. Sleeps and ages are measured by it; Clock
+	// when nil.
+	Local   clock.WithTicker
 	Metrics *Metrics
 	Rules   Rules
 	// Workers is how many pods are evicted at once; DefaultWorkers when zero.
@@ -50,7 +58,11 @@ type Options struct {
 	// from it; DefaultMaxNodeAge when zero.
 	MaxNodeAge time.Duration
 	// AttemptTimeout bounds all requests of one attempt together, and with that
-	// for how long it may be frozen; DefaultAttemptTimeout when zero.
+	// for how long it may be frozen; DefaultAttemptTimeout when zero. With leader
+	// election it must be no longer than the lease lasts beyond the time for which
+	// Leads answers yes after a renewal (leaseDuration - renewDeadline): an attempt
+	// that began while this replica led is then over before another can take the
+	// lease.
 	AttemptTimeout time.Duration
 	// EventRate and EventBurst bound the events on pods, in a second and at once;
 	// DefaultEventRate and DefaultEventBurst when zero.
@@ -63,7 +75,8 @@ type Options struct {
 type Evictor struct {
 	options  Options
 	tracker  *tracker.Tracker
-	clock    clock.WithTicker
+	clock    clock.PassiveClock
+	local    clock.WithTicker
 	metrics  *Metrics
 	effector effector
 	book     *book
@@ -96,24 +109,27 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 	}
 	options = withDefaults(options)
 	e := &Evictor{
-		options: options, tracker: options.Tracker, clock: options.Clock, metrics: options.Metrics,
+		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
 		effector: effector,
 		book:     newBook(options.Metrics),
-		announce: newAnnouncer(options.Recorder, options.Metrics, options.Clock, options.EventRate, options.EventBurst),
+		announce: newAnnouncer(options.Recorder, options.Metrics, options.Local, options.EventRate, options.EventBurst),
 	}
 	e.confirm = &confirmer{
-		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock,
-		maxAge: options.MaxNodeAge, read: map[string]time.Time{},
+		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, local: options.Local,
+		maxAge: options.MaxNodeAge, patience: max(options.MaxNodeAge, options.AttemptTimeout), read: map[string]reading{},
 	}
 	e.odd = &oddTimes{tracker: options.Tracker, announce: e.announce, metrics: options.Metrics, told: map[string][]tracker.Taint{}}
 	e.stamper = &stamper{
-		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, metrics: options.Metrics,
-		saw: func(node *corev1.Node, asked time.Time) { e.PodsChanged(e.confirm.saw(node, asked)) },
+		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
+		saw: func(node *corev1.Node, uid types.UID, asked instant) { e.PodsChanged(e.confirm.saw(node, uid, asked)) },
 	}
 	return e, nil
 }
 
 func withDefaults(o Options) Options {
+	if o.Local == nil {
+		o.Local = o.Clock
+	}
 	if o.Leads == nil {
 		o.Leads = func() bool { return true }
 	}

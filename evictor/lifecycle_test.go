@@ -43,11 +43,18 @@ func TestNew(t *testing.T) {
 	t.Run("what is set is not replaced by a default", func(t *testing.T) {
 		t.Parallel()
 		set := Options{Workers: 1, MaxNodeAge: 2, AttemptTimeout: 3, EventRate: 4, EventBurst: 5}
-		require.Equal(t, set, withDefaults(set))
+		require.Equal(t, set, withoutLeads(set))
 		require.Equal(t, Options{
 			Workers: DefaultWorkers, MaxNodeAge: DefaultMaxNodeAge, AttemptTimeout: DefaultAttemptTimeout,
 			EventRate: DefaultEventRate, EventBurst: DefaultEventBurst,
-		}, withDefaults(Options{}))
+		}, withoutLeads(Options{}))
+	})
+
+	t.Run("without a clock of its own, the machine's is the API server's", func(t *testing.T) {
+		t.Parallel()
+		server, local := &steppedClock{}, &steppedClock{}
+		require.Same(t, server, withDefaults(Options{Clock: server}).Local)
+		require.Same(t, local, withDefaults(Options{Clock: server, Local: local}).Local)
 	})
 
 	t.Run("NE-30 only the leader evicts, and one that does not run does nothing", func(t *testing.T) {
@@ -61,6 +68,14 @@ func TestNew(t *testing.T) {
 		e.PodsChanged([]tracker.Key{{Name: "a"}})
 		require.Empty(t, options.Client.(*fake.Clientset).Actions())
 	})
+}
+
+// withoutLeads returns options with the defaults but for the function, which
+// cannot be compared.
+func withoutLeads(o Options) Options {
+	o = withDefaults(o)
+	o.Leads = nil
+	return o
 }
 
 func TestQueue(t *testing.T) {

@@ -18,9 +18,10 @@ const (
 	// changes often must not wait longer and longer for a quiet moment.
 	conflictMax = 100 * time.Millisecond
 	// The longest that an item sleeps before its deadline is computed again.
-	// Deadlines are times of the API server, sleeps are measured here, and the two
-	// may drift apart.
-	longestSleep = 5 * time.Minute
+	// Deadlines are times of the API server, sleeps are measured by this machine.
+	// Where the two part, because the server's clock was set forward or the machine
+	// was suspended, an item oversleeps by this much at most.
+	longestSleep = time.Minute
 )
 
 // queue wakes items at their time. It is never the truth: an item that is woken
@@ -33,12 +34,14 @@ type queue[T comparable] struct {
 }
 
 // newQueue returns a queue that runs until it is shut down. Its metrics are those
-// of client-go's workqueues under that name.
-func newQueue[T comparable](name string, clk clock.WithTicker) *queue[T] {
+// of client-go's workqueues under that name. The queue keeps the time at which an
+// item is to wake, so local must not be a clock that can be set: when it is set
+// back, everything sleeps for as much longer.
+func newQueue[T comparable](name string, local clock.WithTicker) *queue[T] {
 	return &queue[T]{
 		TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{
 			Name:  name,
-			Clock: clk,
+			Clock: local,
 		}),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryBase, retryMax),
 	}

@@ -19,8 +19,8 @@ func (e *Evictor) Start(ctx context.Context) error {
 	if !e.waitSynced(ctx) {
 		return nil
 	}
-	pods := newQueue[tracker.Key](queueName, e.clock)
-	nodes := newQueue[string](queueName+"-stamp", e.clock)
+	pods := newQueue[tracker.Key](queueName, e.local)
+	nodes := newQueue[string](queueName+"-stamp", e.local)
 	e.setQueues(pods, nodes)
 	defer e.setQueues(nil, nil)
 
@@ -58,7 +58,7 @@ func stopping[T any](ctx context.Context, step func(context.Context, T) (time.Du
 }
 
 func (e *Evictor) waitSynced(ctx context.Context) bool {
-	ticker := e.clock.NewTicker(syncPoll)
+	ticker := e.local.NewTicker(syncPoll)
 	defer ticker.Stop()
 	for !e.options.Synced() {
 		select {
@@ -72,7 +72,7 @@ func (e *Evictor) waitSynced(ctx context.Context) bool {
 
 // housekeep writes summaries and forgets what has become old.
 func (e *Evictor) housekeep(ctx context.Context) {
-	ticker := e.clock.NewTicker(announceTick)
+	ticker := e.local.NewTicker(announceTick)
 	defer ticker.Stop()
 	for {
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,49 +25,52 @@ type stamper struct {
 	nodes   corev1client.NodesGetter
 	tracker *tracker.Tracker
 	clock   clock.PassiveClock
+	local   clock.PassiveClock
 	metrics *Metrics
-	// saw takes in what the API server returned to a request made at asked.
-	saw func(node *corev1.Node, asked time.Time)
+	// saw takes in what the API server returned to a request made at asked, when
+	// the node was known as uid.
+	saw func(node *corev1.Node, uid types.UID, asked instant)
 }
 
 // wanted reports whether a node has a taint without a time.
 func (s *stamper) wanted(name string) bool {
 	_, taints := s.tracker.Taints(name)
-	for _, taint := range taints {
-		if !taint.Stamped {
-			return true
-		}
-	}
-	return false
+	return bare(taints)
+}
+
+func bare(taints []tracker.Taint) bool {
+	return slices.ContainsFunc(taints, func(taint tracker.Taint) bool { return !taint.Stamped })
 }
 
 // stamp gives the taints of a node the time at which they were first seen. The
-// node is read for where they stand now; the patch tests that they still do.
+// node is read for where they stand now; the patch tests that they still do. What
+// is done to a node that was created anew meanwhile, the news of it will say.
 func (s *stamper) stamp(ctx context.Context, name string) error {
-	if !s.wanted(name) {
+	uid, known := s.tracker.Taints(name)
+	if !bare(known) {
 		return nil
 	}
-	asked := s.clock.Now()
+	asked := instantOf(s.local.Now())
 	node, err := s.nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound("read node", err)
 	}
-	s.saw(node, asked)
-	_, known := s.tracker.Taints(name)
-	patch, count := stampPatch(node, known, asked)
-	if count == 0 {
+	s.saw(node, uid, asked)
+	uid, known = s.tracker.Taints(name)
+	patch, count := stampPatch(node, known, s.clock.Now())
+	if uid != node.UID || count == 0 {
 		return nil
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	asked = s.clock.Now()
+	asked = instantOf(s.local.Now())
 	answer, err := s.nodes.Nodes().Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return ignoreNotFound("stamp taints of node", err)
 	}
-	s.saw(answer, asked)
+	s.saw(answer, uid, asked)
 	s.metrics.stamped.Add(float64(count))
 	logr.FromContextOrDiscard(ctx).Info("stamped taints", "node", name, "taints", count)
 	return nil

@@ -39,11 +39,11 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, err
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
 	changed, err := e.confirm.confirm(ctx, goal.pod.NodeName)
+	e.PodsChanged(changed)
 	if err != nil {
 		e.failed(ctx, key, attempt{}, err)
 		return 0, err
 	}
-	e.PodsChanged(changed)
 	if goal, wait, due = e.due(ctx, key); !due {
 		return wait, nil
 	}
@@ -102,7 +102,7 @@ func (e *Evictor) act(ctx context.Context, goal target) error {
 	key := goal.pod.Key
 	done, err := e.effector.evict(ctx, goal.pod, e.book.canMark(key))
 	if done.answer != nil {
-		e.PodsChanged(e.tracker.SetPod(tracker.PodOf(done.answer)))
+		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.answer)))
 	}
 	if err != nil {
 		e.failed(ctx, key, done, err)
@@ -122,7 +122,7 @@ func (e *Evictor) act(ctx context.Context, goal target) error {
 		e.overtaken(ctx, key, Gone)
 	case Unfinished:
 	}
-	e.PodsChanged(e.book.recover(e.clock.Now()))
+	e.PodsChanged(e.book.recover(e.local.Now()))
 	return nil
 }
 
@@ -161,13 +161,14 @@ func (e *Evictor) failed(ctx context.Context, key tracker.Key, done attempt, err
 // changes all the time is not waited for.
 func (e *Evictor) reread(ctx context.Context, key tracker.Key) error {
 	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read pod: %w", err)
-	}
-	if pod.UID != key.UID {
+	switch {
+	case classify(err) == NotFound, err == nil && pod.UID != key.UID:
 		e.PodsChanged(e.tracker.DeletePod(key))
+	case err != nil:
+		return fmt.Errorf("read pod: %w", err)
+	default:
+		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(pod)))
 	}
-	e.PodsChanged(e.tracker.SetPod(tracker.PodOf(pod)))
 	return nil
 }
 

@@ -41,7 +41,7 @@ func inWorld(t *testing.T, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, api: newFakeAPI(), recorder: &fakeRecorder{}, started: time.Now()}
-		w.options = Options{Synced: func() bool { return true }, Clock: clock.RealClock{}}
+		w.options = Options{Synced: func() bool { return true }, Clock: clock.RealClock{}, Local: clock.RealClock{}}
 		test(w)
 		w.kill()
 	})

@@ -42,34 +42,51 @@ func New() *Tracker {
 func (t *Tracker) SetNode(node Node, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	state := t.node(node.Name)
-	if state.known && older(node.ResourceVersion, state.resourceVersion) {
+	return t.node(node.Name).set(node, now)
+}
+
+// RefreshNode records a node that the API server returned to a request of our own.
+// The answer may be overtaken by the watch while it is on its way, so it changes
+// nothing unless that very node is known: SetNode would bring back one that is
+// deleted.
+func (t *Tracker) RefreshNode(node Node, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state, ok := t.nodes[node.Name]
+	if !ok || !state.known || state.uid != node.UID {
+		return nil
+	}
+	return state.set(node, now)
+}
+
+func (s *nodeState) set(node Node, now time.Time) []Key {
+	if s.known && older(node.ResourceVersion, s.resourceVersion) {
 		return nil
 	}
 	var prior []Taint
-	witnessed := state.known && state.uid == node.UID
+	witnessed := s.known && s.uid == node.UID
 	if witnessed {
-		prior = state.taints
+		prior = s.taints
 	}
 	taints := merge(node.Taints, prior, witnessed, Source{Kind: SourceNode, Name: node.Name}, now)
-	changed := !slices.EqualFunc(taints, state.taints, sameEffect)
-	state.known, state.uid, state.resourceVersion = true, node.UID, node.ResourceVersion
+	changed := !slices.EqualFunc(taints, s.taints, sameEffect)
+	s.known, s.uid, s.resourceVersion = true, node.UID, node.ResourceVersion
 	if !changed {
 		return nil
 	}
-	state.taints = taints
-	return state.keys()
+	s.taints = taints
+	return s.keys()
 }
 
-// DeleteNode forgets the node of that name, unless it was created anew with
-// another UID since; an empty uid stands for any. Its taints go with it. The pods
-// stay until they go themselves: collecting pods of a missing node is the work of
-// Kubernetes' pod garbage collector.
+// DeleteNode forgets the node of that name and UID; one that was created anew
+// since stays. Its taints go with it. The pods stay until they go themselves:
+// collecting pods of a missing node is the work of Kubernetes' pod garbage
+// collector.
 func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state, ok := t.nodes[name]
-	if !ok || !state.known || (uid != "" && state.uid != uid) {
+	if !ok || !state.known || state.uid != uid {
 		return nil
 	}
 	tainted := len(state.taints) > 0
@@ -86,7 +103,23 @@ func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
 func (t *Tracker) SetPod(pod Pod) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.setPod(t.pods[pod.Key], pod)
+}
+
+// RefreshPod records a pod that the API server returned to a request of our own.
+// Like RefreshNode, it changes nothing unless that very pod is known.
+func (t *Tracker) RefreshPod(pod Pod) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	old := t.pods[pod.Key]
+	if old == nil {
+		return nil
+	}
+	return t.setPod(old, pod)
+}
+
+// setPod puts pod in the place of old, nil for none.
+func (t *Tracker) setPod(old *Pod, pod Pod) []Key {
 	if old != nil && older(pod.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
@@ -175,21 +208,11 @@ func (t *Tracker) PodsOn(name string) []Key {
 
 // Tainted returns the names of the nodes that have a NoExecute taint, sorted.
 func (t *Tracker) Tainted() []string {
-	return t.nodesWith(func(Taint) bool { return true })
-}
-
-// Unstamped returns the names of the nodes that have a NoExecute taint without a
-// time of its own, sorted.
-func (t *Tracker) Unstamped() []string {
-	return t.nodesWith(func(taint Taint) bool { return !taint.Stamped })
-}
-
-func (t *Tracker) nodesWith(match func(Taint) bool) []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var names []string
 	for name, state := range t.nodes {
-		if slices.ContainsFunc(state.taints, match) {
+		if len(state.taints) > 0 {
 			names = append(names, name)
 		}
 	}

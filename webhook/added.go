@@ -50,6 +50,13 @@ func (j *podJudge) added(ctx context.Context, pod *corev1.Pod, raw []byte) ([]co
 		}
 		tolerations = append(tolerations, ofClass...)
 	}
+	if j.podTolerationRestriction {
+		// TP-03; of pods of every quality of service, because the plugin adds it to
+		// most and it is a small thing to have.
+		tolerations = append(tolerations, corev1.Toleration{
+			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+		})
+	}
 	if !j.extendedResources {
 		return tolerations, nil
 	}

@@ -25,17 +25,23 @@ var (
 	errBusy         = errors.New("too many bytes of reviews are being read, try again")
 )
 
-// byteBudget bounds the memory of the bodies that are being read and judged at
-// the same time. It never waits: a caller that gets no room is told so, because
-// an API server that waits is worse off than one that tries again.
-type byteBudget struct {
+// Bodies bounds the memory of the bodies that are being read and judged at the
+// same time. It never waits: a caller that gets no room is told so, because an
+// API server that waits is worse off than one that tries again. It is safe for
+// concurrent use.
+type Bodies struct {
 	limit int64
 	used  atomic.Int64
 }
 
+// NewBodies returns a bound of limit bytes.
+func NewBodies(limit int64) *Bodies {
+	return &Bodies{limit: limit}
+}
+
 // take reserves n bytes and reports whether there was room. Large bodies leave a
-// quarter of the budget to small ones.
-func (b *byteBudget) take(n int64) bool {
+// quarter of the room to small ones.
+func (b *Bodies) take(n int64) bool {
 	limit := b.limit
 	if n > smallBodyBytes {
 		limit -= limit / 4
@@ -51,14 +57,14 @@ func (b *byteBudget) take(n int64) bool {
 	}
 }
 
-func (b *byteBudget) release(n int64) {
+func (b *Bodies) release(n int64) {
 	b.used.Add(-n)
 }
 
-// readBody reads the body of r within the budget and returns it with a function
+// readBody reads the body of r within bodies and returns it with a function
 // that gives the room back, to be called when the body is no longer used.
 // deadline is when the body must have arrived.
-func readBody(w http.ResponseWriter, r *http.Request, budget *byteBudget, deadline time.Time) ([]byte, func(), error) {
+func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline time.Time) ([]byte, func(), error) {
 	if r.ContentLength > maxBodyBytes {
 		return nil, nil, errBodyTooLarge
 	}
@@ -70,10 +76,10 @@ func readBody(w http.ResponseWriter, r *http.Request, budget *byteBudget, deadli
 	if r.ContentLength > 0 {
 		size = r.ContentLength
 	}
-	if !budget.take(size) {
+	if !bodies.take(size) {
 		return nil, nil, errBusy
 	}
-	release := func() { budget.release(size) }
+	release := func() { bodies.release(size) }
 	// A server without deadlines (a recorder in a test) still bounds the size.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	body, err := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength)

@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 )
 
-// The paths that the webhook configurations in deploy/webhook call.
+// The paths that the webhook configurations in deploy/webhooks call.
 const (
 	PathMutate   = "/mutate"
 	PathValidate = "/validate"
@@ -20,6 +21,8 @@ const (
 type Config struct {
 	Options
 
+	// ServerClock tells the time of the API server, from which taints count.
+	ServerClock clock.PassiveClock
 	// Policies hands out the policies in force.
 	Policies policySource
 	// Namespaces reads the labels of namespaces.
@@ -29,6 +32,9 @@ type Config struct {
 	// ExtendedResourceToleration says whether the API server runs the admission
 	// plugin of that name.
 	ExtendedResourceToleration bool
+	// PodTolerationRestriction says whether the API server runs the admission
+	// plugin of that name.
+	PodTolerationRestriction bool
 	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
 	DefaultSeconds tolerations.DefaultSeconds
 	// MaxTimeAddedSkew is how far ahead the timeAdded of a node taint may be.
@@ -47,7 +53,7 @@ var (
 func Mutate(c Config) *Endpoint {
 	var stamper judge = allowJudge{}
 	if c.StampNodeTaints {
-		stamper = &nodeStamper{clock: c.Clock}
+		stamper = &nodeStamper{clock: c.ServerClock}
 	}
 	return newEndpoint("mutate", c.Options, map[resource]judge{nodes: stamper})
 }
@@ -56,14 +62,15 @@ func Mutate(c Config) *Endpoint {
 func Validate(c Config) *Endpoint {
 	return newEndpoint("validate", c.Options, map[resource]judge{
 		pods: &podJudge{
-			policies:          c.Policies,
-			namespaces:        c.Namespaces,
-			runtimeClasses:    c.RuntimeClasses,
-			defaults:          c.DefaultSeconds,
-			extendedResources: c.ExtendedResourceToleration,
-			directives:        c.JudgeDirectives,
+			policies:                 c.Policies,
+			namespaces:               c.Namespaces,
+			runtimeClasses:           c.RuntimeClasses,
+			defaults:                 c.DefaultSeconds,
+			extendedResources:        c.ExtendedResourceToleration,
+			podTolerationRestriction: c.PodTolerationRestriction,
+			directives:               c.JudgeDirectives,
 		},
-		nodes:              &nodeJudge{clock: c.Clock, maxSkew: c.MaxTimeAddedSkew},
+		nodes:              &nodeJudge{clock: c.ServerClock, maxSkew: c.MaxTimeAddedSkew},
 		tolerationPolicies: tolerationPolicyJudge{},
 	})
 }

@@ -105,8 +105,9 @@ func (j *nodeStamper) Judge(_ context.Context, req admission.Request) (admission
 	return response, nil
 }
 
-// stampPatches returns the patch that writes stamps, each guarded by a test that
-// the taint is where it was seen: another webhook may have moved it meanwhile.
+// stampPatches returns the patch that writes stamps. Each is guarded by a test of
+// the taint's key, so that a patch that went to another object than it was made
+// for would fail and not write a time into another taint.
 func stampPatches(current []corev1.Taint, stamps []taints.TimeAdded) []jsonpatch.JsonPatchOperation {
 	patches := make([]jsonpatch.JsonPatchOperation, 0, 2*len(stamps))
 	for _, stamp := range stamps {

@@ -36,7 +36,7 @@ func judgeNode(t *testing.T, endpoint *Endpoint, review admissionv1.AdmissionRev
 
 func atNoon() Config {
 	config := testConfig()
-	config.Clock = clocktesting.NewFakePassiveClock(noon)
+	config.ServerClock = clocktesting.NewFakePassiveClock(noon)
 	return config
 }
 

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,10 +27,14 @@ var daemonSetControllers = []string{
 }
 
 // policySource hands out the policies in force. A snapshot never changes, so a
-// review sees all of a policy change or nothing of it.
+// review sees all of a policy change or nothing of it. Nil says that they have
+// not been read yet, which is not the same as that there are none.
 type policySource interface {
 	Tolerations() *tolerations.Set
 }
+
+// errNoPolicies is why nothing can be decided right after the start.
+var errNoPolicies = errors.New("the policies have not been read yet")
 
 // namespaceLabels returns the labels of a namespace.
 type namespaceLabels interface {
@@ -45,6 +50,9 @@ type podJudge struct {
 	// extendedResources says whether the API server adds tolerations for extended
 	// resources.
 	extendedResources bool
+	// podTolerationRestriction says whether the API server adds a toleration for
+	// memory pressure.
+	podTolerationRestriction bool
 	// directives says whether changes of scheduling directives are judged.
 	directives bool
 }
@@ -87,6 +95,9 @@ func (j *podJudge) syntax(pod, old *corev1.Pod) field.ErrorList {
 
 func (j *podJudge) tolerations(ctx context.Context, req admission.Request, pod, old *corev1.Pod) ([]policy.Finding, error) {
 	set := j.policies.Tolerations()
+	if set == nil {
+		return nil, errNoPolicies
+	}
 	if set.Len() == 0 {
 		return nil, nil
 	}

@@ -9,6 +9,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
 )
 
 // judgePod returns what the pods' judge answers.
@@ -141,7 +143,7 @@ func TestGatedPodsAreOnlyTightened(t *testing.T) {
 
 func TestWithoutPoliciesNoNamespaceIsRead(t *testing.T) {
 	config := testConfig()
-	config.Policies = fixedPolicies{}
+	config.Policies = fixedPolicies{tolerations.Compile(nil)}
 	config.Namespaces = fixedNamespaces{}
 	require.True(t, judgePod(t, config, podReview(t, admissionv1.Create, wildcard, "")).Allowed)
 }
@@ -174,4 +176,21 @@ func TestTP16WhatTheAPIServerAddsForExtendedResourcesIsNobodysChoice(t *testing.
 	require.False(t, judgePod(t, config, pod("example.com/other", added)).Allowed, "another resource")
 	require.False(t, judgePod(t, config, pod("example.com/gpu", `{"key":"example.com/gpu","operator":"Exists"}`)).Allowed, "more than is added")
 	require.False(t, judgePod(t, config, pod("cpu", `{"key":"cpu","operator":"Exists","effect":"NoSchedule"}`)).Allowed, "not an extended resource")
+}
+
+func TestE07BeforeThePoliciesAreReadThereIsNoVerdict(t *testing.T) {
+	config := testConfig()
+	config.Policies = fixedPolicies{}
+	url := serveEndpoint(t, Validate(config))
+	status, _ := post(t, url, marshal(t, podReview(t, admissionv1.Create, wildcard, "")))
+	require.Equal(t, http.StatusInternalServerError, status)
+}
+
+func TestTP03MemoryPressureIsAChoiceUnlessThePluginAddsIt(t *testing.T) {
+	config := testConfig()
+	config.Policies = fixedPolicies{guarding(t, "node.kubernetes.io/*")}
+	review := podReview(t, admissionv1.Create, `{"spec":{"tolerations":[{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"}]}}`, "")
+	require.False(t, judgePod(t, config, review).Allowed)
+	config.PodTolerationRestriction = true
+	require.True(t, judgePod(t, config, review).Allowed)
 }

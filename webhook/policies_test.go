@@ -57,3 +57,24 @@ func TestD03APolicyThatIsNotValidOrNotEvaluatedIsRefused(t *testing.T) {
 	ok, message := judge(t, valid)
 	require.True(t, ok, message)
 }
+
+func TestD03AStoredPolicyThatIsNotValidCanStillBeLabelledAndDeleted(t *testing.T) {
+	const spec = `"spec":{"taints":[{"key":"a"}],"grants":[{"rbac":true}]}`
+	stored := `{"metadata":{"name":"p","finalizers":["example.com/f"]},` + spec + `}`
+	tests := map[string]struct {
+		object string
+		want   bool
+	}{
+		"a label is added":            {`{"metadata":{"name":"p","labels":{"a":"b"}},` + spec + `}`, true},
+		"its last finalizer is taken": {`{"metadata":{"name":"p","deletionTimestamp":"2026-11-20T12:00:00Z"},` + spec + `}`, true},
+		"its spec is changed":         {`{"metadata":{"name":"p"},"spec":{"taints":[{"key":"b"}],"grants":[{"rbac":true}]}}`, false},
+		"its spec is put right":       {`{"metadata":{"name":"p"},"spec":{"taints":[{"key":"a"}]}}`, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			review := podReview(t, admissionv1.Update, tt.object, stored)
+			review.Request.Resource = metav1.GroupVersionResource{Group: "tollgate.dev", Version: "v1alpha1", Resource: "tolerationpolicies"}
+			require.Equal(t, tt.want, judgePod(t, testConfig(), review).Allowed)
+		})
+	}
+}

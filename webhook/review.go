@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kjson "sigs.k8s.io/json"
@@ -33,8 +34,33 @@ const reviewKind = "AdmissionReview"
 type envelope struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Request  *admissionv1.AdmissionRequest `json:"request"`
-	Response json.RawMessage               `json:"response"`
+	Request  *request        `json:"request"`
+	Response json.RawMessage `json:"response"`
+}
+
+// request holds the fields of an AdmissionRequest that are used. What may be
+// large stays as it is until its size has been judged.
+type request struct {
+	UID         types.UID                   `json:"uid"`
+	Resource    metav1.GroupVersionResource `json:"resource"`
+	SubResource string                      `json:"subResource"`
+	Name        string                      `json:"name"`
+	Namespace   string                      `json:"namespace"`
+	Operation   admissionv1.Operation       `json:"operation"`
+	DryRun      *bool                       `json:"dryRun"`
+	UserInfo    json.RawMessage             `json:"userInfo"`
+	Object      json.RawMessage             `json:"object"`
+	OldObject   json.RawMessage             `json:"oldObject"`
+}
+
+// admission returns the request as handlers know it.
+func (r *request) admission() (admission.Request, error) {
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: r.UID, Resource: r.Resource, SubResource: r.SubResource, Name: r.Name, Namespace: r.Namespace,
+		Operation: r.Operation, DryRun: r.DryRun,
+		Object: runtime.RawExtension{Raw: r.Object}, OldObject: runtime.RawExtension{Raw: r.OldObject},
+	}}
+	return req, decodeField(r.UserInfo, "request.userInfo", &req.UserInfo)
 }
 
 // decodeReview reads an AdmissionReview and returns its request and the
@@ -52,7 +78,8 @@ func decodeReview(body []byte) (admission.Request, string, error) {
 	if err := checkEnvelope(&review); err != nil {
 		return admission.Request{}, "", err
 	}
-	return admission.Request{AdmissionRequest: *review.Request}, review.APIVersion, nil
+	req, err := review.Request.admission()
+	return req, review.APIVersion, err
 }
 
 // unmarshal decodes data into value: keys case-sensitive, duplicate keys an
@@ -97,7 +124,7 @@ func checkEnvelope(review *envelope) error {
 
 // checkRequest makes sure that the objects that an operation is about are there:
 // a handler that got no object could not tell an empty one from none.
-func checkRequest(req *admissionv1.AdmissionRequest) error {
+func checkRequest(req *request) error {
 	if req.UID == "" || len(req.UID) > maxUIDLength {
 		return fmt.Errorf("request.uid has %d characters, want 1 to %d", len(req.UID), maxUIDLength)
 	}
@@ -113,10 +140,10 @@ func checkRequest(req *admissionv1.AdmissionRequest) error {
 	default:
 		return fmt.Errorf("request.operation is %q, want CREATE, UPDATE, DELETE or CONNECT", clip(string(req.Operation)))
 	}
-	if needsObject && isNull(req.Object.Raw) {
+	if needsObject && isNull(req.Object) {
 		return fmt.Errorf("request.object is missing on %s", req.Operation)
 	}
-	if needsOld && isNull(req.OldObject.Raw) {
+	if needsOld && isNull(req.OldObject) {
 		return fmt.Errorf("request.oldObject is missing on %s", req.Operation)
 	}
 	return nil

@@ -84,11 +84,31 @@ func TestB03ManyKeysAndItemsCostABoundedMultiple(t *testing.T) {
 	}
 	for name, object := range tests {
 		t.Run(name, func(t *testing.T) {
-			require.Less(t, len(object), maxBodyBytes)
-			allocated := allocations(func() { _, _ = decodePod([]byte(object)) })
-			require.Less(t, allocated, uint64(10*len(object)), "bytes allocated for %d bytes", len(object))
+			requireBounded(t, strings.Replace(validReview(t), simplePod, object, 1))
 		})
 	}
+	users := map[string]string{
+		"a million groups": `"groups":[""` + strings.Repeat(`,""`, million) + `]`,
+		"200,000 extras":   `"extra":{"k":[""]` + sequence(200_000, `,"%d":[""]`) + `}`,
+	}
+	for name, field := range users {
+		t.Run(name, func(t *testing.T) {
+			requireBounded(t, strings.Replace(validReview(t), `"groups":["system:authenticated"]`, field, 1))
+		})
+	}
+}
+
+// requireBounded decodes a review, and its pod, and fails if that allocates more
+// than ten times its size.
+func requireBounded(t *testing.T, body string) {
+	t.Helper()
+	require.Less(t, len(body), maxBodyBytes)
+	allocated := allocations(func() {
+		if req, _, err := decodeReview([]byte(body)); err == nil {
+			_, _, _ = decodePods(req)
+		}
+	})
+	require.Less(t, allocated, uint64(10*len(body)), "bytes allocated for %d bytes", len(body))
 }
 
 // sequence returns the format n times, with 0 to n-1 filled in.

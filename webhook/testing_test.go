@@ -75,16 +75,17 @@ func guarded() *tolerations.Set {
 
 func testOptions() Options {
 	return Options{
-		Clock:            clock.RealClock{},
-		Metrics:          NewMetrics(prometheus.NewPedanticRegistry()),
-		Budget:           time.Second,
-		MaxInFlightBytes: 64 << 20,
+		Clock:   clock.RealClock{},
+		Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+		Budget:  time.Second,
+		Bodies:  NewBodies(32 << 20),
 	}
 }
 
 func testConfig() Config {
 	return Config{
 		Options:          testOptions(),
+		ServerClock:      clock.RealClock{},
 		Policies:         fixedPolicies{guarded()},
 		Namespaces:       fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
 		RuntimeClasses:   fixedRuntimeClasses{"gpu": {{Key: "dedicated", Operator: corev1.TolerationOpExists}}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
@@ -30,31 +31,42 @@ func (e *badReviewError) Unwrap() error { return e.err }
 // resource names what a judge is for.
 type resource struct{ group, name string }
 
+// Errors are logged at this rate; the metrics count all of them.
+const (
+	logsPerSecond = 10
+	logsAtOnce    = 100
+)
+
 // Options configure an endpoint.
 type Options struct {
-	// Clock tells when a body must have arrived.
+	// Clock is this machine's: connections obey it, and durations are measured by
+	// it.
 	Clock clock.PassiveClock
 	// Metrics counts requests and their verdicts.
 	Metrics *Metrics
 	// Budget is how long one review may take; the timeout that the API server
 	// announces can only shorten it.
 	Budget time.Duration
-	// MaxInFlightBytes bounds the bodies that are judged at the same time.
-	MaxInFlightBytes int64
+	// Bodies bounds the bodies that are judged at the same time, on all endpoints
+	// that share it.
+	Bodies *Bodies
 }
 
 // Endpoint serves AdmissionReviews on one path. It is safe for concurrent use
 // once its judges are in place.
 type Endpoint struct {
+	// logs bounds how many errors are logged: whoever can reach the port could
+	// fill the log with them.
+	logs *rate.Limiter
+
 	name   string
 	opts   Options
-	budget *byteBudget
 	judges map[resource]judge
 }
 
 // newEndpoint returns an endpoint without judges. Name stands in metrics.
 func newEndpoint(name string, opts Options, judges map[resource]judge) *Endpoint {
-	return &Endpoint{name: name, opts: opts, budget: &byteBudget{limit: opts.MaxInFlightBytes}, judges: judges}
+	return &Endpoint{logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, judges: judges}
 }
 
 // ServeHTTP answers one review.
@@ -72,7 +84,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	start := e.opts.Clock.Now()
-	body, release, err := readBody(w, r, e.budget, start.Add(bodyTimeout))
+	body, release, err := readBody(w, r, e.opts.Bodies, start.Add(bodyTimeout))
 	if err != nil {
 		e.refuse(w, statusOfRead(err), textOfRead(err))
 		return
@@ -97,8 +109,10 @@ func (e *Endpoint) answer(ctx context.Context, w http.ResponseWriter, body []byt
 		return
 	}
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "no decision on a review", "resource", req.Resource.Resource,
-			"namespace", req.Namespace, "name", req.Name, "requestUID", req.UID)
+		if e.logs.AllowN(e.opts.Clock.Now(), 1) {
+			logr.FromContextOrDiscard(ctx).Error(err, "no decision on a review", "resource", req.Resource.Resource,
+				"namespace", req.Namespace, "name", req.Name, "requestUID", req.UID)
+		}
 		http.Error(w, "no decision could be made, see the log of Tollgate", http.StatusInternalServerError)
 		return
 	}

@@ -24,7 +24,8 @@ const (
 	eventBurst = 100
 )
 
-// newRecorder returns a recorder that works until ctx is done.
+// newRecorder returns a recorder that works until stopEvents is called: what is
+// told on the way out must still find it.
 func (p *program) newRecorder(ctx context.Context) (record.EventRecorder, error) {
 	connection := rest.CopyConfig(p.connection)
 	connection.QPS, connection.Burst = eventQPS, eventBurst
@@ -32,7 +33,8 @@ func (p *program) newRecorder(ctx context.Context) (record.EventRecorder, error)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for events: %w", err)
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
+	p.stopEvents = broadcaster.Shutdown
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventComponent}), nil
 }

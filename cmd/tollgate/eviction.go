@@ -57,12 +57,16 @@ func (p *program) addEvictor(ctx context.Context) error {
 		Client:   p.clientset,
 		Recorder: recorder,
 		Clock:    p.clock,
+		Local:    p.local,
 		Metrics:  evictor.NewMetrics(ctrlmetrics.Registry),
 		Rules: evictor.Rules{
 			ComparisonOperators: p.config.Eviction.ComparisonOperators,
 			MaxHold:             p.config.Eviction.MaxHold.Duration,
 		},
 		Workers: p.config.Eviction.Workers,
+		// An attempt that began just before the lease could no longer be renewed
+		// ends before someone else can have it.
+		AttemptTimeout: p.config.LeaderElection.LeaseDuration.Duration - p.config.LeaderElection.RenewDeadline.Duration,
 	})
 	if err != nil {
 		return fmt.Errorf("make the evictor: %w", err)
@@ -71,10 +75,7 @@ func (p *program) addEvictor(ctx context.Context) error {
 	if err := feed.Attach(nodes, pods); err != nil {
 		return fmt.Errorf("watch pods and nodes: %w", err)
 	}
-	if err := p.manager.Add(runner); err != nil {
-		return fmt.Errorf("add the evictor: %w", err)
-	}
-	return nil
+	return p.addLeader(runner.Start)
 }
 
 func (p *program) newPodCache() (cache.Cache, error) {

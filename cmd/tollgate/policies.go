@@ -19,21 +19,22 @@ import (
 // noPolicies stands for the store where the capability is switched off.
 type noPolicies struct{}
 
-// Tolerations returns the set that allows everything.
-func (noPolicies) Tolerations() *tolerations.Set { return nil }
+// Tolerations returns a set without policies, which allows everything.
+func (noPolicies) Tolerations() *tolerations.Set { return tolerations.Compile(nil) }
 
 // addPolicies adds the store of policies and, on the leader, what writes their
 // status. It returns nil where the capability is switched off.
 func (p *program) addPolicies(ctx context.Context) (*snapshot.Store, error) {
-	if !p.features.Enabled(features.TolerationPolicies) {
+	enabled := p.features.Enabled(features.TolerationPolicies)
+	if err := snapshot.AddStatus(p.manager, p.clock, p.leads, enabled); err != nil {
+		return nil, err
+	}
+	if !enabled {
 		return nil, nil //nolint:nilnil // Off is neither a store nor an error.
 	}
 	store := snapshot.NewStore(p.manager.GetCache(), p.local, snapshot.NewMetrics(ctrlmetrics.Registry))
 	if err := p.manager.Add(store); err != nil {
 		return nil, fmt.Errorf("watch policies: %w", err)
-	}
-	if err := snapshot.AddStatus(p.manager, p.clock); err != nil {
-		return nil, err
 	}
 	// Asked for now, so that no review waits for the first list.
 	namespaces := &metav1.PartialObjectMetadata{}

@@ -19,7 +19,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/lease"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
 )
 
@@ -36,7 +36,10 @@ type program struct {
 	connection *rest.Config
 	clientset  kubernetes.Interface
 	manager    ctrl.Manager
-	lease      *lease.Lock
+	// stopEvents ends the writing of events, after everyone who might write some.
+	stopEvents func()
+	// lock is nil where one replica is all there is.
+	lock *leader.Lock
 }
 
 // serve runs until ctx is done.
@@ -57,7 +60,27 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	}
 	logr.FromContextOrDiscard(ctx).Info("starting", "version", version(), "webhook", config.Webhook.BindAddress,
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
-	return p.manager.Start(ctx)
+	err = p.manager.Start(ctx)
+	p.stopEvents()
+	return err
+}
+
+// waitForAPIServer returns when the API server answers. Tollgate starts beside a
+// control plane that may be starting too.
+func (p *program) waitForAPIServer(ctx context.Context) error {
+	const pause = 2 * time.Second
+	for {
+		_, err := p.clientset.Discovery().ServerVersion()
+		if err == nil {
+			return nil
+		}
+		logr.FromContextOrDiscard(ctx).Info("waiting for the API server", "host", p.connection.Host, "reason", err.Error())
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API server: %w", err)
+		case <-p.local.After(pause):
+		}
+	}
 }
 
 func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, connection *rest.Config) (*program, error) {
@@ -75,8 +98,11 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	p := &program{config: config, features: gates, clock: now, local: local, connection: connection, clientset: clientset}
-	if err := p.addLease(); err != nil {
+	p := &program{config: config, features: gates, clock: now, local: local, connection: connection, clientset: clientset, stopEvents: func() {}}
+	if p.lock, err = p.newLock(); err != nil {
+		return nil, err
+	}
+	if err := p.waitForAPIServer(ctx); err != nil {
 		return nil, err
 	}
 	options, err := p.managerOptions(ctx)
@@ -97,25 +123,16 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return ctrl.Options{}, fmt.Errorf("register kinds: %w", err)
 	}
-	election := p.config.LeaderElection
 	options := ctrl.Options{
-		Scheme:                        scheme,
-		Logger:                        logr.FromContextOrDiscard(ctx),
-		BaseContext:                   func() context.Context { return ctx },
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		Metrics:                       metricsserver.Options{BindAddress: p.config.Metrics.BindAddress},
-		HealthProbeBindAddress:        p.config.Health.BindAddress,
-		LeaderElection:                *election.Enabled,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &election.LeaseDuration.Duration,
-		RenewDeadline:                 &election.RenewDeadline.Duration,
-		RetryPeriod:                   &election.RetryPeriod.Duration,
-		// A leader that stops gives the lease back at once; what it has under way
-		// must have ended by then.
+		Scheme:                 scheme,
+		Logger:                 logr.FromContextOrDiscard(ctx),
+		BaseContext:            func() context.Context { return ctx },
+		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Metrics:                metricsserver.Options{BindAddress: p.config.Metrics.BindAddress},
+		HealthProbeBindAddress: p.config.Health.BindAddress,
+		// Package leader elects, see there.
+		LeaderElection:          false,
 		GracefulShutdownTimeout: new(30 * time.Second),
-	}
-	if p.lease != nil {
-		options.LeaderElectionResourceLockInterface = p.lease
 	}
 	return options, nil
 }

@@ -64,7 +64,7 @@ configuration file the URL by which the API server reaches the webhook.`,
 		},
 	}
 	cmd.Flags().StringVar(&flags.config, "config", "", "configuration `file` (kind TollgateConfiguration); the defaults without one")
-	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `file`; without one, KUBECONFIG, then the service account of the pod")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `file`; without one, the service account of the pod")
 	cmd.Flags().StringVar(&flags.logFormat, "log-format", "json", "`format` of the log: json or text")
 	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "log what is planned, not only what was done")
 	return cmd
@@ -99,9 +99,7 @@ func newLogger(flags serveFlags) (logr.Logger, error) {
 
 func loadConfig(path string) (*configv1alpha1.TollgateConfiguration, error) {
 	if path == "" {
-		config := &configv1alpha1.TollgateConfiguration{}
-		config.Default()
-		return config, nil
+		return configv1alpha1.Default(), nil
 	}
 	data, err := os.ReadFile(path) //nolint:gosec // The operator names the file.
 	if err != nil {
@@ -114,12 +112,20 @@ func loadConfig(path string) (*configv1alpha1.TollgateConfiguration, error) {
 	return config, nil
 }
 
+// connect finds the API server. The kubeconfig of whoever starts Tollgate is not
+// looked for: it would run with an administrator's rights because of a forgotten
+// flag.
 func connect(kubeconfig string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	connection, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if kubeconfig == "" {
+		connection, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("find the API server: %w (outside of a cluster, give --kubeconfig)", err)
+		}
+		return connection, nil
+	}
+	connection, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, fmt.Errorf("read --kubeconfig: %w", err)
 	}
 	return connection, nil
 }

@@ -92,18 +92,20 @@ func (p *program) webhookConfig() webhook.Config {
 	admission := p.config.Admission
 	return webhook.Config{
 		Options: webhook.Options{
-			Clock:            p.clock,
-			Metrics:          webhook.NewMetrics(ctrlmetrics.Registry),
-			Budget:           p.config.Webhook.Budget.Duration,
-			MaxInFlightBytes: p.config.Webhook.MaxInFlightBytes,
+			Clock:   p.local,
+			Metrics: webhook.NewMetrics(ctrlmetrics.Registry),
+			Budget:  p.config.Webhook.Budget.Duration,
+			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
 		},
+		ServerClock:                p.clock,
 		Policies:                   noPolicies{},
-		Namespaces:                 webhook.Namespaces{Cache: p.manager.GetClient(), Live: p.manager.GetAPIReader()},
+		Namespaces:                 webhook.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 		RuntimeClasses:             webhook.RuntimeClasses{Cache: p.manager.GetClient()},
 		ExtendedResourceToleration: admission.ExtendedResourceToleration,
+		PodTolerationRestriction:   admission.PodTolerationRestriction,
 		DefaultSeconds: tolerations.DefaultSeconds{
-			NotReady:    *admission.DefaultNotReadyTolerationSeconds,
-			Unreachable: *admission.DefaultUnreachableTolerationSeconds,
+			NotReady:    admission.DefaultNotReadyTolerationSeconds,
+			Unreachable: admission.DefaultUnreachableTolerationSeconds,
 		},
 		MaxTimeAddedSkew: admission.MaxTimeAddedSkew.Duration,
 		StampNodeTaints:  p.features.Enabled(features.NodeTaintTimestamps),

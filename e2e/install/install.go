@@ -74,8 +74,9 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	if options.Name == "" {
 		options.Name = Name
 	}
+	deploy := filepath.Join(options.Programs.Root, "deploy")
 	if !options.Replica {
-		if err := Apply(ctx, cp, filepath.Join(options.Programs.Root, "deploy", "overlays", "outside")); err != nil {
+		if err := Apply(ctx, cp, filepath.Join(deploy, "base")); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +84,16 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	if err != nil {
 		return nil, err
 	}
-	return t, t.Start(ctx)
+	if err := t.run(ctx); err != nil {
+		return t, err
+	}
+	// The webhooks come last: from then on nothing is created unless they answer.
+	if !options.Replica {
+		if err := Apply(ctx, cp, filepath.Join(deploy, "overlays", "outside")); err != nil {
+			return t, err
+		}
+	}
+	return t, t.waitAdmits(ctx)
 }
 
 // Apply runs "kubectl apply -k" as the administrator.

@@ -26,6 +26,14 @@ const (
 // Start starts Tollgate with the configuration it was installed with, and
 // returns when it admits. It must not be running.
 func (t *Tollgate) Start(ctx context.Context) error {
+	if err := t.run(ctx); err != nil {
+		return err
+	}
+	return t.waitAdmits(ctx)
+}
+
+// run starts the process and returns when it is ready.
+func (t *Tollgate) run(ctx context.Context) error {
 	p, err := process.Start(t.spec)
 	if err != nil {
 		return err
@@ -33,10 +41,7 @@ func (t *Tollgate) Start(ctx context.Context) error {
 	if err := t.cp.Adopt(p); err != nil {
 		return err
 	}
-	if err := controlplane.WaitReady(ctx, p, http.DefaultClient, t.HealthURL+"/readyz"); err != nil {
-		return err
-	}
-	return t.waitAdmits(ctx)
+	return controlplane.WaitReady(ctx, p, http.DefaultClient, t.HealthURL+"/readyz")
 }
 
 // Alive reports whether Tollgate runs.

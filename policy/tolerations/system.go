@@ -18,9 +18,10 @@ const kubernetesSeconds = 300
 // field. Such a toleration is nobody's choice, and to refuse it would refuse
 // every pod, or every pod of a DaemonSet.
 //
-// The shapes are those of the admission plugins DefaultTolerationSeconds (TP-15)
-// and PodTolerationRestriction (TP-03), and of the DaemonSet controller, whose
-// shapes count only in a request that it sent itself.
+// The shapes are those of the admission plugin DefaultTolerationSeconds (TP-15),
+// and of the DaemonSet controller, which count only in a request that it sent
+// itself. Plugins that are off unless someone switches them on are the caller's
+// to name, in Added.
 func (in *Input) system(t *corev1.Toleration) bool {
 	for i := range in.Added {
 		if identify(t) == identify(&in.Added[i]) {
@@ -64,9 +65,7 @@ func (in *Input) systemNoExecute(t *corev1.Toleration) bool {
 
 func (in *Input) systemNoSchedule(key string) bool {
 	switch key {
-	case corev1.TaintNodeMemoryPressure:
-		return true
-	case corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable:
+	case corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable:
 		return in.FromDaemonSetController
 	case corev1.TaintNodeNetworkUnavailable:
 		return in.FromDaemonSetController && in.HostNetwork

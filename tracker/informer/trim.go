@@ -17,9 +17,8 @@ func TrimPod(obj any) (any, error) {
 		TypeMeta:   pod.TypeMeta,
 		ObjectMeta: trimMeta(&pod.ObjectMeta),
 		Spec: corev1.PodSpec{
-			NodeName:          pod.Spec.NodeName,
-			Tolerations:       pod.Spec.Tolerations,
-			PriorityClassName: pod.Spec.PriorityClassName,
+			NodeName:    pod.Spec.NodeName,
+			Tolerations: pod.Spec.Tolerations,
 		},
 		Status: corev1.PodStatus{
 			Phase:     pod.Status.Phase,
@@ -28,9 +27,6 @@ func TrimPod(obj any) (any, error) {
 	}
 	if mirror, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
-	}
-	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
-		trimmed.OwnerReferences = []metav1.OwnerReference{*controller}
 	}
 	trimmed.Status.Conditions = trimConditions(pod.Status.Conditions)
 	return trimmed, nil

@@ -143,10 +143,14 @@ func TestReadySaysWhetherAllOfAPolicyIsInForce(t *testing.T) {
 	bad.Spec.Grants = []v1alpha1.TolerationGrant{{RBAC: true}}
 	require.Equal(t, metav1.Condition{
 		Type: "Ready", Status: metav1.ConditionTrue, ObservedGeneration: 3, Reason: "InForce", Message: messageInForce,
-	}, ready(&good))
-	condition := ready(&bad)
+	}, ready(&good, true))
+	condition := ready(&bad, true)
 	require.Equal(t, metav1.ConditionFalse, condition.Status)
 	require.Equal(t, "PartlyInForce", condition.Reason)
 	require.Contains(t, condition.Message, "spec.grants[0].rbac")
 	require.Equal(t, int64(4), condition.ObservedGeneration)
+
+	condition = ready(&good, false)
+	require.Equal(t, metav1.ConditionFalse, condition.Status)
+	require.Equal(t, "Disabled", condition.Reason)
 }

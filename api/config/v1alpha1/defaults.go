@@ -6,74 +6,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Default fills what is not set. A replica that runs beside others is assumed,
-// and metrics and health are served on loopback only: they are open to everyone
-// who can reach them.
-func (c *TollgateConfiguration) Default() {
-	setString(&c.Namespace, "tollgate-system")
-	c.Webhook.setDefaults()
-	c.Certificates.setDefaults()
-	c.Admission.setDefaults()
-	if c.Eviction.Workers == 0 {
-		c.Eviction.Workers = 16
-	}
-	c.LeaderElection.setDefaults()
-	if c.ClientConnection.QPS == 0 {
-		c.ClientConnection.QPS = 400
-	}
-	if c.ClientConnection.Burst == 0 {
-		c.ClientConnection.Burst = 800
-	}
-	setString(&c.Metrics.BindAddress, "127.0.0.1:8080")
-	setString(&c.Health.BindAddress, "127.0.0.1:8081")
-}
-
-func (c *WebhookConfiguration) setDefaults() {
-	setString(&c.BindAddress, ":9443")
-	setDuration(&c.Budget, time.Second)
-	if c.MaxInFlightBytes == 0 {
-		c.MaxInFlightBytes = 64 << 20
-	}
-}
-
-func (c *CertificatesConfiguration) setDefaults() {
-	if c.Mode == "" {
-		c.Mode = CertificatesSecret
-	}
-	setString(&c.SecretName, "tollgate-serving-certificate")
-	setString(&c.ServiceName, "tollgate")
-	setDuration(&c.CADuration, 365*24*time.Hour)
-	setDuration(&c.ServingDuration, 30*24*time.Hour)
-}
-
-func (c *AdmissionConfiguration) setDefaults() {
-	const seconds = 300 // the API server's own default
-	setDuration(&c.MaxTimeAddedSkew, time.Minute)
-	if c.DefaultNotReadyTolerationSeconds == nil {
-		c.DefaultNotReadyTolerationSeconds = new(int64(seconds))
-	}
-	if c.DefaultUnreachableTolerationSeconds == nil {
-		c.DefaultUnreachableTolerationSeconds = new(int64(seconds))
+// Default returns the configuration of a file that sets nothing. A file is read
+// on top of it, so that a zero that someone wrote is a zero, and is judged.
+//
+// A replica that runs beside others is assumed, and metrics and health are
+// served on loopback only: they are open to everyone who can reach them.
+func Default() *TollgateConfiguration {
+	const tolerationSeconds = 300 // the API server's own default
+	return &TollgateConfiguration{
+		Namespace: "tollgate-system",
+		Webhook: WebhookConfiguration{
+			BindAddress:      ":9443",
+			Budget:           duration(time.Second),
+			MaxInFlightBytes: 32 << 20,
+		},
+		Certificates: CertificatesConfiguration{
+			Mode:            CertificatesSecret,
+			SecretName:      "tollgate-serving-certificate",
+			ServiceName:     "tollgate",
+			CADuration:      duration(365 * 24 * time.Hour),
+			ServingDuration: duration(30 * 24 * time.Hour),
+		},
+		Admission: AdmissionConfiguration{
+			MaxTimeAddedSkew:                    duration(time.Minute),
+			DefaultNotReadyTolerationSeconds:    tolerationSeconds,
+			DefaultUnreachableTolerationSeconds: tolerationSeconds,
+		},
+		Eviction: EvictionConfiguration{Workers: 16},
+		LeaderElection: LeaderElectionConfiguration{
+			Enabled:       true,
+			LeaseDuration: duration(15 * time.Second),
+			RenewDeadline: duration(10 * time.Second),
+			RetryPeriod:   duration(2 * time.Second),
+		},
+		ClientConnection: ClientConnectionConfiguration{QPS: 400, Burst: 800},
+		Metrics:          EndpointConfiguration{BindAddress: "127.0.0.1:8080"},
+		Health:           EndpointConfiguration{BindAddress: "127.0.0.1:8081"},
 	}
 }
 
-func (c *LeaderElectionConfiguration) setDefaults() {
-	if c.Enabled == nil {
-		c.Enabled = new(true)
-	}
-	setDuration(&c.LeaseDuration, 15*time.Second)
-	setDuration(&c.RenewDeadline, 10*time.Second)
-	setDuration(&c.RetryPeriod, 2*time.Second)
-}
-
-func setString(value *string, fallback string) {
-	if *value == "" {
-		*value = fallback
-	}
-}
-
-func setDuration(value *metav1.Duration, fallback time.Duration) {
-	if value.Duration == 0 {
-		value.Duration = fallback
-	}
+func duration(d time.Duration) metav1.Duration {
+	return metav1.Duration{Duration: d}
 }

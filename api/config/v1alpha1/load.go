@@ -17,8 +17,8 @@ func Load(data []byte) (*TollgateConfiguration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	var config TollgateConfiguration
-	strict, err := kjson.UnmarshalStrict(asJSON, &config)
+	config := Default()
+	strict, err := kjson.UnmarshalStrict(asJSON, config)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
@@ -29,9 +29,8 @@ func Load(data []byte) (*TollgateConfiguration, error) {
 		return nil, fmt.Errorf("read configuration: apiVersion and kind are %q and %q, want %q and %q",
 			config.APIVersion, config.Kind, APIVersion, Kind)
 	}
-	config.Default()
 	if err := config.Validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("check configuration: %w", err)
 	}
-	return &config, nil
+	return config, nil
 }

@@ -16,8 +16,8 @@ func TestAnEmptyConfigurationHasDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "tollgate-system", config.Namespace)
 	require.Equal(t, time.Second, config.Webhook.Budget.Duration)
-	require.Equal(t, int64(300), *config.Admission.DefaultNotReadyTolerationSeconds)
-	require.True(t, *config.LeaderElection.Enabled)
+	require.Equal(t, int64(300), config.Admission.DefaultNotReadyTolerationSeconds)
+	require.True(t, config.LeaderElection.Enabled)
 }
 
 func TestWhatIsSetStays(t *testing.T) {
@@ -29,9 +29,15 @@ featureGates: {NodeTaintEviction: false}
 `))
 	require.NoError(t, err)
 	require.Equal(t, "https://127.0.0.1:7443", config.Webhook.URL)
-	require.Zero(t, *config.Admission.DefaultNotReadyTolerationSeconds)
-	require.False(t, *config.LeaderElection.Enabled)
+	require.Zero(t, config.Admission.DefaultNotReadyTolerationSeconds)
+	require.False(t, config.LeaderElection.Enabled)
 	require.Equal(t, map[string]bool{"NodeTaintEviction": false}, config.FeatureGates)
+}
+
+func TestAZeroThatIsWrittenIsAZero(t *testing.T) {
+	config, err := v1alpha1.Load([]byte(head + "admission: {maxTimeAddedSkew: 0s}"))
+	require.NoError(t, err)
+	require.Zero(t, config.Admission.MaxTimeAddedSkew.Duration)
 }
 
 func TestL07ABadSettingIsNamed(t *testing.T) {
@@ -55,6 +61,13 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"a negative duration":                {head + "webhook: {budget: -3s}", "webhook.budget"},
 		"a lease shorter than its renewal":   {head + "leaderElection: {leaseDuration: 5s}", "leaderElection.leaseDuration"},
 		"a renewal shorter than a retry":     {head + "leaderElection: {retryPeriod: 9s}", "leaderElection.renewDeadline"},
+		"a rate of nothing":                  {head + "clientConnection: {qps: 0}", "clientConnection.qps"},
+		"no workers":                         {head + "eviction: {workers: 0}", "eviction.workers"},
+		"no time for a review":               {head + "webhook: {budget: 0s}", "webhook.budget"},
+		"a skew that is negative":            {head + "admission: {maxTimeAddedSkew: -1s}", "admission.maxTimeAddedSkew"},
+		"a certificate that is too short":    {head + "certificates: {servingDuration: 5s}", "certificates.servingDuration"},
+		"a URL with a host that is none":     {head + "webhook: {url: 'https://my_host:9443'}", "webhook.url"},
+		"an empty address":                   {head + "health: {bindAddress: ''}", "health.bindAddress"},
 		"an unknown certificate mode":        {head + "certificates: {mode: Vault}", `certificates.mode: Unsupported value: "Vault"`},
 		"files without a directory":          {head + "certificates: {mode: Files}", "certificates.directory"},
 		"a CA that ends with what it signed": {head + "certificates: {caDuration: 1h, servingDuration: 1h}", "certificates.caDuration"},

@@ -88,13 +88,18 @@ type AdmissionConfiguration struct {
 	MaxTimeAddedSkew metav1.Duration `json:"maxTimeAddedSkew,omitzero"`
 	// DefaultNotReadyTolerationSeconds is the flag of the same name of the API
 	// server: the toleration that it adds is never a user's choice.
-	DefaultNotReadyTolerationSeconds *int64 `json:"defaultNotReadyTolerationSeconds,omitempty"`
+	DefaultNotReadyTolerationSeconds int64 `json:"defaultNotReadyTolerationSeconds"`
 	// DefaultUnreachableTolerationSeconds is the flag of the same name of the API
 	// server.
-	DefaultUnreachableTolerationSeconds *int64 `json:"defaultUnreachableTolerationSeconds,omitempty"`
+	DefaultUnreachableTolerationSeconds int64 `json:"defaultUnreachableTolerationSeconds"`
 	// ExtendedResourceToleration says that the API server runs the admission
 	// plugin of that name: the tolerations that it adds are never a user's choice.
 	ExtendedResourceToleration bool `json:"extendedResourceToleration,omitempty"`
+	// PodTolerationRestriction says that the API server runs the admission plugin
+	// of that name: the toleration of memory pressure that it adds is never a
+	// user's choice. What a namespace's annotations add is judged like one, because
+	// whoever may edit the namespace chose it.
+	PodTolerationRestriction bool `json:"podTolerationRestriction,omitempty"`
 }
 
 // EvictionConfiguration configures how evictions are carried out.
@@ -112,7 +117,7 @@ type EvictionConfiguration struct {
 // LeaderElectionConfiguration configures which replica evicts.
 type LeaderElectionConfiguration struct {
 	// Enabled is true where more than one replica may run.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled bool `json:"enabled"`
 	// LeaseDuration is how long the others wait for a leader that is silent.
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitzero"`
 	// RenewDeadline is how long a leader tries to renew before it gives up.

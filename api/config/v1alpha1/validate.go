@@ -23,7 +23,7 @@ func (c *TollgateConfiguration) Validate() field.ErrorList {
 	}
 	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
 	connection := field.NewPath("clientConnection")
-	if c.ClientConnection.QPS < 0 {
+	if c.ClientConnection.QPS <= 0 {
 		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be more than 0"))
 	}
 	errs = append(errs, atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst"))...)
@@ -47,10 +47,7 @@ func (c *CertificatesConfiguration) validate(path *field.Path) field.ErrorList {
 	case CertificatesSecret:
 		errs = append(errs, name(c.SecretName, path.Child("secretName"))...)
 		errs = append(errs, name(c.ServiceName, path.Child("serviceName"))...)
-		errs = append(errs, positive(c.ServingDuration.Duration, path.Child("servingDuration"))...)
-		if c.CADuration.Duration < 3*c.ServingDuration.Duration {
-			errs = append(errs, field.Invalid(path.Child("caDuration"), c.CADuration.Duration.String(), "must be at least three times servingDuration"))
-		}
+		errs = append(errs, c.validateDurations(path)...)
 	case CertificatesFiles:
 		if c.Directory == "" {
 			errs = append(errs, field.Required(path.Child("directory"), "mode Files reads tls.crt and tls.key from it"))
@@ -61,17 +58,37 @@ func (c *CertificatesConfiguration) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateDurations asks for what package certs needs: a serving certificate that
+// lives long enough to be renewed in time, and a CA that outlives what it signs
+// and the minutes that a new one is given to become known.
+func (c *CertificatesConfiguration) validateDurations(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	const shortest, shortestCA = 10 * time.Second, time.Hour
+	if c.ServingDuration.Duration < shortest {
+		errs = append(errs, field.Invalid(path.Child("servingDuration"), c.ServingDuration.Duration.String(), "must be at least "+shortest.String()))
+	}
+	if c.CADuration.Duration < max(shortestCA, 3*c.ServingDuration.Duration) {
+		errs = append(errs, field.Invalid(path.Child("caDuration"), c.CADuration.Duration.String(), "must be at least three times servingDuration, and an hour"))
+	}
+	return errs
+}
+
 func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
-	errs := positive(c.MaxTimeAddedSkew.Duration, path.Child("maxTimeAddedSkew"))
-	errs = append(errs, atLeast(*c.DefaultNotReadyTolerationSeconds, 0, path.Child("defaultNotReadyTolerationSeconds"))...)
-	return append(errs, atLeast(*c.DefaultUnreachableTolerationSeconds, 0, path.Child("defaultUnreachableTolerationSeconds"))...)
+	var errs field.ErrorList
+	if skew := c.MaxTimeAddedSkew.Duration; skew < 0 {
+		errs = append(errs, field.Invalid(path.Child("maxTimeAddedSkew"), skew.String(), "must not be negative"))
+	}
+	errs = append(errs, atLeast(c.DefaultNotReadyTolerationSeconds, 0, path.Child("defaultNotReadyTolerationSeconds"))...)
+	return append(errs, atLeast(c.DefaultUnreachableTolerationSeconds, 0, path.Child("defaultUnreachableTolerationSeconds"))...)
 }
 
 // validate asks for what client-go asks of a leader election.
 func (c *LeaderElectionConfiguration) validate(path *field.Path) field.ErrorList {
 	errs := positive(c.RetryPeriod.Duration, path.Child("retryPeriod"))
-	if c.LeaseDuration.Duration <= c.RenewDeadline.Duration {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), "must be longer than renewDeadline"))
+	// An attempt to evict may still run for their difference when the lease could
+	// not be renewed; with less than that nothing could be done in it.
+	if c.LeaseDuration.Duration-c.RenewDeadline.Duration < time.Second {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), "must be longer than renewDeadline by at least a second"))
 	}
 	const jitter = 1.2
 	if float64(c.RenewDeadline.Duration) <= jitter*float64(c.RetryPeriod.Duration) {
@@ -107,10 +124,15 @@ func webhookURL(value string, path *field.Path) field.ErrorList {
 		return nil
 	}
 	u, err := url.Parse(value)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" {
+	if err != nil || u.Scheme != "https" || !isHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" {
 		return field.ErrorList{field.Invalid(path, value, "must be https://host:port and nothing more")}
 	}
 	return nil
+}
+
+// isHost reports whether a certificate can be good for a host.
+func isHost(host string) bool {
+	return net.ParseIP(host) != nil || len(validation.IsDNS1123Subdomain(host)) == 0
 }
 
 func positive(value time.Duration, path *field.Path) field.ErrorList {

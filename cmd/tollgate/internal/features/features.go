@@ -16,10 +16,10 @@ const (
 	// SchedulingDirectives holds pods under scheduling gates to the rules of
 	// KEP-3838.
 	SchedulingDirectives featuregate.Feature = "SchedulingDirectives"
-	// NodeTaintTimestamps writes timeAdded into the taints of nodes: at admission,
-	// and on the leader where it is missing.
+	// NodeTaintTimestamps writes timeAdded into the taints of nodes at admission.
 	NodeTaintTimestamps featuregate.Feature = "NodeTaintTimestamps"
-	// NodeTaintEviction evicts pods from nodes with NoExecute taints.
+	// NodeTaintEviction evicts pods from nodes with NoExecute taints. To do so it
+	// writes timeAdded into those that came without.
 	NodeTaintEviction featuregate.Feature = "NodeTaintEviction"
 )
 

@@ -73,11 +73,6 @@ func (c *Clock) Since(t time.Time) time.Duration {
 	return c.Now().Sub(t)
 }
 
-// Offset returns by how much the server's clock is ahead of the local one.
-func (c *Clock) Offset() time.Duration {
-	return c.Now().Sub(c.WithTicker.Now())
-}
-
 // Wrap returns a transport that learns from the answers of next.
 func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper{clock: c, next: next}

@@ -1,4 +1,4 @@
-package lease
+package leader
 
 import (
 	"context"
@@ -54,4 +54,12 @@ func TestALeaseThatIsGivenUpOrNotWrittenIsNotHeld(t *testing.T) {
 	inner.err = errors.New("conflict")
 	require.Error(t, lock.Update(t.Context(), mine))
 	require.False(t, lock.HeldWithin(limit), "not written")
+}
+
+func TestH05TheLongerOfTwoClocksCounts(t *testing.T) {
+	now := time.Now()
+	require.Equal(t, time.Minute, elapsed(now, now.Add(time.Minute)))
+	// The wall clock alone went on: a suspension, in which the monotonic clock
+	// stands still. A time without a monotonic reading is compared by the wall.
+	require.Equal(t, time.Hour, elapsed(now.Round(0), now.Round(0).Add(time.Hour)))
 }

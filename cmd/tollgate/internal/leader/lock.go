@@ -1,10 +1,4 @@
-// Package lease tells whether this replica still leads.
-//
-// A leader that was frozen (a stopped process, a suspended machine) wakes up
-// with workers that believe what they believed before, while another replica
-// may lead. So whoever acts as leader asks first when the lease was last
-// renewed, by the monotonic clock.
-package lease
+package leader
 
 import (
 	"context"
@@ -57,5 +51,12 @@ func (l *Lock) remember(record resourcelock.LeaderElectionRecord, write func() e
 // HeldWithin reports whether the lease was renewed less than limit ago.
 func (l *Lock) HeldWithin(limit time.Duration) bool {
 	renewed := l.renewed.Load()
-	return renewed != nil && l.clock.Since(*renewed) < limit
+	return renewed != nil && elapsed(*renewed, l.clock.Now()) < limit
+}
+
+// elapsed returns the time from one moment to another, by the monotonic clock or
+// by the wall clock, whichever says that more has passed: the monotonic clock
+// stands still while a machine is suspended, and the wall clock may be set back.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

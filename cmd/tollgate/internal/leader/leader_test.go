@@ -1,0 +1,176 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+)
+
+// sharedLease is a lease in memory, as several replicas see it.
+type sharedLease struct {
+	mutex  sync.Mutex
+	record *resourcelock.LeaderElectionRecord
+	away   bool
+}
+
+func (s *sharedLease) holder() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.record == nil {
+		return ""
+	}
+	return s.record.HolderIdentity
+}
+
+func (s *sharedLease) setAway(away bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.away = away
+}
+
+var errAway = errors.New("the API server is away")
+
+// leaseOf is the lease as one replica uses it.
+type leaseOf struct {
+	*sharedLease
+
+	identity string
+}
+
+func (l leaseOf) Identity() string   { return l.identity }
+func (l leaseOf) Describe() string   { return "lease" }
+func (l leaseOf) RecordEvent(string) {}
+
+func (l leaseOf) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	switch {
+	case l.away:
+		return nil, nil, errAway
+	case l.record == nil:
+		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, "lease")
+	}
+	record := *l.record
+	return &record, []byte(record.HolderIdentity + record.RenewTime.String()), nil
+}
+
+func (l leaseOf) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, record)
+}
+
+func (l leaseOf) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.away {
+		return errAway
+	}
+	l.record = &record
+	return nil
+}
+
+var durations = Durations{Lease: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+
+// replica is a Runner whose work waits until it is told to end.
+type replica struct {
+	lock    *Lock
+	working atomic.Bool
+	runs    atomic.Int32
+	done    chan error
+	stop    context.CancelFunc
+}
+
+func (r *replica) leads() bool { return r.lock.HeldWithin(durations.RenewDeadline) }
+
+func startReplica(t *testing.T, lease *sharedLease, name string) *replica {
+	t.Helper()
+	r := &replica{done: make(chan error, 1), lock: New(leaseOf{lease, name}, clock.RealClock{})}
+	runner := NewRunner(r.lock, durations, func(ctx context.Context) error {
+		r.runs.Add(1)
+		r.working.Store(true)
+		<-ctx.Done()
+		time.Sleep(time.Second) // what is under way takes a moment
+		r.working.Store(false)
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.done <- runner.Start(ctx) }()
+	return r
+}
+
+func TestOneReplicaLeadsAndTheNextFollowsWhenItStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &sharedLease{}
+		a := startReplica(t, lease, "a")
+		time.Sleep(time.Minute)
+		b := startReplica(t, lease, "b")
+		time.Sleep(time.Minute)
+		require.True(t, a.working.Load())
+		require.True(t, a.leads())
+		require.False(t, b.working.Load())
+		require.False(t, b.leads())
+
+		a.stop()
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(t, "a", lease.holder(), "the lease is kept while work is under way")
+		require.NoError(t, <-a.done)
+		require.False(t, a.working.Load())
+		time.Sleep(5 * time.Second) // client-go stretches the retry period of 2 s by up to 1.2 times itself
+		require.True(t, b.working.Load(), "it need not wait for the lease to expire")
+		b.stop()
+		require.NoError(t, <-b.done)
+	})
+}
+
+func TestALeaderThatLosesTheLeaseGoesOnAndLeadsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &sharedLease{}
+		a := startReplica(t, lease, "a")
+		time.Sleep(time.Minute)
+		lease.setAway(true)
+		time.Sleep(12 * time.Second)
+		require.False(t, a.leads(), "nobody may act on a lease that could not be renewed")
+		time.Sleep(time.Minute)
+		require.False(t, a.working.Load())
+		require.Empty(t, a.done, "the process goes on")
+
+		lease.setAway(false)
+		time.Sleep(time.Minute)
+		require.True(t, a.working.Load())
+		require.Equal(t, int32(2), a.runs.Load())
+		a.stop()
+		require.NoError(t, <-a.done)
+	})
+}
+
+func TestAnErrorOfTheWorkEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &sharedLease{}
+		broken := errors.New("broken")
+		runner := NewRunner(New(leaseOf{lease, "a"}, clock.RealClock{}), durations, func(context.Context) error { return broken })
+		require.ErrorIs(t, runner.Start(t.Context()), broken)
+		require.Empty(t, lease.holder(), "the lease is given back")
+	})
+}
+
+func TestAReplicaThatNeverLedStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &sharedLease{}
+		lease.setAway(true)
+		a := startReplica(t, lease, "a")
+		time.Sleep(time.Minute)
+		a.stop()
+		require.NoError(t, <-a.done)
+		require.Zero(t, a.runs.Load())
+	})
+}
