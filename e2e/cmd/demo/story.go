@@ -26,7 +26,7 @@ const (
 	patience = 5 * time.Second
 	// leaseTime is how long a Tollgate that is started again waits for the lease
 	// of one that was killed.
-	leaseTime = 3 * time.Second
+	leaseTime = 5 * time.Second
 )
 
 // shortLease configures Tollgate so that the story does not wait long for a
