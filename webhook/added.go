@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,14 +23,35 @@ type runtimeClasses interface {
 	Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error)
 }
 
-// RuntimeClasses reads RuntimeClasses from a cache.
-type RuntimeClasses struct{ Cache client.Reader }
+// RuntimeClasses reads RuntimeClasses: from the cache, and from the API server
+// where the cache does not know the class yet. The API server does the same, so
+// the first pod of a new class is not refused what the class brings.
+// It is safe for concurrent use.
+type RuntimeClasses struct {
+	cache, live client.Reader
+	clock       clock.PassiveClock
+	limit       *rate.Limiter
+}
+
+// NewRuntimeClasses returns a reader of RuntimeClasses. Clock is this machine's.
+func NewRuntimeClasses(cache, live client.Reader, clock clock.PassiveClock) *RuntimeClasses {
+	return &RuntimeClasses{cache: cache, live: live, clock: clock, limit: rate.NewLimiter(liveReads, liveReadsOnce)}
+}
+
+var errTooManyRuntimeClasses = errors.New("too many unknown RuntimeClasses are asked about")
 
 // Tolerations returns what the API server adds to pods of a RuntimeClass
-// (TP-19). A class that the cache does not know adds nothing.
-func (r RuntimeClasses) Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error) {
+// (TP-19). A class that does not exist adds nothing.
+func (r *RuntimeClasses) Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error) {
 	var class nodev1.RuntimeClass
-	err := r.Cache.Get(ctx, types.NamespacedName{Name: runtimeClass}, &class)
+	key := types.NamespacedName{Name: runtimeClass}
+	err := r.cache.Get(ctx, key, &class)
+	if apierrors.IsNotFound(err) {
+		if !r.limit.AllowN(r.clock.Now(), 1) {
+			return nil, errTooManyRuntimeClasses
+		}
+		err = r.live.Get(ctx, key, &class)
+	}
 	if apierrors.IsNotFound(err) || (err == nil && class.Scheduling == nil) {
 		return nil, nil
 	}

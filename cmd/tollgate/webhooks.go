@@ -100,7 +100,7 @@ func (p *program) webhookConfig() webhook.Config {
 		ServerClock:                p.clock,
 		Policies:                   noPolicies{},
 		Namespaces:                 webhook.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-		RuntimeClasses:             webhook.RuntimeClasses{Cache: p.manager.GetClient()},
+		RuntimeClasses:             webhook.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 		ExtendedResourceToleration: admission.ExtendedResourceToleration,
 		PodTolerationRestriction:   admission.PodTolerationRestriction,
 		DefaultSeconds: tolerations.DefaultSeconds{
