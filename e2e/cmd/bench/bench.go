@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+)
+
+// scenario is one comparison.
+type scenario struct {
+	title string
+	pods  int
+	// limit is the rate and the burst of both clients, zero for the default of each.
+	limit int
+	// lateKubelets freezes what plays the kubelets until all pods are marked. A
+	// kubelet has containers to stop, so that its own requests come seconds later;
+	// kwok makes them at once, and takes from the two that are compared, unequally.
+	lateKubelets bool
+}
+
+func (o options) scenarios() []scenario {
+	var scenarios []scenario
+	if o.pods > 0 {
+		same := scenario{
+			title: fmt.Sprintf("%d pods on %d nodes, client limits qps %d and burst %d for both", o.pods, o.nodes, sameLimit, sameLimit),
+			pods:  o.pods, limit: sameLimit,
+		}
+		late := same
+		late.title += "; kubelets answer late"
+		late.lateKubelets = true
+		scenarios = append(scenarios, same, late)
+	}
+	if o.defaultPods > 0 {
+		scenarios = append(scenarios, scenario{
+			title: fmt.Sprintf("%d pods on %d nodes, each at its default client limits", o.defaultPods, o.nodes),
+			pods:  o.defaultPods,
+		})
+	}
+	return scenarios
+}
+
+// sameLimit leaves the speed to what the evictor and the API server can do.
+const sameLimit = 1000
+
+// stage is where the measurements are made.
+type stage struct {
+	cp       *controlplane.ControlPlane
+	client   kubernetes.Interface
+	programs binaries.Binaries
+	audit    auditLog
+	nodes    []string
+	// canary is a further node, on which it is seen that an evictor works.
+	canary string
+	// workers is Tollgate's setting of that name, zero for the default.
+	workers int
+	say     func(format string, args ...any)
+}
+
+// bench prepares the stage, measures, and clears up.
+func bench(ctx context.Context, out, progress io.Writer, o options) (err error) {
+	start := time.Now()
+	say := func(format string, args ...any) {
+		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
+	}
+	root, err := binaries.Root(".")
+	if err != nil {
+		return err
+	}
+	m, err := describeMachine(ctx, root)
+	if err != nil {
+		return err
+	}
+	if m.load >= busyLoad {
+		say("the load of this machine is %.2f: others are at work here, and the figures will show it", m.load)
+	}
+	s, err := newStage(ctx, root, o, say)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.cp.Stop(context.WithoutCancel(ctx))) }()
+
+	var tables []table
+	for _, scenario := range o.scenarios() {
+		say("%s", scenario.title)
+		rounds, err := s.compare(ctx, scenario, o.rounds)
+		if err != nil {
+			return fmt.Errorf("%w (logs: %s)", err, filepath.Join(s.cp.Dir(), "logs"))
+		}
+		tables = append(tables, tabulate(scenario, rounds))
+	}
+	say("done")
+	return report(out, m, tables, o.markdown)
+}
+
+func newStage(ctx context.Context, root string, o options, say func(string, ...any)) (*stage, error) {
+	programs := binaries.Binaries{Root: root, Progress: func(step string) { say("%s", step) }}
+	say("building Kubernetes %s, etcd and Tollgate (about 6 minutes the first time)", binaries.KubernetesVersion)
+	if err := programs.BuildControlPlane(ctx); err != nil {
+		return nil, err
+	}
+	if err := programs.BuildTollgate(ctx); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(root, ".cluster-bench")
+	audit := auditLog{path: filepath.Join(dir, "logs", "audit.log")}
+	policy, err := writeAuditPolicy()
+	if err != nil {
+		return nil, err
+	}
+	// The API server has read it by the time it is ready.
+	defer func() { _ = os.Remove(policy) }()
+
+	say("starting a control plane with %d nodes", o.nodes+1)
+	cp, err := controlplane.Start(ctx, controlplane.Options{
+		Dir: dir, Program: programs.ControlPlane(), Nodes: o.nodes + 1,
+		// Which evictor runs is said at each restart of the controller manager.
+		Eviction: controlplane.EvictionBuiltin,
+		ExtraArgs: map[string][]string{controlplane.APIServer: {
+			"--audit-policy-file=" + policy, "--audit-log-path=" + audit.path, "--audit-log-maxsize=" + strconv.Itoa(auditMegabytes),
+		}},
+	})
+	if errors.Is(err, controlplane.ErrRunning) {
+		return nil, fmt.Errorf("%w: another bench is running, or was killed: end what runs from there", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	config := cp.RESTConfig()
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make client: %w", err), cp.Stop(context.WithoutCancel(ctx)))
+	}
+	s := &stage{
+		cp: cp, client: client, programs: programs, audit: audit,
+		canary: controlplane.NodeName(o.nodes + 1), workers: o.workers, say: say,
+	}
+	for i := range o.nodes {
+		s.nodes = append(s.nodes, controlplane.NodeName(i+1))
+	}
+	return s, nil
+}
+
+// round holds what was measured in one round, by evictor.
+type round map[evictor][]measurement
+
+// compare measures both evictors in turn. What drifts while it runs (the data
+// of etcd grow) falls on both alike, as in each round the one that went first
+// also goes last.
+func (s *stage) compare(ctx context.Context, scenario scenario, rounds int) ([]round, error) {
+	var done []round
+	for i := range rounds {
+		r := round{}
+		for _, who := range []evictor{tollgate, builtin, builtin, tollgate} {
+			m, err := s.measure(ctx, scenario, who)
+			if err != nil {
+				return nil, fmt.Errorf("evict by %s: %w", who, err)
+			}
+			s.say("round %d, %s: all %d marked after %.2f s and gone after %.2f s, %.2f requests a pod",
+				i+1, who, scenario.pods, m.last.Seconds(), m.gone.Seconds(), m.requests.perPod(scenario.pods))
+			r[who] = append(r[who], m)
+		}
+		done = append(done, r)
+	}
+	return done, nil
+}
