@@ -138,8 +138,7 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 }
 
 // protobuf returns a connection for the kinds that are built into Kubernetes,
-// which the API server also speaks about in protobuf. That costs both sides less
-// than JSON.
+// which the API server also speaks about in protobuf, as its own controllers do.
 func protobuf(connection *rest.Config) *rest.Config {
 	connection = rest.CopyConfig(connection)
 	connection.ContentType = runtime.ContentTypeProtobuf
