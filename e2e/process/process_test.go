@@ -155,7 +155,9 @@ func TestAProcessIsFoundAgainByItsIdentity(t *testing.T) {
 	again := Attach(p.Spec(), p.Identity())
 	require.True(t, again.Alive())
 	require.NoError(t, again.Kill(t.Context()))
-	require.False(t, p.Alive())
+	require.False(t, again.Alive())
+	require.NoError(t, p.Wait(t.Context()), "who started it sees it as soon as it has been waited for")
+	require.Equal(t, "signal: killed", p.Exit())
 	require.Equal(t, "ended, with a status unknown to this program", again.Exit())
 }
 
