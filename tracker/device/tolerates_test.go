@@ -1,0 +1,73 @@
+package device_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+func TestTolerates(t *testing.T) {
+	t.Parallel()
+	const noExecute, noSchedule = resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule
+	for _, test := range []struct {
+		name       string
+		toleration resourcev1.DeviceToleration
+		key, value string
+		effect     resourcev1.DeviceTaintEffect
+		tolerates  bool
+	}{
+		{"TR-11 equal key, value and effect", resourcev1.DeviceToleration{Key: "k", Operator: "Equal", Value: "v", Effect: noExecute}, "k", "v", noExecute, true},
+		{"TR-11 no operator is Equal", resourcev1.DeviceToleration{Key: "k", Value: "v"}, "k", "v", noExecute, true},
+		{"TR-11 another value", resourcev1.DeviceToleration{Key: "k", Operator: "Equal", Value: "w"}, "k", "v", noExecute, false},
+		{"TR-11 another key", resourcev1.DeviceToleration{Key: "l", Operator: "Exists"}, "k", "v", noExecute, false},
+		{"TR-11 another effect", resourcev1.DeviceToleration{Key: "k", Operator: "Exists", Effect: noSchedule}, "k", "v", noExecute, false},
+		{"TR-11 no effect is every effect", resourcev1.DeviceToleration{Key: "k", Operator: "Exists"}, "k", "v", noSchedule, true},
+		{"TR-11 Exists asks for no value", resourcev1.DeviceToleration{Key: "k", Operator: "Exists", Value: "w"}, "k", "v", noExecute, true},
+		{"TR-12 no key and Equal is every key with that value", resourcev1.DeviceToleration{Operator: "Equal", Value: "v"}, "k", "v", noExecute, true},
+		{"TR-12 no key and Equal is not every value", resourcev1.DeviceToleration{Operator: "Equal", Value: "v"}, "k", "w", noExecute, false},
+		{"TR-12 an effect alone tolerates what has no value", resourcev1.DeviceToleration{Effect: noExecute}, "k", "", noExecute, true},
+		{"TR-12 an effect alone does not tolerate what has one", resourcev1.DeviceToleration{Effect: noExecute}, "k", "v", noExecute, false},
+		{"TR-13 there is no Lt", resourcev1.DeviceToleration{Key: "k", Operator: "Lt", Value: "2"}, "k", "1", noExecute, false},
+		{"TR-13 there is no Gt", resourcev1.DeviceToleration{Key: "k", Operator: "Gt", Value: "1"}, "k", "2", noExecute, false},
+		{"TR-11 an operator is not known by another case", resourcev1.DeviceToleration{Key: "k", Operator: "exists"}, "k", "v", noExecute, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.tolerates, device.Tolerates(&test.toleration, test.key, test.value, test.effect))
+		})
+	}
+}
+
+// Kubernetes' own function is asked about everything that the fields can say.
+func TestTR11ToleratesAsKubernetes(t *testing.T) {
+	t.Parallel()
+	effects := []resourcev1.DeviceTaintEffect{"", "None", "NoSchedule", "NoExecute", "Other"}
+	tolerated, all := 0, 0
+	for _, key := range []string{"", "k", "l"} {
+		for _, operator := range []resourcev1.DeviceTolerationOperator{"", "Equal", "Exists", "Lt", "Gt", "Other"} {
+			for _, value := range []string{"", "v", "1"} {
+				for _, effect := range effects {
+					toleration := resourcev1.DeviceToleration{Key: key, Operator: operator, Value: value, Effect: effect}
+					for _, taintKey := range []string{"", "k", "m"} {
+						for _, taintValue := range []string{"", "v", "2"} {
+							for _, taintEffect := range effects {
+								taint := resourcev1.DeviceTaint{Key: taintKey, Value: taintValue, Effect: taintEffect}
+								expected := resourceclaim.ToleratesTaint(toleration, taint)
+								require.Equal(t, expected, device.Tolerates(&toleration, taintKey, taintValue, taintEffect), "%v %v", toleration, taint)
+								all++
+								if expected {
+									tolerated++
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, tolerated, all/50)
+}
