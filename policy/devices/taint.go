@@ -1,0 +1,90 @@
+package devices
+
+import (
+	"slices"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// effects are the effects that a device taint may have (AV-03).
+var effects = []resourcev1.DeviceTaintEffect{
+	resourcev1.DeviceTaintEffectNoExecute,
+	resourcev1.DeviceTaintEffectNoSchedule,
+	resourcev1.DeviceTaintEffectNone,
+}
+
+func isKnown(effect resourcev1.DeviceTaintEffect) bool {
+	return slices.Contains(effects, effect)
+}
+
+// validateTaint reports what is wrong with a taint (AV-03). An effect that is not
+// known may stay where it stood, which is what old says (AV-15).
+func validateTaint(t *resourcev1.DeviceTaint, old resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if t.Key == "" {
+		errs = append(errs, field.Required(path.Child("key"), "a taint needs a key"))
+	} else {
+		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
+	}
+	errs = append(errs, validateLabelValue(t.Value, path.Child("value"))...)
+	switch {
+	case t.Effect == "":
+		errs = append(errs, field.Required(path.Child("effect"), "give one of None, NoSchedule and NoExecute"))
+	case !isKnown(t.Effect) && t.Effect != old:
+		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
+	}
+	return errs
+}
+
+func validateLabelValue(value string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range validation.IsValidLabelValue(value) {
+		errs = append(errs, field.Invalid(path, value, problem))
+	}
+	return errs
+}
+
+// mark is what tells a taint from others on the same device, as far as one can be
+// told: nothing is unique.
+type mark struct {
+	key, value string
+	effect     resourcev1.DeviceTaintEffect
+}
+
+func markOf(t *resourcev1.DeviceTaint) mark {
+	return mark{t.Key, t.Value, t.Effect}
+}
+
+// stamp is a taint as the API server stores it: its time, if any, in whole seconds.
+type stamp struct {
+	mark
+
+	seconds int64
+	timed   bool
+}
+
+func stampOf(t *resourcev1.DeviceTaint) stamp {
+	s := stamp{mark: markOf(t)}
+	if at, ok := timeOf(t); ok {
+		s.seconds, s.timed = at.Unix(), true
+	}
+	return s
+}
+
+// timeOf returns the time of t in whole seconds, which is all that the API stores,
+// and whether it has one. The zero time is none: it is written as null.
+func timeOf(t *resourcev1.DeviceTaint) (time.Time, bool) {
+	if t.TimeAdded.IsZero() {
+		return time.Time{}, false
+	}
+	return t.TimeAdded.Truncate(time.Second), true
+}
+
+// equal reports whether two lists hold the same taints in the same order.
+func equal(a, b []resourcev1.DeviceTaint) bool {
+	return slices.EqualFunc(a, b, func(a, b resourcev1.DeviceTaint) bool { return stampOf(&a) == stampOf(&b) })
+}
