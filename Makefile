@@ -15,6 +15,10 @@ LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Every folder with a go.mod of its own.
 MODULES := . e2e
 
+# What make soak does.
+OPERATIONS ?= 1000000
+SEED ?=
+
 # What make cluster-up starts.
 NODES ?= 5
 EVICTION ?= tollgate
@@ -48,6 +52,11 @@ test-e2e: ## Run the tests on a real etcd, API server, controller manager and sc
 	@# Only packages with tests: the others are Kubernetes itself, which would be
 	@# compiled once more for the race detector.
 	@cd e2e && $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)" -- -race -shuffle=on -count=1 -p 1 -timeout 30m
+
+.PHONY: soak
+soak: ## Hold the tracker against its model for a million random operations. OPERATIONS=1000000 SEED=
+	@$(call say,$(OPERATIONS) random operations on the tracker and on its model (a few minutes))
+	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run TestModel ./tracker
 
 .PHONY: bench
 bench: ## Run the benchmarks: admission, decisions, and eviction beside Kubernetes' own.

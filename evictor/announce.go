@@ -15,18 +15,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// The reasons of events.
 const (
-	// The one that Kubernetes uses (NE-21).
-	eventReason = "TaintManagerEviction"
-	// For evictions that the API server does not accept.
-	heldUpReason = "TaintManagerEvictionHeldUp"
-	// For taints with a time that is hardly meant.
-	oddTimeReason = "TaintTimeOdd"
-)
-
-const (
-	// The least time between two summaries of one node.
+	// The least time between two summaries of one object.
 	summaryPause = 10 * time.Second
 	// How often it is looked whether a summary is due.
 	announceTick = time.Second
@@ -38,20 +28,22 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// announcer tells of evictions by events: on the pods as far as a rate allows,
-// and in sum on the nodes, so that a large eviction is not slowed down by its
-// own reports (I15).
+// announcer tells of evictions by events: on the pods as far as a rate allows, and
+// in sum on the objects that carry the taints, so that a large eviction is not
+// slowed down by its own reports (I15).
 type announcer struct {
-	recorder recorder
-	metrics  *Metrics
-	clock    clock.PassiveClock
-	rate     *rate.Limiter
+	// nodes and devices write the events about taints of either.
+	nodes   recorder
+	devices recorder
+	metrics *Metrics
+	clock   clock.PassiveClock
+	rate    *rate.Limiter
 
 	mu      sync.Mutex
-	tallies map[string]*tally
+	tallies map[tracker.Source]*tally
 }
 
-// tally is what happened on a node since its last summary.
+// tally is what happened because of an object since its last summary.
 type tally struct {
 	uid    types.UID
 	pods   int
@@ -60,61 +52,71 @@ type tally struct {
 	told time.Time
 }
 
-func newAnnouncer(rec recorder, metrics *Metrics, clk clock.PassiveClock, perSecond float64, burst int) *announcer {
+func newAnnouncer(nodes, devices recorder, metrics *Metrics, clk clock.PassiveClock, perSecond float64, burst int) *announcer {
 	return &announcer{
-		recorder: rec, metrics: metrics, clock: clk,
+		nodes: nodes, devices: devices, metrics: metrics, clock: clk,
 		rate:    rate.NewLimiter(rate.Limit(perSecond), burst),
-		tallies: map[string]*tally{},
+		tallies: map[tracker.Source]*tally{},
 	}
 }
 
-// evicted tells of a pod whose deletion was accepted.
-func (a *announcer) evicted(pod tracker.Pod, node types.UID, because []Reason) {
-	a.onPod(pod.Key, corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", pod.String())
+// recorder returns the recorder for taints that objects of that kind carry.
+func (a *announcer) recorder(kind tracker.SourceKind) recorder {
+	if kind.OnDevice() {
+		return a.devices
+	}
+	return a.nodes
+}
+
+// evicted tells of a pod whose deletion was accepted, because of a taint on the
+// object that is known as uid.
+func (a *announcer) evicted(key tracker.Key, because tracker.Taint, uid types.UID) {
+	source := because.Source
+	a.onPod(key, source.Kind, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, phrasesFor(source.Kind).marking(key))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t, ok := a.tallies[pod.NodeName]
+	t, ok := a.tallies[source]
 	if !ok {
 		t = &tally{}
-		a.tallies[pod.NodeName] = t
+		a.tallies[source] = t
 	}
 	if t.taints == nil {
 		t.taints = map[string]struct{}{}
 	}
-	t.uid = node
+	t.uid = uid
 	t.pods++
-	t.taints[because[0].Taint.String()] = struct{}{}
+	t.taints[because.String()] = struct{}{}
 }
 
 // cancelled tells of a pod that had to leave and may stay now.
-func (a *announcer) cancelled(key tracker.Key) {
-	a.onPod(key, corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.String())
+func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
+	a.onPod(key, cause, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).cancelling(key))
 }
 
 // heldUp tells of a pod that has to leave and is not let go.
-func (a *announcer) heldUp(key tracker.Key, err error) {
-	a.onPod(key, corev1.EventTypeWarning, heldUpReason, "Pod %s has to leave its node, and this is tried again and again: %s", key.String(), explain(err))
+func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) {
+	a.onPod(key, cause, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
+		"Pod "+key.String()+" has to leave its node, and this is tried again and again: "+explain(err))
 }
 
-func (a *announcer) onPod(key tracker.Key, eventType, reason, format string, args ...any) {
+func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, eventType, reason, message string) {
 	if !a.rate.AllowN(a.clock.Now(), 1) {
 		a.metrics.dropped.Inc()
 		return
 	}
-	a.recorder.Eventf(&corev1.ObjectReference{
+	a.recorder(cause).Eventf(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name, UID: key.UID,
-	}, eventType, reason, format, args...)
+	}, eventType, reason, "%s", message)
 }
 
-func (a *announcer) onNode(name string, uid types.UID, eventType, reason, format string, args ...any) {
-	a.recorder.Eventf(&corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Node", Name: name, UID: uid,
-	}, eventType, reason, format, args...)
+// onCarrier tells of an object that carries taints, known as uid.
+func (a *announcer) onCarrier(source tracker.Source, uid types.UID, eventType, reason, format string, args ...any) {
+	a.recorder(source.Kind).Eventf(reference(source, uid), eventType, reason, format, args...)
 }
 
 // flush writes the summaries that are due: all of them at the end.
 func (a *announcer) flush(end bool) {
-	for name, t := range a.due(end) {
+	for source, t := range a.due(end) {
 		taint := "taint "
 		if len(t.taints) > 1 {
 			taint = "taints "
@@ -123,24 +125,24 @@ func (a *announcer) flush(end bool) {
 		if t.pods == 1 {
 			pods = " pod"
 		}
-		a.onNode(name, t.uid, corev1.EventTypeNormal, eventReason, "Evicted %d%s because of NoExecute %s%s",
+		a.onCarrier(source, t.uid, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, "Evicted %d%s because of NoExecute %s%s",
 			t.pods, pods, taint, strings.Join(sortedKeys(t.taints), ", "))
 	}
 }
 
 // due takes out what is to be told now.
-func (a *announcer) due(end bool) map[string]tally {
+func (a *announcer) due(end bool) map[tracker.Source]tally {
 	now := a.clock.Now()
-	due := map[string]tally{}
+	due := map[tracker.Source]tally{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, t := range a.tallies {
+	for source, t := range a.tallies {
 		switch waiting := now.Sub(t.told) < summaryPause; {
 		case t.pods == 0 && !waiting:
-			delete(a.tallies, name)
+			delete(a.tallies, source)
 		case t.pods > 0 && (!waiting || end):
-			due[name] = *t
-			a.tallies[name] = &tally{told: now}
+			due[source] = *t
+			a.tallies[source] = &tally{told: now}
 		}
 	}
 	return due

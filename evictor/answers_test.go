@@ -23,7 +23,7 @@ func TestLateAnswers(t *testing.T) {
 		"a node created anew with a taint while the old one is found missing keeps its taint":   lateNodeMissing,
 		"G03 a node found created anew evicts nobody for the taints of the old one":             nodeReplaced,
 		"INV-3 H05 a node is read again when the machine was suspended while it was read":       lateAfterSuspend,
-		"an API server that takes longer than MaxNodeAge to read a node evicts all the same":    slowRead,
+		"an API server that takes longer than MaxAge to read a node evicts all the same":        slowRead,
 		"a pod deleted while it is marked stays deleted":                                        latePod,
 		"a pod deleted while it is read after a conflict stays deleted":                         latePodReread,
 		"a pod not found after a conflict is gone, without another request":                     podMissingAfterConflict,
@@ -158,12 +158,12 @@ func slowRead(w *world) {
 	w.setPod(newPod("a", "n"))
 	w.api.setFaults(nil, func(req request) error {
 		if is("get nodes n")(req) {
-			time.Sleep(DefaultMaxNodeAge + time.Second)
+			time.Sleep(DefaultMaxAge + time.Second)
 		}
 		return nil
 	})
 	w.start()
-	w.pass(DefaultMaxNodeAge + time.Second)
+	w.pass(DefaultMaxAge + time.Second)
 	w.leaves(podA)
 	require.Equal(w.t, 1, matches(w.api.took(), "get nodes n"))
 }

@@ -23,10 +23,10 @@ func BenchmarkDecide(b *testing.B) {
 		"untolerated":           taintSince("maintenance", 0),
 	} {
 		b.Run(name, func(b *testing.B) {
-			pod, taints := podSince(0, defaults...), []tracker.Taint{taint}
+			situation := onNode(podSince(0, defaults...), taint)
 			b.ReportAllocs()
 			for b.Loop() {
-				if Decide(noon, pod, taints).Verdict != EvictAt {
+				if Decide(noon, situation).Verdict != EvictAt {
 					b.Fatal("the pod has to leave")
 				}
 			}
@@ -54,8 +54,8 @@ func BenchmarkNodeTainted(b *testing.B) {
 				node := tracker.Node{Name: "n", UID: "u", ResourceVersion: strconv.Itoa(version), Taints: taints}
 				decided := 0
 				for _, key := range tr.SetNode(node, noon) {
-					pod, taints, _ := tr.Lookup(key)
-					if Decide(noon, pod, taints).Verdict == EvictAt {
+					situation, _ := tr.Lookup(key)
+					if Decide(noon, situation).Verdict == EvictAt {
 						decided++
 					}
 				}

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -12,6 +14,8 @@ type entry struct {
 	// at is the deadline, and source the kind of object that sets it.
 	at     time.Time
 	source tracker.SourceKind
+	// rules are the DeviceTaintRules among the reasons.
+	rules []tracker.Source
 	// failure is why the last attempt failed; failures counts attempts in a row.
 	failure  Failure
 	failures int
@@ -32,22 +36,43 @@ const markTries = 3
 // server that fails every other request costs.
 const recoveryPause = 5 * time.Second
 
-// book holds the evictions that are decided and not done. It is what metrics and
-// events are made from; decisions do not depend on it.
+// book holds the evictions that are decided and not done. It is what metrics,
+// events and the status of rules are made from; decisions do not depend on it.
 type book struct {
 	metrics *Metrics
+	// changed is told the names of rules for which other pods have to leave than
+	// before, or were evicted. It is called without the lock.
+	changed func(rules []string)
+	// exists reports whether a rule is known. What is evicted because of one that was
+	// deleted meanwhile is not counted, so that nothing is left over (DE-75).
+	exists func(rule tracker.Source) bool
 
 	mu        sync.Mutex
 	entries   map[tracker.Key]*entry
 	recovered time.Time
+	// evicted counts the pods that were evicted, by the UID of each rule among the
+	// reasons (DE-68).
+	evicted map[types.UID]int
 }
 
-func newBook(metrics *Metrics) *book {
-	return &book{metrics: metrics, entries: map[tracker.Key]*entry{}}
+func newBook(metrics *Metrics, changed func(rules []string), exists func(rule tracker.Source) bool) *book {
+	return &book{
+		metrics: metrics, changed: changed, exists: exists,
+		entries: map[tracker.Key]*entry{}, evicted: map[types.UID]int{},
+	}
 }
 
 // plan enters an eviction, or the new deadline of one.
-func (b *book) plan(key tracker.Key, source tracker.SourceKind, at time.Time) {
+func (b *book) plan(key tracker.Key, decision Decision) {
+	rules := rulesAmong(decision.Because)
+	if news := b.enter(key, decision, rules); len(news) > 0 {
+		b.changed(news)
+	}
+}
+
+// enter is plan, and returns the names of the rules to tell of.
+func (b *book) enter(key tracker.Key, decision Decision, rules []tracker.Source) []string {
+	source := decision.Because[0].Taint.Source.Kind
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
@@ -59,7 +84,10 @@ func (b *book) plan(key tracker.Key, source tracker.SourceKind, at time.Time) {
 		b.metrics.pending.WithLabelValues(string(e.source)).Dec()
 		b.metrics.pending.WithLabelValues(string(source)).Inc()
 	}
-	e.at, e.source = at, source
+	e.at, e.source = decision.At, source
+	before := e.rules
+	e.rules = rules
+	return difference(before, rules)
 }
 
 // canMark reports whether the condition should still be tried.
@@ -99,17 +127,51 @@ func (b *book) announce(key tracker.Key, failure Failure) bool {
 	return true
 }
 
-// close takes an eviction out; false means that there is none.
-func (b *book) close(key tracker.Key) (entry, bool) {
+// close takes an eviction out that ended that way, Unfinished if it was withdrawn;
+// false means that there is none. If its deletion was asked for and only the
+// answer was lost, a pod that is gone or on its way out is evicted by us (I04).
+func (b *book) close(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
+	ended, outcome, ok := b.take(key, outcome)
+	if len(ended.rules) > 0 {
+		b.changed(names(ended.rules))
+	}
+	return ended, outcome, ok
+}
+
+func (b *book) take(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
 	if !ok {
-		return entry{}, false
+		return entry{}, outcome, false
 	}
 	delete(b.entries, key)
 	b.metrics.pending.WithLabelValues(string(e.source)).Dec()
-	return *e, true
+	if e.sent && outcome != Unfinished {
+		outcome = Evicted
+	}
+	if outcome == Evicted {
+		for _, rule := range e.rules {
+			if b.exists(rule) {
+				b.evicted[rule.UID]++
+			}
+		}
+	}
+	return *e, outcome, true
+}
+
+// evictedBy returns how many pods were evicted with that rule among the reasons.
+func (b *book) evictedBy(rule types.UID) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.evicted[rule]
+}
+
+// forget drops what was counted for a rule that does not exist any more.
+func (b *book) forget(rule types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.evicted, rule)
 }
 
 // recover is called when a request went well. It returns the evictions that wait

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -69,6 +70,11 @@ func classify(err error) Failure {
 	case err == nil:
 		return NoFailure
 	case apierrors.IsNotFound(err):
+		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+			// No answer of an API: whoever said so, a proxy or an API server without
+			// that version of the API, knows nothing of the object.
+			return Unavailable
+		}
 		return NotFound
 	case apierrors.IsConflict(err):
 		return Conflict

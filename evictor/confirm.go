@@ -8,32 +8,29 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// errReplaced says that an answer is about another node than the one that is known
-// by now, or that it was overtaken by a suspend. It counts as a conflict.
-var errReplaced = errors.New("node changed while it was read")
+// errReplaced says that an answer is about another object than the one that is
+// known by now, or that it was overtaken by a suspend. It counts as a conflict.
+var errReplaced = errors.New("object changed while it was read")
 
-// confirmer makes sure that what is known of a node is not older than a few
-// seconds. A watch may lag or be silently dead, and the process may have been
-// frozen; what it does to pods is checked by resource version, but the taint
-// stands on another object. So the node is read before pods are evicted from it,
-// once for all of them (INV-3, G03, H05).
+// confirmer makes sure that what is known of an object that carries taints is not
+// older than a few seconds. A watch may lag or be silently dead, and the process
+// may have been frozen; what it does to pods is checked by resource version, but
+// the taint stands on another object. So that one is read before pods are evicted
+// because of it, once for all of them (INV-3, G03, H05).
 //
 // An answer may be overtaken by the watch while it is on its way. It is taken in
-// for the node with its UID and no other: it neither brings back a node that is
-// deleted (NE-14) nor deletes one that was created anew.
+// for the object with its UID and no other: it neither brings back one that is
+// deleted (NE-14) nor deletes one that was created anew (G14).
 type confirmer struct {
-	nodes   corev1client.NodesGetter
-	tracker *tracker.Tracker
+	carriers map[tracker.SourceKind]carrier
+	tracker  *tracker.Tracker
 	// clock dates what is first seen, local measures how old an answer is.
 	clock clock.PassiveClock
 	local clock.PassiveClock
@@ -45,84 +42,113 @@ type confirmer struct {
 	flight   singleflight.Group
 
 	mu sync.Mutex
-	// read holds the last answer about each node. Entries that are too old are
+	// read holds the last answer about each object. Entries that are too old are
 	// dropped by sweep.
-	read map[string]reading
+	read map[objectName]reading
 }
 
-// reading is an answer about a node.
+func newConfirmer(o Options) *confirmer {
+	return &confirmer{
+		carriers: map[tracker.SourceKind]carrier{
+			tracker.SourceNode:  newNodeCarrier(o.Tracker, o.Client.CoreV1()),
+			tracker.SourceSlice: newSliceCarrier(o.Tracker, o.Carriers),
+			tracker.SourceRule:  newRuleCarrier(o.Tracker, o.Carriers),
+		},
+		tracker: o.Tracker, clock: o.Clock, local: o.Local,
+		maxAge: o.MaxAge, patience: max(o.MaxAge, o.AttemptTimeout), read: map[objectName]reading{},
+	}
+}
+
+// objectName names an object that carries taints, whatever its UID.
+type objectName struct {
+	kind tracker.SourceKind
+	name string
+}
+
+func nameOf(source tracker.Source) objectName {
+	return objectName{kind: source.Kind, name: source.Name}
+}
+
+// reading is an answer about an object.
 type reading struct {
 	uid types.UID
 	// asked is when the request was made.
 	asked instant
 }
 
-// confirm reads a node if that has not been done just now, and returns the pods
-// whose fate is changed by what it found, also when there is an error.
-func (c *confirmer) confirm(ctx context.Context, name string) ([]tracker.Key, error) {
-	if c.fresh(name, c.maxAge) {
+// confirm reads the object behind a source if that has not been done just now, and
+// returns the pods whose fate is changed by what it found, also when there is an
+// error.
+func (c *confirmer) confirm(ctx context.Context, object objectName) ([]tracker.Key, error) {
+	if c.fresh(object, c.maxAge) {
 		return nil, nil
 	}
-	changed, err, _ := c.flight.Do(name, func() (any, error) { return c.load(ctx, name) })
+	changed, err, _ := c.flight.Do(string(object.kind)+"/"+object.name, func() (any, error) { return c.load(ctx, object) })
 	if err != nil {
-		return nil, fmt.Errorf("confirm node: %w", err)
+		return nil, fmt.Errorf("confirm %s: %w", object.kind, err)
 	}
 	keys := changed.([]tracker.Key)
-	if uid, _ := c.tracker.Taints(name); uid != "" && !c.fresh(name, c.patience) {
-		return keys, fmt.Errorf("confirm node: %w", apierrors.NewConflict(corev1.Resource("nodes"), name, errReplaced))
+	if c.known(object) != "" && !c.fresh(object, c.patience) {
+		conflict := apierrors.NewConflict(c.carriers[object.kind].resource, object.name, errReplaced)
+		return keys, fmt.Errorf("confirm %s: %w", object.kind, conflict)
 	}
 	return keys, nil
 }
 
-func (c *confirmer) load(ctx context.Context, name string) ([]tracker.Key, error) {
-	if c.fresh(name, c.maxAge) {
+func (c *confirmer) load(ctx context.Context, object objectName) ([]tracker.Key, error) {
+	if c.fresh(object, c.maxAge) {
 		return nil, nil
 	}
-	uid, _ := c.tracker.Taints(name)
+	uid := c.known(object)
 	asked := instantOf(c.local.Now())
-	node, err := c.nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
+	found, err := c.carriers[object.kind].read(ctx, object.name)
 	switch classify(err) {
 	case NoFailure:
 	case NotFound:
-		return c.gone(name, uid), nil
+		return c.gone(object, uid), nil
 	case Conflict, Throttled, Denied, Invalid, Timeout, Unavailable:
 		return nil, err
 	}
-	return c.saw(node, uid, asked), nil
+	return c.saw(object, found, uid, asked), nil
 }
 
-// saw takes in a node that the API server returned to a request made at asked,
-// when the node of that name was known as uid.
-func (c *confirmer) saw(node *corev1.Node, uid types.UID, asked instant) []tracker.Key {
+// saw takes in an object that the API server returned to a request made at asked,
+// when the object of that name was known as uid.
+func (c *confirmer) saw(object objectName, found answer, uid types.UID, asked instant) []tracker.Key {
 	var keys []tracker.Key
-	if node.UID != uid {
-		keys = c.gone(node.Name, uid)
+	if found.uid != uid {
+		keys = c.gone(object, uid)
 	}
-	keys = append(keys, c.tracker.RefreshNode(tracker.NodeOf(node), c.clock.Now())...)
+	keys = append(keys, found.takeIn(c.clock.Now())...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.read[node.Name] = reading{uid: node.UID, asked: asked}
+	c.read[object] = reading{uid: found.uid, asked: asked}
 	return keys
 }
 
-// gone takes in that the node known as uid does not exist any more.
-func (c *confirmer) gone(name string, uid types.UID) []tracker.Key {
+// gone takes in that the object known as uid does not exist any more.
+func (c *confirmer) gone(object objectName, uid types.UID) []tracker.Key {
 	c.mu.Lock()
-	if c.read[name].uid == uid {
-		delete(c.read, name)
+	if c.read[object].uid == uid {
+		delete(c.read, object)
 	}
 	c.mu.Unlock()
-	return c.tracker.DeleteNode(name, uid)
+	return c.carriers[object.kind].forget(object.name, uid)
 }
 
-// fresh reports whether the node that is known under name was read no longer than
-// age ago.
-func (c *confirmer) fresh(name string, age time.Duration) bool {
-	uid, _ := c.tracker.Taints(name)
+// known returns the UID of the object that is known under a name, empty for none.
+func (c *confirmer) known(object objectName) types.UID {
+	return c.tracker.UIDOf(tracker.Source{Kind: object.kind, Name: object.name})
+}
+
+// fresh reports whether the object that is known under a name was read no longer
+// than age ago.
+func (c *confirmer) fresh(object objectName, age time.Duration) bool {
+	uid := c.known(object)
 	now := instantOf(c.local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, ok := c.read[name]
+	last, ok := c.read[object]
 	return ok && last.uid == uid && within(age, last.asked, now)
 }
 
@@ -131,9 +157,9 @@ func (c *confirmer) sweep() {
 	now := instantOf(c.local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, last := range c.read {
+	for object, last := range c.read {
 		if !within(c.maxAge, last.asked, now) {
-			delete(c.read, name)
+			delete(c.read, object)
 		}
 	}
 }

@@ -1,14 +1,10 @@
 package evictor
 
 import (
-	"cmp"
-	"math"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // Verdict says what is to become of a pod. The zero Verdict keeps it.
@@ -31,10 +27,16 @@ func (v Verdict) String() string {
 // Reason is one taint because of which a pod has to leave.
 type Reason struct {
 	Taint tracker.Taint
-	// Tolerated is true when the pod tolerates the taint for a while.
+	// Device is the device that carries the taint, and Claim the claim through which
+	// the pod uses it. Both are zero for a taint of the node.
+	Device device.ID
+	Claim  tracker.ClaimName
+	// Tolerated is true when the taint is tolerated for a while.
 	Tolerated bool
 	// At is when the pod has to leave because of this taint.
 	At time.Time
+	// position is where the taint stands among those of its node or device.
+	position int
 }
 
 // Decision is a verdict and what led to it.
@@ -44,7 +46,8 @@ type Decision struct {
 	At time.Time
 	// Wait is how long it is until then; zero when the pod has to leave now.
 	Wait time.Duration
-	// Because holds every taint with a deadline, the earliest first.
+	// Because holds every taint with a deadline, the earliest first. A rule is named
+	// once, with the device that makes it the most urgent.
 	Because []Reason
 }
 
@@ -60,88 +63,56 @@ type Rules struct {
 	MaxHold time.Duration
 }
 
-// resolution is how finely the API stores times. It cuts the rest off, so the
-// instant that a stored time stands for lies up to this much later.
-const resolution = time.Second
-
-// longest is the longest toleration that can be counted with. A longer one is for
-// ever (NE-27).
-const longest = math.MaxInt64 / int64(time.Second)
-
-// Decide reports what is to become of pod, by the rules of Kubernetes.
-func Decide(now time.Time, pod tracker.Pod, taints []tracker.Taint) Decision {
-	return Rules{}.Decide(now, pod, taints)
+// Decide reports what is to become of a pod, by the rules of Kubernetes.
+func Decide(now time.Time, situation tracker.Situation) Decision {
+	return Rules{}.Decide(now, situation)
 }
 
-// Decide reports what is to become of pod under the given NoExecute taints of its
-// node. Only Wait depends on now: whoever decides it again, at another time or
-// after a restart, gets the same deadline, as long as the taints carry their times
-// and none is held by MaxHold.
+// Decide reports what is to become of a pod under the NoExecute taints that hold
+// for it. Only Wait depends on now: whoever decides it again, at another time or
+// after a restart, gets the same deadline (NE-07, DE-54), as long as the taints
+// carry their times and none is held by MaxHold.
 //
-// A taint counts from when it was added or the pod came, whichever is later:
-// otherwise a pod that tolerates a taint for a while would have to leave a node
-// that is tainted for long as soon as it lands there, for ever. The first
-// toleration that matches a taint is the one that counts (NE-04), and the pod has
-// to leave at the earliest of all deadlines (NE-03, NE-05).
+// Every taint is judged by itself, of the node and of each device that the pod
+// uses through any of its claims, and the pod has to leave at the earliest of all
+// deadlines (NE-03, NE-05, DE-21, DE-26, DE-27).
 //
-// Pods that are over, on their way out, or without a node stay as they are, and
-// so do mirror pods: the kubelet runs a static pod whether or not the API holds
-// an image of it, and makes a new image at once.
-func (r Rules) Decide(now time.Time, pod tracker.Pod, taints []tracker.Taint) Decision {
+// Pods that are over, on their way out, or without a node stay as they are
+// (DE-03, DE-11, DE-12), and so do mirror pods: the kubelet runs a static pod
+// whether or not the API holds an image of it, and makes a new image at once.
+func (r Rules) Decide(now time.Time, situation tracker.Situation) Decision {
+	pod := &situation.Pod
 	if pod.NodeName == "" || pod.Finished || pod.Terminating || pod.Mirror {
 		return Decision{}
 	}
-	var because []Reason
-	for i := range taints {
-		if reason, ok := r.judge(pod, &taints[i]); ok {
-			because = append(because, reason)
-		}
+	because := r.onNode(pod, situation.Taints)
+	for i := range situation.Devices {
+		because = append(because, r.onDevice(&situation.Devices[i])...)
 	}
 	if len(because) == 0 {
 		return Decision{}
 	}
-	slices.SortStableFunc(because, func(a, b Reason) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Taint.String(), b.Taint.String()))
-	})
+	because = ordered(because)
 	at := because[0].At
 	return Decision{Verdict: EvictAt, At: at, Wait: max(at.Sub(now), 0), Because: because}
 }
 
-// judge returns when pod has to leave because of taint; false means never.
-func (r Rules) judge(pod tracker.Pod, taint *tracker.Taint) (Reason, bool) {
-	reason := Reason{Taint: *taint, At: r.start(pod, taint)}
-	seconds, tolerated := r.toleration(pod.Tolerations, taint)
-	switch {
-	case !tolerated:
-		return reason, true
-	case seconds == nil || *seconds > longest:
-		return Reason{}, false
-	case *seconds > 0:
-		reason.At = reason.At.Truncate(resolution).Add(time.Duration(*seconds) * time.Second).Add(resolution)
-	}
-	reason.Tolerated = true
-	return reason, true
-}
-
-// start returns when taint began to count for pod.
-func (r Rules) start(pod tracker.Pod, taint *tracker.Taint) time.Time {
-	start := taint.TimeAdded
+// began returns when a taint began to count for whoever was there before it.
+func (r Rules) began(taint *tracker.Taint) time.Time {
 	if r.MaxHold > 0 {
-		start = earlier(start, taint.Seen.Add(r.MaxHold))
+		return earlier(taint.TimeAdded, taint.Seen.Add(r.MaxHold))
 	}
-	return later(start, pod.Bound)
+	return taint.TimeAdded
 }
 
-// toleration returns for how long the first matching toleration lasts, nil for
-// ever.
-func (r Rules) toleration(tolerations []corev1.Toleration, taint *tracker.Taint) (seconds *int64, tolerated bool) {
-	native := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
-	for i := range tolerations {
-		if tolerates(&tolerations[i], &native, r.ComparisonOperators) {
-			return tolerations[i].TolerationSeconds, true
-		}
+// ends returns when a toleration of so many seconds ends that counts from start;
+// false means never. No seconds given is for ever, and none or less is no time at
+// all. Nodes and devices are alike in this (NE-27, DE-25, DE-31, H07).
+func ends(start time.Time, seconds *int64) (end time.Time, ending bool) {
+	if seconds == nil {
+		return time.Time{}, false
 	}
-	return nil, false
+	return device.Deadline(start, *seconds)
 }
 
 func later(a, b time.Time) time.Time {

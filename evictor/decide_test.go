@@ -28,6 +28,11 @@ func podSince(n int, tolerations ...corev1.Toleration) tracker.Pod {
 	return tracker.Pod{Key: tracker.Key{Namespace: "ns", Name: "p", UID: "u"}, NodeName: "n", Bound: at(n), Tolerations: tolerations}
 }
 
+// onNode returns the situation of a pod on a node with these taints.
+func onNode(pod tracker.Pod, taints ...tracker.Taint) tracker.Situation {
+	return tracker.Situation{Pod: pod, Taints: taints}
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	never := time.Time{}
@@ -94,7 +99,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := test.rules.Decide(noon, test.pod, test.taints)
+			got := test.rules.Decide(noon, onNode(test.pod, test.taints...))
 			if test.want.IsZero() {
 				require.Equal(t, Decision{}, got)
 				return
@@ -116,7 +121,7 @@ func TestDecideNeverEarly(t *testing.T) {
 			truly := noon.Add(fraction)
 			taint := taintSince("gpu", 0)
 			taint.TimeAdded = truly.Truncate(time.Second)
-			got := Decide(noon, podSince(-5, tolerationFor("gpu", 10)), []tracker.Taint{taint})
+			got := Decide(noon, onNode(podSince(-5, tolerationFor("gpu", 10)), taint))
 			require.False(t, got.At.Before(truly.Add(10*time.Second)), "early after %s", fraction)
 			require.Less(t, got.At.Sub(truly.Add(10*time.Second)), time.Second+1)
 		}
@@ -128,12 +133,12 @@ func TestDecideNeverEarly(t *testing.T) {
 		seen.TimeAdded, seen.Stamped = noon.Add(700*time.Millisecond), false
 		stamped := taintSince("gpu", 0)
 		pod := podSince(-5, tolerationFor("gpu", 10))
-		require.Equal(t, Decide(noon, pod, []tracker.Taint{seen}).At, Decide(noon, pod, []tracker.Taint{stamped}).At)
+		require.Equal(t, Decide(noon, onNode(pod, seen)).At, Decide(noon, onNode(pod, stamped)).At)
 	})
 
 	t.Run("H07 the time a pod was bound stands for any instant of its second too", func(t *testing.T) {
 		t.Parallel()
-		got := Decide(noon, podSince(50, tolerationFor("gpu", 10)), []tracker.Taint{taintSince("gpu", 0)})
+		got := Decide(noon, onNode(podSince(50, tolerationFor("gpu", 10)), taintSince("gpu", 0)))
 		require.Equal(t, at(61), got.At)
 	})
 }
@@ -141,7 +146,7 @@ func TestDecideNeverEarly(t *testing.T) {
 func TestDecisionExplainsItself(t *testing.T) {
 	t.Parallel()
 	pod := podSince(0, tolerationFor("gpu", 60), forever("net"))
-	got := Decide(noon, pod, []tracker.Taint{taintSince("net", 0), taintSince("gpu", 0), taintSince("disk", 5), taintSince("cpu", 5)})
+	got := Decide(noon, onNode(pod, taintSince("net", 0), taintSince("gpu", 0), taintSince("disk", 5), taintSince("cpu", 5)))
 	var because []string
 	for _, reason := range got.Because {
 		because = append(because, reason.Taint.String())

@@ -2,12 +2,10 @@ package evictor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
@@ -43,12 +41,6 @@ func (o Outcome) String() string {
 	return "unfinished"
 }
 
-// The DisruptionTarget condition (NE-20).
-const (
-	conditionReason  = "DeletionByTaintManager"
-	conditionMessage = "Taint manager: deleting due to NoExecute taint"
-)
-
 // methodDelete is the metric label of evictions by deletion.
 const methodDelete = "delete"
 
@@ -66,7 +58,8 @@ type attempt struct {
 // effector carries out an eviction. It makes every request on condition that the
 // pod still is the one, in the version, that the decision was made on.
 type effector interface {
-	evict(ctx context.Context, pod tracker.Pod, mark bool) (attempt, error)
+	// evict makes one attempt, for a taint that objects of that kind carry.
+	evict(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind, mark bool) (attempt, error)
 }
 
 // deleter evicts as Kubernetes does: it sets the DisruptionTarget condition and
@@ -79,11 +72,11 @@ type deleter struct {
 
 // evict makes one attempt. With mark false the condition is left out: it explains
 // an eviction and must not prevent it.
-func (d *deleter) evict(ctx context.Context, pod tracker.Pod, mark bool) (attempt, error) {
+func (d *deleter) evict(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind, mark bool) (attempt, error) {
 	var done attempt
 	version := pod.ResourceVersion
-	if mark && !marked(pod) {
-		answer, err := d.mark(ctx, pod)
+	if mark && !marked(pod, cause) {
+		answer, err := d.mark(ctx, pod, cause)
 		switch classify(err) {
 		case NoFailure:
 		case NotFound:
@@ -113,61 +106,4 @@ func (d *deleter) evict(ctx context.Context, pod tracker.Pod, mark bool) (attemp
 		return done, fmt.Errorf("delete pod: %w", err)
 	}
 	return done, nil
-}
-
-// mark sets the DisruptionTarget condition.
-func (d *deleter) mark(ctx context.Context, pod tracker.Pod) (*corev1.Pod, error) {
-	body, err := json.Marshal(markPatch(pod, metav1.NewTime(d.clock.Now())))
-	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
-	return d.pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-}
-
-// statusPatch is a strategic merge patch of a pod's status. The resource version
-// makes the API server refuse it for any other version; the UID is for readers of
-// audit logs.
-type statusPatch struct {
-	Metadata struct {
-		UID             types.UID `json:"uid"`
-		ResourceVersion string    `json:"resourceVersion"`
-	} `json:"metadata"`
-	Status struct {
-		Conditions []conditionPatch `json:"conditions"`
-	} `json:"status"`
-}
-
-type conditionPatch struct {
-	Type               corev1.PodConditionType `json:"type"`
-	Status             corev1.ConditionStatus  `json:"status"`
-	Reason             string                  `json:"reason"`
-	Message            string                  `json:"message"`
-	ObservedGeneration int64                   `json:"observedGeneration,omitempty"`
-	LastTransitionTime *metav1.Time            `json:"lastTransitionTime,omitempty"`
-}
-
-// markPatch returns the patch that marks pod. A condition that is true already
-// keeps the time since when it is.
-func markPatch(pod tracker.Pod, now metav1.Time) statusPatch {
-	condition := conditionPatch{
-		Type:               corev1.DisruptionTarget,
-		Status:             corev1.ConditionTrue,
-		Reason:             conditionReason,
-		Message:            conditionMessage,
-		ObservedGeneration: pod.Generation,
-	}
-	if pod.Disruption == nil || pod.Disruption.Status != corev1.ConditionTrue {
-		condition.LastTransitionTime = &now
-	}
-	var patch statusPatch
-	patch.Metadata.UID, patch.Metadata.ResourceVersion = pod.UID, pod.ResourceVersion
-	patch.Status.Conditions = []conditionPatch{condition}
-	return patch
-}
-
-// marked reports whether pod has the condition as markPatch would set it.
-func marked(pod tracker.Pod) bool {
-	c := pod.Disruption
-	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == conditionReason &&
-		c.Message == conditionMessage && c.ObservedGeneration == pod.Generation
 }

@@ -52,17 +52,17 @@ func TestMarkPatch(t *testing.T) {
 		want   string
 	}{
 		{"NE-20 a pod without the condition gets it whole", nil, false, head + `,"lastTransitionTime":"2026-03-01T12:00:00Z"}]}}`},
-		{"NE-20 one that has it is left as it is", disrupted("True", conditionReason, conditionMessage, 3), true, head + `}]}}`},
-		{"NE-20 one that had it for another generation keeps the time since when", disrupted("True", conditionReason, conditionMessage, 2), false, head + `}]}}`},
+		{"NE-20 one that has it is left as it is", disrupted("True", nodeMark.reason, nodeMark.message, 3), true, head + `}]}}`},
+		{"NE-20 one that had it for another generation keeps the time since when", disrupted("True", nodeMark.reason, nodeMark.message, 2), false, head + `}]}}`},
 		{"NE-20 DE-40 one that has it from somebody else is overwritten", disrupted("True", "PreemptionByScheduler", "x", 3), false, head + `}]}}`},
-		{"NE-20 another message is not ours", disrupted("True", conditionReason, "x", 3), false, head + `}]}}`},
-		{"NE-20 one on which it is false gets a new time", disrupted("False", conditionReason, conditionMessage, 3), false, head + `,"lastTransitionTime":"2026-03-01T12:00:00Z"}]}}`},
+		{"NE-20 another message is not ours", disrupted("True", nodeMark.reason, "x", 3), false, head + `}]}}`},
+		{"NE-20 one on which it is false gets a new time", disrupted("False", nodeMark.reason, nodeMark.message, 3), false, head + `,"lastTransitionTime":"2026-03-01T12:00:00Z"}]}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			pod := trackedPod(test.before)
-			require.Equal(t, test.marked, marked(pod))
-			body, err := json.Marshal(markPatch(pod, metav1.NewTime(noon)))
+			require.Equal(t, test.marked, marked(pod, tracker.SourceNode))
+			body, err := json.Marshal(markPatch(pod, tracker.SourceNode, metav1.NewTime(noon)))
 			require.NoError(t, err)
 			require.Equal(t, test.want, string(body))
 		})
@@ -80,7 +80,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), trackedPod(nil), true)
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), trackedPod(nil), tracker.SourceNode, true)
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.outcome)
 		require.Equal(t, "8", done.answer.ResourceVersion)
@@ -97,8 +97,8 @@ func TestDeleter(t *testing.T) {
 		t.Parallel()
 		client := fake.NewClientset()
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		pod := trackedPod(disrupted("True", conditionReason, conditionMessage, 3))
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), pod, true)
+		pod := trackedPod(disrupted("True", nodeMark.reason, nodeMark.message, 3))
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), pod, tracker.SourceNode, true)
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.outcome)
 		require.Len(t, client.Actions(), 1)
@@ -109,10 +109,10 @@ func TestDeleter(t *testing.T) {
 	t.Run("NE-17 a pod that is gone is gone, with no event and no retry", func(t *testing.T) {
 		t.Parallel()
 		d := &deleter{pods: fake.NewClientset().CoreV1(), clock: clock}
-		done, err := d.evict(t.Context(), trackedPod(nil), true)
+		done, err := d.evict(t.Context(), trackedPod(nil), tracker.SourceNode, true)
 		require.NoError(t, err)
 		require.Equal(t, attempt{outcome: Gone}, done)
-		done, err = d.evict(t.Context(), trackedPod(nil), false)
+		done, err = d.evict(t.Context(), trackedPod(nil), tracker.SourceNode, false)
 		require.NoError(t, err)
 		require.Equal(t, attempt{outcome: Gone, sent: true}, done)
 	})

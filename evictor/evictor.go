@@ -16,14 +16,19 @@ import (
 // The defaults of Options.
 const (
 	DefaultWorkers        = 16
-	DefaultMaxNodeAge     = 5 * time.Second
+	DefaultMaxAge         = 5 * time.Second
 	DefaultAttemptTimeout = 10 * time.Second
 	DefaultEventRate      = 10
 	DefaultEventBurst     = 100
 )
 
-// queueName is the name label of the workqueue metrics.
-const queueName = "taint-eviction-controller"
+// The name labels of the workqueue metrics: those of Kubernetes' two controllers
+// (DE-59).
+const (
+	nodeQueue   = "taint-eviction-controller"
+	deviceQueue = "device-taint-eviction-controller"
+	stampQueue  = "taint-eviction-controller-stamp"
+)
 
 // Options are what an Evictor works with. Fields without a default are required.
 type Options struct {
@@ -40,9 +45,15 @@ type Options struct {
 	// Client makes the requests. Whoever sets its limits should know that an
 	// eviction takes two requests.
 	Client kubernetes.Interface
-	// Recorder writes events. It must not block, and should not share the limits
-	// of Client.
+	// Carriers reads ResourceSlices and DeviceTaintRules as they are now, the latter
+	// in whatever version they are served; by Client and resource.k8s.io/v1 when nil.
+	Carriers carriers
+	// Recorder writes the events about taints of nodes. It must not block, and should
+	// not share the limits of Client.
 	Recorder recorder
+	// DeviceRecorder writes those about taints of devices, which have another source
+	// component (DE-42); Recorder when nil.
+	DeviceRecorder recorder
 	// Clock tells the time of the API server. It is what deadlines, first-seen times
 	// and lateness are told by, and nothing else: it may jump either way by hours,
 	// when the server's clock is set or another server answers.
@@ -52,11 +63,15 @@ type Options struct {
 	Local   clock.WithTicker
 	Metrics *Metrics
 	Rules   Rules
-	// Workers is how many pods are evicted at once; DefaultWorkers when zero.
+	// RulesChanged is told the names of DeviceTaintRules for which other pods have to
+	// leave than before, or were evicted. It must not block; nil for nobody.
+	RulesChanged func(rules []string)
+	// Workers is how many pods that use claims, and how many that do not, are evicted
+	// at once; DefaultWorkers when zero.
 	Workers int
-	// MaxNodeAge is how old the last look at a node may be when a pod is evicted
-	// from it; DefaultMaxNodeAge when zero.
-	MaxNodeAge time.Duration
+	// MaxAge is how old the last look at the object that carries a taint may be when
+	// a pod is evicted because of it; DefaultMaxAge when zero.
+	MaxAge time.Duration
 	// AttemptTimeout bounds all requests of one attempt together, and with that
 	// for how long it may be frozen; DefaultAttemptTimeout when zero. With leader
 	// election it must be no longer than the lease lasts beyond the time for which
@@ -70,8 +85,8 @@ type Options struct {
 	EventBurst int
 }
 
-// Evictor evicts pods that may not stay on their nodes. It is a runnable of a
-// controller-runtime manager.
+// Evictor evicts pods that may not stay on their nodes or with their devices. It is
+// a runnable of a controller-runtime manager.
 type Evictor struct {
 	options  Options
 	tracker  *tracker.Tracker
@@ -84,11 +99,11 @@ type Evictor struct {
 	announce *announcer
 	odd      *oddTimes
 	stamper  *stamper
+	hands    *hands
 
 	mu sync.Mutex
-	// pods and nodes are what wakes the workers; nil while they do not run.
-	pods  *queue[tracker.Key]
-	nodes *queue[string]
+	// queues are what wakes the workers; nil while they do not run.
+	queues *queues
 }
 
 // New returns an evictor. It starts nothing: that is what Start does.
@@ -108,20 +123,26 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 		return nil, errors.New("evictor needs a tracker, synced, a recorder, a clock and metrics")
 	}
 	options = withDefaults(options)
+	if options.Carriers == nil {
+		options.Carriers = typedCarriers{options.Client.ResourceV1()}
+	}
 	e := &Evictor{
 		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
 		effector: effector,
-		book:     newBook(options.Metrics),
-		announce: newAnnouncer(options.Recorder, options.Metrics, options.Local, options.EventRate, options.EventBurst),
+		announce: newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local, options.EventRate, options.EventBurst),
+		hands:    newHands(),
 	}
-	e.confirm = &confirmer{
-		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, local: options.Local,
-		maxAge: options.MaxNodeAge, patience: max(options.MaxNodeAge, options.AttemptTimeout), read: map[string]reading{},
-	}
-	e.odd = &oddTimes{tracker: options.Tracker, announce: e.announce, metrics: options.Metrics, told: map[string][]tracker.Taint{}}
+	e.book = newBook(options.Metrics, options.RulesChanged, func(rule tracker.Source) bool {
+		return e.tracker.UIDOf(rule) == rule.UID
+	})
+	e.confirm = newConfirmer(options)
+	e.odd = &oddTimes{announce: e.announce, metrics: options.Metrics, told: map[objectName][]tracker.Taint{}}
 	e.stamper = &stamper{
 		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
-		saw: func(node *corev1.Node, uid types.UID, asked instant) { e.PodsChanged(e.confirm.saw(node, uid, asked)) },
+		saw: func(node *corev1.Node, uid types.UID, asked instant) {
+			object := objectName{kind: tracker.SourceNode, name: node.Name}
+			e.PodsChanged(e.confirm.saw(object, nodeAnswer(e.tracker, node), uid, asked))
+		},
 	}
 	return e, nil
 }
@@ -133,11 +154,17 @@ func withDefaults(o Options) Options {
 	if o.Leads == nil {
 		o.Leads = func() bool { return true }
 	}
+	if o.DeviceRecorder == nil {
+		o.DeviceRecorder = o.Recorder
+	}
+	if o.RulesChanged == nil {
+		o.RulesChanged = func([]string) {}
+	}
 	if o.Workers == 0 {
 		o.Workers = DefaultWorkers
 	}
-	if o.MaxNodeAge == 0 {
-		o.MaxNodeAge = DefaultMaxNodeAge
+	if o.MaxAge == 0 {
+		o.MaxAge = DefaultMaxAge
 	}
 	if o.AttemptTimeout == 0 {
 		o.AttemptTimeout = DefaultAttemptTimeout
@@ -154,42 +181,9 @@ func withDefaults(o Options) Options {
 // NeedLeaderElection is true: one replica evicts.
 func (e *Evictor) NeedLeaderElection() bool { return true }
 
-// PodsChanged names pods whose fate may have changed. It does not block, and does
-// nothing while the evictor does not run: Start looks at all pods.
-func (e *Evictor) PodsChanged(keys []tracker.Key) {
-	if len(keys) == 0 {
-		return
-	}
-	pods, _ := e.queues()
-	if pods == nil {
-		return
-	}
-	for _, key := range keys {
-		pods.Add(key)
-	}
-}
+// EvictedBy returns how many pods this evictor evicted with the DeviceTaintRule of
+// that UID among the reasons.
+func (e *Evictor) EvictedBy(rule types.UID) int { return e.book.evictedBy(rule) }
 
-// NodeChanged names a node whose taints may have changed. It does not block, and
-// does nothing while the evictor does not run.
-func (e *Evictor) NodeChanged(name string) {
-	_, nodes := e.queues()
-	if nodes == nil {
-		return
-	}
-	e.odd.check(name)
-	if e.stamper.wanted(name) {
-		nodes.Add(name)
-	}
-}
-
-func (e *Evictor) queues() (*queue[tracker.Key], *queue[string]) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.pods, e.nodes
-}
-
-func (e *Evictor) setQueues(pods *queue[tracker.Key], nodes *queue[string]) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.pods, e.nodes = pods, nodes
-}
+// Forget drops what was counted for a DeviceTaintRule that does not exist any more.
+func (e *Evictor) Forget(rule types.UID) { e.book.forget(rule) }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/stretchr/testify/require"
@@ -38,6 +37,8 @@ type fakeAPI struct {
 	client *fake.Clientset
 	nodes  *watchers
 	pods   *watchers
+	// devices is told of slices, rules and claims.
+	devices *deviceFeed
 
 	mu       sync.Mutex
 	version  int
@@ -49,7 +50,18 @@ type fakeAPI struct {
 	// graceful makes pods stay until their kubelet lets go of them.
 	graceful bool
 	lagging  bool
-	held     []func()
+	held     []change
+}
+
+// change is what happened to an object, nil for none.
+type change struct{ old, obj runtime.Object }
+
+// key names the object that changed.
+func (c change) key() string {
+	if c.obj == nil {
+		return keyOf(c.old)
+	}
+	return keyOf(c.obj)
 }
 
 // watchers are the handlers of one kind of object.
@@ -95,9 +107,10 @@ func newFakeAPI() *fakeAPI {
 	return api
 }
 
-// attach lists everything to a feed and subscribes it.
-func (f *fakeAPI) attach(t *testing.T, feed *informer.Feed) {
+// attach lists everything to two feeds and subscribes them.
+func (f *fakeAPI) attach(t *testing.T, feed *informer.Feed, devices *deviceFeed) {
 	t.Helper()
+	f.devices = devices
 	f.nodes.clear()
 	f.pods.clear()
 	require.NoError(t, feed.Attach(f.nodes, f.pods))
@@ -106,8 +119,9 @@ func (f *fakeAPI) attach(t *testing.T, feed *informer.Feed) {
 	objects := slices.Collect(maps.Values(f.objects))
 	f.mu.Unlock()
 	for _, obj := range objects {
-		f.of(obj).tell(func(h toolscache.ResourceEventHandler) { h.OnAdd(obj.DeepCopyObject(), true) })
+		f.deliver(nil, obj)
 	}
+	devices.synced()
 }
 
 func (f *fakeAPI) of(obj runtime.Object) *watchers {
@@ -117,12 +131,14 @@ func (f *fakeAPI) of(obj runtime.Object) *watchers {
 	return f.pods
 }
 
+// keyOf returns what an object is stored under: its name, behind that of its
+// resource unless it is a node or a pod.
 func keyOf(obj runtime.Object) string {
-	if n, ok := obj.(*corev1.Node); ok {
-		return n.Name
+	name := obj.(metav1.Object).GetName()
+	if namespace := obj.(metav1.Object).GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
 	}
-	p := obj.(*corev1.Pod)
-	return p.Namespace + "/" + p.Name
+	return prefixes[resourceOf(obj)] + name
 }
 
 // store writes an object, whole, and tells the watchers. The caller does not hold
@@ -158,24 +174,36 @@ func (f *fakeAPI) remove(key string) {
 
 // told tells the watchers of a change, now or when the watch no longer lags.
 func (f *fakeAPI) told(old, obj runtime.Object) {
-	call := func() {
-		switch {
-		case obj == nil:
-			f.of(old).tell(func(h toolscache.ResourceEventHandler) { h.OnDelete(old.DeepCopyObject()) })
-		case old == nil:
-			f.of(obj).tell(func(h toolscache.ResourceEventHandler) { h.OnAdd(obj.DeepCopyObject(), false) })
-		default:
-			f.of(obj).tell(func(h toolscache.ResourceEventHandler) { h.OnUpdate(old.DeepCopyObject(), obj.DeepCopyObject()) })
-		}
-	}
 	f.mu.Lock()
 	if f.lagging {
-		f.held = append(f.held, call)
+		f.held = append(f.held, change{old, obj})
 		f.mu.Unlock()
 		return
 	}
 	f.mu.Unlock()
-	call()
+	f.deliver(old, obj)
+}
+
+// deliver passes a change on to whoever watches such objects.
+func (f *fakeAPI) deliver(old, obj runtime.Object) {
+	some := obj
+	if obj == nil {
+		some = old
+	}
+	if prefixes[resourceOf(some)] != "" {
+		if f.devices != nil {
+			f.devices.changed(old, obj)
+		}
+		return
+	}
+	switch {
+	case obj == nil:
+		f.of(old).tell(func(h toolscache.ResourceEventHandler) { h.OnDelete(old.DeepCopyObject()) })
+	case old == nil:
+		f.of(obj).tell(func(h toolscache.ResourceEventHandler) { h.OnAdd(obj.DeepCopyObject(), false) })
+	default:
+		f.of(obj).tell(func(h toolscache.ResourceEventHandler) { h.OnUpdate(old.DeepCopyObject(), obj.DeepCopyObject()) })
+	}
 }
 
 func (f *fakeAPI) setLag(lagging bool) {
@@ -184,8 +212,8 @@ func (f *fakeAPI) setLag(lagging bool) {
 	held := f.held
 	f.held = nil
 	f.mu.Unlock()
-	for _, call := range held {
-		call()
+	for _, c := range held {
+		f.deliver(c.old, c.obj)
 	}
 }
 
@@ -263,7 +291,7 @@ func (f *fakeAPI) carryOut(action clienttesting.Action, name string) (old, obj r
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	group := schema.GroupResource{Resource: action.GetResource().Resource}
-	current, ok := f.objects[name]
+	current, ok := f.objects[prefixes[group.Resource]+name]
 	if !ok {
 		return nil, nil, apierrors.NewNotFound(group, name)
 	}
@@ -330,61 +358,3 @@ func patch(obj runtime.Object, kind types.PatchType, body []byte) (runtime.Objec
 	}
 	return result, json.Unmarshal(patched, result)
 }
-
-// fakeRecorder keeps events as text.
-type fakeRecorder struct {
-	mu     sync.Mutex
-	events []string
-	refs   []corev1.ObjectReference
-}
-
-func (r *fakeRecorder) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
-	ref := object.(*corev1.ObjectReference)
-	name := ref.Name
-	if ref.Namespace != "" {
-		name = ref.Namespace + "/" + name
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refs = append(r.refs, *ref)
-	r.events = append(r.events, fmt.Sprintf("%s %s %s %s: %s", ref.Kind, name, eventType, reason, fmt.Sprintf(format, args...)))
-}
-
-// took returns the events since the last call.
-func (r *fakeRecorder) took() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	events := r.events
-	r.events = nil
-	return events
-}
-
-// every answers each request that fits with an error.
-func every(fits func(request) bool, err error) func(request) error {
-	return func(req request) error {
-		if fits(req) {
-			return err
-		}
-		return nil
-	}
-}
-
-// first is every for the first n that fit.
-func first(n int, fits func(request) bool, err error) func(request) error {
-	var mu sync.Mutex
-	return func(req request) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if n == 0 || !fits(req) {
-			return nil
-		}
-		n--
-		return err
-	}
-}
-
-func is(prefix string) func(request) bool {
-	return func(req request) bool { return len(req) >= len(prefix) && string(req[:len(prefix)]) == prefix }
-}
-
-func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

@@ -42,12 +42,12 @@ func TestNew(t *testing.T) {
 
 	t.Run("what is set is not replaced by a default", func(t *testing.T) {
 		t.Parallel()
-		set := Options{Workers: 1, MaxNodeAge: 2, AttemptTimeout: 3, EventRate: 4, EventBurst: 5}
-		require.Equal(t, set, withoutLeads(set))
+		set := Options{Workers: 1, MaxAge: 2, AttemptTimeout: 3, EventRate: 4, EventBurst: 5}
+		require.Equal(t, set, withoutFuncs(set))
 		require.Equal(t, Options{
-			Workers: DefaultWorkers, MaxNodeAge: DefaultMaxNodeAge, AttemptTimeout: DefaultAttemptTimeout,
+			Workers: DefaultWorkers, MaxAge: DefaultMaxAge, AttemptTimeout: DefaultAttemptTimeout,
 			EventRate: DefaultEventRate, EventBurst: DefaultEventBurst,
-		}, withoutLeads(Options{}))
+		}, withoutFuncs(Options{}))
 	})
 
 	t.Run("without a clock of its own, the machine's is the API server's", func(t *testing.T) {
@@ -70,11 +70,11 @@ func TestNew(t *testing.T) {
 	})
 }
 
-// withoutLeads returns options with the defaults but for the function, which
+// withoutFuncs returns options with the defaults but for the functions, which
 // cannot be compared.
-func withoutLeads(o Options) Options {
+func withoutFuncs(o Options) Options {
 	o = withDefaults(o)
-	o.Leads = nil
+	o.Leads, o.RulesChanged = nil, nil
 	return o
 }
 
@@ -187,35 +187,6 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-func TestBook(t *testing.T) {
-	t.Parallel()
-
-	t.Run("I02 what waits for the API server is woken by its recovery, but not all the time", func(t *testing.T) {
-		t.Parallel()
-		b := newBook(NewMetrics(prometheus.NewPedanticRegistry()))
-		down, denied := tracker.Key{Name: "down"}, tracker.Key{Name: "denied"}
-		b.plan(down, tracker.SourceNode, noon)
-		b.plan(denied, tracker.SourceNode, noon)
-		b.fail(down, Unavailable, attempt{})
-		b.fail(denied, Denied, attempt{})
-		require.Equal(t, []tracker.Key{down}, b.recover(noon))
-		b.fail(down, Unavailable, attempt{})
-		require.Empty(t, b.recover(noon.Add(recoveryPause-1)))
-		require.Equal(t, []tracker.Key{down}, b.recover(noon.Add(recoveryPause)))
-		require.Empty(t, b.recover(noon.Add(2*recoveryPause)))
-	})
-
-	t.Run("what is not in the book can fail and be closed", func(t *testing.T) {
-		t.Parallel()
-		b := newBook(NewMetrics(prometheus.NewPedanticRegistry()))
-		require.Equal(t, entry{failure: Denied, failures: 1}, b.fail(tracker.Key{}, Denied, attempt{}))
-		require.False(t, b.announce(tracker.Key{}, Denied))
-		require.True(t, b.canMark(tracker.Key{}))
-		_, ok := b.close(tracker.Key{})
-		require.False(t, ok)
-	})
-}
-
 func TestG04(t *testing.T) {
 	t.Parallel()
 	t.Run("G04 a taint that flaps ten times a second fills no queue and evicts nobody who tolerates it for a second", func(t *testing.T) {
@@ -230,7 +201,7 @@ func TestG04(t *testing.T) {
 				w.pass(100 * time.Millisecond)
 				w.setNode("n")
 				w.pass(100 * time.Millisecond)
-				require.Zero(w.t, w.evictor.pods.Len())
+				require.Zero(w.t, w.evictor.queues.plain.Len())
 			}
 			require.Empty(w.t, w.api.took())
 			require.Zero(w.t, w.value("tollgate_evictions_pending"))

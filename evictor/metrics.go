@@ -8,34 +8,51 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Metrics counts what the evictor does. The two names that Kubernetes' own
-// controller has are kept, so that dashboards and alerts work on; they count
-// only deletions that the evictor itself asked for.
+// Metrics counts what the evictor does. The names that Kubernetes' own controllers
+// have are kept, so that dashboards and alerts work on; they count only deletions
+// that the evictor itself asked for.
 type Metrics struct {
-	podDeletions *prometheus.CounterVec
-	podDeletion  prometheus.Counter
-	podDuration  prometheus.Histogram
-	lateness     *prometheus.HistogramVec
-	pending      *prometheus.GaugeVec
-	retries      *prometheus.CounterVec
-	dropped      prometheus.Counter
-	stamped      prometheus.Counter
-	oddTimes     *prometheus.CounterVec
+	// ofNodes and ofDevices are what Kubernetes counts, for taints of either.
+	ofNodes   deletions
+	ofDevices deletions
+	evictions *prometheus.CounterVec
+	lateness  *prometheus.HistogramVec
+	pending   *prometheus.GaugeVec
+	retries   *prometheus.CounterVec
+	dropped   prometheus.Counter
+	stamped   prometheus.Counter
+	oddTimes  *prometheus.CounterVec
+}
+
+// deletions are the metrics of one of Kubernetes' controllers.
+type deletions struct {
+	total    prometheus.Counter
+	duration prometheus.Histogram
+}
+
+func newDeletions(total prometheus.CounterOpts, duration prometheus.HistogramOpts) deletions {
+	duration.Buckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240}
+	return deletions{total: prometheus.NewCounter(total), duration: prometheus.NewHistogram(duration)}
 }
 
 // NewMetrics returns metrics registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		podDeletion: prometheus.NewCounter(prometheus.CounterOpts{
+		ofNodes: newDeletions(prometheus.CounterOpts{
 			Name: "taint_eviction_controller_pod_deletions_total",
 			Help: "Total number of Pods deleted by TaintEvictionController since its start.",
+		}, prometheus.HistogramOpts{
+			Name: "taint_eviction_controller_pod_deletion_duration_seconds",
+			Help: "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
 		}),
-		podDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "taint_eviction_controller_pod_deletion_duration_seconds",
-			Help:    "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
-			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
+		ofDevices: newDeletions(prometheus.CounterOpts{
+			Name: "device_taint_eviction_controller_pod_deletions_total",
+			Help: "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
+		}, prometheus.HistogramOpts{
+			Name: "device_taint_eviction_controller_pod_deletion_duration_seconds",
+			Help: "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
 		}),
-		podDeletions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_evictions_total",
 			Help: "Evictions that came to an end, by the kind of object that carries the taint, the method, and the outcome: evicted, or overtaken because the pod was gone or terminating already.",
 		}, []string{"source", "method", "outcome"}),
@@ -62,24 +79,31 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		oddTimes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_taint_times_odd_total",
-			Help: "NoExecute taints whose time is far ahead of or far behind the moment they appeared.",
+			Help: "NoExecute taints of nodes and of DeviceTaintRules whose time is far ahead of or far behind the moment they appeared.",
 		}, []string{"direction"}),
 	}
-	reg.MustRegister(m.podDeletion, m.podDuration, m.podDeletions, m.lateness, m.pending, m.retries, m.dropped, m.stamped, m.oddTimes)
-	m.pending.WithLabelValues(string(tracker.SourceNode)).Set(0)
+	reg.MustRegister(
+		m.ofNodes.total, m.ofNodes.duration, m.ofDevices.total, m.ofDevices.duration,
+		m.evictions, m.lateness, m.pending, m.retries, m.dropped, m.stamped, m.oddTimes,
+	)
+	for _, source := range []tracker.SourceKind{tracker.SourceNode, tracker.SourceSlice, tracker.SourceRule} {
+		m.pending.WithLabelValues(string(source)).Set(0)
+	}
 	return m
 }
 
 // ended counts an eviction that came to an end.
 func (m *Metrics) ended(source tracker.SourceKind, outcome Outcome, late time.Duration) {
-	m.podDeletions.WithLabelValues(string(source), methodDelete, outcome.String()).Inc()
+	m.evictions.WithLabelValues(string(source), methodDelete, outcome.String()).Inc()
 	if outcome != Evicted {
 		return
 	}
-	late = max(late, 0)
-	m.lateness.WithLabelValues(string(source)).Observe(late.Seconds())
-	if source == tracker.SourceNode {
-		m.podDeletion.Inc()
-		m.podDuration.Observe(late.Seconds())
+	seconds := max(late, 0).Seconds()
+	m.lateness.WithLabelValues(string(source)).Observe(seconds)
+	counted := m.ofNodes
+	if source.OnDevice() {
+		counted = m.ofDevices
 	}
+	counted.total.Inc()
+	counted.duration.Observe(seconds)
 }

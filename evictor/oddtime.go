@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -35,29 +36,27 @@ func oddTime(taint tracker.Taint) (direction string, odd bool) {
 
 // oddTimes reports each odd time once.
 type oddTimes struct {
-	tracker  *tracker.Tracker
 	announce *announcer
 	metrics  *Metrics
 
 	mu sync.Mutex
-	// told holds what was reported, by node.
-	told map[string][]tracker.Taint
+	// told holds what was reported, by the object that carries it.
+	told map[objectName][]tracker.Taint
 }
 
-// check looks at the taints of a node.
-func (o *oddTimes) check(name string) {
-	uid, taints := o.tracker.Taints(name)
-	for _, taint := range o.news(name, taints) {
+// check looks at the NoExecute taints of an object that is known as uid.
+func (o *oddTimes) check(source tracker.Source, uid types.UID, taints []tracker.Taint) {
+	for _, taint := range o.news(nameOf(source), taints) {
 		direction, _ := oddTime(taint)
 		o.metrics.oddTimes.WithLabelValues(direction).Inc()
-		o.announce.onNode(name, uid, corev1.EventTypeWarning, oddTimeReason,
+		o.announce.onCarrier(source, uid, corev1.EventTypeWarning, oddTimeReason,
 			"Taint %s appeared at %s with a time in the %s: %s", taint.String(),
 			taint.Seen.UTC().Format(time.RFC3339), direction, taint.TimeAdded.UTC().Format(time.RFC3339))
 	}
 }
 
 // news returns the odd taints that were not reported yet.
-func (o *oddTimes) news(name string, taints []tracker.Taint) []tracker.Taint {
+func (o *oddTimes) news(object objectName, taints []tracker.Taint) []tracker.Taint {
 	var all, fresh []tracker.Taint
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,21 +65,21 @@ func (o *oddTimes) news(name string, taints []tracker.Taint) []tracker.Taint {
 			continue
 		}
 		all = append(all, taint)
-		if !contains(o.told[name], taint) {
+		if !contains(o.told[object], taint) {
 			fresh = append(fresh, taint)
 		}
 	}
 	if len(all) > 0 {
-		o.told[name] = all
+		o.told[object] = all
 	} else {
-		delete(o.told, name)
+		delete(o.told, object)
 	}
 	return fresh
 }
 
 func contains(taints []tracker.Taint, taint tracker.Taint) bool {
 	for _, t := range taints {
-		if t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded) {
+		if t.Source == taint.Source && t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded) {
 			return true
 		}
 	}

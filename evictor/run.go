@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // syncPoll is how often it is looked whether the tracker is ready.
@@ -19,29 +17,37 @@ func (e *Evictor) Start(ctx context.Context) error {
 	if !e.waitSynced(ctx) {
 		return nil
 	}
-	pods := newQueue[tracker.Key](queueName, e.local)
-	nodes := newQueue[string](queueName+"-stamp", e.local)
-	e.setQueues(pods, nodes)
-	defer e.setQueues(nil, nil)
+	queues := newQueues(e.local)
+	e.run(queues)
+	defer e.run(nil)
 
 	var running sync.WaitGroup
-	for range e.options.Workers {
-		running.Go(func() { pods.work(stopping(ctx, e.step)) })
+	for _, claiming := range []bool{false, true} {
+		for range e.options.Workers {
+			running.Go(func() { queues.of(claiming).work(stopping(ctx, e.stepIn(queues, claiming))) })
+		}
 	}
-	running.Go(func() { nodes.work(stopping(ctx, e.stampStep)) })
+	running.Go(func() { queues.nodes.work(stopping(ctx, e.stampStep)) })
 	running.Go(func() { e.housekeep(ctx) })
-	for _, name := range e.tracker.Tainted() {
-		e.NodeChanged(name)
-		e.PodsChanged(e.tracker.PodsOn(name))
-	}
+	e.lookAtAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
 
 	<-ctx.Done()
-	pods.ShutDown()
-	nodes.ShutDown()
+	queues.shutDown()
 	running.Wait()
 	e.announce.flush(true)
 	return nil
+}
+
+// lookAtAll goes through what was told before there was anybody to listen.
+func (e *Evictor) lookAtAll() {
+	for _, name := range e.tracker.Tainted() {
+		e.NodeChanged(name)
+	}
+	for _, name := range e.tracker.Rules() {
+		e.RuleChanged(name)
+	}
+	e.PodsChanged(e.tracker.Exposed())
 }
 
 // stopping returns step for a queue, doing nothing once ctx is done: a queue that

@@ -24,12 +24,16 @@ const leasePause = time.Second
 type target struct {
 	pod      tracker.Pod
 	decision Decision
+	// now is when that was decided.
+	now time.Time
+	// cause is the reason that was confirmed, which the marks on the pod go by.
+	cause Reason
 }
 
 // step handles one pod. An error means that it is tried again; a positive
 // duration that it is not time yet; zero that it is done or need not be done.
 func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, error) {
-	goal, wait, due := e.due(ctx, key)
+	_, wait, due := e.due(ctx, key)
 	if !due {
 		return wait, nil
 	}
@@ -38,36 +42,81 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
-	changed, err := e.confirm.confirm(ctx, goal.pod.NodeName)
-	e.PodsChanged(changed)
+	goal, wait, err := e.confirmed(ctx, key)
 	if err != nil {
 		e.failed(ctx, key, attempt{}, err)
 		return 0, err
 	}
-	if goal, wait, due = e.due(ctx, key); !due {
+	if goal == nil {
 		return wait, nil
 	}
-	return 0, e.act(ctx, goal)
+	return 0, e.act(ctx, *goal)
+}
+
+// confirmed makes sure that a pod has to leave: the object that carries the taint
+// is looked at itself, and with what is found it is decided anew. If that taint is
+// gone, it is the turn of the next. If an object cannot be read and that is not the
+// fault of the API server as a whole, another that is as good a reason is tried.
+// Without a target, the pod need not leave yet, and has to wait.
+func (e *Evictor) confirmed(ctx context.Context, key tracker.Key) (*target, time.Duration, error) {
+	looked := map[objectName]error{}
+	for {
+		goal, wait, due := e.due(ctx, key)
+		if !due {
+			return nil, wait, nil
+		}
+		cause, err := pick(goal, looked)
+		if err != nil {
+			return nil, 0, err
+		}
+		object := nameOf(cause.Taint.Source)
+		if _, done := looked[object]; done {
+			goal.cause = cause
+			return &goal, 0, nil
+		}
+		changed, err := e.confirm.confirm(ctx, object)
+		e.PodsChanged(changed)
+		if failure := classify(err); failure.transient() || failure == Conflict {
+			return nil, 0, err
+		}
+		looked[object] = err
+	}
+}
+
+// pick returns the first reason to leave now whose object could be read, or was not
+// tried yet. If there is none, it returns what came of the first.
+func pick(goal target, looked map[objectName]error) (Reason, error) {
+	because := goal.decision.Because
+	for i := range because {
+		if because[i].At.After(goal.now) {
+			break
+		}
+		if looked[nameOf(because[i].Taint.Source)] == nil {
+			return because[i], nil
+		}
+	}
+	return Reason{}, looked[nameOf(because[0].Taint.Source)]
 }
 
 // due decides about a pod and enters in the book what follows. It returns what to
 // do when it has to be done now, else how long to wait, zero for nothing to do.
 func (e *Evictor) due(ctx context.Context, key tracker.Key) (target, time.Duration, bool) {
-	pod, taints, ok := e.tracker.Lookup(key)
+	situation, ok := e.tracker.Lookup(key)
 	if !ok {
 		e.overtaken(ctx, key, Gone)
 		return target{}, 0, false
 	}
-	decision := e.options.Rules.Decide(e.clock.Now(), pod, taints)
+	now := e.clock.Now()
+	decision := e.options.Rules.Decide(now, situation)
 	if decision.Verdict == Keep {
-		e.keep(ctx, pod)
+		e.keep(ctx, situation.Pod)
 		return target{}, 0, false
 	}
-	e.book.plan(key, decision.Because[0].Taint.Source.Kind, decision.At)
+	e.book.plan(key, decision)
 	if decision.Wait > 0 {
 		return target{}, decision.Wait, false
 	}
-	return target{pod: pod, decision: decision}, 0, true
+	return target{pod: situation.Pod, decision: decision, now: now}, 0, true
 }
 
 // keep withdraws the eviction of a pod that exists, if there was one.
@@ -76,22 +125,19 @@ func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 		e.overtaken(ctx, pod.Key, Terminating)
 		return
 	}
-	if _, ok := e.book.close(pod.Key); !ok {
-		return
-	}
-	e.announce.cancelled(pod.Key)
-	logr.FromContextOrDiscard(ctx).V(1).Info("cancelled eviction", "pod", pod.String())
-}
-
-// overtaken ends the eviction of a pod that is gone or on its way out. It is ours
-// if we asked for its deletion and only the answer was lost (I04).
-func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome Outcome) {
-	ended, ok := e.book.close(key)
+	ended, _, ok := e.book.close(pod.Key, Unfinished)
 	if !ok {
 		return
 	}
-	if ended.sent {
-		outcome = Evicted
+	e.announce.cancelled(pod.Key, ended.source)
+	logr.FromContextOrDiscard(ctx).V(1).Info("cancelled eviction", "pod", pod.String())
+}
+
+// overtaken ends the eviction of a pod that is gone or on its way out.
+func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome Outcome) {
+	ended, outcome, ok := e.book.close(key, outcome)
+	if !ok {
+		return
 	}
 	e.metrics.ended(ended.source, outcome, e.clock.Now().Sub(ended.at))
 	logr.FromContextOrDiscard(ctx).V(1).Info("eviction overtaken", "pod", key.String(), "outcome", outcome.String())
@@ -100,7 +146,7 @@ func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome Outcom
 // act makes one attempt to evict a pod.
 func (e *Evictor) act(ctx context.Context, goal target) error {
 	key := goal.pod.Key
-	done, err := e.effector.evict(ctx, goal.pod, e.book.canMark(key))
+	done, err := e.effector.evict(ctx, goal.pod, goal.cause.Taint.Source.Kind, e.book.canMark(key))
 	if done.answer != nil {
 		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.answer)))
 	}
@@ -130,14 +176,13 @@ func (e *Evictor) act(ctx context.Context, goal target) error {
 func (e *Evictor) evicted(ctx context.Context, goal target) {
 	key := goal.pod.Key
 	e.tracker.SetTerminating(key)
-	first := goal.decision.Because[0].Taint
-	late := e.clock.Now().Sub(goal.decision.At)
-	if _, ok := e.book.close(key); !ok {
+	source := goal.cause.Taint.Source
+	late := e.clock.Now().Sub(goal.cause.At)
+	if _, _, ok := e.book.close(key, Evicted); !ok {
 		return
 	}
-	e.metrics.ended(first.Source.Kind, Evicted, late)
-	uid, _ := e.tracker.Taints(goal.pod.NodeName)
-	e.announce.evicted(goal.pod, uid, goal.decision.Because)
+	e.metrics.ended(source.Kind, Evicted, late)
+	e.announce.evicted(key, goal.cause.Taint, e.tracker.UIDOf(source))
 	logr.FromContextOrDiscard(ctx).Info("evicted pod", "pod", key.String(), "uid", key.UID, "node", goal.pod.NodeName,
 		"because", reasons(goal.decision.Because), "late", late.String())
 }
@@ -152,7 +197,7 @@ func (e *Evictor) failed(ctx context.Context, key tracker.Key, done attempt, err
 		logger.V(1).Info("cannot evict pod yet", "pod", key.String(), "reason", err.Error())
 		return
 	}
-	e.announce.heldUp(key, err)
+	e.announce.heldUp(key, now.source, err)
 	logger.Info("eviction is held up", "pod", key.String(), "failures", now.failures, "reason", err.Error())
 }
 
@@ -176,7 +221,11 @@ func (e *Evictor) reread(ctx context.Context, key tracker.Key) error {
 func reasons(because []Reason) []string {
 	texts := make([]string, 0, len(because))
 	for _, reason := range because {
-		texts = append(texts, reason.Taint.String()+" since "+reason.Taint.TimeAdded.UTC().Format(time.RFC3339))
+		text := reason.Taint.String() + " since " + reason.Taint.TimeAdded.UTC().Format(time.RFC3339)
+		if source := reason.Taint.Source; source.Kind.OnDevice() {
+			text += " by " + string(source.Kind) + " " + source.Name + " on " + reason.Device.String() + " in claim " + reason.Claim.Name
+		}
+		texts = append(texts, text)
 	}
 	return texts
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -22,9 +23,13 @@ import (
 // world is an evictor with all that it needs, in a synctest bubble: its time
 // passes only while everybody waits.
 type world struct {
-	t        *testing.T
-	api      *fakeAPI
-	recorder *fakeRecorder
+	t   *testing.T
+	api *fakeAPI
+	// recorder and deviceRecorder keep the events about taints of nodes, and those of
+	// devices.
+	recorder       *fakeRecorder
+	deviceRecorder *fakeRecorder
+
 	registry *prometheus.Registry
 	options  Options
 
@@ -40,7 +45,7 @@ type world struct {
 func inWorld(t *testing.T, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, api: newFakeAPI(), recorder: &fakeRecorder{}, started: time.Now()}
+		w := &world{t: t, api: newFakeAPI(), recorder: &fakeRecorder{}, deviceRecorder: &fakeRecorder{}, started: time.Now()}
 		w.options = Options{Synced: func() bool { return true }, Clock: clock.RealClock{}, Local: clock.RealClock{}}
 		test(w)
 		w.kill()
@@ -53,11 +58,12 @@ func (w *world) start() {
 	w.registry = prometheus.NewPedanticRegistry()
 	w.tracker = tracker.New()
 	options := w.options
-	options.Tracker, options.Client, options.Recorder, options.Metrics = w.tracker, w.api.client, w.recorder, NewMetrics(w.registry)
+	options.Tracker, options.Client, options.Metrics = w.tracker, w.api.client, NewMetrics(w.registry)
+	options.Recorder, options.DeviceRecorder = w.recorder, w.deviceRecorder
 	var err error
 	w.evictor, err = New(options)
 	require.NoError(w.t, err)
-	w.api.attach(w.t, informer.NewFeed(w.tracker, w.evictor, options.Clock))
+	w.api.attach(w.t, informer.NewFeed(w.tracker, w.evictor, options.Clock), &deviceFeed{tracker: w.tracker, evictor: w.evictor})
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.stop = cancel
 	w.running.Go(func() {
@@ -133,6 +139,18 @@ func newPod(name, node string, tolerations ...corev1.Toleration) *corev1.Pod {
 // setPod creates or replaces a pod.
 func (w *world) setPod(pod *corev1.Pod) {
 	w.api.store(pod)
+	synctest.Wait()
+}
+
+// set creates or replaces a slice, a rule or a claim.
+func (w *world) set(obj runtime.Object) {
+	w.api.store(obj)
+	synctest.Wait()
+}
+
+// drop deletes a slice, a rule or a claim.
+func (w *world) drop(obj runtime.Object) {
+	w.api.remove(keyOf(obj))
 	synctest.Wait()
 }
 

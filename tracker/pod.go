@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Key names one pod for ever: a pod created anew under the same name has
@@ -40,6 +41,10 @@ type Pod struct {
 	Mirror bool
 	// Disruption is the DisruptionTarget condition, nil when there is none.
 	Disruption *corev1.PodCondition
+	// Claims are the ResourceClaims that the pod uses.
+	Claims []PodClaim
+	// PodGroup is the name of the group that the pod belongs to, empty for none.
+	PodGroup string
 }
 
 // PodOf returns what is kept of pod.
@@ -56,7 +61,49 @@ func PodOf(pod *corev1.Pod) Pod {
 		Terminating:     pod.DeletionTimestamp != nil,
 		Mirror:          mirror,
 		Disruption:      condition(pod, corev1.DisruptionTarget),
+		Claims:          claimsOf(pod),
+		PodGroup:        podGroup(pod),
 	}
+}
+
+// claimsOf returns the claims that pod uses: those that it names, those that were
+// generated for its templates, and the one behind its extended resources. A claim
+// that is yet to be generated, or that turned out not to be needed, is none
+// (DE-04). Kubernetes' own evictor leaves out those behind extended resources
+// (DE-10).
+func claimsOf(pod *corev1.Pod) []PodClaim {
+	var claims []PodClaim
+	for i := range pod.Spec.ResourceClaims {
+		ref := &pod.Spec.ResourceClaims[i]
+		switch {
+		case ref.ResourceClaimName != nil:
+			claims = append(claims, PodClaim{Name: *ref.ResourceClaimName})
+		case ref.ResourceClaimTemplateName != nil:
+			if name, ok := generatedClaim(pod, ref.Name); ok {
+				claims = append(claims, PodClaim{Name: name, Generated: true})
+			}
+		}
+	}
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil && extended.ResourceClaimName != "" {
+		claims = append(claims, PodClaim{Name: extended.ResourceClaimName, Generated: true})
+	}
+	return claims
+}
+
+func generatedClaim(pod *corev1.Pod, ref string) (string, bool) {
+	for i := range pod.Status.ResourceClaimStatuses {
+		if status := &pod.Status.ResourceClaimStatuses[i]; status.Name == ref {
+			return ptr.Deref(status.ResourceClaimName, ""), status.ResourceClaimName != nil
+		}
+	}
+	return "", false
+}
+
+func podGroup(pod *corev1.Pod) string {
+	if pod.Spec.SchedulingGroup == nil {
+		return ""
+	}
+	return ptr.Deref(pod.Spec.SchedulingGroup.PodGroupName, "")
 }
 
 // bound returns when pod came to its node. Binding sets the PodScheduled
@@ -86,6 +133,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 func sameFate(a, b *Pod) bool {
 	return a.NodeName == b.NodeName && a.Bound.Equal(b.Bound) &&
 		a.Finished == b.Finished && a.Terminating == b.Terminating && a.Mirror == b.Mirror &&
+		a.PodGroup == b.PodGroup && slices.Equal(a.Claims, b.Claims) &&
 		slices.EqualFunc(a.Tolerations, b.Tolerations, sameToleration)
 }
 

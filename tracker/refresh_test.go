@@ -73,7 +73,8 @@ func TestRefresh(t *testing.T) {
 		tolerant := corev1.Toleration{Operator: corev1.TolerationOpExists}
 		require.Empty(t, tr.RefreshPod(pod("a", "n", 4, tolerant)))
 		require.Equal(t, keysOf("a"), tr.RefreshPod(pod("a", "n", 6, tolerant)))
-		got, _, _ := tr.Lookup(key("a"))
+		situation, _ := tr.Lookup(key("a"))
+		got := situation.Pod
 		require.Len(t, got.Tolerations, 1)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // SourceKind says what kind of object a taint comes from.
@@ -11,16 +12,26 @@ type SourceKind string
 
 // The kinds of objects that carry taints. The values are metric labels.
 const (
-	SourceNode SourceKind = "node"
+	SourceNode  SourceKind = "node"
+	SourceSlice SourceKind = "resourceslice"
+	SourceRule  SourceKind = "devicetaintrule"
 )
+
+// OnDevice reports whether objects of that kind taint devices.
+func (k SourceKind) OnDevice() bool {
+	return k != SourceNode
+}
 
 // Source is the object that carries a taint.
 type Source struct {
 	Kind SourceKind
 	Name string
+	// UID tells a rule from one that was created anew under its name (DE-75). It is
+	// empty for all other kinds.
+	UID types.UID
 }
 
-// Taint is a NoExecute taint and the time from which it counts.
+// Taint is a taint and the time from which it counts.
 type Taint struct {
 	Key    string
 	Value  string

@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// Tracker holds nodes and the pods on them. All methods are goroutine-safe. The
-// methods that change it return the keys of the pods whose fate may have changed
-// by that, in no order, so that an event costs what it touches.
+// Tracker holds nodes, ResourceSlices, DeviceTaintRules and ResourceClaims, and the
+// pods that they may taint. All methods are goroutine-safe. The methods that change
+// it return the keys of the pods whose fate may have changed by that, in no order,
+// so that an event costs what it touches.
 type Tracker struct {
 	mu sync.RWMutex
 	// pods holds every pod that is on a node, known or not.
@@ -20,258 +22,123 @@ type Tracker struct {
 	// nodes holds every known node and every node named by a pod. An entry goes
 	// when it is neither.
 	nodes map[string]*nodeState
-}
-
-type nodeState struct {
-	// known is true while the node exists; the fields down to taints mean nothing
-	// when it does not.
-	known           bool
-	uid             types.UID
-	resourceVersion string
-	// taints is replaced, never written to: callers hold it without the lock.
-	taints []Taint
-	pods   map[*Pod]struct{}
+	// claims holds, in the same way, every claim that is known or used by a pod.
+	claims map[ClaimName]*claimState
+	// allocated finds the known claims by the devices allocated to them.
+	allocated allocations
+	slices    map[string]*Slice
+	pools     map[poolName]*pool
+	rules     map[string]*ruleState
+	// selecting finds the rules by the devices that they select.
+	selecting device.Index[*ruleState]
+	// devicesKnown is true once slices, rules and claims have all been listed.
+	devicesKnown bool
+	// podGroups is true where reservations for PodGroups count.
+	podGroups bool
 }
 
 // New returns an empty tracker.
 func New() *Tracker {
-	return &Tracker{pods: map[Key]*Pod{}, nodes: map[string]*nodeState{}}
+	return &Tracker{
+		pods:      map[Key]*Pod{},
+		nodes:     map[string]*nodeState{},
+		claims:    map[ClaimName]*claimState{},
+		allocated: allocations{},
+		slices:    map[string]*Slice{},
+		pools:     map[poolName]*pool{},
+		rules:     map[string]*ruleState{},
+	}
 }
 
-// SetNode records a node as it was seen at now.
-func (t *Tracker) SetNode(node Node, now time.Time) []Key {
+// SetDevicesKnown says whether all slices, rules and claims that there were at the
+// start have been recorded. Until then no taint of a device holds for any pod: an
+// old slice may have come and the one that replaces it not yet (DE-53).
+func (t *Tracker) SetDevicesKnown(known bool) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.node(node.Name).set(node, now)
+	if t.devicesKnown == known {
+		return nil
+	}
+	t.devicesKnown = true
+	keys := t.podsWhere(func(pod *Pod) bool { return t.onTaintedDevice(pod) })
+	t.devicesKnown = known
+	return keys
 }
 
-// RefreshNode records a node that the API server returned to a request of our own.
-// The answer may be overtaken by the watch while it is on its way, so it changes
-// nothing unless that very node is known: SetNode would bring back one that is
-// deleted.
-func (t *Tracker) RefreshNode(node Node, now time.Time) []Key {
+// SetPodGroups says whether a claim that is reserved for a PodGroup is reserved
+// for its pods. Where the API has no PodGroups, such reservations are left-overs
+// (DE-08, DE-09).
+func (t *Tracker) SetPodGroups(served bool) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	state, ok := t.nodes[node.Name]
-	if !ok || !state.known || state.uid != node.UID {
+	if t.podGroups == served {
 		return nil
 	}
-	return state.set(node, now)
+	t.podGroups = true
+	keys := t.podsWhere(func(pod *Pod) bool { return pod.PodGroup != "" && t.onTaintedDevice(pod) })
+	t.podGroups = served
+	return keys
 }
 
-func (s *nodeState) set(node Node, now time.Time) []Key {
-	if s.known && older(node.ResourceVersion, s.resourceVersion) {
-		return nil
-	}
-	var prior []Taint
-	witnessed := s.known && s.uid == node.UID
-	if witnessed {
-		prior = s.taints
-	}
-	taints := merge(node.Taints, prior, witnessed, Source{Kind: SourceNode, Name: node.Name}, now)
-	changed := !slices.EqualFunc(taints, s.taints, sameEffect)
-	s.known, s.uid, s.resourceVersion = true, node.UID, node.ResourceVersion
-	if !changed {
-		return nil
-	}
-	s.taints = taints
-	return s.keys()
-}
-
-// DeleteNode forgets the node of that name and UID; one that was created anew
-// since stays. Its taints go with it. The pods stay until they go themselves:
-// collecting pods of a missing node is the work of Kubernetes' pod garbage
-// collector.
-func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	state, ok := t.nodes[name]
-	if !ok || !state.known || state.uid != uid {
-		return nil
-	}
-	tainted := len(state.taints) > 0
-	state.known, state.uid, state.resourceVersion, state.taints = false, "", "", nil
-	t.prune(name)
-	if !tainted {
-		return nil
-	}
-	return state.keys()
-}
-
-// SetPod records a pod. A pod without a node is nobody's concern yet and is not
-// kept.
-func (t *Tracker) SetPod(pod Pod) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.setPod(t.pods[pod.Key], pod)
-}
-
-// RefreshPod records a pod that the API server returned to a request of our own.
-// Like RefreshNode, it changes nothing unless that very pod is known.
-func (t *Tracker) RefreshPod(pod Pod) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := t.pods[pod.Key]
-	if old == nil {
-		return nil
-	}
-	return t.setPod(old, pod)
-}
-
-// setPod puts pod in the place of old, nil for none.
-func (t *Tracker) setPod(old *Pod, pod Pod) []Key {
-	if old != nil && older(pod.ResourceVersion, old.ResourceVersion) {
-		return nil
-	}
-	if pod.NodeName == "" {
-		return t.remove(old)
-	}
-	if old == nil {
-		t.insert(&pod)
-		return t.ifTainted(&pod)
-	}
-	pod.Terminating = pod.Terminating || old.Terminating
-	if old.NodeName == pod.NodeName {
-		same := sameFate(old, &pod)
-		t.replace(old, &pod)
-		if same {
-			return nil
-		}
-		return t.ifTainted(&pod)
-	}
-	left := t.remove(old)
-	t.insert(&pod)
-	if left != nil {
-		return left
-	}
-	return t.ifTainted(&pod)
-}
-
-// DeletePod forgets a pod.
-func (t *Tracker) DeletePod(key Key) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.remove(t.pods[key])
-}
-
-// SetTerminating records that the API server accepted the deletion of a pod.
-func (t *Tracker) SetTerminating(key Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := t.pods[key]
-	if old == nil || old.Terminating {
-		return
-	}
-	pod := *old
-	pod.Terminating = true
-	t.replace(old, &pod)
-}
-
-// Lookup returns a pod and the NoExecute taints that hold for it, both as of one
-// moment. The taints must not be written to.
-func (t *Tracker) Lookup(key Key) (Pod, []Taint, bool) {
+// Lookup returns the situation of a pod.
+func (t *Tracker) Lookup(key Key) (Situation, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	pod := t.pods[key]
 	if pod == nil {
-		return Pod{}, nil, false
+		return Situation{}, false
 	}
-	return *pod, t.nodes[pod.NodeName].taints, true
+	v := view{Tracker: t}
+	return v.situation(pod), true
 }
 
-// Taints returns the UID and the NoExecute taints of a node. The taints must not
-// be written to.
-func (t *Tracker) Taints(name string) (types.UID, []Taint) {
+// Exposed returns the keys of all pods for which a NoExecute taint holds, in no
+// order.
+func (t *Tracker) Exposed() []Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	state, ok := t.nodes[name]
-	if !ok {
-		return "", nil
-	}
-	return state.uid, state.taints
+	return t.podsWhere(t.exposed)
 }
 
-// PodsOn returns the keys of the pods on a node, sorted.
-func (t *Tracker) PodsOn(name string) []Key {
+// UIDOf returns the UID of the object that is known under a source of taints,
+// empty if there is none.
+func (t *Tracker) UIDOf(source Source) types.UID {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	state, ok := t.nodes[name]
-	if !ok {
-		return nil
-	}
-	keys := state.keys()
-	slices.SortFunc(keys, func(a, b Key) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-	})
-	return keys
-}
-
-// Tainted returns the names of the nodes that have a NoExecute taint, sorted.
-func (t *Tracker) Tainted() []string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	var names []string
-	for name, state := range t.nodes {
-		if len(state.taints) > 0 {
-			names = append(names, name)
+	switch source.Kind {
+	case SourceNode:
+		if state, ok := t.nodes[source.Name]; ok {
+			return state.uid
+		}
+	case SourceSlice:
+		if slice, ok := t.slices[source.Name]; ok {
+			return slice.UID
+		}
+	case SourceRule:
+		if rule, ok := t.rules[source.Name]; ok {
+			return rule.UID
 		}
 	}
-	slices.Sort(names)
-	return names
+	return ""
 }
 
-func (t *Tracker) node(name string) *nodeState {
-	state, ok := t.nodes[name]
-	if !ok {
-		state = &nodeState{pods: map[*Pod]struct{}{}}
-		t.nodes[name] = state
+func (t *Tracker) podsWhere(wanted func(*Pod) bool) []Key {
+	var keys []Key
+	for key, pod := range t.pods {
+		if wanted(pod) {
+			keys = append(keys, key)
+		}
 	}
-	return state
-}
-
-func (t *Tracker) prune(name string) {
-	if state := t.nodes[name]; !state.known && len(state.pods) == 0 {
-		delete(t.nodes, name)
-	}
-}
-
-func (t *Tracker) insert(pod *Pod) {
-	t.pods[pod.Key] = pod
-	t.node(pod.NodeName).pods[pod] = struct{}{}
-}
-
-// replace puts a new version of a pod in the place of the old one on its node.
-func (t *Tracker) replace(old, pod *Pod) {
-	delete(t.nodes[old.NodeName].pods, old)
-	t.insert(pod)
-}
-
-// remove forgets a pod, nil for none.
-func (t *Tracker) remove(pod *Pod) []Key {
-	if pod == nil {
-		return nil
-	}
-	keys := t.ifTainted(pod)
-	delete(t.pods, pod.Key)
-	delete(t.nodes[pod.NodeName].pods, pod)
-	t.prune(pod.NodeName)
 	return keys
 }
 
-// ifTainted returns the key of pod when a taint holds for it: without one, a
-// pod's fate is to stay, whatever else changes.
-func (t *Tracker) ifTainted(pod *Pod) []Key {
-	if len(t.nodes[pod.NodeName].taints) == 0 {
-		return nil
-	}
-	return []Key{pod.Key}
+// compareKeys orders pods by namespace, name and UID.
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-func (s *nodeState) keys() []Key {
-	keys := make([]Key, 0, len(s.pods))
-	for pod := range s.pods {
-		keys = append(keys, pod.Key)
-	}
+func sortKeys(keys []Key) []Key {
+	slices.SortFunc(keys, compareKeys)
 	return keys
 }
 

@@ -68,7 +68,8 @@ func TestSetNode(t *testing.T) {
 		require.Empty(t, tr.SetNode(node("n", 1, noSchedule, prefer), start))
 		require.Empty(t, tr.Tainted())
 		require.Equal(t, keysOf("a"), tr.SetNode(node("n", 2, noSchedule, taint("gpu"), prefer), start))
-		_, taints, ok := tr.Lookup(key("a"))
+		situation, ok := tr.Lookup(key("a"))
+		taints := situation.Taints
 		require.True(t, ok)
 		require.Equal(t, []string{"gpu:NoExecute@12:00:00"}, texts(taints))
 		require.Equal(t, []string{"n"}, tr.Tainted())
@@ -138,7 +139,8 @@ func TestTaintTimes(t *testing.T) {
 		tr.SetNode(node("n", 1), start)
 		tr.SetNode(node("n", 2, bare("gpu")), start.Add(time.Minute))
 		require.Empty(t, tr.SetNode(node("n", 3, bare("gpu")), start.Add(time.Hour)))
-		_, taints, _ := tr.Lookup(key("a"))
+		situation, _ := tr.Lookup(key("a"))
+		taints := situation.Taints
 		require.Equal(t, []string{"gpu:NoExecute@12:01:00"}, texts(taints))
 		require.True(t, taints[0].Witnessed)
 		require.False(t, taints[0].Stamped)
@@ -199,7 +201,8 @@ func TestDeleteNode(t *testing.T) {
 		tr.SetNode(node("n", 1, taint("gpu")), start)
 		tr.SetPod(pod("a", "n", 1))
 		require.Equal(t, keysOf("a"), tr.DeleteNode("n", "n-uid"))
-		_, taints, ok := tr.Lookup(key("a"))
+		situation, ok := tr.Lookup(key("a"))
+		taints := situation.Taints
 		require.True(t, ok)
 		require.Empty(t, taints)
 		require.Empty(t, tr.DeleteNode("n", "n-uid"))
@@ -244,7 +247,7 @@ func TestSetPod(t *testing.T) {
 		tr := tainted()
 		require.Empty(t, tr.SetPod(pod("a", "", 1)))
 		require.Empty(t, tr.SetPod(pod("b", "clean", 1)))
-		_, _, ok := tr.Lookup(key("a"))
+		_, ok := tr.Lookup(key("a"))
 		require.False(t, ok)
 	})
 
@@ -261,7 +264,8 @@ func TestSetPod(t *testing.T) {
 		tr.SetPod(pod("a", "n", 1, seconds))
 		same := corev1.Toleration{Key: "gpu", TolerationSeconds: new(int64(5))}
 		require.Empty(t, tr.SetPod(pod("a", "n", 2, same)))
-		got, _, _ := tr.Lookup(key("a"))
+		situation, _ := tr.Lookup(key("a"))
+		got := situation.Pod
 		require.Equal(t, "2", got.ResourceVersion)
 	})
 
@@ -302,7 +306,8 @@ func TestSetPod(t *testing.T) {
 		again.UID = "another"
 		require.Empty(t, tr.SetPod(again))
 		require.Equal(t, keysOf("a"), tr.DeletePod(key("a")))
-		got, taints, ok := tr.Lookup(again.Key)
+		situation, ok := tr.Lookup(again.Key)
+		got, taints := situation.Pod, situation.Taints
 		require.True(t, ok)
 		require.Equal(t, "clean", got.NodeName)
 		require.Empty(t, taints)
@@ -313,7 +318,8 @@ func TestSetPod(t *testing.T) {
 		tr := tainted()
 		tr.SetPod(pod("a", "n", 10, corev1.Toleration{Operator: corev1.TolerationOpExists}))
 		require.Empty(t, tr.SetPod(pod("a", "n", 9)))
-		got, _, _ := tr.Lookup(key("a"))
+		situation, _ := tr.Lookup(key("a"))
+		got := situation.Pod
 		require.Len(t, got.Tolerations, 1)
 	})
 
@@ -324,7 +330,8 @@ func TestSetPod(t *testing.T) {
 		tr.SetTerminating(key("a"))
 		tr.SetTerminating(key("unknown"))
 		require.Empty(t, tr.SetPod(pod("a", "n", 2)))
-		got, _, _ := tr.Lookup(key("a"))
+		situation, _ := tr.Lookup(key("a"))
+		got := situation.Pod
 		require.True(t, got.Terminating)
 		require.Equal(t, "2", got.ResourceVersion)
 	})
@@ -335,7 +342,7 @@ func TestSetPod(t *testing.T) {
 		tr.SetPod(pod("a", "n", 1))
 		require.Equal(t, keysOf("a"), tr.DeletePod(key("a")))
 		require.Empty(t, tr.DeletePod(key("a")))
-		_, _, ok := tr.Lookup(key("a"))
+		_, ok := tr.Lookup(key("a"))
 		require.False(t, ok)
 	})
 }
@@ -391,10 +398,11 @@ func TestEveryOrderOfEventsGivesTheSame(t *testing.T) {
 		}
 		require.Equal(t, []tracker.Key{key("a"), recreated.Key}, tr.PodsOn("n"))
 		require.Equal(t, []string{"n"}, tr.Tainted())
-		got, taints, _ := tr.Lookup(key("a"))
+		situation, _ := tr.Lookup(key("a"))
+		got, taints := situation.Pod, situation.Taints
 		require.Equal(t, finished, got)
 		require.Equal(t, []string{"gpu:NoExecute@12:00:00", "x:NoExecute@12:00:00"}, texts(taints))
-		_, _, ok := tr.Lookup(key("b"))
+		_, ok := tr.Lookup(key("b"))
 		require.False(t, ok)
 	})
 	require.Equal(t, 40320/2, count)

@@ -51,7 +51,7 @@ func (m *Metrics) observe(endpoint string, req admission.Request, response admis
 	case response.Allowed:
 		verdict = "allowed"
 	}
-	name := resourceLabel(req.Resource.Resource)
+	name := resourceLabel(req.Resource.Resource, req.SubResource)
 	dryRun := req.DryRun != nil && *req.DryRun
 	m.requests.WithLabelValues(endpoint, name, string(req.Operation), verdict, strconv.FormatBool(dryRun)).Inc()
 	m.duration.WithLabelValues(endpoint, name, verdict).Observe(took.Seconds())
@@ -59,9 +59,13 @@ func (m *Metrics) observe(endpoint string, req admission.Request, response admis
 
 // resourceLabel keeps the label set closed: whoever can reach the port can send
 // reviews of resources with any name.
-func resourceLabel(name string) string {
+func resourceLabel(name, subresource string) string {
+	if subresource != "" {
+		name += "/" + subresource
+	}
 	switch name {
-	case "pods", "nodes", "tolerationpolicies":
+	case "pods", "nodes", "tolerationpolicies",
+		"resourceslices", "resourceclaims", "resourceclaims/status", "resourceclaimtemplates", "devicetaintrules":
 		return name
 	default:
 		return "other"

@@ -61,10 +61,16 @@ func decodePod(raw []byte) (*corev1.Pod, error) {
 
 // decodeField decodes one field of bounded size.
 func decodeField(raw json.RawMessage, path string, into any) error {
+	return decodeFieldWithin(raw, path, maxElements, into)
+}
+
+// decodeFieldWithin decodes one field that may hold most values, and one more for
+// every forty bytes.
+func decodeFieldWithin(raw json.RawMessage, path string, most int, into any) error {
 	if isNull(raw) {
 		return nil
 	}
-	if n, limit := countElements(raw), maxElements+len(raw)/40; n > limit {
+	if n, limit := countElements(raw), most+len(raw)/40; n > limit {
 		return fmt.Errorf("%s holds %d values in %d bytes, at most %d are read", path, n, len(raw), limit)
 	}
 	if err := unmarshal(raw, into); err != nil {

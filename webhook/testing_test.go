@@ -93,6 +93,7 @@ func testConfig() Config {
 		MaxTimeAddedSkew: time.Minute,
 		StampNodeTaints:  true,
 		JudgeDirectives:  true,
+		JudgeDevices:     true,
 	}
 }
 

@@ -28,8 +28,8 @@ type badReviewError struct{ err error }
 func (e *badReviewError) Error() string { return e.err.Error() }
 func (e *badReviewError) Unwrap() error { return e.err }
 
-// resource names what a judge is for.
-type resource struct{ group, name string }
+// resource names what a judge is for: a resource, or a subresource of one.
+type resource struct{ group, name, subresource string }
 
 // Errors are logged at this rate; the metrics count all of them.
 const (
@@ -128,8 +128,8 @@ func (e *Endpoint) answer(ctx context.Context, w http.ResponseWriter, body []byt
 }
 
 func (e *Endpoint) judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	j, ok := e.judges[resource{req.Resource.Group, req.Resource.Resource}]
-	if !ok || req.SubResource != "" {
+	j, ok := e.judges[resource{req.Resource.Group, req.Resource.Resource, req.SubResource}]
+	if !ok {
 		return admission.Response{}, &badReviewError{errors.New("this path does not judge " + describe(req))}
 	}
 	response, err := j.Judge(ctx, req)

@@ -12,10 +12,13 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// eventComponent is who events are from. It is the name of the controller of
-// Kubernetes that Tollgate stands in for (NE-21), as are its metrics, so that
-// what watches for them goes on working.
-const eventComponent = "taint-eviction-controller"
+// These are who events are from. They are the names of the controllers of
+// Kubernetes that Tollgate stands in for (NE-21, DE-42), as are its metrics, so
+// that what watches for them goes on working.
+const (
+	nodeEventComponent   = "taint-eviction-controller"
+	deviceEventComponent = "device-taint-eviction-controller"
+)
 
 // Events have a client and a limit of their own: when there are more than the
 // API server takes, events are late, never evictions.
@@ -24,17 +27,21 @@ const (
 	eventBurst = 100
 )
 
-// newRecorder returns a recorder that works until stopEvents is called: what is
-// told on the way out must still find it.
-func (p *program) newRecorder(ctx context.Context) (record.EventRecorder, error) {
+// newRecorders returns a recorder for events about taints of nodes and one for
+// those about taints of devices. They work until stopEvents is called: what is told
+// on the way out must still find them.
+func (p *program) newRecorders(ctx context.Context) (nodes, devices record.EventRecorder, err error) {
 	connection := rest.CopyConfig(p.connection)
 	connection.QPS, connection.Burst = eventQPS, eventBurst
 	clientset, err := kubernetes.NewForConfig(connection)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for events: %w", err)
+		return nil, nil, fmt.Errorf("make a client for events: %w", err)
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
 	p.stopEvents = broadcaster.Shutdown
-	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventComponent}), nil
+	from := func(component string) record.EventRecorder {
+		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+	}
+	return from(nodeEventComponent), from(deviceEventComponent), nil
 }

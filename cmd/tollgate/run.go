@@ -48,11 +48,12 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err != nil {
 		return err
 	}
-	ready, err := p.addAdmission(ctx)
+	devices, err := p.addEvictor(ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.addEvictor(ctx); err != nil {
+	ready, err := p.addAdmission(ctx, devices)
+	if err != nil {
 		return err
 	}
 	if err := p.addProbes(ready); err != nil {

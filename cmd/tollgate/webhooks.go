@@ -15,12 +15,14 @@ import (
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook"
 )
 
 // addAdmission adds the certificates, the policies, and the server that judges by
-// them. It returns its readiness checks.
-func (p *program) addAdmission(ctx context.Context) (map[string]healthz.Checker, error) {
+// them and by what is known of devices, if anything. It returns its readiness
+// checks.
+func (p *program) addAdmission(ctx context.Context, devices *tracker.Tracker) (map[string]healthz.Checker, error) {
 	certificates, err := certs.New(p.certificateOptions())
 	if err != nil {
 		return nil, fmt.Errorf("keep certificates: %w", err)
@@ -37,6 +39,9 @@ func (p *program) addAdmission(ctx context.Context) (map[string]healthz.Checker,
 		return nil, err
 	}
 	config := p.webhookConfig()
+	if devices != nil {
+		config.DeviceTaints = devices
+	}
 	ready := map[string]healthz.Checker{"certificates": certificates.Ready, "webhook": server.StartedChecker()}
 	if store != nil {
 		config.Policies = store
@@ -110,5 +115,6 @@ func (p *program) webhookConfig() webhook.Config {
 		MaxTimeAddedSkew: admission.MaxTimeAddedSkew.Duration,
 		StampNodeTaints:  p.features.Enabled(features.NodeTaintTimestamps),
 		JudgeDirectives:  p.features.Enabled(features.SchedulingDirectives),
+		JudgeDevices:     p.features.Enabled(features.DeviceTaintAdmission),
 	}
 }

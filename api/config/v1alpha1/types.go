@@ -104,7 +104,8 @@ type AdmissionConfiguration struct {
 
 // EvictionConfiguration configures how evictions are carried out.
 type EvictionConfiguration struct {
-	// Workers is how many evictions are under way at one time.
+	// Workers is how many evictions are under way at one time: so many of pods that
+	// use ResourceClaims, and so many of others.
 	Workers int `json:"workers,omitempty"`
 	// ComparisonOperators honours the toleration operators Lt and Gt. Set it as
 	// the feature gate TaintTolerationComparisonOperators of the cluster is set.

@@ -21,6 +21,13 @@ const (
 	// NodeTaintEviction evicts pods from nodes with NoExecute taints. To do so it
 	// writes timeAdded into those that came without.
 	NodeTaintEviction featuregate.Feature = "NodeTaintEviction"
+	// DeviceTaintAdmission judges the taints and tolerations of devices, writes the
+	// time from which such taints count, and refuses tainted devices to pods that do
+	// not tolerate them. The last needs DeviceTaintEviction, which knows the taints.
+	DeviceTaintAdmission featuregate.Feature = "DeviceTaintAdmission"
+	// DeviceTaintEviction evicts pods that use devices with NoExecute taints, and
+	// writes the status of DeviceTaintRules.
+	DeviceTaintEviction featuregate.Feature = "DeviceTaintEviction"
 )
 
 // New returns the feature gates, switched as the configuration says. An unknown
@@ -33,6 +40,8 @@ func New(switched map[string]bool) (featuregate.FeatureGate, error) {
 		SchedulingDirectives: on,
 		NodeTaintTimestamps:  on,
 		NodeTaintEviction:    on,
+		DeviceTaintAdmission: on,
+		DeviceTaintEviction:  on,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("define feature gates: %w", err)

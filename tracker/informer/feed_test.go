@@ -1,7 +1,9 @@
 package informer_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -43,17 +44,31 @@ func (r registration) HasSynced() bool { return r.source.synced }
 
 // listener remembers what it was told.
 type listener struct {
+	mu    sync.Mutex
 	pods  []string
 	nodes []string
+	rules []string
 }
 
 func (l *listener) PodsChanged(keys []tracker.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, key := range keys {
 		l.pods = append(l.pods, key.String()+"/"+string(key.UID))
 	}
 }
 
-func (l *listener) NodeChanged(name string) { l.nodes = append(l.nodes, name) }
+func (l *listener) NodeChanged(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nodes = append(l.nodes, name)
+}
+
+func (l *listener) RuleChanged(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rules = append(l.rules, name)
+}
 
 type world struct {
 	tracker  *tracker.Tracker
@@ -173,19 +188,38 @@ func TestFeed(t *testing.T) {
 
 func TestFeedOnClientGoInformers(t *testing.T) {
 	t.Parallel()
-	tainted := node("1", "gpu")
-	client := fake.NewClientset(tainted, pod("1", "1"))
-	factory := informers.NewSharedInformerFactory(client, 0)
-	nodes, pods := factory.Core().V1().Nodes().Informer(), factory.Core().V1().Pods().Informer()
-	require.NoError(t, nodes.SetTransform(informer.TrimNode))
-	require.NoError(t, pods.SetTransform(informer.TrimPod))
+	client := fake.NewClientset(node("1", "gpu"), pod("1", "1"))
+	nodes, pods := informer.NewNodes(client), informer.NewPods(client)
 	tr := tracker.New()
 	feed := informer.NewFeed(tr, &listener{}, clocktesting.NewFakePassiveClock(start))
 	require.NoError(t, feed.Attach(nodes, pods))
-	factory.Start(t.Context().Done())
+	run(t, nodes.RunWithContext)
+	run(t, pods.RunWithContext)
 	require.True(t, toolscache.WaitForCacheSync(t.Context().Done(), feed.HasSynced))
-	got, taints, ok := tr.Lookup(tracker.Key{Namespace: "ns", Name: "p", UID: "1"})
+	situation, ok := tr.Lookup(tracker.Key{Namespace: "ns", Name: "p", UID: "1"})
 	require.True(t, ok)
-	require.Equal(t, "n", got.NodeName)
-	require.Len(t, taints, 1)
+	require.Equal(t, "n", situation.Pod.NodeName)
+	require.Len(t, situation.Taints, 1)
+}
+
+func TestAFeedWithoutNodesHasSyncedWithThePods(t *testing.T) {
+	t.Parallel()
+	pods := &source{}
+	feed := informer.NewFeed(tracker.New(), &listener{}, clocktesting.NewFakePassiveClock(start))
+	require.NoError(t, feed.Attach(nil, pods))
+	require.False(t, feed.HasSynced())
+	pods.synced = true
+	require.True(t, feed.HasSynced())
+}
+
+// run runs what runs until its context is done for as long as a test.
+func run(t *testing.T, work func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { work(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
 }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/census"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/served"
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
+)
+
+// deviceSide is what eviction by taints of devices adds to the evictor. Some of it
+// comes into being after what it is given to.
+type deviceSide struct {
+	rules  dynamic.Interface
+	keeper *served.Keeper
+	status *rulestatus.Controller
+	// known is true while the tracker knows all devices, claims and rules.
+	known atomic.Bool
+}
+
+// equip adds to the options of the evictor what devices need.
+func (d *deviceSide) equip(p *program, options *evictor.Options) error {
+	rules, err := dynamic.NewForConfig(p.connection)
+	if err != nil {
+		return fmt.Errorf("make a client for DeviceTaintRules: %w", err)
+	}
+	d.rules = rules
+	options.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: rules, served: d.served}
+	options.RulesChanged = func(names []string) { d.status.RulesChanged(names) }
+	return nil
+}
+
+// served returns how DeviceTaintRules are called; false while they are not served.
+func (d *deviceSide) served() (schema.GroupVersionResource, bool) {
+	version := d.keeper.Version(informer.RuleResource)
+	return informer.RuleResource.WithVersion(version), version != ""
+}
+
+// add adds what watches devices on every replica, and returns what writes the
+// status of rules on the leader.
+func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Evictor) (*rulestatus.Controller, error) {
+	var err error
+	d.status, err = rulestatus.New(rulestatus.Options{
+		Tracker: options.Tracker,
+		Synced:  func() bool { return options.Synced() && d.known.Load() },
+		Leads:   p.leads,
+		Applier: rulestatus.NewApplier(d.rules, d.served),
+		Clock:   p.clock,
+		Local:   p.local,
+		Decide: func(situation tracker.Situation) bool {
+			return options.Rules.Decide(p.clock.Now(), situation).Verdict == evictor.EvictAt
+		},
+		Evicted:        runner.EvictedBy,
+		Forget:         runner.Forget,
+		PodsChanged:    runner.PodsChanged,
+		Metrics:        rulestatus.NewMetrics(ctrlmetrics.Registry),
+		AttemptTimeout: options.AttemptTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the status of DeviceTaintRules: %w", err)
+	}
+	feed := informer.NewDeviceFeed(options.Tracker, deviceListener{runner, d.status}, p.clock)
+	d.keeper = served.New(served.Options{
+		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
+		Clock:     p.local,
+		Resources: d.resources(p, feed),
+		Known: func(known bool) {
+			feed.SetKnown(known)
+			d.known.Store(known)
+		},
+		Metrics: served.NewMetrics(ctrlmetrics.Registry),
+	})
+	if err := p.manager.Add(d.keeper); err != nil {
+		return nil, fmt.Errorf("watch devices: %w", err)
+	}
+	ctrlmetrics.Registry.MustRegister(census.NewCollector(options.Tracker))
+	return d.status, nil
+}
+
+// resources returns what is watched of devices where it is served (VS-01, VS-02,
+// VS-08).
+func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.Resource {
+	slices, claims := p.clientset.ResourceV1().ResourceSlices(), p.clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
+	return []served.Resource{
+		{
+			Name:     schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"},
+			Versions: []string{"v1", "v1beta1", "v1alpha3", "v1alpha2"},
+			Without:  "what is reserved for PodGroups counts for no pod",
+			Served:   feed.SetPodGroups,
+		},
+		{
+			Name:     schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceclaims"},
+			Versions: []string{"v1"},
+			Without:  "no pod is known to use a device, and none is evicted because of one",
+			Watch: func(_ string, report func(error)) served.Watch {
+				return informer.NewClaimWatch(p.clientset, feed.Claims(), report)
+			},
+			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, claims) },
+		},
+		{
+			Name:     schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceslices"},
+			Versions: []string{"v1"},
+			Without:  "the taints that drivers publish evict no pod",
+			// Old generations of a pool count until a newer one is seen (DE-16).
+			Misleading: true,
+			Watch: func(_ string, report func(error)) served.Watch {
+				return informer.NewSliceWatch(p.clientset, feed.Slices(), report)
+			},
+			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, slices) },
+		},
+		{
+			Name:     informer.RuleResource,
+			Versions: []string{"v1", "v1beta2", "v1alpha3"},
+			Without:  "there are no DeviceTaintRules, and none evicts a pod",
+			Watch: func(version string, report func(error)) served.Watch {
+				return informer.NewRuleWatch(d.rules, version, feed.Rules(), report)
+			},
+			Probe: func(ctx context.Context, version string) error {
+				return informer.Permitted(ctx, d.rules.Resource(informer.RuleResource.WithVersion(version)))
+			},
+		},
+	}
+}
+
+// deviceListener passes on what changed to those whom it concerns.
+type deviceListener struct {
+	evictor *evictor.Evictor
+	status  *rulestatus.Controller
+}
+
+// PodsChanged tells the evictor.
+func (l deviceListener) PodsChanged(keys []tracker.Key) { l.evictor.PodsChanged(keys) }
+
+// RuleChanged tells both.
+func (l deviceListener) RuleChanged(name string) {
+	l.evictor.RuleChanged(name)
+	l.status.RuleChanged(name)
+}

@@ -1,0 +1,8 @@
+// Package served finds out which resources the API server serves, and in which
+// version, and keeps watches of those that it does. That differs between versions
+// of Kubernetes, depends on feature gates and flags of the API server (VS-01,
+// VS-02), and changes when a control plane is upgraded or configured anew.
+//
+// What is not served is said once in the log and costs nothing but what it is
+// for. So does what is not permitted (F10).
+package served

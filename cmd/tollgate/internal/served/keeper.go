@@ -1,0 +1,310 @@
+package served
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// lookEvery is how often the API server is asked what it serves.
+	lookEvery = time.Minute
+	// lookAgain is when it is asked again after it could not be asked, and after it
+	// said that something is gone: it may have been a replica of an older version, or
+	// one that is just starting, and much follows from it.
+	lookAgain = 3 * time.Second
+	// patience is how long it may take to answer all that is asked in one look.
+	patience = 30 * time.Second
+)
+
+// discoverer is the part of a discovery client that is used here.
+type discoverer interface {
+	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// Options are what a Keeper works with. All are required.
+type Options struct {
+	Discovery discoverer
+	// Clock is the clock of this machine.
+	Clock     clock.WithTicker
+	Resources []Resource
+	// Known is told whether all that is served and permitted has been listed. It is
+	// called when that changes, and not before it is true for the first time.
+	Known   func(known bool)
+	Metrics *Metrics
+}
+
+// Keeper keeps watches of the resources that are served. It is a runnable of a
+// controller-runtime manager.
+type Keeper struct {
+	discovery discoverer
+	clock     clock.WithTicker
+	tell      func(known bool)
+	metrics   *Metrics
+	// resources is never changed; what is in it belongs to the goroutine of Start,
+	// but for what has a lock.
+	resources []*resource
+	known     bool
+	// mute is true while it has been said that the API server does not answer.
+	mute bool
+	// wake has room for one word, so that whoever leaves it never waits.
+	wake chan struct{}
+
+	mu sync.Mutex
+	// versions holds those that are served.
+	versions map[schema.GroupResource]string
+}
+
+// New returns a keeper. It starts nothing: that is what Start does.
+func New(options Options) *Keeper {
+	k := &Keeper{
+		discovery: options.Discovery, clock: options.Clock, tell: options.Known, metrics: options.Metrics,
+		wake:     make(chan struct{}, 1),
+		versions: map[schema.GroupResource]string{},
+	}
+	for i := range options.Resources {
+		r := &resource{Resource: options.Resources[i], wake: k.awake, state: stateUnknown}
+		k.metrics.set(r.Name, stateUnknown)
+		k.resources = append(k.resources, r)
+	}
+	return k
+}
+
+// NeedLeaderElection is false: every replica watches, so that a new leader has
+// nothing to read first.
+func (k *Keeper) NeedLeaderElection() bool { return false }
+
+// Version returns the version in which a resource is served, empty for none.
+func (k *Keeper) Version(name schema.GroupResource) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.versions[name]
+}
+
+// Start looks, watches, and looks again until ctx is done.
+func (k *Keeper) Start(ctx context.Context) error {
+	defer func() {
+		for _, r := range k.resources {
+			r.end()
+		}
+	}()
+	for {
+		timer := k.clock.NewTimer(k.look(ctx))
+		for waiting := true; waiting; {
+			k.settle()
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			case <-timer.C():
+				waiting = false
+			case <-k.wake:
+				waiting = !k.hear(ctx)
+			}
+		}
+		timer.Stop()
+	}
+}
+
+func (k *Keeper) awake() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hear takes in what the watches say. It reports whether the API server is to be
+// asked at once what it serves.
+func (k *Keeper) hear(ctx context.Context) (look bool) {
+	for _, r := range k.resources {
+		if r.watch == nil {
+			continue
+		}
+		last, err := r.heard()
+		switch {
+		case last == answerMissing:
+			look = true
+		case last == answerDenied && !r.synced():
+			r.stop()
+			k.enter(ctx, r, stateDenied, err)
+		case last == answerDenied:
+			k.enter(ctx, r, stateStale, err)
+		case r.synced():
+			k.enter(ctx, r, stateWatched, nil)
+		}
+	}
+	return look
+}
+
+// look asks the API server what it serves and follows. It returns when to look
+// again.
+func (k *Keeper) look(ctx context.Context) time.Duration {
+	asking, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	lists := map[string]*metav1.APIResourceList{}
+	next := lookEvery
+	for _, r := range k.resources {
+		version, err := k.find(asking, r, lists)
+		if err != nil {
+			k.unanswered(ctx, err)
+			return lookAgain
+		}
+		if version != "" {
+			r.missed = time.Time{}
+		} else if r.version != "" && !k.missing(r) {
+			next = lookAgain
+			continue
+		}
+		if k.follow(ctx, r, version) && permitted(asking, r) {
+			k.begin(ctx, r)
+		}
+	}
+	k.mute = false
+	return next
+}
+
+// unanswered says, once, that the API server does not say what it serves.
+func (k *Keeper) unanswered(ctx context.Context, err error) {
+	if !k.mute && ctx.Err() == nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "the API server does not say what it serves")
+		k.mute = true
+	}
+}
+
+// missing reports whether a resource was not served for a while already. It is
+// called when it is not.
+func (k *Keeper) missing(r *resource) bool {
+	if r.missed.IsZero() {
+		r.missed = k.clock.Now()
+	}
+	return k.clock.Since(r.missed) >= lookAgain
+}
+
+// find returns the version in which a resource is to be watched, empty when it is
+// not served. The one that is watched is kept while it is served: the replicas of
+// a control plane that is being upgraded do not agree on the newest.
+func (k *Keeper) find(ctx context.Context, r *resource, lists map[string]*metav1.APIResourceList) (string, error) {
+	candidates := r.Versions
+	if r.version != "" {
+		candidates = append([]string{r.version}, candidates...)
+	}
+	for _, version := range candidates {
+		group := r.Name.WithVersion(version).GroupVersion().String()
+		list, asked := lists[group]
+		if !asked {
+			var err error
+			list, err = k.discovery.ServerResourcesForGroupVersionWithContext(ctx, group)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return "", err
+			}
+			lists[group] = list
+		}
+		if includes(list, r.Name.Resource) {
+			return version, nil
+		}
+	}
+	return "", nil
+}
+
+func includes(list *metav1.APIResourceList, name string) bool {
+	if list == nil {
+		return false
+	}
+	for i := range list.APIResources {
+		if list.APIResources[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// follow takes in the version in which a resource is served. It reports whether a
+// watch of it is to begin.
+func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin bool) {
+	if r.state != stateUnknown && r.version == version {
+		return r.state == stateDenied
+	}
+	r.stop()
+	k.setVersion(r, version)
+	switch {
+	case version == "":
+		k.enter(ctx, r, stateUnserved, nil)
+	case r.Watch == nil:
+		k.enter(ctx, r, stateServed, nil)
+	default:
+		return true
+	}
+	return false
+}
+
+// permitted reports whether a watch may begin. One that was not permitted is
+// probed first, which costs little and is done once a look.
+func permitted(ctx context.Context, r *resource) bool {
+	return r.state != stateDenied || r.Probe(ctx, r.version) == nil
+}
+
+func (k *Keeper) begin(ctx context.Context, r *resource) {
+	k.enter(ctx, r, stateListing, nil)
+	// Before anything of it arrives.
+	k.settle()
+	r.start(ctx)
+}
+
+func (k *Keeper) setVersion(r *resource, version string) {
+	r.version = version
+	k.mu.Lock()
+	if version == "" {
+		delete(k.versions, r.Name)
+	} else {
+		k.versions[r.Name] = version
+	}
+	k.mu.Unlock()
+	if r.Served != nil {
+		r.Served(version != "")
+	}
+}
+
+// settle says whether all there is to know is known. It remains so while more is
+// listed later, unless that is of a kind of which a part is misleading.
+func (k *Keeper) settle() {
+	complete, misled := true, false
+	for _, r := range k.resources {
+		if r.state == stateUnknown || r.state == stateListing {
+			complete, misled = false, misled || r.Misleading
+		}
+	}
+	known := complete || k.known && !misled
+	if known != k.known {
+		k.known = known
+		k.tell(known)
+	}
+}
+
+// enter puts a resource into a state, and says so if that is news.
+func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error) {
+	if r.state == state {
+		return
+	}
+	r.state = state
+	k.metrics.set(r.Name, state)
+	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.Name.String())
+	switch state {
+	case stateUnserved:
+		log.Info("not served by the API server", "versions", r.Versions, "so", r.Without)
+	case stateDenied:
+		log.Error(err, "not permitted to watch", "version", r.version, "so", r.Without)
+	case stateStale:
+		log.Error(err, "no longer permitted to watch", "version", r.version, "so", "what is known of it grows old")
+	case stateWatched:
+		log.Info("watching", "version", r.version)
+	case stateServed:
+		log.Info("served by the API server", "version", r.version)
+	case stateUnknown, stateListing:
+	}
+}

@@ -1,0 +1,176 @@
+package evictor
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// emptyBook returns a book whose rules all exist and nobody listens to.
+func emptyBook() *book {
+	return newBook(NewMetrics(prometheus.NewPedanticRegistry()), func([]string) {}, func(tracker.Source) bool { return true })
+}
+
+func TestBook(t *testing.T) {
+	t.Parallel()
+
+	t.Run("I02 what waits for the API server is woken by its recovery, but not all the time", func(t *testing.T) {
+		t.Parallel()
+		b := emptyBook()
+		down, denied := tracker.Key{Name: "down"}, tracker.Key{Name: "denied"}
+		b.plan(down, Decide(noon, onNode(podSince(0), taintSince("gpu", 0))))
+		b.plan(denied, Decide(noon, onNode(podSince(0), taintSince("gpu", 0))))
+		b.fail(down, Unavailable, attempt{})
+		b.fail(denied, Denied, attempt{})
+		require.Equal(t, []tracker.Key{down}, b.recover(noon))
+		b.fail(down, Unavailable, attempt{})
+		require.Empty(t, b.recover(noon.Add(recoveryPause-1)))
+		require.Equal(t, []tracker.Key{down}, b.recover(noon.Add(recoveryPause)))
+		require.Empty(t, b.recover(noon.Add(2*recoveryPause)))
+	})
+
+	t.Run("what is not in the book can fail and be closed", func(t *testing.T) {
+		t.Parallel()
+		b := emptyBook()
+		require.Equal(t, entry{failure: Denied, failures: 1}, b.fail(tracker.Key{}, Denied, attempt{}))
+		require.False(t, b.announce(tracker.Key{}, Denied))
+		require.True(t, b.canMark(tracker.Key{}))
+		_, _, ok := b.close(tracker.Key{}, Gone)
+		require.False(t, ok)
+	})
+}
+
+// listener keeps what a book says of rules. It asks back, as a listener may.
+type listener struct {
+	book *book
+	told []string
+}
+
+func listening() *listener {
+	l := &listener{}
+	l.book = newBook(NewMetrics(prometheus.NewPedanticRegistry()), func(rules []string) {
+		l.book.evictedBy("any")
+		l.told = append(l.told, rules...)
+	}, func(tracker.Source) bool { return true })
+	return l
+}
+
+// heard returns what was said since the last time.
+func (l *listener) heard() []string {
+	told := l.told
+	l.told = nil
+	return told
+}
+
+func becauseOf(rules ...string) Decision {
+	var taints []tracker.Taint
+	for i, rule := range rules {
+		taint := ruleTaint(rule, "k", i)
+		taint.Source.UID = types.UID(rule + "-rule-uid")
+		taints = append(taints, taint)
+	}
+	return Decide(noon, holding(held(gpu0, "c", nil, taints...)))
+}
+
+func TestBookTellsOfRules(t *testing.T) {
+	t.Parallel()
+	a, b := tracker.Key{Name: "a"}, tracker.Key{Name: "b"}
+
+	t.Run("DE-66 DE-74 when a pod comes, when its rules change and when it is let go, but not in between", func(t *testing.T) {
+		t.Parallel()
+		l := listening()
+		l.book.plan(a, becauseOf("s", "r"))
+		require.Equal(t, []string{"r", "s"}, l.heard())
+		l.book.plan(a, becauseOf("r", "s"))
+		require.Empty(t, l.heard(), "which of them is first is not news")
+		l.book.plan(b, becauseOf("r"))
+		require.Equal(t, []string{"r"}, l.heard())
+		l.book.plan(a, becauseOf("s", "t", "u"))
+		heard := l.heard()
+		slices.Sort(heard)
+		require.Equal(t, []string{"r", "t", "u"}, heard)
+		_, outcome, ok := l.book.close(a, Unfinished)
+		require.True(t, ok)
+		require.Equal(t, Unfinished, outcome)
+		require.Equal(t, []string{"s", "t", "u"}, l.heard())
+		require.Zero(t, l.book.evictedBy("s-rule-uid"))
+		l.book.close(b, Gone)
+		require.Equal(t, []string{"r"}, l.heard())
+		require.Zero(t, l.book.evictedBy("r-rule-uid"))
+	})
+
+	t.Run("DE-68 DE-74 when a pod is evicted it is counted before", func(t *testing.T) {
+		t.Parallel()
+		l := listening()
+		l.book.plan(a, becauseOf("r", "s"))
+		counted := 0
+		l.book.changed = func([]string) { counted = l.book.evictedBy("r-rule-uid") }
+		_, outcome, _ := l.book.close(a, Evicted)
+		require.Equal(t, Evicted, outcome)
+		require.Equal(t, 1, counted)
+		require.Equal(t, 1, l.book.evictedBy("s-rule-uid"))
+	})
+
+	t.Run("I04 a deletion whose answer was lost is ours when the pod goes, and is not when it stays", func(t *testing.T) {
+		t.Parallel()
+		l := listening()
+		for key, end := range map[tracker.Key]Outcome{a: Gone, b: Unfinished} {
+			l.book.plan(key, becauseOf("r"))
+			l.book.fail(key, Timeout, attempt{sent: true})
+			l.book.close(key, end)
+		}
+		require.Equal(t, 1, l.book.evictedBy("r-rule-uid"))
+	})
+
+	t.Run("a pod whose node alone is tainted concerns no rule", func(t *testing.T) {
+		t.Parallel()
+		l := listening()
+		l.book.plan(a, Decide(noon, onNode(podSince(0), taintSince("gpu", 0))))
+		l.book.close(a, Evicted)
+		require.Empty(t, l.heard())
+	})
+
+	t.Run("DE-75 a rule created anew under its name is told of, and counted by itself", func(t *testing.T) {
+		t.Parallel()
+		l := listening()
+		l.book.plan(a, becauseOf("r"))
+		anew := becauseOf("r")
+		anew.Because[0].Taint.Source.UID = "another"
+		require.Equal(t, []string{"r"}, l.heard())
+		l.book.plan(a, anew)
+		require.Equal(t, []string{"r", "r"}, l.heard())
+		l.book.close(a, Evicted)
+		require.Equal(t, map[types.UID]int{"another": 1}, l.book.evicted)
+	})
+}
+
+func TestRulesChanged(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		told := map[string]int{}
+		w.options.RulesChanged = func(rules []string) {
+			for _, rule := range rules {
+				told[rule]++
+			}
+			w.evictor.EvictedBy("any")
+		}
+		podWithDevice(w, tolerated("gpu", 60))
+		rule := newRule("r", "", deviceTaint("gpu"))
+		w.start()
+		w.set(rule)
+		require.Equal(w.t, map[string]int{"r": 1}, told)
+		w.pass(seconds(30))
+		w.drop(rule)
+		require.Equal(w.t, map[string]int{"r": 2}, told)
+		w.set(newRule("s", "", deviceTaint("gpu")))
+		w.pass(2 * time.Minute)
+		w.leaves(podA)
+		require.Equal(w.t, map[string]int{"r": 2, "s": 2}, told)
+	})
+}

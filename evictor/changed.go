@@ -1,0 +1,65 @@
+package evictor
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// PodsChanged names pods whose fate may have changed. It does not block, and does
+// nothing while the evictor does not run: Start looks at all pods.
+func (e *Evictor) PodsChanged(keys []tracker.Key) {
+	if len(keys) == 0 {
+		return
+	}
+	running := e.running()
+	if running == nil {
+		return
+	}
+	for _, key := range keys {
+		running.of(e.tracker.UsesClaims(key)).Add(key)
+	}
+}
+
+// NodeChanged names a node whose taints may have changed. It does not block, and
+// does nothing while the evictor does not run.
+func (e *Evictor) NodeChanged(name string) {
+	running := e.running()
+	if running == nil {
+		return
+	}
+	uid, taints := e.tracker.Taints(name)
+	e.odd.check(tracker.Source{Kind: tracker.SourceNode, Name: name}, uid, taints)
+	if bare(taints) {
+		running.nodes.Add(name)
+	}
+}
+
+// RuleChanged names a DeviceTaintRule whose taint may have changed. It does not
+// block, and does nothing while the evictor does not run.
+func (e *Evictor) RuleChanged(name string) {
+	if e.running() == nil {
+		return
+	}
+	var taints []tracker.Taint
+	source := tracker.Source{Kind: tracker.SourceRule, Name: name}
+	if taint, ok := e.tracker.RuleTaint(name); ok {
+		source = taint.Source
+		if taint.Effect == corev1.TaintEffectNoExecute {
+			taints = []tracker.Taint{taint}
+		}
+	}
+	e.odd.check(source, source.UID, taints)
+}
+
+func (e *Evictor) running() *queues {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queues
+}
+
+func (e *Evictor) run(q *queues) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queues = q
+}

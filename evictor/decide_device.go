@@ -1,0 +1,34 @@
+package evictor
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// onDevice returns the reasons that a pod has to leave because of the taints of a
+// device that it uses.
+//
+// A taint counts from when it was added, also for a pod that came later: the API
+// says so of tolerationSeconds (DE-23), and moving timeAdded is the only way to
+// give running pods more time, because the tolerations of an allocation cannot be
+// changed. A taint without a time, which the API does not let through, counts from
+// when it was first seen (DE-30).
+func (r Rules) onDevice(used *tracker.TaintedDevice) []Reason {
+	var because []Reason
+	for i := range used.Taints {
+		taint := &used.Taints[i]
+		reason := Reason{Taint: *taint, Device: used.ID, Claim: used.Claim, At: r.began(taint), position: i}
+		seconds, tolerated := device.Toleration(used.Tolerations, taint.Key, taint.Value, resourcev1.DeviceTaintEffectNoExecute)
+		if tolerated {
+			end, ending := ends(reason.At, seconds)
+			if !ending {
+				continue
+			}
+			reason.At, reason.Tolerated = end, true
+		}
+		because = append(because, reason)
+	}
+	return because
+}

@@ -1,0 +1,43 @@
+package evictor
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// onNode returns the reasons that a pod has to leave because of the taints of its
+// node.
+//
+// A taint counts from when it was added or the pod came, whichever is later:
+// otherwise a pod that tolerates a taint for a while would have to leave a node
+// that is tainted for long as soon as it lands there, for ever.
+func (r Rules) onNode(pod *tracker.Pod, taints []tracker.Taint) []Reason {
+	var because []Reason
+	for i := range taints {
+		taint := &taints[i]
+		reason := Reason{Taint: *taint, At: later(r.began(taint), pod.Bound), position: i}
+		seconds, tolerated := r.podToleration(pod.Tolerations, taint)
+		if tolerated {
+			end, ending := ends(reason.At, seconds)
+			if !ending {
+				continue
+			}
+			reason.At, reason.Tolerated = end, true
+		}
+		because = append(because, reason)
+	}
+	return because
+}
+
+// podToleration returns for how long the first matching toleration lasts, nil for
+// ever. No other counts (NE-04).
+func (r Rules) podToleration(tolerations []corev1.Toleration, taint *tracker.Taint) (seconds *int64, tolerated bool) {
+	native := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
+	for i := range tolerations {
+		if tolerates(&tolerations[i], &native, r.ComparisonOperators) {
+			return tolerations[i].TolerationSeconds, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,47 @@
+package evictor
+
+import "github.com/tollgate-dev/tollgate/tracker"
+
+// oddTimeReason is the reason of events about taints with a time that is hardly
+// meant.
+const oddTimeReason = "TaintTimeOdd"
+
+// phrases are the words of events on pods.
+type phrases struct {
+	// eviction is the reason of the events that Kubernetes' own controllers write.
+	eviction string
+	// heldUp is the reason for evictions that the API server does not accept.
+	heldUp string
+	// named is true when the messages end with the name of the pod.
+	named bool
+}
+
+// The events of Kubernetes' two controllers (NE-21, DE-42).
+var (
+	nodePhrases   = phrases{eviction: "TaintManagerEviction", heldUp: "TaintManagerEvictionHeldUp", named: true}
+	devicePhrases = phrases{eviction: "DeviceTaintManagerEviction", heldUp: "DeviceTaintManagerEvictionHeldUp"}
+)
+
+// phrasesFor returns the words for taints that objects of that kind carry.
+func phrasesFor(cause tracker.SourceKind) phrases {
+	if cause.OnDevice() {
+		return devicePhrases
+	}
+	return nodePhrases
+}
+
+// marking returns what is said of a pod that is evicted.
+func (p phrases) marking(key tracker.Key) string {
+	if p.named {
+		return "Marking for deletion Pod " + key.String()
+	}
+	return "Marking for deletion"
+}
+
+// cancelling returns what is said of a pod that may stay after all.
+func (p phrases) cancelling(key tracker.Key) string {
+	if p.named {
+		return "Cancelling deletion of Pod " + key.String()
+	}
+	return "Cancelling deletion"
+}

@@ -1,0 +1,132 @@
+package rulestatus
+
+import (
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const (
+	// settleTime is how long a generation has to stand until it can be said that
+	// there is nothing to evict (DE-76).
+	settleTime = 5 * time.Second
+	// writePause is the least time between two writes for one generation (DE-63).
+	writePause = 10 * time.Second
+	// previewPause is the least time between two writes of a preview.
+	previewPause = time.Minute
+	// longestPause is how long a rule is not looked at if nothing seems to happen.
+	longestPause = time.Minute
+)
+
+// input is what the conditions of a rule follow from. Durations say how long ago
+// something was, so that no clock that is set can hold a write back for hours.
+type input struct {
+	// rule is the rule with the conditions that it has.
+	rule *tracker.Rule
+	// tally is what the rule comes to.
+	tally tally
+	// evicted is how many pods were ever evicted for the rule.
+	evicted int
+	// told is true once the status has told of the generation of the rule.
+	told bool
+	// stood is how long ago the generation of the rule was first seen.
+	stood time.Duration
+	// written and previewed are how long ago the status and the preview were last
+	// written.
+	written, previewed time.Duration
+}
+
+// verdict is what to do about the status of a rule.
+type verdict struct {
+	// conditions are all that Tollgate says about the rule. A condition of ours that
+	// is not among them goes away.
+	conditions []metav1.Condition
+	// write is true when that has to be written now.
+	write bool
+	// previews is true when the preview is among what changes.
+	previews bool
+	// again is when to look again.
+	again time.Duration
+}
+
+// conditions says which conditions a rule should have at now. A generation that was
+// not told of yet is written about at once (DE-61), other changes wait for their
+// turn, also where somebody else takes away what is written here.
+func conditions(now time.Time, in *input) verdict {
+	stamp := metav1.NewTime(now.Truncate(time.Second))
+	stored := meta.FindStatusCondition(in.rule.Conditions, resourcev1.DeviceTaintConditionEvictionInProgress)
+	wanted, settles := evictionInProgress(in, stored)
+	v := verdict{again: longestPause}
+	switch {
+	case same(stored, &wanted):
+		wanted.LastTransitionTime = stored.LastTransitionTime
+		v.lookAgain(settles)
+	default:
+		wanted.LastTransitionTime = stamp
+		v.change(in, writePause-in.written)
+	}
+	v.conditions = append(v.conditions, wanted)
+	if in.rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && hasRoom(in.rule.Conditions) {
+		v.preview(in, stamp)
+	}
+	return v
+}
+
+// change says that something differs, and may be written at once or in a while. It
+// reports whether it may be written at once.
+func (v *verdict) change(in *input, wait time.Duration) bool {
+	if !in.told || wait <= 0 {
+		v.write = true
+		return true
+	}
+	v.lookAgain(wait)
+	return false
+}
+
+func (v *verdict) lookAgain(wait time.Duration) {
+	if wait > 0 {
+		v.again = min(v.again, wait)
+	}
+}
+
+// preview adds the preview, as it is or as it should be.
+func (v *verdict) preview(in *input, stamp metav1.Time) {
+	stored := meta.FindStatusCondition(in.rule.Conditions, ConditionEvictionPreview)
+	wait := writePause - in.written
+	if stored != nil {
+		wait = max(wait, previewPause-in.previewed)
+	}
+	if !samePreview(stored, in) && v.change(in, wait) {
+		wanted := evictionPreview(in)
+		wanted.LastTransitionTime = stamp
+		v.conditions = append(v.conditions, wanted)
+		v.previews = true
+		return
+	}
+	if stored != nil {
+		v.conditions = append(v.conditions, *stored)
+	}
+}
+
+// same reports whether a condition, nil for none, says what another says. When it
+// was said does not matter (DE-64).
+func same(stored, wanted *metav1.Condition) bool {
+	return stored != nil && stored.Status == wanted.Status && stored.Reason == wanted.Reason &&
+		stored.Message == wanted.Message && stored.ObservedGeneration == wanted.ObservedGeneration
+}
+
+// hasRoom reports whether there is room for both conditions of ours: the API allows
+// a rule so many and no more, and EvictionInProgress goes first.
+func hasRoom(stored []metav1.Condition) bool {
+	others := 0
+	for i := range stored {
+		if kind := stored[i].Type; kind != resourcev1.DeviceTaintConditionEvictionInProgress && kind != ConditionEvictionPreview {
+			others++
+		}
+	}
+	return others+2 <= resourcev1.DeviceTaintRuleStatusMaxConditions
+}

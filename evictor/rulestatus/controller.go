@@ -1,0 +1,201 @@
+package rulestatus
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// The defaults of Options.
+const (
+	DefaultWorkers        = 4
+	DefaultAttemptTimeout = 10 * time.Second
+)
+
+const (
+	// queueName is the name label of the workqueue metrics.
+	queueName = "tollgate-rule-status"
+	// The bounds of the wait between two attempts to write one status.
+	retryBase = 100 * time.Millisecond
+	retryMax  = 30 * time.Second
+)
+
+// ruleTracker is what is asked of a tracker.Tracker.
+type ruleTracker interface {
+	Rules() []string
+	Rule(name string) (tracker.Rule, bool)
+	Impact(name string) (tracker.Impact, bool)
+	RefreshRule(rule tracker.Rule, now time.Time) []tracker.Key
+}
+
+// Options are what a Controller works with. Fields without a default are required.
+type Options struct {
+	// Tracker knows the rules and what they select.
+	Tracker ruleTracker
+	// Synced reports whether the tracker knows all that there was at the start, of
+	// nodes, pods and devices. It is asked again and again: what is not served any
+	// more is not known any more.
+	Synced func() bool
+	// Leads reports whether this replica still holds the lease. It is asked before
+	// each write. Nil stands for always.
+	Leads func() bool
+	// Applier writes conditions.
+	Applier applier
+	// Clock tells the time of the API server, Local that of this machine; Clock when
+	// nil. Pauses are measured by Local.
+	Clock clock.PassiveClock
+	Local clock.WithTicker
+	// Decide reports whether a pod has to leave, now or later.
+	Decide func(tracker.Situation) bool
+	// Evicted returns how many pods this process evicted for the rule with a UID, and
+	// Forget lets go of that number.
+	Evicted func(types.UID) int
+	Forget  func(types.UID)
+	// PodsChanged takes the pods that the answer to a write brings news for; nobody
+	// does when nil.
+	PodsChanged func([]tracker.Key)
+	Metrics     *Metrics
+	// Workers is how many rules are looked at at once; DefaultWorkers when zero.
+	Workers int
+	// AttemptTimeout bounds a write; DefaultAttemptTimeout when zero. As for the
+	// evictor, it must be no longer than the lease lasts beyond the time for which
+	// Leads answers yes.
+	AttemptTimeout time.Duration
+}
+
+// Controller keeps the status of DeviceTaintRules.
+type Controller struct {
+	options Options
+	backoff workqueue.TypedRateLimiter[string]
+
+	mu sync.Mutex
+	// queue wakes the workers; nil while they do not run. A rule waits in it for
+	// itself alone, and is worked on by one worker at a time.
+	queue workqueue.TypedDelayingInterface[string]
+	// memories are what is known of rules by name, former what was known of them when
+	// this replica last led. A memory is only written to by who works on its rule.
+	memories, former map[string]*memory
+}
+
+// New returns a controller. It starts nothing: that is what Start does.
+func New(options Options) (*Controller, error) {
+	switch {
+	case options.Tracker == nil, options.Synced == nil, options.Applier == nil, options.Clock == nil:
+		return nil, errors.New("rule status needs a tracker, synced, an applier and a clock")
+	case options.Decide == nil, options.Evicted == nil, options.Forget == nil, options.Metrics == nil:
+		return nil, errors.New("rule status needs decide, evicted, forget and metrics")
+	}
+	if options.Local == nil {
+		local, ok := options.Clock.(clock.WithTicker)
+		if !ok {
+			return nil, errors.New("rule status needs a local clock")
+		}
+		options.Local = local
+	}
+	if options.Leads == nil {
+		options.Leads = func() bool { return true }
+	}
+	if options.PodsChanged == nil {
+		options.PodsChanged = func([]tracker.Key) {}
+	}
+	if options.Workers == 0 {
+		options.Workers = DefaultWorkers
+	}
+	if options.AttemptTimeout == 0 {
+		options.AttemptTimeout = DefaultAttemptTimeout
+	}
+	return &Controller{
+		options:  options,
+		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryBase, retryMax),
+		memories: map[string]*memory{},
+		former:   map[string]*memory{},
+	}, nil
+}
+
+// NeedLeaderElection is true: one replica writes.
+func (c *Controller) NeedLeaderElection() bool { return true }
+
+// Start writes until ctx is done and returns when all that it started has stopped.
+// It looks at all rules at once.
+func (c *Controller) Start(ctx context.Context) error {
+	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{
+		Name: queueName, Clock: c.options.Local,
+	})
+	known := c.begin(queue)
+	defer c.end()
+	var running sync.WaitGroup
+	for range c.options.Workers {
+		running.Go(func() { c.work(ctx, queue) })
+	}
+	c.RulesChanged(known)
+	c.RulesChanged(c.options.Tracker.Rules())
+	logr.FromContextOrDiscard(ctx).Info("rule status started", "workers", c.options.Workers)
+
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// begin makes the memories those of an earlier time, and returns whose they are.
+func (c *Controller) begin(queue workqueue.TypedDelayingInterface[string]) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = queue
+	maps.Copy(c.former, c.memories)
+	clear(c.memories)
+	return slices.Collect(maps.Keys(c.former))
+}
+
+func (c *Controller) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = nil
+}
+
+// work looks at rules until the queue is shut down.
+func (c *Controller) work(ctx context.Context, queue workqueue.TypedDelayingInterface[string]) {
+	for {
+		name, down := queue.Get()
+		if down {
+			return
+		}
+		// A queue that is shut down still hands out what it holds.
+		if ctx.Err() == nil {
+			if again := c.step(ctx, name); again > 0 {
+				queue.AddAfter(name, again)
+			}
+		}
+		queue.Done(name)
+	}
+}
+
+// RuleChanged names a rule that was created, changed or deleted. It does not block,
+// and does nothing while the controller does not run: Start looks at all rules.
+func (c *Controller) RuleChanged(name string) {
+	c.RulesChanged([]string{name})
+}
+
+// RulesChanged names rules for which pods have to be evicted, were, or need not be
+// any more. Like RuleChanged, it does not block.
+func (c *Controller) RulesChanged(names []string) {
+	c.mu.Lock()
+	queue := c.queue
+	c.mu.Unlock()
+	if queue == nil {
+		return
+	}
+	for _, name := range names {
+		queue.Add(name)
+	}
+}

@@ -1,0 +1,105 @@
+package rulestatus
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const (
+	// evaluatePause is the least time between two evaluations of one generation. It
+	// bounds what it costs that thousands of pods of a rule change one by one, each
+	// of which makes all of them be counted.
+	evaluatePause = time.Second
+	// idlePause is how long a rule waits while this replica knows too little, or has
+	// not renewed its lease in time.
+	idlePause = time.Second
+)
+
+// step looks at one rule and returns when to look again, zero for when it changes.
+func (c *Controller) step(ctx context.Context, name string) time.Duration {
+	rule, ok := c.options.Tracker.Rule(name)
+	if !ok {
+		c.forget(name)
+		return 0
+	}
+	if !c.options.Synced() || !c.options.Leads() {
+		return idlePause
+	}
+	now := c.now()
+	m := c.remember(&rule, now)
+	if wait := m.hold(now); wait > 0 {
+		return wait
+	}
+	impact, ok := c.options.Tracker.Impact(name)
+	if !ok || impact.Rule.UID != m.uid || impact.Rule.Generation != m.generation {
+		return evaluatePause // It has just changed.
+	}
+	v := conditions(now.server, &input{
+		rule:      &impact.Rule,
+		tally:     tallyOf(&impact, c.options.Decide),
+		evicted:   m.carried + c.options.Evicted(m.uid),
+		told:      m.told,
+		stood:     now.since(m.seen),
+		written:   now.since(m.written),
+		previewed: now.since(m.previewed),
+	})
+	if v.write {
+		return c.write(ctx, m, name, v)
+	}
+	m.told, m.evaluated = true, now.local
+	return v.again
+}
+
+func (c *Controller) now() moment {
+	return moment{server: c.options.Clock.Now(), local: c.options.Local.Now()}
+}
+
+// write writes the status of a rule.
+func (c *Controller) write(ctx context.Context, m *memory, name string, v verdict) time.Duration {
+	log := logr.FromContextOrDiscard(ctx).WithValues("rule", name, "uid", m.uid)
+	if !c.options.Leads() {
+		return idlePause
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.AttemptTimeout)
+	defer cancel()
+	answer, err := c.options.Applier.Apply(ctx, name, m.uid, v.conditions)
+	outcome := outcomeOf(err)
+	c.options.Metrics.writes.WithLabelValues(string(outcome)).Inc()
+	now := c.now()
+	if err != nil {
+		return c.failed(log, m, name, outcome, err, now)
+	}
+	c.backoff.Forget(name)
+	m.told, m.failure, m.notBefore = true, "", time.Time{}
+	m.written, m.evaluated = now.local, now.local
+	if v.previews {
+		m.previewed = now.local
+	}
+	c.options.PodsChanged(c.options.Tracker.RefreshRule(tracker.RuleOf(answer), now.server))
+	log.V(1).Info("wrote rule status", "reason", v.conditions[0].Reason, "generation", m.generation)
+	return writePause
+}
+
+// failed returns when to try again. There is no end to trying. The log is told once
+// of each kind of failure in a row, and always where it wants to know all.
+func (c *Controller) failed(log logr.Logger, m *memory, name string, outcome outcome, err error, now moment) time.Duration {
+	wait := c.backoff.When(name)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		wait = max(wait, time.Duration(seconds)*time.Second)
+	}
+	if outcome == outcomeDenied {
+		wait = max(wait, writePause) // It takes a human to change that (F10).
+	}
+	m.notBefore = now.local.Add(wait)
+	if outcome == m.failure || outcome == outcomeGone {
+		log = log.V(1)
+	}
+	m.failure = outcome
+	log.Info("cannot write rule status yet", "outcome", outcome, "error", err.Error(), "again", wait.String())
+	return wait
+}

@@ -1,0 +1,106 @@
+package tracker
+
+import (
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// ClaimName names a ResourceClaim as pods do.
+type ClaimName = types.NamespacedName
+
+// Claim is what is kept of a ResourceClaim. Its slices are shared and must not be
+// written to.
+type Claim struct {
+	ClaimName
+	UID             types.UID
+	ResourceVersion string
+	// Allocated is true while the claim has an allocation.
+	Allocated bool
+	// Devices are the results of the allocation.
+	Devices []AllocatedDevice
+	// Consumers are who the claim is reserved for.
+	Consumers []resourcev1.ResourceClaimConsumerReference
+	// Controller is the owner that the claim was generated for, nil for none.
+	Controller *metav1.OwnerReference
+}
+
+// AllocatedDevice is one device of an allocation. Which share of it was allocated
+// does not matter: a taint is on the whole device (DE-14).
+type AllocatedDevice struct {
+	ID device.ID
+	// Tolerations were copied from the request when the device was allocated
+	// (DE-15).
+	Tolerations []resourcev1.DeviceToleration
+}
+
+// ClaimOf returns what is kept of claim.
+func ClaimOf(claim *resourcev1.ResourceClaim) Claim {
+	kept := Claim{
+		ClaimName: ClaimName{Namespace: claim.Namespace, Name: claim.Name},
+		UID:       claim.UID, ResourceVersion: claim.ResourceVersion,
+		Allocated:  claim.Status.Allocation != nil,
+		Consumers:  claim.Status.ReservedFor,
+		Controller: metav1.GetControllerOfNoCopy(claim),
+	}
+	if !kept.Allocated {
+		return kept
+	}
+	results := claim.Status.Allocation.Devices.Results
+	kept.Devices = make([]AllocatedDevice, 0, len(results))
+	for i := range results {
+		kept.Devices = append(kept.Devices, AllocatedDevice{
+			ID:          device.ID{Driver: results[i].Driver, Pool: results[i].Pool, Name: results[i].Device},
+			Tolerations: results[i].Tolerations,
+		})
+	}
+	return kept
+}
+
+// PodClaim is a claim that a pod uses.
+type PodClaim struct {
+	// Name is that of the claim, in the namespace of the pod.
+	Name string
+	// Generated is true when the claim was made for the pod, or for its PodGroup,
+	// and false when the pod names it. What was made for another pod is not meant
+	// (DE-05).
+	Generated bool
+}
+
+// usableBy reports whether the claim gives its devices to a pod that refers to it
+// as ref. Referring to it is not enough (DE-06), and neither is being reserved for
+// (DE-07). With groups, reservations for the pod's PodGroup count too (DE-08).
+func (c *Claim) usableBy(pod *Pod, ref PodClaim, groups bool) bool {
+	if !c.Allocated || (ref.Generated && !c.madeFor(pod, groups)) {
+		return false
+	}
+	for i := range c.Consumers {
+		consumer := &c.Consumers[i]
+		if consumer.UID == pod.UID {
+			return true
+		}
+		if groups && pod.PodGroup != "" && consumer.Name == pod.PodGroup &&
+			consumer.Resource == "podgroups" && consumer.APIGroup == schedulingv1beta1.GroupName {
+			return true
+		}
+	}
+	return false
+}
+
+// madeFor reports whether the claim was generated for a pod or for its PodGroup,
+// in whatever version of the PodGroup API.
+func (c *Claim) madeFor(pod *Pod, groups bool) bool {
+	switch {
+	case c.Controller == nil:
+		return false
+	case c.Controller.UID == pod.UID:
+		return true
+	}
+	return groups && pod.PodGroup != "" && c.Controller.Name == pod.PodGroup && c.Controller.Kind == "PodGroup" &&
+		strings.HasPrefix(c.Controller.APIVersion, schedulingv1beta1.GroupName+"/")
+}

@@ -1,0 +1,206 @@
+package tracker
+
+import (
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// claimState is a claim that is known, used by pods, or both.
+type claimState struct {
+	// claim is nil while there is no such claim. It is replaced, never written to.
+	claim *Claim
+	users map[*Pod]struct{}
+}
+
+// SetClaim records a claim. One with another UID is another claim (DE-34).
+func (t *Tracker) SetClaim(claim Claim) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state := t.claim(claim.ClaimName)
+	old := state.claim
+	if old != nil && older(claim.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
+	t.allocated.remove(state)
+	state.claim = &claim
+	t.allocated.add(state)
+	if old != nil && sameClaim(old, &claim) {
+		return nil
+	}
+	if !t.evicts(old) && !t.evicts(&claim) {
+		return nil
+	}
+	return state.keys()
+}
+
+// DeleteClaim forgets the claim of that name and UID; one that was created anew
+// since stays. The pods that used it are left alone (DE-35).
+func (t *Tracker) DeleteClaim(name ClaimName, uid types.UID) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state, ok := t.claims[name]
+	if !ok || state.claim == nil || state.claim.UID != uid {
+		return nil
+	}
+	old := state.claim
+	t.allocated.remove(state)
+	state.claim = nil
+	t.pruneClaim(name)
+	if !t.evicts(old) {
+		return nil
+	}
+	return state.keys()
+}
+
+// evicts reports whether a device of claim, nil for none, has a NoExecute taint.
+func (t *Tracker) evicts(claim *Claim) bool {
+	if claim == nil || !claim.Allocated {
+		return false
+	}
+	v := view{Tracker: t}
+	return slices.ContainsFunc(claim.Devices, func(d AllocatedDevice) bool { return len(v.evicting(d.ID)) > 0 })
+}
+
+// claim returns the state of a claim, which is made if there is none.
+func (t *Tracker) claim(name ClaimName) *claimState {
+	state, ok := t.claims[name]
+	if !ok {
+		state = &claimState{users: map[*Pod]struct{}{}}
+		t.claims[name] = state
+	}
+	return state
+}
+
+func (t *Tracker) pruneClaim(name ClaimName) {
+	if state := t.claims[name]; state.claim == nil && len(state.users) == 0 {
+		delete(t.claims, name)
+	}
+}
+
+func (s *claimState) keys() []Key {
+	keys := make([]Key, 0, len(s.users))
+	for pod := range s.users {
+		keys = append(keys, pod.Key)
+	}
+	return keys
+}
+
+// sameClaim reports whether both versions of a claim mean the same to its pods.
+// The allocation is compared although it cannot change while it stands: what was
+// taken back and given anew while the watch was away comes as one change (DE-33).
+func sameClaim(a, b *Claim) bool {
+	return a.UID == b.UID && a.Allocated == b.Allocated && sameController(a.Controller, b.Controller) &&
+		slices.Equal(a.Consumers, b.Consumers) &&
+		slices.EqualFunc(a.Devices, b.Devices, func(x, y AllocatedDevice) bool {
+			return x.ID == y.ID && slices.EqualFunc(x.Tolerations, y.Tolerations, sameDeviceToleration)
+		})
+}
+
+func sameController(a, b *metav1.OwnerReference) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.Kind == b.Kind && a.Name == b.Name && a.APIVersion == b.APIVersion
+}
+
+func sameDeviceToleration(a, b resourcev1.DeviceToleration) bool {
+	if a.Key != b.Key || a.Operator != b.Operator || a.Value != b.Value || a.Effect != b.Effect {
+		return false
+	}
+	if a.TolerationSeconds == nil || b.TolerationSeconds == nil {
+		return a.TolerationSeconds == b.TolerationSeconds
+	}
+	return *a.TolerationSeconds == *b.TolerationSeconds
+}
+
+// allocations finds claims by driver, pool and name of the devices allocated to
+// them.
+type allocations map[string]map[string]map[string]map[*claimState]struct{}
+
+func (a allocations) add(state *claimState) {
+	if state.claim == nil {
+		return
+	}
+	for i := range state.claim.Devices {
+		id := state.claim.Devices[i].ID
+		pools := child(a, id.Driver)
+		devices := child(pools, id.Pool)
+		child(devices, id.Name)[state] = struct{}{}
+	}
+}
+
+func (a allocations) remove(state *claimState) {
+	if state.claim == nil {
+		return
+	}
+	for i := range state.claim.Devices {
+		id := state.claim.Devices[i].ID
+		pools := a[id.Driver]
+		devices := pools[id.Pool]
+		claims := devices[id.Name]
+		delete(claims, state)
+		if len(claims) == 0 {
+			delete(devices, id.Name)
+		}
+		if len(devices) == 0 {
+			delete(pools, id.Pool)
+		}
+		if len(pools) == 0 {
+			delete(a, id.Driver)
+		}
+	}
+}
+
+// on returns the claims that a device is allocated to.
+func (a allocations) on(id device.ID) map[*claimState]struct{} {
+	return a[id.Driver][id.Pool][id.Name]
+}
+
+// each calls visit for each claim that has a device that is selected, once or
+// more.
+func (a allocations) each(selector device.Selector, visit func(*claimState)) {
+	driver, oneDriver := selector.Driver()
+	pool, onePool := selector.Pool()
+	name, oneName := selector.Name()
+	for _, pools := range only(a, driver, oneDriver) {
+		for _, devices := range only(pools, pool, onePool) {
+			for _, claims := range only(devices, name, oneName) {
+				for state := range claims {
+					visit(state)
+				}
+			}
+		}
+	}
+}
+
+// child returns the map under key, which is made if there is none.
+func child[K comparable, V any](parent map[string]map[K]V, key string) map[K]V {
+	m, ok := parent[key]
+	if !ok {
+		m = map[K]V{}
+		parent[key] = m
+	}
+	return m
+}
+
+// only returns the values of m, or only the one under key.
+func only[V any](m map[string]V, key string, one bool) func(yield func(string, V) bool) {
+	return func(yield func(string, V) bool) {
+		if one {
+			if v, ok := m[key]; ok {
+				yield(key, v)
+			}
+			return
+		}
+		for k, v := range m {
+			if !yield(k, v) {
+				return
+			}
+		}
+	}
+}

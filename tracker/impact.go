@@ -1,0 +1,94 @@
+package tracker
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// Impact is what a DeviceTaintRule selects.
+type Impact struct {
+	Rule Rule
+	// Published is how many devices it selects in the newest slices, and Allocated
+	// how many in allocations: a device that two claims share counts twice (DE-70).
+	Published int
+	Allocated int
+	// Pods are the pods on nodes that use such a device, sorted. Each stands there
+	// with the taint of the rule and no other, and with the effect NoExecute,
+	// whatever the rule says.
+	Pods []Situation
+}
+
+// Impact returns what a rule selects, or false if there is no such rule. It costs
+// what the rule selects, and holds the lock only while it collects that.
+func (t *Tracker) Impact(name string) (Impact, bool) {
+	taint, claims, impact, ok := t.collect(name)
+	if !ok {
+		return Impact{}, false
+	}
+	found := map[*Pod]*Situation{}
+	for _, c := range claims {
+		var selected []TaintedDevice
+		for i := range c.claim.Devices {
+			if d := &c.claim.Devices[i]; impact.Rule.Matches(d.ID) {
+				selected = append(selected, TaintedDevice{ID: d.ID, Claim: c.claim.ClaimName, Tolerations: d.Tolerations, Taints: taint})
+			}
+		}
+		impact.Allocated += len(selected)
+		for _, pod := range c.users {
+			if !c.claim.givesTo(pod, c.podGroups) {
+				continue
+			}
+			if found[pod] == nil {
+				found[pod] = &Situation{Pod: *pod}
+			}
+			found[pod].Devices = append(found[pod].Devices, selected...)
+		}
+	}
+	impact.Pods = make([]Situation, 0, len(found))
+	for _, situation := range found {
+		impact.Pods = append(impact.Pods, *situation)
+	}
+	slices.SortFunc(impact.Pods, func(a, b Situation) int { return compareKeys(a.Pod.Key, b.Pod.Key) })
+	return impact, true
+}
+
+// selectedClaim is a claim with a selected device, and the pods that refer to it.
+type selectedClaim struct {
+	claim     *Claim
+	users     []*Pod
+	podGroups bool
+}
+
+// collect returns the taint of a rule as it would evict, the claims with devices
+// that it selects, in order, and how many devices are published.
+func (t *Tracker) collect(name string) (taint []Taint, claims []selectedClaim, impact Impact, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	rule, ok := t.rules[name]
+	if !ok {
+		return nil, nil, Impact{}, false
+	}
+	impact.Rule = rule.Rule
+	evicting := rule.taint
+	evicting.Effect = corev1.TaintEffectNoExecute
+	if !rule.Selects || !t.devicesKnown {
+		return nil, nil, impact, true
+	}
+	t.eachPublished(rule.Selector, func(device.ID) { impact.Published++ })
+	seen := map[*claimState]struct{}{}
+	t.allocated.each(rule.Selector, func(state *claimState) {
+		if _, twice := seen[state]; twice {
+			return
+		}
+		seen[state] = struct{}{}
+		users := make([]*Pod, 0, len(state.users))
+		for pod := range state.users {
+			users = append(users, pod)
+		}
+		claims = append(claims, selectedClaim{claim: state.claim, users: users, podGroups: t.podGroups})
+	})
+	return []Taint{evicting}, claims, impact, true
+}

@@ -1,0 +1,103 @@
+package informer
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// source is the part of an informer that is used here.
+type source interface {
+	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
+}
+
+// store is the part of a tracker that nodes and pods are fed to.
+type store interface {
+	SetNode(node tracker.Node, now time.Time) []tracker.Key
+	DeleteNode(name string, uid types.UID) []tracker.Key
+	SetPod(pod tracker.Pod) []tracker.Key
+	DeletePod(key tracker.Key) []tracker.Key
+}
+
+// listener is told what the events changed. It is called from the informers'
+// event handlers and must not block.
+type listener interface {
+	// PodsChanged names the pods whose fate may have changed.
+	PodsChanged(keys []tracker.Key)
+	// NodeChanged names a node that was created or whose spec may have changed.
+	NodeChanged(name string)
+}
+
+// Feed passes the events of two informers, of nodes and of pods, on to a tracker,
+// and what they changed to a listener.
+type Feed struct {
+	store    store
+	listener listener
+	clock    clock.PassiveClock
+	attached bool
+	synced   []toolscache.InformerSynced
+}
+
+// NewFeed returns a feed that is not attached to any informer yet.
+func NewFeed(store store, listener listener, clk clock.PassiveClock) *Feed {
+	return &Feed{store: store, listener: listener, clock: clk}
+}
+
+// Attach subscribes to both informers. It is called once, before HasSynced. The
+// informer of nodes may be nil: no node has a taint then.
+func (f *Feed) Attach(nodes, pods source) error {
+	if nodes != nil {
+		node, err := nodes.AddEventHandler(f.nodes())
+		if err != nil {
+			return fmt.Errorf("add node event handler: %w", err)
+		}
+		f.synced = append(f.synced, node.HasSynced)
+	}
+	pod, err := pods.AddEventHandler(f.pods())
+	if err != nil {
+		return fmt.Errorf("add pod event handler: %w", err)
+	}
+	f.synced = append(f.synced, pod.HasSynced)
+	f.attached = true
+	return nil
+}
+
+// HasSynced reports whether the tracker has been given everything that the
+// informers found in their first lists. Nothing may be decided before that.
+func (f *Feed) HasSynced() bool {
+	for _, synced := range f.synced {
+		if !synced() {
+			return false
+		}
+	}
+	return f.attached
+}
+
+func (f *Feed) nodes() *handler[tracker.Node] {
+	return &handler[tracker.Node]{
+		read: readNode,
+		uid:  func(node *tracker.Node) types.UID { return node.UID },
+		set: func(node tracker.Node) {
+			f.listener.PodsChanged(f.store.SetNode(node, f.clock.Now()))
+			f.listener.NodeChanged(node.Name)
+		},
+		drop: func(node tracker.Node) {
+			f.listener.PodsChanged(f.store.DeleteNode(node.Name, node.UID))
+			f.listener.NodeChanged(node.Name)
+		},
+	}
+}
+
+func (f *Feed) pods() *handler[tracker.Pod] {
+	return &handler[tracker.Pod]{
+		read: readPod,
+		uid:  func(pod *tracker.Pod) types.UID { return pod.UID },
+		set:  func(pod tracker.Pod) { f.listener.PodsChanged(f.store.SetPod(pod)) },
+		drop: func(pod tracker.Pod) { f.listener.PodsChanged(f.store.DeletePod(pod.Key)) },
+	}
+}

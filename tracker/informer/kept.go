@@ -1,0 +1,116 @@
+package informer
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// The types below are what the stores of informers hold: what the tracker is
+// given, and no more. A store asks for the metadata, which is made when asked for.
+type (
+	keptNode  struct{ tracker.Node }
+	keptPod   struct{ tracker.Pod }
+	keptSlice struct{ tracker.Slice }
+	keptClaim struct{ tracker.Claim }
+	keptRule  struct{ tracker.Rule }
+)
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (n *keptNode) GetObjectMeta() metav1.Object {
+	return identity("", n.Name, n.UID, n.ResourceVersion)
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (p *keptPod) GetObjectMeta() metav1.Object {
+	return identity(p.Namespace, p.Name, p.UID, p.ResourceVersion)
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (s *keptSlice) GetObjectMeta() metav1.Object {
+	return identity("", s.Name, s.UID, s.ResourceVersion)
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (c *keptClaim) GetObjectMeta() metav1.Object {
+	return identity(c.Namespace, c.Name, c.UID, c.ResourceVersion)
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (r *keptRule) GetObjectMeta() metav1.Object {
+	return identity("", r.Name, r.UID, r.ResourceVersion)
+}
+
+func identity(namespace, name string, uid types.UID, version string) metav1.Object {
+	return &metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, ResourceVersion: version}
+}
+
+// The functions below read what an informer hands out, whether or not it keeps
+// only what is needed.
+
+func readNode(obj any) (tracker.Node, bool) {
+	switch obj := obj.(type) {
+	case *keptNode:
+		return obj.Node, true
+	case *corev1.Node:
+		return tracker.NodeOf(obj), true
+	}
+	return tracker.Node{}, false
+}
+
+func readPod(obj any) (tracker.Pod, bool) {
+	switch obj := obj.(type) {
+	case *keptPod:
+		return obj.Pod, true
+	case *corev1.Pod:
+		return tracker.PodOf(obj), true
+	}
+	return tracker.Pod{}, false
+}
+
+func readSlice(obj any) (tracker.Slice, bool) {
+	switch obj := obj.(type) {
+	case *keptSlice:
+		return obj.Slice, true
+	case *resourcev1.ResourceSlice:
+		return tracker.SliceOf(obj), true
+	}
+	return tracker.Slice{}, false
+}
+
+func readClaim(obj any) (tracker.Claim, bool) {
+	switch obj := obj.(type) {
+	case *keptClaim:
+		return obj.Claim, true
+	case *resourcev1.ResourceClaim:
+		return tracker.ClaimOf(obj), true
+	}
+	return tracker.Claim{}, false
+}
+
+func readRule(obj any) (tracker.Rule, bool) {
+	switch obj := obj.(type) {
+	case *keptRule:
+		return obj.Rule, true
+	case *resourcev1.DeviceTaintRule:
+		return tracker.RuleOf(obj), true
+	}
+	return tracker.Rule{}, false
+}
+
+// RuleOf returns what is kept of a DeviceTaintRule in any version of its API:
+// they differ in nothing but the name of the version (VS-02).
+func RuleOf(object *unstructured.Unstructured) (tracker.Rule, error) {
+	var rule resourcev1.DeviceTaintRule
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule); err != nil {
+		return tracker.Rule{}, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
+	}
+	return tracker.RuleOf(&rule), nil
+}

@@ -1,0 +1,131 @@
+package informer
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// RuleResource names DeviceTaintRules.
+var RuleResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "devicetaintrules"}
+
+// lister is the part of a client that informers use.
+type lister[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// objects returns what lists and watches through a client. The answers to all
+// requests are reported: nil for a success.
+func objects[L runtime.Object](through lister[L], client any, report func(error)) toolscache.ListerWatcher {
+	return toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := through.List(ctx, options)
+			report(err)
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			events, err := through.Watch(ctx, options)
+			report(err)
+			return events, err
+		},
+	}, client)
+}
+
+func ignore(error) {}
+
+// NewNodes returns an informer of nodes for a Feed.
+func NewNodes(client kubernetes.Interface) toolscache.SharedIndexInformer {
+	return newShared(objects(client.CoreV1().Nodes(), client, ignore), &corev1.Node{}, keepNodes())
+}
+
+// NewPods returns an informer of all pods for a Feed.
+func NewPods(client kubernetes.Interface) toolscache.SharedIndexInformer {
+	return newShared(objects(client.CoreV1().Pods(metav1.NamespaceAll), client, ignore), &corev1.Pod{}, keepPods())
+}
+
+func newShared(from toolscache.ListerWatcher, kind runtime.Object, keep toolscache.TransformFunc) toolscache.SharedIndexInformer {
+	informer := toolscache.NewSharedIndexInformer(from, kind, 0, toolscache.Indexers{})
+	// It refuses a transform only once it runs.
+	_ = informer.SetTransform(keep)
+	return informer
+}
+
+// Watch keeps one handler up to date with one resource for as long as it runs. The
+// handler is called by the same goroutine that changes the store, so that both
+// always hold the same, and Forget leaves nothing behind.
+type Watch struct {
+	handler    toolscache.ResourceEventHandler
+	store      toolscache.Store
+	controller toolscache.Controller
+}
+
+// NewSliceWatch returns a watch of ResourceSlices. The answers of the API server
+// to its lists and watches are reported, nil for a success.
+func NewSliceWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error)) *Watch {
+	from := objects(client.ResourceV1().ResourceSlices(), client, report)
+	return newWatch(from, &resourcev1.ResourceSlice{}, keepSlices(), handler)
+}
+
+// NewClaimWatch returns a watch of ResourceClaims, as NewSliceWatch does.
+func NewClaimWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error)) *Watch {
+	from := objects(client.ResourceV1().ResourceClaims(metav1.NamespaceAll), client, report)
+	return newWatch(from, &resourcev1.ResourceClaim{}, keepClaims(), handler)
+}
+
+// NewRuleWatch returns a watch of DeviceTaintRules in the given version of their
+// API, as NewSliceWatch does.
+func NewRuleWatch(client dynamic.Interface, version string, handler toolscache.ResourceEventHandler, report func(error)) *Watch {
+	from := objects(client.Resource(RuleResource.WithVersion(version)), client, report)
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(schema.GroupVersionKind{Group: RuleResource.Group, Version: version, Kind: "DeviceTaintRule"})
+	return newWatch(from, kind, keepRules(), handler)
+}
+
+func newWatch(from toolscache.ListerWatcher, kind runtime.Object, keep toolscache.TransformFunc, handler toolscache.ResourceEventHandler) *Watch {
+	store, controller := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: from, ObjectType: kind, Transform: keep, Handler: handler,
+	})
+	return &Watch{handler: handler, store: store, controller: controller}
+}
+
+// Run watches until ctx is done. It is called once.
+func (w *Watch) Run(ctx context.Context) { w.controller.RunWithContext(ctx) }
+
+// Synced returns a channel that is closed once the handler has been told
+// everything that the first list found.
+func (w *Watch) Synced() <-chan struct{} { return w.controller.HasSyncedChecker().Done() }
+
+// Forget tells the handler that all objects that it was told about are gone. It is
+// called after Run has returned.
+func (w *Watch) Forget() {
+	for _, object := range w.store.List() {
+		w.handler.OnDelete(object)
+	}
+}
+
+// Permitted finds out whether one may list and watch through a client, by doing
+// both for a moment.
+func Permitted[L runtime.Object](ctx context.Context, through lister[L]) error {
+	if _, err := through.List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		return err
+	}
+	events, err := through.Watch(ctx, metav1.ListOptions{TimeoutSeconds: new(int64(1))})
+	if err != nil {
+		return err
+	}
+	events.Stop()
+	return nil
+}

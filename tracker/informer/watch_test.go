@@ -1,0 +1,110 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
+)
+
+func ignore(error) {}
+
+// dynamicRule is a rule as the API server returns it.
+func dynamicRule(t *testing.T, version string, rule *resourcev1.DeviceTaintRule) *unstructured.Unstructured {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rule)
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: resourcev1.GroupName, Version: version, Kind: "DeviceTaintRule"})
+	return object
+}
+
+func dynamicClient(version string, objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{informer.RuleResource.WithVersion(version): "DeviceTaintRuleList"}, objects...)
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+
+	for _, version := range []string{"v1", "v1beta2", "v1alpha3"} {
+		t.Run("VS-02 slices, claims, and rules in "+version+" are followed, and forgotten without a rest", func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewClientset(slice("s", "1", deviceTaint("slice")), claim("c", "2"))
+			rules := dynamicClient(version, dynamicRule(t, version, rule("r", "3", "rule")))
+			d := newDevices(t)
+			watches := []*informer.Watch{
+				informer.NewSliceWatch(client, d.feed.Slices(), ignore),
+				informer.NewClaimWatch(client, d.feed.Claims(), ignore),
+				informer.NewRuleWatch(rules, version, d.feed.Rules(), ignore),
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			for _, watch := range watches {
+				running.Go(func() { watch.Run(ctx) })
+			}
+			for _, watch := range watches {
+				<-watch.Synced()
+			}
+			d.feed.SetKnown(true)
+			require.Equal(t, []string{"slice", "rule"}, d.keys(t))
+
+			stop()
+			running.Wait()
+			require.Equal(t, []string{"slice", "rule"}, d.keys(t), "a watch that has ended leaves what it did")
+			watches[2].Forget()
+			require.Equal(t, []string{"slice"}, d.keys(t))
+			watches[0].Forget()
+			require.Empty(t, d.keys(t))
+			require.Len(t, d.tracker.PodsUsing(gpu), 1)
+			watches[1].Forget()
+			require.Empty(t, d.tracker.PodsUsing(gpu))
+			require.Empty(t, d.tracker.Rules())
+		})
+	}
+
+	t.Run("F10 the answers to its requests are reported", func(t *testing.T) {
+		t.Parallel()
+		client := fake.NewClientset()
+		forbidden := apierrors.NewForbidden(resourcev1.Resource("resourceslices"), "", errors.New("no role"))
+		client.PrependReactor("list", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, forbidden
+		})
+		reports := make(chan error, 100)
+		watch := informer.NewSliceWatch(client, newDevices(t).feed.Slices(), func(err error) { reports <- err })
+		run(t, watch.Run)
+		require.ErrorIs(t, <-reports, forbidden)
+		require.Error(t, informer.Permitted(t.Context(), client.ResourceV1().ResourceSlices()))
+		require.NoError(t, informer.Permitted(t.Context(), client.ResourceV1().ResourceClaims(metav1.NamespaceAll)))
+	})
+
+	t.Run("F10 to be permitted is to list and to watch", func(t *testing.T) {
+		t.Parallel()
+		client := fake.NewClientset()
+		client.PrependWatchReactor("resourceclaims", clienttesting.DefaultWatchReactor(nil, errors.New("no role")))
+		require.ErrorContains(t, informer.Permitted(t.Context(), client.ResourceV1().ResourceClaims(metav1.NamespaceAll)), "no role")
+	})
+}
+
+func TestRuleOf(t *testing.T) {
+	t.Parallel()
+	want := rule("r", "3", "rule")
+	want.Spec.Taint.TimeAdded = new(metav1.NewTime(start.Local()))
+	got, err := informer.RuleOf(dynamicRule(t, "v1beta2", want))
+	require.NoError(t, err)
+	require.Equal(t, tracker.RuleOf(want), got)
+}

@@ -1,0 +1,139 @@
+package tracker
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+type nodeState struct {
+	// known is true while the node exists; the fields down to taints mean nothing
+	// when it does not.
+	known           bool
+	uid             types.UID
+	resourceVersion string
+	// taints is replaced, never written to: callers hold it without the lock.
+	taints []Taint
+	pods   map[*Pod]struct{}
+}
+
+// SetNode records a node as it was seen at now.
+func (t *Tracker) SetNode(node Node, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.node(node.Name).set(node, now)
+}
+
+// RefreshNode records a node that the API server returned to a request of our own.
+// The answer may be overtaken by the watch while it is on its way, so it changes
+// nothing unless that very node is known: SetNode would bring back one that is
+// deleted.
+func (t *Tracker) RefreshNode(node Node, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state, ok := t.nodes[node.Name]
+	if !ok || !state.known || state.uid != node.UID {
+		return nil
+	}
+	return state.set(node, now)
+}
+
+func (s *nodeState) set(node Node, now time.Time) []Key {
+	if s.known && older(node.ResourceVersion, s.resourceVersion) {
+		return nil
+	}
+	var prior []Taint
+	witnessed := s.known && s.uid == node.UID
+	if witnessed {
+		prior = s.taints
+	}
+	taints := merge(node.Taints, prior, witnessed, Source{Kind: SourceNode, Name: node.Name}, now)
+	changed := !slices.EqualFunc(taints, s.taints, sameEffect)
+	s.known, s.uid, s.resourceVersion = true, node.UID, node.ResourceVersion
+	if !changed {
+		return nil
+	}
+	s.taints = taints
+	return s.keys()
+}
+
+// DeleteNode forgets the node of that name and UID; one that was created anew
+// since stays. Its taints go with it. The pods stay until they go themselves:
+// collecting pods of a missing node is the work of Kubernetes' pod garbage
+// collector.
+func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state, ok := t.nodes[name]
+	if !ok || !state.known || state.uid != uid {
+		return nil
+	}
+	tainted := len(state.taints) > 0
+	state.known, state.uid, state.resourceVersion, state.taints = false, "", "", nil
+	t.pruneNode(name)
+	if !tainted {
+		return nil
+	}
+	return state.keys()
+}
+
+// Taints returns the UID and the NoExecute taints of a node. The taints must not
+// be written to.
+func (t *Tracker) Taints(name string) (types.UID, []Taint) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	state, ok := t.nodes[name]
+	if !ok {
+		return "", nil
+	}
+	return state.uid, state.taints
+}
+
+// PodsOn returns the keys of the pods on a node, sorted.
+func (t *Tracker) PodsOn(name string) []Key {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	state, ok := t.nodes[name]
+	if !ok {
+		return nil
+	}
+	return sortKeys(state.keys())
+}
+
+// Tainted returns the names of the nodes that have a NoExecute taint, sorted.
+func (t *Tracker) Tainted() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var names []string
+	for name, state := range t.nodes {
+		if len(state.taints) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (t *Tracker) node(name string) *nodeState {
+	state, ok := t.nodes[name]
+	if !ok {
+		state = &nodeState{pods: map[*Pod]struct{}{}}
+		t.nodes[name] = state
+	}
+	return state
+}
+
+func (t *Tracker) pruneNode(name string) {
+	if state := t.nodes[name]; !state.known && len(state.pods) == 0 {
+		delete(t.nodes, name)
+	}
+}
+
+func (s *nodeState) keys() []Key {
+	keys := make([]Key, 0, len(s.pods))
+	for pod := range s.pods {
+		keys = append(keys, pod.Key)
+	}
+	return keys
+}

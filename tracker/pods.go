@@ -1,0 +1,125 @@
+package tracker
+
+// SetPod records a pod. A pod without a node is nobody's concern yet and is not
+// kept.
+func (t *Tracker) SetPod(pod Pod) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.setPod(t.pods[pod.Key], pod)
+}
+
+// RefreshPod records a pod that the API server returned to a request of our own.
+// Like RefreshNode, it changes nothing unless that very pod is known.
+func (t *Tracker) RefreshPod(pod Pod) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.pods[pod.Key]
+	if old == nil {
+		return nil
+	}
+	return t.setPod(old, pod)
+}
+
+// setPod puts pod in the place of old, nil for none.
+func (t *Tracker) setPod(old *Pod, pod Pod) []Key {
+	if old != nil && older(pod.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
+	if pod.NodeName == "" {
+		return t.remove(old)
+	}
+	if old == nil {
+		t.insert(&pod)
+		return t.ifExposed(&pod)
+	}
+	pod.Terminating = pod.Terminating || old.Terminating
+	if sameFate(old, &pod) {
+		t.replace(old, &pod)
+		return nil
+	}
+	left := t.remove(old)
+	t.insert(&pod)
+	if left != nil {
+		return left
+	}
+	return t.ifExposed(&pod)
+}
+
+// DeletePod forgets a pod.
+func (t *Tracker) DeletePod(key Key) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.remove(t.pods[key])
+}
+
+// SetTerminating records that the API server accepted the deletion of a pod.
+func (t *Tracker) SetTerminating(key Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.pods[key]
+	if old == nil || old.Terminating {
+		return
+	}
+	pod := *old
+	pod.Terminating = true
+	t.replace(old, &pod)
+}
+
+func (t *Tracker) insert(pod *Pod) {
+	t.pods[pod.Key] = pod
+	t.node(pod.NodeName).pods[pod] = struct{}{}
+	for _, ref := range pod.Claims {
+		t.claim(ClaimName{Namespace: pod.Namespace, Name: ref.Name}).users[pod] = struct{}{}
+	}
+}
+
+// replace puts a new version of a pod in the place of the old one, which is on the
+// same node and uses the same claims.
+func (t *Tracker) replace(old, pod *Pod) {
+	delete(t.nodes[old.NodeName].pods, old)
+	for _, ref := range old.Claims {
+		delete(t.claims[ClaimName{Namespace: old.Namespace, Name: ref.Name}].users, old)
+	}
+	t.insert(pod)
+}
+
+// remove forgets a pod, nil for none.
+func (t *Tracker) remove(pod *Pod) []Key {
+	if pod == nil {
+		return nil
+	}
+	keys := t.ifExposed(pod)
+	delete(t.pods, pod.Key)
+	delete(t.nodes[pod.NodeName].pods, pod)
+	t.pruneNode(pod.NodeName)
+	for _, ref := range pod.Claims {
+		name := ClaimName{Namespace: pod.Namespace, Name: ref.Name}
+		if state, ok := t.claims[name]; ok {
+			delete(state.users, pod)
+			t.pruneClaim(name)
+		}
+	}
+	return keys
+}
+
+// ifExposed returns the key of pod when a taint holds for it: without one, a pod's
+// fate is to stay, whatever else changes.
+func (t *Tracker) ifExposed(pod *Pod) []Key {
+	if !t.exposed(pod) {
+		return nil
+	}
+	return []Key{pod.Key}
+}
+
+func (t *Tracker) exposed(pod *Pod) bool {
+	return len(t.nodes[pod.NodeName].taints) > 0 || t.onTaintedDevice(pod)
+}
+
+// onTaintedDevice reports whether a NoExecute taint of a device holds for pod.
+func (t *Tracker) onTaintedDevice(pod *Pod) bool {
+	v := view{Tracker: t}
+	for range v.held(pod) {
+		return true
+	}
+	return false
+}

@@ -1,0 +1,194 @@
+package tracker
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+)
+
+// poolName names a pool. Two drivers may use one name for a pool (K09).
+type poolName struct {
+	driver string
+	pool   string
+}
+
+func (s *Slice) poolName() poolName {
+	return poolName{driver: s.Driver, pool: s.Pool}
+}
+
+// pool is the slices of one pool and the taints that they put on its devices.
+//
+// Only slices of the newest generation count (DE-16), whether or not all of them
+// are there yet (DE-17). When the last of them goes, the generation before counts
+// again (DE-18).
+type pool struct {
+	generations map[int64]map[string]*Slice
+	newest      int64
+	// tainted holds the taints of the devices that have some, by device name, in
+	// the order of their slices and then as they stand there. Its values are
+	// replaced, never written to.
+	tainted map[string][]Taint
+}
+
+func newPool() *pool {
+	return &pool{generations: map[int64]map[string]*Slice{}, tainted: map[string][]Taint{}}
+}
+
+// replace puts slice in the place of old, nil for none, and returns the names of
+// the devices whose NoExecute taints changed by that.
+func (p *pool) replace(old, slice *Slice) []string {
+	if old != nil {
+		delete(p.generations[old.Generation], old.Name)
+		if len(p.generations[old.Generation]) == 0 {
+			delete(p.generations, old.Generation)
+		}
+	}
+	if slice != nil {
+		if p.generations[slice.Generation] == nil {
+			p.generations[slice.Generation] = map[string]*Slice{}
+		}
+		p.generations[slice.Generation][slice.Name] = slice
+	}
+	newest := int64(0)
+	for generation := range p.generations {
+		newest = max(newest, generation)
+	}
+	if newest != p.newest {
+		p.newest = newest
+		return p.rebuild()
+	}
+	return p.update(old, slice)
+}
+
+// rebuild computes the taints of all devices, after another generation became the
+// newest.
+func (p *pool) rebuild() []string {
+	before := p.tainted
+	p.tainted = map[string][]Taint{}
+	for _, slice := range p.current() {
+		for i := range slice.Devices {
+			if d := &slice.Devices[i]; len(d.Taints) > 0 {
+				p.tainted[d.Name] = append(p.tainted[d.Name], datedTaints(d.Taints, before[d.Name], true, slice.source(), slice.seen)...)
+			}
+		}
+	}
+	var changed []string
+	for name, taints := range p.tainted {
+		if !sameEvicting(before[name], taints) {
+			changed = append(changed, name)
+		}
+	}
+	for name, taints := range before {
+		if _, ok := p.tainted[name]; !ok && !sameEvicting(taints, nil) {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// update computes the taints of the devices of one slice. Those that another slice
+// puts on a device of the same name stay: a driver that publishes a device twice
+// does not get rid of a taint by that.
+func (p *pool) update(old, slice *Slice) []string {
+	specs := map[string][]resourcev1.DeviceTaint{}
+	var source Source
+	var seen time.Time
+	for _, s := range []*Slice{old, slice} {
+		if s == nil || s.Generation != p.newest {
+			continue
+		}
+		source, seen = s.source(), s.seen
+		for i := range s.Devices {
+			d := &s.Devices[i]
+			switch {
+			case len(d.Taints) == 0:
+			case s == old:
+				specs[d.Name] = nil
+			default:
+				specs[d.Name] = append(specs[d.Name], d.Taints...)
+			}
+		}
+	}
+	var changed []string
+	for name, spec := range specs {
+		before := p.tainted[name]
+		after := slices.DeleteFunc(slices.Clone(before), func(t Taint) bool { return t.Source == source })
+		after = append(after, datedTaints(spec, before, old != nil, source, seen)...)
+		slices.SortStableFunc(after, func(a, b Taint) int { return strings.Compare(a.Source.Name, b.Source.Name) })
+		if len(after) == 0 {
+			delete(p.tainted, name)
+		} else {
+			p.tainted[name] = after
+		}
+		if !sameEvicting(before, after) {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// current returns the slices that count, by name.
+func (p *pool) current() []*Slice {
+	return slices.SortedFunc(maps.Values(p.generations[p.newest]), func(a, b *Slice) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// clone returns a copy that can be changed alone.
+func (p *pool) clone() *pool {
+	c := &pool{generations: make(map[int64]map[string]*Slice, len(p.generations)), newest: p.newest, tainted: maps.Clone(p.tainted)}
+	for generation, members := range p.generations {
+		c.generations[generation] = maps.Clone(members)
+	}
+	return c
+}
+
+func (s *Slice) source() Source {
+	return Source{Kind: SourceSlice, Name: s.Name}
+}
+
+// datedTaints returns the taints of a device, dated. A taint without a time, which
+// the API server does not store but a client may be handed, counts from when the
+// same taint was first seen, among prior or now (DE-30, K08).
+func datedTaints(specs []resourcev1.DeviceTaint, prior []Taint, witnessed bool, source Source, now time.Time) []Taint {
+	taints := make([]Taint, 0, len(specs))
+	for _, spec := range specs {
+		taint := Taint{
+			Key: spec.Key, Value: spec.Value, Effect: corev1.TaintEffect(spec.Effect),
+			TimeAdded: now, Seen: now, Witnessed: witnessed, Source: source,
+		}
+		for _, old := range prior {
+			if old.Key == taint.Key && old.Value == taint.Value && old.Effect == taint.Effect {
+				taint.TimeAdded, taint.Seen, taint.Witnessed = old.Seen, old.Seen, old.Witnessed
+				break
+			}
+		}
+		if added := spec.TimeAdded; added != nil && !added.IsZero() {
+			taint.TimeAdded, taint.Stamped = added.Time, true
+		}
+		taints = append(taints, taint)
+	}
+	return taints
+}
+
+// evictingOnly returns the NoExecute taints among taints: taints itself when that
+// is all of them.
+func evictingOnly(taints []Taint) []Taint {
+	if !slices.ContainsFunc(taints, func(t Taint) bool { return t.Effect != corev1.TaintEffectNoExecute }) {
+		return taints
+	}
+	var evicting []Taint
+	for _, t := range taints {
+		if t.Effect == corev1.TaintEffectNoExecute {
+			evicting = append(evicting, t)
+		}
+	}
+	return evicting
+}
+
+func sameEvicting(a, b []Taint) bool {
+	return slices.EqualFunc(evictingOnly(a), evictingOnly(b), sameEffect)
+}

@@ -1,0 +1,131 @@
+package tracker
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ruleState is a rule and its taint, dated. It is replaced, never written to.
+type ruleState struct {
+	Rule
+	taint Taint
+}
+
+func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
+	var prior []Taint
+	if old != nil && old.UID == rule.UID {
+		prior = []Taint{old.taint}
+	}
+	source := Source{Kind: SourceRule, Name: rule.Name, UID: rule.UID}
+	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, prior, prior != nil, source, now)
+	return &ruleState{Rule: rule, taint: taints[0]}
+}
+
+// evicts reports whether the rule can evict; it may be nil.
+func (r *ruleState) evicts() bool {
+	return r != nil && r.Selects && r.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute
+}
+
+// SetRule records a DeviceTaintRule as it was seen at now.
+func (t *Tracker) SetRule(rule Rule, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.setRule(t.rules[rule.Name], rule, now)
+}
+
+// RefreshRule records a rule that the API server returned to a request of our own.
+// Like RefreshNode, it changes nothing unless that very rule is known.
+func (t *Tracker) RefreshRule(rule Rule, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.rules[rule.Name]
+	if old == nil || old.UID != rule.UID {
+		return nil
+	}
+	return t.setRule(old, rule, now)
+}
+
+func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
+	if old != nil && older(rule.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
+	state := newRuleState(rule, old, now)
+	t.unselect(old)
+	t.rules[rule.Name] = state
+	if rule.Selects {
+		t.selecting.Set(rule.Selector, rule.Name, state)
+	}
+	return t.usersOfRules(old, state).keys()
+}
+
+// DeleteRule forgets the rule of that name and UID; one that was created anew since
+// stays.
+func (t *Tracker) DeleteRule(name string, uid types.UID) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.rules[name]
+	if old == nil || old.UID != uid {
+		return nil
+	}
+	t.unselect(old)
+	delete(t.rules, name)
+	return t.usersOfRules(old, nil).keys()
+}
+
+// Rules returns the names of all rules, sorted.
+func (t *Tracker) Rules() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.rules))
+}
+
+// Rule returns a rule.
+func (t *Tracker) Rule(name string) (Rule, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	state, ok := t.rules[name]
+	if !ok {
+		return Rule{}, false
+	}
+	return state.Rule, true
+}
+
+// RuleTaint returns the taint of a rule, dated, whatever it selects.
+func (t *Tracker) RuleTaint(name string) (Taint, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	state, ok := t.rules[name]
+	if !ok {
+		return Taint{}, false
+	}
+	return state.taint, true
+}
+
+func (t *Tracker) unselect(rule *ruleState) {
+	if rule != nil && rule.Selects {
+		t.selecting.Delete(rule.Selector, rule.Name)
+	}
+}
+
+// usersOfRules returns the pods whose fate may differ between one rule and the
+// other, either of them nil for none.
+func (t *Tracker) usersOfRules(old, rule *ruleState) podSet {
+	users := podSet{}
+	if old.evicts() && rule.evicts() && old.Selector == rule.Selector && sameEffect(old.taint, rule.taint) {
+		return users
+	}
+	for _, r := range []*ruleState{old, rule} {
+		if r.evicts() {
+			t.allocated.each(r.Selector, func(state *claimState) {
+				for pod := range state.users {
+					users[pod] = struct{}{}
+				}
+			})
+		}
+	}
+	return users
+}

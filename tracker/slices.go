@@ -1,0 +1,97 @@
+package tracker
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// SetSlice records a ResourceSlice as it was seen at now.
+func (t *Tracker) SetSlice(slice Slice, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slice.seen = now
+	return t.setSlice(t.slices[slice.Name], slice)
+}
+
+// RefreshSlice records a slice that the API server returned to a request of our
+// own. Like RefreshNode, it changes nothing unless that very slice is known.
+func (t *Tracker) RefreshSlice(slice Slice, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.slices[slice.Name]
+	if old == nil || old.UID != slice.UID {
+		return nil
+	}
+	slice.seen = now
+	return t.setSlice(old, slice)
+}
+
+func (t *Tracker) setSlice(old *Slice, slice Slice) []Key {
+	if old != nil && older(slice.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
+	users := podSet{}
+	if old != nil && old.poolName() != slice.poolName() {
+		t.changePool(old, nil, users)
+		old = nil
+	}
+	t.slices[slice.Name] = &slice
+	t.changePool(old, &slice, users)
+	return users.keys()
+}
+
+// DeleteSlice forgets the slice of that name and UID; one that was created anew
+// since stays.
+func (t *Tracker) DeleteSlice(name string, uid types.UID) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.slices[name]
+	if old == nil || old.UID != uid {
+		return nil
+	}
+	users := podSet{}
+	delete(t.slices, name)
+	t.changePool(old, nil, users)
+	return users.keys()
+}
+
+// changePool puts slice in the place of old, either of them nil for none, and adds
+// the pods on devices that are changed by that to users.
+func (t *Tracker) changePool(old, slice *Slice, users podSet) {
+	name := cmp.Or(old, slice).poolName()
+	p, ok := t.pools[name]
+	if !ok {
+		p = newPool()
+		t.pools[name] = p
+	}
+	for _, changed := range p.replace(old, slice) {
+		t.addUsers(users, device.ID{Driver: name.driver, Pool: name.pool, Name: changed})
+	}
+	if len(p.generations) == 0 {
+		delete(t.pools, name)
+	}
+}
+
+// podSet is a set of pods.
+type podSet map[*Pod]struct{}
+
+func (s podSet) keys() []Key {
+	keys := make([]Key, 0, len(s))
+	for pod := range s {
+		keys = append(keys, pod.Key)
+	}
+	return keys
+}
+
+// addUsers adds the pods that refer to a claim with that device.
+func (t *Tracker) addUsers(users podSet, id device.ID) {
+	for state := range t.allocated.on(id) {
+		for pod := range state.users {
+			users[pod] = struct{}{}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package tracker
+
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// view is what is known, with something else in the place of one object. The zero
+// overrides change nothing. It is used under the lock of the tracker.
+type view struct {
+	*Tracker
+
+	// node, if given, has nodeTaints.
+	node       string
+	nodeTaints []Taint
+	// ruleName, if given, is the name of a rule that is replaced by rule, nil for
+	// none.
+	ruleName string
+	rule     *ruleState
+	// changed, if given, stands in for the pool of that name.
+	changed     *pool
+	changedName poolName
+}
+
+// situation returns what holds for a pod.
+func (v *view) situation(pod *Pod) Situation {
+	s := Situation{Pod: *pod}
+	if v.node != "" && v.node == pod.NodeName {
+		s.Taints = v.nodeTaints
+	} else {
+		s.Taints = v.nodes[pod.NodeName].taints
+	}
+	for device := range v.held(pod) {
+		s.Devices = append(s.Devices, device)
+	}
+	return s
+}
+
+// held yields the devices with NoExecute taints that a pod has through its claims.
+func (v *view) held(pod *Pod) iter.Seq[TaintedDevice] {
+	return func(yield func(TaintedDevice) bool) {
+		if !v.devicesKnown {
+			return
+		}
+		for _, ref := range pod.Claims {
+			state, ok := v.claims[ClaimName{Namespace: pod.Namespace, Name: ref.Name}]
+			if !ok || state.claim == nil || !state.claim.usableBy(pod, ref, v.podGroups) {
+				continue
+			}
+			for i := range state.claim.Devices {
+				held := &state.claim.Devices[i]
+				taints := v.evicting(held.ID)
+				if len(taints) == 0 {
+					continue
+				}
+				if !yield(TaintedDevice{ID: held.ID, Claim: state.claim.ClaimName, Tolerations: held.Tolerations, Taints: taints}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// evicting returns the NoExecute taints of a device.
+func (v *view) evicting(id device.ID) []Taint {
+	return evictingOnly(v.taints(id))
+}
+
+// taints returns the taints of a device, whatever their effect (TR-03): those of
+// its slice, then those of the rules by name. None hides another, even with the
+// same key and effect (DE-21).
+func (v *view) taints(id device.ID) []Taint {
+	own := v.published(id)
+	rules := v.selecting.Match(id)
+	if len(rules) == 0 && v.ruleName == "" {
+		return own
+	}
+	taints := make([]Taint, len(own), len(own)+len(rules)+1)
+	copy(taints, own)
+	replaced := v.ruleName == "" || v.rule == nil || !v.rule.Matches(id)
+	for _, entry := range rules {
+		if !replaced && entry.Name >= v.ruleName {
+			taints, replaced = append(taints, v.rule.taint), true
+		}
+		if v.ruleName == "" || entry.Name != v.ruleName {
+			taints = append(taints, entry.Value.taint)
+		}
+	}
+	if !replaced {
+		taints = append(taints, v.rule.taint)
+	}
+	return taints
+}
+
+// published returns the taints that slices put on a device.
+func (v *view) published(id device.ID) []Taint {
+	name := poolName{driver: id.Driver, pool: id.Pool}
+	p := v.pools[name]
+	if v.changed != nil && v.changedName == name {
+		p = v.changed
+	}
+	if p == nil {
+		return nil
+	}
+	return p.tainted[id.Name]
+}
+
+// blocks reports whether a taint keeps claims from getting its device (TR-14).
+func blocks(effect corev1.TaintEffect) bool {
+	return effect == corev1.TaintEffectNoExecute || effect == corev1.TaintEffectNoSchedule
+}

@@ -1,0 +1,194 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// maxStatusElements bounds the values in the allocation of a claim and in its
+// consumers. The API allows 32 devices, each with up to 16 tolerations, and 256
+// consumers.
+const maxStatusElements = 100_000
+
+// deviceTaints says which taints are in the way of a use of devices.
+type deviceTaints interface {
+	// Untolerated returns the taints with effect NoSchedule or NoExecute that the
+	// allocation does not tolerate now; false when the devices are not known yet.
+	Untolerated(devices []tracker.AllocatedDevice, now time.Time) ([]tracker.Obstacle, bool)
+}
+
+// errDevicesUnknown is why nothing can be decided right after the start.
+var errDevicesUnknown = errors.New("the devices have not been read yet")
+
+// reservationFields are the fields of a claim's status that admission looks at.
+type reservationFields struct {
+	Status struct {
+		Allocation  json.RawMessage `json:"allocation"`
+		ReservedFor json.RawMessage `json:"reservedFor"`
+	} `json:"status"`
+}
+
+type allocationFields struct {
+	Devices struct {
+		Results []struct {
+			Driver      string                        `json:"driver"`
+			Pool        string                        `json:"pool"`
+			Device      string                        `json:"device"`
+			Tolerations []resourcev1.DeviceToleration `json:"tolerations"`
+		} `json:"results"`
+	} `json:"devices"`
+}
+
+// reservationJudge refuses to let more pods use an allocated claim while one of its
+// devices has a taint that the claim does not tolerate. The scheduler judges taints
+// when it allocates; KEP-5055 promises the same for a claim that is allocated
+// already, where it does not.
+type reservationJudge struct {
+	// taints is nil where device taints are not followed; then all is allowed.
+	taints deviceTaints
+	clock  clock.PassiveClock
+}
+
+// Judge implements judge. What allocates the claim, and what only takes consumers
+// away, is not judged.
+func (j *reservationJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+	if j.taints == nil {
+		return allowed(), nil
+	}
+	var object, old reservationFields
+	if err := errors.Join(unmarshal(req.Object.Raw, &object), unmarshal(req.OldObject.Raw, &old)); err != nil {
+		return admission.Response{}, &badReviewError{fmt.Errorf("decode claim: %w", err)}
+	}
+	if isNull(old.Status.Allocation) {
+		return allowed(), nil
+	}
+	gained, err := gainedConsumers(object.Status.ReservedFor, old.Status.ReservedFor)
+	if err != nil {
+		return admission.Response{}, &badReviewError{err}
+	}
+	if len(gained) == 0 {
+		return allowed(), nil
+	}
+	allocated, err := decodeAllocation(old.Status.Allocation)
+	if err != nil {
+		return admission.Response{}, &badReviewError{err}
+	}
+	now := j.clock.Now()
+	obstacles, known := j.taints.Untolerated(allocated, now)
+	if !known {
+		return admission.Response{}, errDevicesUnknown
+	}
+	return respond(policy.Decide(reservationFindings(gained, obstacles)), nil), nil
+}
+
+// consumer is who a claim is newly reserved for, and where that stands.
+type consumer struct {
+	reference resourcev1.ResourceClaimConsumerReference
+	index     int
+}
+
+// gainedConsumers returns the consumers that the claim did not have. Only the UID
+// says who one is (DE-06).
+func gainedConsumers(current, old json.RawMessage) ([]consumer, error) {
+	var now, before []resourcev1.ResourceClaimConsumerReference
+	err := errors.Join(
+		decodeFieldWithin(current, "status.reservedFor", maxStatusElements, &now),
+		decodeFieldWithin(old, "old status.reservedFor", maxStatusElements, &before),
+	)
+	if err != nil {
+		return nil, err
+	}
+	had := make(map[types.UID]struct{}, len(before))
+	for i := range before {
+		had[before[i].UID] = struct{}{}
+	}
+	var gained []consumer
+	for i := range now {
+		if _, ok := had[now[i].UID]; !ok {
+			gained = append(gained, consumer{now[i], i})
+		}
+	}
+	return gained, nil
+}
+
+func decodeAllocation(raw json.RawMessage) ([]tracker.AllocatedDevice, error) {
+	var fields allocationFields
+	if err := decodeFieldWithin(raw, "status.allocation", maxStatusElements, &fields); err != nil {
+		return nil, err
+	}
+	results := fields.Devices.Results
+	allocated := make([]tracker.AllocatedDevice, 0, len(results))
+	for i := range results {
+		allocated = append(allocated, tracker.AllocatedDevice{
+			ID:          device.ID{Driver: results[i].Driver, Pool: results[i].Pool, Name: results[i].Device},
+			Tolerations: results[i].Tolerations,
+		})
+	}
+	return allocated, nil
+}
+
+// reservationFindings says what is in the way of the consumers. The obstacles are the
+// same for all of them, so one finding tells each.
+func reservationFindings(gained []consumer, obstacles []tracker.Obstacle) []policy.Finding {
+	path := field.NewPath("status", "reservedFor")
+	found := make([]policy.Finding, 0, len(obstacles))
+	for _, obstacle := range obstacles {
+		found = append(found, policy.Finding{
+			Field:   path.Index(gained[0].index).String(),
+			Value:   consumersText(gained),
+			Problem: obstacleText(obstacle),
+			Remedy: "more pods can use the claim once the taint is gone. An allocation keeps its devices and " +
+				"its tolerations: a claim with others has to be allocated anew",
+		})
+	}
+	return found
+}
+
+func consumersText(gained []consumer) string {
+	const most = 3
+	names := make([]string, 0, most+1)
+	for i, c := range gained {
+		if i == most {
+			names = append(names, fmt.Sprintf("and %d more", len(gained)-most))
+			break
+		}
+		names = append(names, clip(c.reference.Resource)+"/"+clip(c.reference.Name))
+	}
+	return strings.Join(names, ", ")
+}
+
+func obstacleText(o tracker.Obstacle) string {
+	text := fmt.Sprintf("device %s has the taint %s from %s, which the claim does not tolerate",
+		o.Device, o.Taint, sourceText(o.Taint.Source))
+	if !o.Until.IsZero() {
+		text = fmt.Sprintf("device %s has the taint %s from %s, which the claim tolerated until %s",
+			o.Device, o.Taint, sourceText(o.Taint.Source), o.Until.UTC().Format(time.RFC3339))
+	}
+	return text
+}
+
+func sourceText(source tracker.Source) string {
+	switch source.Kind {
+	case tracker.SourceSlice:
+		return "ResourceSlice " + source.Name
+	case tracker.SourceRule:
+		return "DeviceTaintRule " + source.Name
+	case tracker.SourceNode:
+		return "Node " + source.Name
+	}
+	return string(source.Kind) + " " + source.Name
+}

@@ -1,0 +1,110 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	resourcev1 "k8s.io/api/resource/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// operations returns the patch of a response, a line for each operation.
+func operations(response admission.Response) []string {
+	lines := make([]string, 0, len(response.Patches))
+	for _, p := range response.Patches {
+		lines = append(lines, fmt.Sprintf("%s %s %v", p.Operation, p.Path, p.Value))
+	}
+	return lines
+}
+
+func TestAV17TheTimeOfARuleIsThatOfItsEffect(t *testing.T) {
+	const noonText = "2026-11-20T12:00:00Z"
+	rule := func(key, effect, time string) string {
+		if time != "" {
+			time = `,"timeAdded":"` + time + `"`
+		}
+		return `{"spec":{"deviceSelector":{"driver":"d"},"taint":{"key":"` + key + `","effect":"` + effect + `"` + time + `}},"status":{"conditions":[]}}`
+	}
+	const since = "2026-11-01T00:00:00Z"
+	tests := map[string]struct{ old, new, want string }{
+		"AV-06 a new rule without a time":           {new: rule("k", "NoExecute", ""), want: noonText},
+		"a new rule with a time":                    {new: rule("k", "NoExecute", since), want: since},
+		"AV-17 the effect changes":                  {old: rule("k", "None", since), new: rule("k", "NoExecute", since), want: noonText},
+		"AV-17 the effect and the time change":      {old: rule("k", "None", since), new: rule("k", "NoExecute", "2026-11-02T00:00:00Z"), want: "2026-11-02T00:00:00Z"},
+		"AV-17 the key changes":                     {old: rule("k", "NoExecute", since), new: rule("l", "NoExecute", since), want: since},
+		"AV-18 a write with the API server's time":  {old: rule("k", "NoExecute", since), new: rule("k", "NoExecute", noonText), want: noonText},
+		"a status that changes beside the old spec": {old: rule("k", "NoExecute", since), new: rule("k", "NoExecute", since), want: since},
+	}
+	for name, tt := range tests {
+		for _, version := range []string{"v1", "v1beta2", "v1alpha3"} {
+			t.Run(name+" in "+version, func(t *testing.T) {
+				endpoint := Mutate(atNoon())
+				stored := patched(t, tt.new, judgeNode(t, endpoint, deviceReview(t, "devicetaintrules", version, tt.new, tt.old)))
+				var got resourcev1.DeviceTaintRule
+				require.NoError(t, json.Unmarshal([]byte(stored), &got))
+				require.Equal(t, tt.want, got.Spec.Taint.TimeAdded.UTC().Format(time.RFC3339))
+				again := deviceReview(t, "devicetaintrules", version, stored, tt.old)
+				require.Empty(t, judgeNode(t, endpoint, again).Patches, "a second round changes nothing")
+			})
+		}
+	}
+}
+
+func TestTheMutatorLeavesInvalidRulesToTheAPIServer(t *testing.T) {
+	for _, object := range []string{`{}`, `{"spec":null}`, `{"spec":{}}`, `{"spec":{"taint":null}}`, `{"spec":{"taint":{"effect":"NoExecute"}}}`} {
+		require.Empty(t, operations(judgeNode(t, Mutate(atNoon()), deviceReview(t, "devicetaintrules", "v1", object, ""))))
+	}
+	object := `{"spec":{"taint":{"key":"no key","effect":"x"}}}`
+	require.Equal(t, []string{"test /spec/taint/key no key", "add /spec/taint/timeAdded 2026-11-20T12:00:00Z"},
+		operations(judgeNode(t, Mutate(atNoon()), deviceReview(t, "devicetaintrules", "v1", object, ""))))
+}
+
+func TestARuleIsJudged(t *testing.T) {
+	const fine = `"taint":{"key":"admin.example.org/k","effect":"NoExecute"}`
+	tests := map[string]struct {
+		old, new string
+		denied   []string
+		warned   []string
+	}{
+		"a rule as it should be":              {new: `{"spec":{"deviceSelector":{"driver":"d"},` + fine + `}}`},
+		"DE-20 the empty selector":            {new: `{"spec":{"deviceSelector":{},` + fine + `}}`, warned: []string{"EVERY device"}},
+		"DE-20 no selector":                   {new: `{"spec":{"deviceSelector":null,` + fine + `}}`, warned: []string{"no device is selected"}},
+		"AV-14 K10 an empty driver":           {new: `{"spec":{"deviceSelector":{"driver":""},` + fine + `}}`, denied: []string{"spec.deviceSelector.driver: Required value"}},
+		"AV-14 a device that is no label":     {new: `{"spec":{"deviceSelector":{"pool":"p","device":"A"},` + fine + `}}`, denied: []string{"spec.deviceSelector.device"}},
+		"AV-15 no taint":                      {new: `{"spec":{"deviceSelector":{"pool":"p"}}}`, denied: []string{"spec.taint.key: Required value", "spec.taint.effect: Required value"}},
+		"AV-15 a new unknown effect":          {new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, denied: []string{"spec.taint.effect"}, warned: []string{"does what None does"}},
+		"AV-15 an unknown effect that stays":  {old: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/l","effect":"x"}}}`, new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, warned: []string{"does what None does"}},
+		"AV-19 a status that changes":         {old: `{"spec":{"taint":{"key":"no key","effect":"x"}}}`, new: `{"spec":{"taint":{"key":"no key","effect":"x"}},"status":{"conditions":[]}}`},
+		"tombstones in the selector of alpha": {new: `{"spec":{"deviceSelector":{"deviceClassName":"c","selectors":[{}],"driver":"d"},` + fine + `}}`},
+	}
+	for name, tt := range tests {
+		for _, version := range []string{"v1", "v1beta2", "v1alpha3"} {
+			t.Run(name+" in "+version, func(t *testing.T) {
+				response := judgeNode(t, Validate(atNoon()), deviceReview(t, "devicetaintrules", version, tt.new, tt.old))
+				require.Equal(t, len(tt.denied) == 0, response.Allowed)
+				for _, text := range tt.denied {
+					require.Contains(t, response.Result.Message, text)
+				}
+				require.Len(t, response.Warnings, len(tt.warned), "%v", response.Warnings)
+				for i, text := range tt.warned {
+					require.Contains(t, response.Warnings[i], text)
+				}
+			})
+		}
+	}
+}
+
+func TestARuleThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {
+	for _, object := range []string{`{"spec":1}`, `{"spec":{"taint":[]}}`, `{"spec":{"taint":{"key":"a","key":"b"}}}`, `{"spec":{"taint":{"timeAdded":"noon"}}}`} {
+		for _, endpoint := range []*Endpoint{Mutate(atNoon()), Validate(atNoon())} {
+			req, _, err := decodeReview(marshal(t, deviceReview(t, "devicetaintrules", "v1", object, "")))
+			require.NoError(t, err)
+			_, err = endpoint.judge(t.Context(), req)
+			var bad *badReviewError
+			require.ErrorAs(t, err, &bad, object)
+		}
+	}
+}
