@@ -25,7 +25,7 @@ func (t *Tracker) ClaimsOn(id device.ID) []ClaimName {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var names []ClaimName
-	for state := range t.allocated.on(id) {
+	for _, state := range t.allocated.on(id) {
 		names = append(names, state.claim.ClaimName)
 	}
 	slices.SortFunc(names, compareClaims)
@@ -44,11 +44,11 @@ func (t *Tracker) UsesClaims(key Key) bool {
 func (t *Tracker) PodsUsing(id device.ID) []Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	users := podSet{}
-	for state := range t.allocated.on(id) {
-		for pod := range state.users {
+	users := podSet{repeated: true}
+	for _, state := range t.allocated.on(id) {
+		for _, pod := range state.users {
 			if state.claim.givesTo(pod, t.podGroups) {
-				users[pod] = struct{}{}
+				users.pods = append(users.pods, pod)
 			}
 		}
 	}

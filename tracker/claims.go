@@ -14,7 +14,8 @@ import (
 type claimState struct {
 	// claim is nil while there is no such claim. It is replaced, never written to.
 	claim *Claim
-	users map[*Pod]struct{}
+	// users are the pods that refer to the claim, as often as they do, in no order.
+	users []*Pod
 }
 
 // SetClaim records a claim. One with another UID is another claim (DE-34).
@@ -70,21 +71,21 @@ func (t *Tracker) evicts(claim *Claim) bool {
 func (t *Tracker) claim(name ClaimName) *claimState {
 	state, ok := t.claims[name]
 	if !ok {
-		state = &claimState{users: map[*Pod]struct{}{}}
+		state = &claimState{}
 		t.claims[name] = state
 	}
 	return state
 }
 
 func (t *Tracker) pruneClaim(name ClaimName) {
-	if state := t.claims[name]; state.claim == nil && len(state.users) == 0 {
+	if state := t.claims[name]; state != nil && state.claim == nil && len(state.users) == 0 {
 		delete(t.claims, name)
 	}
 }
 
 func (s *claimState) keys() []Key {
 	keys := make([]Key, 0, len(s.users))
-	for pod := range s.users {
+	for _, pod := range s.users {
 		keys = append(keys, pod.Key)
 	}
 	return keys
@@ -120,7 +121,7 @@ func sameDeviceToleration(a, b resourcev1.DeviceToleration) bool {
 
 // allocations finds claims by driver, pool and name of the devices allocated to
 // them.
-type allocations map[string]map[string]map[string]map[*claimState]struct{}
+type allocations map[string]map[string]map[string][]*claimState
 
 func (a allocations) add(state *claimState) {
 	if state.claim == nil {
@@ -130,7 +131,9 @@ func (a allocations) add(state *claimState) {
 		id := state.claim.Devices[i].ID
 		pools := child(a, id.Driver)
 		devices := child(pools, id.Pool)
-		child(devices, id.Name)[state] = struct{}{}
+		if claims := devices[id.Name]; !slices.Contains(claims, state) {
+			devices[id.Name] = append(claims, state)
+		}
 	}
 }
 
@@ -142,9 +145,9 @@ func (a allocations) remove(state *claimState) {
 		id := state.claim.Devices[i].ID
 		pools := a[id.Driver]
 		devices := pools[id.Pool]
-		claims := devices[id.Name]
-		delete(claims, state)
-		if len(claims) == 0 {
+		if claims := without(devices[id.Name], state); len(claims) > 0 {
+			devices[id.Name] = claims
+		} else {
 			delete(devices, id.Name)
 		}
 		if len(devices) == 0 {
@@ -157,23 +160,42 @@ func (a allocations) remove(state *claimState) {
 }
 
 // on returns the claims that a device is allocated to.
-func (a allocations) on(id device.ID) map[*claimState]struct{} {
+func (a allocations) on(id device.ID) []*claimState {
 	return a[id.Driver][id.Pool][id.Name]
 }
 
 // each calls visit for each claim that has a device that is selected, once or
 // more.
 func (a allocations) each(selector device.Selector, visit func(*claimState)) {
-	driver, oneDriver := selector.Driver()
-	pool, onePool := selector.Pool()
-	name, oneName := selector.Name()
-	for _, pools := range only(a, driver, oneDriver) {
-		for _, devices := range only(pools, pool, onePool) {
-			for _, claims := range only(devices, name, oneName) {
-				for state := range claims {
-					visit(state)
-				}
-			}
+	if driver, ok := selector.Driver(); ok {
+		eachInPools(a[driver], selector, visit)
+		return
+	}
+	for _, pools := range a {
+		eachInPools(pools, selector, visit)
+	}
+}
+
+func eachInPools(pools map[string]map[string][]*claimState, selector device.Selector, visit func(*claimState)) {
+	if pool, ok := selector.Pool(); ok {
+		eachOnDevices(pools[pool], selector, visit)
+		return
+	}
+	for _, devices := range pools {
+		eachOnDevices(devices, selector, visit)
+	}
+}
+
+func eachOnDevices(devices map[string][]*claimState, selector device.Selector, visit func(*claimState)) {
+	if name, ok := selector.Name(); ok {
+		for _, state := range devices[name] {
+			visit(state)
+		}
+		return
+	}
+	for _, claims := range devices {
+		for _, state := range claims {
+			visit(state)
 		}
 	}
 }
@@ -188,19 +210,13 @@ func child[K comparable, V any](parent map[string]map[K]V, key string) map[K]V {
 	return m
 }
 
-// only returns the values of m, or only the one under key.
-func only[V any](m map[string]V, key string, one bool) func(yield func(string, V) bool) {
-	return func(yield func(string, V) bool) {
-		if one {
-			if v, ok := m[key]; ok {
-				yield(key, v)
-			}
-			return
-		}
-		for k, v := range m {
-			if !yield(k, v) {
-				return
-			}
-		}
+// without takes an element out of a list whose order does not matter.
+func without[T comparable](list []T, element T) []T {
+	i := slices.Index(list, element)
+	if i < 0 {
+		return list
 	}
+	last := len(list) - 1
+	list[i] = list[last]
+	return slices.Delete(list, last, last+1)
 }

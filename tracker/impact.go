@@ -72,7 +72,7 @@ func (t *Tracker) collect(name string) (taint []Taint, claims []selectedClaim, i
 		return nil, nil, Impact{}, false
 	}
 	impact.Rule = rule.Rule
-	evicting := rule.taint
+	evicting := rule.taint()
 	evicting.Effect = corev1.TaintEffectNoExecute
 	if !rule.Selects || !t.devicesKnown {
 		return nil, nil, impact, true
@@ -84,11 +84,7 @@ func (t *Tracker) collect(name string) (taint []Taint, claims []selectedClaim, i
 			return
 		}
 		seen[state] = struct{}{}
-		users := make([]*Pod, 0, len(state.users))
-		for pod := range state.users {
-			users = append(users, pod)
-		}
-		claims = append(claims, selectedClaim{claim: state.claim, users: users, podGroups: t.podGroups})
+		claims = append(claims, selectedClaim{claim: state.claim, users: slices.Clone(state.users), podGroups: t.podGroups})
 	})
 	return []Taint{evicting}, claims, impact, true
 }

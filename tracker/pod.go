@@ -45,6 +45,9 @@ type Pod struct {
 	Claims []PodClaim
 	// PodGroup is the name of the group that the pod belongs to, empty for none.
 	PodGroup string
+
+	// states are those of Claims, once the pod is recorded.
+	states []*claimState
 }
 
 // PodOf returns what is kept of pod.

@@ -1,5 +1,9 @@
 package tracker
 
+import (
+	"slices"
+)
+
 // SetPod records a pod. A pod without a node is nobody's concern yet and is not
 // kept.
 func (t *Tracker) SetPod(pod Pod) []Key {
@@ -68,8 +72,11 @@ func (t *Tracker) SetTerminating(key Key) {
 func (t *Tracker) insert(pod *Pod) {
 	t.pods[pod.Key] = pod
 	t.node(pod.NodeName).pods[pod] = struct{}{}
+	pod.states = nil
 	for _, ref := range pod.Claims {
-		t.claim(ClaimName{Namespace: pod.Namespace, Name: ref.Name}).users[pod] = struct{}{}
+		state := t.claim(ClaimName{Namespace: pod.Namespace, Name: ref.Name})
+		state.users = append(state.users, pod)
+		pod.states = append(pod.states, state)
 	}
 }
 
@@ -77,10 +84,12 @@ func (t *Tracker) insert(pod *Pod) {
 // same node and uses the same claims.
 func (t *Tracker) replace(old, pod *Pod) {
 	delete(t.nodes[old.NodeName].pods, old)
-	for _, ref := range old.Claims {
-		delete(t.claims[ClaimName{Namespace: old.Namespace, Name: ref.Name}].users, old)
+	t.nodes[pod.NodeName].pods[pod] = struct{}{}
+	t.pods[pod.Key] = pod
+	pod.states = old.states
+	for _, state := range old.states {
+		state.users[slices.Index(state.users, old)] = pod
 	}
-	t.insert(pod)
 }
 
 // remove forgets a pod, nil for none.
@@ -92,12 +101,9 @@ func (t *Tracker) remove(pod *Pod) []Key {
 	delete(t.pods, pod.Key)
 	delete(t.nodes[pod.NodeName].pods, pod)
 	t.pruneNode(pod.NodeName)
-	for _, ref := range pod.Claims {
-		name := ClaimName{Namespace: pod.Namespace, Name: ref.Name}
-		if state, ok := t.claims[name]; ok {
-			delete(state.users, pod)
-			t.pruneClaim(name)
-		}
+	for i, state := range pod.states {
+		state.users = without(state.users, pod)
+		t.pruneClaim(ClaimName{Namespace: pod.Namespace, Name: pod.Claims[i].Name})
 	}
 	return keys
 }
@@ -118,8 +124,5 @@ func (t *Tracker) exposed(pod *Pod) bool {
 // onTaintedDevice reports whether a NoExecute taint of a device holds for pod.
 func (t *Tracker) onTaintedDevice(pod *Pod) bool {
 	v := view{Tracker: t}
-	for range v.held(pod) {
-		return true
-	}
-	return false
+	return len(v.held(pod)) > 0
 }

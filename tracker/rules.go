@@ -12,17 +12,20 @@ import (
 // ruleState is a rule and its taint, dated. It is replaced, never written to.
 type ruleState struct {
 	Rule
-	taint Taint
+	// taints holds the one taint of the rule.
+	taints []Taint
 }
+
+func (r *ruleState) taint() Taint { return r.taints[0] }
 
 func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
 	var prior []Taint
 	if old != nil && old.UID == rule.UID {
-		prior = []Taint{old.taint}
+		prior = old.taints
 	}
 	source := Source{Kind: SourceRule, Name: rule.Name, UID: rule.UID}
 	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, prior, prior != nil, source, now)
-	return &ruleState{Rule: rule, taint: taints[0]}
+	return &ruleState{Rule: rule, taints: taints}
 }
 
 // evicts reports whether the rule can evict; it may be nil.
@@ -102,7 +105,7 @@ func (t *Tracker) RuleTaint(name string) (Taint, bool) {
 	if !ok {
 		return Taint{}, false
 	}
-	return state.taint, true
+	return state.taint(), true
 }
 
 func (t *Tracker) unselect(rule *ruleState) {
@@ -113,18 +116,17 @@ func (t *Tracker) unselect(rule *ruleState) {
 
 // usersOfRules returns the pods whose fate may differ between one rule and the
 // other, either of them nil for none.
-func (t *Tracker) usersOfRules(old, rule *ruleState) podSet {
-	users := podSet{}
-	if old.evicts() && rule.evicts() && old.Selector == rule.Selector && sameEffect(old.taint, rule.taint) {
+func (t *Tracker) usersOfRules(old, rule *ruleState) *podSet {
+	users := &podSet{}
+	if old.evicts() && rule.evicts() && old.Selector == rule.Selector && sameEffect(old.taint(), rule.taint()) {
 		return users
 	}
 	for _, r := range []*ruleState{old, rule} {
 		if r.evicts() {
-			t.allocated.each(r.Selector, func(state *claimState) {
-				for pod := range state.users {
-					users[pod] = struct{}{}
-				}
-			})
+			t.allocated.each(r.Selector, users.addUsers)
+		}
+		if old.evicts() && rule.evicts() && old.Selector == rule.Selector {
+			break
 		}
 	}
 	return users

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -34,13 +35,13 @@ func (t *Tracker) setSlice(old *Slice, slice Slice) []Key {
 	if old != nil && older(slice.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
-	users := podSet{}
+	var users podSet
 	if old != nil && old.poolName() != slice.poolName() {
-		t.changePool(old, nil, users)
+		t.changePool(old, nil, &users)
 		old = nil
 	}
 	t.slices[slice.Name] = &slice
-	t.changePool(old, &slice, users)
+	t.changePool(old, &slice, &users)
 	return users.keys()
 }
 
@@ -53,15 +54,15 @@ func (t *Tracker) DeleteSlice(name string, uid types.UID) []Key {
 	if old == nil || old.UID != uid {
 		return nil
 	}
-	users := podSet{}
+	var users podSet
 	delete(t.slices, name)
-	t.changePool(old, nil, users)
+	t.changePool(old, nil, &users)
 	return users.keys()
 }
 
 // changePool puts slice in the place of old, either of them nil for none, and adds
 // the pods on devices that are changed by that to users.
-func (t *Tracker) changePool(old, slice *Slice, users podSet) {
+func (t *Tracker) changePool(old, slice *Slice, users *podSet) {
 	name := cmp.Or(old, slice).poolName()
 	p, ok := t.pools[name]
 	if !ok {
@@ -69,7 +70,7 @@ func (t *Tracker) changePool(old, slice *Slice, users podSet) {
 		t.pools[name] = p
 	}
 	for _, changed := range p.replace(old, slice) {
-		t.addUsers(users, device.ID{Driver: name.driver, Pool: name.pool, Name: changed})
+		t.addDevice(users, device.ID{Driver: name.driver, Pool: name.pool, Name: changed})
 	}
 	if len(p.generations) == 0 {
 		delete(t.pools, name)
@@ -77,21 +78,48 @@ func (t *Tracker) changePool(old, slice *Slice, users podSet) {
 }
 
 // podSet is a set of pods.
-type podSet map[*Pod]struct{}
+type podSet struct {
+	pods []*Pod
+	// repeated is true when a pod may be in there twice: one that has several claims
+	// or a claim on several devices.
+	repeated bool
+}
 
-func (s podSet) keys() []Key {
-	keys := make([]Key, 0, len(s))
-	for pod := range s {
+// addUsers adds the pods that refer to a claim.
+func (s *podSet) addUsers(state *claimState) {
+	s.repeated = s.repeated || len(state.claim.Devices) > 1
+	for _, pod := range state.users {
+		s.repeated = s.repeated || len(pod.Claims) > 1
+		s.pods = append(s.pods, pod)
+	}
+}
+
+// all returns the pods, each once.
+func (s *podSet) all() []*Pod {
+	if !s.repeated {
+		return s.pods
+	}
+	seen := make(map[*Pod]struct{}, len(s.pods))
+	return slices.DeleteFunc(s.pods, func(pod *Pod) bool {
+		_, twice := seen[pod]
+		seen[pod] = struct{}{}
+		return twice
+	})
+}
+
+func (s *podSet) keys() []Key {
+	pods := s.all()
+	keys := make([]Key, 0, len(pods))
+	for _, pod := range pods {
 		keys = append(keys, pod.Key)
 	}
 	return keys
 }
 
-// addUsers adds the pods that refer to a claim with that device.
-func (t *Tracker) addUsers(users podSet, id device.ID) {
-	for state := range t.allocated.on(id) {
-		for pod := range state.users {
-			users[pod] = struct{}{}
-		}
+// addDevice adds the pods that refer to a claim with that device.
+func (t *Tracker) addDevice(users *podSet, id device.ID) {
+	users.repeated = true
+	for _, state := range t.allocated.on(id) {
+		users.addUsers(state)
 	}
 }

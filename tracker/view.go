@@ -1,8 +1,6 @@
 package tracker
 
 import (
-	"iter"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -33,35 +31,29 @@ func (v *view) situation(pod *Pod) Situation {
 	} else {
 		s.Taints = v.nodes[pod.NodeName].taints
 	}
-	for device := range v.held(pod) {
-		s.Devices = append(s.Devices, device)
-	}
+	s.Devices = v.held(pod)
 	return s
 }
 
-// held yields the devices with NoExecute taints that a pod has through its claims.
-func (v *view) held(pod *Pod) iter.Seq[TaintedDevice] {
-	return func(yield func(TaintedDevice) bool) {
-		if !v.devicesKnown {
-			return
+// held returns the devices with NoExecute taints that a pod has through its claims.
+func (v *view) held(pod *Pod) []TaintedDevice {
+	if !v.devicesKnown {
+		return nil
+	}
+	var tainted []TaintedDevice
+	for i, state := range pod.states {
+		if state.claim == nil || !state.claim.usableBy(pod, pod.Claims[i], v.podGroups) {
+			continue
 		}
-		for _, ref := range pod.Claims {
-			state, ok := v.claims[ClaimName{Namespace: pod.Namespace, Name: ref.Name}]
-			if !ok || state.claim == nil || !state.claim.usableBy(pod, ref, v.podGroups) {
-				continue
-			}
-			for i := range state.claim.Devices {
-				held := &state.claim.Devices[i]
-				taints := v.evicting(held.ID)
-				if len(taints) == 0 {
-					continue
-				}
-				if !yield(TaintedDevice{ID: held.ID, Claim: state.claim.ClaimName, Tolerations: held.Tolerations, Taints: taints}) {
-					return
-				}
+		for _, held := range state.claim.Devices {
+			if taints := v.evicting(held.ID); len(taints) > 0 {
+				tainted = append(tainted, TaintedDevice{
+					ID: held.ID, Claim: state.claim.ClaimName, Tolerations: held.Tolerations, Taints: taints,
+				})
 			}
 		}
 	}
+	return tainted
 }
 
 // evicting returns the NoExecute taints of a device.
@@ -75,22 +67,25 @@ func (v *view) evicting(id device.ID) []Taint {
 func (v *view) taints(id device.ID) []Taint {
 	own := v.published(id)
 	rules := v.selecting.Match(id)
-	if len(rules) == 0 && v.ruleName == "" {
+	if v.ruleName == "" && len(rules) == 0 {
 		return own
+	}
+	if v.ruleName == "" && len(rules) == 1 && len(own) == 0 {
+		return rules[0].Value.taints
 	}
 	taints := make([]Taint, len(own), len(own)+len(rules)+1)
 	copy(taints, own)
 	replaced := v.ruleName == "" || v.rule == nil || !v.rule.Matches(id)
 	for _, entry := range rules {
 		if !replaced && entry.Name >= v.ruleName {
-			taints, replaced = append(taints, v.rule.taint), true
+			taints, replaced = append(taints, v.rule.taint()), true
 		}
 		if v.ruleName == "" || entry.Name != v.ruleName {
-			taints = append(taints, entry.Value.taint)
+			taints = append(taints, entry.Value.taint())
 		}
 	}
 	if !replaced {
-		taints = append(taints, v.rule.taint)
+		taints = append(taints, v.rule.taint())
 	}
 	return taints
 }

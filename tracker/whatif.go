@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -25,10 +26,7 @@ func (t *Tracker) IfNode(node Node, now time.Time) []Change {
 	if state.known {
 		prior = state.taints
 	}
-	users := podSet{}
-	for pod := range state.pods {
-		users[pod] = struct{}{}
-	}
+	users := &podSet{pods: slices.Collect(maps.Keys(state.pods))}
 	source := Source{Kind: SourceNode, Name: node.Name}
 	return t.changes(users, &view{
 		Tracker: t, node: node.Name,
@@ -66,9 +64,9 @@ func (t *Tracker) IfSlice(slice Slice, now time.Time) []Change {
 	if old != nil && old.poolName() != name {
 		old = nil // the API does not let a slice move
 	}
-	users := podSet{}
+	users := &podSet{}
 	for _, device := range changed.replace(old, &slice) {
-		t.addUsers(users, deviceIn(name, device))
+		t.addDevice(users, deviceIn(name, device))
 	}
 	return t.changes(users, &view{Tracker: t, changedName: name, changed: changed})
 }
@@ -78,10 +76,10 @@ func deviceIn(name poolName, dev string) device.ID {
 }
 
 // changes returns what differs for pods between what is known and after, sorted.
-func (t *Tracker) changes(pods podSet, after *view) []Change {
+func (t *Tracker) changes(pods *podSet, after *view) []Change {
 	now := view{Tracker: t}
 	var changes []Change
-	for pod := range pods {
+	for _, pod := range pods.all() {
 		change := Change{Before: now.situation(pod), After: after.situation(pod)}
 		if !sameSituation(change.Before, change.After) {
 			changes = append(changes, change)

@@ -13,6 +13,9 @@ type Index[T any] struct {
 	buckets map[Selector][]Entry[T]
 	// used counts the buckets of each set of criteria.
 	used [combinations]int
+	// named counts the buckets that ask for a device's name, by what else they ask
+	// for.
+	named map[Selector]int
 }
 
 // Entry is something with a unique name that selects devices.
@@ -31,10 +34,10 @@ func (x *Index[T]) Set(selector Selector, name string, value T) {
 		return
 	}
 	if x.buckets == nil {
-		x.buckets = map[Selector][]Entry[T]{}
+		x.buckets, x.named = map[Selector][]Entry[T]{}, map[Selector]int{}
 	}
 	if len(bucket) == 0 {
-		x.used[selector.asks]++
+		x.count(selector, 1)
 	}
 	x.buckets[selector] = slices.Insert(bucket, at, Entry[T]{Name: name, Value: value})
 }
@@ -48,13 +51,27 @@ func (x *Index[T]) Delete(selector Selector, name string) {
 	}
 	if len(bucket) == 1 {
 		delete(x.buckets, selector)
-		x.used[selector.asks]--
+		x.count(selector, -1)
 		return
 	}
 	x.buckets[selector] = slices.Delete(bucket, at, at+1)
 }
 
-// Match returns all that selects a device, sorted by name.
+// count counts a bucket that is new or gone.
+func (x *Index[T]) count(selector Selector, buckets int) {
+	x.used[selector.asks] += buckets
+	if selector.asks&byName == 0 {
+		return
+	}
+	rest := narrow(selector.id, selector.asks&^byName)
+	x.named[rest] += buckets
+	if x.named[rest] == 0 {
+		delete(x.named, rest)
+	}
+}
+
+// Match returns all that selects a device, sorted by name. What it returns holds
+// until the index is changed, and must not be written to.
 func (x *Index[T]) Match(id ID) []Entry[T] {
 	return x.collect(id, anyCriteria)
 }
@@ -65,10 +82,11 @@ func (x *Index[T]) Named(id ID) []Entry[T] {
 	return x.collect(id, criteriaWithName)
 }
 
-// HasNamed reports whether anything at all selects devices by their names.
-func (x *Index[T]) HasNamed() bool {
-	for asks := byName; asks < combinations; asks++ {
-		if x.used[asks] > 0 {
+// HasNamed reports whether anything may select devices of a pool by their names.
+func (x *Index[T]) HasNamed(driver, pool string) bool {
+	id := ID{Driver: driver, Pool: pool}
+	for asks := range byName {
+		if x.used[asks|byName] > 0 && x.named[narrow(id, asks)] > 0 {
 			return true
 		}
 	}
@@ -84,10 +102,17 @@ func (x *Index[T]) collect(id ID, of criteriaSets) []Entry[T] {
 		if x.used[asks] == 0 || !of.has(asks) {
 			continue
 		}
-		if bucket := x.buckets[narrow(id, asks)]; len(bucket) > 0 {
+		bucket := x.buckets[narrow(id, asks)]
+		switch {
+		case len(bucket) == 0:
+			continue
+		case buckets == 0:
+			// Nearly always it is the only one. It must not be appended to.
+			found = slices.Clip(bucket)
+		default:
 			found = append(found, bucket...)
-			buckets++
 		}
+		buckets++
 	}
 	if buckets > 1 {
 		slices.SortFunc(found, func(a, b Entry[T]) int { return strings.Compare(a.Name, b.Name) })
