@@ -52,7 +52,7 @@ func validateDriver(name string, path *field.Path) field.ErrorList {
 	if len(name) > resourcev1.DriverNameMaxLength {
 		errs = append(errs, field.TooLong(path, name, resourcev1.DriverNameMaxLength))
 	}
-	for _, problem := range validation.IsDNS1123Subdomain(name) {
+	for _, problem := range validation.IsDNS1123Subdomain(strings.ToLower(name)) {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	return errs

@@ -49,6 +49,7 @@ func TestValidateSlice(t *testing.T) {
 		"AV-05 the taints of another device":             {old: bad, new: slice(device("b", bad[0].Taints...)), want: []string{"Invalid value spec.devices[0].taints[0].key", "Invalid value spec.devices[0].taints[0].value", "Unsupported value spec.devices[0].taints[0].effect"}},
 		"AV-05 a time that changes is a change":          {old: slice(device("a", taint("k:x", -1))), new: slice(device("a", taint("k:x", -9))), want: []string{"Unsupported value spec.devices[0].taints[0].effect"}},
 		"AV-05 a fraction that storage has cut is none":  {old: slice(device("a", taint("k:x", -1))), new: slice(device("a", taint("k:x", -0.5)))},
+		"AV-05 of two with one name the first is meant":  {old: append(bad, slice(device("a", taint("k:None")))...), new: bad},
 		"K05 a device with no name and one with any":     {new: slice(device("", taint("k:None")), device(`a/b*"ü`, taint("k:None")))},
 	} {
 		t.Run(name, func(t *testing.T) {
