@@ -54,7 +54,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	options := controlplane.Options{ExtraArgs: map[string][]string{
-		controlplane.APIServer: {"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog, "--audit-log-mode=blocking"},
+		controlplane.APIServer: {
+			"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog, "--audit-log-mode=blocking",
+			// The older versions that clients still write, and that are not served by default.
+			"--runtime-config=resource.k8s.io/v1beta2=true,resource.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true",
+		},
 		// A node that fails is found and tainted at once, not within seconds.
 		controlplane.ControllerManager: {"--node-monitor-period=500ms", "--node-eviction-rate=10"},
 	}}

@@ -1,0 +1,106 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestDevicesWhileTollgateIsDown(t *testing.T) {
+	const driver = "down.example.com"
+	namespace := namespaceOf(t, "devices-down-")
+	by := consumers(3)
+	shared := allocate(t, createClaim(t, namespace, "shared", "none"), driver, by[:2]...)
+	taintDriver(t, "down", driver, shared)
+	published := ofDevices(t, "v1", "resourceslices", "", nil)
+	_, err := published.Create(t.Context(), deviceObject(t, "v1", "resourceslices", "down", taintedSlice("v1", driver, "")), metav1.CreateOptions{})
+	require.NoError(t, err)
+	deleteAfter(t, published, "down")
+	terminate(t)
+
+	t.Run("a driver publishes devices that are well", func(t *testing.T) {
+		_, err := published.Patch(t.Context(), "down", types.MergePatchType, []byte(`{"spec":{"devices":[{"name":"d0"},{"name":"d1"}]}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+	})
+	t.Run("a driver taints one that fails", func(t *testing.T) {
+		_, err := published.Patch(t.Context(), "down", types.MergePatchType, []byte(`{"spec":{"devices":[{"name":"d0","taints":[{"key":"example.com/k","effect":"None"}]}]}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+	})
+	t.Run("claims are created, allocated and released", func(t *testing.T) {
+		allocate(t, createClaim(t, namespace, "first", "none"), driver, by...)
+		shared, err = reserve(t.Context(), t, shared, by[:1])
+		require.NoError(t, err)
+	})
+	t.Run("a claim that is shared already is shared no further", func(t *testing.T) {
+		_, err := reserve(t.Context(), t, shared, by)
+		require.ErrorContains(t, err, unreachable)
+	})
+	t.Run("a claim with tolerations waits", func(t *testing.T) {
+		require.ErrorContains(t, tolerant(t, namespace, "[{operator: Exists}]"), unreachable)
+	})
+
+	require.NoError(t, tollgate.Start(t.Context()))
+	eventually(t.Context(), t, "the reservation is judged once the devices are read", func(ctx context.Context) error {
+		_, err := reserve(ctx, t, shared, by)
+		switch {
+		case err == nil:
+			return errors.New("it was let in without knowing the devices")
+		case apierrors.IsForbidden(err):
+			return nil
+		}
+		return err
+	})
+	require.NoError(t, tolerant(t, namespace, "[{operator: Exists}]"))
+}
+
+// tolerant asks whether a claim with the tolerations may be created.
+func tolerant(t *testing.T, namespace, tolerations string) error {
+	t.Helper()
+	_, err := ofDevices(t, "v1", "resourceclaims", namespace, nil).Create(t.Context(), deviceObject(t, "v1", "resourceclaims", "tolerant",
+		"{devices: {requests: [{name: r, exactly: {deviceClassName: c, tolerations: "+tolerations+"}}]}}"), metav1.CreateOptions{DryRun: dryRun})
+	return err
+}
+
+func TestDeviceCapabilitiesThatAreSwitchedOff(t *testing.T) {
+	const driver = "off.example.com"
+	namespace := namespaceOf(t, "devices-off-")
+	claim := allocate(t, createClaim(t, namespace, "shared", "none"), driver, consumers(1)...)
+	taintDriver(t, "off", driver, claim)
+	more := slices.Concat(claim.Status.ReservedFor, consumers(1))
+
+	t.Run("without the eviction", func(t *testing.T) {
+		reconfigure(t, func(config map[string]any) {
+			config["featureGates"] = map[string]bool{"DeviceTaintEviction": false}
+		})
+		_, err := reserve(t.Context(), t, claim, more, dryRun...)
+		require.NoError(t, err, "which taints devices have is not followed")
+		require.ErrorContains(t, tolerant(t, namespace, seventeen), "Too many: 17")
+	})
+	t.Run("without the admission", func(t *testing.T) {
+		reconfigure(t, func(config map[string]any) {
+			config["featureGates"] = map[string]bool{"DeviceTaintAdmission": false}
+		})
+		_, err := reserve(t.Context(), t, claim, more, dryRun...)
+		require.NoError(t, err)
+		require.NoError(t, tolerant(t, namespace, seventeen))
+	})
+	t.Run("with both again", func(t *testing.T) {
+		require.ErrorContains(t, tolerant(t, namespace, seventeen), "Too many: 17")
+		eventually(t.Context(), t, "the reservation is judged", func(ctx context.Context) error {
+			_, err := reserve(ctx, t, claim, more, dryRun...)
+			switch {
+			case err == nil:
+				return errors.New("it was let in")
+			case apierrors.IsForbidden(err):
+				return nil
+			}
+			return err
+		})
+	})
+}
