@@ -27,7 +27,7 @@ func TestIndex(t *testing.T) {
 		t.Parallel()
 		var x device.Index[int]
 		require.Empty(t, x.Match(id))
-		require.False(t, x.HasNamed())
+		require.False(t, x.HasNamed("d", "p"))
 		require.True(t, x.ScopeOf("d", "p").Empty())
 		x.Delete(device.Selector{}, "a")
 		require.Empty(t, x.Match(id))
@@ -54,6 +54,21 @@ func TestIndex(t *testing.T) {
 		require.Equal(t, []device.Entry[int]{{Name: "a", Value: 2}}, x.Match(id))
 		x.Delete(device.Selector{}, "a")
 		require.Empty(t, x.Match(id))
+	})
+
+	t.Run("what was there leaves nothing behind", func(t *testing.T) {
+		t.Parallel()
+		var x device.Index[int]
+		named, other := selectorOf(t, "-", "p", "n"), selectorOf(t, "d", "-", "n")
+		x.Set(named, "a", 1)
+		x.Set(named, "b", 1)
+		x.Set(other, "c", 1)
+		x.Delete(named, "a")
+		x.Delete(other, "c")
+		require.True(t, x.HasNamed("d", "p"))
+		require.False(t, x.HasNamed("d", "q"))
+		x.Delete(named, "b")
+		require.False(t, x.HasNamed("d", "p"))
 	})
 
 	t.Run("what was found does not change afterwards", func(t *testing.T) {
@@ -120,8 +135,8 @@ func TestIndexAgrees(t *testing.T) {
 		var whole, byName, both []int
 		named := false
 		for k, value := range all {
-			_, names := k.selector.Name()
-			named = named || names
+			name, names := k.selector.Name()
+			named = named || names && k.selector.Matches(device.ID{Driver: id.Driver, Pool: id.Pool, Name: name})
 			switch {
 			case !k.selector.Matches(id):
 				continue
@@ -135,7 +150,7 @@ func TestIndexAgrees(t *testing.T) {
 		require.ElementsMatch(t, both, values(x.Match(id)))
 		require.ElementsMatch(t, byName, values(x.Named(id)))
 		require.ElementsMatch(t, whole, values(x.Scoped(x.ScopeOf(id.Driver, id.Pool))))
-		require.Equal(t, named, x.HasNamed())
+		require.Equal(t, named, x.HasNamed(id.Driver, id.Pool))
 		require.True(t, slices.IsSorted(names(x.Match(id))))
 	}
 }

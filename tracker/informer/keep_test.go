@@ -168,6 +168,17 @@ func TestWhatIsKeptLeadsToTheSameDecisions(t *testing.T) {
 		}
 	})
 
+	t.Run("a condition that is kept does not hold on to the others", func(t *testing.T) {
+		t.Parallel()
+		p := typical(1)
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
+		kept, err := keepPods()(p)
+		require.NoError(t, err)
+		got, ok := readPod(kept)
+		require.True(t, ok)
+		require.NotSame(t, &p.Status.Conditions[len(p.Status.Conditions)-1], got.Disruption)
+	})
+
 	t.Run("claims", func(t *testing.T) {
 		t.Parallel()
 		keep := keepClaims()

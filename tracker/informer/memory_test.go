@@ -23,9 +23,9 @@ type wire interface {
 	Unmarshal(data []byte) error
 }
 
-func decoded[T wire](t testing.TB, from, into T) T {
-	t.Helper()
-	require.NoError(t, into.Unmarshal(encoded(t, from)))
+func decoded[T wire](tb testing.TB, from, into T) T {
+	tb.Helper()
+	require.NoError(tb, into.Unmarshal(encoded(tb, from)))
 	return into
 }
 
@@ -37,8 +37,8 @@ func (nobody) RuleChanged(string)        {}
 
 // bytesEach returns what the heap holds for each of count objects, in the store of
 // an informer and in a tracker together.
-func bytesEach(t testing.TB, count int, fill func(i int)) float64 {
-	t.Helper()
+func bytesEach(tb testing.TB, count int, fill func(i int)) float64 {
+	tb.Helper()
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -58,14 +58,14 @@ type cluster struct {
 
 // fill puts count objects into a store of their own and into the tracker, and
 // returns the bytes of each.
-func (c *cluster) fill(t testing.TB, count int, keep toolscache.TransformFunc, handler toolscache.ResourceEventHandler, object func(i int) any) float64 {
-	t.Helper()
+func (c *cluster) fill(tb testing.TB, count int, keep toolscache.TransformFunc, handler toolscache.ResourceEventHandler, object func(i int) any) float64 {
+	tb.Helper()
 	store := toolscache.NewStore(toolscache.DeletionHandlingMetaNamespaceKeyFunc)
 	c.stores = append(c.stores, store)
-	return bytesEach(t, count, func(i int) {
+	return bytesEach(tb, count, func(i int) {
 		kept, err := keep(object(i))
-		require.NoError(t, err)
-		require.NoError(t, store.Add(kept))
+		require.NoError(tb, err)
+		require.NoError(tb, store.Add(kept))
 		handler.OnAdd(kept, true)
 	})
 }
@@ -147,10 +147,10 @@ func BenchmarkPM2(b *testing.B) {
 	}
 }
 
-func encoded(t testing.TB, object wire) []byte {
-	t.Helper()
+func encoded(tb testing.TB, object wire) []byte {
+	tb.Helper()
 	data, err := object.Marshal()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return data
 }
 

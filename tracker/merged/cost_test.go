@@ -72,3 +72,29 @@ func TestSharedTaints(t *testing.T) {
 	require.NotSame(t, first(0, 0), first(0, 2))
 	require.Equal(t, len(all[0].Spec.Devices[0].Taints), cap(all[0].Spec.Devices[0].Taints))
 }
+
+// TestNotMergedAgain holds that what cannot change a slice leaves the merged one
+// as it is.
+func TestNotMergedAgain(t *testing.T) {
+	t.Parallel()
+	v := merged.New()
+	s := slice("s", dev("a"))
+	v.SetSlice(s)
+	v.SetRule(rule("r", every()))
+	before, _ := v.Get("s")
+	require.NotSame(t, s, before)
+	for name, event := range map[string]func(){
+		"a resync":                  func() { v.SetSlice(s) },
+		"a rule with a new status":  func() { v.SetRule(rule("r", every())) },
+		"a rule for another pool":   func() { v.SetRule(rule("q", only("d", "q", "-"))) },
+		"a rule for another device": func() { v.SetRule(rule("p", only("d", "p", "b"))) },
+		"a rule without a selector": func() { v.SetRule(rule("o", nil)) },
+		"a rule that is not there":  func() { v.DeleteRule("n") },
+		"another slice":             func() { v.SetSlice(slice("t", dev("a"))) },
+		"a slice that is not there": func() { v.DeleteSlice("u") },
+	} {
+		event()
+		after, _ := v.Get("s")
+		require.Same(t, before, after, name)
+	}
+}

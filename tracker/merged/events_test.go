@@ -237,6 +237,8 @@ func TestSubscribers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			early := w.subscribe()
+			synctest.Wait()
+			require.False(t, early.synced())
 			w.synced()
 			synctest.Wait()
 			late := w.subscribe()

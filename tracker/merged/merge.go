@@ -13,7 +13,7 @@ import (
 // rules and on nothing else.
 func (r *rules) merge(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
 	pool := r.inPool(slice.Spec.Driver, slice.Spec.Pool.Name)
-	naming := r.index.HasNamed()
+	naming := r.index.HasNamed(slice.Spec.Driver, slice.Spec.Pool.Name)
 	if len(pool.patches) == 0 && !naming {
 		return slice
 	}
