@@ -19,6 +19,9 @@ const (
 	// said that something is gone: it may have been a replica of an older version, or
 	// one that is just starting, and much follows from it.
 	lookAgain = 3 * time.Second
+	// grace is how long a refusal counts as temporary: an API server that starts
+	// answers before it knows all roles.
+	grace = 15 * time.Second
 	// patience is how long it may take to answer all that is asked in one look.
 	patience = 30 * time.Second
 )
@@ -132,10 +135,12 @@ func (k *Keeper) hear(ctx context.Context) (look bool) {
 			look = true
 		case last == answerDenied && !r.synced():
 			r.stop()
-			k.enter(ctx, r, stateDenied, err)
+			k.refused(ctx, r, err)
+			look = true
 		case last == answerDenied:
 			k.enter(ctx, r, stateStale, err)
 		case r.synced():
+			r.refused = time.Time{}
 			k.enter(ctx, r, stateWatched, nil)
 		}
 	}
@@ -161,8 +166,8 @@ func (k *Keeper) look(ctx context.Context) time.Duration {
 			next = lookAgain
 			continue
 		}
-		if k.follow(ctx, r, version) && permitted(asking, r) {
-			k.begin(ctx, r)
+		if k.follow(ctx, r, version) && !k.resume(ctx, asking, r) {
+			next = min(next, k.askAgain(r))
 		}
 	}
 	k.mute = false
@@ -228,7 +233,7 @@ func includes(list *metav1.APIResourceList, name string) bool {
 // watch of it is to begin.
 func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin bool) {
 	if r.state != stateUnknown && r.version == version {
-		return r.state == stateDenied
+		return r.watch == nil && (r.state == stateDenied || r.state == stateListing)
 	}
 	r.stop()
 	k.setVersion(r, version)
@@ -243,10 +248,37 @@ func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin
 	return false
 }
 
-// permitted reports whether a watch may begin. One that was not permitted is
+// resume begins a watch, and reports whether that may be. One that was refused is
 // probed first, which costs little and is done once a look.
-func permitted(ctx context.Context, r *resource) bool {
-	return r.state != stateDenied || r.Probe(ctx, r.version) == nil
+func (k *Keeper) resume(ctx, asking context.Context, r *resource) bool {
+	if !r.refused.IsZero() {
+		if err := r.Probe(asking, r.version); err != nil {
+			if answerOf(err) == answerDenied {
+				k.refused(ctx, r, err)
+			}
+			return false
+		}
+	}
+	k.begin(ctx, r)
+	return true
+}
+
+// refused takes in that a resource may not be watched. It is given up after a
+// while of that, and nothing waits for it any more.
+func (k *Keeper) refused(ctx context.Context, r *resource, err error) {
+	if r.refused.IsZero() {
+		r.refused = k.clock.Now()
+	}
+	if k.clock.Since(r.refused) >= grace {
+		k.enter(ctx, r, stateDenied, err)
+	}
+}
+
+func (k *Keeper) askAgain(r *resource) time.Duration {
+	if r.state == stateDenied {
+		return lookEvery
+	}
+	return lookAgain
 }
 
 func (k *Keeper) begin(ctx context.Context, r *resource) {

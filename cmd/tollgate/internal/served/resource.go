@@ -84,6 +84,9 @@ type resource struct {
 	// missed is when a look first found that the resource is not served any more;
 	// zero while it is.
 	missed time.Time
+	// refused is when it was first said that a watch is not permitted; zero once one
+	// has listed everything.
+	refused time.Time
 	// watch is nil while none runs.
 	watch  Watch
 	cancel context.CancelFunc
