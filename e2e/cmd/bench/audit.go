@@ -12,32 +12,35 @@ import (
 	"time"
 )
 
-// Who the two evictors are to the API server. The built-in one acts as the
+// Who the evictors are to the API server. The built-in one of nodes acts as the
 // service account of the node controllers.
 const (
-	tollgateUser = "system:serviceaccount:tollgate-system:tollgate"
-	builtinUser  = "system:serviceaccount:kube-system:node-controller"
+	tollgateUser      = "system:serviceaccount:tollgate-system:tollgate"
+	builtinNodeUser   = "system:serviceaccount:kube-system:node-controller"
+	builtinDeviceUser = "system:serviceaccount:kube-system:device-taint-eviction-controller"
 )
 
 // auditMegabytes is more than a run writes: the log must not be rotated away
 // from under its reader.
 const auditMegabytes = 4096
 
-// auditPolicy writes down each request of the two evictors about pods, nodes and
-// events, refused ones too, when it has been answered. Metrics of the API server
+// auditPolicy writes down each request of the evictors about pods, nodes, devices
+// and events, refused ones too, when it has been answered. Metrics of the API server
 // count the requests of everyone together.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
-  users: [` + tollgateUser + `, ` + builtinUser + `]
+  users: [` + tollgateUser + `, ` + builtinNodeUser + `, ` + builtinDeviceUser + `, ` + loopUser + `]
   verbs: [get, create, update, patch, delete, deletecollection]
   resources:
   - group: ""
     resources: [pods, pods/status, pods/eviction, nodes, nodes/status, events]
   - group: events.k8s.io
     resources: [events]
+  - group: resource.k8s.io
+    resources: [devicetaintrules, devicetaintrules/status, resourceslices, resourceclaims]
 - level: None
 `
 

@@ -42,7 +42,7 @@ func TestCountRequests(t *testing.T) {
 			want: requests{deletes: 3, deleted: 1, throttled: 1, conflicts: 1},
 		},
 		"requests of others do not count": {
-			log:  entry(builtinUser, "delete", "pods", "", "200"),
+			log:  entry(builtinNodeUser, "delete", "pods", "", "200"),
 			want: requests{},
 		},
 		"a line that is still being written waits": {
@@ -76,13 +76,13 @@ func TestOnlyWhatWasWrittenSinceIsRead(t *testing.T) {
 	require.NoError(t, err, "the API server has written nothing yet")
 	require.Zero(t, offset)
 
-	line := entry(builtinUser, "delete", "pods", "", "200")
+	line := entry(builtinNodeUser, "delete", "pods", "", "200")
 	require.NoError(t, os.WriteFile(log.path, []byte(line+line), 0o600))
-	all, err := log.since(offset, builtinUser)
+	all, err := log.since(offset, builtinNodeUser)
 	require.NoError(t, err)
 	require.Equal(t, 2, all.deletes)
 
-	last, err := log.since(int64(len(line)), builtinUser)
+	last, err := log.since(int64(len(line)), builtinNodeUser)
 	require.NoError(t, err)
 	require.Equal(t, 1, last.deletes)
 }
@@ -92,6 +92,6 @@ func TestAnEvictorThatNeverFallsSilentIsNotWaitedForForEver(t *testing.T) {
 	require.NoError(t, os.WriteFile(log.path, nil, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	_, err := log.settled(ctx, 0, builtinUser)
+	_, err := log.settled(ctx, 0, builtinNodeUser)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

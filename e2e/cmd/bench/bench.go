@@ -16,42 +16,6 @@ import (
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 )
 
-// scenario is one comparison.
-type scenario struct {
-	title string
-	pods  int
-	// limit is the rate and the burst of both clients, zero for the default of each.
-	limit int
-	// lateKubelets freezes what plays the kubelets until all pods are marked. A
-	// kubelet has containers to stop, so that its own requests come seconds later;
-	// kwok makes them at once, and takes from the two that are compared, unequally.
-	lateKubelets bool
-}
-
-func (o options) scenarios() []scenario {
-	var scenarios []scenario
-	if o.pods > 0 {
-		same := scenario{
-			title: fmt.Sprintf("%d pods on %d nodes, client limits qps %d and burst %d for both", o.pods, o.nodes, sameLimit, sameLimit),
-			pods:  o.pods, limit: sameLimit,
-		}
-		late := same
-		late.title += "; kubelets answer late"
-		late.lateKubelets = true
-		scenarios = append(scenarios, same, late)
-	}
-	if o.defaultPods > 0 {
-		scenarios = append(scenarios, scenario{
-			title: fmt.Sprintf("%d pods on %d nodes, each at its default client limits", o.defaultPods, o.nodes),
-			pods:  o.defaultPods,
-		})
-	}
-	return scenarios
-}
-
-// sameLimit leaves the speed to what the evictor and the API server can do.
-const sameLimit = 1000
-
 // stage is where the measurements are made.
 type stage struct {
 	cp       *controlplane.ControlPlane
@@ -66,8 +30,8 @@ type stage struct {
 	say     func(format string, args ...any)
 }
 
-// bench prepares the stage, measures, and clears up.
-func bench(ctx context.Context, out, progress io.Writer, o options) (err error) {
+// bench measures what the options ask for, and prints it.
+func bench(ctx context.Context, out, progress io.Writer, o options) error {
 	start := time.Now()
 	say := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
@@ -83,23 +47,41 @@ func bench(ctx context.Context, out, progress io.Writer, o options) (err error) 
 	if m.load >= busyLoad {
 		say("the load of this machine is %.2f: others are at work here, and the figures will show it", m.load)
 	}
-	s, err := newStage(ctx, root, o, say)
+	tables, err := evict(ctx, root, o, say)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.cp.Stop(context.WithoutCancel(ctx))) }()
-
-	var tables []table
-	for _, scenario := range o.scenarios() {
-		say("%s", scenario.title)
-		rounds, err := s.compare(ctx, scenario, o.rounds)
+	if o.decidedPods >= fewestDecided {
+		t, err := compareDecisions(ctx, o.decidedPods, say)
 		if err != nil {
-			return fmt.Errorf("%w (logs: %s)", err, filepath.Join(s.cp.Dir(), "logs"))
+			return err
 		}
-		tables = append(tables, tabulate(scenario, rounds))
+		tables = append(tables, t)
 	}
 	say("done")
 	return report(out, m, tables, o.markdown)
+}
+
+// evict measures on a control plane of its own.
+func evict(ctx context.Context, root string, o options, say func(string, ...any)) (tables []table, err error) {
+	scenarios := o.scenarios()
+	if len(scenarios) == 0 {
+		return nil, nil
+	}
+	s, err := newStage(ctx, root, o, say)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.cp.Stop(context.WithoutCancel(ctx))) }()
+	for _, scenario := range scenarios {
+		say("%s", scenario.title)
+		rounds, err := s.compare(ctx, scenario, o.rounds)
+		if err != nil {
+			return nil, fmt.Errorf("%w (logs: %s)", err, filepath.Join(s.cp.Dir(), "logs"))
+		}
+		tables = append(tables, tabulate(scenario, rounds)...)
+	}
+	return tables, nil
 }
 
 func newStage(ctx context.Context, root string, o options, say func(string, ...any)) (*stage, error) {
@@ -154,14 +136,12 @@ func newStage(ctx context.Context, root string, o options, say func(string, ...a
 // round holds what was measured in one round, by evictor.
 type round map[evictor][]measurement
 
-// compare measures both evictors in turn. What drifts while it runs (the data
-// of etcd grow) falls on both alike, as in each round the one that went first
-// also goes last.
+// compare measures the evictors in turn.
 func (s *stage) compare(ctx context.Context, scenario scenario, rounds int) ([]round, error) {
 	var done []round
 	for i := range rounds {
 		r := round{}
-		for _, who := range []evictor{tollgate, builtin, builtin, tollgate} {
+		for _, who := range scenario.order {
 			m, err := s.measure(ctx, scenario, who)
 			if err != nil {
 				return nil, fmt.Errorf("evict by %s: %w", who, err)

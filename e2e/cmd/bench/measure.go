@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"syscall"
 	"time"
 
@@ -12,39 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
-	"github.com/tollgate-dev/tollgate/e2e/install"
-)
-
-// evictor is who evicts.
-type evictor string
-
-const (
-	tollgate evictor = "Tollgate"
-	builtin  evictor = "built-in"
-)
-
-// user is who the evictor is to the API server.
-func (e evictor) user() string {
-	if e == tollgate {
-		return tollgateUser
-	}
-	return builtinUser
-}
-
-// process is the name of the process that evicts.
-func (e evictor) process() string {
-	if e == tollgate {
-		return install.Name
-	}
-	return controlplane.ControllerManager
-}
-
-const (
-	// startTimeout is how long a step before the measurement may take.
-	startTimeout = 3 * time.Minute
-	// podTimeout is how long the eviction of one pod may take: the built-in
-	// evictor at its default limits does about seven in a second.
-	podTimeout = time.Second
 )
 
 // measurement is one eviction of all pods.
@@ -60,95 +27,74 @@ type measurement struct {
 	evictor, controllerManager, apiServer, others time.Duration
 	// peak is the most memory that the evicting process has held.
 	peak int64
+	// start is when the first taint was about to be written.
+	start time.Time
+	// late is how long after the time in the taint, plus what they tolerate, timed
+	// pods were seen to be marked, the earliest first; sinceStart is that of the
+	// earliest by when the taint was written, which has fractions of a second.
+	late       []time.Duration
+	sinceStart time.Duration
+	// lateness is the 99th percentile of what the evictor itself says about that,
+	// in seconds, if it does.
+	lateness float64
 }
 
 // measure lets one evictor, started for it, evict all pods once.
 func (s *stage) measure(ctx context.Context, scenario scenario, who evictor) (m measurement, err error) {
-	stop, err := s.start(ctx, who, scenario.limit)
+	run, err := s.start(ctx, who, scenario.limit)
 	if err != nil {
 		return m, err
 	}
+	work := s.workload(scenario)
 	defer func() {
 		if err == nil {
-			err = s.clear(ctx)
+			err = work.clear(ctx)
 		}
-		err = errors.Join(err, stop(context.WithoutCancel(ctx)))
+		err = errors.Join(err, run.stop(context.WithoutCancel(ctx)))
 	}()
 	seen, err := observe(ctx, s.client)
 	if err != nil {
 		return m, err
 	}
 	defer seen.stop()
-	if err := s.prepare(ctx, seen, scenario.pods); err != nil {
+	if err := s.prepare(ctx, seen, work, scenario, who); err != nil {
 		return m, err
 	}
-	m, err = s.evict(ctx, seen, scenario, who)
+	begin := work.taintAll
+	if who.atATime() > 0 {
+		begin = run.evictAll
+	}
+	m, err = s.evict(ctx, seen, scenario, who, begin)
 	if err != nil {
 		return m, err
+	}
+	if scenario.timed {
+		if err := s.howLate(ctx, seen, &m, run); err != nil {
+			return m, err
+		}
 	}
 	return m, s.verify(ctx)
 }
 
-// start starts the evictor and sees to it that the other one does not run. What
-// it returns ends the evictor.
-func (s *stage) start(ctx context.Context, who evictor, limit int) (stop func(context.Context) error, err error) {
-	var args []string
-	if limit > 0 {
-		args = append(args, "--kube-api-qps="+strconv.Itoa(limit), "--kube-api-burst="+strconv.Itoa(limit))
-	}
-	if who == builtin {
-		return func(context.Context) error { return nil }, s.cp.RestartWith(ctx, controlplane.ControllerManager, args...)
-	}
-	args = append(args, "--controllers=*,-taint-eviction-controller,-device-taint-eviction-controller")
-	if err := s.cp.RestartWith(ctx, controlplane.ControllerManager, args...); err != nil {
-		return nil, err
-	}
-	installed, err := install.Install(ctx, s.cp, install.Options{Programs: s.programs, Patch: func(config map[string]any) {
-		if limit > 0 {
-			config["clientConnection"] = map[string]any{"qps": limit, "burst": limit}
-		}
-		if s.workers > 0 {
-			config["eviction"] = map[string]any{"workers": s.workers}
-		}
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		return errors.Join(installed.Terminate(ctx), s.unregister(ctx))
-	}, nil
-}
-
-// unregister takes the webhooks away, which would else be called in vain.
-func (s *stage) unregister(ctx context.Context) error {
-	registrations := s.client.AdmissionregistrationV1()
-	err := errors.Join(
-		registrations.MutatingWebhookConfigurations().Delete(ctx, install.Name, metav1.DeleteOptions{}),
-		registrations.ValidatingWebhookConfigurations().Delete(ctx, install.Name, metav1.DeleteOptions{}),
-	)
-	if err != nil {
-		return fmt.Errorf("unregister webhooks: %w", err)
-	}
-	return nil
-}
-
 // prepare creates the pods, and returns when they run, the evictor has shown on
 // one pod that it works, and all have come to rest.
-func (s *stage) prepare(ctx context.Context, seen *observer, pods int) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+func (s *stage) prepare(ctx context.Context, seen *observer, work workload, scenario scenario, who evictor) error {
+	ctx, cancel := context.WithTimeout(ctx, scenario.longest())
 	defer cancel()
-	if err := s.createPod(ctx, newPod(canary, s.canary, 0)); err != nil {
+	if err := work.create(ctx, scenario.pods); err != nil {
 		return err
 	}
-	if err := s.create(ctx, pods); err != nil {
-		return err
-	}
-	for g, n := range map[group]int{leaves: pods, stays: stayPerNode * len(s.nodes), canary: 1} {
+	for g, n := range map[group]int{leaves: scenario.pods, stays: stayPerNode * len(s.nodes), canary: 1} {
 		if _, err := seen.waitRunning(ctx, g, n); err != nil {
 			return err
 		}
 	}
-	if err := s.taint(ctx, true, s.canary); err != nil {
+	if who.atATime() > 0 {
+		// Nobody evicts it, and it needs not be shown that a loop works.
+		if err := s.client.CoreV1().Pods(namespace).Delete(ctx, newPod(canary, s.canary, 0).Name, metav1.DeleteOptions{}); err != nil {
+			return fmt.Errorf("delete pod: %w", err)
+		}
+	} else if err := work.taintCanary(ctx); err != nil {
 		return err
 	}
 	if _, err := seen.waitMarked(ctx, canary, 1); err != nil {
@@ -157,9 +103,9 @@ func (s *stage) prepare(ctx context.Context, seen *observer, pods int) error {
 	return s.waitIdle(ctx)
 }
 
-// evict taints all nodes and measures until the evictor is done.
-func (s *stage) evict(ctx context.Context, seen *observer, scenario scenario, who evictor) (measurement, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout+time.Duration(scenario.pods)*podTimeout)
+// evict begins and measures until the evictor is done.
+func (s *stage) evict(ctx context.Context, seen *observer, scenario scenario, who evictor, begin func(context.Context) error) (measurement, error) {
+	ctx, cancel := context.WithTimeout(ctx, scenario.longest())
 	defer cancel()
 	offset, err := s.audit.size()
 	if err != nil {
@@ -170,38 +116,41 @@ func (s *stage) evict(ctx context.Context, seen *observer, scenario scenario, wh
 		return measurement{}, err
 	}
 	var m measurement
-	if err := s.watchThemGo(ctx, seen, scenario, &m); err != nil {
+	if err := s.watchThemGo(ctx, seen, scenario, begin, &m); err != nil {
 		return m, err
 	}
-	if m.requests, err = s.audit.settled(ctx, offset, who.user()); err != nil {
+	user := who.user(scenario.devices)
+	if m.requests, err = s.audit.settled(ctx, offset, user); err != nil {
 		return m, err
 	}
 	if m.requests.deleted != scenario.pods {
-		return m, fmt.Errorf("%s had %d deletions accepted, want %d", who.user(), m.requests.deleted, scenario.pods)
+		return m, fmt.Errorf("%s had %d deletions accepted, want %d", user, m.requests.deleted, scenario.pods)
 	}
 	after, err := s.usage()
 	if err != nil {
 		return m, err
 	}
-	m.evictor = after.cpu[who.process()] - before.cpu[who.process()]
 	m.controllerManager = after.cpu[controlplane.ControllerManager] - before.cpu[controlplane.ControllerManager]
 	m.apiServer = after.cpu[controlplane.APIServer] - before.cpu[controlplane.APIServer]
 	// The counters of processes and of the machine are not brought up to date
 	// together, so that nothing can come out as less than that.
 	m.others = max(after.others()-before.others(), 0)
-	m.peak, err = peakMemory(s.cp.RunningPIDs()[who.process()])
+	if process := who.process(); process != "" {
+		m.evictor = after.cpu[process] - before.cpu[process]
+		m.peak, err = peakMemory(s.cp.RunningPIDs()[process])
+	}
 	return m, err
 }
 
-// watchThemGo taints all nodes and enters how long the pods take.
-func (s *stage) watchThemGo(ctx context.Context, seen *observer, scenario scenario, m *measurement) error {
+// watchThemGo begins and enters how long the pods take.
+func (s *stage) watchThemGo(ctx context.Context, seen *observer, scenario scenario, begin func(context.Context) error, m *measurement) error {
 	if scenario.lateKubelets {
 		if err := s.cp.Signal(controlplane.Kwok, syscall.SIGSTOP); err != nil {
 			return err
 		}
 	}
-	start := time.Now()
-	if err := s.taint(ctx, true, s.nodes...); err != nil {
+	m.start = time.Now()
+	if err := begin(ctx); err != nil {
 		return err
 	}
 	marked, err := seen.waitMarked(ctx, leaves, scenario.pods)
@@ -218,9 +167,36 @@ func (s *stage) watchThemGo(ctx context.Context, seen *observer, scenario scenar
 		return err
 	}
 	n := scenario.pods
-	m.first, m.half, m.last = marked[0].Sub(start), marked[(n-1)/2].Sub(start), marked[n-1].Sub(start)
-	m.gone = gone[n-1].Sub(start)
+	m.first, m.half, m.last = marked[0].Sub(m.start), marked[(n-1)/2].Sub(m.start), marked[n-1].Sub(m.start)
+	m.gone = gone[n-1].Sub(m.start)
 	return nil
+}
+
+// howLate enters how long after their time the pods were marked.
+func (s *stage) howLate(ctx context.Context, seen *observer, m *measurement, run started) error {
+	rule, err := s.client.ResourceV1().DeviceTaintRules().Get(ctx, ruleForAll, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get rule: %w", err)
+	}
+	if rule.Spec.Taint.TimeAdded == nil {
+		return errors.New("the taint of the rule has no time")
+	}
+	marked := seen.marked(leaves)
+	for place := range len(marked) {
+		tolerated := time.Duration(tolerates(place)) * time.Second
+		name := newPod(leaves, s.nodes[place%len(s.nodes)], place/len(s.nodes)).Name
+		late := marked[name].Sub(rule.Spec.Taint.TimeAdded.Add(tolerated))
+		if late < 0 {
+			return fmt.Errorf("pod %s was marked %s before its time", name, -late)
+		}
+		m.late = append(m.late, late)
+		if since := marked[name].Sub(m.start.Add(tolerated)); place == 0 || since < m.sinceStart {
+			m.sinceStart = since
+		}
+	}
+	slices.Sort(m.late)
+	m.lateness, err = run.lateness(ctx)
+	return err
 }
 
 // poll asks until the answer is yes.

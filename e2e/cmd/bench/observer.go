@@ -153,6 +153,13 @@ func (o *observer) waitMarked(ctx context.Context, g group, n int) ([]time.Time,
 	return o.wait(ctx, o.seen[g].marked, n, fmt.Sprintf("pods of %q to be marked for deletion", g))
 }
 
+// marked returns when each pod of a group was first seen to be marked.
+func (o *observer) marked(g group) map[string]time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.seen[g].marked)
+}
+
 // waitGone returns when n pods of a group have been seen to be gone, and when.
 func (o *observer) waitGone(ctx context.Context, g group, n int) ([]time.Time, error) {
 	return o.wait(ctx, o.seen[g].gone, n, fmt.Sprintf("pods of %q to be gone", g))

@@ -9,87 +9,128 @@ import (
 	"strings"
 )
 
-// table compares the two evictors.
+// table compares evictors.
 type table struct {
-	title string
-	runs  int
-	rows  []row
+	title, explanation string
+	columns            []string
+	rows               []row
 }
 
-// row is one quantity.
+// row is one quantity, with a cell for each column.
 type row struct {
-	label             string
-	tollgate, builtin string
-	ratio             string
+	label string
+	cells []string
 }
 
-// quantity is something measured, less being better unless it is a rate.
-type quantity struct {
-	label    string
-	decimals int
-	value    func(measurement) float64
-}
-
-func quantities(pods int) []quantity {
-	perPod := func(count func(requests) int) func(measurement) float64 {
-		return func(m measurement) float64 { return float64(count(m.requests)) / float64(pods) }
+// tabulate returns the tables of a scenario.
+func tabulate(scenario scenario, rounds []round) []table {
+	tables := []table{compareBoth(scenario, rounds)}
+	if slices.Contains(scenario.order, loop32) {
+		tables = append(tables, compareLoops(scenario, rounds))
 	}
-	return []quantity{
-		{"until the last pod is marked, s", 2, func(m measurement) float64 { return m.last.Seconds() }},
-		{"until half of them are marked, s", 2, func(m measurement) float64 { return m.half.Seconds() }},
-		{"until the first pod is marked, s", 2, func(m measurement) float64 { return m.first.Seconds() }},
-		{"until the last pod is gone, s", 2, func(m measurement) float64 { return m.gone.Seconds() }},
-		{"pods a second", 1, func(m measurement) float64 { return float64(pods) / m.last.Seconds() }},
-		{"requests a pod", 2, perPod(func(r requests) int { return r.total() })},
-		{"  GET pod", 2, perPod(func(r requests) int { return r.gets })},
-		{"  PATCH pod status", 2, perPod(func(r requests) int { return r.marks })},
-		{"  DELETE pod", 2, perPod(func(r requests) int { return r.deletes })},
-		{"  events", 2, perPod(func(r requests) int { return r.events })},
-		{"  others (GET node)", 2, perPod(func(r requests) int { return r.others })},
-		{"answers of 429", 0, func(m measurement) float64 { return float64(m.requests.throttled) }},
-		{"answers of 409", 0, func(m measurement) float64 { return float64(m.requests.conflicts) }},
-		{"CPU of the evicting process, s", 2, func(m measurement) float64 { return m.evictor.Seconds() }},
-		{"CPU of kube-controller-manager, s", 2, func(m measurement) float64 { return m.controllerManager.Seconds() }},
-		{"CPU of kube-apiserver, s", 2, func(m measurement) float64 { return m.apiServer.Seconds() }},
-		{"CPU of what has no part in it, s", 2, func(m measurement) float64 { return m.others.Seconds() }},
-		{"peak RSS of the evicting process, MiB", 0, func(m measurement) float64 { return float64(m.peak) / (1 << 20) }},
-	}
+	return tables
 }
 
-func tabulate(scenario scenario, rounds []round) table {
-	t := table{title: scenario.title}
-	for _, q := range quantities(scenario.pods) {
-		values := map[evictor][]float64{}
-		var ratios []float64
-		for _, r := range rounds {
-			mean := map[evictor]float64{}
-			for _, who := range []evictor{tollgate, builtin} {
-				for _, m := range r[who] {
-					values[who] = append(values[who], q.value(m))
-					mean[who] += q.value(m) / float64(len(r[who]))
-				}
-			}
-			ratios = append(ratios, mean[tollgate]/mean[builtin])
-		}
-		t.runs = len(values[tollgate])
-		t.rows = append(t.rows, row{
-			label:    q.label,
-			tollgate: spread(values[tollgate], q.decimals),
-			builtin:  spread(values[builtin], q.decimals),
-			ratio:    geometricMean(ratios),
-		})
+// ratioColumn is narrower than the others.
+const ratioColumn = "ratio"
+
+// compareBoth compares Tollgate and the built-in evictor.
+func compareBoth(scenario scenario, rounds []round) table {
+	t := table{
+		title:       scenario.title,
+		explanation: runs(rounds, tollgate) + " of each, median (range); the ratio is Tollgate to built-in",
+		columns:     []string{string(tollgate), string(builtin), ratioColumn},
+	}
+	for _, q := range quantities(scenario) {
+		t.rows = append(t.rows, row{label: q.label, cells: []string{
+			q.spread(rounds, tollgate), q.spread(rounds, builtin), q.ratio(rounds),
+		}})
 	}
 	return t
 }
 
-// spread is the median of values, and their range unless they look the same.
+// compareLoops sets both beside what the API server can do.
+func compareLoops(scenario scenario, rounds []round) table {
+	t := table{
+		title:       "What the API server can do: the same pods by PATCH status and DELETE in a loop",
+		explanation: runs(rounds, loop32) + " of each, with as many pods at a time",
+		columns:     []string{string(loop32), string(loop64)},
+	}
+	pods := rate(scenario)
+	for _, q := range append(times(scenario), costs(scenario)...) {
+		if strings.Contains(q.label, "evicting process") || strings.HasPrefix(q.label, "  ") {
+			continue
+		}
+		t.rows = append(t.rows, row{label: q.label, cells: []string{q.spread(rounds, loop32), q.spread(rounds, loop64)}})
+	}
+	for _, who := range []evictor{tollgate, builtin} {
+		r := row{label: fmt.Sprintf("pods a second, %s to loop", who)}
+		for _, loop := range []evictor{loop32, loop64} {
+			share := median(pods.values(rounds, who)) / median(pods.values(rounds, loop))
+			r.cells = append(r.cells, strconv.FormatFloat(share, 'f', 2, 64))
+		}
+		t.rows = append(t.rows, r)
+	}
+	return t
+}
+
+func runs(rounds []round, who evictor) string {
+	n := 0
+	for _, r := range rounds {
+		n += len(r[who])
+	}
+	if n == 1 {
+		return "1 run"
+	}
+	return strconv.Itoa(n) + " runs"
+}
+
+// values are those of all runs of an evictor.
+func (q quantity) values(rounds []round, who evictor) []float64 {
+	var values []float64
+	for _, r := range rounds {
+		for _, m := range r[who] {
+			values = append(values, q.value(m))
+		}
+	}
+	return values
+}
+
+// spread is the median of all runs, and their range unless they look the same.
+func (q quantity) spread(rounds []round, who evictor) string {
+	return spread(q.values(rounds, who), q.decimals)
+}
+
+// ratio is that of Tollgate to the built-in evictor: the mean over all rounds of
+// the ratios of their means in a round.
+func (q quantity) ratio(rounds []round) string {
+	var ratios []float64
+	for i := range rounds {
+		one := rounds[i : i+1]
+		ratios = append(ratios, mean(q.values(one, tollgate))/mean(q.values(one, builtin)))
+	}
+	return geometricMean(ratios)
+}
+
+// spread is empty for what was not measured.
 func spread(values []float64, decimals int) string {
+	if slices.ContainsFunc(values, math.IsNaN) {
+		return ""
+	}
 	format := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals, 64) }
 	low, high := format(slices.Min(values)), format(slices.Max(values))
 	if low == high {
 		return low
 	}
 	return fmt.Sprintf("%s (%s to %s)", format(median(values)), low, high)
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
 }
 
 func median(values []float64) float64 {
@@ -140,26 +181,31 @@ func report(out io.Writer, m machine, tables []table, markdown bool) error {
 	return nil
 }
 
-func (t table) explanation() string {
-	return fmt.Sprintf("%d runs of each, median (range); the ratio is Tollgate to built-in", t.runs)
-}
-
 func (t table) plain(text *strings.Builder) {
-	fmt.Fprintf(text, "\n%s\n%s\n\n", t.title, t.explanation())
-	for _, r := range append([]row{{"", string(tollgate), string(builtin), "ratio"}}, t.rows...) {
-		line := fmt.Sprintf("%-*s%*s%*s%*s", labelWidth, r.label, cellWidth, r.tollgate, cellWidth, r.builtin, ratioWidth, r.ratio)
-		text.WriteString(strings.TrimRight(line, " ") + "\n")
+	fmt.Fprintf(text, "\n%s\n%s\n\n", t.title, t.explanation)
+	for _, r := range append([]row{{cells: t.columns}}, t.rows...) {
+		var line strings.Builder
+		fmt.Fprintf(&line, "%-*s", labelWidth, r.label)
+		for i, cell := range r.cells {
+			width := cellWidth
+			if t.columns[i] == ratioColumn {
+				width = ratioWidth
+			}
+			fmt.Fprintf(&line, "%*s", width, cell)
+		}
+		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 }
 
 func (t table) markdown(text *strings.Builder) {
-	fmt.Fprintf(text, "### %s\n\n%s.\n\n| | %s | %s | ratio |\n|---|---|---|---|\n", t.title, t.explanation(), tollgate, builtin)
+	fmt.Fprintf(text, "### %s\n\n%s.\n\n| | %s |\n|%s\n", t.title, t.explanation,
+		strings.Join(t.columns, " | "), strings.Repeat("---|", 1+len(t.columns)))
 	for _, r := range t.rows {
 		label := r.label
 		if inner, ok := strings.CutPrefix(label, "  "); ok {
 			label = "– " + inner
 		}
-		fmt.Fprintf(text, "| %s | %s | %s | %s |\n", label, r.tollgate, r.builtin, r.ratio)
+		fmt.Fprintf(text, "| %s | %s |\n", label, strings.Join(r.cells, " | "))
 	}
 	text.WriteString("\n")
 }

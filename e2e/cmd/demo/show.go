@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 
 	"github.com/tollgate-dev/tollgate/e2e/install"
@@ -15,13 +16,38 @@ func (s *story) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, "   "+format+"\n", args...)
 }
 
-// kubectl runs kubectl and prints the command as
-// one would type it, and what it answers.
+// width is that of the screen, more or less.
+const width = 110
+
+// wrap breaks a line of words, and leaves one whose columns are aligned.
+func wrap(line string) []string {
+	if len(line) <= width || strings.Contains(line, "   ") {
+		return []string{line}
+	}
+	var lines []string
+	current := ""
+	for word := range strings.FieldsSeq(line) {
+		switch {
+		case current == "":
+			current = word
+		case len(current)+1+len(word) > width:
+			lines, current = append(lines, current), "  "+word
+		default:
+			current += " " + word
+		}
+	}
+	return append(lines, current)
+}
+
+// kubectl runs kubectl and prints the command as one would type it at the root of
+// the repository, and what it answers.
 func (s *story) kubectl(ctx context.Context, args ...string) (string, error) {
-	s.say("$ kubectl %s", shellWords(args))
+	s.say("$ kubectl %s", strings.ReplaceAll(shellWords(args), s.root+string(filepath.Separator), ""))
 	out, err := install.Kubectl(ctx, s.cp, args...)
 	for line := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
-		s.say("  %s", line)
+		for _, part := range wrap(line) {
+			s.say("  %s", part)
+		}
 	}
 	if err != nil {
 		return string(out), fmt.Errorf("kubectl %s: %w", args[0], err)
@@ -44,12 +70,14 @@ func shellWords(args []string) string {
 // metrics shows what Prometheus would scrape of the running Tollgate.
 func (s *story) metrics(ctx context.Context) error {
 	wanted := map[string]bool{
-		"taint_eviction_controller_pod_deletions_total 1": false,
-		`tollgate_evictions_total{`:                       false,
-		`tollgate_evictions_pending{`:                     false,
-		"tollgate_policies{":                              false,
+		"taint_eviction_controller_pod_deletions_total 1":        false,
+		"device_taint_eviction_controller_pod_deletions_total 2": false,
+		`tollgate_evictions_total{`:                              false,
+		`tollgate_evictions_pending{`:                            false,
+		`tollgate_tainted_devices{`:                              false,
+		"tollgate_policies{":                                     false,
 	}
-	s.say("$ curl -s %s | grep -E 'pod_deletions_total|tollgate_(evictions|policies)'", s.tollgate.MetricsURL)
+	s.say("$ curl -s %s | grep -E 'pod_deletions_total|tollgate_(evictions|tainted|policies)'", s.tollgate.MetricsURL)
 	text, err := fetch(ctx, s.tollgate.MetricsURL)
 	if err != nil {
 		return err

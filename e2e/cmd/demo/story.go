@@ -47,7 +47,7 @@ type story struct {
 
 	steps   int
 	departs *departures
-	// tainted is the moment before the taint was written.
+	// tainted is the moment before the last taint was written.
 	tainted time.Time
 }
 
@@ -75,7 +75,12 @@ func (s *story) tell(ctx context.Context) error {
 		{"Who does not tolerate it leaves at once", s.leaveAtOnce},
 		{"Tollgate is killed and started again, while a pod has seconds left", s.restart},
 		{"The pod with 10 s leaves after 10 s, not later because of the restart", s.leaveOnTime},
-		{"Prometheus sees it", s.metrics},
+		{"A driver publishes the GPUs of node-2, and the scheduler gives three pods one each", s.publish},
+		{"A rule taints them, for now with no effect, and says what NoExecute would do", s.previewRule},
+		{"NoSchedule: who runs goes on, but nobody joins a claim on a tainted device", s.refuseLatecomer},
+		{"NoExecute: who does not tolerate it leaves at once", s.execute},
+		{"The pod with 10 s leaves after 10 s, and who waits for the end is told", s.finish},
+		{"Prometheus sees it all", s.metrics},
 	} {
 		s.steps++
 		_, _ = fmt.Fprintf(s.out, "\n%d. %s\n", s.steps, step.title)
@@ -179,7 +184,7 @@ func (s *story) leaveAtOnce(ctx context.Context) error {
 		return err
 	}
 	s.say("leaves-at-once left %.1f s after the taint", left.Sub(s.tainted).Seconds())
-	return s.stillThere(ctx, "stays", "leaves-after-10s")
+	return s.stillThere(ctx, "banana", "stays", "leaves-after-10s")
 }
 
 func (s *story) restart(ctx context.Context) error {
@@ -204,13 +209,13 @@ func (s *story) leaveOnTime(ctx context.Context) error {
 	if after < grace {
 		return fmt.Errorf("it left after %s, too early", after)
 	}
-	return s.stillThere(ctx, "stays")
+	return s.stillThere(ctx, "banana", "stays")
 }
 
 // stillThere checks that pods are there and not on their way out.
-func (s *story) stillThere(ctx context.Context, names ...string) error {
+func (s *story) stillThere(ctx context.Context, namespace string, names ...string) error {
 	for _, name := range names {
-		pod, err := s.client.CoreV1().Pods("banana").Get(ctx, name, metav1.GetOptions{})
+		pod, err := s.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get pod: %w", err)
 		}

@@ -20,12 +20,12 @@ func TestVerify(t *testing.T) {
 		pods []*corev1.Pod
 		want string
 	}{
-		"only those that tolerate the taint are there":    {pods: stayed()},
-		"one that has to go is on its way":                {pods: append(stayed(), gone(newPod(leaves, node, 0)))},
-		"one that had to go is still there":               {pods: append(stayed(), newPod(leaves, node, 0)), want: "leaves-node-1-000 is still there"},
-		"one that tolerates the taint was told to go":     {pods: []*corev1.Pod{newPod(stays, node, 0), gone(newPod(stays, node, 1))}, want: "tolerates"},
-		"one that tolerates the taint is gone altogether": {pods: stayed()[:1], want: "1 pods that tolerate the taint are there, want 2"},
-		"a pod is there that nobody knows":                {pods: append(stayed(), newPod("who", node, 0)), want: "not of this program"},
+		"only those that may stay are there":   {pods: stayed()},
+		"one that has to go is on its way":     {pods: append(stayed(), gone(newPod(leaves, node, 0)))},
+		"one that had to go is still there":    {pods: append(stayed(), newPod(leaves, node, 0)), want: "leaves-node-1-000 is still there"},
+		"one that may stay was told to go":     {pods: []*corev1.Pod{newPod(stays, node, 0), gone(newPod(stays, node, 1))}, want: "may stay and was told to go"},
+		"one that may stay is gone altogether": {pods: stayed()[:1], want: "1 pods that may stay are there, want 2"},
+		"a pod is there that nobody knows":     {pods: append(stayed(), newPod("who", node, 0)), want: "not of this program"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestVerify(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	require.NoError(t, options{pods: 1000, defaultPods: 200, nodes: 20, rounds: 1}.validate())
+	require.NoError(t, (&options{pods: 1000, defaultPods: 200, nodes: 20, rounds: 1}).validate())
 	for name, o := range map[string]options{
 		"there are no nodes":                   {pods: 10, rounds: 1},
 		"there are no rounds":                  {pods: 10, nodes: 1},

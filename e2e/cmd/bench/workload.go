@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -18,18 +16,42 @@ const (
 	// maxPodsPerNode leaves room for those that stay, below the 500 pods that
 	// the nodes of the control plane have.
 	maxPodsPerNode = 490
-	// stayPerNode is how many pods on each node tolerate the taint.
+	// stayPerNode is how many pods on each node may stay.
 	stayPerNode = 2
 	// atOnce is how many requests this program makes at a time.
 	atOnce = 32
 )
 
+// workload is what is evicted, and what makes it go.
+type workload interface {
+	// create creates n pods that leave, evenly on all nodes, stayPerNode on each
+	// that stay, and one, the canary, on a node of its own.
+	create(ctx context.Context, n int) error
+	// taintCanary and taintAll have the canary go, and all others that leave.
+	taintCanary(ctx context.Context) error
+	taintAll(ctx context.Context) error
+	// clear takes away what create and the others made.
+	clear(ctx context.Context) error
+}
+
+func (s *stage) workload(scenario scenario) workload {
+	if !scenario.devices {
+		return nodeWorkload{s}
+	}
+	w := deviceWorkload{stage: s}
+	if scenario.timed {
+		w.tolerates = tolerates
+	}
+	return w
+}
+
 // newPod returns a pod bound to a node.
 func newPod(g group, node string, i int) *corev1.Pod {
-	pod := &corev1.Pod{
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:   fmt.Sprintf("%s-%s-%03d", g, node, i),
-			Labels: map[string]string{"app": "bench", "group": string(g)},
+			Name:      fmt.Sprintf("%s-%s-%03d", g, node, i),
+			Namespace: namespace,
+			Labels:    map[string]string{"app": "bench", "group": string(g)},
 		},
 		Spec: corev1.PodSpec{
 			// Bound at creation: how fast a scheduler is does not matter here.
@@ -44,58 +66,33 @@ func newPod(g group, node string, i int) *corev1.Pod {
 			}},
 		},
 	}
-	if g == stays {
-		pod.Spec.Tolerations = []corev1.Toleration{{
-			Key: taintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-		}}
-	}
-	return pod
 }
 
-// create creates n pods that leave, and those that stay, evenly on all nodes.
-func (s *stage) create(ctx context.Context, n int) error {
+// each calls do for every pod that a workload of n pods has: i counts the pods of
+// the node, and place all pods that leave.
+func (s *stage) each(ctx context.Context, n int, do func(ctx context.Context, g group, node string, i, place int) error) error {
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(atOnce)
+	jobs.Go(func() error { return do(ctx, canary, s.canary, 0, 0) })
 	for i := range n / len(s.nodes) {
-		for _, node := range s.nodes {
-			jobs.Go(func() error { return s.createPod(ctx, newPod(leaves, node, i)) })
+		for j, node := range s.nodes {
+			jobs.Go(func() error { return do(ctx, leaves, node, i, i*len(s.nodes)+j) })
 		}
 	}
 	for i := range stayPerNode {
 		for _, node := range s.nodes {
-			jobs.Go(func() error { return s.createPod(ctx, newPod(stays, node, i)) })
+			jobs.Go(func() error { return do(ctx, stays, node, i, 0) })
 		}
 	}
 	return jobs.Wait()
 }
 
-func (s *stage) createPod(ctx context.Context, pod *corev1.Pod) error {
-	if _, err := s.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create pod: %w", err)
-	}
-	return nil
-}
-
-// taint puts the taint on nodes, or takes it away, all at once.
-func (s *stage) taint(ctx context.Context, on bool, nodes ...string) error {
-	taints := []corev1.Taint{}
-	if on {
-		taints = append(taints, corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoExecute})
-	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": taints}})
+func (s *stage) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	created, err := s.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
+		return nil, fmt.Errorf("create pod: %w", err)
 	}
-	jobs, ctx := errgroup.WithContext(ctx)
-	for _, node := range nodes {
-		jobs.Go(func() error {
-			if _, err := s.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-				return fmt.Errorf("taint node: %w", err)
-			}
-			return nil
-		})
-	}
-	return jobs.Wait()
+	return created, nil
 }
 
 // verify checks that those went who had to, and nobody else.
@@ -115,7 +112,7 @@ func (s *stage) verify(ctx context.Context) error {
 			}
 		case stays:
 			if going {
-				return fmt.Errorf("pod %s tolerates the taint and was told to go", pod.Name)
+				return fmt.Errorf("pod %s may stay and was told to go", pod.Name)
 			}
 			stayed++
 		case unknown:
@@ -123,16 +120,13 @@ func (s *stage) verify(ctx context.Context) error {
 		}
 	}
 	if want := stayPerNode * len(s.nodes); stayed != want {
-		return fmt.Errorf("%d pods that tolerate the taint are there, want %d", stayed, want)
+		return fmt.Errorf("%d pods that may stay are there, want %d", stayed, want)
 	}
 	return nil
 }
 
-// clear takes the taints away and deletes what pods there are.
-func (s *stage) clear(ctx context.Context) error {
-	if err := s.taint(ctx, false, append([]string{s.canary}, s.nodes...)...); err != nil {
-		return err
-	}
+// deletePods deletes what pods there are.
+func (s *stage) deletePods(ctx context.Context) error {
 	err := s.client.CoreV1().Pods(namespace).DeleteCollection(ctx,
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{})
 	if err != nil {
