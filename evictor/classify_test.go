@@ -26,6 +26,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{"no error", nil, NoFailure},
 		{"the object is gone", apierrors.NewNotFound(podResource, "a"), NotFound},
+		{"the API does not know such objects", errNotServed, Unavailable},
 		{"a precondition or a version does not hold", errConflict, Conflict},
 		{"the API server is busy", errBusy, Throttled},
 		{"a webhook or RBAC says no", errDenied, Denied},

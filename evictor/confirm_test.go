@@ -6,11 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 func quietConfirmer() *confirmer {
@@ -85,4 +88,80 @@ func TestConfirmerFresh(t *testing.T) {
 		c.tracker.SetNode(tracker.NodeOf(readNode()), noon)
 		require.False(t, c.fresh(nodeN, c.maxAge))
 	})
+}
+
+// TestConfirmerOfEveryKind says of slices and rules what the tests above say of
+// nodes.
+func TestConfirmerOfEveryKind(t *testing.T) {
+	t.Parallel()
+	taint := resourcev1.DeviceTaint{Key: "gpu", Effect: resourcev1.DeviceTaintEffectNoExecute}
+	for kind, test := range map[tracker.SourceKind]struct {
+		// set makes an object known to the tracker under a UID, answered is one as the
+		// API server returned it.
+		set      func(c *confirmer, uid types.UID)
+		answered func(c *confirmer, uid types.UID) answer
+	}{
+		tracker.SourceSlice: {
+			func(c *confirmer, uid types.UID) {
+				c.tracker.SetSlice(tracker.Slice{Name: "o", UID: uid, ResourceVersion: "1", Driver: "d", Pool: "p"}, noon)
+			},
+			func(c *confirmer, uid types.UID) answer {
+				slice := tracker.Slice{Name: "o", UID: uid, ResourceVersion: "2", Driver: "d", Pool: "p", Devices: []tracker.Device{{Name: "gpu-0", Taints: []resourcev1.DeviceTaint{taint}}}}
+				return answer{uid: uid, takeIn: func(now time.Time) []tracker.Key { return c.tracker.RefreshSlice(slice, now) }}
+			},
+		},
+		tracker.SourceRule: {
+			func(c *confirmer, uid types.UID) {
+				c.tracker.SetRule(tracker.Rule{Name: "o", UID: uid, ResourceVersion: "1", Taint: taint}, noon)
+			},
+			func(c *confirmer, uid types.UID) answer {
+				rule := tracker.Rule{Name: "o", UID: uid, ResourceVersion: "2", Taint: taint, Selects: true}
+				return answer{uid: uid, takeIn: func(now time.Time) []tracker.Key { return c.tracker.RefreshRule(rule, now) }}
+			},
+		},
+	} {
+		object := objectName{kind: kind, name: "o"}
+
+		t.Run("INV-3 H05 what was read of a "+string(kind)+" holds for that one, for a while", func(t *testing.T) {
+			t.Parallel()
+			c := quietConfirmer()
+			test.set(c, "u")
+			require.False(t, c.fresh(object, c.maxAge))
+			c.saw(object, test.answered(c, "u"), "u", instantOf(noon))
+			require.True(t, c.fresh(object, c.maxAge))
+			require.Len(t, c.tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
+			c.saw(object, test.answered(c, "u"), "u", instantOf(noon.Add(-DefaultMaxAge-1)))
+			require.False(t, c.fresh(object, c.maxAge))
+			c.sweep()
+			require.Empty(t, c.read)
+		})
+
+		t.Run("G14 an answer about another "+string(kind)+" of that name takes the known one away and brings none", func(t *testing.T) {
+			t.Parallel()
+			c := quietConfirmer()
+			test.set(c, "u")
+			c.saw(object, test.answered(c, "another"), "u", instantOf(noon))
+			require.Empty(t, c.known(object))
+			test.set(c, "another")
+			require.True(t, c.fresh(object, c.maxAge))
+		})
+
+		t.Run("G14 a "+string(kind)+" that is not found is forgotten unless it was created anew", func(t *testing.T) {
+			t.Parallel()
+			c := quietConfirmer()
+			test.set(c, "another")
+			c.gone(object, "u")
+			require.EqualValues(t, "another", c.known(object))
+			c.gone(object, "another")
+			require.Empty(t, c.known(object))
+		})
+
+		t.Run("G14 a node of the same name is another object than a "+string(kind), func(t *testing.T) {
+			t.Parallel()
+			c := quietConfirmer()
+			test.set(c, "u")
+			c.saw(objectName{kind: tracker.SourceNode, name: "o"}, nodeAnswer(c.tracker, readNode()), "u", instantOf(noon))
+			require.False(t, c.fresh(object, c.maxAge))
+		})
+	}
 }

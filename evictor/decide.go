@@ -85,9 +85,9 @@ func (r Rules) Decide(now time.Time, situation tracker.Situation) Decision {
 	if pod.NodeName == "" || pod.Finished || pod.Terminating || pod.Mirror {
 		return Decision{}
 	}
-	because := r.onNode(pod, situation.Taints)
+	because := r.onNode(nil, pod, situation.Taints)
 	for i := range situation.Devices {
-		because = append(because, r.onDevice(&situation.Devices[i])...)
+		because = r.onDevice(because, &situation.Devices[i])
 	}
 	if len(because) == 0 {
 		return Decision{}

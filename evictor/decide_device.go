@@ -7,7 +7,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// onDevice returns the reasons that a pod has to leave because of the taints of a
+// onDevice appends the reasons that a pod has to leave because of the taints of a
 // device that it uses.
 //
 // A taint counts from when it was added, also for a pod that came later: the API
@@ -15,8 +15,7 @@ import (
 // give running pods more time, because the tolerations of an allocation cannot be
 // changed. A taint without a time, which the API does not let through, counts from
 // when it was first seen (DE-30).
-func (r Rules) onDevice(used *tracker.TaintedDevice) []Reason {
-	var because []Reason
+func (r Rules) onDevice(because []Reason, used *tracker.TaintedDevice) []Reason {
 	for i := range used.Taints {
 		taint := &used.Taints[i]
 		reason := Reason{Taint: *taint, Device: used.ID, Claim: used.Claim, At: r.began(taint), position: i}

@@ -6,14 +6,13 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// onNode returns the reasons that a pod has to leave because of the taints of its
+// onNode appends the reasons that a pod has to leave because of the taints of its
 // node.
 //
 // A taint counts from when it was added or the pod came, whichever is later:
 // otherwise a pod that tolerates a taint for a while would have to leave a node
 // that is tainted for long as soon as it lands there, for ever.
-func (r Rules) onNode(pod *tracker.Pod, taints []tracker.Taint) []Reason {
-	var because []Reason
+func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint) []Reason {
 	for i := range taints {
 		taint := &taints[i]
 		reason := Reason{Taint: *taint, At: later(r.began(taint), pod.Bound), position: i}

@@ -1,5 +1,6 @@
-// Package evictor carries out NoExecute: it decides when a pod has to leave its
-// node, waits until then, and deletes it.
+// Package evictor carries out NoExecute: it decides when a pod has to leave, because
+// of a taint of its node or of a device that it uses, waits until then, and deletes
+// it.
 //
 // Decide is pure. It gets values and the time and returns a deadline and the
 // reasons. A queue of deadlines only wakes: what is true is computed again when
@@ -7,10 +8,10 @@
 // Keep. The effector makes the requests, each bound to the UID and the resource
 // version that the decision was made on.
 //
-// Before it deletes, the evictor looks at the node itself rather than at its
-// cache, once for all pods of a node within a few seconds. So neither a watch
-// that lags nor a process that was frozen leads to the deletion of a pod that
-// may stay.
+// Before it deletes, the evictor looks at the object that carries the taint, a node,
+// a ResourceSlice or a DeviceTaintRule, itself rather than at its cache, once for
+// all pods within a few seconds. So neither a watch that lags nor a process that was
+// frozen leads to the deletion of a pod that may stay.
 //
 // See design.md beside this file for the states of an eviction.
 package evictor

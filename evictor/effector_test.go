@@ -2,12 +2,9 @@ package evictor
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +66,33 @@ func TestMarkPatch(t *testing.T) {
 	}
 }
 
+func TestDeviceMarkPatch(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		before func(*corev1.Pod)
+		marked bool
+		tail   string
+	}{
+		{"DE-39 DE-40 DE-41 a pod without the condition gets it whole, with the generation", nil, false, `,"lastTransitionTime":"2026-03-01T12:00:00Z"}]}}`},
+		{"DE-41 one that has it is left as it is", disrupted("True", deviceMark.reason, deviceMark.message, 3), true, `}]}}`},
+		{"DE-40 one that has it because of its node is overwritten and keeps the time since when", disrupted("True", nodeMark.reason, nodeMark.message, 3), false, `}]}}`},
+		{"DE-40 one that has it from somebody else likewise", disrupted("True", "PreemptionByScheduler", "x", 3), false, `}]}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			pod := trackedPod(test.before)
+			for _, cause := range []tracker.SourceKind{tracker.SourceSlice, tracker.SourceRule} {
+				require.Equal(t, test.marked, marked(pod, cause))
+				body, err := json.Marshal(markPatch(pod, cause, metav1.NewTime(noon)))
+				require.NoError(t, err)
+				require.Equal(t, `{"metadata":{"uid":"u","resourceVersion":"7"},"status":{"conditions":[{"type":"DisruptionTarget","status":"True",`+
+					`"reason":"DeletionByDeviceTaintManager","message":"Device Taint manager: deleting due to NoExecute taint","observedGeneration":3`+test.tail, string(body))
+			}
+		})
+	}
+}
+
 func TestDeleter(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakePassiveClock(noon)
@@ -104,6 +128,22 @@ func TestDeleter(t *testing.T) {
 		require.Len(t, client.Actions(), 1)
 		deleted := client.Actions()[0].(clienttesting.DeleteActionImpl)
 		require.Equal(t, &metav1.Preconditions{UID: new(types.UID("u")), ResourceVersion: new("7")}, deleted.DeleteOptions.Preconditions)
+	})
+
+	t.Run("DE-13 DE-38 for a device it is the same, by a plain deletion", func(t *testing.T) {
+		t.Parallel()
+		client := fake.NewClientset()
+		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
+		})
+		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), trackedPod(nil), tracker.SourceRule, true)
+		require.NoError(t, err)
+		require.Equal(t, Evicted, done.outcome)
+		require.Len(t, client.Actions(), 2)
+		require.Contains(t, string(client.Actions()[0].(clienttesting.PatchActionImpl).Patch), "DeletionByDeviceTaintManager")
+		deleted := client.Actions()[1].(clienttesting.DeleteActionImpl)
+		require.Equal(t, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(types.UID("u")), ResourceVersion: new("8")}}, deleted.DeleteOptions)
 	})
 
 	t.Run("NE-17 a pod that is gone is gone, with no event and no retry", func(t *testing.T) {
@@ -147,78 +187,5 @@ func TestEventsNE21(t *testing.T) {
 				{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n-uid"},
 			}, w.recorder.refs)
 		})
-	})
-}
-
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-
-	t.Run("NE-23 NE-24 deletions and their lateness, in seconds, have the names that Kubernetes gave them", func(t *testing.T) {
-		t.Parallel()
-		registry := prometheus.NewPedanticRegistry()
-		metrics := NewMetrics(registry)
-		metrics.ended(tracker.SourceNode, Evicted, 1500*time.Millisecond)
-		metrics.ended(tracker.SourceNode, Evicted, -time.Second)
-		metrics.ended(tracker.SourceNode, Gone, time.Hour)
-		metrics.ended(tracker.SourceNode, Terminating, time.Hour)
-		want := `
-# HELP taint_eviction_controller_pod_deletion_duration_seconds Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.
-# TYPE taint_eviction_controller_pod_deletion_duration_seconds histogram
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="0.005"} 1
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="0.025"} 1
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="0.1"} 1
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="0.5"} 1
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="1"} 1
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="2.5"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="10"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="30"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="60"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="120"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="180"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="240"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_bucket{le="+Inf"} 2
-taint_eviction_controller_pod_deletion_duration_seconds_sum 1.5
-taint_eviction_controller_pod_deletion_duration_seconds_count 2
-# HELP taint_eviction_controller_pod_deletions_total Total number of Pods deleted by TaintEvictionController since its start.
-# TYPE taint_eviction_controller_pod_deletions_total counter
-taint_eviction_controller_pod_deletions_total 2
-# HELP tollgate_evictions_total Evictions that came to an end, by the kind of object that carries the taint, the method, and the outcome: evicted, or overtaken because the pod was gone or terminating already.
-# TYPE tollgate_evictions_total counter
-tollgate_evictions_total{method="delete",outcome="evicted",source="node"} 2
-tollgate_evictions_total{method="delete",outcome="gone",source="node"} 1
-tollgate_evictions_total{method="delete",outcome="terminating",source="node"} 1
-`
-		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want),
-			"taint_eviction_controller_pod_deletion_duration_seconds", "taint_eviction_controller_pod_deletions_total", "tollgate_evictions_total"))
-	})
-
-	t.Run("NE-24 lateness is counted from the moment the pod had to leave", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, func(w *world) {
-			w.setNode("n", noExecute("gpu"))
-			w.setPod(newPod("a", "n", tolerationFor("gpu", 60)))
-			w.api.setFaults(first(1, is("delete pods"), errBusy), nil)
-			w.start()
-			w.pass(time.Hour)
-			families, err := w.registry.Gather()
-			require.NoError(w.t, err)
-			for _, family := range families {
-				if family.GetName() == "taint_eviction_controller_pod_deletion_duration_seconds" {
-					require.InDelta(w.t, 7, family.GetMetric()[0].GetHistogram().GetSampleSum(), 0.01)
-				}
-			}
-		})
-	})
-
-	t.Run("they are without fault for promlint", func(t *testing.T) {
-		t.Parallel()
-		registry := prometheus.NewPedanticRegistry()
-		metrics := NewMetrics(registry)
-		metrics.ended(tracker.SourceNode, Evicted, 0)
-		metrics.retries.WithLabelValues(string(Denied)).Inc()
-		metrics.oddTimes.WithLabelValues(directionPast).Inc()
-		problems, err := testutil.GatherAndLint(registry)
-		require.NoError(t, err)
-		require.Empty(t, problems)
 	})
 }

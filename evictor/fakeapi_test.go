@@ -186,23 +186,24 @@ func (f *fakeAPI) told(old, obj runtime.Object) {
 
 // deliver passes a change on to whoever watches such objects.
 func (f *fakeAPI) deliver(old, obj runtime.Object) {
+	tell := func(h toolscache.ResourceEventHandler) {
+		switch {
+		case obj == nil:
+			h.OnDelete(old.DeepCopyObject())
+		case old == nil:
+			h.OnAdd(obj.DeepCopyObject(), false)
+		default:
+			h.OnUpdate(old.DeepCopyObject(), obj.DeepCopyObject())
+		}
+	}
 	some := obj
 	if obj == nil {
 		some = old
 	}
-	if prefixes[resourceOf(some)] != "" {
-		if f.devices != nil {
-			f.devices.changed(old, obj)
-		}
-		return
-	}
-	switch {
-	case obj == nil:
-		f.of(old).tell(func(h toolscache.ResourceEventHandler) { h.OnDelete(old.DeepCopyObject()) })
-	case old == nil:
-		f.of(obj).tell(func(h toolscache.ResourceEventHandler) { h.OnAdd(obj.DeepCopyObject(), false) })
-	default:
-		f.of(obj).tell(func(h toolscache.ResourceEventHandler) { h.OnUpdate(old.DeepCopyObject(), obj.DeepCopyObject()) })
+	if prefixes[resourceOf(some)] == "" {
+		f.of(some).tell(tell)
+	} else if f.devices != nil {
+		tell(f.devices.handlers[resourceOf(some)])
 	}
 }
 

@@ -8,8 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 // prefixes are what stands before the names of objects in the fake API's store, by
@@ -34,49 +37,21 @@ func resourceOf(obj runtime.Object) string {
 	return ""
 }
 
-// deviceFeed passes changes of slices, rules and claims on to a tracker and an
-// evictor.
+// deviceFeed passes changes of slices, rules and claims on as their informers do.
 type deviceFeed struct {
-	tracker *tracker.Tracker
-	evictor *Evictor
+	feed     *informer.DeviceFeed
+	handlers map[string]toolscache.ResourceEventHandler
+}
+
+func newDeviceFeed(known *tracker.Tracker, evictor *Evictor, clk clock.PassiveClock) *deviceFeed {
+	feed := informer.NewDeviceFeed(known, evictor, clk)
+	return &deviceFeed{feed: feed, handlers: map[string]toolscache.ResourceEventHandler{
+		"resourceslices": feed.Slices(), "devicetaintrules": feed.Rules(), "resourceclaims": feed.Claims(),
+	}}
 }
 
 // synced says that everything was listed.
-func (d *deviceFeed) synced() { d.evictor.PodsChanged(d.tracker.SetDevicesKnown(true)) }
-
-// changed passes on a change; nil stands for no object.
-func (d *deviceFeed) changed(old, obj runtime.Object) {
-	if old != nil && (obj == nil || old.(metav1.Object).GetUID() != obj.(metav1.Object).GetUID()) {
-		d.remove(old)
-	}
-	if obj != nil {
-		d.set(obj.DeepCopyObject())
-	}
-}
-
-func (d *deviceFeed) set(obj runtime.Object) {
-	switch o := obj.(type) {
-	case *resourcev1.ResourceSlice:
-		d.evictor.PodsChanged(d.tracker.SetSlice(tracker.SliceOf(o), d.evictor.clock.Now()))
-	case *resourcev1.DeviceTaintRule:
-		d.evictor.PodsChanged(d.tracker.SetRule(tracker.RuleOf(o), d.evictor.clock.Now()))
-		d.evictor.RuleChanged(o.Name)
-	case *resourcev1.ResourceClaim:
-		d.evictor.PodsChanged(d.tracker.SetClaim(tracker.ClaimOf(o)))
-	}
-}
-
-func (d *deviceFeed) remove(obj runtime.Object) {
-	switch o := obj.(type) {
-	case *resourcev1.ResourceSlice:
-		d.evictor.PodsChanged(d.tracker.DeleteSlice(o.Name, o.UID))
-	case *resourcev1.DeviceTaintRule:
-		d.evictor.PodsChanged(d.tracker.DeleteRule(o.Name, o.UID))
-		d.evictor.RuleChanged(o.Name)
-	case *resourcev1.ResourceClaim:
-		d.evictor.PodsChanged(d.tracker.DeleteClaim(tracker.ClaimOf(o).ClaimName, o.UID))
-	}
-}
+func (d *deviceFeed) synced() { d.feed.SetKnown(true) }
 
 // The driver and the pool of all devices that are not said to be elsewhere.
 const (

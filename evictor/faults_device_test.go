@@ -2,17 +2,13 @@ package evictor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -20,33 +16,36 @@ import (
 func TestDeviceFaults(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*world){
-		"G01 DE-48 DE-50 a pod replaced between the decision and the deletion is not deleted":     deviceReplacedBeforeDelete,
-		"G03 INV-3 no eviction for a rule that is gone while the watch lags":                      staleRuleGone,
-		"G03 INV-3 no eviction for a rule that was changed to None while the watch lags":          staleRuleChanged,
-		"G03 INV-3 no eviction for a slice whose taint is gone while the watch lags":              staleSlice,
-		"G03 the answer about a rule that was deleted meanwhile does not bring it back":           lateRule,
-		"G03 the answer about a slice that was deleted meanwhile does not bring it back":          lateSlice,
-		"G04 a rule that flaps ten times a second evicts nobody who tolerates it for a second":    flappingRule,
-		"G07 when one of two taints goes, the deadline follows the other":                         oneOfTwo,
-		"G14 DE-75 a rule created anew evicts for its own taint and is counted by itself":         ruleReplaced,
-		"G14 a rule created anew while the old one is read does not evict for the old one":        ruleReplacedWhileRead,
-		"G16 a webhook that denies the deletion is asked again for ever, and it shows":            deviceDenied,
-		"G17 a pod that a finalizer keeps terminating is deleted once":                            deviceFinalizer,
-		"G19 a rule that cannot be read holds its evictions back until it can":                    ruleUnreadable,
-		"G19 an API server that does not know rules says nothing about this one":                  ruleNotServed,
-		"a rule that cannot be read does not hold back an eviction that another object asks for":  anotherReason,
-		"when the most urgent taint turns out to be gone, the next is looked at before it evicts": nextReason,
-		"when every taint turns out to be gone, the pod stays":                                    noReason,
-		"the taint that is due first says how the pod is marked":                                  markedBySource,
-		"DE-45 a pod found terminating is not counted, for no rule either":                        deviceTerminatingAnswer,
-		"DE-46 DE-47 an attempt that failed is repeated soon, and told of when it went well":      deviceRetry,
-		"DE-49 what is due and cancelled while it waits leads to no request":                      deviceCancelWhileDown,
-		"DE-68 I04 a pod counts once for every rule among its reasons":                            countedForEveryRule,
-		"DE-75 what was counted for a rule goes with it":                                          countForgotten,
-		"G03 H05 a process that was frozen looks again before it acts":                            deviceFrozen,
-		"what was evicted because of a slice is told in sum on the slice, and of rules on these":  deviceSummaries,
-		"I16 U11 PE7 events are taken in without waiting while every request takes a second":      handlersDoNotWait,
-		"one look at a rule is enough for all pods within its age":                                oneLook,
+		"G01 DE-48 DE-50 a pod replaced between the decision and the deletion is not deleted":      deviceReplacedBeforeDelete,
+		"G03 INV-3 no eviction for a rule that is gone while the watch lags":                       staleRuleGone,
+		"G03 INV-3 no eviction for a rule that was changed to None while the watch lags":           staleRuleChanged,
+		"G03 INV-3 no eviction for a slice whose taint is gone while the watch lags":               staleSlice,
+		"G03 the answer about a rule that was deleted meanwhile does not bring it back":            lateRule,
+		"G03 the answer about a slice that was deleted meanwhile does not bring it back":           lateSlice,
+		"G04 a rule that flaps ten times a second evicts nobody who tolerates it for a second":     flappingRule,
+		"G07 when one of two taints goes, the deadline follows the other":                          oneOfTwo,
+		"G14 DE-75 a rule created anew evicts for its own taint and is counted by itself":          ruleReplaced,
+		"G14 a rule created anew while the old one is read does not evict for the old one":         ruleReplacedWhileRead,
+		"G16 a webhook that denies the deletion is asked again for ever, and it shows":             deviceDenied,
+		"G17 a pod that a finalizer keeps terminating is deleted once":                             deviceFinalizer,
+		"G19 a rule that cannot be read holds its evictions back until it can":                     ruleUnreadable,
+		"G19 an API server that does not know rules says nothing about this one":                   ruleNotServed,
+		"a rule that cannot be read does not hold back an eviction that another object asks for":   anotherReason,
+		"I01 an API server that asks for time is given it before another object is read":           anotherReasonLater,
+		"a reason that is not due yet is none because another one's object cannot be read":         anotherReasonNotYet,
+		"when the most urgent taint turns out to be gone, the next is looked at before it evicts":  nextReason,
+		"when every taint turns out to be gone, the pod stays":                                     noReason,
+		"the taint that is due first says how the pod is marked":                                   markedBySource,
+		"DE-45 a pod found terminating is not counted, for no rule either":                         deviceTerminatingAnswer,
+		"DE-46 DE-47 an attempt that failed is repeated soon, and told of when it went well":       deviceRetry,
+		"DE-49 what is due and cancelled while it waits leads to no request":                       deviceCancelWhileDown,
+		"DE-68 I04 a pod counts once for every rule among its reasons":                             countedForEveryRule,
+		"DE-75 what was counted for a rule goes with it":                                           countForgotten,
+		"G03 H05 a process that was frozen looks again before it acts":                             deviceFrozen,
+		"what was evicted because of a slice is told in sum on the slice, and of rules on these":   deviceSummaries,
+		"DE-51 I16 U11 PE7 events are taken in without waiting while every request takes a second": handlersDoNotWait,
+		"H01 H02 times of rules that are hardly meant are reported once":                           faultOddRules,
+		"one look at a rule is enough for all pods within its age":                                 oneLook,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,78 +72,6 @@ func deviceReplacedBeforeDelete(w *world) {
 	require.EqualValues(w.t, "another", w.api.pod(podA).UID)
 	require.Zero(w.t, w.value("device_taint_eviction_controller_pod_deletions_total"))
 	require.Zero(w.t, w.evictor.EvictedBy("r-rule-uid"))
-}
-
-func staleRuleGone(w *world) {
-	rule := newRule("r", "", deviceTaint("gpu"))
-	w.set(rule)
-	w.start()
-	w.api.devices = nil
-	w.drop(rule)
-	comeUnseen(w)
-	require.Equal(w.t, []request{"get devicetaintrules r"}, w.api.took())
-	require.Empty(w.t, w.tracker.Rules())
-}
-
-// comeUnseen has pod a show up with its device, where nobody hears of slices and
-// rules any more.
-func comeUnseen(w *world) {
-	w.t.Helper()
-	w.evictor.PodsChanged(w.tracker.SetClaim(tracker.ClaimOf(newClaim("c", "gpu-0", nil, "a"))))
-	w.setPod(using(newPod("a", "n"), "c"))
-	w.pass(time.Minute)
-	w.stays(podA)
-	require.Zero(w.t, w.value("tollgate_evictions_pending"))
-}
-
-func staleRuleChanged(w *world) {
-	rule := newRule("r", "", deviceTaint("gpu"))
-	w.set(rule)
-	w.start()
-	w.api.devices = nil
-	rule.Spec.Taint.Effect = resourcev1.DeviceTaintEffectNone
-	w.set(rule)
-	comeUnseen(w)
-	require.Equal(w.t, []request{"get devicetaintrules r"}, w.api.took())
-}
-
-func staleSlice(w *world) {
-	w.set(newSlice("s", 1, "gpu-0", deviceTaint("gpu")))
-	w.start()
-	w.api.devices = nil
-	w.set(newSlice("s", 1, "gpu-0"))
-	comeUnseen(w)
-	require.Equal(w.t, []request{"get resourceslices s"}, w.api.took())
-}
-
-func lateRule(w *world) {
-	podWithDevice(w, nil)
-	rule := newRule("r", "", deviceTaint("gpu"))
-	w.set(rule)
-	w.api.setFaults(nil, once(is("get devicetaintrules r"), func() error {
-		w.api.remove(keyOf(rule))
-		return nil
-	}))
-	w.start()
-	w.pass(time.Hour)
-	w.stays(podA)
-	require.Equal(w.t, []request{"get devicetaintrules r"}, w.api.took())
-	require.Empty(w.t, w.tracker.Rules())
-}
-
-func lateSlice(w *world) {
-	podWithDevice(w, nil)
-	slice := newSlice("s", 1, "gpu-0", deviceTaint("gpu"))
-	w.set(slice)
-	w.api.setFaults(nil, once(is("get resourceslices s"), func() error {
-		w.api.remove(keyOf(slice))
-		return nil
-	}))
-	w.start()
-	w.pass(time.Hour)
-	w.stays(podA)
-	require.Equal(w.t, []request{"get resourceslices s"}, w.api.took())
-	require.Empty(w.t, w.tracker.UIDOf(tracker.Source{Kind: tracker.SourceSlice, Name: "s"}))
 }
 
 func flappingRule(w *world) {
@@ -202,26 +129,6 @@ func ruleReplaced(w *world) {
 	require.Equal(w.t, 1, w.evictor.EvictedBy("another"))
 }
 
-func ruleReplacedWhileRead(w *world) {
-	podWithDevice(w, tolerated("gpu", 60))
-	rule := newRule("r", "", deviceTaint("gpu"))
-	w.set(rule)
-	w.start()
-	w.api.setLag(true)
-	again := newRule("r", "gpu-1", deviceTaint("gpu"))
-	again.UID = "another"
-	w.api.remove(keyOf(rule))
-	w.set(again)
-	w.pass(time.Hour)
-	w.stays(podA)
-	w.api.setLag(false)
-	w.pass(time.Hour)
-	w.stays(podA)
-	known, ok := w.tracker.Rule("r")
-	require.True(w.t, ok)
-	require.EqualValues(w.t, "another", known.UID)
-}
-
 func deviceDenied(w *world) {
 	podWithDevice(w, nil)
 	w.set(newRule("r", "", deviceTaint("gpu")))
@@ -256,91 +163,6 @@ func deviceFinalizer(w *world) {
 	require.Empty(w.t, w.api.took())
 	require.InDelta(w.t, 1, w.value("device_taint_eviction_controller_pod_deletions_total"), 0)
 	require.Zero(w.t, w.evictor.EvictedBy("s-rule-uid"))
-}
-
-func ruleUnreadable(w *world) {
-	podWithDevice(w, nil)
-	w.set(newRule("r", "", deviceTaint("gpu")))
-	w.set(newRule("other", "gpu-1", deviceTaint("gpu")))
-	w.set(newClaim("d", "gpu-1", tolerated("gpu", 0), "b"))
-	w.api.setFaults(every(is("get devicetaintrules r"), errDenied), nil)
-	w.start()
-	w.pass(time.Minute)
-	w.stays(podA)
-	require.Positive(w.t, w.value("tollgate_eviction_retries_total", "reason=denied"))
-	require.Less(w.t, len(w.api.took()), 20)
-	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
-	w.leaves(podA)
-}
-
-// errNotServed is what an API server says that has never heard of a resource.
-var errNotServed = apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "r", "404 page not found", 0, true)
-
-func ruleNotServed(w *world) {
-	podWithDevice(w, nil)
-	w.set(newRule("r", "", deviceTaint("gpu")))
-	w.api.setFaults(every(is("get devicetaintrules r"), errNotServed), nil)
-	w.start()
-	w.pass(time.Minute)
-	w.stays(podA)
-	require.Equal(w.t, []string{"r"}, w.tracker.Rules())
-	require.InDelta(w.t, 1, w.value("tollgate_evictions_pending"), 0)
-	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
-	w.leaves(podA)
-}
-
-func anotherReason(w *world) {
-	podWithDevice(w, nil)
-	w.set(newRule("r", "", deviceTaint("gpu")))
-	w.set(newRule("s", "", deviceTaint("gpu")))
-	w.setNode("n", noExecute("disk"))
-	w.api.setFaults(every(is("get devicetaintrules"), errDenied), nil)
-	w.start()
-	w.leaves(podA)
-	require.Equal(w.t, []request{
-		"get devicetaintrules r", "get devicetaintrules s", "get nodes n", "patch pods/status default/a", "delete pods default/a",
-	}, w.api.took())
-	require.Equal(w.t, nodeMark.reason, tracker.PodOf(w.api.pod(podA)).Disruption.Reason)
-	require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "source=node", "outcome=evicted"), 0)
-}
-
-func nextReason(w *world) {
-	podWithDevice(w, nil)
-	rule := newRule("r", "", deviceTaint("gpu"))
-	w.set(rule)
-	w.set(newSlice("s", 1, "gpu-0", deviceTaint("gpu")))
-	w.api.setLag(true)
-	w.api.setFaults(once(is("get devicetaintrules r"), func() error {
-		w.api.remove(keyOf(rule))
-		return nil
-	}), nil)
-	w.start()
-	w.leaves(podA)
-	require.Equal(w.t, []request{
-		"get devicetaintrules r", "get resourceslices s", "patch pods/status default/a", "delete pods default/a",
-	}, w.api.took())
-	require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "source=resourceslice"), 0)
-	require.Zero(w.t, w.evictor.EvictedBy("r-rule-uid"))
-}
-
-func noReason(w *world) {
-	podWithDevice(w, nil)
-	rule, slice := newRule("r", "", deviceTaint("gpu")), newSlice("s", 1, "gpu-0", deviceTaint("gpu"))
-	w.set(rule)
-	w.set(slice)
-	w.api.setFaults(once(is("get devicetaintrules r"), func() error {
-		w.api.setLag(true)
-		w.api.remove(keyOf(rule))
-		w.api.remove(keyOf(slice))
-		return nil
-	}), nil)
-	w.start()
-	w.pass(time.Hour)
-	w.stays(podA)
-	require.Equal(w.t, []request{"get devicetaintrules r", "get resourceslices s"}, w.api.took())
-	require.Zero(w.t, w.value("tollgate_evictions_pending"))
 }
 
 func markedBySource(w *world) {
@@ -457,19 +279,6 @@ func countForgotten(w *world) {
 	require.Empty(w.t, w.evictor.book.evicted, "nobody would forget it")
 }
 
-func deviceFrozen(w *world) {
-	w.set(newClaim("c", "gpu-0", tolerated("gpu", 60), "a"))
-	w.setPod(using(newPod("a", "n"), "c"))
-	rule := newRule("r", "", deviceTaint("gpu"))
-	w.set(rule)
-	w.start()
-	w.api.setLag(true)
-	w.api.remove(keyOf(rule))
-	w.pass(30 * time.Minute)
-	w.stays(podA)
-	require.Equal(w.t, []request{"get devicetaintrules r"}, w.api.took())
-}
-
 func deviceSummaries(w *world) {
 	for i := range 300 {
 		name := fmt.Sprintf("p%03d", i)
@@ -521,23 +330,6 @@ func handlersDoNotWait(w *world) {
 	w.leaves("default/another")
 }
 
-func oneLook(w *world) {
-	w.set(newRule("r", "", deviceTaint("gpu")))
-	w.start()
-	for i := range 10 {
-		name := fmt.Sprintf("p%d", i)
-		w.set(newClaim(name, "gpu-0", nil, name))
-		w.setPod(using(newPod(name, "n"), name))
-		w.leaves("default/" + name)
-		w.pass(400 * time.Millisecond)
-	}
-	require.Equal(w.t, 1, matches(w.api.took(), "get"))
-	w.pass(DefaultMaxAge)
-	w.set(newClaim("late", "gpu-0", nil, "late"))
-	w.setPod(using(newPod("late", "n"), "late"))
-	require.Equal(w.t, 1, matches(w.api.took(), "get"))
-}
-
 // slowCarriers and slowEffector take a second for everything. The fake client
 // itself cannot be slow: it answers one request at a time.
 type slowCarriers struct{ carriers }
@@ -557,31 +349,4 @@ type slowEffector struct{ effector }
 func (s slowEffector) evict(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind, mark bool) (attempt, error) {
 	time.Sleep(time.Second)
 	return s.effector.evict(ctx, pod, cause, mark)
-}
-
-// brokenCarriers fails to read anything.
-type brokenCarriers struct{}
-
-var errBroken = errors.New("broken")
-
-func (brokenCarriers) ReadSlice(context.Context, string) (tracker.Slice, error) {
-	return tracker.Slice{}, errBroken
-}
-
-func (brokenCarriers) ReadRule(context.Context, string) (tracker.Rule, error) {
-	return tracker.Rule{}, errBroken
-}
-
-func TestCarriersAreAsked(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.options.Carriers = brokenCarriers{}
-		podWithDevice(w, nil)
-		w.set(newRule("r", "", deviceTaint("gpu")))
-		w.start()
-		w.pass(time.Minute)
-		w.stays(podA)
-		require.Empty(w.t, w.api.took())
-		require.Positive(w.t, w.value("tollgate_eviction_retries_total", "reason=unavailable"))
-	})
 }

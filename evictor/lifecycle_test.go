@@ -50,6 +50,18 @@ func TestNew(t *testing.T) {
 		}, withoutFuncs(Options{}))
 	})
 
+	t.Run("DE-52 sixteen workers for each queue, unless more or fewer are asked for", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, 16, withDefaults(Options{}).Workers)
+	})
+
+	t.Run("without a recorder of its own, the events about devices go where those about nodes go", func(t *testing.T) {
+		t.Parallel()
+		nodes, devices := &fakeRecorder{}, &fakeRecorder{}
+		require.Same(t, nodes, withDefaults(Options{Recorder: nodes}).DeviceRecorder)
+		require.Same(t, devices, withDefaults(Options{Recorder: nodes, DeviceRecorder: devices}).DeviceRecorder)
+	})
+
 	t.Run("without a clock of its own, the machine's is the API server's", func(t *testing.T) {
 		t.Parallel()
 		server, local := &steppedClock{}, &steppedClock{}

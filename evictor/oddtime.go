@@ -79,7 +79,7 @@ func (o *oddTimes) news(object objectName, taints []tracker.Taint) []tracker.Tai
 
 func contains(taints []tracker.Taint, taint tracker.Taint) bool {
 	for _, t := range taints {
-		if t.Source == taint.Source && t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded) {
+		if t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded) {
 			return true
 		}
 	}

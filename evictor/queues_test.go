@@ -45,6 +45,8 @@ func TestQueues(t *testing.T) {
 		require.Equal(t, 1, q.claiming.Len())
 		got, _ := q.claiming.Get()
 		require.Equal(t, claiming, got)
+		require.Equal(t, "taint-eviction-controller", nodeQueue)
+		require.Equal(t, "device-taint-eviction-controller", deviceQueue)
 	})
 
 	t.Run("a pod whose claims show up while it waits changes over, and is not handled before", func(t *testing.T) {

@@ -28,6 +28,12 @@ var update = flag.Bool("update", false, "write what the scenarios lead to into t
 //
 //	set-node NAME [KEY[=VALUE][:EFFECT][@none|@DURATION] ...]   create a node or set its taints; a taint is added now unless said
 //	set-pod NAME node=NODE [uid=UID] [tolerate=KEY[:SECONDS],...]  create a pod or replace its spec; * is every key
+//	        [claims=CLAIM,...] [extended=CLAIM]  the claims that it names, or that the scheduler made
+//	set-slice NAME GENERATION DEVICE[=TAINT[,TAINT ...]] ...  of the one driver and pool that there are
+//	set-rule NAME all|none|DEVICE TAINT [uid=UID]            with taints as above
+//	set-claim NAME [uid=UID] [for=POD,...] [of=POD] [devices=DEVICE,...] [tolerate=KEY[:SECONDS][~],...]
+//	        reserved for pods, made for a pod, allocated devices; ~ is a toleration of every effect
+//	delete-slice NAME, delete-rule NAME, delete-claim NAME
 //	phase NAME PHASE, delete-node NAME, delete-pod NAME, kubelet NAME   kubelet lets go of a terminating pod
 //	lag on|off                the watch falls behind, or catches up
 //	refuse PREFIX, allow      deny requests that start so, or none any more
@@ -94,7 +100,7 @@ func (s *scene) collect() {
 	for _, req := range requests {
 		s.say(string(req))
 	}
-	events := s.recorder.took()
+	events := append(s.recorder.took(), s.deviceRecorder.took()...)
 	slices.Sort(events)
 	for _, event := range events {
 		s.say("event: " + event)
@@ -122,6 +128,7 @@ func (s *scene) run(args []string) {
 		"advance":     func() { s.advance(name) },
 		"pods":        s.list,
 	}
+	maps.Copy(commands, s.deviceCommands(name, args))
 	command, ok := commands[args[0]]
 	require.True(s.t, ok, "no such command: %s", args[0])
 	command()
@@ -190,7 +197,7 @@ func (s *scene) definePod(name string, args []string) {
 	if pod == nil {
 		pod = newPod(name, "n")
 	}
-	pod.Spec.Tolerations = nil
+	pod.Spec.Tolerations, pod.Spec.ResourceClaims = nil, nil
 	for _, arg := range args {
 		field, value, _ := strings.Cut(arg, "=")
 		switch field {
@@ -206,7 +213,7 @@ func (s *scene) definePod(name string, args []string) {
 				pod.Spec.Tolerations = append(pod.Spec.Tolerations, s.toleration(toleration))
 			}
 		default:
-			require.Fail(s.t, "no such field: "+field)
+			s.deviceField(pod, field, value)
 		}
 	}
 	s.setPod(pod)

@@ -32,12 +32,7 @@ type stamper struct {
 	saw func(node *corev1.Node, uid types.UID, asked instant)
 }
 
-// wanted reports whether a node has a taint without a time.
-func (s *stamper) wanted(name string) bool {
-	_, taints := s.tracker.Taints(name)
-	return bare(taints)
-}
-
+// bare reports whether there is a taint without a time.
 func bare(taints []tracker.Taint) bool {
 	return slices.ContainsFunc(taints, func(taint tracker.Taint) bool { return !taint.Stamped })
 }

@@ -97,3 +97,42 @@ func faultOddTimes(w *world) {
 	w.restart()
 	require.Len(w.t, w.recorder.took(), 1, "a taint that was there before may well be old, and is never from the future")
 }
+
+func faultOddRules(w *world) {
+	ahead, behind := deviceTaint("gpu"), deviceTaint("gpu")
+	ahead.TimeAdded = new(metav1.NewTime(time.Now().Add(time.Hour)))
+	behind.TimeAdded = new(metav1.NewTime(time.Now().Add(-time.Hour)))
+	w.set(newRule("there", "", behind))
+	w.start()
+	w.set(newRule("made", "", behind))
+	w.set(newRule("n", "", ahead))
+	changed := newRule("changed", "", behind)
+	changed.Spec.Taint.Effect = "None"
+	w.set(changed)
+	changed.Spec.Taint = behind
+	w.set(changed)
+	changed.Labels = map[string]string{"a": "b"}
+	w.set(changed)
+	quiet := newRule("none", "", ahead)
+	quiet.Spec.Taint.Effect = "None"
+	w.set(quiet)
+	w.pass(time.Minute)
+	require.Equal(w.t, []string{
+		"DeviceTaintRule n Warning TaintTimeOdd: Taint gpu:NoExecute appeared at 2000-01-01T00:00:00Z with a time in the future: 2000-01-01T01:00:00Z",
+		"DeviceTaintRule changed Warning TaintTimeOdd: Taint gpu:NoExecute appeared at 2000-01-01T00:00:00Z with a time in the past: 1999-12-31T23:00:00Z",
+	}, w.deviceRecorder.took())
+	require.Equal(w.t, "n-rule-uid", string(w.deviceRecorder.refs[0].UID))
+	require.InDelta(w.t, 1, w.value("tollgate_taint_times_odd_total", "direction=future"), 0)
+	require.InDelta(w.t, 1, w.value("tollgate_taint_times_odd_total", "direction=past"), 0)
+	anew := newRule("n", "", ahead)
+	anew.UID = "another"
+	w.set(anew)
+	require.Len(w.t, w.deviceRecorder.took(), 1, "a rule created anew is another rule")
+	w.drop(changed)
+	w.drop(anew)
+	require.Empty(w.t, w.evictor.odd.told)
+	w.set(newRule("n", "", ahead))
+	require.Len(w.t, w.deviceRecorder.took(), 1)
+	w.restart()
+	require.Len(w.t, w.deviceRecorder.took(), 1, "one that was there before may well be old, and is never from the future")
+}

@@ -55,9 +55,9 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, err
 
 // confirmed makes sure that a pod has to leave: the object that carries the taint
 // is looked at itself, and with what is found it is decided anew. If that taint is
-// gone, it is the turn of the next. If an object cannot be read and that is not the
-// fault of the API server as a whole, another that is as good a reason is tried.
-// Without a target, the pod need not leave yet, and has to wait.
+// gone, it is the turn of the next. If an object cannot be read, another that is as
+// good a reason is tried, unless that would only take more time. Without a target,
+// the pod need not leave yet, and has to wait.
 func (e *Evictor) confirmed(ctx context.Context, key tracker.Key) (*target, time.Duration, error) {
 	looked := map[objectName]error{}
 	for {
@@ -76,10 +76,12 @@ func (e *Evictor) confirmed(ctx context.Context, key tracker.Key) (*target, time
 		}
 		changed, err := e.confirm.confirm(ctx, object)
 		e.PodsChanged(changed)
-		if failure := classify(err); failure.transient() || failure == Conflict {
+		switch classify(err) {
+		case Timeout, Throttled, Conflict:
 			return nil, 0, err
+		case NoFailure, NotFound, Denied, Invalid, Unavailable:
+			looked[object] = err
 		}
-		looked[object] = err
 	}
 }
 

@@ -63,7 +63,7 @@ func (w *world) start() {
 	var err error
 	w.evictor, err = New(options)
 	require.NoError(w.t, err)
-	w.api.attach(w.t, informer.NewFeed(w.tracker, w.evictor, options.Clock), &deviceFeed{tracker: w.tracker, evictor: w.evictor})
+	w.api.attach(w.t, informer.NewFeed(w.tracker, w.evictor, options.Clock), newDeviceFeed(w.tracker, w.evictor, options.Clock))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.stop = cancel
 	w.running.Go(func() {

@@ -171,6 +171,8 @@ func TestRecreated(t *testing.T) {
 			w.setEffect("broken", noExecute)
 			first := w.rule("broken").UID
 			w.evict("broken", key)
+			w.pass(10 * time.Second)
+			w.restart() // Now the count is one that was carried over.
 			w.kill()
 			w.tell(w.replaceUnseen("broken"))
 			w.run()
