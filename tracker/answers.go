@@ -64,7 +64,7 @@ func (t *Tracker) Devices(selector device.Selector) []device.ID {
 	slices.SortFunc(ids, func(a, b device.ID) int {
 		return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
 	})
-	return ids
+	return slices.Compact(ids)
 }
 
 // Obstacle is a taint because of which a device cannot be used.
@@ -114,18 +114,34 @@ func tolerated(tolerations []resourcev1.DeviceToleration, taint Taint, now time.
 	return until, !ends || until.After(now)
 }
 
-// eachPublished calls visit for each device of the newest slices that is selected.
+// eachPublished calls visit for each device of the newest slices that is selected,
+// as often as it is published.
 func (t *Tracker) eachPublished(selector device.Selector, visit func(device.ID)) {
-	for name, p := range t.pools {
-		if !selector.MatchesPool(name.driver, name.pool) {
-			continue
-		}
+	t.eachPool(selector, func(name poolName, p *pool) {
 		for _, slice := range p.generations[p.newest] {
 			for i := range slice.Devices {
-				id := device.ID{Driver: name.driver, Pool: name.pool, Name: slice.Devices[i].Name}
-				if selector.Matches(id) {
+				if id := deviceIn(name, slice.Devices[i].Name); selector.Matches(id) {
 					visit(id)
 				}
+			}
+		}
+	})
+}
+
+// eachPool calls visit for each pool that may have devices that are selected.
+func (t *Tracker) eachPool(selector device.Selector, visit func(poolName, *pool)) {
+	driver, oneDriver := selector.Driver()
+	pool, onePool := selector.Pool()
+	if oneDriver && onePool {
+		if p, ok := t.pools[driver][pool]; ok {
+			visit(poolName{driver: driver, pool: pool}, p)
+		}
+		return
+	}
+	for driver, pools := range t.pools {
+		for pool, p := range pools {
+			if selector.MatchesPool(driver, pool) {
+				visit(poolName{driver: driver, pool: pool}, p)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +15,9 @@ type DriverEffect struct {
 }
 
 // TaintedDevices returns how many devices, published or allocated, have a taint
-// with an effect, by driver. It looks at each device, a pool at a time, so that no
-// writer waits for all of it: the counts may be of slightly different moments.
+// with an effect, by driver. It looks at the tainted devices of each pool, or at all
+// if a rule selects any there, and at one pool at a time, so that no writer waits
+// for all of it: the counts may be of slightly different moments.
 func (t *Tracker) TaintedDevices() map[DriverEffect]int {
 	counts := map[DriverEffect]int{}
 	for _, name := range t.poolNames() {
@@ -30,11 +30,16 @@ func (t *Tracker) TaintedDevices() map[DriverEffect]int {
 func (t *Tracker) poolNames() []poolName {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	names := slices.Collect(maps.Keys(t.pools))
+	var names []poolName
+	for driver, pools := range t.pools {
+		for pool := range pools {
+			names = append(names, poolName{driver: driver, pool: pool})
+		}
+	}
 	for driver, pools := range t.allocated {
 		for pool := range pools {
-			if name := (poolName{driver: driver, pool: pool}); t.pools[name] == nil {
-				names = append(names, name)
+			if t.pools[driver][pool] == nil {
+				names = append(names, poolName{driver: driver, pool: pool})
 			}
 		}
 	}
@@ -54,20 +59,30 @@ func (t *Tracker) countPool(name poolName, counts map[DriverEffect]int) {
 			}
 		}
 	}
-	published := map[string]struct{}{}
-	if p := t.pools[name]; p != nil && (len(p.tainted) > 0 || len(t.rules) > 0) {
+	p := t.pools[name.driver][name.pool]
+	if t.selecting.ScopeOf(name.driver, name.pool).Empty() && !t.selecting.HasNamed(name.driver, name.pool) {
+		if p != nil {
+			for dev := range p.tainted {
+				count(deviceIn(name, dev))
+			}
+		}
+		return
+	}
+	seen := map[string]struct{}{}
+	once := func(dev string) {
+		if _, twice := seen[dev]; !twice {
+			seen[dev] = struct{}{}
+			count(deviceIn(name, dev))
+		}
+	}
+	if p != nil {
 		for _, slice := range p.generations[p.newest] {
 			for i := range slice.Devices {
-				if _, twice := published[slice.Devices[i].Name]; !twice {
-					published[slice.Devices[i].Name] = struct{}{}
-					count(deviceIn(name, slice.Devices[i].Name))
-				}
+				once(slice.Devices[i].Name)
 			}
 		}
 	}
 	for dev := range t.allocated[name.driver][name.pool] {
-		if _, twice := published[dev]; !twice {
-			count(deviceIn(name, dev))
-		}
+		once(dev)
 	}
 }

@@ -14,7 +14,7 @@ import (
 type claimState struct {
 	// claim is nil while there is no such claim. It is replaced, never written to.
 	claim *Claim
-	// users are the pods that refer to the claim, as often as they do, in no order.
+	// users are the pods that refer to the claim, in no order.
 	users []*Pod
 }
 
@@ -27,9 +27,13 @@ func (t *Tracker) SetClaim(claim Claim) []Key {
 	if old != nil && older(claim.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
-	t.allocated.remove(state)
-	state.claim = &claim
-	t.allocated.add(state)
+	if old != nil && sameDevices(old, &claim) {
+		state.claim = &claim
+	} else {
+		t.allocated.remove(state)
+		state.claim = &claim
+		t.allocated.add(state)
+	}
 	if old != nil && sameClaim(old, &claim) {
 		return nil
 	}
@@ -100,6 +104,11 @@ func sameClaim(a, b *Claim) bool {
 		slices.EqualFunc(a.Devices, b.Devices, func(x, y AllocatedDevice) bool {
 			return x.ID == y.ID && slices.EqualFunc(x.Tolerations, y.Tolerations, sameDeviceToleration)
 		})
+}
+
+// sameDevices reports whether both versions of a claim have the same devices.
+func sameDevices(a, b *Claim) bool {
+	return slices.EqualFunc(a.Devices, b.Devices, func(x, y AllocatedDevice) bool { return x.ID == y.ID })
 }
 
 func sameController(a, b *metav1.OwnerReference) bool {

@@ -433,6 +433,30 @@ func TestRules(t *testing.T) {
 		situation, _ := tr.Lookup(key("a"))
 		require.Equal(t, start, situation.Devices[0].Taints[0].TimeAdded)
 	})
+	t.Run("DE-37 a new key is no new taint, a new time or effect is", func(t *testing.T) {
+		t.Parallel()
+		tr := withUser()
+		old := start.Add(time.Hour)
+		tr.SetRule(rule("r", 1, everything, noExecute("k")), start)
+		tr.SetRule(rule("r", 2, everything, noExecute("l")), old)
+		taint, _ := tr.RuleTaint("r")
+		require.Equal(t, start, taint.Seen)
+		require.False(t, taint.Witnessed)
+		later := noExecute("l")
+		later.TimeAdded = new(metav1.NewTime(start.Add(time.Second)))
+		tr.SetRule(rule("r", 3, everything, later), old)
+		taint, _ = tr.RuleTaint("r")
+		require.Equal(t, old, taint.Seen)
+		require.True(t, taint.Witnessed)
+	})
+	t.Run("a pod that both the old and the new selector select is named and foretold once", func(t *testing.T) {
+		t.Parallel()
+		tr := withUser()
+		tr.SetRule(rule("r", 1, everything, noExecute("k")), start)
+		narrower := rule("r", 2, &resourcev1.DeviceTaintSelector{Driver: new("d")}, noExecute("l"))
+		require.Len(t, tr.IfRule(narrower, start), 1)
+		require.Equal(t, keysOf("a"), tr.SetRule(narrower, start))
+	})
 	t.Run("DE-32 what does not change the taint or the selector concerns nobody", func(t *testing.T) {
 		t.Parallel()
 		tr := withUser()
@@ -496,6 +520,37 @@ func TestClaims(t *testing.T) {
 		require.Empty(t, held(tr, "a"))
 		require.Empty(t, tr.ClaimsOn(gpu("x")))
 		require.Equal(t, []tracker.ClaimName{name}, tr.ClaimsOn(gpu("y")))
+	})
+	t.Run("DE-33 a device that was given anew with other tolerations, or to another owner", func(t *testing.T) {
+		t.Parallel()
+		tr := withRule()
+		tolerant := func(version int, seconds *int64) tracker.Claim {
+			c := claimFor("c", version, []string{"a"}, gpu("x"))
+			c.Devices[0].Tolerations = []resourcev1.DeviceToleration{{Key: "k", TolerationSeconds: seconds}}
+			return c
+		}
+		tr.SetClaim(tolerant(1, nil))
+		require.Equal(t, keysOf("a"), tr.SetClaim(tolerant(2, new(int64(60)))))
+		require.Equal(t, keysOf("a"), tr.SetClaim(tolerant(3, new(int64(30)))))
+		require.Equal(t, keysOf("a"), tr.SetClaim(claimFor("c", 4, []string{"a"}, gpu("x"))))
+		owned := claimFor("c", 5, []string{"a"}, gpu("x"))
+		owned.Controller = &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: "before"}
+		require.Equal(t, keysOf("a"), tr.SetClaim(owned))
+		owned.Controller = &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: key("a").UID}
+		owned.ResourceVersion = "6"
+		require.Equal(t, keysOf("a"), tr.SetClaim(owned))
+	})
+	t.Run("a claim that the pod names twice gives it its devices once", func(t *testing.T) {
+		t.Parallel()
+		tr := withRule()
+		tr.SetClaim(claimFor("c", 1, []string{"a"}, gpu("x")))
+		tr.SetPod(user("a", 2, tracker.PodClaim{Name: "c"}, tracker.PodClaim{Name: "c"}))
+		require.Len(t, held(tr, "a"), 1)
+		impact, _ := tr.Impact("r")
+		require.Len(t, impact.Pods[0].Devices, 1)
+		tr.SetTerminating(key("a"))
+		tr.DeletePod(key("a"))
+		require.Empty(t, tr.PodsUsing(gpu("x")))
 	})
 	t.Run("DE-34 G10 a claim with another UID is another claim", func(t *testing.T) {
 		t.Parallel()
@@ -582,4 +637,19 @@ func TestTaintedDevices(t *testing.T) {
 		{Driver: "d", Effect: "None"}:                      4,
 	}, tr.TaintedDevices())
 	require.Equal(t, []device.ID{gpu("x"), gpu("y"), gpu("z")}, tr.Devices(device.Selector{}))
+
+	t.Run("a rule of another driver changes nothing", func(t *testing.T) {
+		t.Parallel()
+		tr := devicesKnown()
+		tr.SetSlice(sliceOf("s", 1, 1, tracker.Device{Name: "x", Taints: []resourcev1.DeviceTaint{noExecute("a")}}, tracker.Device{Name: "y"}), start)
+		tr.SetRule(rule("r", 1, &resourcev1.DeviceTaintSelector{Driver: new("e")}, noExecute("k")), start)
+		require.Equal(t, map[tracker.DriverEffect]int{{Driver: "d", Effect: corev1.TaintEffectNoExecute}: 1}, tr.TaintedDevices())
+	})
+	t.Run("devices that only a rule taints", func(t *testing.T) {
+		t.Parallel()
+		tr := devicesKnown()
+		tr.SetSlice(sliceOf("s", 1, 1, tracker.Device{Name: "x"}, tracker.Device{Name: "y"}), start)
+		tr.SetRule(rule("r", 1, &resourcev1.DeviceTaintSelector{Device: new("y")}, noExecute("k")), start)
+		require.Equal(t, map[tracker.DriverEffect]int{{Driver: "d", Effect: corev1.TaintEffectNoExecute}: 1}, tr.TaintedDevices())
+	})
 }

@@ -21,6 +21,9 @@
 // the watch creates and deletes: an answer may be late, and is taken in for the
 // object with its UID or not at all.
 //
+// An event costs what it touches, with one exception: a rule that names a device and
+// no pool is looked for in every pool.
+//
 // The state is guarded by one lock, held only while maps are read or written. What
 // is put into the maps is replaced and never written to, so that answers can be used
 // without the lock.

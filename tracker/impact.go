@@ -12,7 +12,8 @@ import (
 type Impact struct {
 	Rule Rule
 	// Published is how many devices it selects in the newest slices, and Allocated
-	// how many in allocations: a device that two claims share counts twice (DE-70).
+	// how many in allocations: a device that two claims share counts twice, and so
+	// does one that two slices publish (DE-70).
 	Published int
 	Allocated int
 	// Pods are the pods on nodes that use such a device, sorted. Each stands there
@@ -42,7 +43,7 @@ func (t *Tracker) Impact(name string) (Impact, bool) {
 				continue
 			}
 			if found[pod] == nil {
-				found[pod] = &Situation{Pod: *pod}
+				found[pod] = &Situation{Pod: pod.public()}
 			}
 			found[pod].Devices = append(found[pod].Devices, selected...)
 		}

@@ -54,12 +54,7 @@ type naive struct {
 // generation of the pool, by name (DE-16), then the rules that select it, by name
 // (DE-20, DE-21).
 func (n *naive) taintsOf(id device.ID) []string {
-	newest := int64(-1)
-	for _, s := range n.slices {
-		if s.Driver == id.Driver && s.Pool == id.Pool {
-			newest = max(newest, s.Generation)
-		}
-	}
+	newest := n.newest(id)
 	var all []string
 	for _, name := range sortedNames(n.slices) {
 		s := n.slices[name]
@@ -89,6 +84,17 @@ func (n *naive) taintsOf(id device.ID) []string {
 	return all
 }
 
+// newest returns the newest generation of the pool of a device.
+func (n *naive) newest(id device.ID) int64 {
+	newest := int64(-1)
+	for _, s := range n.slices {
+		if s.Driver == id.Driver && s.Pool == id.Pool {
+			newest = max(newest, s.Generation)
+		}
+	}
+	return newest
+}
+
 func describe(taint resourcev1.DeviceTaint, source string) string {
 	return fmt.Sprintf("%s=%s:%s@%d from %s", taint.Key, taint.Value, taint.Effect, taint.TimeAdded.Unix(), source)
 }
@@ -109,7 +115,8 @@ func (n *naive) usable(pod tracker.Pod) []tracker.Claim {
 		reserved := slices.ContainsFunc(claim.Consumers, func(c resourcev1.ResourceClaimConsumerReference) bool {
 			return c.UID == pod.UID || (group && c.Resource == "podgroups" && c.Name == pod.PodGroup)
 		})
-		if owned && reserved {
+		twice := slices.ContainsFunc(usable, func(c tracker.Claim) bool { return c.Name == claim.Name })
+		if owned && reserved && !twice {
 			usable = append(usable, claim)
 		}
 	}
@@ -129,7 +136,7 @@ func (n *naive) situation(pod tracker.Pod) string {
 			for _, d := range claim.Devices {
 				evicting := slices.DeleteFunc(n.taintsOf(d.ID), func(s string) bool { return !strings.Contains(s, ":NoExecute@") })
 				if len(evicting) > 0 {
-					parts = append(parts, fmt.Sprintf("%s %s %d %v", claim.Name, d.ID, len(d.Tolerations), evicting))
+					parts = append(parts, fmt.Sprintf("%s %s %s %v", claim.Name, d.ID, textOfTolerations(d.Tolerations), evicting))
 				}
 			}
 		}
@@ -148,9 +155,17 @@ func textOf(s tracker.Situation) string {
 		for _, taint := range d.Taints {
 			taints = append(taints, textOfTaint(taint))
 		}
-		parts = append(parts, fmt.Sprintf("%s %s %d %v", d.Claim.Name, d.ID, len(d.Tolerations), taints))
+		parts = append(parts, fmt.Sprintf("%s %s %s %v", d.Claim.Name, d.ID, textOfTolerations(d.Tolerations), taints))
 	}
 	return strings.Join(parts, "; ")
+}
+
+func textOfTolerations(tolerations []resourcev1.DeviceToleration) string {
+	var texts []string
+	for _, toleration := range tolerations {
+		texts = append(texts, fmt.Sprintf("%s for %d", toleration.Key, *toleration.TolerationSeconds))
+	}
+	return strings.Join(texts, ", ")
 }
 
 func textOfTaint(taint tracker.Taint) string {
@@ -271,6 +286,38 @@ func podKey(i, incarnation int) tracker.Key {
 	return tracker.Key{Namespace: "ns", Name: "pod" + strconv.Itoa(i), UID: types.UID(fmt.Sprintf("pod%d-%d", i, incarnation))}
 }
 
+func (w *world) tolerations() []resourcev1.DeviceToleration {
+	var tolerations []resourcev1.DeviceToleration
+	for range w.IntN(3) {
+		tolerations = append(tolerations, resourcev1.DeviceToleration{Key: "k" + strconv.Itoa(w.IntN(2)), TolerationSeconds: new(w.Int64N(2))})
+	}
+	return tolerations
+}
+
+// amended returns a claim that differs from one that is known in one thing, or one
+// that has nothing to do with it.
+func (w *world) amended() tracker.Claim {
+	fresh := w.claim()
+	known, ok := w.model.claims[fresh.Name]
+	if !ok || w.IntN(3) == 0 {
+		return fresh
+	}
+	switch w.IntN(4) {
+	case 0:
+		known.Controller = fresh.Controller
+	case 1:
+		known.Consumers = fresh.Consumers
+	case 2:
+		known.UID = fresh.UID
+	default:
+		known.Devices = slices.Clone(known.Devices)
+		for i := range known.Devices {
+			known.Devices[i].Tolerations = w.tolerations()
+		}
+	}
+	return known
+}
+
 func (w *world) claim() tracker.Claim {
 	c := tracker.Claim{
 		ClaimName: tracker.ClaimName{Namespace: "ns", Name: "c" + strconv.Itoa(w.IntN(modelClaims))},
@@ -286,7 +333,7 @@ func (w *world) claim() tracker.Claim {
 		return c
 	}
 	for range 1 + w.IntN(3) {
-		c.Devices = append(c.Devices, tracker.AllocatedDevice{ID: w.id(), Tolerations: make([]resourcev1.DeviceToleration, w.IntN(3))})
+		c.Devices = append(c.Devices, tracker.AllocatedDevice{ID: w.id(), Tolerations: w.tolerations()})
 	}
 	for _, i := range w.Perm(modelPods)[:w.IntN(modelPods)] {
 		c.Consumers = append(c.Consumers, resourcev1.ResourceClaimConsumerReference{Resource: "pods", UID: podKey(i, w.IntN(2)).UID})
@@ -304,8 +351,8 @@ func (w *world) pod() tracker.Pod {
 	if w.IntN(6) > 0 {
 		p.NodeName = "n" + strconv.Itoa(w.IntN(2))
 	}
-	for _, i := range w.Perm(modelClaims)[:w.IntN(3)] {
-		p.Claims = append(p.Claims, tracker.PodClaim{Name: "c" + strconv.Itoa(i), Generated: w.IntN(2) == 0})
+	for range w.IntN(3) {
+		p.Claims = append(p.Claims, tracker.PodClaim{Name: "c" + strconv.Itoa(w.IntN(modelClaims)), Generated: w.IntN(2) == 0})
 	}
 	if w.IntN(2) == 0 {
 		p.PodGroup = "g" + strconv.Itoa(w.IntN(2))
@@ -340,7 +387,7 @@ func (w *world) step() (what string, named []tracker.Key, foretold []tracker.Cha
 		}
 		return "node " + n.Name, w.tracker.SetNode(n, start), foretold, asked
 	case 7, 8, 9:
-		c := w.claim()
+		c := w.amended()
 		c.ResourceVersion = version
 		if w.IntN(8) == 0 {
 			old, ok := w.model.claims[c.Name]
@@ -527,6 +574,16 @@ func (w *world) checkImpact(t *testing.T, what string) {
 		}
 	}
 	require.Equal(t, allocated, impact.Allocated, what)
+	published := 0
+	for _, slice := range w.model.slices {
+		for _, d := range slice.Devices {
+			id := device.ID{Driver: slice.Driver, Pool: slice.Pool, Name: d.Name}
+			if slice.Generation == w.model.newest(id) && len(alone.taintsOf(id)) > 0 {
+				published++
+			}
+		}
+	}
+	require.Equal(t, published, impact.Published, what)
 }
 
 // inOrder sorts what a text lists: Impact goes by claims in no order.
@@ -544,6 +601,11 @@ func checkNamed(t *testing.T, what string, before, after map[tracker.Key]string,
 			require.Contains(t, named, key, what)
 		}
 	}
+	once := map[tracker.Key]struct{}{}
+	for _, key := range named {
+		once[key] = struct{}{}
+	}
+	require.Len(t, named, len(once), "%s: named twice", what)
 }
 
 // checkForetold makes sure that what would change was what did.
@@ -557,6 +619,7 @@ func checkForetold(t *testing.T, what string, before, after map[tracker.Key]stri
 	}
 	for _, change := range foretold {
 		if text := textOf(change.Before) + " => " + textOf(change.After); textOf(change.Before) != textOf(change.After) {
+			require.NotContains(t, got, change.After.Pod.Key, "%s: foretold twice", what)
 			got[change.After.Pod.Key] = text
 		}
 	}

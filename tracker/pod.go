@@ -46,8 +46,16 @@ type Pod struct {
 	// PodGroup is the name of the group that the pod belongs to, empty for none.
 	PodGroup string
 
-	// states are those of Claims, once the pod is recorded.
+	// states are those of Claims, one for each, while the pod is recorded.
 	states []*claimState
+}
+
+// public returns a copy for others, who have no business with what is guarded by
+// the lock of the tracker.
+func (p *Pod) public() Pod {
+	public := *p
+	public.states = nil
+	return public
 }
 
 // PodOf returns what is kept of pod.

@@ -75,7 +75,9 @@ func (t *Tracker) insert(pod *Pod) {
 	pod.states = nil
 	for _, ref := range pod.Claims {
 		state := t.claim(ClaimName{Namespace: pod.Namespace, Name: ref.Name})
-		state.users = append(state.users, pod)
+		if !slices.Contains(pod.states, state) {
+			state.users = append(state.users, pod)
+		}
 		pod.states = append(pod.states, state)
 	}
 }
@@ -88,7 +90,9 @@ func (t *Tracker) replace(old, pod *Pod) {
 	t.pods[pod.Key] = pod
 	pod.states = old.states
 	for _, state := range old.states {
-		state.users[slices.Index(state.users, old)] = pod
+		if i := slices.Index(state.users, old); i >= 0 {
+			state.users[i] = pod
+		}
 	}
 }
 

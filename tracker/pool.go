@@ -73,7 +73,7 @@ func (p *pool) rebuild() []string {
 	for _, slice := range p.current() {
 		for i := range slice.Devices {
 			if d := &slice.Devices[i]; len(d.Taints) > 0 {
-				p.tainted[d.Name] = append(p.tainted[d.Name], datedTaints(d.Taints, before[d.Name], true, slice.source(), slice.seen)...)
+				p.tainted[d.Name] = append(p.tainted[d.Name], datedTaints(d.Taints, before[d.Name], slice.source(), slice.seen)...)
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func (p *pool) update(old, slice *Slice) []string {
 	for name, spec := range specs {
 		before := p.tainted[name]
 		after := slices.DeleteFunc(slices.Clone(before), func(t Taint) bool { return t.Source == source })
-		after = append(after, datedTaints(spec, before, old != nil, source, seen)...)
+		after = append(after, datedTaints(spec, before, source, seen)...)
 		slices.SortStableFunc(after, func(a, b Taint) int { return strings.Compare(a.Source.Name, b.Source.Name) })
 		if len(after) == 0 {
 			delete(p.tainted, name)
@@ -153,16 +153,16 @@ func (s *Slice) source() Source {
 // datedTaints returns the taints of a device, dated. A taint without a time, which
 // the API server does not store but a client may be handed, counts from when the
 // same taint was first seen, among prior or now (DE-30, K08).
-func datedTaints(specs []resourcev1.DeviceTaint, prior []Taint, witnessed bool, source Source, now time.Time) []Taint {
+func datedTaints(specs []resourcev1.DeviceTaint, prior []Taint, source Source, now time.Time) []Taint {
 	taints := make([]Taint, 0, len(specs))
 	for _, spec := range specs {
 		taint := Taint{
 			Key: spec.Key, Value: spec.Value, Effect: corev1.TaintEffect(spec.Effect),
-			TimeAdded: now, Seen: now, Witnessed: witnessed, Source: source,
+			TimeAdded: now, Seen: now, Source: source,
 		}
 		for _, old := range prior {
 			if old.Key == taint.Key && old.Value == taint.Value && old.Effect == taint.Effect {
-				taint.TimeAdded, taint.Seen, taint.Witnessed = old.Seen, old.Seen, old.Witnessed
+				taint.TimeAdded, taint.Seen = old.Seen, old.Seen
 				break
 			}
 		}

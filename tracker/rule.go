@@ -21,7 +21,11 @@ type Rule struct {
 	// Selector selects devices if Selects is true; else none are selected.
 	Selector device.Selector
 	Selects  bool
-	Taint    resourcev1.DeviceTaint
+	// Unsupported names fields of the selector that are not understood, such as those
+	// of Kubernetes 1.34 and before (VS-03). Such a rule selects nothing: what is left
+	// of its selector may be far wider than what was meant.
+	Unsupported []string
+	Taint       resourcev1.DeviceTaint
 	// Conditions are those of the status.
 	Conditions []metav1.Condition
 }

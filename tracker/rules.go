@@ -19,12 +19,18 @@ type ruleState struct {
 func (r *ruleState) taint() Taint { return r.taints[0] }
 
 func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
-	var prior []Taint
-	if old != nil && old.UID == rule.UID {
-		prior = old.taints
-	}
 	source := Source{Kind: SourceRule, Name: rule.Name, UID: rule.UID}
-	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, prior, prior != nil, source, now)
+	if old == nil || old.UID != rule.UID {
+		return &ruleState{Rule: rule, taints: datedTaints([]resourcev1.DeviceTaint{rule.Taint}, nil, source, now)}
+	}
+	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, nil, source, now)
+	taint, before := &taints[0], old.taint()
+	taint.Witnessed = true
+	// A new key or value leaves the time as it was (DE-37), and so also since when it
+	// is known.
+	if taint.Effect == before.Effect && taint.Stamped == before.Stamped && (taint.TimeAdded.Equal(before.TimeAdded) || !taint.Stamped) {
+		taint.TimeAdded, taint.Seen, taint.Witnessed = before.TimeAdded, before.Seen, before.Witnessed
+	}
 	return &ruleState{Rule: rule, taints: taints}
 }
 
@@ -125,8 +131,11 @@ func (t *Tracker) usersOfRules(old, rule *ruleState) *podSet {
 		if r.evicts() {
 			t.allocated.each(r.Selector, users.addUsers)
 		}
-		if old.evicts() && rule.evicts() && old.Selector == rule.Selector {
-			break
+		if old.evicts() && rule.evicts() {
+			if old.Selector == rule.Selector {
+				break
+			}
+			users.repeated = true
 		}
 	}
 	return users

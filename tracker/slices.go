@@ -64,24 +64,28 @@ func (t *Tracker) DeleteSlice(name string, uid types.UID) []Key {
 // the pods on devices that are changed by that to users.
 func (t *Tracker) changePool(old, slice *Slice, users *podSet) {
 	name := cmp.Or(old, slice).poolName()
-	p, ok := t.pools[name]
+	p, ok := t.pools[name.driver][name.pool]
 	if !ok {
 		p = newPool()
-		t.pools[name] = p
+		child(t.pools, name.driver)[name.pool] = p
 	}
 	for _, changed := range p.replace(old, slice) {
 		t.addDevice(users, device.ID{Driver: name.driver, Pool: name.pool, Name: changed})
 	}
-	if len(p.generations) == 0 {
-		delete(t.pools, name)
+	if len(p.generations) > 0 {
+		return
+	}
+	delete(t.pools[name.driver], name.pool)
+	if len(t.pools[name.driver]) == 0 {
+		delete(t.pools, name.driver)
 	}
 }
 
 // podSet is a set of pods.
 type podSet struct {
 	pods []*Pod
-	// repeated is true when a pod may be in there twice: one that has several claims
-	// or a claim on several devices.
+	// repeated is true when a pod may be in there twice: because it has several claims
+	// or a claim on several devices, or because claims were looked for twice.
 	repeated bool
 }
 

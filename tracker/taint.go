@@ -44,7 +44,8 @@ type Taint struct {
 	// Seen is when the taint was first seen here.
 	Seen time.Time
 	// Witnessed is true when its object was known before without the taint, so
-	// that the taint can hardly be older than Seen.
+	// that the taint can hardly be older than Seen. It is never true for slices: their
+	// taints move from one object to another.
 	Witnessed bool
 	Source    Source
 }

@@ -27,8 +27,9 @@ type Tracker struct {
 	// allocated finds the known claims by the devices allocated to them.
 	allocated allocations
 	slices    map[string]*Slice
-	pools     map[poolName]*pool
-	rules     map[string]*ruleState
+	// pools holds the pools of each driver, by name.
+	pools map[string]map[string]*pool
+	rules map[string]*ruleState
 	// selecting finds the rules by the devices that they select.
 	selecting device.Index[*ruleState]
 	// devicesKnown is true once slices, rules and claims have all been listed.
@@ -45,7 +46,7 @@ func New() *Tracker {
 		claims:    map[ClaimName]*claimState{},
 		allocated: allocations{},
 		slices:    map[string]*Slice{},
-		pools:     map[poolName]*pool{},
+		pools:     map[string]map[string]*pool{},
 		rules:     map[string]*ruleState{},
 	}
 }

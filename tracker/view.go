@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -25,7 +27,7 @@ type view struct {
 
 // situation returns what holds for a pod.
 func (v *view) situation(pod *Pod) Situation {
-	s := Situation{Pod: *pod}
+	s := Situation{Pod: pod.public()}
 	if v.node != "" && v.node == pod.NodeName {
 		s.Taints = v.nodeTaints
 	} else {
@@ -42,7 +44,7 @@ func (v *view) held(pod *Pod) []TaintedDevice {
 	}
 	var tainted []TaintedDevice
 	for i, state := range pod.states {
-		if state.claim == nil || !state.claim.usableBy(pod, pod.Claims[i], v.podGroups) {
+		if slices.Contains(pod.states[:i], state) || state.claim == nil || !state.claim.givesTo(pod, v.podGroups) {
 			continue
 		}
 		for _, held := range state.claim.Devices {
@@ -92,9 +94,8 @@ func (v *view) taints(id device.ID) []Taint {
 
 // published returns the taints that slices put on a device.
 func (v *view) published(id device.ID) []Taint {
-	name := poolName{driver: id.Driver, pool: id.Pool}
-	p := v.pools[name]
-	if v.changed != nil && v.changedName == name {
+	p := v.pools[id.Driver][id.Pool]
+	if v.changed != nil && v.changedName == (poolName{driver: id.Driver, pool: id.Pool}) {
 		p = v.changed
 	}
 	if p == nil {

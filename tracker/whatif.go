@@ -50,14 +50,15 @@ func (t *Tracker) IfRuleDeleted(name string) []Change {
 	return t.changes(t.usersOfRules(t.rules[name], nil), &view{Tracker: t, ruleName: name})
 }
 
-// IfSlice returns what would change if a ResourceSlice were written.
+// IfSlice returns what would change if a ResourceSlice were written. It costs more
+// than such a write when the pool has many slices, which it copies the index of.
 func (t *Tracker) IfSlice(slice Slice, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	slice.seen = now
 	name := slice.poolName()
 	changed := newPool()
-	if p, ok := t.pools[name]; ok {
+	if p, ok := t.pools[name.driver][name.pool]; ok {
 		changed = p.clone()
 	}
 	old := t.slices[slice.Name]

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // The types below are what the stores of informers hold: what the tracker is
@@ -105,12 +107,38 @@ func readRule(obj any) (tracker.Rule, bool) {
 	return tracker.Rule{}, false
 }
 
-// RuleOf returns what is kept of a DeviceTaintRule in any version of its API:
-// they differ in nothing but the name of the version (VS-02).
+// RuleOf returns what is kept of a DeviceTaintRule in any version of its API. They
+// differ in nothing but the name of the version (VS-02), and in the selector: up to
+// Kubernetes 1.34 that of v1alpha3 has deviceClassName and selectors as well
+// (VS-03). A rule with a field in its selector that is not known here selects
+// nothing: the fields that are left could select every device.
 func RuleOf(object *unstructured.Unstructured) (tracker.Rule, error) {
-	var rule resourcev1.DeviceTaintRule
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule); err != nil {
+	var typed resourcev1.DeviceTaintRule
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
 		return tracker.Rule{}, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
 	}
-	return tracker.RuleOf(&rule), nil
+	rule := tracker.RuleOf(&typed)
+	if rule.Unsupported = unsupported(object); len(rule.Unsupported) > 0 {
+		rule.Selector, rule.Selects = device.Selector{}, false
+	}
+	return rule, nil
+}
+
+// unsupported returns the names of the fields in the selector of a rule that are not
+// known here, sorted.
+func unsupported(object *unstructured.Unstructured) []string {
+	spec, _ := object.Object["spec"].(map[string]any)
+	selector, _ := spec["deviceSelector"].(map[string]any)
+	var names []string
+	for name, value := range selector {
+		switch name {
+		case "driver", "pool", "device":
+		default:
+			if value != nil {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
@@ -107,4 +108,35 @@ func TestRuleOf(t *testing.T) {
 	got, err := informer.RuleOf(dynamicRule(t, "v1beta2", want))
 	require.NoError(t, err)
 	require.Equal(t, tracker.RuleOf(want), got)
+}
+
+func TestVS03ARuleWithASelectorThatIsNotUnderstoodSelectsNothing(t *testing.T) {
+	t.Parallel()
+	expressions := []any{map[string]any{"cel": map[string]any{"expression": `device.driver == "gpu.example.com"`}}}
+	tests := map[string]struct {
+		selector map[string]any
+		want     []string
+	}{
+		"VS-03 a class alone, without which the selector is empty": {map[string]any{"deviceClassName": "gpu"}, []string{"deviceClassName"}},
+		"VS-03 expressions alone":                                  {map[string]any{"selectors": expressions}, []string{"selectors"}},
+		"VS-03 both beside a driver":                               {map[string]any{"selectors": expressions, "deviceClassName": "gpu", "driver": "gpu.example.com"}, []string{"deviceClassName", "selectors"}},
+		"VS-03 a field of a later version":                         {map[string]any{"node": "n", "pool": "p"}, []string{"node"}},
+		"the empty selector selects every device":                  {map[string]any{}, nil},
+		"a field that is null is not set":                          {map[string]any{"deviceClassName": nil}, nil},
+		"driver, pool and device":                                  {map[string]any{"driver": "gpu.example.com", "pool": "p", "device": "d"}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := dynamicRule(t, "v1alpha3", rule("r", "3", "rule"))
+			require.NoError(t, unstructured.SetNestedMap(object.Object, tt.selector, "spec", "deviceSelector"))
+			got, err := informer.RuleOf(object)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got.Unsupported)
+			require.Equal(t, len(tt.want) == 0, got.Selects)
+			require.Equal(t, len(tt.want) == 0, got.Matches(device.ID{Driver: "gpu.example.com", Pool: "p", Name: "d"}))
+			require.Equal(t, "r", got.Name)
+			require.Equal(t, rule("r", "3", "rule").Spec.Taint.Key, got.Taint.Key, "the rest is read")
+		})
+	}
 }
