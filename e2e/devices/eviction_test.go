@@ -1,0 +1,92 @@
+package devices
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/e2e/devices/auditlog"
+	"github.com/tollgate-dev/tollgate/e2e/devices/dra"
+)
+
+func TestThousandPodsOnOneRuleLeaveDE77(t *testing.T) {
+	t.Parallel()
+	const pods = 1000
+	s := newSite(t, shared)
+	var leave []use
+	var devices []resourcev1.Device
+	for i := range pods {
+		name := fmt.Sprintf("leave-%d", i)
+		leave = append(leave, use{pod: name, claim: name, pool: fmt.Sprintf("broken-%d", i/100), device: name})
+		devices = append(devices, dra.Device(name))
+	}
+	for i := range pods / 100 {
+		s.publish(t, fmt.Sprintf("broken-%d", i), devices[i*100:(i+1)*100]...)
+	}
+	s.publish(t, "well", dra.Device("stay"))
+	staying := s.place(t,
+		use{pod: "tolerates", claim: "tolerates", pool: "broken-0", device: "leave-0", tolerations: []resourcev1.DeviceToleration{dra.Tolerate(key)}},
+		use{pod: "shares-none", claim: "shares-none", pool: "well", device: "stay", tolerations: []resourcev1.DeviceToleration{dra.Tolerate(key)}},
+	)
+	s.place(t, leave...)
+	// What a kubelet still writes into a pod would get in between.
+	eventually(t, "pods run", func(ctx context.Context) error {
+		list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Running"})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d do not", len(list.Items))
+		}
+		return err
+	})
+
+	began := time.Now()
+	rule := dra.Rule(s.namespace, s.driver, dra.Taint(key, "", noExecute))
+	s.createRule(t, rule)
+	s.waitAlive(t, staying)
+	t.Logf("%d pods left in %s", pods, time.Since(began).Round(time.Millisecond))
+	// Kubernetes' own test of this allows half as much, with nothing else running.
+	require.Less(t, time.Since(began), time.Minute)
+
+	said := s.waitCondition(t, rule.Name, resourcev1.DeviceTaintConditionEvictionInProgress, "False ")
+	require.Equal(t, "False Completed: 1000 pods evicted so far.", said)
+	deleted := s.waitDeletions(t, pods)
+	for name := range deleted {
+		require.True(t, strings.HasPrefix(name, "leave-"), "%s was not to leave", name)
+	}
+	counts := auditlog.Count(s.asked(t))
+	require.Equal(t, map[string]int{"patch pods/status 200": pods, "delete pods 200": pods}, counts, "each is marked, then deleted, and that is all")
+}
+
+func TestEventsTellOfDeviceEvictionsDE42(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, shared)
+	s.publish(t, "pool", dra.Device("leave"), dra.Device("stay"))
+	pods := s.place(t,
+		use{pod: "leave", claim: "leave", pool: "pool", device: "leave"},
+		use{pod: "stay", claim: "stay", pool: "pool", device: "stay", tolerations: []resourcev1.DeviceToleration{dra.TolerateFor(key, 3600)}},
+	)
+	rule := s.rule(t, "r", "pool", noExecute)
+	s.waitAlive(t, map[string]*corev1.Pod{"stay": pods["stay"]})
+	s.deleteRule(t, rule.Name)
+	for name, message := range map[string]string{"leave": "Marking for deletion", "stay": "Cancelling deletion"} {
+		eventually(t, message, func(ctx context.Context) error {
+			list, err := s.client.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for _, event := range list.Items {
+				if event.InvolvedObject.UID == pods[name].UID && event.Reason == "DeviceTaintManagerEviction" && event.Message == message &&
+					event.Source.Component == "device-taint-eviction-controller" && event.Type == corev1.EventTypeNormal {
+					return nil
+				}
+			}
+			return fmt.Errorf("%d other events", len(list.Items))
+		})
+	}
+}
