@@ -22,8 +22,9 @@ type Impact struct {
 	Pods []Situation
 }
 
-// Impact returns what a rule selects, or false if there is no such rule. It costs
-// what the rule selects, and holds the lock only while it collects that.
+// Impact returns what a rule selects, or false if there is no such rule or the
+// devices are not known: then it could only say too little. It costs what the rule
+// selects, and holds the lock only while it collects that.
 func (t *Tracker) Impact(name string) (Impact, bool) {
 	taint, claims, impact, ok := t.collect(name)
 	if !ok {
@@ -69,15 +70,15 @@ func (t *Tracker) collect(name string) (taint []Taint, claims []selectedClaim, i
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	rule, ok := t.rules[name]
-	if !ok {
+	if !ok || !t.devicesKnown {
 		return nil, nil, Impact{}, false
 	}
 	impact.Rule = rule.Rule
-	evicting := rule.taint()
-	evicting.Effect = corev1.TaintEffectNoExecute
-	if !rule.Selects || !t.devicesKnown {
+	if !rule.Selects {
 		return nil, nil, impact, true
 	}
+	evicting := rule.taint()
+	evicting.Effect = corev1.TaintEffectNoExecute
 	t.eachPublished(rule.Selector, func(device.ID) { impact.Published++ })
 	seen := map[*claimState]struct{}{}
 	t.allocated.each(rule.Selector, func(state *claimState) {

@@ -135,7 +135,7 @@ func TestVS03ARuleWithASelectorThatIsNotUnderstoodSelectsNothing(t *testing.T) {
 			require.Equal(t, tt.want, got.Unsupported)
 			require.Equal(t, len(tt.want) == 0, got.Selects)
 			require.Equal(t, len(tt.want) == 0, got.Matches(device.ID{Driver: "gpu.example.com", Pool: "p", Name: "d"}))
-			require.Equal(t, "r", got.Name)
+			require.Equal(t, "rule", got.Name)
 			require.Equal(t, rule("r", "3", "rule").Spec.Taint.Key, got.Taint.Key, "the rest is read")
 		})
 	}
