@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/devices"
 )
@@ -28,6 +33,13 @@ type claimSpecFields struct {
 
 type claimFields struct {
 	Spec claimSpecFields `json:"spec"`
+}
+
+// ownedFields are the fields that tell for whom an object was made.
+type ownedFields struct {
+	Metadata struct {
+		OwnerReferences json.RawMessage `json:"ownerReferences"`
+	} `json:"metadata"`
 }
 
 type templateFields struct {
@@ -51,8 +63,17 @@ type claimJudge struct {
 	template bool
 }
 
+// resourceClaimControllers are the identities under which Kubernetes makes claims
+// from templates.
+var resourceClaimControllers = []string{
+	"system:serviceaccount:kube-system:resource-claim-controller",
+	"system:kube-controller-manager",
+}
+
 // Judge implements judge. An update of a spec, which is immutable, brings nothing
-// new.
+// new. Nor does a claim that is made from a template, which was judged itself, unless
+// it was stored while nobody did: then it is immutable and was legal in Kubernetes,
+// and to refuse its claims would keep its pods from starting. So they are warned of.
 func (j *claimJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
 	current, err := j.requests(req.Object.Raw)
 	if err != nil {
@@ -64,8 +85,50 @@ func (j *claimJudge) Judge(_ context.Context, req admission.Request) (admission.
 			return admission.Response{}, err
 		}
 	}
-	found := findings(devices.ValidateTolerations(current, old, j.path()))
+	errs, documented := devices.ValidateTolerations(current, old, j.path())
+	stricter := findings(documented)
+	if len(stricter) > 0 {
+		made, err := j.fromTemplate(req)
+		if err != nil {
+			return admission.Response{}, err
+		}
+		if made {
+			for i := range stricter {
+				stricter[i].Actions = []v1alpha1.ValidationAction{v1alpha1.Warn}
+				stricter[i].Remedy = "the claim is let in because its template was stored before this was checked"
+			}
+		}
+	}
+	found := append(findings(errs), stricter...)
 	return respond(policy.Decide(found), devices.TolerationWarnings(current, old, j.path())), nil
+}
+
+// fromTemplate reports whether Kubernetes makes the claim of a request, for a pod or
+// for a group of pods. Users cannot say so of themselves.
+func (j *claimJudge) fromTemplate(req admission.Request) (bool, error) {
+	if j.template || !slices.Contains(resourceClaimControllers, req.UserInfo.Username) {
+		return false, nil
+	}
+	var fields ownedFields
+	if err := unmarshal(req.Object.Raw, &fields); err != nil {
+		return false, &badReviewError{fmt.Errorf("decode claim: %w", err)}
+	}
+	var owners []metav1.OwnerReference
+	if err := decodeField(fields.Metadata.OwnerReferences, "metadata.ownerReferences", &owners); err != nil {
+		return false, &badReviewError{err}
+	}
+	return slices.ContainsFunc(owners, isPodOrGroup), nil
+}
+
+// isPodOrGroup reports whether owner is a controller that claims are made for. The
+// API of groups has several versions (VS-08).
+func isPodOrGroup(owner metav1.OwnerReference) bool {
+	if owner.Controller == nil || !*owner.Controller {
+		return false
+	}
+	group, _, _ := strings.Cut(owner.APIVersion, "/")
+	return owner.Kind == "Pod" && owner.APIVersion == corev1.SchemeGroupVersion.String() ||
+		owner.Kind == "PodGroup" && group == "scheduling.k8s.io"
 }
 
 // path returns where the device requests stand.

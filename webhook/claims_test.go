@@ -67,6 +67,64 @@ func TestAClaimIsJudged(t *testing.T) {
 	}
 }
 
+func TestAClaimFromATemplateThatWasStoredBeforeIsLetIn(t *testing.T) {
+	const controller, manager = "system:serviceaccount:kube-system:resource-claim-controller", "system:kube-controller-manager"
+	const pod = `{"apiVersion":"v1","kind":"Pod","name":"p","uid":"1","controller":true}`
+	const group = `{"apiVersion":"scheduling.k8s.io/v1beta1","kind":"PodGroup","name":"g","uid":"1","controller":true}`
+	seventeen := `[{"operator":"Equal","value":"v"}` + strings.Repeat(`,{"key":"k"}`, 16) + `]`
+	tests := map[string]struct {
+		user, owners, tolerations string
+		warned, denied            string
+	}{
+		"AV-11 17 tolerations":             {user: controller, owners: pod, tolerations: seventeen, warned: "exactly.tolerations: Too many: 17: must have at most 16 items; the claim is let in because its template was stored before this was checked"},
+		"AV-12 an empty key with Equal":    {user: controller, owners: pod, tolerations: `[{"value":"v"}]`, warned: "exactly.tolerations[0].operator: Invalid value"},
+		"AV-11 for a group":                {user: controller, owners: group, tolerations: seventeen, warned: "Too many: 17"},
+		"AV-11 by the manager":             {user: manager, owners: `{"apiVersion":"v1","kind":"Node","name":"n","uid":"2"},` + pod, tolerations: seventeen, warned: "Too many: 17"},
+		"AV-11 by somebody":                {user: "alice", owners: pod, tolerations: seventeen, denied: "Too many: 17"},
+		"AV-12 by another controller":      {user: "system:serviceaccount:apple:resource-claim-controller", owners: pod, tolerations: `[{"value":"v"}]`, denied: "exactly.tolerations[0].operator"},
+		"AV-11 for nobody":                 {user: controller, tolerations: seventeen, denied: "Too many: 17"},
+		"AV-11 for an owner":               {user: controller, owners: strings.Replace(pod, "true", "false", 1), tolerations: seventeen, denied: "Too many: 17"},
+		"AV-11 for something else":         {user: controller, owners: strings.Replace(pod, `"Pod"`, `"Node"`, 1), tolerations: seventeen, denied: "Too many: 17"},
+		"AV-11 for a pod of another group": {user: controller, owners: strings.Replace(pod, `"v1"`, `"example.com/v1"`, 1), tolerations: seventeen, denied: "Too many: 17"},
+		"AV-11 for a group of another API": {user: controller, owners: strings.Replace(group, "scheduling.k8s.io", "example.com", 1), tolerations: seventeen, denied: "Too many: 17"},
+		"AV-09 a rule of Kubernetes holds": {user: controller, owners: pod, tolerations: `[{"key":"k","operator":"Gt"}]`, denied: "exactly.tolerations[0].operator: Unsupported value"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := `{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","tolerations":` + tt.tolerations + `}}]}}`
+			claim := `{"metadata":{"name":"c","ownerReferences":[` + tt.owners + `]},"spec":` + spec + `}`
+			review := deviceReview(t, "resourceclaims", "v1", claim, "")
+			review.Request.UserInfo.Username = tt.user
+			response := judgeNode(t, Validate(atNoon()), review)
+			require.Equal(t, tt.denied == "", response.Allowed)
+			if tt.denied != "" {
+				require.Contains(t, response.Result.Message, tt.denied)
+				require.Empty(t, response.Warnings)
+				return
+			}
+			require.Len(t, response.Warnings, 1)
+			require.Contains(t, response.Warnings[0], tt.warned)
+		})
+	}
+	t.Run("AV-11 a template is refused, whoever stores it", func(t *testing.T) {
+		template := `{"metadata":{"name":"c","ownerReferences":[` + pod + `]},"spec":{"spec":{"devices":{"requests":[{"exactly":{"tolerations":` + seventeen + `}}]}}}}`
+		review := deviceReview(t, "resourceclaimtemplates", "v1", template, "")
+		review.Request.UserInfo.Username = controller
+		require.False(t, judgeNode(t, Validate(atNoon()), review).Allowed)
+	})
+	t.Run("owners that no API server would send are not read", func(t *testing.T) {
+		for _, metadata := range []string{`1`, `{"ownerReferences":{}}`, `{"ownerReferences":[{"controller":"yes"}]}`} {
+			review := deviceReview(t, "resourceclaims", "v1", `{"metadata":`+metadata+`,"spec":{"devices":{"requests":[{"exactly":{"tolerations":`+seventeen+`}}]}}}`, "")
+			review.Request.UserInfo.Username = controller
+			req, _, err := decodeReview(marshal(t, review))
+			require.NoError(t, err)
+			_, err = Validate(atNoon()).judge(t.Context(), req)
+			var bad *badReviewError
+			require.ErrorAs(t, err, &bad, metadata)
+		}
+	})
+}
+
 // largestClaim is a claim with as much of everything in its requests as the API
 // allows, and as short as it can be written, which is the most there is to decode.
 func largestClaim(t *testing.T) string {

@@ -57,6 +57,10 @@ type allocationFields struct {
 // devices has a taint that the claim does not tolerate. The scheduler judges taints
 // when it allocates; KEP-5055 promises the same for a claim that is allocated
 // already, where it does not.
+//
+// A claim that is reserved for a PodGroup gains no consumer when another pod of the
+// group comes to use it (VS-09): nothing is written that could be refused, so such
+// pods are not judged here. The evictor looks at each of them.
 type reservationJudge struct {
 	// taints is nil where device taints are not followed; then all is allowed.
 	taints deviceTaints

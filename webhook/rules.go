@@ -1,14 +1,18 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -17,9 +21,15 @@ import (
 )
 
 // ruleFields are the fields of a DeviceTaintRule that admission looks at. They are
-// the same in all versions of the API that have it, v1alpha3, v1beta2 and v1.
+// in all versions of the API that have it, v1alpha3, v1beta2 and v1; the selector of
+// v1alpha3 has more of them up to Kubernetes 1.34 (VS-03).
 type ruleFields struct {
 	Spec json.RawMessage `json:"spec"`
+}
+
+// selectorFields are what stands in the selector of a rule.
+type selectorFields struct {
+	DeviceSelector map[string]json.RawMessage `json:"deviceSelector"`
 }
 
 // decodeRules returns the spec of the DeviceTaintRule of a request and, on an
@@ -37,15 +47,49 @@ func decodeRules(req admission.Request) (now, old *resourcev1.DeviceTaintRuleSpe
 }
 
 func ruleSpec(raw []byte) (*resourcev1.DeviceTaintRuleSpec, error) {
-	var fields ruleFields
-	if err := unmarshal(raw, &fields); err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode DeviceTaintRule: %w", err)}
+	fields, err := decodeRule(raw)
+	if err != nil {
+		return nil, err
 	}
 	spec := &resourcev1.DeviceTaintRuleSpec{}
 	if err := decodeField(fields.Spec, "spec", spec); err != nil {
 		return nil, &badReviewError{err}
 	}
 	return spec, nil
+}
+
+func decodeRule(raw []byte) (fields ruleFields, err error) {
+	if err := unmarshal(raw, &fields); err != nil {
+		return fields, &badReviewError{fmt.Errorf("decode DeviceTaintRule: %w", err)}
+	}
+	return fields, nil
+}
+
+// unsupportedFields returns the names of the fields in the selector of a rule that
+// are not known here, sorted. None are told of where the spec stays as it stood, nor
+// in versions other than v1alpha3, which never had more.
+func unsupportedFields(req admission.Request) ([]string, error) {
+	if req.Resource.Version != resourcev1alpha3.SchemeGroupVersion.Version {
+		return nil, nil
+	}
+	fields, err := decodeRule(req.Object.Raw)
+	if err != nil {
+		return nil, err
+	}
+	if req.Operation == admissionv1.Update {
+		old, err := decodeRule(req.OldObject.Raw)
+		if err != nil || bytes.Equal(fields.Spec, old.Spec) { // both were written by one API server
+			return nil, err
+		}
+	}
+	var spec selectorFields
+	if err := decodeField(fields.Spec, "spec", &spec); err != nil {
+		return nil, &badReviewError{err}
+	}
+	for _, known := range []string{"driver", "pool", "device"} {
+		delete(spec.DeviceSelector, known)
+	}
+	return slices.Sorted(maps.Keys(spec.DeviceSelector)), nil
 }
 
 // ruleJudge judges DeviceTaintRules.
@@ -60,6 +104,14 @@ func (j *ruleJudge) Judge(_ context.Context, req admission.Request) (admission.R
 		return admission.Response{}, err
 	}
 	found := findings(devices.ValidateRule(spec, old))
+	unsupported, err := unsupportedFields(req)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	if len(unsupported) > 0 {
+		found = append(found, findings(devices.UnsupportedSelector(unsupported))...)
+		return respond(policy.Decide(found), nil), nil // warnings would be about half a selector
+	}
 	return respond(policy.Decide(found), devices.RuleWarnings(spec, old, j.clock.Now())), nil
 }
 

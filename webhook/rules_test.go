@@ -69,16 +69,15 @@ func TestARuleIsJudged(t *testing.T) {
 		denied   []string
 		warned   []string
 	}{
-		"a rule as it should be":              {new: `{"spec":{"deviceSelector":{"driver":"d"},` + fine + `}}`},
-		"DE-20 the empty selector":            {new: `{"spec":{"deviceSelector":{},` + fine + `}}`, warned: []string{"EVERY device"}},
-		"DE-20 no selector":                   {new: `{"spec":{"deviceSelector":null,` + fine + `}}`, warned: []string{"no device is selected"}},
-		"AV-14 K10 an empty driver":           {new: `{"spec":{"deviceSelector":{"driver":""},` + fine + `}}`, denied: []string{"spec.deviceSelector.driver: Required value"}},
-		"AV-14 a device that is no label":     {new: `{"spec":{"deviceSelector":{"pool":"p","device":"A"},` + fine + `}}`, denied: []string{"spec.deviceSelector.device"}},
-		"AV-15 no taint":                      {new: `{"spec":{"deviceSelector":{"pool":"p"}}}`, denied: []string{"spec.taint.key: Required value", "spec.taint.effect: Required value"}},
-		"AV-15 a new unknown effect":          {new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, denied: []string{"spec.taint.effect"}, warned: []string{"does what None does"}},
-		"AV-15 an unknown effect that stays":  {old: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/l","effect":"x"}}}`, new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, warned: []string{"does what None does"}},
-		"AV-19 a status that changes":         {old: `{"spec":{"taint":{"key":"no key","effect":"x"}}}`, new: `{"spec":{"taint":{"key":"no key","effect":"x"}},"status":{"conditions":[]}}`},
-		"tombstones in the selector of alpha": {new: `{"spec":{"deviceSelector":{"deviceClassName":"c","selectors":[{}],"driver":"d"},` + fine + `}}`},
+		"a rule as it should be":             {new: `{"spec":{"deviceSelector":{"driver":"d"},` + fine + `}}`},
+		"DE-20 the empty selector":           {new: `{"spec":{"deviceSelector":{},` + fine + `}}`, warned: []string{"EVERY device"}},
+		"DE-20 no selector":                  {new: `{"spec":{"deviceSelector":null,` + fine + `}}`, warned: []string{"no device is selected"}},
+		"AV-14 K10 an empty driver":          {new: `{"spec":{"deviceSelector":{"driver":""},` + fine + `}}`, denied: []string{"spec.deviceSelector.driver: Required value"}},
+		"AV-14 a device that is no label":    {new: `{"spec":{"deviceSelector":{"pool":"p","device":"A"},` + fine + `}}`, denied: []string{"spec.deviceSelector.device"}},
+		"AV-15 no taint":                     {new: `{"spec":{"deviceSelector":{"pool":"p"}}}`, denied: []string{"spec.taint.key: Required value", "spec.taint.effect: Required value"}},
+		"AV-15 a new unknown effect":         {new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, denied: []string{"spec.taint.effect"}, warned: []string{"does what None does"}},
+		"AV-15 an unknown effect that stays": {old: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/l","effect":"x"}}}`, new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, warned: []string{"does what None does"}},
+		"AV-15 a status beside the old spec": {old: `{"spec":{"taint":{"key":"no key","effect":"x"}}}`, new: `{"spec":{"taint":{"key":"no key","effect":"x"}},"status":{"conditions":[]}}`},
 	}
 	for name, tt := range tests {
 		for _, version := range []string{"v1", "v1beta2", "v1alpha3"} {
@@ -95,6 +94,41 @@ func TestARuleIsJudged(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestVS03ARuleWhoseSelectorIsNotUnderstoodIsRefused(t *testing.T) {
+	rule := func(selector, key string) string {
+		return `{"metadata":{"name":"r"},"spec":{"deviceSelector":{` + selector + `},"taint":{"key":"admin.example.org/` + key + `","effect":"None"}}}`
+	}
+	const class, expressions = `"deviceClassName":"c"`, `"selectors":[{"cel":{"expression":"true"}}]`
+	const refusal = ": Forbidden: not supported by this version of Tollgate, for which the rule selects nothing; select by driver, pool or device"
+	tests := map[string]struct {
+		old, new string
+		denied   []string
+	}{
+		"VS-03 a class":                              {new: rule(class, "k"), denied: []string{"spec.deviceSelector.deviceClassName" + refusal}},
+		"VS-03 expressions beside a driver":          {new: rule(`"driver":"d",`+expressions, "k"), denied: []string{"spec.deviceSelector.selectors" + refusal}},
+		"VS-03 both, and a driver that is none":      {new: rule(class+`,"driver":"",`+expressions, "k"), denied: []string{"spec.deviceSelector.deviceClassName" + refusal, "spec.deviceSelector.selectors" + refusal, "spec.deviceSelector.driver: Required"}},
+		"VS-03 a class comes to a driver":            {old: rule(`"driver":"d"`, "k"), new: rule(`"driver":"d",`+class, "k"), denied: []string{"deviceClassName" + refusal}},
+		"VS-03 another expression":                   {old: rule(expressions, "k"), new: rule(`"selectors":[{"cel":{"expression":"false"}}]`, "k"), denied: []string{"selectors" + refusal}},
+		"VS-03 another taint under the old selector": {old: rule(class, "k"), new: rule(class, "l"), denied: []string{"deviceClassName" + refusal}},
+		"VS-03 the class gives way to a driver":      {old: rule(class, "k"), new: rule(`"driver":"d"`, "k")},
+		"VS-03 what stood there is not judged again": {old: rule(class+`,`+expressions, "k"), new: `{"metadata":{"labels":{"a":"b"}},` + rule(class+`,`+expressions, "k")[len(`{"metadata":{"name":"r"},`):]},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			review := deviceReview(t, "devicetaintrules", "v1alpha3", tt.new, tt.old)
+			require.True(t, judgeNode(t, Mutate(atNoon()), review).Allowed, "the mutator never refuses")
+			response := judgeNode(t, Validate(atNoon()), review)
+			require.Equal(t, len(tt.denied) == 0, response.Allowed)
+			require.Empty(t, response.Warnings)
+			for _, text := range tt.denied {
+				require.Contains(t, response.Result.Message, text)
+			}
+		})
+	}
+	review := deviceReview(t, "devicetaintrules", "v1beta2", rule(`"later":"c","driver":"d"`, "k"), "")
+	require.True(t, judgeNode(t, Validate(atNoon()), review).Allowed, "a field of a later version")
 }
 
 func TestARuleThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {

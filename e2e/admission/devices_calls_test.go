@@ -1,11 +1,20 @@
 package admission
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/e2e/install"
 )
 
 func TestWhatDoesNotMatterForTaintsOfDevicesIsNotSentToTollgate(t *testing.T) {
@@ -70,15 +79,91 @@ func TestWhatDoesNotMatterForTaintsOfDevicesIsNotSentToTollgate(t *testing.T) {
 // addDevice publishes one more device, without taints, in a new generation.
 func addDevice(t *testing.T, name string) error {
 	t.Helper()
+	return rewrite(t, name, func(spec *resourcev1.ResourceSliceSpec) {
+		spec.Devices = append(spec.Devices, resourcev1.Device{Name: "added"})
+		spec.Pool.Generation++
+	})
+}
+
+// rewrite writes a slice with a change, and with the times that its taints have.
+func rewrite(t *testing.T, name string, change func(spec *resourcev1.ResourceSliceSpec), options ...string) error {
+	t.Helper()
 	slices := clientOf(t).ResourceV1().ResourceSlices()
 	slice, err := slices.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	added := slice.Spec.Devices[0].DeepCopy()
-	added.Name, added.Taints = "added", nil
-	slice.Spec.Devices = append(slice.Spec.Devices, *added)
-	slice.Spec.Pool.Generation++
-	_, err = slices.Update(t.Context(), slice, metav1.UpdateOptions{})
+	change(&slice.Spec)
+	_, err = slices.Update(t.Context(), slice, metav1.UpdateOptions{DryRun: options})
 	return err
+}
+
+// deadEnd has the API server call nobody, under the conditions of the webhook that
+// judges slices, about those with a label that is the name, and before it validates
+// them itself: it has the limit on devices too, which is not tried for its own sake.
+func deadEnd(t *testing.T, name string) {
+	t.Helper()
+	client := clientOf(t).AdmissionregistrationV1()
+	installed, err := client.ValidatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	at := slices.IndexFunc(installed.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "device-drivers.tollgate.dev" })
+	require.GreaterOrEqual(t, at, 0)
+	of := &installed.Webhooks[at]
+	_, err = client.MutatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: name + ".example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+			Rules: of.Rules, MatchConditions: of.MatchConditions, MatchPolicy: of.MatchPolicy,
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/test": name}},
+			FailurePolicy:  new(admissionregistrationv1.Fail), SideEffects: of.SideEffects, AdmissionReviewVersions: of.AdmissionReviewVersions,
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, client.MutatingWebhookConfigurations().Delete(afterwards(t), name, metav1.DeleteOptions{}))
+	})
+}
+
+func TestAV02ASliceThatOutgrowsTheLimitOfTaintsIsSentToTollgate(t *testing.T) {
+	const name, called = "outgrown", `failed calling webhook "outgrown.example.com"`
+	labelled := func(name string, devices int, taints string) *unstructured.Unstructured {
+		object := deviceObject(t, "v1", "resourceslices", name, manySpec(devices, taints))
+		object.SetLabels(map[string]string{"example.com/test": "outgrown"})
+		return object
+	}
+	published := ofDevices(t, "v1", "resourceslices", "", nil)
+	for name, slice := range map[string]*unstructured.Unstructured{
+		name:              labelled(name, 60, "{key: example.com/k, effect: None}"),
+		name + "-healthy": labelled(name+"-healthy", 60, ""),
+	} {
+		_, err := published.Create(t.Context(), slice, metav1.CreateOptions{})
+		require.NoError(t, err)
+		deleteAfter(t, published, name)
+	}
+	deadEnd(t, name)
+	eventually(t.Context(), t, "the conditions are in force", func(ctx context.Context) error {
+		_, err := published.Create(ctx, labelled("new", 1, "{key: example.com/k, effect: None}"), metav1.CreateOptions{DryRun: dryRun})
+		if err == nil {
+			return errors.New("a slice with taints is let in")
+		}
+		require.ErrorContains(t, err, called)
+		return nil
+	})
+
+	to := func(n int) func(*resourcev1.ResourceSliceSpec) {
+		return func(spec *resourcev1.ResourceSliceSpec) {
+			for i := len(spec.Devices); i < n; i++ {
+				spec.Devices = append(spec.Devices, resourcev1.Device{Name: fmt.Sprintf("d%d", i)})
+			}
+		}
+	}
+	require.NoError(t, rewrite(t, name, to(64), dryRun...), "the limit is kept")
+	for _, n := range []int{65, 100} {
+		require.ErrorContains(t, rewrite(t, name, to(n), dryRun...), called, "%d devices", n)
+	}
+	require.NoError(t, rewrite(t, name+"-healthy", to(100), dryRun...), "without taints there may be more")
+	require.NoError(t, rewrite(t, name, func(spec *resourcev1.ResourceSliceSpec) {
+		spec.Devices[0].Taints = nil
+		to(100)(spec)
+	}, dryRun...), "the taint goes as the slice grows")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,51 @@ func tolerant(t *testing.T, namespace, tolerations string) error {
 	_, err := ofDevices(t, "v1", "resourceclaims", namespace, nil).Create(t.Context(), deviceObject(t, "v1", "resourceclaims", "tolerant",
 		"{devices: {requests: [{name: r, exactly: {deviceClassName: c, tolerations: "+tolerations+"}}]}}"), metav1.CreateOptions{DryRun: dryRun})
 	return err
+}
+
+func TestAV11ClaimsAreMadeFromATemplateThatWasStoredBefore(t *testing.T) {
+	namespace := namespaceOf(t, "devices-before-")
+	const requests = "{devices: {requests: [{name: r, exactly: {deviceClassName: c, tolerations: [{operator: Equal, value: v}, " + sixteen + "]}}]}}"
+	store := func(t *testing.T, name string) error {
+		t.Helper()
+		_, err := ofDevices(t, "v1", "resourceclaimtemplates", namespace, nil).Create(t.Context(),
+			deviceObject(t, "v1", "resourceclaimtemplates", name, "{spec: "+requests+"}"), metav1.CreateOptions{})
+		return err
+	}
+	t.Run("a template is stored while nobody judges", func(t *testing.T) {
+		reconfigure(t, func(config map[string]any) {
+			config["featureGates"] = map[string]bool{"DeviceTaintAdmission": false}
+		})
+		require.NoError(t, store(t, "before"))
+	})
+	require.ErrorContains(t, store(t, "after"), "Too many: 17")
+
+	pod := podWith()
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("before")}}
+	pod = createPod(t, namespace, pod)
+	var made string
+	eventually(t.Context(), t, "the pod has a claim", func(ctx context.Context) error {
+		found, err := clientOf(t).CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if statuses := found.Status.ResourceClaimStatuses; len(statuses) == 1 && statuses[0].ResourceClaimName != nil {
+			made = *statuses[0].ResourceClaimName
+			return nil
+		}
+		return errors.New("there is none yet")
+	})
+	claim, err := clientOf(t).ResourceV1().ResourceClaims(namespace).Get(t.Context(), made, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Len(t, claim.Spec.Devices.Requests[0].Exactly.Tolerations, 17)
+
+	t.Run("nobody else makes one like it", func(t *testing.T) {
+		copied := deviceObject(t, "v1", "resourceclaims", "copied", requests)
+		copied.SetOwnerReferences(claim.OwnerReferences)
+		_, err := ofDevices(t, "v1", "resourceclaims", namespace, nil).Create(t.Context(), copied, metav1.CreateOptions{DryRun: dryRun})
+		require.True(t, apierrors.IsForbidden(err), "%v", err)
+		require.ErrorContains(t, err, "Too many: 17")
+	})
 }
 
 func TestDeviceCapabilitiesThatAreSwitchedOff(t *testing.T) {

@@ -24,6 +24,19 @@ func ValidateRule(spec, old *resourcev1.DeviceTaintRuleSpec) field.ErrorList {
 	return append(errs, validateTaint(&spec.Taint, stood, path.Child("taint"))...)
 }
 
+// UnsupportedSelector reports the fields of a selector that are not known here, such
+// as deviceClassName and selectors up to Kubernetes 1.34 (VS-03): a rule with one
+// selects nothing, while the user believes that it does.
+func UnsupportedSelector(fields []string) field.ErrorList {
+	path := field.NewPath("spec", "deviceSelector")
+	errs := make(field.ErrorList, 0, len(fields))
+	for _, name := range fields {
+		errs = append(errs, field.Forbidden(path.Child(name),
+			"not supported by this version of Tollgate, for which the rule selects nothing; select by driver, pool or device"))
+	}
+	return errs
+}
+
 // validateSelector holds the names that are asked for against what can be a name:
 // others would select nothing, while the user believes that they do.
 func validateSelector(selector *resourcev1.DeviceTaintSelector, path *field.Path) field.ErrorList {

@@ -27,6 +27,14 @@ func rule(selector string, t resourcev1.DeviceTaint) *resourcev1.DeviceTaintRule
 	return spec
 }
 
+func TestVS03UnsupportedSelector(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, devices.UnsupportedSelector(nil))
+	errs := devices.UnsupportedSelector([]string{"deviceClassName", "selectors"})
+	require.Equal(t, []string{"Forbidden spec.deviceSelector.deviceClassName", "Forbidden spec.deviceSelector.selectors"}, kinds(errs))
+	require.Contains(t, errs[0].Error(), "not supported by this version of Tollgate, for which the rule selects nothing; select by driver, pool or device")
+}
+
 func TestValidateRule(t *testing.T) {
 	t.Parallel()
 	fine := taint("example.com/k=v:NoExecute")

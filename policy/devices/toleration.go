@@ -21,24 +21,30 @@ type Request struct {
 // are as they were in old are not judged again: the spec is immutable, so refusing
 // an update would only keep its metadata from being written.
 //
-// Beyond what the API server checks (AV-09), there may be at most 16 to a request
-// (AV-11), and an empty key needs the operator Exists: with Equal the scheduler
-// would take it for every key that has the value (AV-12), which nobody means.
-func ValidateTolerations(requests, old []Request, path *field.Path) field.ErrorList {
+// Beyond what the API server checks (AV-09) there are two rules that it documents
+// only, and what violates those is returned as documented: there may be at most 16
+// to a request (AV-11), and an empty key needs the operator Exists, because with
+// Equal the scheduler would take it for every key that has the value (AV-12), which
+// nobody means.
+func ValidateTolerations(requests, old []Request, path *field.Path) (errs, documented field.ErrorList) {
 	if slices.EqualFunc(requests, old, sameRequest) {
-		return nil
+		return nil, nil
 	}
-	var errs field.ErrorList
 	for list := range lists(requests, path) {
 		if len(list.tolerations) > resourcev1.DeviceTolerationsMaxLength {
-			errs = append(errs, field.TooMany(list.path, len(list.tolerations), resourcev1.DeviceTolerationsMaxLength))
+			documented = append(documented, field.TooMany(list.path, len(list.tolerations), resourcev1.DeviceTolerationsMaxLength))
 			continue
 		}
 		for i := range list.tolerations {
-			errs = append(errs, validateToleration(&list.tolerations[i], list.path.Index(i))...)
+			t, at := &list.tolerations[i], list.path.Index(i)
+			errs = append(errs, validateToleration(t, at)...)
+			if t.Key == "" && (t.Operator == resourcev1.DeviceTolerationOpEqual || t.Operator == "") {
+				documented = append(documented, field.Invalid(at.Child("operator"), t.Operator,
+					"without a key the operator must be Exists, which tolerates every taint"))
+			}
 		}
 	}
-	return errs
+	return errs, documented
 }
 
 func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
@@ -52,9 +58,6 @@ func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.
 			errs = append(errs, field.Invalid(path.Child("value"), t.Value, "operator Exists takes no value"))
 		}
 	case resourcev1.DeviceTolerationOpEqual, "": // Equal is the default
-		if t.Key == "" {
-			errs = append(errs, field.Invalid(path.Child("operator"), t.Operator, "without a key the operator must be Exists, which tolerates every taint"))
-		}
 		errs = append(errs, validateLabelValue(t.Value, path.Child("value"))...)
 	default:
 		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,

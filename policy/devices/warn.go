@@ -121,10 +121,21 @@ func keyWarning(key string) string {
 // such a key and its values mean is for the driver to say.
 func driverKeyWarning(key string, selector *resourcev1.DeviceTaintSelector) string {
 	domain, _, found := strings.Cut(key, "/")
-	if !found || selector == nil || selector.Driver == nil || !isUnder(strings.ToLower(*selector.Driver), domain) {
+	if !found || selector == nil || selector.Driver == nil || !isDriverDomain(domain, strings.ToLower(*selector.Driver)) {
 		return ""
 	}
 	return fmt.Sprintf("%q is in the domain of driver %q, which says what the key means: use a domain of your own", key, *selector.Driver)
+}
+
+// isDriverDomain reports whether keys in domain are for a driver to define. KEP-5055
+// has drivers use a domain of their vendor, with or without a prefix. Such are the
+// name of the driver and what is below it, and a domain that the name is in, though
+// not one of a single label, such as com, which is nobody's. Where a vendor's domain
+// begins cannot be told, so what is beside the driver is not taken for the vendor's.
+func isDriverDomain(domain, driver string) bool {
+	return domain == driver ||
+		isUnder(driver, domain) && strings.Contains(domain, ".") ||
+		isUnder(domain, driver) && strings.Contains(driver, ".")
 }
 
 // isUnder reports whether name is domain or in it.

@@ -11,7 +11,8 @@ import (
 )
 
 // TestPT1 counts allocations, which do not depend on the machine: what an event
-// costs must not grow with the rules and slices that it does not touch.
+// costs must not grow with the rules and slices that it does not touch. What is
+// looked at without allocating, only BenchmarkEvents shows.
 func TestPT1(t *testing.T) {
 	costs := func(rules, slices int) map[string]float64 {
 		v := merged.New()
