@@ -19,6 +19,14 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
+// What is watched and served of devices, besides informer.RuleResource.
+var (
+	claimResource = schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceclaims"}
+	// ruleStatus is served where rules are, but for v1alpha3 of Kubernetes 1.34 and
+	// before (VS-03).
+	ruleStatus = schema.GroupResource{Group: informer.RuleResource.Group, Resource: informer.RuleResource.Resource + "/status"}
+)
+
 // deviceSide is what eviction by taints of devices adds to the evictor. Some of it
 // comes into being after what it is given to.
 type deviceSide struct {
@@ -47,15 +55,39 @@ func (d *deviceSide) served() (schema.GroupVersionResource, bool) {
 	return informer.RuleResource.WithVersion(version), version != ""
 }
 
+// writable returns how DeviceTaintRules are called where they have a status.
+func (d *deviceSide) writable() (schema.GroupVersionResource, bool) {
+	version := d.keeper.Version(ruleStatus)
+	return informer.RuleResource.WithVersion(version), version != ""
+}
+
+// counts reports whether all claims are known, so that a pod that is not found to
+// use a device does not use it.
+func (d *deviceSide) counts() bool {
+	return d.known.Load() && d.keeper.Watched(claimResource)
+}
+
+// setKnown takes in whether all that is served and permitted is known, and tells. It
+// is false before the answers of the tracker go, and true after they have come.
+func (d *deviceSide) setKnown(known bool, tell func(known bool)) {
+	if !known {
+		d.known.Store(false)
+	}
+	tell(known)
+	if known {
+		d.known.Store(true)
+	}
+}
+
 // add adds what watches devices on every replica, and returns what writes the
 // status of rules on the leader.
 func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Evictor) (*rulestatus.Controller, error) {
 	var err error
 	d.status, err = rulestatus.New(rulestatus.Options{
 		Tracker: options.Tracker,
-		Synced:  func() bool { return options.Synced() && d.known.Load() },
+		Synced:  func() bool { return options.Synced() && d.counts() },
 		Leads:   p.leads,
-		Applier: rulestatus.NewApplier(d.rules, d.served),
+		Applier: rulestatus.NewApplier(d.rules, d.writable),
 		Clock:   p.clock,
 		Local:   p.local,
 		Decide: func(situation tracker.Situation) bool {
@@ -75,11 +107,8 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
 		Clock:     p.local,
 		Resources: d.resources(p, feed),
-		Known: func(known bool) {
-			feed.SetKnown(known)
-			d.known.Store(known)
-		},
-		Metrics: served.NewMetrics(ctrlmetrics.Registry),
+		Known:     func(known bool) { d.setKnown(known, feed.SetKnown) },
+		Metrics:   served.NewMetrics(ctrlmetrics.Registry),
 	})
 	if err := p.manager.Add(d.keeper); err != nil {
 		return nil, fmt.Errorf("watch devices: %w", err)
@@ -100,7 +129,7 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.R
 			Served:   feed.SetPodGroups,
 		},
 		{
-			Name:     schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceclaims"},
+			Name:     claimResource,
 			Versions: []string{"v1"},
 			Without:  "no pod is known to use a device, and none is evicted because of one",
 			Watch: func(_ string, report func(error)) served.Watch {
@@ -129,6 +158,11 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.R
 			Probe: func(ctx context.Context, version string) error {
 				return informer.Permitted(ctx, d.rules.Resource(informer.RuleResource.WithVersion(version)))
 			},
+		},
+		{
+			Name:     ruleStatus,
+			Versions: []string{"v1", "v1beta2", "v1alpha3"},
+			Without:  "the status of DeviceTaintRules does not say how far their eviction is",
 		},
 	}
 }

@@ -89,10 +89,22 @@ func TestApply(t *testing.T) {
 			}`, request.body)
 			require.Equal(t, "77", rule.ResourceVersion)
 			require.Equal(t, int64(4), rule.Generation)
-			require.Equal(t, none, rule.Spec.Taint.Effect)
-			require.Equal(t, int64(3), rule.Status.Conditions[0].ObservedGeneration)
+			require.Equal(t, none, rule.Taint.Effect)
+			require.Equal(t, int64(3), rule.Conditions[0].ObservedGeneration)
 		})
 	}
+
+	t.Run("VS-03 the answer about a rule whose selector is not understood selects nothing either", func(t *testing.T) {
+		t.Parallel()
+		client, _ := serve(t, http.StatusOK, map[string]any{
+			"apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": map[string]any{"name": "broken"},
+			"spec": map[string]any{"deviceSelector": map[string]any{"deviceClassName": "gpu"}, "taint": map[string]any{"key": "k", "effect": "NoExecute"}},
+		})
+		rule, err := NewApplier(client, served("v1alpha3")).Apply(t.Context(), "broken", "1234", conditions)
+		require.NoError(t, err)
+		require.False(t, rule.Selects)
+		require.Equal(t, []string{"deviceClassName"}, rule.Unsupported)
+	})
 
 	t.Run("VS-03 nothing is sent where rules are not served", func(t *testing.T) {
 		t.Parallel()
@@ -112,12 +124,22 @@ func TestApply(t *testing.T) {
 		require.Equal(t, outcomeGone, outcomeOf(err))
 	})
 
+	t.Run("VS-03 a path that there is not is told from a rule that there is not", func(t *testing.T) {
+		t.Parallel()
+		server := httptest.NewServer(http.NotFoundHandler())
+		t.Cleanup(server.Close)
+		client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+		require.NoError(t, err)
+		_, err = NewApplier(client, served("v1alpha3")).Apply(t.Context(), "broken", "1234", conditions)
+		require.Equal(t, outcomeNotServed, outcomeOf(err))
+	})
+
 	t.Run("an answer that is no rule is an error", func(t *testing.T) {
 		t.Parallel()
 		client, _ := serve(t, http.StatusOK, map[string]any{
 			"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": map[string]any{"name": "broken"}, "spec": "?",
 		})
 		_, err := NewApplier(client, served("v1")).Apply(t.Context(), "broken", "1234", conditions)
-		require.ErrorContains(t, err, "decode rule broken")
+		require.ErrorContains(t, err, "read DeviceTaintRule broken")
 	})
 }

@@ -70,10 +70,16 @@ func conditions(now time.Time, in *input) verdict {
 		v.change(in, writePause-in.written)
 	}
 	v.conditions = append(v.conditions, wanted)
-	if in.rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && hasRoom(in.rule.Conditions) {
+	if previewed(in.rule) {
 		v.preview(in, stamp)
 	}
 	return v
+}
+
+// previewed reports whether a rule has a preview. That a selector which is not
+// understood would evict nobody is nothing to rely on.
+func previewed(rule *tracker.Rule) bool {
+	return rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && len(rule.Unsupported) == 0 && hasRoom(rule.Conditions)
 }
 
 // change says that something differs, and may be written at once or in a while. It

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -42,9 +43,10 @@ type ruleTracker interface {
 type Options struct {
 	// Tracker knows the rules and what they select.
 	Tracker ruleTracker
-	// Synced reports whether the tracker knows all that there was at the start, of
-	// nodes, pods and devices. It is asked again and again: what is not served any
-	// more is not known any more.
+	// Synced reports whether the tracker knows all nodes, pods and devices, and every
+	// claim: a pod whose claims are not known would not be found. It is asked again
+	// and again, and is false from before the first of what is not served any more is
+	// forgotten.
 	Synced func() bool
 	// Leads reports whether this replica still holds the lease. It is asked before
 	// each write. Nil stands for always.
@@ -77,6 +79,9 @@ type Options struct {
 type Controller struct {
 	options Options
 	backoff workqueue.TypedRateLimiter[string]
+	// silent is true while it has been said that the tracker knows too little, and
+	// unserved that the API has no status of rules.
+	silent, unserved atomic.Bool
 
 	mu sync.Mutex
 	// queue wakes the workers; nil while they do not run. A rule waits in it for

@@ -111,6 +111,7 @@ func TestAnswersReachOthers(t *testing.T) {
 			w.becomes("broken", noExecute)
 			w.pod("shop", "b")
 			w.pass(2 * time.Minute)
+			require.NotEmpty(t, told)
 			require.Contains(t, <-told, key)
 		})
 	})

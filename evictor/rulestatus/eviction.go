@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The reasons of EvictionInProgress. All but Settling are those of Kubernetes' own
-// controller.
+// The reasons of EvictionInProgress. All but Settling and UnsupportedSelector are
+// those of Kubernetes' own controller.
 const (
 	ReasonPodsPendingEviction = "PodsPendingEviction"
 	ReasonSettling            = "Settling"
@@ -17,6 +17,7 @@ const (
 	ReasonNotStarted          = "NotStarted"
 	ReasonNoEffect            = "NoEffect"
 	ReasonOtherEffect         = "OtherEffect"
+	ReasonUnsupportedSelector = "UnsupportedSelector"
 )
 
 // evictionInProgress returns the condition EvictionInProgress, undated, and how long
@@ -25,6 +26,10 @@ func evictionInProgress(in *input, stored *metav1.Condition) (metav1.Condition, 
 	c := metav1.Condition{
 		Type: resourcev1.DeviceTaintConditionEvictionInProgress, Status: metav1.ConditionFalse,
 		ObservedGeneration: in.rule.Generation,
+	}
+	if len(in.rule.Unsupported) > 0 {
+		c.Reason, c.Message = ReasonUnsupportedSelector, withEvicted(unsupportedMessage(in.rule.Unsupported), in.evicted)
+		return c, 0
 	}
 	var settles time.Duration
 	switch in.rule.Taint.Effect {

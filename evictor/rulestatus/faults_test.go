@@ -31,6 +31,11 @@ func (w *world) failing(err error) {
 	}
 }
 
+// noSuchPath is how an API server answers that knows no such path.
+func noSuchPath() error {
+	return apierrors.NewGenericServerResponse(404, "patch", rules, "broken", "404 page not found", 0, true)
+}
+
 // outcomes returns how many writes came to an outcome.
 func (w *world) outcomes(of outcome) int {
 	return int(testutil.ToFloat64(w.options.Metrics.writes.WithLabelValues(string(of))))
@@ -70,6 +75,31 @@ func TestFailures(t *testing.T) {
 					w.pass(retryMax)
 					w.says("broken", isTrue, ReasonPodsPendingEviction, "1 pod needs to be evicted in 1 namespace.")
 					require.Equal(t, 1, w.outcomes(outcomeWritten))
+				})
+			})
+		}
+	})
+
+	t.Run("VS-03 that rules have no status is said once for all of them, and again when it is news again", func(t *testing.T) {
+		t.Parallel()
+		for sentence, err := range map[string]error{"by discovery": errNotServed, "by the answer": noSuchPath()} {
+			t.Run(sentence, func(t *testing.T) {
+				t.Parallel()
+				inWorld(t, func(w *world) {
+					w.pod("shop", "a")
+					w.failing(err)
+					w.start()
+					w.setEffect("broken", noExecute)
+					w.setEffect("leaking", noExecute)
+					w.pass(time.Hour)
+					require.Equal(t, 1, w.said("not_served"))
+					w.failing(nil)
+					w.pass(time.Minute)
+					w.failing(err)
+					w.pod("shop", "b")
+					w.pending("broken", "leaking")
+					w.pass(time.Hour)
+					require.Equal(t, 2, w.said("not_served"))
 				})
 			})
 		}
@@ -318,17 +348,19 @@ func TestOutcomes(t *testing.T) {
 		err  error
 		want outcome
 	}{
-		"no error":                  {nil, outcomeWritten},
-		"the API has no rules":      {fmt.Errorf("apply: %w", errNotServed), outcomeNotServed},
-		"the rule is deleted":       {apierrors.NewNotFound(rules, "broken"), outcomeGone},
-		"another UID":               {apierrors.NewInvalid(kind, "broken", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "old", "field is immutable")}), outcomeGone},
-		"invalid for other reasons": {apierrors.NewInvalid(kind, "broken", field.ErrorList{field.Invalid(field.NewPath("status"), "x", "no")}), outcomeInvalid},
-		"invalid without a cause":   {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, outcomeInvalid},
-		"conflict":                  {apierrors.NewConflict(rules, "broken", errors.New("modified")), outcomeConflict},
-		"wrapped":                   {fmt.Errorf("apply: %w", apierrors.NewUnauthorized("who")), outcomeDenied},
-		"deadline":                  {fmt.Errorf("apply: %w", context.DeadlineExceeded), outcomeTimeout},
-		"internal error":            {apierrors.NewInternalError(errors.New("etcd is down")), outcomeUnavailable},
-		"no connection":             {errors.New("connection refused"), outcomeUnavailable},
+		"no error":                   {nil, outcomeWritten},
+		"VS-03 rules have no status": {fmt.Errorf("apply: %w", noSuchPath()), outcomeNotServed},
+		"the server is not well":     {apierrors.NewGenericServerResponse(502, "patch", rules, "broken", "bad gateway", 0, true), outcomeUnavailable},
+		"the API has no rules":       {fmt.Errorf("apply: %w", errNotServed), outcomeNotServed},
+		"the rule is deleted":        {apierrors.NewNotFound(rules, "broken"), outcomeGone},
+		"another UID":                {apierrors.NewInvalid(kind, "broken", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "old", "field is immutable")}), outcomeGone},
+		"invalid for other reasons":  {apierrors.NewInvalid(kind, "broken", field.ErrorList{field.Invalid(field.NewPath("status"), "x", "no")}), outcomeInvalid},
+		"invalid without a cause":    {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, outcomeInvalid},
+		"conflict":                   {apierrors.NewConflict(rules, "broken", errors.New("modified")), outcomeConflict},
+		"wrapped":                    {fmt.Errorf("apply: %w", apierrors.NewUnauthorized("who")), outcomeDenied},
+		"deadline":                   {fmt.Errorf("apply: %w", context.DeadlineExceeded), outcomeTimeout},
+		"internal error":             {apierrors.NewInternalError(errors.New("etcd is down")), outcomeUnavailable},
+		"no connection":              {errors.New("connection refused"), outcomeUnavailable},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()

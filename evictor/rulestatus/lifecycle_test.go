@@ -185,6 +185,42 @@ func TestExecuting(t *testing.T) {
 	})
 }
 
+func TestVS03ASelectorThatIsNotUnderstoodEvictsNobody(t *testing.T) {
+	t.Parallel()
+	const message = "No device is selected because this version of Tollgate does not support deviceClassName, selectors in the selector. Select by driver, pool or device."
+	for _, effect := range []resourcev1.DeviceTaintEffect{noExecute, noSchedule, none} {
+		t.Run("VS-03 a rule with the effect "+string(effect)+" says so and has no preview", func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.unsupported = []string{"deviceClassName", "selectors"}
+				w.pod("shop", "a")
+				w.start()
+				w.setEffect("broken", effect)
+				w.says("broken", isFalse, ReasonUnsupportedSelector, message)
+				require.Zero(t, w.condition("broken", ConditionEvictionPreview))
+				w.pass(time.Hour)
+				w.written(1)
+			})
+		})
+	}
+
+	t.Run("VS-03 a rule that becomes one keeps its count, and loses its preview", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, func(w *world) {
+			key := w.pod("shop", "a")
+			w.start()
+			w.setEffect("broken", noExecute)
+			w.evict("broken", key)
+			w.setEffect("broken", none)
+			require.NotZero(t, w.condition("broken", ConditionEvictionPreview))
+			w.unsupported = []string{"deviceClassName", "selectors"}
+			w.setEffect("broken", none)
+			w.says("broken", isFalse, ReasonUnsupportedSelector, message+" 1 pod evicted so far.")
+			require.Zero(t, w.condition("broken", ConditionEvictionPreview))
+		})
+	})
+}
+
 func TestOtherEffects(t *testing.T) {
 	t.Parallel()
 	for _, effect := range []resourcev1.DeviceTaintEffect{noSchedule, "NoExecuteWithPodDisruptionBudget"} {

@@ -2,6 +2,7 @@ package rulestatus
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -86,4 +87,11 @@ func (w *world) remembered() int {
 	w.controller.mu.Lock()
 	defer w.controller.mu.Unlock()
 	return len(w.controller.memories) + len(w.controller.former)
+}
+
+// said returns how many lines of the log have some words in them.
+func (w *world) said(words string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Count(strings.Join(w.lines, "\n"), words)
 }

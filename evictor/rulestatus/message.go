@@ -29,6 +29,12 @@ func pendingMessage(t *tally) string {
 	return fmt.Sprintf("%s %s to be evicted in %s.", counted(t.pods, "pod"), verb, countedNamespaces(t.namespaces))
 }
 
+// unsupportedMessage says why a rule selects nothing (VS-03).
+func unsupportedMessage(fields []string) string {
+	return fmt.Sprintf("No device is selected because this version of Tollgate does not support %s in the selector. Select by driver, pool or device.",
+		strings.Join(fields, ", "))
+}
+
 // summary says what a rule would do if its effect was NoExecute (DE-69).
 func summary(t *tally) string {
 	return fmt.Sprintf("%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute.",

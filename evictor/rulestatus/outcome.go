@@ -19,7 +19,8 @@ const (
 	outcomeGone outcome = "gone"
 	// outcomeConflict says that others wrote the rule again and again meanwhile.
 	outcomeConflict outcome = "conflict"
-	// outcomeNotServed says that the API server has no such resource at present.
+	// outcomeNotServed says that the API server has no such resource at present, or
+	// that rules have no status (VS-03).
 	outcomeNotServed outcome = "not_served"
 	outcomeThrottled outcome = "throttled"
 	// outcomeDenied says that RBAC or an admission webhook refuses the write.
@@ -38,15 +39,16 @@ func outcomes() []outcome {
 	}
 }
 
-// errNotServed is the error of an applier where the API has no DeviceTaintRules.
-var errNotServed = errors.New("DeviceTaintRules are not served")
+// errNotServed is the error of an applier where the API has no status of
+// DeviceTaintRules.
+var errNotServed = errors.New("the status of DeviceTaintRules is not served")
 
 // outcomeOf returns what err says about the write that it came from.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return outcomeWritten
-	case errors.Is(err, errNotServed):
+	case errors.Is(err, errNotServed), isNoSuchPath(err):
 		return outcomeNotServed
 	case apierrors.IsNotFound(err), isOtherUID(err):
 		return outcomeGone
@@ -62,6 +64,12 @@ func outcomeOf(err error) outcome {
 		return outcomeTimeout
 	}
 	return outcomeUnavailable
+}
+
+// isNoSuchPath reports whether the API server knows no such resource, which is not to
+// say that it has no object of that name: then it answers in its own words.
+func isNoSuchPath(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // isOtherUID reports whether a write was refused because it names the UID of a rule

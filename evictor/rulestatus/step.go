@@ -6,8 +6,6 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 const (
@@ -27,7 +25,7 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 		c.forget(name)
 		return 0
 	}
-	if !c.options.Synced() || !c.options.Leads() {
+	if !c.synced(ctx) || !c.options.Leads() {
 		return idlePause
 	}
 	now := c.now()
@@ -37,7 +35,12 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	impact, ok := c.options.Tracker.Impact(name)
 	if !ok || impact.Rule.UID != m.uid || impact.Rule.Generation != m.generation {
-		return evaluatePause // It has just changed.
+		return evaluatePause // It has just changed, or is not known now.
+	}
+	// What was being forgotten while it was counted was not counted: Synced says so
+	// from before the first of it goes.
+	if !c.synced(ctx) {
+		return idlePause
 	}
 	v := conditions(now.server, &input{
 		rule:      &impact.Rule,
@@ -53,6 +56,16 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	m.told, m.evaluated = true, now.local
 	return v.again
+}
+
+// synced reports whether nothing is missing in what the tracker says, and says so once
+// when something is: too few pods would read as all of them evicted.
+func (c *Controller) synced(ctx context.Context) bool {
+	synced := c.options.Synced()
+	if c.silent.Swap(!synced) == synced {
+		logr.FromContextOrDiscard(ctx).Info("rule status waits for pods and claims", "waiting", !synced)
+	}
+	return synced
 }
 
 func (c *Controller) now() moment {
@@ -75,18 +88,20 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 		return c.failed(log, m, name, outcome, err, now)
 	}
 	c.backoff.Forget(name)
+	c.unserved.Store(false)
 	m.told, m.failure, m.notBefore = true, "", time.Time{}
 	m.written, m.evaluated = now.local, now.local
 	if v.previews {
 		m.previewed = now.local
 	}
-	c.options.PodsChanged(c.options.Tracker.RefreshRule(tracker.RuleOf(answer), now.server))
+	c.options.PodsChanged(c.options.Tracker.RefreshRule(answer, now.server))
 	log.V(1).Info("wrote rule status", "reason", v.conditions[0].Reason, "generation", m.generation)
 	return writePause
 }
 
 // failed returns when to try again. There is no end to trying. The log is told once
-// of each kind of failure in a row, and always where it wants to know all.
+// of each kind of failure in a row, once for all rules that there is no status to
+// write, and always where it wants to know all.
 func (c *Controller) failed(log logr.Logger, m *memory, name string, outcome outcome, err error, now moment) time.Duration {
 	wait := c.backoff.When(name)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -96,7 +111,7 @@ func (c *Controller) failed(log logr.Logger, m *memory, name string, outcome out
 		wait = max(wait, writePause) // It takes a human to change that (F10).
 	}
 	m.notBefore = now.local.Add(wait)
-	if outcome == m.failure || outcome == outcomeGone {
+	if outcome == m.failure || outcome == outcomeGone || outcome == outcomeNotServed && c.unserved.Swap(true) {
 		log = log.V(1)
 	}
 	m.failure = outcome

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -52,12 +54,16 @@ type world struct {
 	evicted map[types.UID]int
 	forgot  []types.UID
 	writes  []write
+	lines   []string
 	// asked counts requests, whatever came of them.
 	asked int
 	// fault makes a request fail; deaf keeps the watch from telling of what is
 	// written.
 	fault func(context.Context) error
 	deaf  bool
+	// unsupported are fields that the selectors of all rules have and that are not
+	// understood.
+	unsupported []string
 }
 
 // inWorld runs test in a bubble of its own, in which all devices are known. Leaving
@@ -108,7 +114,12 @@ func (w *world) start() {
 
 // run makes the controller the leader.
 func (w *world) run() {
-	ctx, cancel := context.WithCancel(w.t.Context())
+	log := funcr.New(func(_, args string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lines = append(w.lines, args)
+	}, funcr.Options{})
+	ctx, cancel := context.WithCancel(logr.NewContext(w.t.Context(), log))
 	w.stop = cancel
 	w.running.Go(func() {
 		if err := w.controller.Start(ctx); err != nil {
@@ -159,21 +170,21 @@ func (w *world) forget(uid types.UID) {
 }
 
 // Apply implements applier, as the API server does it.
-func (w *world) Apply(ctx context.Context, name string, uid types.UID, conditions []metav1.Condition) (*resourcev1.DeviceTaintRule, error) {
+func (w *world) Apply(ctx context.Context, name string, uid types.UID, conditions []metav1.Condition) (tracker.Rule, error) {
 	w.mu.Lock()
 	fault := w.fault
 	w.asked++
 	w.mu.Unlock()
 	if fault != nil {
 		if err := fault(ctx); err != nil {
-			return nil, err
+			return tracker.Rule{}, err
 		}
 	}
 	w.mu.Lock()
 	rule := w.rules[name]
 	if rule == nil || rule.UID != uid {
 		w.mu.Unlock()
-		return nil, apierrors.NewNotFound(schema.GroupResource{Group: resourcev1.GroupName, Resource: "devicetaintrules"}, name)
+		return tracker.Rule{}, apierrors.NewNotFound(schema.GroupResource{Group: resourcev1.GroupName, Resource: "devicetaintrules"}, name)
 	}
 	rule = rule.DeepCopy()
 	var kept []metav1.Condition
@@ -190,7 +201,7 @@ func (w *world) Apply(ctx context.Context, name string, uid types.UID, condition
 	if !deaf {
 		w.tell(rule)
 	}
-	return rule, nil
+	return w.read(rule), nil
 }
 
 // store gives a rule a version and keeps it. The lock is held.
@@ -202,10 +213,19 @@ func (w *world) store(rule *resourcev1.DeviceTaintRule) {
 
 // tell is the watch.
 func (w *world) tell(rule *resourcev1.DeviceTaintRule) {
-	w.tracker.SetRule(tracker.RuleOf(rule), time.Now())
+	w.tracker.SetRule(w.read(rule), time.Now())
 	if w.controller != nil {
 		w.controller.RuleChanged(rule.Name)
 	}
+}
+
+// read is what is read of a rule.
+func (w *world) read(rule *resourcev1.DeviceTaintRule) tracker.Rule {
+	read := tracker.RuleOf(rule)
+	if read.Unsupported = w.unsupported; len(read.Unsupported) > 0 {
+		read.Selects = false
+	}
+	return read
 }
 
 // change creates or changes a rule, as a user does.

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -108,11 +109,28 @@ func (w *Watch) Run(ctx context.Context) { w.controller.RunWithContext(ctx) }
 // everything that the first list found.
 func (w *Watch) Synced() <-chan struct{} { return w.controller.HasSyncedChecker().Done() }
 
-// Forget tells the handler that all objects that it was told about are gone. It is
-// called after Run has returned.
-func (w *Watch) Forget() {
+// Holds reports whether the watch knows an object that another one of the same
+// resource held. One that was created anew under the name of another is not it.
+func (w *Watch) Holds(object any) bool {
+	held, known, err := w.store.Get(object)
+	if err != nil || !known {
+		return false
+	}
+	one, err := meta.Accessor(held)
+	if err != nil {
+		return false
+	}
+	other, err := meta.Accessor(object)
+	return err == nil && one.GetUID() == other.GetUID()
+}
+
+// Forget tells the handler that the objects that it was told about are gone, but for
+// those that are to be kept. It is called after Run has returned.
+func (w *Watch) Forget(keep func(object any) bool) {
 	for _, object := range w.store.List() {
-		w.handler.OnDelete(object)
+		if !keep(object) {
+			w.handler.OnDelete(object)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +24,8 @@ import (
 )
 
 func ignore(error) {}
+
+func none(any) bool { return false }
 
 // dynamicRule is a rule as the API server returns it.
 func dynamicRule(t *testing.T, version string, rule *resourcev1.DeviceTaintRule) *unstructured.Unstructured {
@@ -67,16 +70,57 @@ func TestWatch(t *testing.T) {
 			stop()
 			running.Wait()
 			require.Equal(t, []string{"slice", "rule"}, d.keys(t), "a watch that has ended leaves what it did")
-			watches[2].Forget()
+			watches[2].Forget(none)
 			require.Equal(t, []string{"slice"}, d.keys(t))
-			watches[0].Forget()
+			watches[0].Forget(none)
 			require.Empty(t, d.keys(t))
 			require.Len(t, d.tracker.PodsUsing(gpu), 1)
-			watches[1].Forget()
+			watches[1].Forget(none)
 			require.Empty(t, d.tracker.PodsUsing(gpu))
 			require.Empty(t, d.tracker.Rules())
 		})
 	}
+
+	t.Run("VS-02 rules that are watched in another version are the same, and the rest of those of before are forgotten", func(t *testing.T) {
+		t.Parallel()
+		d := newDevices(t)
+		watch := func(version string, rules ...*resourcev1.DeviceTaintRule) *informer.Watch {
+			objects := make([]runtime.Object, 0, len(rules))
+			for _, rule := range rules {
+				objects = append(objects, dynamicRule(t, version, rule))
+			}
+			watch := informer.NewRuleWatch(dynamicClient(version, objects...), version, d.feed.Rules(), ignore)
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { watch.Run(ctx) })
+			<-watch.Synced()
+			stop()
+			running.Wait()
+			return watch
+		}
+		named := func(name, uid string) *resourcev1.DeviceTaintRule {
+			r := rule(uid, "5", "key")
+			r.Name = name
+			return r
+		}
+		before := watch("v1beta2", named("same", "1"), named("gone", "2"), named("anew", "3"))
+		require.Equal(t, []string{"anew", "gone", "same"}, d.tracker.Rules())
+		after := watch("v1", named("same", "1"), named("anew", "4"))
+		require.Equal(t, []string{"anew", "gone", "same"}, d.tracker.Rules(), "nothing is missing meanwhile")
+		var kept []string
+		before.Forget(func(object any) bool {
+			held := after.Holds(object)
+			if held {
+				accessor, err := meta.Accessor(object)
+				require.NoError(t, err)
+				kept = append(kept, accessor.GetName())
+			}
+			return held
+		})
+		require.Equal(t, []string{"same"}, kept)
+		require.Equal(t, []string{"anew", "same"}, d.tracker.Rules())
+		require.EqualValues(t, "4", d.tracker.UIDOf(tracker.Source{Kind: tracker.SourceRule, Name: "anew"}))
+	})
 
 	t.Run("F10 the answers to its requests are reported", func(t *testing.T) {
 		t.Parallel()

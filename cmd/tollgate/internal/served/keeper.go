@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -22,8 +21,9 @@ const (
 	// grace is how long a refusal counts as temporary: an API server that starts
 	// answers before it knows all roles.
 	grace = 15 * time.Second
-	// patience is how long it may take to answer all that is asked in one look.
-	patience = 30 * time.Second
+	// patience is how long it may take to answer one question: what stands last in
+	// line is asked too when the first is not answered.
+	patience = 10 * time.Second
 )
 
 // discoverer is the part of a discovery client that is used here.
@@ -37,8 +37,9 @@ type Options struct {
 	// Clock is the clock of this machine.
 	Clock     clock.WithTicker
 	Resources []Resource
-	// Known is told whether all that is served and permitted has been listed. It is
-	// called when that changes, and not before it is true for the first time.
+	// Known is told whether all that is known to be served, and is permitted, has been
+	// listed. It is called when that changes, and not before it is true for the first
+	// time.
 	Known   func(known bool)
 	Metrics *Metrics
 }
@@ -54,14 +55,13 @@ type Keeper struct {
 	// but for what has a lock.
 	resources []*resource
 	known     bool
-	// mute is true while it has been said that the API server does not answer.
-	mute bool
 	// wake has room for one word, so that whoever leaves it never waits.
 	wake chan struct{}
 
 	mu sync.Mutex
 	// versions holds those that are served.
 	versions map[schema.GroupResource]string
+	watched  map[schema.GroupResource]bool
 }
 
 // New returns a keeper. It starts nothing: that is what Start does.
@@ -69,7 +69,7 @@ func New(options Options) *Keeper {
 	k := &Keeper{
 		discovery: options.Discovery, clock: options.Clock, tell: options.Known, metrics: options.Metrics,
 		wake:     make(chan struct{}, 1),
-		versions: map[schema.GroupResource]string{},
+		versions: map[schema.GroupResource]string{}, watched: map[schema.GroupResource]bool{},
 	}
 	for i := range options.Resources {
 		r := &resource{Resource: options.Resources[i], wake: k.awake, state: stateUnknown}
@@ -88,6 +88,14 @@ func (k *Keeper) Version(name schema.GroupResource) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.versions[name]
+}
+
+// Watched reports whether all objects of a resource have been listed and are being
+// watched. It is false from before the first of them is forgotten.
+func (k *Keeper) Watched(name schema.GroupResource) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.watched[name]
 }
 
 // Start looks, watches, and looks again until ctx is done.
@@ -129,12 +137,15 @@ func (k *Keeper) hear(ctx context.Context) (look bool) {
 		if r.watch == nil {
 			continue
 		}
+		if r.synced() {
+			r.forget()
+		}
 		last, err := r.heard()
 		switch {
 		case last == answerMissing:
 			look = true
 		case last == answerDenied && !r.synced():
-			r.stop()
+			r.leave()
 			k.refused(ctx, r, err)
 			look = true
 		case last == answerDenied:
@@ -148,38 +159,30 @@ func (k *Keeper) hear(ctx context.Context) (look bool) {
 }
 
 // look asks the API server what it serves and follows. It returns when to look
-// again.
+// again. What it does not say anything about stays as it is, and nothing else waits
+// for it (F10).
 func (k *Keeper) look(ctx context.Context) time.Duration {
-	asking, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	lists := map[string]*metav1.APIResourceList{}
+	asked := inquiry{discovery: k.discovery, answers: map[string]listed{}}
 	next := lookEvery
+	var mute []silence
 	for _, r := range k.resources {
-		version, err := k.find(asking, r, lists)
+		version, err := asked.version(ctx, r)
 		if err != nil {
-			k.unanswered(ctx, err)
-			return lookAgain
+			mute = append(mute, silence{r, err})
+			continue
 		}
+		r.mute, r.skipped = time.Time{}, false
 		if version != "" {
 			r.missed = time.Time{}
 		} else if r.version != "" && !k.missing(r) {
 			next = lookAgain
 			continue
 		}
-		if k.follow(ctx, r, version) && !k.resume(ctx, asking, r) {
+		if k.follow(ctx, r, version) && !k.resume(ctx, r) {
 			next = min(next, k.askAgain(r))
 		}
 	}
-	k.mute = false
-	return next
-}
-
-// unanswered says, once, that the API server does not say what it serves.
-func (k *Keeper) unanswered(ctx context.Context, err error) {
-	if !k.mute && ctx.Err() == nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "the API server does not say what it serves")
-		k.mute = true
-	}
+	return min(next, k.unanswered(ctx, mute))
 }
 
 // missing reports whether a resource was not served for a while already. It is
@@ -191,54 +194,17 @@ func (k *Keeper) missing(r *resource) bool {
 	return k.clock.Since(r.missed) >= lookAgain
 }
 
-// find returns the version in which a resource is to be watched, empty when it is
-// not served. The one that is watched is kept while it is served: the replicas of
-// a control plane that is being upgraded do not agree on the newest.
-func (k *Keeper) find(ctx context.Context, r *resource, lists map[string]*metav1.APIResourceList) (string, error) {
-	candidates := r.Versions
-	if r.version != "" {
-		candidates = append([]string{r.version}, candidates...)
-	}
-	for _, version := range candidates {
-		group := r.Name.WithVersion(version).GroupVersion().String()
-		list, asked := lists[group]
-		if !asked {
-			var err error
-			list, err = k.discovery.ServerResourcesForGroupVersionWithContext(ctx, group)
-			if err != nil && !apierrors.IsNotFound(err) {
-				return "", err
-			}
-			lists[group] = list
-		}
-		if includes(list, r.Name.Resource) {
-			return version, nil
-		}
-	}
-	return "", nil
-}
-
-func includes(list *metav1.APIResourceList, name string) bool {
-	if list == nil {
-		return false
-	}
-	for i := range list.APIResources {
-		if list.APIResources[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
 // follow takes in the version in which a resource is served. It reports whether a
 // watch of it is to begin.
 func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin bool) {
 	if r.state != stateUnknown && r.version == version {
 		return r.watch == nil && (r.state == stateDenied || r.state == stateListing)
 	}
-	r.stop()
+	k.leave(ctx, r)
 	k.setVersion(r, version)
 	switch {
 	case version == "":
+		r.forget()
 		k.enter(ctx, r, stateUnserved, nil)
 	case r.Watch == nil:
 		k.enter(ctx, r, stateServed, nil)
@@ -248,11 +214,22 @@ func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin
 	return false
 }
 
+// leave ends a watch. What is known because of it is no longer relied upon from
+// before any of it goes.
+func (k *Keeper) leave(ctx context.Context, r *resource) {
+	if r.watch == nil {
+		return
+	}
+	k.enter(ctx, r, stateUnknown, nil)
+	k.settle()
+	r.leave()
+}
+
 // resume begins a watch, and reports whether that may be. One that was refused is
 // probed first, which costs little and is done once a look.
-func (k *Keeper) resume(ctx, asking context.Context, r *resource) bool {
+func (k *Keeper) resume(ctx context.Context, r *resource) bool {
 	if !r.refused.IsZero() {
-		if err := r.Probe(asking, r.version); err != nil {
+		if err := r.probe(ctx); err != nil {
 			if answerOf(err) == answerDenied {
 				k.refused(ctx, r, err)
 			}
@@ -270,6 +247,7 @@ func (k *Keeper) refused(ctx context.Context, r *resource, err error) {
 		r.refused = k.clock.Now()
 	}
 	if k.clock.Since(r.refused) >= grace {
+		r.forget()
 		k.enter(ctx, r, stateDenied, err)
 	}
 }
@@ -307,7 +285,7 @@ func (k *Keeper) setVersion(r *resource, version string) {
 func (k *Keeper) settle() {
 	complete, misled := true, false
 	for _, r := range k.resources {
-		if r.state == stateUnknown || r.state == stateListing {
+		if r.state == stateUnknown && !r.skipped || r.state == stateListing {
 			complete, misled = false, misled || r.Misleading
 		}
 	}
@@ -324,6 +302,9 @@ func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error)
 		return
 	}
 	r.state = state
+	k.mu.Lock()
+	k.watched[r.Name] = state == stateWatched
+	k.mu.Unlock()
 	k.metrics.set(r.Name, state)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.Name.String())
 	switch state {

@@ -27,7 +27,7 @@ func TestKeeper(t *testing.T) {
 			require.Empty(t, w.news(), "DE-53")
 			w.list("resourceslices")
 			require.Equal(t, []string{"known"}, w.news())
-			require.Len(t, w.log(), 4, "once for each resource")
+			require.Len(t, w.log(), 5, "once for each resource")
 			w.pass(time.Hour)
 			require.Empty(t, w.news())
 			require.Empty(t, w.log())
@@ -69,7 +69,7 @@ func TestKeeper(t *testing.T) {
 		t.Parallel()
 		start(t, &api{serves: map[string][]string{}}, func(w *world) {
 			require.Equal(t, []string{"no groups", "known"}, w.news())
-			require.Len(t, w.log(), 4)
+			require.Len(t, w.log(), 5)
 		})
 	})
 
@@ -140,14 +140,19 @@ func TestKeeper(t *testing.T) {
 		start(t, api, func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
+			w.watch("devicetaintrules").holds = []string{"same", "gone"}
 			api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
 			w.pass(lookEvery)
 			require.Empty(t, w.news(), "what is served is kept")
 			require.Equal(t, "v1beta2", w.keeper.Version(ruleName))
 			api.set("resource.k8s.io/v1beta2")
 			w.pass(lookEvery)
-			require.Equal(t, []string{"end devicetaintrules v1beta2", "forget devicetaintrules v1beta2", "run devicetaintrules v1"}, w.news())
+			require.Equal(t, []string{"end devicetaintrules v1beta2", "run devicetaintrules v1"}, w.news(), "no rule is gone yet")
 			require.Equal(t, "v1", w.keeper.Version(ruleName))
+			require.Equal(t, "v1", w.keeper.Version(statusName))
+			w.watch("devicetaintrules").holds = []string{"same"}
+			w.list("devicetaintrules")
+			require.Equal(t, []string{"forget devicetaintrules v1beta2", "keep same"}, w.news())
 		})
 	})
 
@@ -172,15 +177,17 @@ func TestKeeper(t *testing.T) {
 			asked := api.requests()
 			w.pass(time.Minute)
 			require.Empty(t, w.news())
-			require.LessOrEqual(t, api.requests()-asked, 20)
+			require.LessOrEqual(t, api.requests()-asked, 2*20, "two groups, once in lookAgain")
 			require.Len(t, w.log(), 1)
 			api.fail(nil)
 			w.pass(lookAgain)
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			require.Equal(t, "known", last(w.news()))
+			w.log()
 			api.fail(errors.New("etcd is away"))
 			w.pass(time.Hour)
 			require.Empty(t, w.news(), "what is known stays known")
+			require.Len(t, w.log(), 1, "a second outage is said again")
 		})
 	})
 
@@ -194,8 +201,20 @@ func TestKeeper(t *testing.T) {
 			api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
 			w.pass(lookEvery)
 			require.Equal(t, []string{"unknown", "run resourceslices v1"}, w.news())
+			require.False(t, w.watch("resourceslices").known, "it is said before anything of them can arrive")
 			w.list("resourceslices")
 			require.Equal(t, []string{"known"}, w.news())
+		})
+	})
+
+	t.Run("DE-16 what is known is unknown before the first slice is forgotten", func(t *testing.T) {
+		t.Parallel()
+		start(t, kubernetes137(), func(w *world) {
+			w.list("resourceclaims", "resourceslices", "devicetaintrules")
+			w.news()
+			w.api.set("resource.k8s.io/v1", "resourceclaims", "devicetaintrules")
+			w.pass(lookEvery + lookAgain)
+			require.Equal(t, []string{"unknown", "end resourceslices v1", "forget resourceslices v1", "known"}, w.news())
 		})
 	})
 }

@@ -15,8 +15,12 @@ type Watch interface {
 	Run(ctx context.Context)
 	// Synced is closed once the first list has been dealt with.
 	Synced() <-chan struct{}
-	// Forget undoes all that the watch did. It is called after Run has returned.
-	Forget()
+	// Holds reports whether the watch knows an object that Forget of another one asks
+	// about.
+	Holds(object any) bool
+	// Forget undoes what the watch did, but for the objects that are to be kept. It is
+	// called after Run has returned.
+	Forget(keep func(object any) bool)
 }
 
 // Resource is what may be served or not.
@@ -81,12 +85,19 @@ type resource struct {
 	wake    func()
 	state   state
 	version string
+	// mute is since when the API server does not say whether it serves the resource;
+	// zero while it does. skipped is true once that is not waited for any more.
+	mute    time.Time
+	skipped bool
 	// missed is when a look first found that the resource is not served any more;
 	// zero while it is.
 	missed time.Time
 	// refused is when it was first said that a watch is not permitted; zero once one
 	// has listed everything.
 	refused time.Time
+	// left are watches that have ended but are not forgotten: what they found counts
+	// until another one has listed everything, or none is to come.
+	left []Watch
 	// watch is nil while none runs.
 	watch  Watch
 	cancel context.CancelFunc
@@ -115,14 +126,30 @@ func (r *resource) start(ctx context.Context) {
 	})
 }
 
-// stop ends the watch and undoes what it did. It does nothing when none runs.
-func (r *resource) stop() {
+// leave ends the watch, which may be none, and keeps what it found for now.
+func (r *resource) leave() {
 	if r.watch == nil {
 		return
 	}
 	r.end()
-	r.watch.Forget()
+	r.left = append(r.left, r.watch)
 	r.watch = nil
+}
+
+// forget undoes what earlier watches did, but for the objects that the present one,
+// if there is one, knows too: it has listed everything.
+func (r *resource) forget() {
+	for _, watch := range r.left {
+		watch.Forget(func(object any) bool { return r.watch != nil && r.watch.Holds(object) })
+	}
+	r.left = nil
+}
+
+// probe finds out whether a watch is permitted.
+func (r *resource) probe(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	return r.Probe(ctx, r.version)
 }
 
 // end ends the watch and leaves what it did.

@@ -2,6 +2,7 @@ package served
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ var (
 	ruleName   = schema.GroupResource{Group: "resource.k8s.io", Resource: "devicetaintrules"}
 	sliceName  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceslices"}
 	claimName  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
+	statusName = schema.GroupResource{Group: "resource.k8s.io", Resource: "devicetaintrules/status"}
 	groupsName = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
 )
 
@@ -30,7 +32,11 @@ type api struct {
 	mu     sync.Mutex
 	serves map[string][]string
 	err    error
-	asked  int
+	// fails holds the versions of groups about which there is no answer.
+	fails map[string]error
+	// plain holds the resources that have no status.
+	plain []string
+	asked int
 }
 
 func (a *api) ServerResourcesForGroupVersionWithContext(_ context.Context, version string) (*metav1.APIResourceList, error) {
@@ -40,13 +46,19 @@ func (a *api) ServerResourcesForGroupVersionWithContext(_ context.Context, versi
 	if a.err != nil {
 		return nil, a.err
 	}
+	if err := a.fails[version]; err != nil {
+		return nil, err
+	}
 	names, ok := a.serves[version]
 	if !ok {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
 	}
 	list := &metav1.APIResourceList{GroupVersion: version}
 	for _, name := range names {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name}, metav1.APIResource{Name: name + "/status"})
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+		if !slices.Contains(a.plain, name) {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name + "/status"})
+		}
 	}
 	return list, nil
 }
@@ -67,6 +79,16 @@ func (a *api) fail(err error) {
 	a.err = err
 }
 
+// failAbout has nothing said about one version of a group.
+func (a *api) failAbout(version string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fails == nil {
+		a.fails = map[string]error{}
+	}
+	a.fails[version] = err
+}
+
 func (a *api) requests() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,6 +101,11 @@ type fakeWatch struct {
 	name   string
 	report func(error)
 	synced chan struct{}
+	// holds are the objects that it found, known whether all was known before it began.
+	holds []string
+	known bool
+	// forgotten is called when it is being forgotten; nil for nobody is.
+	forgotten func()
 }
 
 func (w *fakeWatch) Run(ctx context.Context) {
@@ -92,7 +119,19 @@ func (w *fakeWatch) Run(ctx context.Context) {
 
 func (w *fakeWatch) Synced() <-chan struct{} { return w.synced }
 
-func (w *fakeWatch) Forget() { w.world.note("forget " + w.name) }
+func (w *fakeWatch) Holds(object any) bool { return slices.Contains(w.holds, object.(string)) }
+
+func (w *fakeWatch) Forget(keep func(any) bool) {
+	w.world.note("forget " + w.name)
+	if w.forgotten != nil {
+		w.forgotten()
+	}
+	for _, object := range w.holds {
+		if keep(object) {
+			w.world.note("keep " + object)
+		}
+	}
+}
 
 // world is a keeper and all that happens around it.
 type world struct {
@@ -107,6 +146,7 @@ type world struct {
 	watches map[string]*fakeWatch
 	denials map[string]error
 	probes  int
+	known   bool
 }
 
 func (w *world) note(what string) {
@@ -176,7 +216,7 @@ func (w *world) resource(name schema.GroupResource, versions ...string) Resource
 		Watch: func(version string, report func(error)) Watch {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			watch := &fakeWatch{world: w, name: name.Resource + " " + version, report: report, synced: make(chan struct{})}
+			watch := &fakeWatch{world: w, name: name.Resource + " " + version, report: report, synced: make(chan struct{}), known: w.known}
 			w.watches[name.Resource] = watch
 			return watch
 		},
@@ -210,8 +250,12 @@ func start(t *testing.T, api *api, test func(*world)) {
 					},
 				},
 				w.resource(claimName, "v1"), misleading, w.resource(ruleName, "v1", "v1beta2", "v1alpha3"),
+				{Name: statusName, Versions: []string{"v1", "v1beta2", "v1alpha3"}, Without: "no status is written"},
 			},
 			Known: func(known bool) {
+				w.mu.Lock()
+				w.known = known
+				w.mu.Unlock()
 				if known {
 					w.note("known")
 				} else {
