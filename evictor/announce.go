@@ -96,7 +96,7 @@ func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
 // heldUp tells of a pod that has to leave and is not let go.
 func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) {
 	a.onPod(key, cause, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
-		"Pod "+key.String()+" has to leave its node, and this is tried again and again: "+explain(err))
+		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+explain(err))
 }
 
 func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, eventType, reason, message string) {

@@ -51,15 +51,39 @@ type book struct {
 	entries   map[tracker.Key]*entry
 	recovered time.Time
 	// evicted counts the pods that were evicted, by the UID of each rule among the
-	// reasons (DE-68).
-	evicted map[types.UID]int
+	// reasons (DE-68). It outlives the lease, unlike entries.
+	evicted map[types.UID]count
 }
 
 func newBook(metrics *Metrics, changed func(rules []string), exists func(rule tracker.Source) bool) *book {
 	return &book{
 		metrics: metrics, changed: changed, exists: exists,
-		entries: map[tracker.Key]*entry{}, evicted: map[types.UID]int{},
+		entries: map[tracker.Key]*entry{}, evicted: map[types.UID]count{},
 	}
+}
+
+// empty takes out all that is pending, without an outcome: who leads next ends it.
+// Nobody looks at these pods meanwhile, so what is entered about them would be
+// wrong by the time that this replica leads again.
+func (b *book) empty() {
+	if rules := b.drop(); len(rules) > 0 {
+		b.changed(rules)
+	}
+}
+
+// drop is empty, and returns the names of the rules to tell of.
+func (b *book) drop() []string {
+	rules := map[string]struct{}{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		b.metrics.pending.WithLabelValues(string(e.source)).Dec()
+		for _, rule := range e.rules {
+			rules[rule.Name] = struct{}{}
+		}
+	}
+	clear(b.entries)
+	return sortedKeys(rules)
 }
 
 // plan enters an eviction, or the new deadline of one.
@@ -130,8 +154,15 @@ func (b *book) announce(key tracker.Key, failure Failure) bool {
 // close takes an eviction out that ended that way, Unfinished if it was withdrawn;
 // false means that there is none. If its deletion was asked for and only the
 // answer was lost, a pod that is gone or on its way out is evicted by us (I04).
-func (b *book) close(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
+//
+// Before the rules are told, learn has the tracker know what became of the pod; nil
+// if it does. It comes after the count: who asks in between finds the pod twice, as
+// one that has to leave and as one that has left, rather than not at all.
+func (b *book) close(key tracker.Key, outcome Outcome, learn func(tracker.Key)) (entry, Outcome, bool) {
 	ended, outcome, ok := b.take(key, outcome)
+	if learn != nil {
+		learn(key)
+	}
 	if len(ended.rules) > 0 {
 		b.changed(names(ended.rules))
 	}
@@ -153,25 +184,11 @@ func (b *book) take(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
 	if outcome == Evicted {
 		for _, rule := range e.rules {
 			if b.exists(rule) {
-				b.evicted[rule.UID]++
+				b.evicted[rule.UID] = count{rule, b.evicted[rule.UID].pods + 1}
 			}
 		}
 	}
 	return *e, outcome, true
-}
-
-// evictedBy returns how many pods were evicted with that rule among the reasons.
-func (b *book) evictedBy(rule types.UID) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.evicted[rule]
-}
-
-// forget drops what was counted for a rule that does not exist any more.
-func (b *book) forget(rule types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.evicted, rule)
 }
 
 // recover is called when a request went well. It returns the evictions that wait

@@ -2,10 +2,55 @@ package evictor
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
+
+// count is how many pods were evicted with a rule among the reasons.
+type count struct {
+	rule tracker.Source
+	pods int
+}
+
+// evictedBy returns how many pods were evicted with that rule among the reasons.
+func (b *book) evictedBy(rule types.UID) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.evicted[rule].pods
+}
+
+// forget drops what was counted for a rule that does not exist any more.
+func (b *book) forget(rule types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.evicted, rule)
+}
+
+// forgetGone drops what was counted for rules of that name that do not exist any
+// more. Whoever calls forget need not have known them: a rule may be deleted before
+// anybody has thought of its status.
+func (b *book) forgetGone(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.evicted, func(_ types.UID, c count) bool {
+		return c.rule.Name == name && !b.exists(c.rule)
+	})
+}
+
+// counted returns the names of the rules for which there is a count.
+func (b *book) counted() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]string, 0, len(b.evicted))
+	for _, c := range b.evicted {
+		list = append(list, c.rule.Name)
+	}
+	return list
+}
 
 // rulesAmong returns the DeviceTaintRules among reasons, sorted.
 func rulesAmong(because []Reason) []tracker.Source {

@@ -41,7 +41,7 @@ func TestBook(t *testing.T) {
 		require.Equal(t, entry{failure: Denied, failures: 1}, b.fail(tracker.Key{}, Denied, attempt{}))
 		require.False(t, b.announce(tracker.Key{}, Denied))
 		require.True(t, b.canMark(tracker.Key{}))
-		_, _, ok := b.close(tracker.Key{}, Gone)
+		_, _, ok := b.close(tracker.Key{}, Gone, nil)
 		require.False(t, ok)
 	})
 }
@@ -95,12 +95,12 @@ func TestBookTellsOfRules(t *testing.T) {
 		heard := l.heard()
 		slices.Sort(heard)
 		require.Equal(t, []string{"r", "t", "u"}, heard)
-		_, outcome, ok := l.book.close(a, Unfinished)
+		_, outcome, ok := l.book.close(a, Unfinished, nil)
 		require.True(t, ok)
 		require.Equal(t, Unfinished, outcome)
 		require.Equal(t, []string{"s", "t", "u"}, l.heard())
 		require.Zero(t, l.book.evictedBy("s-rule-uid"))
-		l.book.close(b, Gone)
+		l.book.close(b, Gone, nil)
 		require.Equal(t, []string{"r"}, l.heard())
 		require.Zero(t, l.book.evictedBy("r-rule-uid"))
 	})
@@ -111,7 +111,7 @@ func TestBookTellsOfRules(t *testing.T) {
 		l.book.plan(a, becauseOf("r", "s"))
 		counted := 0
 		l.book.changed = func([]string) { counted = l.book.evictedBy("r-rule-uid") }
-		_, outcome, _ := l.book.close(a, Evicted)
+		_, outcome, _ := l.book.close(a, Evicted, nil)
 		require.Equal(t, Evicted, outcome)
 		require.Equal(t, 1, counted)
 		require.Equal(t, 1, l.book.evictedBy("s-rule-uid"))
@@ -123,7 +123,7 @@ func TestBookTellsOfRules(t *testing.T) {
 		for key, end := range map[tracker.Key]Outcome{a: Gone, b: Unfinished} {
 			l.book.plan(key, becauseOf("r"))
 			l.book.fail(key, Timeout, attempt{sent: true})
-			l.book.close(key, end)
+			l.book.close(key, end, nil)
 		}
 		require.Equal(t, 1, l.book.evictedBy("r-rule-uid"))
 	})
@@ -132,7 +132,7 @@ func TestBookTellsOfRules(t *testing.T) {
 		t.Parallel()
 		l := listening()
 		l.book.plan(a, Decide(noon, onNode(podSince(0), taintSince("gpu", 0))))
-		l.book.close(a, Evicted)
+		l.book.close(a, Evicted, nil)
 		require.Empty(t, l.heard())
 	})
 
@@ -145,8 +145,9 @@ func TestBookTellsOfRules(t *testing.T) {
 		require.Equal(t, []string{"r"}, l.heard())
 		l.book.plan(a, anew)
 		require.Equal(t, []string{"r", "r"}, l.heard())
-		l.book.close(a, Evicted)
-		require.Equal(t, map[types.UID]int{"another": 1}, l.book.evicted)
+		l.book.close(a, Evicted, nil)
+		require.Equal(t, 1, l.book.evictedBy("another"))
+		require.Len(t, l.book.evicted, 1)
 	})
 }
 

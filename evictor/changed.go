@@ -41,6 +41,7 @@ func (e *Evictor) RuleChanged(name string) {
 	if e.running() == nil {
 		return
 	}
+	e.book.forgetGone(name)
 	var taints []tracker.Taint
 	source := tracker.Source{Kind: tracker.SourceRule, Name: name}
 	if taint, ok := e.tracker.RuleTaint(name); ok {

@@ -18,8 +18,8 @@ const (
 	DefaultWorkers        = 16
 	DefaultMaxAge         = 5 * time.Second
 	DefaultAttemptTimeout = 10 * time.Second
-	DefaultEventRate      = 10
-	DefaultEventBurst     = 100
+	DefaultEventRate      = 5
+	DefaultEventBurst     = 50
 )
 
 // The name labels of the workqueue metrics: those of Kubernetes' two controllers

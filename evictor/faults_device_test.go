@@ -125,7 +125,7 @@ func ruleReplaced(w *world) {
 	w.setPod(using(newPod("b", "n"), "d"))
 	w.pass(seconds(61))
 	w.leaves(podB)
-	require.Equal(w.t, 1, w.evictor.EvictedBy("r-rule-uid"))
+	require.Zero(w.t, w.evictor.EvictedBy("r-rule-uid"), "there is no such rule any more")
 	require.Equal(w.t, 1, w.evictor.EvictedBy("another"))
 }
 
@@ -141,7 +141,7 @@ func deviceDenied(w *world) {
 	require.Less(w.t, matches(requests, "delete"), 3600/30+20)
 	require.Equal(w.t, 1, matches(requests, "patch"))
 	require.Equal(w.t, []string{
-		"Pod default/a Warning DeviceTaintManagerEvictionHeldUp: Pod default/a has to leave its node, and this is tried again and again: " +
+		"Pod default/a Warning DeviceTaintManagerEvictionHeldUp: Pod default/a has to stop using a device, and this is tried again and again: " +
 			`pods "a" is forbidden: admission webhook denied the request`,
 	}, w.deviceRecorder.took())
 	require.InDelta(w.t, 1, w.value("tollgate_evictions_pending", "source=devicetaintrule"), 0)
@@ -267,6 +267,20 @@ func countForgotten(w *world) {
 	w.evictor.Forget(rule.UID)
 	require.Zero(w.t, w.evictor.EvictedBy(rule.UID))
 	require.Empty(w.t, w.evictor.book.evicted)
+
+	for _, anew := range []bool{false, true} {
+		w.api.remove(podA)
+		w.setPod(using(newPod("a", "n"), "c"))
+		require.Equal(w.t, 1, w.evictor.EvictedBy(rule.UID))
+		if anew {
+			rule = newRule("r", "", deviceTaint("gpu"))
+			rule.UID = "another"
+		} else {
+			w.drop(rule)
+		}
+		w.set(rule)
+		require.Empty(w.t, w.evictor.book.evicted, "whoever calls Forget need not have known the rule")
+	}
 
 	w.set(newClaim("d", "gpu-1", nil, "b"))
 	w.api.setFaults(nil, once(is("delete pods"), func() error {

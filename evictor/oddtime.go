@@ -1,6 +1,8 @@
 package evictor
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +77,13 @@ func (o *oddTimes) news(object objectName, taints []tracker.Taint) []tracker.Tai
 		delete(o.told, object)
 	}
 	return fresh
+}
+
+// objects returns those of which something was reported.
+func (o *oddTimes) objects() []objectName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.told))
 }
 
 func contains(taints []tracker.Taint, taint tracker.Taint) bool {

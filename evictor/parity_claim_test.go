@@ -117,13 +117,13 @@ func deviceClaimGone(w *world) {
 		func(claim *resourcev1.ResourceClaim) { claim.Status.ReservedFor[0].UID = "b-uid"; w.set(claim) },
 		func(claim *resourcev1.ResourceClaim) { w.drop(claim) },
 	} {
-		podWithDevice(w, tolerated("gpu", 1_000_000))
+		podWithDevice(w, tolerated("gpu", 600))
 		require.InDelta(w.t, 1, w.value("tollgate_evictions_pending"), 0)
-		change(newClaim("c", "gpu-0", tolerated("gpu", 1_000_000), "a"))
+		change(newClaim("c", "gpu-0", tolerated("gpu", 600), "a"))
 		require.Zero(w.t, w.value("tollgate_evictions_pending"))
 		require.Len(w.t, w.deviceRecorder.took(), 1)
 	}
-	w.pass(14 * 24 * time.Hour)
+	w.pass(time.Hour)
 	w.stays(podA)
 	require.Empty(w.t, w.api.took())
 }

@@ -27,37 +27,37 @@ func TestEveryOrder(t *testing.T) {
 		want []string
 	}{
 		"a rule, a slice and a node taint a pod": {orderAllTaint, []string{
-			"default/a gone after 31s, DeletionByDeviceTaintManager", "soon: 1", "late: 1",
+			"default/a gone after 4s, DeletionByDeviceTaintManager", "soon: 1", "late: 1",
 		}},
 		"the slice and the node outlive the rule": {orderRuleDeleted, []string{
-			"default/a gone after 1m1s, DeletionByDeviceTaintManager",
+			"default/a gone after 7s, DeletionByDeviceTaintManager",
 		}},
 		"a node that is due before the devices": {orderNodeFirst, []string{
-			"default/a gone after 21s, DeletionByTaintManager", "late: 1",
+			"default/a gone after 3s, DeletionByTaintManager", "late: 1",
 		}},
 		"a newer generation without the taint": {orderNewGeneration, []string{
 			"default/a stays",
 		}},
 		"a newer generation that goes again": {orderGenerationGoes, []string{
-			"default/a gone after 1m1s, DeletionByDeviceTaintManager",
+			"default/a gone after 7s, DeletionByDeviceTaintManager",
 		}},
 		"a claim created anew for another pod": {orderClaimAnew, []string{
-			"default/a stays", "default/b gone after 31s, DeletionByDeviceTaintManager", "soon: 1",
+			"default/a stays", "default/b gone after 4s, DeletionByDeviceTaintManager", "soon: 1",
 		}},
 		"a claim that is reserved, then deallocated": {orderDeallocated, []string{
 			"default/a stays",
 		}},
 		"a pod created anew under its name": {orderPodAnew, []string{
-			"default/a gone after 31s, DeletionByDeviceTaintManager", "soon: 1",
+			"default/a gone after 4s, DeletionByDeviceTaintManager", "soon: 1",
 		}},
 		"a pod that gets its node and its claim one after the other": {orderPodGrows, []string{
-			"default/a gone after 31s, DeletionByDeviceTaintManager", "soon: 1",
+			"default/a gone after 4s, DeletionByDeviceTaintManager", "soon: 1",
 		}},
 		"a rule created anew for another device": {orderRuleAnew, []string{
-			"default/a stays", "default/b gone after 31s, DeletionByDeviceTaintManager", "again: 1",
+			"default/a stays", "default/b gone after 4s, DeletionByDeviceTaintManager", "again: 1",
 		}},
 		"two pods that share a claim, one of them over": {orderShared, []string{
-			"default/a gone after 31s, DeletionByDeviceTaintManager", "default/b stays", "soon: 1",
+			"default/a gone after 4s, DeletionByDeviceTaintManager", "default/b stays", "soon: 1",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func endOf(w *world, play func(*world), order []int) []string {
 		w.api.deliver(events[i].old, events[i].obj)
 		synctest.Wait()
 	}
-	w.pass(2 * time.Minute)
+	w.pass(seconds(12))
 	left := w.evictor.effector.(*quickEffector).left
 	for _, key := range []string{podA, podB} {
 		if pod := w.api.pod(key); pod != nil && pod.DeletionTimestamp == nil {
@@ -171,12 +171,13 @@ func extend(keys []string, order []int, yield func([]int) bool) bool {
 	return true
 }
 
-// The keys that the scenarios use are tolerated for this long.
-var orderTolerations = several(tolerated("soon", 30), tolerated("slice", 60), tolerated("late", 90))
+// The keys that the scenarios use are tolerated for this long: not long, since time
+// passes in each of thousands of worlds.
+var orderTolerations = several(tolerated("soon", 3), tolerated("slice", 6), tolerated("late", 9))
 
 func orderAllTaint(w *world) {
 	w.set(newClaim("c", "gpu-0", orderTolerations, "a"))
-	w.setPod(using(newPod("a", "n", tolerationFor("disk", 45)), "c"))
+	w.setPod(using(newPod("a", "n", tolerationFor("disk", 5)), "c"))
 	w.set(newRule("soon", "", deviceTaint("soon")))
 	w.set(newRule("late", "gpu-0", deviceTaint("late")))
 	w.set(newSlice("s", 1, "gpu-0", deviceTaint("slice")))
@@ -187,7 +188,7 @@ func orderRuleDeleted(w *world) {
 	rule := newRule("soon", "", deviceTaint("soon"))
 	w.set(rule)
 	w.set(newClaim("c", "gpu-0", orderTolerations, "a"))
-	w.setPod(using(newPod("a", "n", tolerationFor("disk", 80)), "c"))
+	w.setPod(using(newPod("a", "n", tolerationFor("disk", 8)), "c"))
 	w.drop(rule)
 	w.set(newSlice("s", 1, "gpu-0", deviceTaint("slice")))
 	w.setNode("n", noExecute("disk"))
@@ -195,7 +196,7 @@ func orderRuleDeleted(w *world) {
 
 func orderNodeFirst(w *world) {
 	w.set(newClaim("c", "gpu-0", orderTolerations, "a"))
-	w.setPod(using(newPod("a", "n", tolerationFor("disk", 20)), "c"))
+	w.setPod(using(newPod("a", "n", tolerationFor("disk", 2)), "c"))
 	w.set(newRule("late", "", deviceTaint("late")))
 	w.set(newSlice("s", 1, "gpu-0", deviceTaint("slice")))
 	w.setNode("n", noExecute("disk"))

@@ -12,14 +12,20 @@ type phrases struct {
 	eviction string
 	// heldUp is the reason for evictions that the API server does not accept.
 	heldUp string
+	// plight is what is said of a pod whose eviction is held up.
+	plight string
 	// named is true when the messages end with the name of the pod.
 	named bool
 }
 
 // The events of Kubernetes' two controllers (NE-21, DE-42).
 var (
-	nodePhrases   = phrases{eviction: "TaintManagerEviction", heldUp: "TaintManagerEvictionHeldUp", named: true}
-	devicePhrases = phrases{eviction: "DeviceTaintManagerEviction", heldUp: "DeviceTaintManagerEvictionHeldUp"}
+	nodePhrases = phrases{
+		eviction: "TaintManagerEviction", heldUp: "TaintManagerEvictionHeldUp", plight: "has to leave its node", named: true,
+	}
+	devicePhrases = phrases{
+		eviction: "DeviceTaintManagerEviction", heldUp: "DeviceTaintManagerEvictionHeldUp", plight: "has to stop using a device",
+	}
 )
 
 // phrasesFor returns the words for taints that objects of that kind carry.

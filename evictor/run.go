@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // syncPoll is how often it is looked whether the tracker is ready.
 const syncPoll = 50 * time.Millisecond
 
 // Start evicts until ctx is done and returns when all that it started has
-// stopped. Nothing is decided before the tracker knows everything.
+// stopped. Nothing is decided before the tracker knows everything. It may be called
+// again when it has returned: a replica that lost the lease may get it back.
 func (e *Evictor) Start(ctx context.Context) error {
 	if !e.waitSynced(ctx) {
 		return nil
@@ -35,12 +38,26 @@ func (e *Evictor) Start(ctx context.Context) error {
 	<-ctx.Done()
 	queues.shutDown()
 	running.Wait()
+	e.book.empty()
 	e.announce.flush(true)
 	return nil
 }
 
-// lookAtAll goes through what was told before there was anybody to listen.
+// lookAtAll goes through what was told before there was anybody to listen, and what
+// is left of an earlier lease, during which nobody said what has gone since.
 func (e *Evictor) lookAtAll() {
+	for _, object := range e.odd.objects() {
+		switch object.kind {
+		case tracker.SourceNode:
+			e.NodeChanged(object.name)
+		case tracker.SourceRule:
+			e.RuleChanged(object.name)
+		case tracker.SourceSlice:
+		}
+	}
+	for _, name := range e.book.counted() {
+		e.RuleChanged(name)
+	}
 	for _, name := range e.tracker.Tainted() {
 		e.NodeChanged(name)
 	}

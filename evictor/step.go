@@ -105,7 +105,7 @@ func pick(goal target, looked map[objectName]error) (Reason, error) {
 func (e *Evictor) due(ctx context.Context, key tracker.Key) (target, time.Duration, bool) {
 	situation, ok := e.tracker.Lookup(key)
 	if !ok {
-		e.overtaken(ctx, key, Gone)
+		e.overtaken(ctx, key, Gone, nil)
 		return target{}, 0, false
 	}
 	now := e.clock.Now()
@@ -124,10 +124,10 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key) (target, time.Durati
 // keep withdraws the eviction of a pod that exists, if there was one.
 func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	if pod.Terminating {
-		e.overtaken(ctx, pod.Key, Terminating)
+		e.overtaken(ctx, pod.Key, Terminating, nil)
 		return
 	}
-	ended, _, ok := e.book.close(pod.Key, Unfinished)
+	ended, _, ok := e.book.close(pod.Key, Unfinished, nil)
 	if !ok {
 		return
 	}
@@ -135,9 +135,10 @@ func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	logr.FromContextOrDiscard(ctx).V(1).Info("cancelled eviction", "pod", pod.String())
 }
 
-// overtaken ends the eviction of a pod that is gone or on its way out.
-func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome Outcome) {
-	ended, outcome, ok := e.book.close(key, outcome)
+// overtaken ends the eviction of a pod that is gone or on its way out, which the
+// tracker learns by learn if it does not know yet.
+func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome Outcome, learn func(tracker.Key)) {
+	ended, outcome, ok := e.book.close(key, outcome, learn)
 	if !ok {
 		return
 	}
@@ -163,24 +164,22 @@ func (e *Evictor) act(ctx context.Context, goal target) error {
 	case Evicted:
 		e.evicted(ctx, goal)
 	case Terminating:
-		e.tracker.SetTerminating(key)
-		e.overtaken(ctx, key, Terminating)
+		e.overtaken(ctx, key, Terminating, e.tracker.SetTerminating)
 	case Gone:
-		e.tracker.DeletePod(key)
-		e.overtaken(ctx, key, Gone)
+		e.overtaken(ctx, key, Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
 	case Unfinished:
 	}
 	e.PodsChanged(e.book.recover(e.local.Now()))
 	return nil
 }
 
-// evicted ends an eviction that was carried out.
+// evicted ends an eviction that was carried out. Until the tracker knows, the pod is
+// as it was, and in the hands of this worker: nobody else acts on it.
 func (e *Evictor) evicted(ctx context.Context, goal target) {
 	key := goal.pod.Key
-	e.tracker.SetTerminating(key)
 	source := goal.cause.Taint.Source
 	late := e.clock.Now().Sub(goal.cause.At)
-	if _, _, ok := e.book.close(key, Evicted); !ok {
+	if _, _, ok := e.book.close(key, Evicted, e.tracker.SetTerminating); !ok {
 		return
 	}
 	e.metrics.ended(source.Kind, Evicted, late)

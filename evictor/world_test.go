@@ -64,6 +64,12 @@ func (w *world) start() {
 	w.evictor, err = New(options)
 	require.NoError(w.t, err)
 	w.api.attach(w.t, informer.NewFeed(w.tracker, w.evictor, options.Clock), newDeviceFeed(w.tracker, w.evictor, options.Clock))
+	w.lead()
+}
+
+// lead has the evictor that there is run, for the first time or again.
+func (w *world) lead() {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.stop = cancel
 	w.running.Go(func() {
@@ -74,7 +80,7 @@ func (w *world) start() {
 	synctest.Wait()
 }
 
-// kill stops the evictor, if it runs.
+// kill stops the evictor, if it runs. What is told of changes goes on.
 func (w *world) kill() {
 	if w.stop != nil {
 		w.stop()
