@@ -157,7 +157,8 @@ func (b *book) announce(key tracker.Key, failure Failure) bool {
 //
 // Before the rules are told, learn has the tracker know what became of the pod; nil
 // if it does. It comes after the count: who asks in between finds the pod twice, as
-// one that has to leave and as one that has left, rather than not at all.
+// one that has to leave and as one that has left, rather than not at all, unless the
+// watch was faster than the answer.
 func (b *book) close(key tracker.Key, outcome Outcome, learn func(tracker.Key)) (entry, Outcome, bool) {
 	ended, outcome, ok := b.take(key, outcome)
 	if learn != nil {

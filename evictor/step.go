@@ -173,8 +173,9 @@ func (e *Evictor) act(ctx context.Context, goal target) error {
 	return nil
 }
 
-// evicted ends an eviction that was carried out. Until the tracker knows, the pod is
-// as it was, and in the hands of this worker: nobody else acts on it.
+// evicted ends an eviction that was carried out. Until the tracker knows, from here or
+// from the watch, the pod is as it was, and in the hands of this worker: nobody else
+// acts on it.
 func (e *Evictor) evicted(ctx context.Context, goal target) {
 	key := goal.pod.Key
 	source := goal.cause.Taint.Source

@@ -433,7 +433,7 @@ func TestRules(t *testing.T) {
 		situation, _ := tr.Lookup(key("a"))
 		require.Equal(t, start, situation.Devices[0].Taints[0].TimeAdded)
 	})
-	t.Run("DE-37 a new key is no new taint, a new time or effect is", func(t *testing.T) {
+	t.Run("DE-37 a new key or time is no new taint, a new effect is", func(t *testing.T) {
 		t.Parallel()
 		tr := withUser()
 		old := start.Add(time.Hour)
@@ -445,6 +445,10 @@ func TestRules(t *testing.T) {
 		later := noExecute("l")
 		later.TimeAdded = new(metav1.NewTime(start.Add(time.Second)))
 		tr.SetRule(rule("r", 3, everything, later), old)
+		taint, _ = tr.RuleTaint("r")
+		require.Equal(t, start, taint.Seen)
+		require.Equal(t, start.Add(time.Second), taint.TimeAdded)
+		tr.SetRule(rule("r", 4, everything, deviceTaint("l", resourcev1.DeviceTaintEffectNoSchedule)), old)
 		taint, _ = tr.RuleTaint("r")
 		require.Equal(t, old, taint.Seen)
 		require.True(t, taint.Witnessed)

@@ -26,10 +26,14 @@ func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
 	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, nil, source, now)
 	taint, before := &taints[0], old.taint()
 	taint.Witnessed = true
-	// A new key or value leaves the time as it was (DE-37), and so also since when it
-	// is known.
-	if taint.Effect == before.Effect && taint.Stamped == before.Stamped && (taint.TimeAdded.Equal(before.TimeAdded) || !taint.Stamped) {
-		taint.TimeAdded, taint.Seen, taint.Witnessed = before.TimeAdded, before.Seen, before.Witnessed
+	// A new key or value leaves the time as it was (DE-37), and so also since when the
+	// taint is known. A new time does not make it new either, or whoever moves it ahead
+	// again and again would hold an eviction for ever.
+	if taint.Effect == before.Effect {
+		taint.Seen, taint.Witnessed = before.Seen, before.Witnessed
+		if !taint.Stamped {
+			taint.TimeAdded = before.Seen
+		}
 	}
 	return &ruleState{Rule: rule, taints: taints}
 }

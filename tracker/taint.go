@@ -59,8 +59,8 @@ func (t Taint) String() string {
 	return s + ":" + string(t.Effect)
 }
 
-// sameEffect reports whether both taints lead to the same decisions. Seen and
-// Witnessed explain a taint and decide nothing.
+// sameEffect reports whether both taints lead to the same decisions. Seen is left
+// out: it does not change while a taint stays.
 func sameEffect(a, b Taint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect &&
 		a.TimeAdded.Equal(b.TimeAdded) && a.Stamped == b.Stamped && a.Source == b.Source

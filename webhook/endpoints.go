@@ -96,7 +96,7 @@ func Validate(c Config) *Endpoint {
 		claims:             &claimJudge{},
 		claimStatuses:      &reservationJudge{taints: c.DeviceTaints, clock: c.ServerClock},
 		claimTemplates:     &claimJudge{template: true},
-		taintRules:         &ruleJudge{clock: c.ServerClock},
+		taintRules:         &ruleJudge{clock: c.ServerClock, obeyed: c.DeviceTaints != nil},
 	}))
 }
 

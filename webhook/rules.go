@@ -66,35 +66,54 @@ func decodeRule(raw []byte) (fields ruleFields, err error) {
 }
 
 // unsupportedFields returns the names of the fields in the selector of a rule that
-// are not known here, sorted. None are told of where the spec stays as it stood, nor
-// in versions other than v1alpha3, which never had more.
-func unsupportedFields(req admission.Request) ([]string, error) {
+// are not known here, sorted, and whether the selector is new. One that stood there is
+// not judged again, so that the effect of such a rule can still be taken from it. There
+// are none in versions other than v1alpha3, which never had more.
+func unsupportedFields(req admission.Request) (names []string, fresh bool, err error) {
 	if req.Resource.Version != resourcev1alpha3.SchemeGroupVersion.Version {
-		return nil, nil
+		return nil, false, nil
 	}
-	fields, err := decodeRule(req.Object.Raw)
+	selector, err := rawSelector(req.Object.Raw)
+	if err != nil {
+		return nil, false, err
+	}
+	fresh = true
+	if req.Operation == admissionv1.Update {
+		old, err := rawSelector(req.OldObject.Raw)
+		if err != nil {
+			return nil, false, err
+		}
+		fresh = !maps.EqualFunc(selector, old, sameRaw) // both were written by one API server
+	}
+	for _, known := range []string{"driver", "pool", "device"} {
+		delete(selector, known)
+	}
+	return slices.Sorted(maps.Keys(selector)), fresh, nil
+}
+
+// rawSelector returns what stands in the selector of a rule.
+func rawSelector(raw []byte) (map[string]json.RawMessage, error) {
+	fields, err := decodeRule(raw)
 	if err != nil {
 		return nil, err
-	}
-	if req.Operation == admissionv1.Update {
-		old, err := decodeRule(req.OldObject.Raw)
-		if err != nil || bytes.Equal(fields.Spec, old.Spec) { // both were written by one API server
-			return nil, err
-		}
 	}
 	var spec selectorFields
 	if err := decodeField(fields.Spec, "spec", &spec); err != nil {
 		return nil, &badReviewError{err}
 	}
-	for _, known := range []string{"driver", "pool", "device"} {
-		delete(spec.DeviceSelector, known)
-	}
-	return slices.Sorted(maps.Keys(spec.DeviceSelector)), nil
+	return spec.DeviceSelector, nil
+}
+
+func sameRaw(a, b json.RawMessage) bool {
+	return bytes.Equal(a, b)
 }
 
 // ruleJudge judges DeviceTaintRules.
 type ruleJudge struct {
 	clock clock.PassiveClock
+	// obeyed is true where Tollgate acts on rules. Elsewhere it is Kubernetes that has
+	// to understand the selector.
+	obeyed bool
 }
 
 // Judge implements judge.
@@ -104,12 +123,14 @@ func (j *ruleJudge) Judge(_ context.Context, req admission.Request) (admission.R
 		return admission.Response{}, err
 	}
 	found := findings(devices.ValidateRule(spec, old))
-	unsupported, err := unsupportedFields(req)
+	unsupported, fresh, err := unsupportedFields(req)
 	if err != nil {
 		return admission.Response{}, err
 	}
 	if len(unsupported) > 0 {
-		found = append(found, findings(devices.UnsupportedSelector(unsupported))...)
+		if fresh && j.obeyed {
+			found = append(found, findings(devices.UnsupportedSelector(unsupported))...)
+		}
 		return respond(policy.Decide(found), nil), nil // warnings would be about half a selector
 	}
 	return respond(policy.Decide(found), devices.RuleWarnings(spec, old, j.clock.Now())), nil

@@ -21,7 +21,8 @@ import (
 
 // What is watched and served of devices, besides informer.RuleResource.
 var (
-	claimResource = schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceclaims"}
+	claimResource    = schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceclaims"}
+	podGroupResource = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
 	// ruleStatus is served where rules are, but for v1alpha3 of Kubernetes 1.34 and
 	// before (VS-03).
 	ruleStatus = schema.GroupResource{Group: informer.RuleResource.Group, Resource: informer.RuleResource.Resource + "/status"}
@@ -61,10 +62,10 @@ func (d *deviceSide) writable() (schema.GroupVersionResource, bool) {
 	return informer.RuleResource.WithVersion(version), version != ""
 }
 
-// counts reports whether all claims are known, so that a pod that is not found to
-// use a device does not use it.
+// counts reports whether all claims are known, and whether those of PodGroups count,
+// so that a pod that is not found to use a device does not use it.
 func (d *deviceSide) counts() bool {
-	return d.known.Load() && d.keeper.Watched(claimResource)
+	return d.known.Load() && d.keeper.Watched(claimResource) && d.keeper.Answered(podGroupResource)
 }
 
 // setKnown takes in whether all that is served and permitted is known, and tells. It
@@ -123,7 +124,7 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.R
 	slices, claims := p.clientset.ResourceV1().ResourceSlices(), p.clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
 	return []served.Resource{
 		{
-			Name:     schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"},
+			Name:     podGroupResource,
 			Versions: []string{"v1", "v1beta1", "v1alpha3", "v1alpha2"},
 			Without:  "what is reserved for PodGroups counts for no pod",
 			Served:   feed.SetPodGroups,

@@ -43,8 +43,9 @@ type ruleTracker interface {
 type Options struct {
 	// Tracker knows the rules and what they select.
 	Tracker ruleTracker
-	// Synced reports whether the tracker knows all nodes, pods and devices, and every
-	// claim: a pod whose claims are not known would not be found. It is asked again
+	// Synced reports whether the tracker knows all nodes and pods, every claim, and all
+	// devices that it is permitted to see: a pod whose claims are not known would not be
+	// found, while a device that nobody may list is not counted. It is asked again
 	// and again, and is false from before the first of what is not served any more is
 	// forgotten.
 	Synced func() bool

@@ -64,9 +64,11 @@ func newShared(from toolscache.ListerWatcher, kind runtime.Object, keep toolscac
 	return informer
 }
 
-// Watch keeps one handler up to date with one resource for as long as it runs. The
-// handler is called by the same goroutine that changes the store, so that both
-// always hold the same, and Forget leaves nothing behind.
+// Watch keeps one handler up to date with one resource for as long as it runs. While
+// it does, the handler is called by the goroutine that changes the store, so that both
+// always hold the same, and Forget leaves nothing behind. Forget runs after that, and
+// may run while another watch calls a handler that feeds the same tracker: what that
+// one Holds is left to it.
 type Watch struct {
 	handler    toolscache.ResourceEventHandler
 	store      toolscache.Store

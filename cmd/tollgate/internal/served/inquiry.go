@@ -77,8 +77,8 @@ func includes(list *metav1.APIResourceList, name string) bool {
 }
 
 // unanswered takes in what the API server says nothing about, and says so once. It
-// returns when to ask again. While it answers other questions, these are waited for
-// no longer than a permission is: an API server that is away says nothing at all.
+// returns when to ask again. While it answers other questions, these are asked often
+// for no longer than a permission is: an API server that is away says nothing at all.
 func (k *Keeper) unanswered(ctx context.Context, about []silence) time.Duration {
 	if ctx.Err() != nil {
 		return lookAgain
@@ -94,7 +94,7 @@ func (k *Keeper) unanswered(ctx context.Context, about []silence) time.Duration 
 		}
 		if !r.skipped && len(about) < len(k.resources) && k.clock.Since(r.mute) >= grace {
 			r.skipped = true
-			if r.state == stateUnknown {
+			if r.state == stateUnknown && r.Watch == nil {
 				log.Error(s.err, "not known to be served", "resource", r.Name.String(), "so", r.Without)
 			}
 		}

@@ -61,7 +61,7 @@ type Keeper struct {
 	mu sync.Mutex
 	// versions holds those that are served.
 	versions map[schema.GroupResource]string
-	watched  map[schema.GroupResource]bool
+	states   map[schema.GroupResource]state
 }
 
 // New returns a keeper. It starts nothing: that is what Start does.
@@ -69,7 +69,7 @@ func New(options Options) *Keeper {
 	k := &Keeper{
 		discovery: options.Discovery, clock: options.Clock, tell: options.Known, metrics: options.Metrics,
 		wake:     make(chan struct{}, 1),
-		versions: map[schema.GroupResource]string{}, watched: map[schema.GroupResource]bool{},
+		versions: map[schema.GroupResource]string{}, states: map[schema.GroupResource]state{},
 	}
 	for i := range options.Resources {
 		r := &resource{Resource: options.Resources[i], wake: k.awake, state: stateUnknown}
@@ -95,7 +95,15 @@ func (k *Keeper) Version(name schema.GroupResource) string {
 func (k *Keeper) Watched(name schema.GroupResource) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.watched[name]
+	return k.states[name] == stateWatched
+}
+
+// Answered reports whether the API server has said whether it serves a resource.
+func (k *Keeper) Answered(name schema.GroupResource) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found, ok := k.states[name]
+	return ok && found != stateUnknown
 }
 
 // Start looks, watches, and looks again until ctx is done.
@@ -281,11 +289,13 @@ func (k *Keeper) setVersion(r *resource, version string) {
 }
 
 // settle says whether all there is to know is known. It remains so while more is
-// listed later, unless that is of a kind of which a part is misleading.
+// listed later, unless that is of a kind of which a part is misleading. What the API
+// server does not speak about is waited for if it is to be watched: nobody knows what
+// is there.
 func (k *Keeper) settle() {
 	complete, misled := true, false
 	for _, r := range k.resources {
-		if r.state == stateUnknown && !r.skipped || r.state == stateListing {
+		if r.state == stateUnknown && (!r.skipped || r.Watch != nil) || r.state == stateListing {
 			complete, misled = false, misled || r.Misleading
 		}
 	}
@@ -303,7 +313,7 @@ func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error)
 	}
 	r.state = state
 	k.mu.Lock()
-	k.watched[r.Name] = state == stateWatched
+	k.states[r.Name] = state
 	k.mu.Unlock()
 	k.metrics.set(r.Name, state)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.Name.String())

@@ -29,6 +29,7 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 			w.log()
 			w.pass(2 * lookAgain)
 			require.Equal(t, []string{"known"}, w.news())
+			require.False(t, w.keeper.Answered(groupsName), "it is not waited for, but not known either")
 			require.Contains(t, strings.Join(w.log(), ""), `"so"="no groups"`)
 			asked := api.requests()
 			w.pass(10 * lookEvery)
@@ -40,6 +41,7 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 			api.set("scheduling.k8s.io/v1beta1", "podgroups")
 			w.pass(lookEvery)
 			require.Equal(t, []string{"groups"}, w.news())
+			require.True(t, w.keeper.Answered(groupsName))
 
 			api.failAbout("scheduling.k8s.io/v1beta1", forbidden)
 			w.pass(lookEvery)
@@ -65,6 +67,20 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 			w.api.failAbout("resource.k8s.io/v1", forbidden)
 			w.pass(lookEvery)
 			require.Len(t, w.log(), 1, "it is said again when it is news again")
+		})
+	})
+
+	t.Run("DE-53 devices about which there is no answer are never taken for known", func(t *testing.T) {
+		t.Parallel()
+		api := kubernetes137()
+		api.failAbout("resource.k8s.io/v1", forbidden)
+		start(t, api, func(w *world) {
+			w.pass(time.Hour)
+			require.NotContains(t, w.news(), "known")
+			api.failAbout("resource.k8s.io/v1", nil)
+			w.pass(lookEvery)
+			w.list("resourceclaims", "resourceslices", "devicetaintrules")
+			require.Contains(t, w.news(), "known")
 		})
 	})
 
