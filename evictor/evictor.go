@@ -15,7 +15,7 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultWorkers        = 16
+	DefaultWorkers        = 64
 	DefaultMaxAge         = 5 * time.Second
 	DefaultAttemptTimeout = 10 * time.Second
 	DefaultEventRate      = 5

@@ -50,9 +50,9 @@ func TestNew(t *testing.T) {
 		}, withoutFuncs(Options{}))
 	})
 
-	t.Run("DE-52 sixteen workers for each queue, unless more or fewer are asked for", func(t *testing.T) {
+	t.Run("DE-52 64 workers for each queue, unless more or fewer are asked for", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, 16, withDefaults(Options{}).Workers)
+		require.Equal(t, 64, withDefaults(Options{}).Workers)
 	})
 
 	t.Run("without a recorder of its own, the events about devices go where those about nodes go", func(t *testing.T) {

@@ -32,7 +32,7 @@ func Default() *TollgateConfiguration {
 			DefaultNotReadyTolerationSeconds:    tolerationSeconds,
 			DefaultUnreachableTolerationSeconds: tolerationSeconds,
 		},
-		Eviction: EvictionConfiguration{Workers: 16},
+		Eviction: EvictionConfiguration{Workers: 64},
 		LeaderElection: LeaderElectionConfiguration{
 			Enabled:       true,
 			LeaseDuration: duration(15 * time.Second),
