@@ -92,3 +92,41 @@ func BenchmarkRuleOverEverything(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFirstListsK04 measures how long it takes to read a large cluster from
+// nothing: 5,000 slices of 128 devices and as many as 10,000 rules, a tenth of which
+// select a whole pool and the others a device. What an object costs must not grow
+// with the number of the others.
+func BenchmarkFirstListsK04(b *testing.B) {
+	for _, size := range []struct{ slices, rules int }{{500, 1000}, {5000, 10_000}} {
+		b.Run(fmt.Sprintf("slices=%d/rules=%d", size.slices, size.rules), func(b *testing.B) {
+			slices, rules := make([]tracker.Slice, size.slices), make([]tracker.Rule, size.rules)
+			for i := range slices {
+				slices[i] = poolSlice(i, 1, noExecute("k"))
+				slices[i].Devices = append(slices[i].Devices, slices[i].Devices...)
+				for j := range slices[i].Devices {
+					slices[i].Devices[j].Name = "x" + strconv.Itoa(j)
+				}
+			}
+			for i := range rules {
+				selector := &resourcev1.DeviceTaintSelector{Driver: new("d"), Pool: new("p" + strconv.Itoa(i%size.slices))}
+				if i%10 > 0 {
+					selector.Device = new("x" + strconv.Itoa(i%devicesPerSlice))
+				}
+				rules[i] = rule("r"+strconv.Itoa(i), 1, selector, noExecute("k"))
+			}
+			b.ResetTimer()
+			for b.Loop() {
+				tr := devicesKnown()
+				for _, rule := range rules {
+					tr.SetRule(rule, start)
+				}
+				for _, slice := range slices {
+					tr.SetSlice(slice, start)
+				}
+				tr.TaintedDevices()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size.slices*2*devicesPerSlice), "ns/device")
+		})
+	}
+}

@@ -47,7 +47,7 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 		serves                    cluster
 		counts, served, writeable bool
 	}{
-		"VS-01 all of Kubernetes 1.37 counts and has a status": {
+		"DE-01 VS-01 all of Kubernetes 1.37 counts and has a status": {
 			cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}, true, true, true,
 		},
 		"VS-03 the rules of Kubernetes 1.34 count and have no status": {

@@ -113,7 +113,7 @@ func timeOf(slice *resourcev1.ResourceSlice, device string) *metav1.Time {
 	return nil
 }
 
-func TestTaintOfADriverKeepsItsTime(t *testing.T) {
+func TestTaintOfADriverKeepsItsTimeTR16(t *testing.T) {
 	t.Parallel()
 	const seconds = 14
 	s := newSite(t, shared)

@@ -27,7 +27,7 @@ func TestKilledAndServedOtherVersions(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.cp.Stop(context.WithoutCancel(t.Context()))) })
 
-	t.Run("DE-54 killed while evictions wait", func(t *testing.T) { killedWhileEvictionsWait(t, p) })
+	t.Run("DE-54 DE-56 killed while evictions wait", func(t *testing.T) { killedWhileEvictionsWait(t, p) })
 	t.Run("VS-02 rules are served as v1beta2 alone", func(t *testing.T) {
 		p.serve(t, "--runtime-config=resource.k8s.io/v1/devicetaintrules=false,resource.k8s.io/v1beta2/devicetaintrules=true")
 		rulesEvict(t, p, resourcev1beta2.SchemeGroupVersion.Version)
