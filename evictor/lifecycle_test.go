@@ -69,7 +69,7 @@ func TestNew(t *testing.T) {
 		require.Same(t, local, withDefaults(Options{Clock: server, Local: local}).Local)
 	})
 
-	t.Run("NE-30 only the leader evicts, and one that does not run does nothing", func(t *testing.T) {
+	t.Run("NE-30 DE-55 only the leader evicts, and one that does not run does nothing", func(t *testing.T) {
 		t.Parallel()
 		options := whole()
 		e, err := New(options)

@@ -120,7 +120,7 @@ func TestDeviceCapabilitiesThatAreSwitchedOff(t *testing.T) {
 	taintDriver(t, "off", driver, claim)
 	more := slices.Concat(claim.Status.ReservedFor, consumers(1))
 
-	t.Run("without the eviction", func(t *testing.T) {
+	t.Run("DE-55 without the eviction", func(t *testing.T) {
 		reconfigure(t, func(config map[string]any) {
 			config["featureGates"] = map[string]bool{"DeviceTaintEviction": false}
 		})

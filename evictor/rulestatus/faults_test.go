@@ -326,7 +326,7 @@ func TestLeading(t *testing.T) {
 		})
 	})
 
-	t.Run("while it does not run, it is deaf", func(t *testing.T) {
+	t.Run("DE-55 while it does not run, it is deaf", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, func(w *world) {
 			w.start()

@@ -36,8 +36,14 @@ func BenchmarkInitialSync(b *testing.B) {
 						problem := s.read(events)
 						b.StopTimer()
 						s.stop()
+						if problem != "" && arm.name == arms[0].name {
+							b.Fatal(problem) // PT2
+						}
 						if problem != "" {
-							fmt.Printf("# %s: %s\n", b.Name(), problem) // go test keeps to itself why a benchmark is skipped
+							// Kubernetes' tracker does not finish the larger sizes in any time that one
+							// would wait for, and a time that was cut short is no figure. go test keeps to
+							// itself why a benchmark is skipped.
+							fmt.Printf("# %s: %s\n", b.Name(), problem)
 							b.Skip(problem)
 						}
 						b.StartTimer()
