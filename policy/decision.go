@@ -28,6 +28,8 @@ func (v Verdict) String() string {
 
 // Finding is one thing that is not as a policy, or a rule of Kubernetes, asks.
 type Finding struct {
+	// Reason names the kind of finding.
+	Reason Reason
 	// Policy is "Kind/name" of the policy that is violated; empty for a rule that
 	// holds without one.
 	Policy string

@@ -12,7 +12,13 @@ var GroupVersion = schema.GroupVersion{Group: "tollgate.dev", Version: "v1alpha1
 // AddToScheme registers the kinds of this package with scheme. It always
 // returns nil; the error is there for runtime.SchemeBuilder.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &TolerationPolicy{}, &TolerationPolicyList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&TolerationPolicy{}, &TolerationPolicyList{},
+		&PlacementPolicy{}, &PlacementPolicyList{},
+		&TaintPolicy{}, &TaintPolicyList{},
+		&GatePolicy{}, &GatePolicyList{},
+		&EvictionPolicy{}, &EvictionPolicyList{},
+		&EvictionApproval{}, &EvictionApprovalList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -17,9 +17,9 @@ const (
 )
 
 // TaintSelector selects taints by what carries them, key, value and effect. All
-// fields that are set must match. The system keys (node.kubernetes.io/* and
-// node.cloudprovider.kubernetes.io/*) are only selected by naming them: the key
-// "*" leaves them out.
+// fields that are set must match. The system keys of nodes (node.kubernetes.io/* and
+// node.cloudprovider.kubernetes.io/*) are only selected by naming them: with target
+// Node the key "*" leaves them out.
 //
 // +structType=atomic
 type TaintSelector struct {
@@ -30,7 +30,7 @@ type TaintSelector struct {
 	Target TaintTarget `json:"target,omitempty"`
 
 	// key is a taint key, "prefix/*" for every key below a prefix, or "*" for
-	// every key that is not a system key.
+	// every key; of nodes, for every key that is not a system key.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

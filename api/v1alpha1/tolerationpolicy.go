@@ -34,6 +34,7 @@ const ConditionReady = "Ready"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=tolpol,categories=tollgate
 // +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
+// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations.count`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -198,4 +199,46 @@ type TolerationPolicyStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// violations are the pods that stood before the policy, or came in around it,
+	// and that it would refuse today.
+	//
+	// +optional
+	Violations *TolerationViolations `json:"violations,omitempty"`
+}
+
+// TolerationViolations are pods that a policy would refuse today. What depends on
+// who created a pod is not known any more, and not held against it.
+type TolerationViolations struct {
+	// count is how many there are.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Count int32 `json:"count"`
+
+	// sample names the first few, by namespace and name.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Sample []TolerationViolation `json:"sample,omitempty"`
+}
+
+// TolerationViolation is a pod that a policy would refuse today.
+type TolerationViolation struct {
+	// namespace of the pod.
+	//
+	// +required
+	Namespace string `json:"namespace"`
+
+	// name of the pod.
+	//
+	// +required
+	Name string `json:"name"`
+
+	// toleration is the first of its tolerations that the policy does not grant, in
+	// words.
+	//
+	// +required
+	Toleration string `json:"toleration"`
 }

@@ -2,11 +2,15 @@ package tolerations
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // identity is what makes a toleration the same as another: every field, read as
 // Kubernetes does.
 type identity struct {
+	target     v1alpha1.TaintTarget
 	key, value string
 	operator   corev1.TolerationOperator
 	effect     corev1.TaintEffect
@@ -14,10 +18,10 @@ type identity struct {
 	seconds    int64
 }
 
-func identify(t *corev1.Toleration) identity {
-	id := identity{key: t.Key, value: t.Value, operator: operatorOf(t), effect: t.Effect}
-	if t.TolerationSeconds != nil {
-		id.bounded, id.seconds = true, max(*t.TolerationSeconds, 0)
+func identify(t *selector.Toleration) identity {
+	id := identity{target: t.Target, key: t.Key, value: t.Value, operator: t.Operator, effect: t.Effect}
+	if t.Seconds != nil {
+		id.bounded, id.seconds = true, max(*t.Seconds, 0)
 	}
 	return id
 }
@@ -31,38 +35,46 @@ type baseline struct {
 	// same is how many tolerations at the start did not change.
 	same int
 
-	old   []corev1.Toleration // small ones, less those at the start
-	spent [small]bool
+	old   list
+	spent [small]bool // of old, less those at the start
 	count map[identity]int
 }
 
-func newBaseline(current, old []corev1.Toleration) baseline {
-	var b baseline
-	for b.same < len(current) && b.same < len(old) && identify(&current[b.same]) == identify(&old[b.same]) {
+func newBaseline(current, old list) baseline {
+	b := baseline{old: old}
+	for b.same < current.len() && b.same < old.len() {
+		now, before := current.at(b.same), old.at(b.same)
+		if identify(&now) != identify(&before) {
+			break
+		}
 		b.same++
 	}
-	rest := old[b.same:]
-	if len(rest) <= small {
-		b.old = rest
+	rest := old.len() - b.same
+	if rest <= small {
 		return b
 	}
-	b.count = make(map[identity]int, len(rest))
-	for i := range rest {
-		b.count[identify(&rest[i])]++
+	b.count = make(map[identity]int, rest)
+	for i := b.same; i < old.len(); i++ {
+		t := old.at(i)
+		b.count[identify(&t)]++
 	}
 	return b
 }
 
 // stood reports whether t was there before, and strikes it off.
-func (b *baseline) stood(t *corev1.Toleration) bool {
+func (b *baseline) stood(t *selector.Toleration) bool {
 	id := identify(t)
-	if b.count[id] > 0 {
+	if b.count != nil {
+		if b.count[id] == 0 {
+			return false
+		}
 		b.count[id]--
 		return true
 	}
-	for i := range b.old {
-		if !b.spent[i] && identify(&b.old[i]) == id {
-			b.spent[i] = true
+	for i := b.same; i < b.old.len(); i++ {
+		before := b.old.at(i)
+		if !b.spent[i-b.same] && identify(&before) == id {
+			b.spent[i-b.same] = true
 			return true
 		}
 	}

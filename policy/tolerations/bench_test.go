@@ -1,15 +1,19 @@
 package tolerations
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/expression"
 )
 
 // teams returns n policies: each team has a value of one shared key and a key of
@@ -59,7 +63,7 @@ func wildcard(tier string) Input {
 func TestJudgeAllocatesNothingWhereItAllows(t *testing.T) {
 	set := Compile(teams(1000))
 	changed := ofTeam("team-00000", "")
-	changed.Old = []corev1.Toleration{changed.New[2], changed.New[0]}
+	changed.Asked[0].Old = []corev1.Toleration{changed.Asked[0].New[2], changed.Asked[0].New[0]}
 	for name, in := range map[string]Input{
 		"by name":           ofTeam("team-00000", ""),
 		"by prefix":         ofTeam("team-00000-dev", ""),
@@ -68,8 +72,13 @@ func TestJudgeAllocatesNothingWhereItAllows(t *testing.T) {
 		"under every guard": wildcard("system"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, policy.Allowed, set.Judge(in).Verdict)
-			require.Zero(t, testing.AllocsPerRun(100, func() { set.Judge(in) }))
+			require.Equal(t, policy.Allowed, judge(t, set, in).Verdict)
+			ctx := t.Context()
+			require.Zero(t, testing.AllocsPerRun(100, func() {
+				if d, err := set.Judge(ctx, in); err != nil || d.Verdict != policy.Allowed {
+					t.Error("another verdict")
+				}
+			}))
 		})
 	}
 }
@@ -90,8 +99,9 @@ func BenchmarkJudge(b *testing.B) {
 		for _, input := range inputs {
 			b.Run(fmt.Sprintf("%s of %d policies", input.name, n), func(b *testing.B) {
 				b.ReportAllocs()
+				ctx := b.Context()
 				for b.Loop() {
-					if set.Judge(input.in).Verdict != input.want {
+					if d, err := set.Judge(ctx, input.in); err != nil || d.Verdict != input.want {
 						b.Fatal("another verdict")
 					}
 				}
@@ -100,14 +110,105 @@ func BenchmarkJudge(b *testing.B) {
 	}
 }
 
-func BenchmarkCompile(b *testing.B) {
+// shared makes one of a hundred policies guard the key that every pod of the benchmark
+// tolerates, and grant it by the given grant.
+func shared(n int, grant v1alpha1.TolerationGrant) []v1alpha1.TolerationPolicy {
+	policies := teams(n)
+	for i := 0; i < n; i += 100 {
+		policies[i].Spec.Taints = []v1alpha1.TaintSelector{{Target: v1alpha1.TaintTargetNode, Key: "shared"}}
+		policies[i].Spec.Grants = []v1alpha1.TolerationGrant{{Namespaces: []string{"other"}}, grant}
+	}
+	return policies
+}
+
+func BenchmarkJudgeWhereOneInAHundredMatches(b *testing.B) {
+	grants := []struct {
+		name  string
+		grant v1alpha1.TolerationGrant
+	}{
+		{"by namespace", v1alpha1.TolerationGrant{Namespaces: []string{"apple"}}},
+		{"by RBAC", v1alpha1.TolerationGrant{RBAC: true}},
+		{"by expression", v1alpha1.TolerationGrant{Expression: "request.userInfo.username == 'jane' && toleration.operator == 'Exists'"}},
+	}
+	for _, g := range grants {
+		for _, n := range []int{1, 100, 1000, 10_000} {
+			set := Compile(shared(n, g.grant))
+			b.Run(fmt.Sprintf("%s, %d policies", g.name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				ctx, in := b.Context(), inputOf("apple", corev1.Toleration{Key: "shared", Operator: corev1.TolerationOpExists})
+				authority := &always{}
+				for b.Loop() {
+					in.Review = &expression.Review{Request: in.Review.Request, Authorizer: authority}
+					if d, err := set.Judge(ctx, in); err != nil || d.Verdict != policy.Allowed {
+						b.Fatal("another verdict", d, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// always is an authorizer that allows everything at once.
+type always struct{ court }
+
+func (*always) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionAllow, "", nil
+}
+
+func BenchmarkAudit(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
-		policies := teams(n)
+		set := Compile(shared(n, v1alpha1.TolerationGrant{RBAC: true}))
 		b.Run(fmt.Sprintf("%d policies", n), func(b *testing.B) {
 			b.ReportAllocs()
+			ctx, in := b.Context(), AuditInput{
+				Namespace:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apple"}},
+				Tolerations: ofTeam("apple", "").Asked[0].New,
+			}
 			for b.Loop() {
-				Compile(policies)
+				if _, err := set.Audit(ctx, in); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		for name, policies := range map[string][]v1alpha1.TolerationPolicy{
+			"":                     teams(n),
+			", with an expression": expressive(n),
+		} {
+			b.Run(fmt.Sprintf("%d policies%s", n, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					Compile(policies)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkNext is what one changed policy among many costs.
+func BenchmarkNext(b *testing.B) {
+	policies := expressive(10_000)
+	for i := range policies {
+		policies[i].UID = types.UID(policies[i].Name)
+	}
+	set := Compile(policies)
+	b.ReportAllocs()
+	for b.Loop() {
+		policies[0].Generation++
+		set = set.Next(policies)
+	}
+}
+
+func expressive(n int) []v1alpha1.TolerationPolicy {
+	policies := teams(n)
+	for i := range policies {
+		policies[i].Spec.Grants = append(policies[i].Spec.Grants, v1alpha1.TolerationGrant{
+			Expression: "pod.metadata.?labels[?'team'].orValue('') == '" + policies[i].Name + "' && request.userInfo.username.startsWith('admin:')",
+		})
+	}
+	return policies
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/expression"
 )
 
 const (
@@ -54,11 +57,24 @@ func toleration(t *testing.T, line string) corev1.Toleration {
 
 func inputOf(namespace string, tolerations ...corev1.Toleration) Input {
 	return Input{
+		Review: &expression.Review{
+			Request:    &admissionv1.AdmissionRequest{Namespace: namespace, UserInfo: authenticationv1.UserInfo{Username: "jane"}},
+			Authorizer: &court{},
+		},
+		User:            authenticationv1.UserInfo{Username: "jane"},
 		Namespace:       namespace,
 		NamespaceLabels: map[string]string{corev1.LabelMetadataName: namespace},
-		New:             tolerations,
-		Path:            specTolerations,
+		Asked:           []Asked{{New: tolerations, Path: specTolerations}},
+		Path:            field.NewPath("spec", "nodeName"),
 	}
+}
+
+// judge returns the decision where there must be one.
+func judge(t *testing.T, set *Set, in Input) policy.Decision {
+	t.Helper()
+	decision, err := set.Judge(t.Context(), in)
+	require.NoError(t, err)
+	return decision
 }
 
 // refused returns which policy refuses what, as "policy field".

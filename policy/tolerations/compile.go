@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Set is a snapshot of policies, ready to judge tolerations. It does not change
@@ -16,51 +18,95 @@ import (
 // and allow everything.
 type Set struct {
 	// policies are sorted by name, so that every replica says the same.
-	policies []compiled
-	index    index
+	policies []*compiled
+	index    selector.Index
 	problems map[string]field.ErrorList
+	// byUID finds the policies that are taken over by the next set.
+	byUID map[types.UID]*compiled
+	// labels says that labels of pods matter to some policy.
+	labels bool
 }
 
-// compiled is a policy, read once.
+// compiled is a policy, read once. It does not change.
 type compiled struct {
-	name    string
-	guards  []guard
-	grants  []grant
+	name       string
+	uid        types.UID
+	generation int64
+
+	guards []selector.Selector
+	// grants are in the order in which they are asked: first those that cost least.
+	grants []grant
+	// dynamic says that some grant is more than names and selectors.
+	dynamic bool
+	// personal says that some grant is about who asks, not about the namespace alone.
+	personal bool
+
+	conditions  expression.Conditions
+	conditional bool
+
 	actions []v1alpha1.ValidationAction
 	denies  bool
-	message string
-	remedy  string
-	// partial says that some of the policy is not in force.
-	partial bool
+
+	message    string
+	expression *expression.Program // of the message; nil for none
+	remedy     string
+
+	problems field.ErrorList
 }
 
 // Compile returns the set of policies. It keeps nothing of what it is given.
 //
-// A policy that is not valid still guards what it can: a selector of device
-// taints guards no node taint, a grant with a fault grants nothing, match
-// conditions hold, and an action that is not known is Deny. Problems names the
-// faults.
+// A policy that is not valid still guards what it can: a grant with a fault grants
+// nothing, a condition with a fault holds, and an action that is not known is Deny.
+// Problems names the faults.
 func Compile(policies []v1alpha1.TolerationPolicy) *Set {
+	return (*Set)(nil).Next(policies)
+}
+
+// Next returns the set of policies as Compile does, and takes over from s those that
+// have not changed: to compile expressions is what takes time.
+func (s *Set) Next(policies []v1alpha1.TolerationPolicy) *Set {
 	order := make([]*v1alpha1.TolerationPolicy, len(policies))
 	for i := range policies {
 		order[i] = &policies[i]
 	}
 	slices.SortStableFunc(order, func(a, b *v1alpha1.TolerationPolicy) int { return cmp.Compare(a.Name, b.Name) })
 
-	s := &Set{policies: make([]compiled, 0, len(order)), index: newIndex(), problems: map[string]field.ErrorList{}}
-	for position, p := range order {
-		errs := ValidatePolicy(p)
-		if len(errs) > 0 {
-			s.problems[p.Name] = errs
-		}
-		c := compile(p, len(errs) > 0)
-		for i := range c.guards {
-			s.index.add(position, &c.guards[i])
-		}
-		s.policies = append(s.policies, c)
+	next := &Set{
+		policies: make([]*compiled, 0, len(order)),
+		problems: map[string]field.ErrorList{},
+		byUID:    make(map[types.UID]*compiled, len(order)),
 	}
-	s.index.clip()
-	return s
+	for position, p := range order {
+		c := s.unchanged(p)
+		if c == nil {
+			c = compile(p)
+		}
+		if len(c.problems) > 0 {
+			next.problems[c.name] = c.problems
+		}
+		if c.uid != "" {
+			next.byUID[c.uid] = c
+		}
+		for i := range c.guards {
+			next.index.Add(position, &c.guards[i])
+		}
+		next.labels = next.labels || slices.ContainsFunc(c.grants, func(g grant) bool { return g.object != nil })
+		next.policies = append(next.policies, c)
+	}
+	next.index.Clip()
+	return next
+}
+
+// unchanged returns the policy as it was compiled before, or nil.
+func (s *Set) unchanged(p *v1alpha1.TolerationPolicy) *compiled {
+	if s == nil {
+		return nil
+	}
+	if c, ok := s.byUID[p.UID]; ok && c.generation == p.Generation && c.name == p.Name {
+		return c
+	}
+	return nil
 }
 
 // Len returns how many policies the set holds.
@@ -80,82 +126,23 @@ func (s *Set) Problems() map[string]field.ErrorList {
 	return maps.Clone(s.problems)
 }
 
-func compile(p *v1alpha1.TolerationPolicy, partial bool) compiled {
-	c := compiled{
-		name:    p.Name,
-		actions: compileActions(p.Spec.ValidationActions),
-		message: strings.TrimSpace(word(p.Spec.Message, maxFinding)),
-		partial: partial,
-	}
-	c.denies = len(c.actions) == 0 || slices.Contains(c.actions, v1alpha1.Deny)
-	for i := range p.Spec.Taints {
-		if sel := &p.Spec.Taints[i]; sel.Target != v1alpha1.TaintTargetDevice {
-			c.guards = append(c.guards, newGuard(sel))
-		}
-	}
-	var granted []string
-	for i := range p.Spec.Grants {
-		in := &p.Spec.Grants[i]
-		if len(validateGrant(in, field.NewPath("grant"))) > 0 {
-			continue
-		}
-		g, err := newGrant(in)
-		if err != nil {
-			continue // validateGrant parses the selector too, so it has said so
-		}
-		c.grants = append(c.grants, g)
-		granted = append(granted, grantWords(in))
-	}
-	c.remedy = remedy(granted)
-	return c
-}
-
-// compileActions returns the actions in a fixed order, or none, which is Deny,
-// where one of them is unknown.
-func compileActions(actions []v1alpha1.ValidationAction) []v1alpha1.ValidationAction {
-	for _, action := range actions {
-		if !knownAction(action) {
-			return nil
-		}
-	}
-	return slices.Compact(slices.Sorted(slices.Values(actions)))
-}
-
-func remedy(granted []string) string {
-	if len(granted) == 0 {
-		return "nobody is allowed to tolerate it"
-	}
-	return word("allowed in "+list(granted, " or ", maxRemedy), maxRemedy)
-}
-
-// guardOf returns the first guard that a comes under, or nil.
-func (c *compiled) guardOf(a *ask) *guard {
+// guardOf returns the first guard that t comes under, or nil.
+func (c *compiled) guardOf(t *selector.Toleration) *selector.Selector {
 	for i := range c.guards {
-		if c.guards[i].could(a) {
+		if c.guards[i].Could(t) {
 			return &c.guards[i]
 		}
 	}
 	return nil
 }
 
-// outlasted returns the first guard with a NoExecute taint that a tolerates, or
+// outlasted returns the first guard with a NoExecute taint that t tolerates, or
 // nil.
-func (c *compiled) outlasted(a *ask) *guard {
+func (c *compiled) outlasted(t *selector.Toleration) *selector.Selector {
 	for i := range c.guards {
-		if c.guards[i].couldOutlast(a) {
+		if c.guards[i].CouldOutlast(t) {
 			return &c.guards[i]
 		}
 	}
 	return nil
-}
-
-// allowance returns what the policy lets the namespace do.
-func (c *compiled) allowance(namespace string, known map[string]string) allowance {
-	var a allowance
-	for i := range c.grants {
-		if c.grants[i].covers(namespace, known) {
-			a = a.better(c.grants[i].limit)
-		}
-	}
-	return a
 }

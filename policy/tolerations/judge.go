@@ -1,101 +1,125 @@
 package tolerations
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
-
-// Input is what is judged, and what must be known about the request.
-type Input struct {
-	// Namespace and NamespaceLabels are the namespace of the object. Labels that
-	// could not be had are nil: they satisfy no selector.
-	Namespace       string
-	NamespaceLabels map[string]string
-
-	// New are the tolerations of the object as it would be stored, and Old those
-	// it is stored with: none on create. Only what is in New and not in Old is
-	// judged.
-	New, Old []corev1.Toleration
-
-	// Path is the path of New.
-	Path *field.Path
-
-	// DefaultSeconds are the seconds of the API server's
-	// DefaultTolerationSeconds plugin; nil means the 300 it has by default.
-	DefaultSeconds *DefaultSeconds
-
-	// FromDaemonSetController says that the DaemonSet controller itself sent the
-	// request. An ownerReference does not prove that; the identity of the
-	// requester does.
-	FromDaemonSetController bool
-
-	// HostNetwork is that of the pod. The DaemonSet controller adds a toleration
-	// more where it is set.
-	HostNetwork bool
-
-	// Added are further tolerations that the caller knows the API server to have
-	// added to this object, such as those of its RuntimeClass. They are not
-	// judged; all fields must be the same.
-	Added []corev1.Toleration
-}
 
 // Judge decides whether the policies allow the tolerations that the request
 // adds or changes. The findings are the same whatever order policies came in,
 // and no more than MaxFindings.
-func (s *Set) Judge(in Input) policy.Decision {
+//
+// An error says that a policy could not be judged, and that nothing else refuses.
+func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 	if s.Len() == 0 {
-		return policy.Decide(nil)
+		return policy.Decide(nil), nil
 	}
-	r := report{path: in.Path}
-	b := newBaseline(in.New, in.Old)
-	for i := b.same; i < len(in.New) && !r.done(); i++ {
-		if t := &in.New[i]; !b.stood(t) && !in.system(t) {
-			s.judge(&in, i, &r)
-		}
+	h := newHearing(in)
+	for i := range in.Asked {
+		s.judgeList(ctx, &h, &in.Asked[i])
 	}
-	return policy.Decide(r.findings)
+	return h.decide()
 }
 
-// judge holds one toleration against the policies that it may come under.
-func (s *Set) judge(in *Input, i int, r *report) {
-	a := newAsk(&in.New[i])
-	candidates := s.index.candidates(&a)
-	for !r.done() {
-		position, ok := candidates.next()
-		if !ok {
+// Concerns reports whether some policy guards a toleration that Judge would look at,
+// whoever may have it. It looks at neither the namespace nor at what is inherited,
+// so it can be asked before these are read.
+func (s *Set) Concerns(in Input) bool {
+	if s.Len() == 0 {
+		return false
+	}
+	in.Inherited = nil
+	h := newHearing(in)
+	for i := range in.Asked {
+		for _, t := range h.fresh(&in.Asked[i]) {
+			for range s.guarding(&t) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// guarding yields the policies that guard t, in order.
+func (s *Set) guarding(t *selector.Toleration) func(yield func(int, *selector.Selector) bool) {
+	return func(yield func(int, *selector.Selector) bool) {
+		candidates := s.index.Candidates(t)
+		for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
+			if guard := s.policies[position].guardOf(t); guard != nil && !yield(position, guard) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Set) judgeList(ctx context.Context, h *hearing, asked *Asked) {
+	for i, t := range h.fresh(asked) {
+		if err := ctx.Err(); err != nil {
+			h.failed(err)
 			return
 		}
-		c := &s.policies[position]
-		if v := c.violation(&a, in); v.guard != nil {
-			r.add(c, &a, i, in.Namespace, v)
+		for position, guard := range s.guarding(&t) {
+			if h.report.done() {
+				return
+			}
+			c := s.policies[position]
+			if h.report.cut && !c.denies {
+				continue // nothing that it says would be heard
+			}
+			outlasted := c.outlasted(&t)
+			q := question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: outlasted != nil}
+			r := h.rule(ctx, &q)
+			if r.allowed || !h.blames(c, &r) {
+				continue
+			}
+			if r.bounded {
+				guard = outlasted
+			}
+			h.report.add(c, asked.Path, func() policy.Finding {
+				return h.finding(ctx, &q, &r, guard, asked.Path.Index(i))
+			})
 		}
 	}
 }
 
-// violation says which guard of a policy stands against a toleration: nil where
-// none does.
-type violation struct {
-	guard *guard
-	// bounded says that the namespace may tolerate the taints, but no longer
-	// than limit seconds.
-	bounded bool
-	limit   int64
+// blames reports whether a ruling that does not allow is held against the user. It is
+// not where nobody could say. A policy that cannot refuse does not stop a request by
+// a fault either: it says that it could not be judged.
+func (h *hearing) blames(c *compiled, r *ruling) bool {
+	if r.fault == nil {
+		return true
+	}
+	if c.denies {
+		h.failed(r.fault)
+		return false
+	}
+	r.note("not all of the policy could be judged")
+	return true
 }
 
-func (c *compiled) violation(a *ask, in *Input) violation {
-	g := c.guardOf(a)
-	if g == nil {
-		return violation{}
+// decide returns the decision. What is refused anyway is refused whether or not all
+// policies could be judged.
+func (h *hearing) decide() (policy.Decision, error) {
+	if h.fault != nil && !h.report.denied {
+		return policy.Decision{}, h.fault
 	}
-	allowed := c.allowance(in.Namespace, in.NamespaceLabels)
-	switch {
-	case !allowed.granted:
-		return violation{guard: g}
-	case allowed.bounded && !a.within(allowed.limit):
-		return violation{guard: c.outlasted(a), bounded: true, limit: allowed.limit}
-	default:
-		return violation{}
+	return policy.Decide(h.report.findings), nil
+}
+
+// GuardsNode reports whether some policy guards a taint of a node that keeps pods
+// off.
+func (s *Set) GuardsNode(taints []corev1.Taint) bool {
+	if s.Len() == 0 {
+		return false
 	}
+	for i := range taints {
+		for range s.guardingTaint(&taints[i]) {
+			return true
+		}
+	}
+	return false
 }

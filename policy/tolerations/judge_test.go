@@ -133,7 +133,7 @@ func TestJudge(t *testing.T) {
 			in.NamespaceLabels = tt.labels
 			set := Compile(policies)
 			require.Empty(t, set.Problems())
-			requireRefused(t, tt.refused, set.Judge(in))
+			requireRefused(t, tt.refused, judge(t, set, in))
 		})
 	}
 }
@@ -172,7 +172,7 @@ func TestJudgeSeconds(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "dedicated", spec)})
-			got := set.Judge(inputOf(tt.namespace, toleration(t, tt.tolerates)))
+			got := judge(t, set, inputOf(tt.namespace, toleration(t, tt.tolerates)))
 			require.Equal(t, tt.allowed, got.Verdict == policy.Allowed, "%v", got.Findings)
 		})
 	}
@@ -180,7 +180,7 @@ func TestJudgeSeconds(t *testing.T) {
 	t.Run("a limit does not matter where no NoExecute taint is guarded", func(t *testing.T) {
 		set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "dedicated",
 			`{taints: [{key: dedicated, effects: [NoSchedule]}], grants: [{namespaces: ["*"], maxTolerationSeconds: 0}]}`)})
-		got := set.Judge(inputOf("banana", toleration(t, `{operator: Exists}`)))
+		got := judge(t, set, inputOf("banana", toleration(t, `{operator: Exists}`)))
 		require.Equal(t, policy.Allowed, got.Verdict, "%v", got.Findings)
 	})
 }
@@ -210,18 +210,18 @@ func TestC06OnlyAddedOrChangedTolerationsAreJudged(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := inputOf("apple", tolerationsOf(t, tt.current)...)
-			in.Old = tolerationsOf(t, tt.old)
-			requireRefused(t, tt.refused, set.Judge(in))
+			in.Asked[0].Old = tolerationsOf(t, tt.old)
+			requireRefused(t, tt.refused, judge(t, set, in))
 		})
 		t.Run(name+", among very many", func(t *testing.T) {
 			// The rest stands in reverse, so that nothing is the same at the start.
 			in := inputOf("apple", tolerationsOf(t, tt.current)...)
-			in.Old = tolerationsOf(t, tt.old)
+			in.Asked[0].Old = tolerationsOf(t, tt.old)
 			for i := range 2 * small {
-				in.New = append(in.New, corev1.Toleration{Key: "other", Operator: "Exists", TolerationSeconds: new(int64(i))})
-				in.Old = append(in.Old, corev1.Toleration{Key: "other", Operator: "Exists", TolerationSeconds: new(int64(2*small - 1 - i))})
+				in.Asked[0].New = append(in.Asked[0].New, corev1.Toleration{Key: "other", Operator: "Exists", TolerationSeconds: new(int64(i))})
+				in.Asked[0].Old = append(in.Asked[0].Old, corev1.Toleration{Key: "other", Operator: "Exists", TolerationSeconds: new(int64(2*small - 1 - i))})
 			}
-			requireRefused(t, tt.refused, set.Judge(in))
+			requireRefused(t, tt.refused, judge(t, set, in))
 		})
 	}
 }
@@ -230,7 +230,7 @@ func TestASetWithoutPoliciesAllowsEverything(t *testing.T) {
 	in := inputOf("apple", toleration(t, `{operator: Exists}`))
 	for name, set := range map[string]*Set{"nil": nil, "zero": {}, "compiled from none": Compile(nil)} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, policy.Allowed, set.Judge(in).Verdict)
+			require.Equal(t, policy.Allowed, judge(t, set, in).Verdict)
 			require.Zero(t, set.Len())
 			require.Empty(t, set.Problems())
 		})
@@ -239,11 +239,11 @@ func TestASetWithoutPoliciesAllowsEverything(t *testing.T) {
 
 func TestASetMayBeAskedByManyAtOnce(t *testing.T) {
 	set := Compile(teams(100))
-	want := set.Judge(wildcard("other"))
+	want := judge(t, set, wildcard("other"))
 	var askers sync.WaitGroup
 	answers := make([]policy.Decision, 8)
 	for i := range answers {
-		askers.Go(func() { answers[i] = set.Judge(wildcard("other")) })
+		askers.Go(func() { answers[i] = judge(t, set, wildcard("other")) })
 	}
 	askers.Wait()
 	for _, got := range answers {

@@ -1,11 +1,15 @@
 package tolerations
 
 import (
+	"context"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/policy/wording"
 )
 
 // MaxFindings bounds the findings of a decision. One wildcard comes under every
@@ -16,7 +20,6 @@ const MaxFindings = 20
 // report collects findings up to the bound, but always one that denies where
 // there is one, so that the bound never changes the verdict.
 type report struct {
-	path     *field.Path
 	findings []policy.Finding
 	denied   bool
 	cut      bool
@@ -25,45 +28,88 @@ type report struct {
 // done reports whether nothing that follows could change the decision.
 func (r *report) done() bool { return r.denied && r.cut }
 
-// add files what c has against the toleration at position i.
-func (r *report) add(c *compiled, a *ask, i int, namespace string, v violation) {
+// add files what c has against something in the list at path. The finding is made
+// only where it is kept.
+func (r *report) add(c *compiled, path *field.Path, finding func() policy.Finding) {
 	switch {
 	case len(r.findings) < MaxFindings-2 || c.denies && !r.denied:
-		r.findings = append(r.findings, finding(c, a, r.path.Index(i), namespace, v))
+		r.findings = append(r.findings, finding())
 		r.denied = r.denied || c.denies
 	case !r.cut:
 		r.findings = append(r.findings, policy.Finding{
+			Reason:  policy.MoreFindings,
 			Policy:  policyRef(c),
 			Actions: slices.Clone(c.actions),
-			Field:   r.path.String(),
+			Field:   wording.Short(path.String(), maxField),
 			Problem: "more tolerations violate this policy or others than are listed",
 		})
 		r.cut = true
 	}
 }
 
-func finding(c *compiled, a *ask, path *field.Path, namespace string, v violation) policy.Finding {
-	f := policy.Finding{
+func (h *hearing) finding(ctx context.Context, q *question, r *ruling, guard *selector.Selector, path *field.Path) policy.Finding {
+	c := q.policy
+	f := h.blank(c, path)
+	f.Reason = policy.TolerationNotGranted
+	f.Value = describe(q.t)
+	problem := "could tolerate " + guard.String() + ", which is not granted to " + c.whom(&h.in)
+	if r.bounded {
+		f.Reason = policy.TolerationTooLong
+		f.Remedy = "allowed is " + atMost(r.limit)
+		problem = "could tolerate " + guard.String() + " for longer than is granted to " + c.whom(&h.in)
+	}
+	return h.finish(f, c, r, problem, h.message(ctx, q))
+}
+
+// blank returns a finding of a policy about a field.
+func (h *hearing) blank(c *compiled, path *field.Path) policy.Finding {
+	return policy.Finding{
 		Policy:  policyRef(c),
 		Actions: slices.Clone(c.actions),
-		Field:   word(path.String(), maxField),
-		Value:   describe(a),
+		Field:   wording.Short(path.String(), maxField),
 		Remedy:  c.remedy,
 	}
-	problem := "could tolerate " + v.guard.String() + ", which is not granted to namespace " + word(namespace, maxValue)
-	if v.bounded {
-		problem = "could tolerate " + v.guard.String() + " for longer than is granted to namespace " + word(namespace, maxValue)
-		f.Remedy = "allowed is " + atMost(v.limit)
-	}
-	if c.partial {
+}
+
+// finish puts the problem into a finding, with what failed on the way and the message
+// of the policy, as long as there is room.
+func (h *hearing) finish(f policy.Finding, c *compiled, r *ruling, problem, message string) policy.Finding {
+	if len(c.problems) > 0 {
 		f.Remedy += " (the policy is not fully in force, see its status)"
 	}
-	f.Problem = word(problem, maxFinding-len(f.String()))
+	if len(r.notes) > 0 {
+		problem += " (" + wording.List(r.notes, "; ", maxNote) + ")"
+	}
+	f.Problem = wording.Short(problem, maxFinding-len(f.String()))
 	const separator = ": "
-	if room := maxFinding - len(f.String()) - len(separator); c.message != "" && room >= minMessage {
-		f.Problem += separator + word(c.message, room)
+	if room := maxFinding - len(f.String()) - len(separator); message != "" && room >= minMessage {
+		f.Problem += separator + wording.Short(message, room)
 	}
 	return f
+}
+
+// message returns what the policy says of a toleration in words of its own. An
+// expression that gives none, or not one line, leaves it to the plain message.
+func (h *hearing) message(ctx context.Context, q *question) string {
+	c := q.policy
+	if c.expression == nil || h.in.Review == nil {
+		return c.message
+	}
+	said, err := c.expression.Text(ctx, h.in.Review.Aside(), h.judged(q))
+	said = strings.TrimSpace(said)
+	if err != nil || said == "" || strings.ContainsAny(said, "\n\r") {
+		return c.message
+	}
+	return said
+}
+
+// whom says to whom a policy with these grants could have granted something.
+func (c *compiled) whom(in *Input) string {
+	namespace := "namespace " + wording.Short(in.Namespace, wording.Value)
+	if !c.personal || in.RequesterUnknown {
+		return namespace
+	}
+	return "user " + wording.Short(in.User.Username, wording.Key) + " in " + namespace
 }
 
 // minMessage is the room below which a message of the policy would be cut to

@@ -44,22 +44,90 @@ func TestFindingsSayWhoWhereWhatAndWhatInstead(t *testing.T) {
 			`{taints: [{key: dedicated}], grants: [{namespaces: [apple], maxTolerationSeconds: 60}]}`, `{key: dedicated, operator: Exists, effect: NoExecute, tolerationSeconds: 61}`,
 			"TolerationPolicy/p: spec.tolerations[0] (key=dedicated operator=Exists effect=NoExecute for 61s): could tolerate dedicated for longer than is granted to namespace apple; allowed is effect NoExecute with tolerationSeconds of at most 60",
 		},
+		"too long for the one of two guards that evicts": {
+			`{taints: [{key: dedicated, effects: [NoSchedule]}, {key: "*", effects: [NoExecute]}], grants: [{namespaces: [apple], maxTolerationSeconds: 60}]}`, `{key: dedicated, operator: Exists}`,
+			"TolerationPolicy/p: spec.tolerations[0] (key=dedicated operator=Exists): could tolerate * (every key but the system's):NoExecute for longer than is granted to namespace apple; allowed is effect NoExecute with tolerationSeconds of at most 60",
+		},
 		"many are granted": {
 			`{taints: [{key: dedicated}], grants: [{namespaces: [a, b, c, d, e, f, g]}, {namespaces: [h]}, {namespaces: [i]}, {namespaces: [j]}, {namespaces: [k]}, {namespaces: [l]}]}`, `{key: dedicated, operator: Exists}`,
 			"TolerationPolicy/p: spec.tolerations[0] (key=dedicated operator=Exists): could tolerate dedicated, which is not granted to namespace apple; allowed in namespaces a, b, c, d, e and 2 more or namespaces h or namespaces i or namespaces j or namespaces k and 1 more",
 		},
 		"a policy that is not fully in force": {
-			`{taints: [{key: dedicated}], grants: [{rbac: true}]}`, `{key: dedicated, operator: Exists}`,
+			`{taints: [{key: dedicated}], grants: [{expression: maybe}]}`, `{key: dedicated, operator: Exists}`,
 			"TolerationPolicy/p: spec.tolerations[0] (key=dedicated operator=Exists): could tolerate dedicated, which is not granted to namespace apple; nobody is allowed to tolerate it (the policy is not fully in force, see its status)",
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", tt.spec)}).Judge(inputOf("apple", toleration(t, tt.tolerates)))
+			got := judge(t, Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", tt.spec)}), inputOf("apple", toleration(t, tt.tolerates)))
 			require.Len(t, got.Findings, 1)
 			require.Equal(t, tt.want, got.Findings[0].String())
 		})
 	}
+}
+
+func TestFindingsSayToWhomAGrantIs(t *testing.T) {
+	tests := map[string]struct {
+		spec string
+		want string
+	}{
+		"subjects": {
+			`{taints: [{key: dedicated}], grants: [{subjects: [{kind: Group, name: sre}, {kind: User, name: joe}, {kind: ServiceAccount, name: operator, namespace: infra}]}]}`,
+			"could tolerate dedicated, which is not granted to user jane in namespace apple; allowed to group sre, user joe, service account infra/operator",
+		},
+		"subjects in namespaces, for some objects": {
+			`{taints: [{key: dedicated}], grants: [{namespaces: [banana], subjects: [{kind: Group, name: sre}], objectSelector: {matchLabels: {app: monitor}}}]}`,
+			"could tolerate dedicated, which is not granted to user jane in namespace apple; allowed in namespaces banana to group sre for objects labelled app=monitor",
+		},
+		"RBAC or labels of the namespace": {
+			`{taints: [{key: dedicated}], grants: [{rbac: true}, {namespaceSelector: {matchLabels: {tier: gold}}}]}`,
+			"could tolerate dedicated, which is not granted to user jane in namespace apple; allowed to whom RBAC allows the verb tolerate on taints.tollgate.dev or in namespaces labelled tier=gold",
+		},
+		"an expression": {
+			`{taints: [{key: dedicated}], grants: [{expression: "false", maxTolerationSeconds: 60}]}`,
+			"could tolerate dedicated, which is not granted to user jane in namespace apple; allowed where an expression of the policy says so (NoExecute for at most 60s)",
+		},
+		"a message of its own": {
+			`{taints: [{key: dedicated}], message: ask banana, messageExpression: "'no ' + toleration.key + ' for ' + request.userInfo.username"}`,
+			"could tolerate dedicated, which is not granted to namespace apple: no dedicated for jane; nobody is allowed to tolerate it",
+		},
+		"a message that fails": {
+			`{taints: [{key: dedicated}], message: ask banana, messageExpression: "string(object.spec.nothing)"}`,
+			"could tolerate dedicated, which is not granted to namespace apple: ask banana; nobody is allowed to tolerate it",
+		},
+		"a message of two lines": {
+			`{taints: [{key: dedicated}], message: ask banana, messageExpression: "'a\\nb'"}`,
+			"could tolerate dedicated, which is not granted to namespace apple: ask banana; nobody is allowed to tolerate it",
+		},
+		"a message of nothing": {
+			`{taints: [{key: dedicated}], message: ask banana, messageExpression: "' '"}`,
+			"could tolerate dedicated, which is not granted to namespace apple: ask banana; nobody is allowed to tolerate it",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", tt.spec)})
+			require.Empty(t, set.Problems())
+			in := inputOf("apple", toleration(t, dedicatedExists))
+			in.Review.Request.Object.Raw = []byte(`{"metadata": {}}`)
+			got := judge(t, set, in)
+			require.Len(t, got.Findings, 1)
+			require.Equal(t, "TolerationPolicy/p: spec.tolerations[0] (key=dedicated operator=Exists): "+tt.want, got.Findings[0].String())
+		})
+	}
+}
+
+func TestFindingsSayWhichExpressionFailed(t *testing.T) {
+	set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", `{
+		taints: [{key: dedicated}], message: ask banana,
+		grants: [{namespaces: [banana]}, {expression: "object.spec.nothing == 1"}],
+		matchConditions: [{name: none, expression: "object.spec.none == 1"}]}`)})
+	in := inputOf("apple", toleration(t, dedicatedExists))
+	in.Review.Request.Object.Raw = []byte(`{"metadata": {}}`)
+	got := judge(t, set, in)
+	require.Len(t, got.Findings, 1)
+	said := got.Findings[0].Problem
+	require.Regexp(t, `^could tolerate dedicated, which is not granted to user jane in namespace apple \(its matchConditions failed: .*none.*no such key: spec.*; the expression of grants\[1\] failed: .*no such key: spec.*\): ask banana$`, said)
 }
 
 func TestActionsOfThePolicyAreThoseOfTheFinding(t *testing.T) {
@@ -77,7 +145,7 @@ func TestActionsOfThePolicyAreThoseOfTheFinding(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", `{taints: [{key: dedicated}], validationActions: `+tt.actions+`}`)})
-			got := set.Judge(inputOf("apple", toleration(t, `{key: dedicated, operator: Exists}`)))
+			got := judge(t, set, inputOf("apple", toleration(t, `{key: dedicated, operator: Exists}`)))
 			require.Equal(t, tt.verdict, got.Verdict)
 			require.Len(t, got.Findings, 1)
 			require.Equal(t, tt.want, got.Findings[0].Actions)
@@ -106,7 +174,7 @@ func TestFindingsAreShortWhateverTheyAreAbout(t *testing.T) {
 		{Operator: "Exists"},
 	} {
 		in := inputOf(long, tol)
-		got := Compile([]v1alpha1.TolerationPolicy{p}).Judge(in)
+		got := judge(t, Compile([]v1alpha1.TolerationPolicy{p}), in)
 		require.Len(t, got.Findings, 1)
 		said := got.Findings[0].String()
 		require.LessOrEqual(t, len(said), maxFinding)
@@ -121,7 +189,7 @@ func TestFindingsAreShortWhateverTheyAreAbout(t *testing.T) {
 func TestTheMessageTakesTheRoomThatIsLeft(t *testing.T) {
 	p := policyOf(t, "p", `{taints: [{key: dedicated}]}`)
 	p.Spec.Message = strings.Repeat("m", 1024)
-	got := Compile([]v1alpha1.TolerationPolicy{p}).Judge(inputOf("apple", toleration(t, `{key: dedicated, operator: Exists}`)))
+	got := judge(t, Compile([]v1alpha1.TolerationPolicy{p}), inputOf("apple", toleration(t, `{key: dedicated, operator: Exists}`)))
 	require.Len(t, got.Findings, 1)
 	require.Len(t, got.Findings[0].String(), maxFinding)
 	require.Contains(t, got.Findings[0].String(), "mmm...; nobody is allowed")
@@ -155,8 +223,8 @@ func TestAV29TheNumberOfFindingsIsBoundedAndTheVerdictIsNot(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := inputOf("apple")
-			in.New = slices.Repeat(tolerationsOf(t, `{key: dedicated, operator: Exists}`), tt.copies)
-			got := Compile(tt.policies).Judge(in)
+			in.Asked[0].New = slices.Repeat(tolerationsOf(t, `{key: dedicated, operator: Exists}`), tt.copies)
+			got := judge(t, Compile(tt.policies), in)
 			require.Equal(t, tt.verdict, got.Verdict)
 			require.LessOrEqual(t, len(got.Findings), MaxFindings)
 			cut := 0

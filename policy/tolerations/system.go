@@ -2,6 +2,10 @@ package tolerations
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // DefaultSeconds are how long the API server lets every pod tolerate an unready
@@ -22,11 +26,12 @@ const kubernetesSeconds = 300
 // and of the DaemonSet controller, which count only in a request that it sent
 // itself. Plugins that are off unless someone switches them on are the caller's
 // to name, in Added.
-func (in *Input) system(t *corev1.Toleration) bool {
-	for i := range in.Added {
-		if identify(t) == identify(&in.Added[i]) {
-			return true
-		}
+func (in *Input) system(t *selector.Toleration) bool {
+	if t.Target != v1alpha1.TaintTargetNode {
+		return amongDevices(in.AddedDevices, t)
+	}
+	if among(in.Added, t) {
+		return true
 	}
 	if t.Operator != corev1.TolerationOpExists || t.Value != "" {
 		return false
@@ -35,7 +40,7 @@ func (in *Input) system(t *corev1.Toleration) bool {
 	case corev1.TaintEffectNoExecute:
 		return in.systemNoExecute(t)
 	case corev1.TaintEffectNoSchedule:
-		return t.TolerationSeconds == nil && in.systemNoSchedule(t.Key)
+		return t.Seconds == nil && in.systemNoSchedule(t.Key)
 	case corev1.TaintEffectPreferNoSchedule:
 		return false
 	default:
@@ -43,7 +48,28 @@ func (in *Input) system(t *corev1.Toleration) bool {
 	}
 }
 
-func (in *Input) systemNoExecute(t *corev1.Toleration) bool {
+func among(tolerations []corev1.Toleration, t *selector.Toleration) bool {
+	for i := range tolerations {
+		one := selector.OfPod(&tolerations[i])
+		if identify(&one) == identify(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// amongDevices is among for tolerations of requests, of whatever class.
+func amongDevices(tolerations []resourcev1.DeviceToleration, t *selector.Toleration) bool {
+	for i := range tolerations {
+		one := selector.OfDevice(&tolerations[i], t.Class)
+		if identify(&one) == identify(t) {
+			return true
+		}
+	}
+	return false
+}
+
+func (in *Input) systemNoExecute(t *selector.Toleration) bool {
 	seconds := DefaultSeconds{NotReady: kubernetesSeconds, Unreachable: kubernetesSeconds}
 	if in.DefaultSeconds != nil {
 		seconds = *in.DefaultSeconds
@@ -57,10 +83,10 @@ func (in *Input) systemNoExecute(t *corev1.Toleration) bool {
 	default:
 		return false
 	}
-	if t.TolerationSeconds == nil {
+	if t.Seconds == nil {
 		return in.FromDaemonSetController
 	}
-	return *t.TolerationSeconds == byDefault
+	return *t.Seconds == byDefault
 }
 
 func (in *Input) systemNoSchedule(key string) bool {

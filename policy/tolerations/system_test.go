@@ -61,7 +61,7 @@ func TestC16WhatKubernetesAddsIsNobodysChoice(t *testing.T) {
 			}{{false, false, always}, {false, true, always}, {true, false, controller}, {true, true, network}} {
 				in.FromDaemonSetController, in.HostNetwork = from.controller, from.network
 				exempt := tt.exempt == always || tt.exempt == from.exempt || (from.controller && tt.exempt == controller)
-				require.Equal(t, exempt, set.Judge(in).Verdict == policy.Allowed, "%+v", from)
+				require.Equal(t, exempt, judge(t, set, in).Verdict == policy.Allowed, "%+v", from)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestTP15TheDefaultTimesAreThoseOfTheAPIServer(t *testing.T) {
 		{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
 	`)...)
 	in.DefaultSeconds = &DefaultSeconds{NotReady: 60, Unreachable: 0}
-	requireRefused(t, []string{"everything spec.tolerations[2]"}, everything(t).Judge(in))
+	requireRefused(t, []string{"everything spec.tolerations[2]"}, judge(t, everything(t), in))
 }
 
 func TestTP16WhatTheCallerKnowsToBeAddedIsNotJudged(t *testing.T) {
@@ -84,5 +84,5 @@ func TestTP16WhatTheCallerKnowsToBeAddedIsNotJudged(t *testing.T) {
 		{key: example.com/fpga, operator: Exists, effect: NoSchedule}
 	`)...)
 	in.Added = []corev1.Toleration{toleration(t, `{key: example.com/gpu, operator: Exists, effect: NoSchedule}`)}
-	requireRefused(t, []string{"everything spec.tolerations[1]", "everything spec.tolerations[2]"}, everything(t).Judge(in))
+	requireRefused(t, []string{"everything spec.tolerations[1]", "everything spec.tolerations[2]"}, judge(t, everything(t), in))
 }

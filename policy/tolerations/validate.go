@@ -7,6 +7,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // ValidateTolerations returns what is wrong with the tolerations of a pod by the
@@ -34,17 +36,18 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 	if t.Key != "" {
 		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
 	}
-	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute && (t.Effect == "" || knownEffect(t.Effect)) {
+	read := selector.OfPod(t)
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute && (t.Effect == "" || read.KnownEffect()) {
 		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute"))
 	}
-	return append(errs, validateValue(t, path)...)
+	return append(errs, validateValue(t, &read, path)...)
 }
 
 // validateValue checks the value, and whether the operator can do without a key.
-func validateValue(t *corev1.Toleration, path *field.Path) field.ErrorList {
+func validateValue(t *corev1.Toleration, read *selector.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	operator := path.Child("operator")
-	switch operatorOf(t) {
+	switch read.Operator {
 	case corev1.TolerationOpEqual:
 		errs = append(errs, needsKey(t, operator)...)
 		if reasons := validation.IsValidLabelValue(t.Value); len(reasons) > 0 {
@@ -56,7 +59,7 @@ func validateValue(t *corev1.Toleration, path *field.Path) field.ErrorList {
 		}
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
 		errs = append(errs, needsKey(t, operator)...)
-		if _, ok := canonicalInt(t.Value); !ok {
+		if _, ok := read.Number(); !ok {
 			errs = append(errs, field.Invalid(path.Child("value"), t.Value, "must be a whole number within 64 bits, without leading zeros, plus sign or spaces"))
 		}
 	default:

@@ -1,104 +1,113 @@
 package tolerations
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/policy/wording"
 )
 
-// What users send is shown to them, but not at any length: a denial is read by
-// people, and ends up in status messages, events and logs.
+// The lengths of what is said about a toleration.
 const (
-	maxKey     = 80
-	maxValue   = 63
-	maxEnum    = 24 // longer than any operator or effect there is
-	maxField   = 64
+	maxField   = 96 // a toleration of a subrequest is far down
+	maxNote    = 160
 	maxRemedy  = 200
 	maxFinding = 1024
-	maxListed  = 5
 )
 
 // describe returns the toleration as it would be written for kubectl.
-func describe(a *ask) string {
+func describe(t *selector.Toleration) string {
 	var b strings.Builder
-	if a.key != "" {
-		b.WriteString("key=" + word(a.key, maxKey) + " ")
+	if t.Key != "" {
+		b.WriteString("key=" + wording.Short(t.Key, wording.Key) + " ")
 	}
-	b.WriteString("operator=" + word(string(a.operator), maxEnum))
-	if a.value != "" {
-		b.WriteString(" value=" + word(a.value, maxValue))
+	b.WriteString("operator=" + wording.Short(string(t.Operator), wording.Enum))
+	if t.Value != "" {
+		b.WriteString(" value=" + wording.Short(t.Value, wording.Value))
 	}
-	if a.effect != "" {
-		b.WriteString(" effect=" + word(string(a.effect), maxEnum))
+	if t.Effect != "" {
+		b.WriteString(" effect=" + wording.Short(string(t.Effect), wording.Enum))
 	}
-	if a.seconds != nil {
-		b.WriteString(" for " + strconv.FormatInt(*a.seconds, 10) + "s")
+	if t.Seconds != nil {
+		b.WriteString(" for " + strconv.FormatInt(*t.Seconds, 10) + "s")
 	}
-	if a.key == "" {
-		b.WriteString(" (" + reach(a) + ")")
+	if t.Key == "" {
+		b.WriteString(" (" + reach(t) + ")")
 	}
 	return b.String()
 }
 
 // reach says which taints a toleration without a key tolerates.
-func reach(a *ask) string {
+func reach(t *selector.Toleration) string {
 	switch {
-	case !a.wildcard():
+	case !t.Wildcard():
 		return "every key"
-	case a.effect == "":
+	case t.Effect == "":
 		return "every taint"
 	default:
 		return "every taint of the effect"
 	}
 }
 
-// list joins the first few of items and counts the rest.
-func list[T ~string](items []T, separator string, longest int) string {
-	var b strings.Builder
-	for i, item := range items {
-		if i == maxListed {
-			b.WriteString(" and " + strconv.Itoa(len(items)-i) + " more")
-			break
-		}
-		if i > 0 {
-			b.WriteString(separator)
-		}
-		b.WriteString(cmp.Or(word(string(item), longest), `""`))
-	}
-	return b.String()
-}
-
-// word returns s on one line and no longer than longest bytes.
-func word(s string, longest int) string {
-	if strings.ContainsFunc(s, unprintable) {
-		s = strings.Map(func(r rune) rune {
-			if unprintable(r) {
-				return ' '
-			}
-			return r
-		}, s)
-	}
-	if len(s) <= longest {
-		return s
-	}
-	const ellipsis = "..."
-	end := max(longest-len(ellipsis), 0)
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + ellipsis
-}
-
-// unprintable reports whether r could break a line or reorder what is around it.
-func unprintable(r rune) bool {
-	return r == utf8.RuneError || unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
-}
-
 // atMost says what a toleration must be under a grant that limits it.
 func atMost(seconds int64) string {
 	return "effect " + string(corev1.TaintEffectNoExecute) + " with tolerationSeconds of at most " + strconv.FormatInt(seconds, 10)
+}
+
+const inNamespaces = "in namespaces"
+
+// grantWords says in a few words whom a grant is for.
+func grantWords(in *v1alpha1.TolerationGrant) string {
+	var parts []string
+	if len(in.Namespaces) > 0 || in.NamespaceSelector != nil {
+		parts = append(parts, namespaceWords(in))
+	}
+	if len(in.Subjects) > 0 {
+		parts = append(parts, "to "+wording.Subjects(in.Subjects))
+	}
+	if in.RBAC {
+		parts = append(parts, "to whom RBAC allows the verb tolerate on taints.tollgate.dev")
+	}
+	if in.Expression != "" {
+		parts = append(parts, "where an expression of the policy says so")
+	}
+	if in.ObjectSelector != nil {
+		parts = append(parts, "for objects labelled "+wording.Short(metav1.FormatLabelSelector(in.ObjectSelector), wording.Key))
+	}
+	words := strings.Join(parts, " ")
+	if in.MaxTolerationSeconds != nil {
+		words += " (NoExecute for at most " + strconv.FormatInt(*in.MaxTolerationSeconds, 10) + "s)"
+	}
+	return words
+}
+
+func namespaceWords(in *v1alpha1.TolerationGrant) string {
+	words := inNamespaces
+	if len(in.Namespaces) > 0 {
+		words += " " + wording.List(in.Namespaces, ", ", wording.Value)
+	}
+	if in.NamespaceSelector != nil {
+		words += " labelled " + wording.Short(metav1.FormatLabelSelector(in.NamespaceSelector), wording.Key)
+	}
+	return words
+}
+
+// remedy says to whom the grants, each in its words, allow what a policy guards.
+func remedy(granted []string) string {
+	if len(granted) == 0 {
+		return "nobody is allowed to tolerate it"
+	}
+	words := make([]string, len(granted))
+	for i, grant := range granted {
+		words[i] = grant
+		if i > 0 && strings.HasPrefix(granted[i-1], inNamespaces) {
+			words[i] = strings.TrimPrefix(grant, "in ")
+		}
+	}
+	return wording.Short("allowed "+wording.List(words, " or ", maxRemedy), maxRemedy)
 }

@@ -18,6 +18,7 @@ func Default() *TollgateConfiguration {
 		Webhook: WebhookConfiguration{
 			BindAddress:      ":9443",
 			Budget:           duration(time.Second),
+			DrainPeriod:      duration(5 * time.Second),
 			MaxInFlightBytes: 32 << 20,
 		},
 		Certificates: CertificatesConfiguration{
@@ -32,14 +33,14 @@ func Default() *TollgateConfiguration {
 			DefaultNotReadyTolerationSeconds:    tolerationSeconds,
 			DefaultUnreachableTolerationSeconds: tolerationSeconds,
 		},
-		Eviction: EvictionConfiguration{Workers: 64},
+		Eviction: EvictionConfiguration{Mode: EvictionReplace, Workers: 64},
 		LeaderElection: LeaderElectionConfiguration{
 			Enabled:       true,
 			LeaseDuration: duration(15 * time.Second),
 			RenewDeadline: duration(10 * time.Second),
 			RetryPeriod:   duration(2 * time.Second),
 		},
-		ClientConnection: ClientConnectionConfiguration{QPS: 400, Burst: 800},
+		ClientConnection: ClientConnectionConfiguration{QPS: 400, Burst: 800, WatchSilence: duration(150 * time.Second)},
 		Metrics:          EndpointConfiguration{BindAddress: "127.0.0.1:8080"},
 		Health:           EndpointConfiguration{BindAddress: "127.0.0.1:8081"},
 	}

@@ -18,25 +18,31 @@ func TestAnEmptyConfigurationHasDefaults(t *testing.T) {
 	require.Equal(t, time.Second, config.Webhook.Budget.Duration)
 	require.Equal(t, int64(300), config.Admission.DefaultNotReadyTolerationSeconds)
 	require.True(t, config.LeaderElection.Enabled)
+	require.Equal(t, v1alpha1.EvictionReplace, config.Eviction.Mode)
+	require.Equal(t, 5*time.Second, config.Webhook.DrainPeriod.Duration)
 }
 
 func TestWhatIsSetStays(t *testing.T) {
 	config, err := v1alpha1.Load([]byte(head + `
 webhook: {bindAddress: "127.0.0.1:7443", url: "https://127.0.0.1:7443"}
 admission: {defaultNotReadyTolerationSeconds: 0}
+eviction: {mode: Window}
 leaderElection: {enabled: false}
 featureGates: {NodeTaintEviction: false}
 `))
 	require.NoError(t, err)
 	require.Equal(t, "https://127.0.0.1:7443", config.Webhook.URL)
 	require.Zero(t, config.Admission.DefaultNotReadyTolerationSeconds)
+	require.Equal(t, v1alpha1.EvictionWindow, config.Eviction.Mode)
+	require.Equal(t, 64, config.Eviction.Workers)
 	require.False(t, config.LeaderElection.Enabled)
 	require.Equal(t, map[string]bool{"NodeTaintEviction": false}, config.FeatureGates)
 }
 
 func TestAZeroThatIsWrittenIsAZero(t *testing.T) {
-	config, err := v1alpha1.Load([]byte(head + "admission: {maxTimeAddedSkew: 0s}"))
+	config, err := v1alpha1.Load([]byte(head + "admission: {maxTimeAddedSkew: 0s}\nwebhook: {drainPeriod: 0s}"))
 	require.NoError(t, err)
+	require.Zero(t, config.Webhook.DrainPeriod.Duration)
 	require.Zero(t, config.Admission.MaxTimeAddedSkew.Duration)
 }
 
@@ -52,6 +58,10 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"not YAML":                           {"{", "read configuration"},
 		"a text where a number is due":       {head + "eviction: {workers: many}", "workers"},
 		"a number that means nothing":        {head + "eviction: {workers: -1}", "eviction.workers: Invalid value: -1"},
+		"a drain that is negative":           {head + "webhook: {drainPeriod: -1s}", "webhook.drainPeriod: Invalid value: \"-1s\""},
+		"a mode that does not exist":         {head + "eviction: {mode: Gentle}", `eviction.mode: Unsupported value: "Gentle": supported values: "Replace", "Window", "Observe"`},
+		"a mode in another case":             {head + "eviction: {mode: window}", `eviction.mode: Unsupported value: "window"`},
+		"a mode that is empty":               {head + "eviction: {mode: ''}", `eviction.mode: Unsupported value: ""`},
 		"a hold that is negative":            {head + "eviction: {maxHold: -1s}", "eviction.maxHold"},
 		"a bad address":                      {head + "webhook: {bindAddress: here}", `webhook.bindAddress: Invalid value: "here"`},
 		"a port out of range":                {head + "metrics: {bindAddress: ':70000'}", "metrics.bindAddress"},
@@ -76,6 +86,10 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"negative seconds":                   {head + "admission: {defaultUnreachableTolerationSeconds: -1}", "admission.defaultUnreachableTolerationSeconds"},
 		"a negative rate":                    {head + "clientConnection: {qps: -1}", "clientConnection.qps"},
 		"a burst that is none":               {head + "clientConnection: {burst: -1}", "clientConnection.burst"},
+		"a scheduler without a name":         {head + "admission: {schedulers: ['']}", "admission.schedulers[0]"},
+		"a scheduler with a space":           {head + "admission: {schedulers: [' a']}", "admission.schedulers[0]"},
+		"a pattern of schedulers":            {head + "admission: {schedulers: [a, 'system:*']}", "admission.schedulers[1]"},
+		"a controller that is named twice":   {head + "admission: {workloadControllers: [a, a]}", `admission.workloadControllers[1]: Duplicate value: "a"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

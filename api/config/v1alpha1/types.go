@@ -45,6 +45,10 @@ type WebhookConfiguration struct {
 	URL string `json:"url,omitempty"`
 	// Budget is how long the judgement of one review may take.
 	Budget metav1.Duration `json:"budget,omitzero"`
+	// DrainPeriod is for how long a replica that was told to end goes on answering
+	// reviews while it already says that it is not ready: as long as it takes until
+	// nobody sends it new ones. It must be shorter than the grace period of its pod.
+	DrainPeriod metav1.Duration `json:"drainPeriod,omitzero"`
 	// MaxInFlightBytes bounds the bodies of the reviews judged at one time.
 	MaxInFlightBytes int64 `json:"maxInFlightBytes,omitempty"`
 }
@@ -100,10 +104,37 @@ type AdmissionConfiguration struct {
 	// user's choice. What a namespace's annotations add is judged like one, because
 	// whoever may edit the namespace chose it.
 	PodTolerationRestriction bool `json:"podTolerationRestriction,omitempty"`
+	// Schedulers are the users who put pods on nodes by their taints, and so are not
+	// asked by which right. None stands for system:kube-scheduler, which has to be named
+	// too where others are and it runs.
+	Schedulers []string `json:"schedulers,omitempty"`
+	// WorkloadControllers are users who make pods from templates that were judged, as
+	// the controllers of Kubernetes do, which are known. Only what the live owner of a
+	// pod carries is theirs to pass on.
+	WorkloadControllers []string `json:"workloadControllers,omitempty"`
 }
+
+// EvictionMode says what Tollgate and the controllers of Kubernetes that evict are to
+// each other.
+type EvictionMode string
+
+// The modes.
+const (
+	// EvictionReplace evicts in the place of the controllers of Kubernetes, which are
+	// off.
+	EvictionReplace EvictionMode = "Replace"
+	// EvictionWindow evicts before the controllers of Kubernetes do, which are on: pods
+	// and claims are given tolerations that hold those off for a while.
+	EvictionWindow EvictionMode = "Window"
+	// EvictionObserve evicts nobody: what taints would do is foretold, and left to the
+	// controllers of Kubernetes.
+	EvictionObserve EvictionMode = "Observe"
+)
 
 // EvictionConfiguration configures how evictions are carried out.
 type EvictionConfiguration struct {
+	// Mode is Replace, Window or Observe.
+	Mode EvictionMode `json:"mode,omitempty"`
 	// Workers is how many evictions are under way at one time: so many of pods that
 	// use ResourceClaims, and so many of others.
 	Workers int `json:"workers,omitempty"`
@@ -133,6 +164,11 @@ type ClientConnectionConfiguration struct {
 	QPS float32 `json:"qps,omitempty"`
 	// Burst is how many requests may be sent at once.
 	Burst int `json:"burst,omitempty"`
+	// WatchSilence is for how long a watch may say nothing, not even by a bookmark, of
+	// which an API server sends about one a minute, before it is begun anew. Any positive
+	// time is accepted, but with less than about a minute watches on which nothing happens
+	// are begun anew all the time.
+	WatchSilence metav1.Duration `json:"watchSilence,omitzero"`
 }
 
 // EndpointConfiguration is where something is served over plain HTTP.

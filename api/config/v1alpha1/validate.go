@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,16 +18,14 @@ func (c *TollgateConfiguration) Validate() field.ErrorList {
 	errs = append(errs, c.Webhook.validate(field.NewPath("webhook"))...)
 	errs = append(errs, c.Certificates.validate(field.NewPath("certificates"))...)
 	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
-	errs = append(errs, atLeast(int64(c.Eviction.Workers), 1, field.NewPath("eviction", "workers"))...)
-	if hold := c.Eviction.MaxHold.Duration; hold < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("eviction", "maxHold"), hold.String(), "must not be negative"))
-	}
+	errs = append(errs, c.Eviction.validate(field.NewPath("eviction"))...)
 	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
 	connection := field.NewPath("clientConnection")
 	if c.ClientConnection.QPS <= 0 {
 		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be more than 0"))
 	}
 	errs = append(errs, atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst"))...)
+	errs = append(errs, positive(c.ClientConnection.WatchSilence.Duration, connection.Child("watchSilence"))...)
 	errs = append(errs, address(c.Metrics.BindAddress, true, field.NewPath("metrics", "bindAddress"))...)
 	errs = append(errs, address(c.Health.BindAddress, true, field.NewPath("health", "bindAddress"))...)
 	return errs
@@ -36,9 +35,21 @@ func (c *WebhookConfiguration) validate(path *field.Path) field.ErrorList {
 	errs := address(c.BindAddress, false, path.Child("bindAddress"))
 	errs = append(errs, webhookURL(c.URL, path.Child("url"))...)
 	errs = append(errs, positive(c.Budget.Duration, path.Child("budget"))...)
+	errs = append(errs, notNegative(c.DrainPeriod.Duration, path.Child("drainPeriod"))...)
 	// Less than one review of the largest size would refuse legitimate ones.
 	const largest = 16 << 20
 	return append(errs, atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes"))...)
+}
+
+func (c *EvictionConfiguration) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch c.Mode {
+	case EvictionReplace, EvictionWindow, EvictionObserve:
+	default:
+		errs = append(errs, field.NotSupported(path.Child("mode"), c.Mode, []EvictionMode{EvictionReplace, EvictionWindow, EvictionObserve}))
+	}
+	errs = append(errs, atLeast(int64(c.Workers), 1, path.Child("workers"))...)
+	return append(errs, notNegative(c.MaxHold.Duration, path.Child("maxHold"))...)
 }
 
 func (c *CertificatesConfiguration) validate(path *field.Path) field.ErrorList {
@@ -75,11 +86,29 @@ func (c *CertificatesConfiguration) validateDurations(path *field.Path) field.Er
 
 func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if skew := c.MaxTimeAddedSkew.Duration; skew < 0 {
-		errs = append(errs, field.Invalid(path.Child("maxTimeAddedSkew"), skew.String(), "must not be negative"))
-	}
+	errs = append(errs, notNegative(c.MaxTimeAddedSkew.Duration, path.Child("maxTimeAddedSkew"))...)
 	errs = append(errs, atLeast(c.DefaultNotReadyTolerationSeconds, 0, path.Child("defaultNotReadyTolerationSeconds"))...)
-	return append(errs, atLeast(c.DefaultUnreachableTolerationSeconds, 0, path.Child("defaultUnreachableTolerationSeconds"))...)
+	errs = append(errs, atLeast(c.DefaultUnreachableTolerationSeconds, 0, path.Child("defaultUnreachableTolerationSeconds"))...)
+	errs = append(errs, users(c.Schedulers, path.Child("schedulers"))...)
+	return append(errs, users(c.WorkloadControllers, path.Child("workloadControllers"))...)
+}
+
+// users checks names of users, which are compared whole: a pattern would match nobody.
+func users(names []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]struct{}{}
+	for i, name := range names {
+		switch _, twice := seen[name]; {
+		case name == "" || name != strings.TrimSpace(name):
+			errs = append(errs, field.Invalid(path.Index(i), name, "must be the name of a user, without spaces around it"))
+		case strings.Contains(name, "*"):
+			errs = append(errs, field.Invalid(path.Index(i), name, "must be the whole name of a user; there are no patterns"))
+		case twice:
+			errs = append(errs, field.Duplicate(path.Index(i), name))
+		}
+		seen[name] = struct{}{}
+	}
+	return errs
 }
 
 // validate asks for what client-go asks of a leader election.
@@ -138,6 +167,13 @@ func isHost(host string) bool {
 func positive(value time.Duration, path *field.Path) field.ErrorList {
 	if value <= 0 {
 		return field.ErrorList{field.Invalid(path, value.String(), "must be longer than 0")}
+	}
+	return nil
+}
+
+func notNegative(value time.Duration, path *field.Path) field.ErrorList {
+	if value < 0 {
+		return field.ErrorList{field.Invalid(path, value.String(), "must not be negative")}
 	}
 	return nil
 }

@@ -1,15 +1,25 @@
-package tolerations
+package selector
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-func TestCouldTolerate(t *testing.T) {
+// selectorOf reads a selector as a user would write it.
+func selectorOf(t *testing.T, line string) Selector {
+	t.Helper()
+	var sel v1alpha1.TaintSelector
+	require.NoError(t, yaml.UnmarshalStrict([]byte(line), &sel))
+	return Compile(&sel)
+}
+
+func TestCouldTolerateATaintOfANode(t *testing.T) {
 	const dedicated = "{key: dedicated, values: [banana], effects: [NoSchedule, NoExecute]}"
 	tests := map[string]struct {
 		tolerates string
@@ -42,6 +52,7 @@ func TestCouldTolerate(t *testing.T) {
 		"Lt without values may match":                                {`{key: tier, operator: Lt, value: "0"}`, `{key: tier}`, true},
 		"nothing is less than the least number":                      {`{key: tier, operator: Lt, value: "-9223372036854775808"}`, `{key: tier}`, false},
 		"nothing is greater than the greatest number":                {`{key: tier, operator: Gt, value: "9223372036854775807"}`, `{key: tier}`, false},
+		"a number that cannot be compared may be less":               {`{key: tier, operator: Lt, value: "1.5"}`, `{key: tier, values: ["1"]}`, true},
 		"a number that cannot be compared may match":                 {`{key: tier, operator: Gt, value: "1.5"}`, `{key: tier, values: ["1"]}`, true},
 		"a prefix guards the keys below it":                          {`{key: example.com/gpu, operator: Exists}`, `{key: example.com/*}`, true},
 		"a prefix ends at the slash":                                 {`{key: example.company/gpu, operator: Exists}`, `{key: example.com/*}`, false},
@@ -64,9 +75,89 @@ func TestCouldTolerate(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var sel v1alpha1.TaintSelector
-			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.selector), &sel))
-			require.Equal(t, tt.want, CouldTolerate(toleration(t, tt.tolerates), sel))
+			var tol corev1.Toleration
+			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &tol))
+			sel, read := selectorOf(t, tt.selector), OfPod(&tol)
+			require.Equal(t, tt.want, sel.Could(&read))
 		})
+	}
+}
+
+func TestCouldTolerateATaintOfADevice(t *testing.T) {
+	const broken = `{target: Device, key: example.com/broken, values: ["yes"], effects: [NoExecute], deviceClasses: [gpu, nic]}`
+	tests := map[string]struct {
+		class     string
+		tolerates string
+		selector  string
+		want      bool
+		outlasts  bool
+	}{
+		"the same key, value and class":                       {"gpu", `{key: example.com/broken, value: "yes", effect: NoExecute}`, broken, true, true},
+		"another class":                                       {"disk", `{key: example.com/broken, value: "yes", effect: NoExecute}`, broken, false, false},
+		"a class that is not known may be any":                {"", `{key: example.com/broken, value: "yes", effect: NoExecute}`, broken, true, true},
+		"no classes guard every class":                        {"disk", `{key: a, operator: Exists}`, `{target: Device, key: a}`, true, true},
+		"another value":                                       {"gpu", `{key: example.com/broken, value: "no"}`, broken, false, false},
+		"another effect":                                      {"gpu", `{key: example.com/broken, operator: Exists, effect: NoSchedule}`, broken, false, false},
+		"C17 Exists without key tolerates everything":         {"gpu", `{operator: Exists}`, broken, true, true},
+		"AV-12 no key with Equal is every key with the value": {"gpu", `{value: "yes"}`, broken, true, true},
+		"AV-12 no key with Equal and another value":           {"gpu", `{operator: Equal, value: "no"}`, broken, false, false},
+		"no effect is NoExecute too":                          {"gpu", `{key: example.com/broken, operator: Exists}`, broken, true, true},
+		"no effect is NoSchedule too":                         {"gpu", `{key: a, operator: Exists}`, `{target: Device, key: a, effects: [NoSchedule]}`, true, false},
+		"effect None":                                         {"gpu", `{key: a, operator: Exists, effect: None}`, `{target: Device, key: a, effects: [None]}`, true, false},
+		"None is guarded where no effect is named":            {"gpu", `{key: a, operator: Exists, effect: None}`, `{target: Device, key: a}`, true, false},
+		"B12 an unknown effect may be any":                    {"gpu", `{key: example.com/broken, operator: Exists, effect: NoAdmit}`, broken, true, true},
+		"an effect of nodes is unknown to devices":            {"gpu", `{key: example.com/broken, operator: Exists, effect: PreferNoSchedule}`, broken, true, true},
+		"B12 an unknown operator may match":                   {"gpu", `{key: example.com/broken, operator: Lt, value: "5"}`, broken, true, true},
+		"B12 numbers of devices are not compared":             {"gpu", `{key: a, operator: Lt, value: "5"}`, `{target: Device, key: a, values: ["9"]}`, true, true},
+		"the star guards every key of devices":                {"gpu", `{key: node.kubernetes.io/unreachable, operator: Exists}`, `{target: Device, key: "*"}`, true, true},
+		"a prefix guards the keys below it":                   {"gpu", `{key: example.com/a, operator: Exists}`, `{target: Device, key: example.com/*}`, true, true},
+		"a selector of node taints guards no device":          {"gpu", `{operator: Exists}`, `{key: "*"}`, false, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var tol resourcev1.DeviceToleration
+			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &tol))
+			sel, read := selectorOf(t, tt.selector), OfDevice(&tol, tt.class)
+			require.Equal(t, tt.want, sel.Could(&read))
+			require.Equal(t, tt.outlasts, sel.CouldOutlast(&read))
+		})
+	}
+}
+
+func TestATolerationIsWithinATimeOnlyWhereItEnds(t *testing.T) {
+	tests := map[string]struct {
+		tolerates string
+		want      bool
+	}{
+		"less":                                  {`{key: a, effect: NoExecute, tolerationSeconds: 59}`, true},
+		"as much":                               {`{key: a, effect: NoExecute, tolerationSeconds: 60}`, true},
+		"more":                                  {`{key: a, effect: NoExecute, tolerationSeconds: 61}`, false},
+		"C17 negative seconds are none":         {`{key: a, effect: NoExecute, tolerationSeconds: -9223372036854775808}`, true},
+		"for ever":                              {`{key: a, effect: NoExecute}`, false},
+		"NE-29 seconds count with NoExecute":    {`{key: a, effect: NoSchedule, tolerationSeconds: 1}`, false},
+		"NE-29 seconds without effect are none": {`{key: a, tolerationSeconds: 1}`, false},
+		"B12 seconds with an unknown effect":    {`{key: a, effect: NoAdmit, tolerationSeconds: 1}`, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var pod corev1.Toleration
+			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &pod))
+			var device resourcev1.DeviceToleration
+			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &device))
+			ofPod, ofDevice := OfPod(&pod), OfDevice(&device, "gpu")
+			require.Equal(t, tt.want, ofPod.Within(60))
+			require.Equal(t, tt.want, ofDevice.Within(60))
+		})
+	}
+}
+
+func TestAV26ATolerationThatIsNoNumberToleratesNothing(t *testing.T) {
+	for _, operator := range []corev1.TolerationOperator{corev1.TolerationOpLt, corev1.TolerationOpGt} {
+		for _, value := range []string{"", "x", "05", "1.5"} {
+			read := OfPod(&corev1.Toleration{Key: "tier", Operator: operator, Value: value})
+			for _, taint := range []string{"-1", "1"} {
+				require.False(t, read.Tolerates(&corev1.Taint{Key: "tier", Value: taint, Effect: noSchedule}), "%s %q of %s", operator, value, taint)
+			}
+		}
 	}
 }

@@ -1,0 +1,355 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// EvictionPolicy says how NoExecute taints are carried out: by which method, at what
+// pace, up to which limit, and who is left alone. Of the policies that select a pod
+// and its taint the one with the highest priority decides, then the older, then the
+// first by name. Without a policy pods are deleted at once, as Kubernetes does.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=evpol,categories=tollgate
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Method",type=string,JSONPath=`.spec.method`
+// +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`
+// +kubebuilder:printcolumn:name="Because",type=string,JSONPath=`.status.conditions[?(@.type=="Held")].reason`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type EvictionPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	//
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what the policy asks for.
+	//
+	// +required
+	Spec EvictionPolicySpec `json:"spec"`
+
+	// status is what Tollgate says about the policy.
+	//
+	// +optional
+	Status EvictionPolicyStatus `json:"status,omitzero"`
+}
+
+// EvictionPolicyList is a list of EvictionPolicies.
+//
+// +kubebuilder:object:root=true
+type EvictionPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []EvictionPolicy `json:"items"`
+}
+
+// EvictionPolicySpec says which evictions are meant and how they are carried out.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.deleteAfter) || self.method == 'Evict'",message="deleteAfter needs method Evict: Delete asks no budget"
+type EvictionPolicySpec struct {
+	// taints are the taints whose evictions are meant. Only NoExecute evicts.
+	//
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Taints []TaintSelector `json:"taints"`
+
+	// namespaceSelector narrows to pods in namespaces with these labels.
+	//
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// podSelector narrows to pods with these labels.
+	//
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+
+	// priority decides between policies that select the same pod and taint: the
+	// highest wins.
+	//
+	// +optional
+	Priority int32 `json:"priority,omitempty"`
+
+	// method is Delete (the default), as Kubernetes does it, or Evict, which honours
+	// PodDisruptionBudgets.
+	//
+	// +optional
+	// +kubebuilder:default=Delete
+	Method EvictionMethod `json:"method,omitempty"`
+
+	// deleteAfter is how long after the due time a pod that cannot be evicted is
+	// deleted in spite of its budget. Never when absent. Only with method Evict.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not negative"
+	DeleteAfter *metav1.Duration `json:"deleteAfter,omitempty"`
+
+	// pace bounds how fast pods leave.
+	//
+	// +optional
+	Pace *EvictionPace `json:"pace,omitempty"`
+
+	// breaker bounds how many pods leave in a window. When that many have left,
+	// further evictions are held until an EvictionApproval lets them go, until what is
+	// held fits into the limit, or until the breaker is released by hand.
+	//
+	// +optional
+	Breaker *EvictionBreaker `json:"breaker,omitempty"`
+
+	// protect names pods that are not evicted.
+	//
+	// +optional
+	Protect *EvictionProtection `json:"protect,omitempty"`
+
+	// window is the time that pods get in mode Window, in which the controllers of
+	// Kubernetes are the deadline. Only taints whose key is given in full can have one.
+	//
+	// +optional
+	Window *EvictionWindow `json:"window,omitempty"`
+
+	// paused holds all evictions that the policy decides about.
+	//
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// EvictionMethod is how a pod is made to leave.
+//
+// +kubebuilder:validation:Enum=Delete;Evict
+type EvictionMethod string
+
+// The methods.
+const (
+	// EvictionMethodDelete deletes the pod, as Kubernetes' own controllers do.
+	EvictionMethodDelete EvictionMethod = "Delete"
+	// EvictionMethodEvict asks the Eviction API, which honours PodDisruptionBudgets.
+	EvictionMethodEvict EvictionMethod = "Evict"
+)
+
+// LimitScope says which evictions a pace or a breaker is about.
+//
+// +kubebuilder:validation:Enum=Decided;Selected
+type LimitScope string
+
+// The scopes.
+const (
+	// LimitScopeDecided is about the evictions that the policy decides about.
+	LimitScopeDecided LimitScope = "Decided"
+	// LimitScopeSelected is about all evictions that the policy selects, also where
+	// another one with a higher priority decides. So one policy over everything
+	// bounds the whole cluster.
+	LimitScopeSelected LimitScope = "Selected"
+)
+
+// EvictionPace bounds how fast pods leave.
+type EvictionPace struct {
+	// podsPerSecond is how many pods leave in a second in the long run.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	PodsPerSecond int32 `json:"podsPerSecond"`
+
+	// burst is how many may leave at once; podsPerSecond when absent.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Burst int32 `json:"burst,omitempty"`
+
+	// scope says which evictions are paced together: those that the policy decides
+	// about (Decided, the default) or all that it selects (Selected).
+	//
+	// +optional
+	// +kubebuilder:default=Decided
+	Scope LimitScope `json:"scope,omitempty"`
+}
+
+// EvictionBreaker bounds how many pods leave in a window.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.maxPods) || has(self.maxPercent)",message="give maxPods, maxPercent or both"
+type EvictionBreaker struct {
+	// maxPods is how many pods may leave within the window.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxPods *int32 `json:"maxPods,omitempty"`
+
+	// maxPercent is how many of the cluster's pods may leave within the window, at
+	// least one.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxPercent *int32 `json:"maxPercent,omitempty"`
+
+	// window is the time over which it is counted.
+	//
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="between 10s and 24h"
+	Window metav1.Duration `json:"window,omitzero"`
+
+	// scope says which evictions are counted and held: those that the policy decides
+	// about (Decided, the default) or all that it selects (Selected).
+	//
+	// +optional
+	// +kubebuilder:default=Decided
+	Scope LimitScope `json:"scope,omitempty"`
+}
+
+// EvictionProtection names pods that are not evicted, by one of its fields or the other.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.priorityClassNames) || has(self.podSelector)",message="give priorityClassNames, podSelector or both"
+type EvictionProtection struct {
+	// priorityClassNames are the priority classes of pods that stay.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
+
+	// podSelector selects pods that stay by their labels. It must not be empty: use
+	// paused to hold everything.
+	//
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+}
+
+// EvictionWindow is the time that pods get in mode Window.
+type EvictionWindow struct {
+	// seconds is for how long the controllers of Kubernetes are kept off by a
+	// toleration that is given to pods and claims when they are created.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	Seconds int64 `json:"seconds"`
+}
+
+// ConditionHeld is the condition type that says whether an EvictionPolicy holds pods
+// that have to leave.
+const ConditionHeld = "Held"
+
+// AnnotationReleaseBreaker releases a breaker by hand when its value changes, whatever
+// the value is: what has left before is not counted any more.
+const AnnotationReleaseBreaker = "tollgate.dev/release-breaker"
+
+// EvictionPolicyStatus says what Tollgate says about an EvictionPolicy.
+type EvictionPolicyStatus struct {
+	// observedGeneration is the generation of the spec that the status is about.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// held is how many pods have to leave by now and are held back, by this policy's
+	// breaker or because of what it says.
+	//
+	// +optional
+	Held int32 `json:"held"`
+
+	// holding names what carries the taints of pods that are held, those with the
+	// most pods first.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Holding []HeldEvictions `json:"holding,omitempty"`
+
+	// breaker is what the breaker has counted. It is written before pods leave, so
+	// that no restart and no other leader counts too few.
+	//
+	// +optional
+	Breaker *EvictionBreakerStatus `json:"breaker,omitempty"`
+
+	// conditions of the policy. Ready is True when the policy is in force as written;
+	// Held is True when pods are held, with the reason BreakerTripped, Paused or
+	// Protected.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// HeldEvictions is how many pods are held that have to leave because of what one object
+// carries.
+type HeldEvictions struct {
+	// kind is Node, DeviceTaintRule or ResourceSlice.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// name is the object's.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// pods is how many are held because of it.
+	//
+	// +required
+	Pods int32 `json:"pods"`
+}
+
+// EvictionBreakerStatus is what a breaker has counted.
+type EvictionBreakerStatus struct {
+	// tripped is when the breaker began to hold; absent while it does not.
+	//
+	// +optional
+	Tripped *metav1.MicroTime `json:"tripped,omitempty"`
+
+	// limit is how many pods could leave within the window when it tripped.
+	//
+	// +optional
+	Limit int32 `json:"limit,omitempty"`
+
+	// generation is the generation of the spec by which it tripped.
+	//
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+
+	// granted are the pods that were given leave to go within the window, a few at a
+	// time and before they went.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Granted []BreakerGrant `json:"granted,omitempty"`
+
+	// released is the value of the annotation tollgate.dev/release-breaker that was
+	// carried out last.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Released string `json:"released,omitempty"`
+
+	// writeID is of the last write of all this. It tells after a lost answer whether the
+	// write went through, or another one did.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	WriteID string `json:"writeID,omitempty"`
+}
+
+// BreakerGrant is leave for some pods to go.
+type BreakerGrant struct {
+	// until is when the last of them may have gone.
+	//
+	// +required
+	Until metav1.MicroTime `json:"until"`
+
+	// pods is how many.
+	//
+	// +required
+	Pods int32 `json:"pods"`
+}

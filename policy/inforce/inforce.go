@@ -1,0 +1,198 @@
+package inforce
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/gates"
+	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
+)
+
+// Policies are the policies in force. They do not change and are safe for concurrent
+// use. A set that is nil holds no policy: its kind is switched off, or there is none.
+type Policies struct {
+	Tolerations *tolerations.Set
+	Placement   *placement.Set
+	Taints      *tainting.Set
+	Gates       *gates.Set
+	Evictions   *evicting.Set
+	// Version names the policies: two replicas with the same version judge by the
+	// same. It is a short hash of the UIDs and generations of all of them, and of what
+	// releases the breakers of EvictionPolicies.
+	Version string
+
+	// compiled says what each set was compiled from.
+	compiled [kinds]compiled
+}
+
+// The positions of the kinds in Policies.compiled.
+const (
+	ofTolerations = iota
+	ofPlacement
+	ofTaints
+	ofGates
+	ofEvictions
+	kinds
+)
+
+// compiled is what a set was compiled from; nothing for a set that never was.
+type compiled struct {
+	digest      string
+	generations map[types.UID]int64
+}
+
+// Kinds says which kinds of policies are judged by. The others are as if there were
+// none.
+type Kinds struct {
+	Tolerations, Placement, Taints, Gates, Evictions bool
+}
+
+// None returns policies of no kind.
+func None() *Policies { return new(Policies).named() }
+
+// WithTolerations returns policies with these TolerationPolicies in the place of
+// those that there were; p itself where they are the same. A nil p has none of any
+// kind.
+func (p *Policies) WithTolerations(list []v1alpha1.TolerationPolicy) *Policies {
+	next := p.copy()
+	if !next.replace(ofTolerations, compiledFrom(list)) {
+		return next.orSame(p)
+	}
+	next.Tolerations = next.Tolerations.Next(list)
+	return next.named()
+}
+
+// WithPlacement is WithTolerations for PlacementPolicies.
+func (p *Policies) WithPlacement(list []v1alpha1.PlacementPolicy) *Policies {
+	next := p.copy()
+	if !next.replace(ofPlacement, compiledFrom(list)) {
+		return next.orSame(p)
+	}
+	next.Placement = placement.Compile(list)
+	return next.named()
+}
+
+// WithTaints is WithTolerations for TaintPolicies.
+func (p *Policies) WithTaints(list []v1alpha1.TaintPolicy) *Policies {
+	next := p.copy()
+	if !next.replace(ofTaints, compiledFrom(list)) {
+		return next.orSame(p)
+	}
+	next.Taints = next.Taints.Next(list)
+	return next.named()
+}
+
+// WithGates is WithTolerations for GatePolicies.
+func (p *Policies) WithGates(list []v1alpha1.GatePolicy) *Policies {
+	next := p.copy()
+	if !next.replace(ofGates, compiledFrom(list)) {
+		return next.orSame(p)
+	}
+	next.Gates = gates.Compile(list)
+	return next.named()
+}
+
+// WithEvictions is WithTolerations for EvictionPolicies. The value of the annotation
+// that releases a breaker counts as part of a policy, although it stands beside the
+// spec and no generation is counted up with it.
+func (p *Policies) WithEvictions(list []v1alpha1.EvictionPolicy) *Policies {
+	next := p.copy()
+	release := func(e *v1alpha1.EvictionPolicy) string { return e.Annotations[v1alpha1.AnnotationReleaseBreaker] }
+	if !next.replace(ofEvictions, compiledBeside(list, release)) {
+		return next.orSame(p)
+	}
+	next.Evictions = evicting.Compile(list)
+	return next.named()
+}
+
+func (p *Policies) copy() *Policies {
+	if p == nil {
+		return None()
+	}
+	return new(*p)
+}
+
+// orSame returns the policies that p is an unchanged copy of.
+func (p *Policies) orSame(old *Policies) *Policies {
+	if old == nil {
+		return p
+	}
+	return old
+}
+
+func (p *Policies) named() *Policies {
+	const short = 6 // bytes; there is nobody to fool with it
+	hash := sha256.New()
+	for i := range p.compiled {
+		hash.Write([]byte(p.compiled[i].digest + "/"))
+	}
+	p.Version = hex.EncodeToString(hash.Sum(nil)[:short])
+	return p
+}
+
+// replace notes what the set of a kind is compiled from, and reports whether that is
+// another thing than before.
+func (p *Policies) replace(kind int, from compiled) bool {
+	if p.compiled[kind].digest == from.digest {
+		return false
+	}
+	p.compiled[kind] = from
+	return true
+}
+
+// Holds reports whether a generation of a policy is among those in force.
+func (p *Policies) Holds(uid types.UID, generation int64) bool {
+	if p == nil {
+		return false
+	}
+	for i := range p.compiled {
+		if held, ok := p.compiled[i].generations[uid]; ok {
+			return held == generation
+		}
+	}
+	return false
+}
+
+// object is a pointer to a policy.
+type object[T any] interface {
+	*T
+	metav1.Object
+}
+
+// compiledFrom says what a list is, whatever its order. A generation stands for a spec:
+// the API server counts it up with each change.
+func compiledFrom[T any, P object[T]](list []T) compiled {
+	return compiledBeside(list, func(P) string { return "" })
+}
+
+// compiledBeside is compiledFrom for policies of which something counts that stands
+// beside the spec.
+func compiledBeside[T any, P object[T]](list []T, beside func(P) string) compiled {
+	from := compiled{generations: make(map[types.UID]int64, len(list))}
+	lines := make([]string, len(list))
+	for i := range list {
+		o := P(&list[i])
+		from.generations[o.GetUID()] = o.GetGeneration()
+		lines[i] = o.GetName() + "/" + string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10)
+		if text := beside(o); text != "" {
+			lines[i] += "/" + strconv.Quote(text) // one line, whatever users write
+		}
+		lines[i] += "\n"
+	}
+	slices.Sort(lines)
+	hash := sha256.New()
+	for _, line := range lines {
+		hash.Write([]byte(line))
+	}
+	from.digest = string(hash.Sum(nil))
+	return from
+}

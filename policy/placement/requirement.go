@@ -1,0 +1,107 @@
+package placement
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The functions here are about what is required of one label of a node. A label
+// that a node does not have satisfies NotIn and DoesNotExist.
+
+// holds reports whether a node whose label has the value satisfies r.
+func holds(r *corev1.NodeSelectorRequirement, value string) bool {
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn:
+		return slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpNotIn:
+		return !slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpExists:
+		return true
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		bound, ok := boundOf(r)
+		number, err := strconv.ParseInt(value, 10, 64)
+		return ok && err == nil && (r.Operator == corev1.NodeSelectorOpGt && number > bound || r.Operator == corev1.NodeSelectorOpLt && number < bound)
+	case corev1.NodeSelectorOpDoesNotExist:
+		return false
+	default:
+		// Whoever knows the operator decides.
+		return true
+	}
+}
+
+func boundOf(r *corev1.NodeSelectorRequirement) (int64, bool) {
+	if len(r.Values) != 1 {
+		return 0, false
+	}
+	bound, err := strconv.ParseInt(r.Values[0], 10, 64)
+	return bound, err == nil
+}
+
+// satisfiable reports whether some node could satisfy all requirements, which are
+// about the same label.
+func satisfiable(requirements []corev1.NodeSelectorRequirement) bool {
+	all := func(value string) bool {
+		return !slices.ContainsFunc(requirements, func(r corev1.NodeSelectorRequirement) bool { return !holds(&r, value) })
+	}
+	present, absent := false, false
+	least, most := int64(math.MinInt64), int64(math.MaxInt64)
+	for i := range requirements {
+		r := &requirements[i]
+		switch r.Operator {
+		case corev1.NodeSelectorOpIn:
+			return slices.ContainsFunc(r.Values, all)
+		case corev1.NodeSelectorOpDoesNotExist:
+			absent = true
+		case corev1.NodeSelectorOpExists:
+			present = true
+		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+			present = true
+			if !narrow(r, &least, &most) {
+				return false
+			}
+		case corev1.NodeSelectorOpNotIn:
+		default:
+		}
+	}
+	// NotIn takes away a few values, and there is no end of those that a number can be
+	// written as.
+	return (!present || !absent) && least <= most
+}
+
+// narrow takes from the numbers from least to most those that do not satisfy r, and
+// reports whether any may be left.
+func narrow(r *corev1.NodeSelectorRequirement, least, most *int64) bool {
+	bound, ok := boundOf(r)
+	switch {
+	case !ok:
+		return false
+	case r.Operator == corev1.NodeSelectorOpGt && bound < math.MaxInt64:
+		*least = max(*least, bound+1)
+		return true
+	case r.Operator == corev1.NodeSelectorOpLt && bound > math.MinInt64:
+		*most = min(*most, bound-1)
+		return true
+	default:
+		return false
+	}
+}
+
+// implied reports whether every node that satisfies all of have satisfies r too: r
+// itself is among them, or one of them leaves only values that satisfy it. All are
+// about the same label.
+func implied(r *corev1.NodeSelectorRequirement, have []corev1.NodeSelectorRequirement) bool {
+	return slices.ContainsFunc(have, func(h corev1.NodeSelectorRequirement) bool {
+		if h.Operator == r.Operator && slices.Equal(h.Values, r.Values) {
+			return true
+		}
+		return h.Operator == corev1.NodeSelectorOpIn && len(h.Values) > 0 &&
+			!slices.ContainsFunc(h.Values, func(value string) bool { return !holds(r, value) })
+	})
+}
+
+func inValues(key string, values ...string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
+}

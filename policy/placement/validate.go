@@ -1,0 +1,231 @@
+package placement
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/devices"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
+)
+
+// The limits of the schema, which hold for objects that came around it too.
+const (
+	maxPodItems = 64
+	maxGates    = 16
+)
+
+// ValidatePolicy returns what is wrong with the policy: what its schema cannot say,
+// and what the schema says and an object in store may still not obey. A policy
+// without errors is in force to the letter.
+func ValidatePolicy(p *v1alpha1.PlacementPolicy) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateMatch(&p.Spec.Match, matchPath())
+	if p.Spec.Pod == nil && p.Spec.Claim == nil {
+		errs = append(errs, field.Required(spec, "a policy gives something: set pod or claim"))
+	}
+	if p.Spec.Pod != nil {
+		errs = append(errs, validatePod(p.Spec.Pod, spec.Child("pod"))...)
+	}
+	if p.Spec.Claim != nil {
+		errs = append(errs, validateClaim(&p.Spec, spec.Child("claim", "tolerations"))...)
+	}
+	return errs
+}
+
+func validatePod(in *v1alpha1.PodPlacement, path *field.Path) field.ErrorList {
+	at := path.Child("tolerations")
+	errs := tooMany(len(in.Tolerations), maxPodItems, at)
+	for i := range in.Tolerations {
+		errs = append(errs, validateToleration(&in.Tolerations[i], at.Index(i))...)
+	}
+	at = path.Child("nodeSelector")
+	errs = append(errs, tooMany(len(in.NodeSelector), maxPodItems, at)...)
+	for _, key := range sortedKeys(in.NodeSelector) {
+		errs = append(errs, validateLabel(key, in.NodeSelector[key], at.Key(key))...)
+	}
+	at = path.Child("nodeAffinity")
+	errs = append(errs, tooMany(len(in.NodeAffinity), maxPodItems, at)...)
+	for i := range in.NodeAffinity {
+		errs = append(errs, validateRequirement(&in.NodeAffinity[i], at.Index(i))...)
+	}
+	errs = append(errs, validateCourse(in, path)...)
+	if in.TopologySpread != nil {
+		errs = append(errs, validateSpread(in.TopologySpread, path.Child("topologySpread"))...)
+	}
+	at = path.Child("schedulingGates")
+	errs = append(errs, selector.ValidateList(in.SchedulingGates, maxGates, at)...)
+	for i, gate := range in.SchedulingGates {
+		errs = append(errs, validateGate(gate, at.Index(i))...)
+	}
+	return errs
+}
+
+func tooMany(n, most int, path *field.Path) field.ErrorList {
+	if n > most {
+		return field.ErrorList{field.TooMany(path, n, most)}
+	}
+	return nil
+}
+
+// validateToleration holds a toleration to the rules for pods, and what a policy
+// gives to a little more: seconds that end it before it begins are a mistake.
+func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
+	errs := rebase(tolerations.ValidateTolerations([]corev1.Toleration{*t}, nil, path), path.Index(0), path)
+	return append(errs, validateSeconds(t.TolerationSeconds, path)...)
+}
+
+func validateSeconds(seconds *int64, path *field.Path) field.ErrorList {
+	if seconds == nil || *seconds >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("tolerationSeconds"), *seconds, "must not be negative: 0 already ends at once")}
+}
+
+// rebase moves errors of an item of a list that was made for it to where it stands.
+func rebase(errs field.ErrorList, from, to *field.Path) field.ErrorList {
+	for _, err := range errs {
+		err.Field = to.String() + strings.TrimPrefix(err.Field, from.String())
+	}
+	return errs
+}
+
+func validateLabel(key, value string, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateLabelName(key, path)
+	return append(errs, validateLabelValue(value, path)...)
+}
+
+func validateLabelValue(value string, path *field.Path) field.ErrorList {
+	if reasons := validation.IsValidLabelValue(value); len(reasons) > 0 {
+		return field.ErrorList{field.Invalid(path, value, strings.Join(reasons, "; "))}
+	}
+	return nil
+}
+
+func validateRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateLabelName(r.Key, path.Child("key"))
+	values := path.Child("values")
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
+		if len(r.Values) == 0 {
+			errs = append(errs, field.Required(values, "In and NotIn need at least one value"))
+		}
+		for i, value := range r.Values {
+			errs = append(errs, validateLabelValue(value, values.Index(i))...)
+		}
+	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+		if len(r.Values) > 0 {
+			errs = append(errs, field.Forbidden(values, "Exists and DoesNotExist take no values"))
+		}
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		if _, ok := boundOf(r); !ok {
+			errs = append(errs, field.Invalid(values, r.Values, "Gt and Lt need one whole number"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("operator"), r.Operator, []corev1.NodeSelectorOperator{
+			corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists,
+			corev1.NodeSelectorOpDoesNotExist, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt,
+		}))
+	}
+	return errs
+}
+
+// validateCourse refuses a policy that steers where no node can be.
+func validateCourse(in *v1alpha1.PodPlacement, path *field.Path) field.ErrorList {
+	byKey := map[string][]corev1.NodeSelectorRequirement{}
+	for key, value := range in.NodeSelector {
+		byKey[key] = append(byKey[key], inValues(key, value))
+	}
+	for i := range in.NodeAffinity {
+		if len(validateRequirement(&in.NodeAffinity[i], nil)) == 0 {
+			byKey[in.NodeAffinity[i].Key] = append(byKey[in.NodeAffinity[i].Key], in.NodeAffinity[i])
+		}
+	}
+	var errs field.ErrorList
+	for _, key := range sortedKeys(byKey) {
+		if !satisfiable(byKey[key]) {
+			errs = append(errs, field.Invalid(path, needsWords(byKey[key]), "no node can satisfy this"))
+		}
+	}
+	return errs
+}
+
+func validateSpread(in *v1alpha1.TopologySpreadDefaults, path *field.Path) field.ErrorList {
+	errs := validateInclusion(in.NodeTaintsPolicy, path.Child("nodeTaintsPolicy"))
+	return append(errs, validateInclusion(in.NodeAffinityPolicy, path.Child("nodeAffinityPolicy"))...)
+}
+
+func validateInclusion(p *corev1.NodeInclusionPolicy, path *field.Path) field.ErrorList {
+	known := []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore}
+	if p == nil || slices.Contains(known, *p) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, *p, known)}
+}
+
+func validateGate(gate string, path *field.Path) field.ErrorList {
+	if reasons := validation.IsQualifiedName(gate); len(reasons) > 0 {
+		return field.ErrorList{field.Invalid(path, gate, strings.Join(reasons, "; "))}
+	}
+	return nil
+}
+
+func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.ErrorList {
+	given := spec.Claim.Tolerations
+	if len(given) == 0 {
+		return field.ErrorList{field.Required(path, "claims are given tolerations")}
+	}
+	errs := tooMany(len(given), resourcev1.DeviceTolerationsMaxLength, path)
+	for i := range given {
+		errs = append(errs, validateDeviceToleration(&given[i], path.Index(i))...)
+	}
+	if len(spec.Match.Resources) > 0 && spec.Pod == nil {
+		errs = append(errs, field.Invalid(matchPath().Child("resources"), spec.Match.Resources, "claims request no resources, so the policy gives nothing; use deviceClasses"))
+	}
+	return append(errs, validateReturn(given, path)...)
+}
+
+func validateDeviceToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
+	list := []devices.Request{{Exactly: []resourcev1.DeviceToleration{*t}}}
+	errs, documented := devices.ValidateTolerations(list, nil, path)
+	errs = rebase(append(errs, documented...), path.Index(0).Child("exactly", "tolerations").Index(0), path)
+	if t.TolerationSeconds != nil && t.Effect != resourcev1.DeviceTaintEffectNoExecute {
+		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute: with any other they are ignored"))
+	}
+	return append(errs, validateSeconds(t.TolerationSeconds, path)...)
+}
+
+// validateReturn refuses a toleration of NoExecute for a while beside one that lets
+// pods come back to what they were evicted from.
+func validateReturn(given []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range given {
+		if unbounded(given[i]) {
+			continue
+		}
+		for j := range given {
+			if given[j].Effect == resourcev1.DeviceTaintEffectNoSchedule && overlaps(&given[i], &given[j]) {
+				errs = append(errs, field.Invalid(path.Index(j), tolerationWords(ofDevice(&given[j])),
+					"with a toleration of NoExecute for a while, pods would be evicted and come back to the same device, for ever"))
+			}
+		}
+	}
+	return errs
+}
+
+func validDeviceTolerations(given []resourcev1.DeviceToleration) []resourcev1.DeviceToleration {
+	var valid []resourcev1.DeviceToleration
+	for i := range given {
+		if len(validateDeviceToleration(&given[i], nil)) == 0 {
+			valid = append(valid, *given[i].DeepCopy())
+		}
+	}
+	return valid
+}

@@ -1,0 +1,157 @@
+package selector
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/wording"
+)
+
+// Selector is a taint selector, read once. It does not change and is safe for
+// concurrent use.
+type Selector struct {
+	target v1alpha1.TaintTarget // Node or Device
+
+	// key is the key selected or, with open, what selected keys begin with.
+	key  string
+	open bool
+
+	values  []string
+	effects []corev1.TaintEffect
+	classes []string
+	drivers []string
+
+	// least and most are the smallest and the largest number among values;
+	// without numbers, the largest and the smallest there are, which nothing is
+	// beyond.
+	least, most int64
+}
+
+// Compile reads sel and keeps nothing of it. A key that is neither a label name nor
+// a known pattern is taken for every key that begins with what stands before its
+// first *: what its author meant to select is not left out.
+func Compile(sel *v1alpha1.TaintSelector) Selector {
+	key, _, open := strings.Cut(sel.Key, "*")
+	s := Selector{
+		target:  TargetOf(sel.Target),
+		key:     key,
+		open:    open || key == "",
+		values:  slices.Clone(sel.Values),
+		effects: slices.Clone(sel.Effects),
+		classes: slices.Clone(sel.DeviceClasses),
+		drivers: slices.Clone(sel.Drivers),
+		least:   math.MaxInt64,
+		most:    math.MinInt64,
+	}
+	for _, v := range s.values {
+		if n, ok := canonicalInt(v); ok {
+			s.least, s.most = min(s.least, n), max(s.most, n)
+		}
+	}
+	return s
+}
+
+// TargetOf returns the target with its default: what is not a device is a node.
+func TargetOf(target v1alpha1.TaintTarget) v1alpha1.TaintTarget {
+	if target == v1alpha1.TaintTargetDevice {
+		return v1alpha1.TaintTargetDevice
+	}
+	return v1alpha1.TaintTargetNode
+}
+
+// System reports whether key belongs to the taints that Kubernetes itself sets on
+// nodes, which the key * leaves out.
+func System(key string) bool {
+	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/")
+}
+
+// Target returns what carries the taints that are selected: Node or Device.
+func (s *Selector) Target() v1alpha1.TaintTarget { return s.target }
+
+// Selects reports whether the selector selects a taint. The driver is that of the
+// device; empty, as in a rule that names none, it may be every driver. Device
+// classes do not matter to a taint.
+func (s *Selector) Selects(target v1alpha1.TaintTarget, driver, key, value string, effect corev1.TaintEffect) bool {
+	return s.target == TargetOf(target) && s.selectsDriver(driver) && s.selectsKey(key) &&
+		(len(s.values) == 0 || slices.Contains(s.values, value)) && s.selectsEffect(effect)
+}
+
+// SelectsEvery reports whether the selector selects all taints with a key and an
+// effect, of whatever value and driver.
+func (s *Selector) SelectsEvery(target v1alpha1.TaintTarget, key string, effect corev1.TaintEffect) bool {
+	return s.target == TargetOf(target) && len(s.values)+len(s.drivers) == 0 && s.selectsKey(key) && s.selectsEffect(effect)
+}
+
+func (s *Selector) selectsDriver(driver string) bool {
+	return s.target != v1alpha1.TaintTargetDevice || driver == "" || len(s.drivers) == 0 || slices.Contains(s.drivers, driver)
+}
+
+// selectsKey reports whether a key is selected. Only nodes have system keys: nothing
+// in Kubernetes sets these on a device, and to leave them out there would open a way
+// around the *.
+func (s *Selector) selectsKey(key string) bool {
+	switch {
+	case !s.open:
+		return key == s.key
+	case s.key == "":
+		return s.target == v1alpha1.TaintTargetDevice || !System(key)
+	default:
+		return strings.HasPrefix(key, s.key)
+	}
+}
+
+func (s *Selector) selectsEffect(effect corev1.TaintEffect) bool {
+	return len(s.effects) == 0 || slices.Contains(s.effects, effect)
+}
+
+// Key returns the key as it is named to an authorizer that is asked about all taints
+// of the selector: the pattern as it was written.
+func (s *Selector) Key() string {
+	if s.open {
+		return s.key + "*"
+	}
+	return s.key
+}
+
+// String returns the selected taints as kubectl would write one.
+func (s *Selector) String() string {
+	var b strings.Builder
+	switch {
+	case !s.open:
+		b.WriteString(wording.Short(s.key, wording.Key))
+	case s.key != "":
+		b.WriteString(wording.Short(s.key, wording.Key) + "*")
+	case s.target == v1alpha1.TaintTargetDevice:
+		b.WriteString("* (every key)")
+	default:
+		b.WriteString("* (every key but the system's)")
+	}
+	if len(s.values) > 0 {
+		b.WriteString("=" + wording.List(s.values, "|", wording.Value))
+	}
+	if len(s.effects) > 0 {
+		b.WriteString(":" + wording.List(s.effects, "|", wording.Enum))
+	}
+	if s.target == v1alpha1.TaintTargetDevice {
+		b.WriteString(" of devices")
+		if len(s.drivers) > 0 {
+			b.WriteString(" of driver " + wording.List(s.drivers, ", ", wording.Value))
+		}
+		if len(s.classes) > 0 {
+			b.WriteString(" of class " + wording.List(s.classes, ", ", wording.Value))
+		}
+	}
+	return b.String()
+}
+
+// canonicalInt returns the number that s is the canonical decimal form of: no
+// leading zeros, plus sign, spaces or -0 (AV-25), and within an int64.
+func canonicalInt(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == s
+}

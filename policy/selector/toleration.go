@@ -1,0 +1,153 @@
+package selector
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+)
+
+// Toleration is a toleration of a pod or of a device request as it is held against
+// selectors: read once, however many look at it.
+type Toleration struct {
+	Target v1alpha1.TaintTarget
+	// Class is the DeviceClass of the request; empty, it may be any.
+	Class string
+
+	Key      string
+	Operator corev1.TolerationOperator // never empty
+	Value    string
+	Effect   corev1.TaintEffect // empty is every one
+	Seconds  *int64
+
+	// number is the value where numeric; Lt and Gt compare it.
+	number  int64
+	numeric bool
+	// anyEffect says that the toleration may tolerate any effect, because it names
+	// none or one that this version does not know.
+	anyEffect bool
+}
+
+// OfPod reads a toleration of a pod.
+func OfPod(t *corev1.Toleration) Toleration {
+	read := Toleration{
+		Target:    v1alpha1.TaintTargetNode,
+		Key:       t.Key,
+		Operator:  t.Operator,
+		Value:     t.Value,
+		Effect:    t.Effect,
+		Seconds:   t.TolerationSeconds,
+		anyEffect: !isNodeEffect(t.Effect),
+	}
+	if read.Operator == "" {
+		read.Operator = corev1.TolerationOpEqual // AV-23
+	}
+	if read.compares() {
+		read.number, read.numeric = canonicalInt(t.Value)
+	}
+	return read
+}
+
+// OfDevice reads a toleration of a request for devices of a class. Its fields are
+// those of a pod's, but for an empty key: with Equal that is every key which has the
+// value (AV-12).
+func OfDevice(t *resourcev1.DeviceToleration, class string) Toleration {
+	read := Toleration{
+		Target:    v1alpha1.TaintTargetDevice,
+		Class:     class,
+		Key:       t.Key,
+		Operator:  corev1.TolerationOperator(t.Operator),
+		Value:     t.Value,
+		Effect:    corev1.TaintEffect(t.Effect),
+		Seconds:   t.TolerationSeconds,
+		anyEffect: !isDeviceEffect(t.Effect),
+	}
+	if read.Operator == "" {
+		read.Operator = corev1.TolerationOpEqual
+	}
+	return read
+}
+
+// OfTaint returns the toleration of just one taint of a node.
+func OfTaint(t *corev1.Taint) Toleration {
+	return Toleration{
+		Target:    v1alpha1.TaintTargetNode,
+		Key:       t.Key,
+		Operator:  corev1.TolerationOpEqual,
+		Value:     t.Value,
+		Effect:    t.Effect,
+		anyEffect: !isNodeEffect(t.Effect),
+	}
+}
+
+// compares reports whether the toleration compares numbers (KEP-5471). Those of
+// devices do not, and may mean something else there some day.
+func (t *Toleration) compares() bool {
+	return t.Target == v1alpha1.TaintTargetNode &&
+		(t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt)
+}
+
+// Wildcard reports whether the toleration tolerates every key and value.
+func (t *Toleration) Wildcard() bool {
+	return t.Key == "" && t.Operator == corev1.TolerationOpExists
+}
+
+// MayEvict reports whether the toleration may tolerate a taint of effect NoExecute
+// with a key and value it tolerates.
+func (t *Toleration) MayEvict() bool {
+	return t.anyEffect || t.Effect == corev1.TaintEffectNoExecute
+}
+
+// Within reports whether the toleration ends, and at most limit seconds after the
+// taint. Seconds only count with effect NoExecute (NE-29, KEP-5055), and negative
+// ones, which are legal (AV-23), end it at once.
+func (t *Toleration) Within(limit int64) bool {
+	return t.Effect == corev1.TaintEffectNoExecute && t.Seconds != nil && *t.Seconds <= limit
+}
+
+func isNodeEffect(effect corev1.TaintEffect) bool {
+	switch effect {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		return true
+	default:
+		return false
+	}
+}
+
+func isDeviceEffect(effect resourcev1.DeviceTaintEffect) bool {
+	switch effect {
+	case resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute:
+		return true
+	default:
+		return false
+	}
+}
+
+// KnownEffect reports whether the toleration names an effect that this version knows.
+func (t *Toleration) KnownEffect() bool { return !t.anyEffect }
+
+// Number returns the number that the toleration compares with, and whether it has
+// one.
+func (t *Toleration) Number() (int64, bool) { return t.number, t.numeric }
+
+// Tolerates reports whether the toleration tolerates a taint of a node. Where the API
+// server does not let tolerations compare (AV-25), none that does is stored.
+func (t *Toleration) Tolerates(taint *corev1.Taint) bool {
+	if t.Target != v1alpha1.TaintTargetNode || (t.Key != "" && t.Key != taint.Key) || (t.Effect != "" && t.Effect != taint.Effect) {
+		return false
+	}
+	switch t.Operator {
+	case corev1.TolerationOpExists:
+		return true
+	case corev1.TolerationOpEqual:
+		return t.Value == taint.Value
+	case corev1.TolerationOpLt:
+		n, ok := canonicalInt(taint.Value)
+		return ok && t.numeric && n < t.number
+	case corev1.TolerationOpGt:
+		n, ok := canonicalInt(taint.Value)
+		return ok && t.numeric && n > t.number
+	default:
+		return false
+	}
+}

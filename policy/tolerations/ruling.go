@@ -1,0 +1,212 @@
+package tolerations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/policy/subjects"
+	"github.com/tollgate-dev/tollgate/policy/wording"
+)
+
+// question is one toleration before one policy.
+type question struct {
+	position int // of the policy
+	policy   *compiled
+	t        *selector.Toleration
+	asked    *Asked // holds the toleration at i
+	i        int
+	// outlasts says that the toleration could outlast a guarded NoExecute taint.
+	outlasts bool
+}
+
+// ruling is what a policy says to a toleration that it guards.
+type ruling struct {
+	allowed bool
+	// bounded says that a grant is there, but for no longer than limit seconds.
+	bounded bool
+	limit   int64
+	// notes say what failed on the way, for the user.
+	notes []string
+	// fault says why it is not known whether a grant is there.
+	fault error
+}
+
+var errNoRequest = errors.New("there is no request to ask about")
+
+// rule asks the grants of a policy: first what costs nothing, then whether the policy
+// looks at the request at all, then the others.
+func (h *hearing) rule(ctx context.Context, q *question) ruling {
+	var r ruling
+	for i := range q.policy.grants {
+		g := &q.policy.grants[i]
+		if g.cost() > 0 {
+			break
+		}
+		if g.admits(&h.in) && r.take(g, q) {
+			return r
+		}
+	}
+	c := h.condition(ctx, q.position, q.policy)
+	if !c.holds {
+		return ruling{allowed: true}
+	}
+	r.fault = c.fault
+	r.note(c.note)
+	if q.policy.dynamic {
+		h.ask(ctx, q, &r)
+	}
+	return r
+}
+
+// take adds what a grant gives and reports whether that is enough.
+func (r *ruling) take(g *grant, q *question) bool {
+	if g.fits(q.t, q.outlasts) {
+		*r = ruling{allowed: true}
+		return true
+	}
+	if !r.bounded {
+		r.bounded, r.limit = true, *g.limit
+	}
+	r.limit = max(r.limit, *g.limit)
+	return false
+}
+
+func (r *ruling) note(text string) {
+	if text != "" {
+		r.notes = append(r.notes, text)
+	}
+}
+
+// ask asks the grants that have to be asked. A grant that could not be asked is a
+// fault only where it would have been enough.
+func (h *hearing) ask(ctx context.Context, q *question, r *ruling) {
+	for i := range q.policy.grants {
+		g := &q.policy.grants[i]
+		if g.cost() == 0 || !g.admits(&h.in) {
+			continue
+		}
+		granted, err := h.grants(ctx, g, q)
+		var failed *expression.FailedError
+		switch {
+		case errors.As(err, &failed):
+			r.note(fmt.Sprintf("the expression of grants[%d] failed: %s", g.position, wording.Short(failed.Problem, maxNote)))
+		case err != nil && g.fits(q.t, q.outlasts):
+			r.fault = errors.Join(r.fault, fmt.Errorf("ask grants[%d] of TolerationPolicy %s: %w", g.position, q.policy.name, err))
+		case err == nil && granted && r.take(g, q):
+			return
+		}
+	}
+}
+
+// grants asks what of a grant has to be asked.
+func (h *hearing) grants(ctx context.Context, g *grant, q *question) (bool, error) {
+	if g.rbac && !h.in.RequesterUnknown {
+		if may, err := h.may(ctx, q.t.Key); err != nil || !may {
+			return false, err
+		}
+	}
+	if g.expression == nil {
+		return true, nil
+	}
+	uses := g.expression.Uses()
+	if (uses.Requester && h.in.RequesterUnknown) || (h.in.objectUnknown && unknown(uses)) {
+		return true, nil
+	}
+	if h.in.Review == nil {
+		return false, errNoRequest
+	}
+	return g.expression.Bool(ctx, h.review(q.policy), h.judged(q))
+}
+
+// review is what expressions of a policy are evaluated in. A policy that cannot refuse
+// takes nothing of what those may cost that can.
+func (h *hearing) review(c *compiled) *expression.Review {
+	if c.denies {
+		return h.in.Review
+	}
+	return h.in.Review.Aside()
+}
+
+func (h *hearing) judged(q *question) *expression.Judged {
+	current := q.asked.current()
+	return &expression.Judged{Toleration: current.written(q.i), Pod: h.in.Pod, Claim: h.in.Claim}
+}
+
+// may reports whether the requester, or the pod's service account, may tolerate the
+// taints of a key by RBAC.
+func (h *hearing) may(ctx context.Context, key string) (bool, error) {
+	if may, ok := h.answers[key]; ok {
+		return may, nil
+	}
+	if h.away != nil {
+		return false, h.away
+	}
+	may, err := h.askRBAC(ctx, key)
+	if err != nil {
+		h.away = err
+		return false, err
+	}
+	if h.answers == nil {
+		h.answers = map[string]bool{}
+	}
+	h.answers[key] = may
+	return may, nil
+}
+
+func (h *hearing) askRBAC(ctx context.Context, key string) (bool, error) {
+	if h.in.Review == nil || h.in.Review.Authorizer == nil {
+		return false, errNoRequest
+	}
+	by := h.in.Review.Authorizer
+	may, err := subjects.May(ctx, by, subjects.InfoOf(&h.in.User), subjects.VerbTolerate, key)
+	if may || h.in.ServiceAccount == "" {
+		return may, err
+	}
+	account := subjects.AccountInfo(h.in.Namespace, h.in.ServiceAccount)
+	may, accountErr := subjects.May(ctx, by, account, subjects.VerbTolerate, key)
+	if may {
+		return true, nil
+	}
+	return false, errors.Join(err, accountErr)
+}
+
+// condition reports whether the conditions of a policy hold for the request. Those
+// that fail hold, as in a ValidatingAdmissionPolicy that fails closed.
+func (h *hearing) condition(ctx context.Context, position int, p *compiled) condition {
+	if !p.conditional {
+		return condition{holds: true}
+	}
+	if known, ok := h.conditions[position]; ok {
+		return known
+	}
+	c := h.evaluate(ctx, p)
+	if h.conditions == nil {
+		h.conditions = map[int]condition{}
+	}
+	h.conditions[position] = c
+	return c
+}
+
+func (h *hearing) evaluate(ctx context.Context, p *compiled) condition {
+	// Without an object there is no request that the conditions could be about. What
+	// they would say is not held against anybody.
+	if h.in.objectUnknown && unknown(p.conditions.Uses()) {
+		return condition{}
+	}
+	if h.in.Review == nil {
+		return condition{holds: true, fault: errNoRequest}
+	}
+	holds, err := p.conditions.Match(ctx, h.review(p), &expression.Judged{})
+	var failed *expression.FailedError
+	switch {
+	case errors.As(err, &failed):
+		return condition{holds: !h.in.objectUnknown, note: "its matchConditions failed: " + wording.Short(failed.Problem, maxNote)}
+	case err != nil:
+		return condition{holds: true, fault: fmt.Errorf("evaluate the conditions of TolerationPolicy %s: %w", p.name, err)}
+	default:
+		return condition{holds: holds}
+	}
+}
