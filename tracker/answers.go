@@ -114,6 +114,65 @@ func tolerated(tolerations []resourcev1.DeviceToleration, taint Taint, now time.
 	return until, !ends || until.After(now)
 }
 
+// Live returns how many pods on nodes are neither over nor on their way out.
+func (t *Tracker) Live() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.live
+}
+
+// Nodes returns the names and the labels of all nodes, and which NoExecute taints they
+// have, by name. What it returns must not be written to.
+func (t *Tracker) Nodes() []LabelledNode {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	nodes := make([]LabelledNode, 0, len(t.nodes))
+	for name, state := range t.nodes {
+		if state.known {
+			nodes = append(nodes, LabelledNode{Name: name, Labels: state.labels, Taints: state.taints})
+		}
+	}
+	slices.SortFunc(nodes, func(a, b LabelledNode) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+// EachPod calls visit with every pod on a node, in no order and without the lock: pods
+// that come and go meanwhile may be missed. They must not be written to.
+func (t *Tracker) EachPod(visit func(*Pod)) {
+	t.mu.RLock()
+	names := make([]string, 0, len(t.nodes))
+	for name := range t.nodes {
+		names = append(names, name)
+	}
+	t.mu.RUnlock()
+	var pods []*Pod
+	for _, name := range names {
+		pods = t.appendPodsOn(name, pods[:0])
+		for _, pod := range pods {
+			visit(pod)
+		}
+	}
+}
+
+func (t *Tracker) appendPodsOn(node string, pods []*Pod) []*Pod {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if state, ok := t.nodes[node]; ok {
+		for pod := range state.pods {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// LabelledNode is what is known of a node that others than its pods ask for.
+type LabelledNode struct {
+	Name   string
+	Labels Labels
+	// Taints are those with effect NoExecute.
+	Taints []Taint
+}
+
 // eachPublished calls visit for each device of the newest slices that is selected,
 // as often as it is published.
 func (t *Tracker) eachPublished(selector device.Selector, visit func(device.ID)) {

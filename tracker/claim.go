@@ -28,6 +28,9 @@ type Claim struct {
 	Consumers []resourcev1.ResourceClaimConsumerReference
 	// Controller is the owner that the claim was generated for, nil for none.
 	Controller *metav1.OwnerReference
+	// Window says which of the tolerations were given to the claim in mode Window; nil
+	// for none.
+	Window *Window
 }
 
 // AllocatedDevice is one device of an allocation. Which share of it was allocated
@@ -47,6 +50,7 @@ func ClaimOf(claim *resourcev1.ResourceClaim) Claim {
 		Allocated:  claim.Status.Allocation != nil,
 		Consumers:  claim.Status.ReservedFor,
 		Controller: metav1.GetControllerOfNoCopy(claim),
+		Window:     windowOf(claim.Annotations),
 	}
 	if !kept.Allocated {
 		return kept

@@ -22,7 +22,22 @@ type claimState struct {
 func (t *Tracker) SetClaim(claim Claim) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	state := t.claim(claim.ClaimName)
+	return t.setClaim(t.claim(claim.ClaimName), claim)
+}
+
+// RefreshClaim records a claim that the API server returned to a request of our own.
+// Like RefreshPod, it changes nothing unless that very claim is known.
+func (t *Tracker) RefreshClaim(claim Claim) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state, ok := t.claims[claim.ClaimName]
+	if !ok || state.claim == nil || state.claim.UID != claim.UID {
+		return nil
+	}
+	return t.setClaim(state, claim)
+}
+
+func (t *Tracker) setClaim(state *claimState, claim Claim) []Key {
 	old := state.claim
 	if old != nil && older(claim.ResourceVersion, old.ResourceVersion) {
 		return nil
@@ -100,7 +115,7 @@ func (s *claimState) keys() []Key {
 // taken back and given anew while the watch was away comes as one change (DE-33).
 func sameClaim(a, b *Claim) bool {
 	return a.UID == b.UID && a.Allocated == b.Allocated && sameController(a.Controller, b.Controller) &&
-		slices.Equal(a.Consumers, b.Consumers) &&
+		slices.Equal(a.Consumers, b.Consumers) && sameWindow(a.Window, b.Window) &&
 		slices.EqualFunc(a.Devices, b.Devices, func(x, y AllocatedDevice) bool {
 			return x.ID == y.ID && slices.EqualFunc(x.Tolerations, y.Tolerations, sameDeviceToleration)
 		})

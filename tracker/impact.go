@@ -35,7 +35,7 @@ func (t *Tracker) Impact(name string) (Impact, bool) {
 		var selected []TaintedDevice
 		for i := range c.claim.Devices {
 			if d := &c.claim.Devices[i]; impact.Rule.Matches(d.ID) {
-				selected = append(selected, TaintedDevice{ID: d.ID, Claim: c.claim.ClaimName, Tolerations: d.Tolerations, Taints: taint})
+				selected = append(selected, TaintedDevice{ID: d.ID, Claim: c.claim.ClaimName, Tolerations: d.Tolerations, Window: c.claim.Window, Taints: taint})
 			}
 		}
 		impact.Allocated += len(selected)

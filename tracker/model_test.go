@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -136,12 +137,12 @@ func (n *naive) situation(pod tracker.Pod) string {
 			for _, d := range claim.Devices {
 				evicting := slices.DeleteFunc(n.taintsOf(d.ID), func(s string) bool { return !strings.Contains(s, ":NoExecute@") })
 				if len(evicting) > 0 {
-					parts = append(parts, fmt.Sprintf("%s %s %s %v", claim.Name, d.ID, textOfTolerations(d.Tolerations), evicting))
+					parts = append(parts, fmt.Sprintf("%s %s %s %s %v", claim.Name, d.ID, textOfTolerations(d.Tolerations), textOfWindow(claim.Window), evicting))
 				}
 			}
 		}
 	}
-	return strings.Join(parts, "; ")
+	return withWindow(parts, pod.Window)
 }
 
 // textOf returns a situation of the tracker in the same words.
@@ -155,9 +156,21 @@ func textOf(s tracker.Situation) string {
 		for _, taint := range d.Taints {
 			taints = append(taints, textOfTaint(taint))
 		}
-		parts = append(parts, fmt.Sprintf("%s %s %s %v", d.Claim.Name, d.ID, textOfTolerations(d.Tolerations), taints))
+		parts = append(parts, fmt.Sprintf("%s %s %s %s %v", d.Claim.Name, d.ID, textOfTolerations(d.Tolerations), textOfWindow(d.Window), taints))
+	}
+	return withWindow(parts, s.Pod.Window)
+}
+
+// withWindow adds the window of a pod for which something holds.
+func withWindow(parts []string, window *tracker.Window) string {
+	if len(parts) > 0 && window != nil {
+		parts = append(parts, textOfWindow(window))
 	}
 	return strings.Join(parts, "; ")
+}
+
+func textOfWindow(window *tracker.Window) string {
+	return "given " + v1alpha1.FormatWindow(window.Tolerations())
 }
 
 func textOfTolerations(tolerations []resourcev1.DeviceToleration) string {
@@ -302,9 +315,11 @@ func (w *world) amended() tracker.Claim {
 	if !ok || w.IntN(3) == 0 {
 		return fresh
 	}
-	switch w.IntN(4) {
+	switch w.IntN(5) {
 	case 0:
 		known.Controller = fresh.Controller
+	case 3:
+		known.Window = w.window()
 	case 1:
 		known.Consumers = fresh.Consumers
 	case 2:
@@ -321,7 +336,7 @@ func (w *world) amended() tracker.Claim {
 func (w *world) claim() tracker.Claim {
 	c := tracker.Claim{
 		ClaimName: tracker.ClaimName{Namespace: "ns", Name: "c" + strconv.Itoa(w.IntN(modelClaims))},
-		UID:       types.UID(strconv.Itoa(w.IntN(2))), Allocated: w.IntN(5) > 0,
+		UID:       types.UID(strconv.Itoa(w.IntN(2))), Allocated: w.IntN(5) > 0, Window: w.window(),
 	}
 	switch w.IntN(3) {
 	case 0:
@@ -347,7 +362,10 @@ func (w *world) claim() tracker.Claim {
 }
 
 func (w *world) pod() tracker.Pod {
-	p := tracker.Pod{Key: podKey(w.IntN(modelPods), w.IntN(2)), Finished: w.IntN(6) == 0}
+	p := tracker.Pod{Key: podKey(w.IntN(modelPods), w.IntN(2)), Finished: w.IntN(6) == 0, Window: w.window()}
+	if w.IntN(2) == 0 {
+		p.Origin = &tracker.Origin{Labels: tracker.Labels{{Key: "app", Value: "a" + strconv.Itoa(w.IntN(2))}}}
+	}
 	if w.IntN(6) > 0 {
 		p.NodeName = "n" + strconv.Itoa(w.IntN(2))
 	}
@@ -366,7 +384,22 @@ func (w *world) node() tracker.Node {
 	if w.IntN(3) == 0 {
 		n.Taints = []corev1.Taint{taint("gpu")}
 	}
+	for _, key := range []string{"gpu", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		if w.IntN(3) == 0 {
+			n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		}
+	}
+	if w.IntN(6) == 0 {
+		n.Labels = tracker.Labels{{Key: "node.kubernetes.io/exclude-disruption"}}
+	}
 	return n
+}
+
+func (w *world) window() *tracker.Window {
+	if w.IntN(3) > 0 {
+		return nil
+	}
+	return &tracker.Window{{Key: "k" + strconv.Itoa(w.IntN(2)), Seconds: 1 + w.Int64N(2)}}
 }
 
 // step makes one random operation on both, and returns what it was, which pods
@@ -381,6 +414,10 @@ func (w *world) step() (what string, named []tracker.Key, foretold []tracker.Cha
 	case 6:
 		n := w.node()
 		n.ResourceVersion = version
+		if w.IntN(8) == 0 {
+			delete(w.model.nodes, n.Name)
+			return "delete node " + n.Name, w.tracker.DeleteNode(n.Name, n.UID), nil, false
+		}
 		foretold, asked = w.tracker.IfNode(n, start), newer(version, w.model.nodes[n.Name].ResourceVersion)
 		if asked {
 			w.model.nodes[n.Name] = n
@@ -395,6 +432,13 @@ func (w *world) step() (what string, named []tracker.Key, foretold []tracker.Cha
 				delete(w.model.claims, c.Name)
 			}
 			return "delete claim " + c.Name, w.tracker.DeleteClaim(c.ClaimName, c.UID), nil, false
+		}
+		if w.IntN(4) == 0 {
+			old, ok := w.model.claims[c.Name]
+			if ok && old.UID == c.UID && newer(version, old.ResourceVersion) {
+				w.model.claims[c.Name] = c
+			}
+			return "refresh claim " + c.Name, w.tracker.RefreshClaim(c), nil, false
 		}
 		if newer(version, w.model.claims[c.Name].ResourceVersion) {
 			w.model.claims[c.Name] = c
@@ -504,10 +548,14 @@ func TestModelK02(t *testing.T) {
 		if i%operationsAWorld == 0 {
 			w = newWorld(random)
 		}
-		before := w.model.situations()
+		before, twinned := w.model.situations(), w.model.twinned()
 		what, named, foretold, asked := w.step()
 		after := w.model.situations()
-		w.check(t, fmt.Sprintf("operation %d, %s, seed %d", i, what, seed), after)
+		described := fmt.Sprintf("operation %d, %s, seed %d", i, what, seed)
+		w.check(t, described, after)
+		w.checkTwins(t, described, twinned, named)
+		w.checkOutage(t, described)
+		w.checkBudgets(t, described)
 		checkNamed(t, what, before, after, named)
 		if asked {
 			checkForetold(t, what, before, after, foretold)
@@ -532,6 +580,13 @@ func (w *world) check(t *testing.T, what string, want map[tracker.Key]string) {
 		}
 	}
 	require.ElementsMatch(t, exposed, w.tracker.Exposed(), what)
+	live := 0
+	for _, pod := range w.model.pods {
+		if !pod.Finished {
+			live++
+		}
+	}
+	require.Equal(t, live, w.tracker.Live(), what)
 	id := w.id()
 	var texts []string
 	for _, taint := range w.tracker.DeviceTaints(id) {

@@ -13,8 +13,13 @@ type nodeState struct {
 	known           bool
 	uid             types.UID
 	resourceVersion string
+	labels          Labels
 	// taints is replaced, never written to: callers hold it without the lock.
 	taints []Taint
+	// twins has the keys of those taints that have a twin; nil for none.
+	twins []string
+	// outage is what the node adds to that of all.
+	outage outage
 	pods   map[*Pod]struct{}
 }
 
@@ -22,7 +27,7 @@ type nodeState struct {
 func (t *Tracker) SetNode(node Node, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.node(node.Name).set(node, now)
+	return t.setNode(t.node(node.Name), node, now)
 }
 
 // RefreshNode records a node that the API server returned to a request of our own.
@@ -36,10 +41,10 @@ func (t *Tracker) RefreshNode(node Node, now time.Time) []Key {
 	if !ok || !state.known || state.uid != node.UID {
 		return nil
 	}
-	return state.set(node, now)
+	return t.setNode(state, node, now)
 }
 
-func (s *nodeState) set(node Node, now time.Time) []Key {
+func (t *Tracker) setNode(s *nodeState, node Node, now time.Time) []Key {
 	if s.known && older(node.ResourceVersion, s.resourceVersion) {
 		return nil
 	}
@@ -49,8 +54,12 @@ func (s *nodeState) set(node Node, now time.Time) []Key {
 		prior = s.taints
 	}
 	taints := merge(node.Taints, prior, witnessed, Source{Kind: SourceNode, Name: node.Name}, now)
-	changed := !slices.EqualFunc(taints, s.taints, sameEffect)
-	s.known, s.uid, s.resourceVersion = true, node.UID, node.ResourceVersion
+	twins := twinsOf(node.Taints)
+	changed := !slices.EqualFunc(taints, s.taints, sameEffect) || !slices.Equal(twins, s.twins)
+	outage := outageOf(&node)
+	t.outage.count(s.outage, outage)
+	s.outage, s.twins = outage, twins
+	s.known, s.uid, s.resourceVersion, s.labels = true, node.UID, node.ResourceVersion, node.Labels
 	if !changed {
 		return nil
 	}
@@ -70,7 +79,8 @@ func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
 		return nil
 	}
 	tainted := len(state.taints) > 0
-	state.known, state.uid, state.resourceVersion, state.taints = false, "", "", nil
+	t.outage.count(state.outage, outage{})
+	*state = nodeState{pods: state.pods}
 	t.pruneNode(name)
 	if !tainted {
 		return nil

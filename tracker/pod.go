@@ -30,6 +30,9 @@ type Pod struct {
 	Generation      int64
 	NodeName        string
 	Tolerations     []corev1.Toleration
+	// Window says which of the tolerations were given to the pod in mode Window; nil for
+	// none.
+	Window *Window
 	// Bound is when the pod came to its node, in whole seconds.
 	Bound time.Time
 	// Finished is true when the pod is in phase Succeeded or Failed.
@@ -45,9 +48,12 @@ type Pod struct {
 	Claims []PodClaim
 	// PodGroup is the name of the group that the pod belongs to, empty for none.
 	PodGroup string
+	// Origin is what the pod has in common with its replicas; nil where that is not
+	// known. It decides nothing.
+	Origin *Origin
 
-	// states are those of Claims, one for each, while the pod is recorded.
-	states []*claimState
+	// states are those of Claims, one for each, while the pod is recorded; nil for none.
+	states *[]*claimState
 }
 
 // public returns a copy for others, who have no business with what is guarded by
@@ -56,6 +62,14 @@ func (p *Pod) public() Pod {
 	public := *p
 	public.states = nil
 	return public
+}
+
+// claimStates returns the states of the claims of a recorded pod.
+func (p *Pod) claimStates() []*claimState {
+	if p.states == nil {
+		return nil
+	}
+	return *p.states
 }
 
 // PodOf returns what is kept of pod.
@@ -67,6 +81,7 @@ func PodOf(pod *corev1.Pod) Pod {
 		Generation:      pod.Generation,
 		NodeName:        pod.Spec.NodeName,
 		Tolerations:     pod.Spec.Tolerations,
+		Window:          windowOf(pod.Annotations),
 		Bound:           bound(pod),
 		Finished:        pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 		Terminating:     pod.DeletionTimestamp != nil,
@@ -74,6 +89,7 @@ func PodOf(pod *corev1.Pod) Pod {
 		Disruption:      condition(pod, corev1.DisruptionTarget),
 		Claims:          claimsOf(pod),
 		PodGroup:        podGroup(pod),
+		Origin:          originOf(pod),
 	}
 }
 
@@ -144,7 +160,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 func sameFate(a, b *Pod) bool {
 	return a.NodeName == b.NodeName && a.Bound.Equal(b.Bound) &&
 		a.Finished == b.Finished && a.Terminating == b.Terminating && a.Mirror == b.Mirror &&
-		a.PodGroup == b.PodGroup && slices.Equal(a.Claims, b.Claims) &&
+		a.PodGroup == b.PodGroup && slices.Equal(a.Claims, b.Claims) && sameWindow(a.Window, b.Window) &&
 		slices.EqualFunc(a.Tolerations, b.Tolerations, sameToleration)
 }
 
@@ -164,9 +180,10 @@ type Node struct {
 	UID             types.UID
 	ResourceVersion string
 	Taints          []corev1.Taint
+	Labels          Labels
 }
 
 // NodeOf returns what is kept of node.
 func NodeOf(node *corev1.Node) Node {
-	return Node{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: node.Spec.Taints}
+	return Node{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: node.Spec.Taints, Labels: LabelsOf(node.Labels)}
 }

@@ -39,7 +39,11 @@ func (t *Tracker) setPod(old *Pod, pod Pod) []Key {
 	pod.Terminating = pod.Terminating || old.Terminating
 	if sameFate(old, &pod) {
 		t.replace(old, &pod)
-		return nil
+		if slices.Equal(old.Labels(), pod.Labels()) {
+			return nil
+		}
+		// Policies and disruption budgets go by labels.
+		return t.ifExposed(&pod)
 	}
 	left := t.remove(old)
 	t.insert(&pod)
@@ -71,15 +75,21 @@ func (t *Tracker) SetTerminating(key Key) {
 
 func (t *Tracker) insert(pod *Pod) {
 	t.pods[pod.Key] = pod
+	t.count(pod, 1)
 	t.node(pod.NodeName).pods[pod] = struct{}{}
 	pod.states = nil
+	if len(pod.Claims) == 0 {
+		return
+	}
+	states := make([]*claimState, 0, len(pod.Claims))
 	for _, ref := range pod.Claims {
 		state := t.claim(ClaimName{Namespace: pod.Namespace, Name: ref.Name})
-		if !slices.Contains(pod.states, state) {
+		if !slices.Contains(states, state) {
 			state.users = append(state.users, pod)
 		}
-		pod.states = append(pod.states, state)
+		states = append(states, state)
 	}
+	pod.states = &states
 }
 
 // replace puts a new version of a pod in the place of the old one, which is on the
@@ -88,8 +98,10 @@ func (t *Tracker) replace(old, pod *Pod) {
 	delete(t.nodes[old.NodeName].pods, old)
 	t.nodes[pod.NodeName].pods[pod] = struct{}{}
 	t.pods[pod.Key] = pod
+	t.count(old, -1)
+	t.count(pod, 1)
 	pod.states = old.states
-	for _, state := range old.states {
+	for _, state := range old.claimStates() {
 		if i := slices.Index(state.users, old); i >= 0 {
 			state.users[i] = pod
 		}
@@ -103,13 +115,21 @@ func (t *Tracker) remove(pod *Pod) []Key {
 	}
 	keys := t.ifExposed(pod)
 	delete(t.pods, pod.Key)
+	t.count(pod, -1)
 	delete(t.nodes[pod.NodeName].pods, pod)
 	t.pruneNode(pod.NodeName)
-	for i, state := range pod.states {
+	for i, state := range pod.claimStates() {
 		state.users = without(state.users, pod)
 		t.pruneClaim(ClaimName{Namespace: pod.Namespace, Name: pod.Claims[i].Name})
 	}
 	return keys
+}
+
+// count counts a pod, if it lives.
+func (t *Tracker) count(pod *Pod, times int) {
+	if !pod.Finished && !pod.Terminating {
+		t.live += times
+	}
 }
 
 // ifExposed returns the key of pod when a taint holds for it: without one, a pod's

@@ -160,14 +160,19 @@ func datedTaints(specs []resourcev1.DeviceTaint, prior []Taint, source Source, n
 			Key: spec.Key, Value: spec.Value, Effect: corev1.TaintEffect(spec.Effect),
 			TimeAdded: now, Seen: now, Source: source,
 		}
+		var stood *Taint
 		for _, old := range prior {
 			if old.Key == taint.Key && old.Value == taint.Value && old.Effect == taint.Effect {
-				taint.TimeAdded, taint.Seen = old.Seen, old.Seen
+				taint.TimeAdded, taint.Seen, taint.Changed = old.Seen, old.Seen, old.Changed
+				stood = &old
 				break
 			}
 		}
 		if added := spec.TimeAdded; added != nil && !added.IsZero() {
 			taint.TimeAdded, taint.Stamped = added.Time, true
+		}
+		if stood != nil && taint.TimeAdded.Before(stood.TimeAdded) {
+			taint.Changed = now
 		}
 		taints = append(taints, taint)
 	}

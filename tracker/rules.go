@@ -20,10 +20,11 @@ func (r *ruleState) taint() Taint { return r.taints[0] }
 
 func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
 	source := Source{Kind: SourceRule, Name: rule.Name, UID: rule.UID}
-	if old == nil || old.UID != rule.UID {
-		return &ruleState{Rule: rule, taints: datedTaints([]resourcev1.DeviceTaint{rule.Taint}, nil, source, now)}
-	}
 	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, nil, source, now)
+	if old == nil || old.UID != rule.UID {
+		taints[0].Changed = rule.Created
+		return &ruleState{Rule: rule, taints: taints}
+	}
 	taint, before := &taints[0], old.taint()
 	taint.Witnessed = true
 	// A new key or value leaves the time as it was (DE-37), and so also since when the
@@ -34,6 +35,11 @@ func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
 		if !taint.Stamped {
 			taint.TimeAdded = before.Seen
 		}
+	}
+	taint.Changed = before.Changed
+	if taint.Key != before.Key || taint.Value != before.Value || taint.Effect != before.Effect ||
+		taint.TimeAdded.Before(before.TimeAdded) || rule.Selects != old.Selects || rule.Selector != old.Selector {
+		taint.Changed = now
 	}
 	return &ruleState{Rule: rule, taints: taints}
 }
@@ -72,7 +78,11 @@ func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
 	if rule.Selects {
 		t.selecting.Set(rule.Selector, rule.Name, state)
 	}
-	return t.usersOfRules(old, state).keys()
+	users := t.usersOfRules(old, state)
+	if state.pairs() && (!old.pairs() || old.Selector != state.Selector || !sameEffect(old.taint(), state.taint())) {
+		t.addTwinned(users, state)
+	}
+	return users.keys()
 }
 
 // DeleteRule forgets the rule of that name and UID; one that was created anew since

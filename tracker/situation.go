@@ -22,5 +22,7 @@ type TaintedDevice struct {
 	Claim ClaimName
 	// Tolerations are those of the allocation, which count for the taints here.
 	Tolerations []resourcev1.DeviceToleration
-	Taints      []Taint
+	// Window says which of those were given in mode Window; nil for none.
+	Window *Window
+	Taints []Taint
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -47,7 +48,37 @@ type Taint struct {
 	// that the taint can hardly be older than Seen. It is never true for slices: their
 	// taints move from one object to another.
 	Witnessed bool
-	Source    Source
+	// Changed is when the taint was last seen to appear or to reach further than
+	// before: with another value or an earlier time or, of a rule, another key or
+	// selector, or from another effect. It is zero when that was never seen.
+	Changed time.Time
+	Source  Source
+}
+
+// Appeared returns when the taint was written so that it hits what it hits now, as
+// far as that can be told. A time that somebody set back does not make it older.
+func (t Taint) Appeared() time.Time {
+	if t.Changed.After(t.TimeAdded) {
+		return t.Changed
+	}
+	return t.TimeAdded
+}
+
+// Written returns when the taint was written so that it hits what it hits now, as far
+// as can be told at now. It differs from Appeared for the taint of a device that is to
+// count from a later time on.
+func (t Taint) Written(now time.Time) time.Time {
+	at := t.Appeared()
+	if !at.After(now) {
+		return at
+	}
+	if at = t.Changed; at.IsZero() {
+		at = t.Seen
+	}
+	if at.After(now) {
+		return now
+	}
+	return at
 }
 
 // String returns the taint as kubectl writes it.
@@ -57,6 +88,15 @@ func (t Taint) String() string {
 		s += "=" + t.Value
 	}
 	return s + ":" + string(t.Effect)
+}
+
+// Native returns the taint as a node has it.
+func (t Taint) Native() corev1.Taint {
+	native := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+	if t.Stamped {
+		native.TimeAdded = new(metav1.NewTime(t.TimeAdded))
+	}
+	return native
 }
 
 // sameEffect reports whether both taints lead to the same decisions. Seen is left
@@ -81,11 +121,15 @@ func merge(specs []corev1.Taint, prior []Taint, witnessed bool, source Source, n
 			Key: spec.Key, Value: spec.Value, Effect: spec.Effect,
 			TimeAdded: now, Seen: now, Witnessed: witnessed, Source: source,
 		}
-		if old, ok := find(prior, spec.Key, spec.Effect); ok {
-			taint.TimeAdded, taint.Seen, taint.Witnessed = old.TimeAdded, old.Seen, old.Witnessed
+		old, stood := find(prior, spec.Key, spec.Effect)
+		if stood {
+			taint.TimeAdded, taint.Seen, taint.Witnessed, taint.Changed = old.TimeAdded, old.Seen, old.Witnessed, old.Changed
 		}
 		if spec.TimeAdded != nil && !spec.TimeAdded.IsZero() {
 			taint.TimeAdded, taint.Stamped = spec.TimeAdded.Time, true
+		}
+		if (!stood && witnessed) || (stood && (taint.Value != old.Value || taint.TimeAdded.Before(old.TimeAdded))) {
+			taint.Changed = now
 		}
 		merged = append(merged, taint)
 	}

@@ -30,6 +30,12 @@ type Tracker struct {
 	// pools holds the pools of each driver, by name.
 	pools map[string]map[string]*pool
 	rules map[string]*ruleState
+	// budgets holds the PodDisruptionBudgets of each namespace, by name.
+	budgets map[string][]Budget
+	// outage counts the known nodes.
+	outage outage
+	// live counts the pods that are neither over nor on their way out.
+	live int
 	// selecting finds the rules by the devices that they select.
 	selecting device.Index[*ruleState]
 	// devicesKnown is true once slices, rules and claims have all been listed.
@@ -48,6 +54,7 @@ func New() *Tracker {
 		slices:    map[string]*Slice{},
 		pools:     map[string]map[string]*pool{},
 		rules:     map[string]*ruleState{},
+		budgets:   map[string][]Budget{},
 	}
 }
 

@@ -436,6 +436,26 @@ func TestPodOf(t *testing.T) {
 		p.Status.StartTime = &started
 		require.Equal(t, started.Time, tracker.PodOf(p).Bound)
 	})
+	t.Run("what tells about a pod is kept", func(t *testing.T) {
+		t.Parallel()
+		p := base.DeepCopy()
+		p.Labels = map[string]string{"tier": "front", "app": "web"}
+		p.Spec.ServiceAccountName, p.Spec.PriorityClassName = "web", "high"
+		p.OwnerReferences = []metav1.OwnerReference{
+			{Kind: "Application", Name: "web"}, {Kind: "ReplicaSet", Name: "web-1", UID: "7", Controller: new(true)},
+		}
+		kept := tracker.PodOf(p)
+		require.Equal(t, &tracker.Origin{
+			Labels: tracker.Labels{{Key: "app", Value: "web"}, {Key: "tier", Value: "front"}}, ServiceAccount: "web", OwnerKind: "ReplicaSet", OwnerUID: "7", PriorityClassName: "high",
+		}, kept.Origin)
+		require.Equal(t, "high", kept.PriorityClassName())
+		require.Empty(t, new(tracker.Pod).PriorityClassName())
+		require.Equal(t, p.Labels, kept.Labels().Map())
+		p.OwnerReferences = p.OwnerReferences[:1]
+		owned := tracker.PodOf(p)
+		require.Empty(t, owned.Origin.OwnerKind, "an owner that is no controller creates nothing anew")
+		require.Nil(t, new(tracker.Pod).Labels())
+	})
 	t.Run("all that decides is kept", func(t *testing.T) {
 		t.Parallel()
 		p := base.DeepCopy()
@@ -447,6 +467,7 @@ func TestPodOf(t *testing.T) {
 			Key:             tracker.Key{Namespace: "ns", Name: "p", UID: "u"},
 			ResourceVersion: "7", Generation: 3, NodeName: "n", Tolerations: base.Spec.Tolerations, Bound: start,
 			Finished: true, Terminating: true, Mirror: true, Disruption: &p.Status.Conditions[0],
+			Origin: &tracker.Origin{},
 		}, tracker.PodOf(p))
 		p.Status.Phase = corev1.PodSucceeded
 		require.True(t, tracker.PodOf(p).Finished)

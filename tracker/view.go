@@ -43,14 +43,15 @@ func (v *view) held(pod *Pod) []TaintedDevice {
 		return nil
 	}
 	var tainted []TaintedDevice
-	for i, state := range pod.states {
-		if slices.Contains(pod.states[:i], state) || state.claim == nil || !state.claim.givesTo(pod, v.podGroups) {
+	states := pod.claimStates()
+	for i, state := range states {
+		if slices.Contains(states[:i], state) || state.claim == nil || !state.claim.givesTo(pod, v.podGroups) {
 			continue
 		}
 		for _, held := range state.claim.Devices {
 			if taints := v.evicting(held.ID); len(taints) > 0 {
 				tainted = append(tainted, TaintedDevice{
-					ID: held.ID, Claim: state.claim.ClaimName, Tolerations: held.Tolerations, Taints: taints,
+					ID: held.ID, Claim: state.claim.ClaimName, Tolerations: held.Tolerations, Window: state.claim.Window, Taints: taints,
 				})
 			}
 		}

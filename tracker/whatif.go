@@ -18,36 +18,72 @@ type Change struct {
 func (t *Tracker) IfNode(node Node, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	return t.ifNode(nil, node, now)
+}
+
+// IfNodeWas returns what would change if a node that stands as old were written. The
+// API server knows that better than a watch, which may be a moment behind.
+func (t *Tracker) IfNodeWas(old, node Node, now time.Time) []Change {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.ifNode(&old, node, now)
+}
+
+func (t *Tracker) ifNode(old *Node, node Node, now time.Time) []Change {
 	state, ok := t.nodes[node.Name]
 	if !ok {
 		return nil
 	}
+	source := Source{Kind: SourceNode, Name: node.Name}
 	var prior []Taint
-	if state.known {
+	known := state.known
+	if known {
 		prior = state.taints
 	}
+	if old != nil {
+		prior, known = merge(old.Taints, prior, known, source, now), true
+	}
 	users := &podSet{pods: slices.Collect(maps.Keys(state.pods))}
-	source := Source{Kind: SourceNode, Name: node.Name}
-	return t.changes(users, &view{
-		Tracker: t, node: node.Name,
-		nodeTaints: merge(node.Taints, prior, state.known, source, now),
-	})
+	return t.changes(users,
+		&view{Tracker: t, node: node.Name, nodeTaints: prior},
+		&view{Tracker: t, node: node.Name, nodeTaints: merge(node.Taints, prior, known, source, now)})
 }
 
 // IfRule returns what would change if a DeviceTaintRule were written.
 func (t *Tracker) IfRule(rule Rule, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	old := t.rules[rule.Name]
+	return t.ifRule(t.rules[rule.Name], rule, now)
+}
+
+// IfRuleWas returns what would change if a DeviceTaintRule that stands as old, nil for
+// none, were written. Both are taken for the rule that is known under that name.
+func (t *Tracker) IfRuleWas(old *Rule, rule Rule, now time.Time) []Change {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	known := t.rules[rule.Name]
+	if known != nil {
+		rule.UID = known.UID
+	}
+	if old == nil {
+		return t.ifRule(nil, rule, now)
+	}
+	was := *old
+	was.UID = rule.UID
+	return t.ifRule(newRuleState(was, known, now), rule, now)
+}
+
+func (t *Tracker) ifRule(old *ruleState, rule Rule, now time.Time) []Change {
 	state := newRuleState(rule, old, now)
-	return t.changes(t.usersOfRules(old, state), &view{Tracker: t, ruleName: rule.Name, rule: state})
+	return t.changes(t.usersOfRules(old, state),
+		&view{Tracker: t, ruleName: rule.Name, rule: old}, &view{Tracker: t, ruleName: rule.Name, rule: state})
 }
 
 // IfRuleDeleted returns what would change if a rule were deleted.
 func (t *Tracker) IfRuleDeleted(name string) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.changes(t.usersOfRules(t.rules[name], nil), &view{Tracker: t, ruleName: name})
+	return t.changes(t.usersOfRules(t.rules[name], nil), &view{Tracker: t}, &view{Tracker: t, ruleName: name})
 }
 
 // IfSlice returns what would change if a ResourceSlice were written. It costs more
@@ -55,43 +91,69 @@ func (t *Tracker) IfRuleDeleted(name string) []Change {
 func (t *Tracker) IfSlice(slice Slice, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	slice.seen = now
+	return t.ifSlice(nil, slice, now)
+}
+
+// IfSliceWas returns what would change if a ResourceSlice that stands as old were
+// written.
+func (t *Tracker) IfSliceWas(old, slice Slice, now time.Time) []Change {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.ifSlice(&old, slice, now)
+}
+
+func (t *Tracker) ifSlice(old *Slice, slice Slice, now time.Time) []Change {
 	name := slice.poolName()
-	changed := newPool()
-	if p, ok := t.pools[name.driver][name.pool]; ok {
-		changed = p.clone()
+	before := t.pools[name.driver][name.pool]
+	if before == nil {
+		before = newPool()
 	}
-	old := t.slices[slice.Name]
-	if old != nil && old.poolName() != name {
-		old = nil // the API does not let a slice move
+	known := t.slices[slice.Name]
+	if known != nil && known.poolName() != name {
+		known = nil // the API does not let a slice move
 	}
+	if old != nil && old.poolName() == name {
+		was := *old
+		was.seen = now
+		before = before.clone()
+		before.replace(known, &was)
+		known = &was
+	}
+	slice.seen = now
+	after := before.clone()
 	users := &podSet{}
-	for _, device := range changed.replace(old, &slice) {
+	for _, device := range after.replace(known, &slice) {
 		t.addDevice(users, deviceIn(name, device))
 	}
-	return t.changes(users, &view{Tracker: t, changedName: name, changed: changed})
+	return t.changes(users,
+		&view{Tracker: t, changedName: name, changed: before}, &view{Tracker: t, changedName: name, changed: after})
 }
 
 func deviceIn(name poolName, dev string) device.ID {
 	return device.ID{Driver: name.driver, Pool: name.pool, Name: dev}
 }
 
-// changes returns what differs for pods between what is known and after, sorted.
-func (t *Tracker) changes(pods *podSet, after *view) []Change {
-	now := view{Tracker: t}
+// changes returns what differs for pods between two views, sorted.
+func (t *Tracker) changes(pods *podSet, before, after *view) []Change {
+	concerned := pods.all()
+	// The pods are sorted because their situations are large.
+	slices.SortFunc(concerned, func(a, b *Pod) int { return compareKeys(a.Key, b.Key) })
 	var changes []Change
-	for _, pod := range pods.all() {
-		change := Change{Before: now.situation(pod), After: after.situation(pod)}
-		if !sameSituation(change.Before, change.After) {
-			changes = append(changes, change)
+	for i, pod := range concerned {
+		change := Change{Before: before.situation(pod), After: after.situation(pod)}
+		if sameSituation(&change.Before, &change.After) {
+			continue
 		}
+		if changes == nil {
+			changes = make([]Change, 0, len(concerned)-i)
+		}
+		changes = append(changes, change)
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return compareKeys(a.Before.Pod.Key, b.Before.Pod.Key) })
 	return changes
 }
 
 // sameSituation compares two situations of one pod.
-func sameSituation(a, b Situation) bool {
+func sameSituation(a, b *Situation) bool {
 	return slices.EqualFunc(a.Taints, b.Taints, sameEffect) &&
 		slices.EqualFunc(a.Devices, b.Devices, func(x, y TaintedDevice) bool {
 			return x.ID == y.ID && x.Claim == y.Claim && slices.EqualFunc(x.Taints, y.Taints, sameEffect)

@@ -2,6 +2,7 @@ package informer
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -15,17 +16,21 @@ import (
 // object through twice.
 
 func keepNodes() toolscache.TransformFunc {
+	words := newWords()
 	return func(obj any) (any, error) {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
 			return obj, nil
 		}
-		return &keptNode{tracker.NodeOf(node)}, nil
+		kept := &keptNode{tracker.NodeOf(node)}
+		words.each(kept.Labels, kept.Name)
+		return kept, nil
 	}
 }
 
 func keepPods() toolscache.TransformFunc {
-	words, tolerations := newWords(), newLists(appendToleration)
+	words, tolerations, origins := newWords(), newLists(appendToleration), newOrigins()
+	windows := newWindows()
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -36,11 +41,23 @@ func keepPods() toolscache.TransformFunc {
 		kept.NodeName = words.one(kept.NodeName)
 		kept.PodGroup = words.one(kept.PodGroup)
 		kept.Tolerations = tolerations.one(kept.Tolerations)
+		kept.Window = windows.one(kept.Window)
+		kept.Origin = origins.one(kept.Origin, kept.Name)
 		if kept.Disruption != nil {
 			// A pointer into the list of conditions holds on to all of it.
 			kept.Disruption = new(*kept.Disruption)
 		}
 		return kept, nil
+	}
+}
+
+func keepBudgets() toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		budget, ok := obj.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			return obj, nil
+		}
+		return &keptBudget{tracker.BudgetOf(budget)}, nil
 	}
 }
 
@@ -63,6 +80,7 @@ func keepSlices() toolscache.TransformFunc {
 
 func keepClaims() toolscache.TransformFunc {
 	words, tolerations := newWords(), newLists(appendDeviceToleration)
+	windows := newWindows()
 	return func(obj any) (any, error) {
 		claim, ok := obj.(*resourcev1.ResourceClaim)
 		if !ok {
@@ -70,6 +88,7 @@ func keepClaims() toolscache.TransformFunc {
 		}
 		kept := &keptClaim{tracker.ClaimOf(claim)}
 		kept.Namespace = words.one(kept.Namespace)
+		kept.Window = windows.one(kept.Window)
 		for i := range kept.Devices {
 			device := &kept.Devices[i]
 			device.ID.Driver, device.ID.Pool = words.one(device.ID.Driver), words.one(device.ID.Pool)

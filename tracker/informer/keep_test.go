@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -137,7 +139,11 @@ func TestWhatIsKeptLeadsToTheSameDecisions(t *testing.T) {
 		for _, change := range []func(*corev1.Pod){
 			func(*corev1.Pod) {},
 			func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "x" },
+			func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationWindow] = "gpu=60" },
+			func(p *corev1.Pod) { p.Spec.PriorityClassName = "" },
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+			func(p *corev1.Pod) { p.Labels, p.OwnerReferences, p.Spec.ServiceAccountName = nil, nil, "" },
+			func(p *corev1.Pod) { p.Labels["statefulset.kubernetes.io/pod-name"] = p.Name },
 			func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(noon)) },
 			func(p *corev1.Pod) { p.Status.Conditions = nil },
 			func(p *corev1.Pod) { p.Status.Conditions, p.Status.StartTime = nil, nil },
@@ -187,6 +193,9 @@ func TestWhatIsKeptLeadsToTheSameDecisions(t *testing.T) {
 			func(c *resourcev1.ResourceClaim) { c.Status.Allocation = nil },
 			func(c *resourcev1.ResourceClaim) { c.Status.ReservedFor = nil },
 			func(c *resourcev1.ResourceClaim) { c.OwnerReferences = nil },
+			func(c *resourcev1.ResourceClaim) {
+				c.Annotations = map[string]string{v1alpha1.AnnotationWindow: "gpu=60"}
+			},
 			func(c *resourcev1.ResourceClaim) { c.Status.ReservedFor[0].UID = "another" },
 			func(c *resourcev1.ResourceClaim) {
 				c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{Driver: "d", Pool: "p", Device: "x"})
@@ -221,9 +230,24 @@ func TestWhatIsKeptLeadsToTheSameDecisions(t *testing.T) {
 		requireKeptAs(t, slice, kept, keep)
 	})
 
+	t.Run("budgets", func(t *testing.T) {
+		t.Parallel()
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", UID: "u", ResourceVersion: "7"}}
+		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		keep := keepBudgets()
+		kept, err := keep(budget)
+		require.NoError(t, err)
+		got, ok := readBudget(kept)
+		require.True(t, ok)
+		require.Equal(t, tracker.BudgetOf(budget), got)
+		requireKeptAs(t, budget, kept, keep)
+	})
+
 	t.Run("nodes", func(t *testing.T) {
 		t.Parallel()
-		node, keep := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"}}, keepNodes()
+		node, keep := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{corev1.LabelHostname: "n", "pool": "banana"},
+		}}, keepNodes()
 		node.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoExecute}}
 		kept, err := keep(node)
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +24,8 @@ type (
 	keptSlice struct{ tracker.Slice }
 	keptClaim struct{ tracker.Claim }
 	keptRule  struct{ tracker.Rule }
+	// keptBudget is a PodDisruptionBudget.
+	keptBudget struct{ tracker.Budget }
 )
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor.
@@ -48,6 +51,11 @@ func (c *keptClaim) GetObjectMeta() metav1.Object {
 // GetObjectMeta implements metav1.ObjectMetaAccessor.
 func (r *keptRule) GetObjectMeta() metav1.Object {
 	return identity("", r.Name, r.UID, r.ResourceVersion)
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (b *keptBudget) GetObjectMeta() metav1.Object {
+	return identity(b.Namespace, b.Name, b.UID, b.ResourceVersion)
 }
 
 func identity(namespace, name string, uid types.UID, version string) metav1.Object {
@@ -105,6 +113,16 @@ func readRule(obj any) (tracker.Rule, bool) {
 		return tracker.RuleOf(obj), true
 	}
 	return tracker.Rule{}, false
+}
+
+func readBudget(obj any) (tracker.Budget, bool) {
+	switch obj := obj.(type) {
+	case *keptBudget:
+		return obj.Budget, true
+	case *policyv1.PodDisruptionBudget:
+		return tracker.BudgetOf(obj), true
+	}
+	return tracker.Budget{}, false
 }
 
 // RuleOf returns what is kept of a DeviceTaintRule in any version of its API. They

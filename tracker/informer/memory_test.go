@@ -3,6 +3,7 @@ package informer
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,7 @@ func (c *cluster) fill(tb testing.TB, count int, keep toolscache.TransformFunc, 
 // devices.
 func TestMemory(t *testing.T) {
 	const objects, slices = 2_000, 40
-	plain, devices := &cluster{tracker: tracker.New()}, &cluster{tracker: tracker.New()}
+	plain, stateful, devices := &cluster{tracker: tracker.New()}, &cluster{tracker: tracker.New()}, &cluster{tracker: tracker.New()}
 	pods := func(c *cluster) toolscache.ResourceEventHandler {
 		return NewFeed(c.tracker, nobody{}, clock.RealClock{}).pods()
 	}
@@ -84,6 +85,12 @@ func TestMemory(t *testing.T) {
 	})
 	pod := plain.fill(t, objects, keepPods(), pods(plain), func(i int) any {
 		return decoded(t, typical(i), &corev1.Pod{})
+	})
+	replica := stateful.fill(t, objects, keepPods(), pods(stateful), func(i int) any {
+		p := typical(i)
+		p.OwnerReferences[0].Kind = "StatefulSet"
+		p.Labels["statefulset.kubernetes.io/pod-name"], p.Labels["apps.kubernetes.io/pod-index"] = p.Name, strconv.Itoa(i)
+		return decoded(t, p, &corev1.Pod{})
 	})
 	devices.tracker.SetDevicesKnown(true)
 	feed := NewDeviceFeed(devices.tracker, nobody{}, clock.RealClock{})
@@ -98,12 +105,14 @@ func TestMemory(t *testing.T) {
 	})
 	require.NotEmpty(t, devices.tracker.PodsUsing(device.ID{Driver: "gpu.example.com", Pool: "node-1", Name: "gpu-1"}))
 	total := (100_000*user + 100_000*claim + 640_000*each) / (1 << 20)
-	t.Logf("PM1 bytes a pod: %.0f whole, %.0f kept; PM2 bytes a pod with a claim: %.0f, of the claim: %.0f, heap of all: %.0f MiB; PM3 bytes a device: %.0f",
-		whole, pod, user, claim, total, each)
+	t.Logf("PM1 bytes a pod: %.0f whole, %.0f kept, %.0f with labels of its own; PM2 bytes a pod with a claim: %.0f, of the claim: %.0f, heap of all: %.0f MiB; PM3 bytes a device: %.0f",
+		whole, pod, replica, user, claim, total, each)
 	runtime.KeepAlive(plain)
+	runtime.KeepAlive(stateful)
 	runtime.KeepAlive(devices)
 	require.Less(t, pod, 1024.0, "PM1")
 	require.Less(t, pod, whole/6, "PM1")
+	require.Less(t, replica, 1100.0, "labels of its own cost a pod what they hold")
 	require.Less(t, total, 300.0, "PM2: the collector lets a heap grow to twice its size")
 	require.Less(t, each, 120.0, "PM3")
 }

@@ -6,6 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // The bounds of what is remembered in order to keep it once. Whoever writes
@@ -42,6 +45,59 @@ func (w *words) one(s string) string {
 	}
 	w.known[s] = s
 	return s
+}
+
+// each replaces the texts of the labels of an object by the copies that are kept of
+// them. The name of the object, which a label may repeat, is kept with the object.
+func (w *words) each(labels tracker.Labels, name string) {
+	for i := range labels {
+		label := &labels[i]
+		label.Key = w.one(label.Key)
+		if label.Value == name {
+			label.Value = name
+		} else {
+			label.Value = w.one(label.Value)
+		}
+	}
+}
+
+// origins keeps one copy of what replicas have in common. Pods with a label of their
+// own, such as those of a StatefulSet, share nothing but the words.
+type origins struct {
+	words *words
+
+	mu    sync.Mutex
+	known map[string]*tracker.Origin
+	key   []byte
+}
+
+func newOrigins() *origins {
+	return &origins{words: newWords(), known: map[string]*tracker.Origin{}}
+}
+
+// one returns the copy that is kept of the origin of a pod of that name. The labels of
+// origin may be written to.
+func (o *origins) one(origin *tracker.Origin, name string) *tracker.Origin {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.key = appendText(o.key[:0], origin.ServiceAccount, origin.OwnerKind, string(origin.OwnerUID), origin.PriorityClassName)
+	for i := range origin.Labels {
+		o.key = appendText(o.key, origin.Labels[i].Key, origin.Labels[i].Value)
+	}
+	if known, ok := o.known[string(o.key)]; ok {
+		return known
+	}
+	o.words.each(origin.Labels, name)
+	origin.ServiceAccount, origin.OwnerKind = o.words.one(origin.ServiceAccount), o.words.one(origin.OwnerKind)
+	origin.OwnerUID, origin.PriorityClassName = types.UID(o.words.one(string(origin.OwnerUID))), o.words.one(origin.PriorityClassName)
+	if len(o.key) > longList {
+		return origin
+	}
+	if len(o.known) >= mostLists {
+		clear(o.known)
+	}
+	o.known[string(o.key)] = origin
+	return origin
 }
 
 // lists keeps one copy of equal lists, which must not be written to: nearly all

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 func TestWords(t *testing.T) {
@@ -35,6 +37,65 @@ func TestWords(t *testing.T) {
 			require.Equal(t, strconv.Itoa(i), w.one(strconv.Itoa(i)))
 		}
 		require.LessOrEqual(t, len(w.known), mostWords)
+	})
+}
+
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	origin := func(account, owner string, labels ...string) *tracker.Origin {
+		o := &tracker.Origin{ServiceAccount: account, OwnerKind: owner}
+		for i := 0; i < len(labels); i += 2 {
+			o.Labels = append(o.Labels, tracker.Label{Key: labels[i], Value: labels[i+1]})
+		}
+		return o
+	}
+
+	t.Run("equal origins become one and others stay as they are", func(t *testing.T) {
+		t.Parallel()
+		o := newOrigins()
+		all := func() []*tracker.Origin {
+			return []*tracker.Origin{
+				origin("", ""), origin("a", ""), origin("", "a"), origin("a", "b"), origin("ab", ""),
+				origin("a", "b", "k", "v"), origin("a", "b", "k", ""), origin("a", "b", "", "kv"), origin("a", "b", "k", "v", "l", "w"),
+			}
+		}
+		first := all()
+		for i, each := range all() {
+			require.Same(t, first[i], o.one(first[i], "p"))
+			require.Same(t, first[i], o.one(each, "p"))
+			require.Equal(t, each, first[i])
+		}
+		require.Len(t, o.known, len(first))
+	})
+
+	t.Run("pods of two owners or priorities have two origins", func(t *testing.T) {
+		t.Parallel()
+		o := newOrigins()
+		for _, each := range []*tracker.Origin{{OwnerUID: "1"}, {OwnerUID: "2"}, {PriorityClassName: "1"}, {OwnerUID: "1", PriorityClassName: "2"}} {
+			require.Same(t, each, o.one(each, "p"))
+			require.Same(t, each, o.one(new(*each), "p"))
+		}
+	})
+
+	t.Run("a label that repeats the name of the pod shares its memory", func(t *testing.T) {
+		t.Parallel()
+		o, name := newOrigins(), strings.Clone("web-0")
+		kept := o.one(origin("", "StatefulSet", "pod-name", strings.Clone("web-0")), name)
+		require.Same(t, unsafe.StringData(name), unsafe.StringData(kept.Labels[0].Value))
+		require.NotContains(t, o.words.known, name)
+	})
+
+	t.Run("F14 neither many nor long origins are held on to", func(t *testing.T) {
+		t.Parallel()
+		o := newOrigins()
+		for i := range 2*mostLists + 1 {
+			o.one(origin("a", "b", "k", strconv.Itoa(i)), "p")
+		}
+		require.LessOrEqual(t, len(o.known), mostLists)
+		clear(o.known)
+		long := origin(strings.Repeat("x", longList), "")
+		require.Same(t, long, o.one(long, "p"))
+		require.Empty(t, o.known)
 	})
 }
 

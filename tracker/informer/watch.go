@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,10 +26,10 @@ type lister[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// objects returns what lists and watches through a client. The answers to all
-// requests are reported: nil for a success.
-func objects[L runtime.Object](through lister[L], client any, report func(error)) toolscache.ListerWatcher {
-	return toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+// objects returns what lists and watches through a client, and the guard's part in it.
+// The answers to all requests are reported: nil for a success.
+func objects[L runtime.Object](resource string, through lister[L], client any, report func(error), options []Option) (toolscache.ListerWatcher, *guarded) {
+	from := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := through.List(ctx, options)
 			report(err)
@@ -42,25 +43,37 @@ func objects[L runtime.Object](through lister[L], client any, report func(error)
 			report(err)
 			return events, err
 		},
-	}, client)
+	}
+	under := settingsOf(options).guard.over(resource, from)
+	return toolscache.ToListWatcherWithWatchListSemantics(from, client), under
 }
 
 func ignore(error) {}
 
 // NewNodes returns an informer of nodes for a Feed.
-func NewNodes(client kubernetes.Interface) toolscache.SharedIndexInformer {
-	return newShared(objects(client.CoreV1().Nodes(), client, ignore), &corev1.Node{}, keepNodes())
+func NewNodes(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
+	from, under := objects("nodes", client.CoreV1().Nodes(), client, ignore, options)
+	return newShared(from, under, &corev1.Node{}, keepNodes())
 }
 
 // NewPods returns an informer of all pods for a Feed.
-func NewPods(client kubernetes.Interface) toolscache.SharedIndexInformer {
-	return newShared(objects(client.CoreV1().Pods(metav1.NamespaceAll), client, ignore), &corev1.Pod{}, keepPods())
+func NewPods(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
+	from, under := objects("pods", client.CoreV1().Pods(metav1.NamespaceAll), client, ignore, options)
+	return newShared(from, under, &corev1.Pod{}, keepPods())
 }
 
-func newShared(from toolscache.ListerWatcher, kind runtime.Object, keep toolscache.TransformFunc) toolscache.SharedIndexInformer {
+// NewBudgets returns an informer of PodDisruptionBudgets for a BudgetFeed.
+func NewBudgets(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
+	through := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	from, under := objects("poddisruptionbudgets", through, client, ignore, options)
+	return newShared(from, under, &policyv1.PodDisruptionBudget{}, keepBudgets())
+}
+
+func newShared(from toolscache.ListerWatcher, under *guarded, kind runtime.Object, keep toolscache.TransformFunc) toolscache.SharedIndexInformer {
 	informer := toolscache.NewSharedIndexInformer(from, kind, 0, toolscache.Indexers{})
 	// It refuses a transform only once it runs.
 	_ = informer.SetTransform(keep)
+	under.follow(informer.GetStore())
 	return informer
 }
 
@@ -73,39 +86,44 @@ type Watch struct {
 	handler    toolscache.ResourceEventHandler
 	store      toolscache.Store
 	controller toolscache.Controller
+	guarded    *guarded
 }
 
 // NewSliceWatch returns a watch of ResourceSlices. The answers of the API server
 // to its lists and watches are reported, nil for a success.
-func NewSliceWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error)) *Watch {
-	from := objects(client.ResourceV1().ResourceSlices(), client, report)
-	return newWatch(from, &resourcev1.ResourceSlice{}, keepSlices(), handler)
+func NewSliceWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error), options ...Option) *Watch {
+	from, under := objects("resourceslices", client.ResourceV1().ResourceSlices(), client, report, options)
+	return newWatch(from, under, &resourcev1.ResourceSlice{}, keepSlices(), handler)
 }
 
 // NewClaimWatch returns a watch of ResourceClaims, as NewSliceWatch does.
-func NewClaimWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error)) *Watch {
-	from := objects(client.ResourceV1().ResourceClaims(metav1.NamespaceAll), client, report)
-	return newWatch(from, &resourcev1.ResourceClaim{}, keepClaims(), handler)
+func NewClaimWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error), options ...Option) *Watch {
+	from, under := objects("resourceclaims", client.ResourceV1().ResourceClaims(metav1.NamespaceAll), client, report, options)
+	return newWatch(from, under, &resourcev1.ResourceClaim{}, keepClaims(), handler)
 }
 
 // NewRuleWatch returns a watch of DeviceTaintRules in the given version of their
 // API, as NewSliceWatch does.
-func NewRuleWatch(client dynamic.Interface, version string, handler toolscache.ResourceEventHandler, report func(error)) *Watch {
-	from := objects(client.Resource(RuleResource.WithVersion(version)), client, report)
+func NewRuleWatch(client dynamic.Interface, version string, handler toolscache.ResourceEventHandler, report func(error), options ...Option) *Watch {
+	from, under := objects(RuleResource.Resource, client.Resource(RuleResource.WithVersion(version)), client, report, options)
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(schema.GroupVersionKind{Group: RuleResource.Group, Version: version, Kind: "DeviceTaintRule"})
-	return newWatch(from, kind, keepRules(), handler)
+	return newWatch(from, under, kind, keepRules(), handler)
 }
 
-func newWatch(from toolscache.ListerWatcher, kind runtime.Object, keep toolscache.TransformFunc, handler toolscache.ResourceEventHandler) *Watch {
+func newWatch(from toolscache.ListerWatcher, under *guarded, kind runtime.Object, keep toolscache.TransformFunc, handler toolscache.ResourceEventHandler) *Watch {
 	store, controller := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: from, ObjectType: kind, Transform: keep, Handler: handler,
 	})
-	return &Watch{handler: handler, store: store, controller: controller}
+	under.follow(store)
+	return &Watch{handler: handler, store: store, controller: controller, guarded: under}
 }
 
 // Run watches until ctx is done. It is called once.
-func (w *Watch) Run(ctx context.Context) { w.controller.RunWithContext(ctx) }
+func (w *Watch) Run(ctx context.Context) {
+	defer w.guarded.leave()
+	w.controller.RunWithContext(ctx)
+}
 
 // Synced returns a channel that is closed once the handler has been told
 // everything that the first list found.

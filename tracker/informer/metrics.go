@@ -1,0 +1,77 @@
+package informer
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// The values of the labels reason and outcome.
+const (
+	restartSilent     = "silent"
+	restartUnanswered = "unanswered"
+
+	doubtConfirmed    = "confirmed"
+	doubtContradicted = "contradicted"
+	doubtUnanswered   = "unanswered"
+)
+
+var silenceDesc = prometheus.NewDesc("tollgate_cache_silence_seconds",
+	"Seconds since the API server last said something on the watch of a resource. An API server says something once a minute.",
+	[]string{"resource"}, nil)
+
+// Metrics says how a Guard finds the API server.
+type Metrics struct {
+	restarts *prometheus.CounterVec
+	doubted  *prometheus.CounterVec
+
+	mu sync.Mutex
+	// silences returns, by resource, since when nothing was heard.
+	silences map[string]func() (time.Duration, bool)
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	factory := promauto.With(reg)
+	m := &Metrics{
+		restarts: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_watch_restarts_total",
+			Help: "Watches that were begun anew because nothing came, by resource and reason: silent, or not even answered.",
+		}, []string{"resource", "reason"}),
+		doubted: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_relists_doubted_total",
+			Help: "Lists that had lost more than half of the objects that were known, by resource and what a second list said.",
+		}, []string{"resource", "outcome"}),
+		silences: map[string]func() (time.Duration, bool){},
+	}
+	if reg != nil {
+		reg.MustRegister(m)
+	}
+	return m
+}
+
+// follow has the metrics tell what silence returns for a resource.
+func (m *Metrics) follow(resource string, silence func() (time.Duration, bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.silences[resource] = silence
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) { descs <- silenceDesc }
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	m.mu.Lock()
+	silences := maps.Clone(m.silences)
+	m.mu.Unlock()
+	for _, resource := range slices.Sorted(maps.Keys(silences)) {
+		if silence, listening := silences[resource](); listening {
+			metrics <- prometheus.MustNewConstMetric(silenceDesc, prometheus.GaugeValue, silence.Seconds(), resource)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package informer
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+)
+
+// stream passes on the events of a watch, and ends when none come.
+type stream struct {
+	*guarded
+
+	source watch.Interface
+	events chan watch.Event
+	// cancel ends the request.
+	cancel context.CancelFunc
+	done   chan struct{}
+	once   sync.Once
+	// initial is true while the stream sends what there is, instead of a list (KEP-3157);
+	// found counts that.
+	initial bool
+	found   int
+}
+
+// listen passes on the events of a watch that was begun in ctx.
+func (g *guarded) listen(ctx context.Context, cancel context.CancelFunc, source watch.Interface, options metav1.ListOptions) *stream {
+	s := &stream{
+		guarded: g, source: source, events: make(chan watch.Event), cancel: cancel, done: make(chan struct{}),
+		initial: sendsInitial(options),
+	}
+	go s.run(ctx)
+	return s
+}
+
+// ResultChan implements watch.Interface.
+func (s *stream) ResultChan() <-chan watch.Event { return s.events }
+
+// Stop implements watch.Interface.
+func (s *stream) Stop() {
+	s.once.Do(func() {
+		close(s.done)
+		s.cancel()
+	})
+}
+
+func (s *stream) run(ctx context.Context) {
+	defer close(s.events)
+	defer s.cancel()
+	defer s.source.Stop()
+	timer := s.Clock.NewTimer(s.Silence)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-timer.C():
+			if s.silent(ctx, timer) {
+				return
+			}
+		case event, open := <-s.source.ResultChan():
+			if !open || !s.pass(ctx, event) {
+				return
+			}
+			// Taken down after it was passed on: whoever takes it may be slow.
+			s.note(s.Clock.Now())
+		}
+	}
+}
+
+// silent reports whether nothing has come for too long. If not, the timer is set to when
+// that will be.
+func (s *stream) silent(ctx context.Context, timer clock.Timer) bool {
+	silence, listening := s.silence()
+	if !listening {
+		return true
+	}
+	if rest := s.Silence - silence; rest > 0 {
+		timer.Reset(rest)
+		return false
+	}
+	s.Metrics.restarts.WithLabelValues(s.resource, restartSilent).Inc()
+	logr.FromContextOrDiscard(ctx).Info("watch says nothing, not even that it is alive, beginning it anew",
+		"resource", s.resource, "silence", silence.String())
+	return true
+}
+
+// pass passes on an event, and returns false when it was the last one.
+func (s *stream) pass(ctx context.Context, event watch.Event) bool {
+	if s.initial {
+		switch {
+		case event.Type == watch.Added:
+			s.found++
+		case event.Type == watch.Bookmark && endsInitial(event):
+			s.initial = false
+			if err := s.confirmed(ctx, s.found); err != nil {
+				// The informer drops what the stream sent, and lists.
+				s.send(watch.Event{Type: watch.Error, Object: new(apierrors.NewInternalError(err).Status())})
+				return false
+			}
+		}
+	}
+	return s.send(event)
+}
+
+func (s *stream) send(event watch.Event) bool {
+	select {
+	case s.events <- event:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// sendsInitial reports whether a watch is to begin with what there is.
+func sendsInitial(options metav1.ListOptions) bool {
+	return options.SendInitialEvents != nil && *options.SendInitialEvents
+}
+
+// endsInitial reports whether a bookmark says that all that there is has been sent.
+func endsInitial(event watch.Event) bool {
+	object, err := meta.Accessor(event.Object)
+	return err == nil && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+}
