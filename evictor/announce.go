@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -38,6 +39,11 @@ type announcer struct {
 	metrics *Metrics
 	clock   clock.PassiveClock
 	rate    *rate.Limiter
+	// holds bounds the events about holds.
+	holds *rate.Limiter
+	// withheld is true while Kubernetes' own controllers write the events on pods as
+	// well (J10).
+	withheld atomic.Bool
 
 	mu      sync.Mutex
 	tallies map[tracker.Source]*tally
@@ -56,6 +62,7 @@ func newAnnouncer(nodes, devices recorder, metrics *Metrics, clk clock.PassiveCl
 	return &announcer{
 		nodes: nodes, devices: devices, metrics: metrics, clock: clk,
 		rate:    rate.NewLimiter(rate.Limit(perSecond), burst),
+		holds:   rate.NewLimiter(rate.Limit(perSecond), burst),
 		tallies: map[tracker.Source]*tally{},
 	}
 }
@@ -68,11 +75,12 @@ func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 	return a.nodes
 }
 
-// evicted tells of a pod whose deletion was accepted, because of a taint on the
-// object that is known as uid.
-func (a *announcer) evicted(key tracker.Key, because tracker.Taint, uid types.UID) {
+// evicted tells of a pod that was made to leave, because of a taint on the object that
+// is known as uid.
+func (a *announcer) evicted(goal *target, how method, uid types.UID) {
+	because := &goal.cause.Taint
 	source := because.Source
-	a.onPod(key, source.Kind, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, phrasesFor(source.Kind).marking(key))
+	a.onPod(goal.pod.Key, source.Kind, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t, ok := a.tallies[source]
@@ -99,7 +107,25 @@ func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error)
 		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+explain(err))
 }
 
+// evictedMessage says how a pod was made to leave. Where no policy asks for more, the
+// words are those of Kubernetes.
+func evictedMessage(goal *target, how method) string {
+	words := phrasesFor(goal.cause.Taint.Source.Kind)
+	policy := goal.treatment.Policy
+	switch end, ending := goal.patience(); {
+	case how == methodEvict:
+		return words.evicting(goal.pod.Key) + ", as EvictionPolicy " + policy.Name + " says"
+	case ending:
+		return words.marking(goal.pod.Key) + ": its PodDisruptionBudget did not let it go until " +
+			end.UTC().Format(time.RFC3339) + ", deleteAfter of EvictionPolicy " + policy.Name
+	}
+	return words.marking(goal.pod.Key)
+}
+
 func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, eventType, reason, message string) {
+	if a.withheld.Load() {
+		return
+	}
 	if !a.rate.AllowN(a.clock.Now(), 1) {
 		a.metrics.dropped.Inc()
 		return

@@ -14,6 +14,9 @@ type entry struct {
 	// at is the deadline, and source the kind of object that sets it.
 	at     time.Time
 	source tracker.SourceKind
+	// entered is when the eviction was entered, by the local clock: the pod had come by
+	// then.
+	entered time.Time
 	// rules are the DeviceTaintRules among the reasons.
 	rules []tracker.Source
 	// failure is why the last attempt failed; failures counts attempts in a row.
@@ -24,6 +27,12 @@ type entry struct {
 	// sent is true when a deletion was asked for and may have been done, although
 	// no answer said so.
 	sent bool
+	// blocked is true once a budget did not let the pod go.
+	blocked bool
+	// method is how the pod was last made to leave, empty before the first attempt;
+	// marked is true once its condition was set here.
+	method method
+	marked bool
 	// announced is the failure that an event told of.
 	announced Failure
 }
@@ -46,9 +55,13 @@ type book struct {
 	// exists reports whether a rule is known. What is evicted because of one that was
 	// deleted meanwhile is not counted, so that nothing is left over (DE-75).
 	exists func(rule tracker.Source) bool
+	// local tells the time of this machine.
+	local func() time.Time
 
-	mu        sync.Mutex
-	entries   map[tracker.Key]*entry
+	mu      sync.Mutex
+	entries map[tracker.Key]*entry
+	// held is what holds entries.
+	held      heldPods
 	recovered time.Time
 	// evicted counts the pods that were evicted, by the UID of each rule among the
 	// reasons (DE-68). It outlives the lease, unlike entries.
@@ -57,8 +70,8 @@ type book struct {
 
 func newBook(metrics *Metrics, changed func(rules []string), exists func(rule tracker.Source) bool) *book {
 	return &book{
-		metrics: metrics, changed: changed, exists: exists,
-		entries: map[tracker.Key]*entry{}, evicted: map[types.UID]count{},
+		metrics: metrics, changed: changed, exists: exists, local: func() time.Time { return time.Time{} },
+		entries: map[tracker.Key]*entry{}, held: newHeldPods(metrics), evicted: map[types.UID]count{},
 	}
 }
 
@@ -83,6 +96,7 @@ func (b *book) drop() []string {
 		}
 	}
 	clear(b.entries)
+	b.held.clear()
 	return sortedKeys(rules)
 }
 
@@ -101,7 +115,7 @@ func (b *book) enter(key tracker.Key, decision Decision, rules []tracker.Source)
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
 	if !ok {
-		e = &entry{}
+		e = &entry{method: methodDelete, entered: b.local()}
 		b.entries[key] = e
 		b.metrics.pending.WithLabelValues(string(source)).Inc()
 	} else if e.source != source {
@@ -122,6 +136,33 @@ func (b *book) canMark(key tracker.Key) bool {
 	return !ok || e.unmarkable < markTries
 }
 
+// entered returns when an eviction was entered, by the local clock; now if it was not.
+func (b *book) entered(key tracker.Key) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e, ok := b.entries[key]; ok {
+		return e.entered
+	}
+	return b.local()
+}
+
+// try enters that an attempt begins.
+func (b *book) try(key tracker.Key, how method) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e, ok := b.entries[key]; ok {
+		e.method = how
+	}
+}
+
+// wasBlocked reports whether a budget did not let a pod go.
+func (b *book) wasBlocked(key tracker.Key) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.entries[key]
+	return ok && e.blocked
+}
+
 // fail enters a failed attempt and returns the entry as it is then.
 func (b *book) fail(key tracker.Key, failure Failure, done attempt) entry {
 	b.mu.Lock()
@@ -133,6 +174,8 @@ func (b *book) fail(key tracker.Key, failure Failure, done attempt) entry {
 	e.failure = failure
 	e.failures++
 	e.sent = e.sent || (done.sent && failure.Ambiguous())
+	e.blocked = e.blocked || failure.blocked()
+	e.marked = e.marked || (done.answer != nil && !done.changed)
 	if done.marking && !failure.transient() {
 		e.unmarkable++
 	}
@@ -178,6 +221,7 @@ func (b *book) take(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
 		return entry{}, outcome, false
 	}
 	delete(b.entries, key)
+	b.held.remove(key)
 	b.metrics.pending.WithLabelValues(string(e.source)).Dec()
 	if e.sent && outcome != Unfinished {
 		outcome = Evicted

@@ -30,7 +30,7 @@ func (e *Evictor) NodeChanged(name string) {
 	}
 	uid, taints := e.tracker.Taints(name)
 	e.odd.check(tracker.Source{Kind: tracker.SourceNode, Name: name}, uid, taints)
-	if bare(taints) {
+	if bare(taints) && e.options.Mode != ModeObserve {
 		running.nodes.Add(name)
 	}
 }

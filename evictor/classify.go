@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"strings"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -26,6 +28,11 @@ const (
 	Conflict Failure = "conflict"
 	// Throttled says that the API server has too much to do.
 	Throttled Failure = "throttled"
+	// BudgetExceeded says that a PodDisruptionBudget does not let the pod go now.
+	BudgetExceeded Failure = "budget"
+	// TwoBudgets says that several PodDisruptionBudgets guard the pod, which the
+	// Eviction API does not support.
+	TwoBudgets Failure = "budgets"
 	// Denied says that RBAC or an admission webhook refuses the request.
 	Denied Failure = "denied"
 	// Invalid says that the API server does not accept the request as it is.
@@ -49,6 +56,12 @@ func (f Failure) transient() bool {
 	return f == Timeout || f == Unavailable || f == Throttled
 }
 
+// blocked reports whether budgets are what holds the pod up: the API server is well,
+// and it may take hours until another answer can be expected.
+func (f Failure) blocked() bool {
+	return f == BudgetExceeded || f == TwoBudgets
+}
+
 // longestMessage bounds what is repeated of the words of others.
 const longestMessage = 300
 
@@ -57,11 +70,20 @@ const longestMessage = 300
 func explain(err error) string {
 	failure := classify(err)
 	var status apierrors.APIStatus
-	if (failure == Denied || failure == Invalid) && errors.As(err, &status) {
-		message := status.Status().Message
-		return strings.ToValidUTF8(message[:min(len(message), longestMessage)], "")
+	if !errors.As(err, &status) {
+		return string(failure)
 	}
-	return string(failure)
+	message := status.Status().Message
+	switch failure {
+	case Denied, Invalid, TwoBudgets:
+	case BudgetExceeded:
+		if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok && cause.Message != "" {
+			message = cause.Message
+		}
+	case NoFailure, NotFound, Conflict, Throttled, Timeout, Unavailable:
+		return string(failure)
+	}
+	return strings.ToValidUTF8(message[:min(len(message), longestMessage)], "")
 }
 
 // classify returns what err says about the request that it came from.
@@ -69,6 +91,8 @@ func classify(err error) Failure {
 	switch {
 	case err == nil:
 		return NoFailure
+	case isWebhook(err):
+		return Denied
 	case apierrors.IsNotFound(err):
 		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 			// No answer of an API: whoever said so, a proxy or an API server without
@@ -76,6 +100,11 @@ func classify(err error) Failure {
 			return Unavailable
 		}
 		return NotFound
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		// With 429, and with 403 when the budget's own numbers make no sense.
+		return BudgetExceeded
+	case isTwoBudgets(err):
+		return TwoBudgets
 	case apierrors.IsConflict(err):
 		return Conflict
 	case apierrors.IsTooManyRequests(err):
@@ -89,6 +118,27 @@ func classify(err error) Failure {
 		return Unavailable
 	}
 	return byCode(err)
+}
+
+// twoBudgets is what the Eviction API says of a pod with several budgets. It has no
+// reason and no cause to go by (pkg/registry/core/pod/storage/eviction.go).
+const twoBudgets = "more than one PodDisruptionBudget"
+
+// byWebhook begins what the API server says when a webhook refuses a request. The webhook
+// picks the code and the rest (apiserver/pkg/admission/plugin/webhook/errors): it says
+// nothing of how the API server is, nor of what there is.
+const byWebhook = `admission webhook "`
+
+func isWebhook(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && strings.HasPrefix(status.Status().Message, byWebhook) &&
+		strings.Contains(status.Status().Message, "denied the request")
+}
+
+func isTwoBudgets(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError &&
+		strings.Contains(status.Status().Message, twoBudgets)
 }
 
 func isNetTimeout(err error) bool {

@@ -72,31 +72,62 @@ func nameOf(source tracker.Source) objectName {
 // reading is an answer about an object.
 type reading struct {
 	uid types.UID
-	// asked is when the request was made.
-	asked instant
+	// asked is when the request was made, and server what the API server's clock said
+	// then.
+	asked  instant
+	server time.Time
 }
 
-// confirm reads the object behind a source if that has not been done just now, and
-// returns the pods whose fate is changed by what it found, also when there is an
-// error.
-func (c *confirmer) confirm(ctx context.Context, object objectName) ([]tracker.Key, error) {
-	if c.fresh(object, c.maxAge) {
+// need is what is asked of an answer about an object on behalf of a pod.
+type need struct {
+	// bound is when the pod came. An answer from before says nothing of whether it came
+	// to an object that was tainted (G03). It stands for an instant up to a second later.
+	bound time.Time
+	// since is when the pod was first decided about: an answer that was asked for after
+	// that is good whatever the API server's clock says.
+	since time.Time
+}
+
+// met reports whether an answer is as new as is needed.
+func (n need) met(by reading) bool {
+	return !by.asked.monotonic.Before(n.since) || !by.server.Before(n.bound.Add(time.Second))
+}
+
+// confirm reads the object behind a source if that has not been done just now, as it is
+// needed, and returns the pods whose fate is changed by what it found, also when there is
+// an error.
+func (c *confirmer) confirm(ctx context.Context, object objectName, wanted need) ([]tracker.Key, error) {
+	if c.fresh(object, c.maxAge, wanted) {
 		return nil, nil
 	}
-	changed, err, _ := c.flight.Do(string(object.kind)+"/"+object.name, func() (any, error) { return c.load(ctx, object) })
-	if err != nil {
-		return nil, fmt.Errorf("confirm %s: %w", object.kind, err)
+	keys, err := c.join(ctx, object, wanted)
+	if err == nil && c.known(object) != "" && !c.meets(object, wanted) {
+		// Somebody else's request was under way already when the pod came.
+		var more []tracker.Key
+		more, err = c.join(ctx, object, wanted)
+		keys = append(keys, more...)
 	}
-	keys := changed.([]tracker.Key)
-	if c.known(object) != "" && !c.fresh(object, c.patience) {
+	if err != nil {
+		return keys, fmt.Errorf("confirm %s: %w", object.kind, err)
+	}
+	if c.known(object) != "" && !c.fresh(object, c.patience, wanted) {
 		conflict := apierrors.NewConflict(c.carriers[object.kind].resource, object.name, errReplaced)
 		return keys, fmt.Errorf("confirm %s: %w", object.kind, conflict)
 	}
 	return keys, nil
 }
 
-func (c *confirmer) load(ctx context.Context, object objectName) ([]tracker.Key, error) {
-	if c.fresh(object, c.maxAge) {
+// join loads an object, or waits for who does so already.
+func (c *confirmer) join(ctx context.Context, object objectName, wanted need) ([]tracker.Key, error) {
+	changed, err, _ := c.flight.Do(string(object.kind)+"/"+object.name, func() (any, error) { return c.load(ctx, object, wanted) })
+	if err != nil {
+		return nil, err
+	}
+	return changed.([]tracker.Key), nil
+}
+
+func (c *confirmer) load(ctx context.Context, object objectName, wanted need) ([]tracker.Key, error) {
+	if c.fresh(object, c.maxAge, wanted) {
 		return nil, nil
 	}
 	uid := c.known(object)
@@ -106,7 +137,7 @@ func (c *confirmer) load(ctx context.Context, object objectName) ([]tracker.Key,
 	case NoFailure:
 	case NotFound:
 		return c.gone(object, uid), nil
-	case Conflict, Throttled, Denied, Invalid, Timeout, Unavailable:
+	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
 		return nil, err
 	}
 	return c.saw(object, found, uid, asked), nil
@@ -119,10 +150,12 @@ func (c *confirmer) saw(object objectName, found answer, uid types.UID, asked in
 	if found.uid != uid {
 		keys = c.gone(object, uid)
 	}
-	keys = append(keys, found.takeIn(c.clock.Now())...)
+	now := c.clock.Now()
+	keys = append(keys, found.takeIn(now)...)
+	_, took := elapsed(asked, instantOf(c.local.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.read[object] = reading{uid: found.uid, asked: asked}
+	c.read[object] = reading{uid: found.uid, asked: asked, server: now.Add(-took)}
 	return keys
 }
 
@@ -141,15 +174,24 @@ func (c *confirmer) known(object objectName) types.UID {
 	return c.tracker.UIDOf(tracker.Source{Kind: object.kind, Name: object.name})
 }
 
+// meets reports whether the last answer about an object, if there is one, is as new as
+// is needed.
+func (c *confirmer) meets(object objectName, wanted need) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.read[object]
+	return !ok || wanted.met(last)
+}
+
 // fresh reports whether the object that is known under a name was read no longer
-// than age ago.
-func (c *confirmer) fresh(object objectName, age time.Duration) bool {
+// than age ago, and since then nobody came whom that is needed for.
+func (c *confirmer) fresh(object objectName, age time.Duration, wanted need) bool {
 	uid := c.known(object)
 	now := instantOf(c.local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.read[object]
-	return ok && last.uid == uid && within(age, last.asked, now)
+	return ok && last.uid == uid && within(age, last.asked, now) && wanted.met(last)
 }
 
 // sweep forgets what is too old to be used.

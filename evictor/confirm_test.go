@@ -53,10 +53,10 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
-			require.False(t, c.fresh(nodeN, c.maxAge))
+			require.False(t, c.fresh(nodeN, c.maxAge, need{}))
 			saw(c, instantOf(noon.Add(-test.age)))
-			require.Equal(t, test.want, c.fresh(nodeN, c.maxAge))
-			require.False(t, c.fresh(nodeM, c.maxAge))
+			require.Equal(t, test.want, c.fresh(nodeN, c.maxAge, need{}))
+			require.False(t, c.fresh(nodeM, c.maxAge, need{}))
 			c.sweep()
 			require.Equal(t, test.want, len(c.read) == 1)
 		})
@@ -66,7 +66,7 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
 		saw(c, instant{monotonic: noon, wall: noon.Add(-30 * time.Minute)})
-		require.False(t, c.fresh(nodeN, c.maxAge))
+		require.False(t, c.fresh(nodeN, c.maxAge, need{}))
 		c.sweep()
 		require.Empty(t, c.read)
 	})
@@ -75,9 +75,9 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
 		saw(c, instantOf(noon))
-		require.True(t, c.fresh(nodeN, c.maxAge))
+		require.True(t, c.fresh(nodeN, c.maxAge, need{}))
 		c.tracker.SetNode(tracker.Node{Name: "n", UID: "another", ResourceVersion: "2"}, noon)
-		require.False(t, c.fresh(nodeN, c.maxAge))
+		require.False(t, c.fresh(nodeN, c.maxAge, need{}))
 	})
 
 	t.Run("G03 a node that is not there any more was not read just now, whatever a lagging watch brings back", func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestConfirmerFresh(t *testing.T) {
 		saw(c, instantOf(noon))
 		c.gone(nodeN, "u")
 		c.tracker.SetNode(tracker.NodeOf(readNode()), noon)
-		require.False(t, c.fresh(nodeN, c.maxAge))
+		require.False(t, c.fresh(nodeN, c.maxAge, need{}))
 	})
 }
 
@@ -126,12 +126,12 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			require.False(t, c.fresh(object, c.maxAge))
+			require.False(t, c.fresh(object, c.maxAge, need{}))
 			c.saw(object, test.answered(c, "u"), "u", instantOf(noon))
-			require.True(t, c.fresh(object, c.maxAge))
+			require.True(t, c.fresh(object, c.maxAge, need{}))
 			require.Len(t, c.tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
 			c.saw(object, test.answered(c, "u"), "u", instantOf(noon.Add(-DefaultMaxAge-1)))
-			require.False(t, c.fresh(object, c.maxAge))
+			require.False(t, c.fresh(object, c.maxAge, need{}))
 			c.sweep()
 			require.Empty(t, c.read)
 		})
@@ -143,7 +143,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			c.saw(object, test.answered(c, "another"), "u", instantOf(noon))
 			require.Empty(t, c.known(object))
 			test.set(c, "another")
-			require.True(t, c.fresh(object, c.maxAge))
+			require.True(t, c.fresh(object, c.maxAge, need{}))
 		})
 
 		t.Run("G14 a "+string(kind)+" that is not found is forgotten unless it was created anew", func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			c := quietConfirmer()
 			test.set(c, "u")
 			c.saw(objectName{kind: tracker.SourceNode, name: "o"}, nodeAnswer(c.tracker, readNode()), "u", instantOf(noon))
-			require.False(t, c.fresh(object, c.maxAge))
+			require.False(t, c.fresh(object, c.maxAge, need{}))
 		})
 	}
 }

@@ -61,6 +61,9 @@ type Rules struct {
 	// it, counted from when the taint was seen. That is remembered in memory alone,
 	// so a new leader counts anew. Zero stands for no bound.
 	MaxHold time.Duration
+	// Window leaves out tolerations that pods and claims were given in mode Window:
+	// they keep Kubernetes' own controllers off, and not Tollgate.
+	Window bool
 }
 
 // Decide reports what is to become of a pod, by the rules of Kubernetes.
@@ -89,10 +92,14 @@ func (r Rules) Decide(now time.Time, situation tracker.Situation) Decision {
 	for i := range situation.Devices {
 		because = r.onDevice(because, &situation.Devices[i])
 	}
+	return decisionOf(now, ordered(because))
+}
+
+// decisionOf returns the decision that reasons lead to, the earliest first.
+func decisionOf(now time.Time, because []Reason) Decision {
 	if len(because) == 0 {
 		return Decision{}
 	}
-	because = ordered(because)
 	at := because[0].At
 	return Decision{Verdict: EvictAt, At: at, Wait: max(at.Sub(now), 0), Because: because}
 }

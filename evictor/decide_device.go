@@ -16,10 +16,14 @@ import (
 // changed. A taint without a time, which the API does not let through, counts from
 // when it was first seen (DE-30).
 func (r Rules) onDevice(because []Reason, used *tracker.TaintedDevice) []Reason {
+	tolerations := used.Tolerations
+	if r.Window {
+		tolerations = withoutDeviceWindow(tolerations, used.Window.Tolerations())
+	}
 	for i := range used.Taints {
 		taint := &used.Taints[i]
 		reason := Reason{Taint: *taint, Device: used.ID, Claim: used.Claim, At: r.began(taint), position: i}
-		seconds, tolerated := device.Toleration(used.Tolerations, taint.Key, taint.Value, resourcev1.DeviceTaintEffectNoExecute)
+		seconds, tolerated := device.Toleration(tolerations, taint.Key, taint.Value, resourcev1.DeviceTaintEffectNoExecute)
 		if tolerated {
 			end, ending := ends(reason.At, seconds)
 			if !ending {

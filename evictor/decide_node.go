@@ -13,10 +13,14 @@ import (
 // otherwise a pod that tolerates a taint for a while would have to leave a node
 // that is tainted for long as soon as it lands there, for ever.
 func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint) []Reason {
+	tolerations := pod.Tolerations
+	if r.Window {
+		tolerations = withoutWindow(tolerations, pod.Window.Tolerations())
+	}
 	for i := range taints {
 		taint := &taints[i]
 		reason := Reason{Taint: *taint, At: later(r.began(taint), pod.Bound), position: i}
-		seconds, tolerated := r.podToleration(pod.Tolerations, taint)
+		seconds, tolerated := r.podToleration(tolerations, taint)
 		if tolerated {
 			end, ending := ends(reason.At, seconds)
 			if !ending {

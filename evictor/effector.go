@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
@@ -41,25 +42,65 @@ func (o Outcome) String() string {
 	return "unfinished"
 }
 
-// methodDelete is the metric label of evictions by deletion.
-const methodDelete = "delete"
+// method is how a pod is made to leave. The values are metric labels.
+type method string
+
+const (
+	// methodDelete deletes the pod, as Kubernetes' own controllers do.
+	methodDelete method = "delete"
+	// methodEvict asks the Eviction API, which honours PodDisruptionBudgets.
+	methodEvict method = "evict"
+)
+
+// order is what is to be done to a pod.
+type order struct {
+	// pod is the pod, in the version that was decided on.
+	pod    tracker.Pod
+	method method
+	// cause is the kind of object that carries the taint because of which it leaves.
+	cause tracker.SourceKind
+	// mark is true when the DisruptionTarget condition is to be set before a deletion:
+	// it explains an eviction and must not prevent it. The Eviction API sets its own.
+	mark bool
+	// guarded is true when a PodDisruptionBudget is known that guards the pod.
+	guarded bool
+}
 
 // attempt is what came of one try to evict a pod.
 type attempt struct {
 	outcome Outcome
 	// answer is the pod as the API server last returned it, nil when it did not.
 	answer *corev1.Pod
+	// changed is true when answer shows that the pod is not as it was decided about.
+	changed bool
 	// marking is true when the condition was what failed.
 	marking bool
-	// sent is true when the deletion was asked for, whatever came of it.
+	// sent is true when the pod's end was asked for, whatever came of it.
 	sent bool
 }
 
-// effector carries out an eviction. It makes every request on condition that the
-// pod still is the one, in the version, that the decision was made on.
+// mayHaveWorked reports whether the pod is gone because of the attempt, or may be.
+func (a attempt) mayHaveWorked(err error) bool {
+	return (err == nil && a.outcome == Evicted) || (a.sent && classify(err).Ambiguous())
+}
+
+// effector carries out evictions. It makes every request on condition that the pod
+// still is the one, in the version, that the decision was made on.
 type effector interface {
-	// evict makes one attempt, for a taint that objects of that kind carry.
-	evict(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind, mark bool) (attempt, error)
+	// evict makes one attempt.
+	evict(ctx context.Context, what order) (attempt, error)
+}
+
+// methods carries out each order by its method.
+type methods map[method]effector
+
+func newMethods(client kubernetes.Interface, now clock.PassiveClock) methods {
+	pods := client.CoreV1()
+	return methods{methodDelete: &deleter{pods: pods, clock: now}, methodEvict: &apiEvictor{pods: pods}}
+}
+
+func (m methods) evict(ctx context.Context, what order) (attempt, error) {
+	return m[what.method].evict(ctx, what)
 }
 
 // deleter evicts as Kubernetes does: it sets the DisruptionTarget condition and
@@ -70,19 +111,18 @@ type deleter struct {
 	clock clock.PassiveClock
 }
 
-// evict makes one attempt. With mark false the condition is left out: it explains
-// an eviction and must not prevent it.
-func (d *deleter) evict(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind, mark bool) (attempt, error) {
+func (d *deleter) evict(ctx context.Context, what order) (attempt, error) {
 	var done attempt
+	pod := &what.pod
 	version := pod.ResourceVersion
-	if mark && !marked(pod, cause) {
-		answer, err := d.mark(ctx, pod, cause)
+	if what.mark && !marked(*pod, what.cause) {
+		answer, err := d.mark(ctx, *pod, what.cause)
 		switch classify(err) {
 		case NoFailure:
 		case NotFound:
 			done.outcome = Gone
 			return done, nil
-		case Conflict, Throttled, Denied, Invalid, Timeout, Unavailable:
+		case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
 			done.marking = true
 			return done, fmt.Errorf("mark pod: %w", err)
 		}
@@ -94,16 +134,19 @@ func (d *deleter) evict(ctx context.Context, pod tracker.Pod, cause tracker.Sour
 		version = answer.ResourceVersion
 	}
 	done.sent = true
-	err := d.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version},
-	})
+	err := d.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})
 	switch classify(err) {
 	case NoFailure:
 		done.outcome = Evicted
 	case NotFound:
 		done.outcome = Gone
-	case Conflict, Throttled, Denied, Invalid, Timeout, Unavailable:
+	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
 		return done, fmt.Errorf("delete pod: %w", err)
 	}
 	return done, nil
+}
+
+// thatOne returns the condition that the pod is still that pod in that version.
+func thatOne(pod *tracker.Pod, version string) *metav1.Preconditions {
+	return &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version}
 }

@@ -104,7 +104,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), trackedPod(nil), tracker.SourceNode, true)
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceNode, mark: true})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.outcome)
 		require.Equal(t, "8", done.answer.ResourceVersion)
@@ -122,7 +122,7 @@ func TestDeleter(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		pod := trackedPod(disrupted("True", nodeMark.reason, nodeMark.message, 3))
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), pod, tracker.SourceNode, true)
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), order{pod: pod, cause: tracker.SourceNode, mark: true})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.outcome)
 		require.Len(t, client.Actions(), 1)
@@ -137,7 +137,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), trackedPod(nil), tracker.SourceRule, true)
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceRule, mark: true})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.outcome)
 		require.Len(t, client.Actions(), 2)
@@ -149,10 +149,10 @@ func TestDeleter(t *testing.T) {
 	t.Run("NE-17 a pod that is gone is gone, with no event and no retry", func(t *testing.T) {
 		t.Parallel()
 		d := &deleter{pods: fake.NewClientset().CoreV1(), clock: clock}
-		done, err := d.evict(t.Context(), trackedPod(nil), tracker.SourceNode, true)
+		done, err := d.evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceNode, mark: true})
 		require.NoError(t, err)
 		require.Equal(t, attempt{outcome: Gone}, done)
-		done, err = d.evict(t.Context(), trackedPod(nil), tracker.SourceNode, false)
+		done, err = d.evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceNode})
 		require.NoError(t, err)
 		require.Equal(t, attempt{outcome: Gone, sent: true}, done)
 	})

@@ -3,13 +3,20 @@ package evictor
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/disruption"
+	"github.com/tollgate-dev/tollgate/evictor/loops"
+	"github.com/tollgate-dev/tollgate/evictor/misfit"
+	"github.com/tollgate-dev/tollgate/evictor/pace"
+	"github.com/tollgate-dev/tollgate/policy/evicting"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -63,6 +70,19 @@ type Options struct {
 	Local   clock.WithTicker
 	Metrics *Metrics
 	Rules   Rules
+	// Mode is what is done about taints at all; ModeReplace when empty.
+	Mode Mode
+	// Policies returns the EvictionPolicies in force; nil for none. NamespaceLabels
+	// returns the labels of a namespace, and false if they are not known, which nil
+	// stands for.
+	Policies        func() *evicting.Set
+	NamespaceLabels func(name string) (labels.Labels, bool)
+	// Breakers bound how many pods leave in a window. Without any, pods that a breaker
+	// is to bound are held.
+	Breakers breakers
+	// FitChanged is told whether the mode fits what the cluster does whenever that
+	// changes. It must not block; nil for nobody.
+	FitChanged func(misfit.Finding)
 	// RulesChanged is told the names of DeviceTaintRules for which other pods have to
 	// leave than before, or were evicted. It must not block; nil for nobody.
 	RulesChanged func(rules []string)
@@ -100,6 +120,15 @@ type Evictor struct {
 	odd      *oddTimes
 	stamper  *stamper
 	hands    *hands
+	gate     *gate
+	lines    *pace.Lines
+	throttle *throttle
+	fit      *misfit.Watch
+	round    round
+	// woken counts how often those that are held were to be looked at.
+	woken atomic.Uint64
+	// looked is when overdue pods were last counted; it belongs to housekeep.
+	looked time.Time
 
 	mu sync.Mutex
 	// queues are what wakes the workers; nil while they do not run.
@@ -111,18 +140,14 @@ func New(options Options) (*Evictor, error) {
 	if options.Client == nil {
 		return nil, errors.New("evictor needs a client")
 	}
-	e, err := newEvictor(options, &deleter{pods: options.Client.CoreV1(), clock: options.Clock})
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+	return newEvictor(options, newMethods(options.Client, options.Clock))
 }
 
 func newEvictor(options Options, effector effector) (*Evictor, error) {
 	if options.Tracker == nil || options.Synced == nil || options.Recorder == nil || options.Clock == nil || options.Metrics == nil {
 		return nil, errors.New("evictor needs a tracker, synced, a recorder, a clock and metrics")
 	}
-	options = withDefaults(options)
+	options = withModeDefaults(withDefaults(options))
 	if options.Carriers == nil {
 		options.Carriers = typedCarriers{options.Client.ResourceV1()}
 	}
@@ -131,10 +156,19 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 		effector: effector,
 		announce: newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local, options.EventRate, options.EventBurst),
 		hands:    newHands(),
+		gate: &gate{
+			tracker: options.Tracker, mode: options.Mode, policies: options.Policies, namespaces: options.NamespaceLabels,
+			disruption: &disruption.State{}, loops: loops.NewWatch(),
+		},
+		lines:    pace.NewLines(),
+		throttle: newThrottle(2*options.Workers, options.Local),
+		fit:      misfit.NewWatch(misfit.Mode(options.Mode)),
 	}
+	e.gate.observe = e.observeNodes
 	e.book = newBook(options.Metrics, options.RulesChanged, func(rule tracker.Source) bool {
 		return e.tracker.UIDOf(rule) == rule.UID
 	})
+	e.book.local = options.Local.Now
 	e.confirm = newConfirmer(options)
 	e.odd = &oddTimes{announce: e.announce, metrics: options.Metrics, told: map[objectName][]tracker.Taint{}}
 	e.stamper = &stamper{
@@ -174,6 +208,23 @@ func withDefaults(o Options) Options {
 	}
 	if o.EventBurst == 0 {
 		o.EventBurst = DefaultEventBurst
+	}
+	return o
+}
+
+func withModeDefaults(o Options) Options {
+	if o.Mode == "" {
+		o.Mode = ModeReplace
+	}
+	o.Rules.Window = o.Mode == ModeWindow
+	if o.Policies == nil {
+		o.Policies = func() *evicting.Set { return nil }
+	}
+	if o.Breakers == nil {
+		o.Breakers = shut{}
+	}
+	if o.FitChanged == nil {
+		o.FitChanged = func(misfit.Finding) {}
 	}
 	return o
 }

@@ -13,6 +13,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,8 +50,11 @@ type fakeAPI struct {
 	lose   func(request) error
 	// graceful makes pods stay until their kubelet lets go of them.
 	graceful bool
-	lagging  bool
-	held     []change
+	// budgets are how many pods each PodDisruptionBudget lets go, by its name. It guards
+	// the pods with that name in their label "app", or in "app2".
+	budgets map[string]int
+	lagging bool
+	held    []change
 }
 
 // change is what happened to an object, nil for none.
@@ -100,7 +104,7 @@ func (synced) HasSynced() bool { return true }
 
 func newFakeAPI() *fakeAPI {
 	api := &fakeAPI{
-		client: fake.NewClientset(), objects: map[string]runtime.Object{},
+		client: fake.NewClientset(), objects: map[string]runtime.Object{}, budgets: map[string]int{},
 		nodes: &watchers{}, pods: &watchers{}, graceful: true, version: 100,
 	}
 	api.client.PrependReactor("*", "*", api.react)
@@ -257,7 +261,7 @@ func (f *fakeAPI) took() []request {
 // react is the reactor of the fake client.
 func (f *fakeAPI) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	resource := action.GetResource().Resource
-	name := action.(interface{ GetName() string }).GetName()
+	name := nameIn(action)
 	if action.GetNamespace() != "" {
 		name = action.GetNamespace() + "/" + name
 	}
@@ -311,6 +315,8 @@ func (f *fakeAPI) carryOut(action clienttesting.Action, name string) (old, obj r
 		return current, f.put(patched).DeepCopyObject(), nil
 	case clienttesting.DeleteActionImpl:
 		return f.deletePod(current.(*corev1.Pod), a.DeleteOptions, group)
+	case clienttesting.CreateActionImpl:
+		return f.evictPod(current.(*corev1.Pod), a.Object.(*policyv1.Eviction), group)
 	}
 	return nil, nil, fmt.Errorf("unexpected %s", action.GetVerb())
 }

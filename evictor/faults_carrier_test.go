@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -259,7 +260,7 @@ func oneLook(w *world) {
 	for i := range 10 {
 		name := fmt.Sprintf("p%d", i)
 		w.set(newClaim(name, "gpu-0", nil, name))
-		w.setPod(using(newPod(name, "n"), name))
+		w.setPod(using(cameBefore(newPod(name, "n")), name))
 		w.leaves("default/" + name)
 		w.pass(400 * time.Millisecond)
 	}
@@ -269,6 +270,41 @@ func oneLook(w *world) {
 	w.setPod(using(newPod("late", "n"), "late"))
 	require.Equal(w.t, 1, matches(w.api.took(), "get"))
 }
+
+// cameBefore returns pod as if it had been bound a minute ago.
+func cameBefore(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
+	return pod
+}
+
+// TestG03 has a pod come after the taint is gone, which the watch of nodes does not say.
+func TestG03(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]time.Duration{
+		"G03 U3 an answer from before a pod came is not good for it":                     2 * time.Second,
+		"G03 U3 nor is one that may be from before, in the second in which the pod came": 200 * time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.setPod(newPod("a", "n"))
+				w.start()
+				w.setNode("n", noExecute("gpu"))
+				w.pass(100 * time.Millisecond)
+				w.leaves(podA)
+				w.api.freezeNodes()
+				w.setNode("n")
+				w.pass(after)
+				w.setPod(newPod("b", "n"))
+				w.pass(time.Hour)
+				w.stays(podB)
+			})
+		})
+	}
+}
+
+// freezeNodes has nobody be told of nodes any more.
+func (f *fakeAPI) freezeNodes() { f.nodes.clear() }
 
 // brokenCarriers fails to read anything.
 type brokenCarriers struct{}

@@ -360,7 +360,7 @@ func (c slowCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slice
 
 type slowEffector struct{ effector }
 
-func (s slowEffector) evict(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind, mark bool) (attempt, error) {
+func (s slowEffector) evict(ctx context.Context, what order) (attempt, error) {
 	time.Sleep(time.Second)
-	return s.effector.evict(ctx, pod, cause, mark)
+	return s.effector.evict(ctx, what)
 }

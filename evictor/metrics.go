@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tollgate-dev/tollgate/evictor/misfit"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -18,6 +19,9 @@ type Metrics struct {
 	evictions *prometheus.CounterVec
 	lateness  *prometheus.HistogramVec
 	pending   *prometheus.GaugeVec
+	held      *prometheus.GaugeVec
+	misfit    *prometheus.GaugeVec
+	loops     prometheus.Counter
 	retries   *prometheus.CounterVec
 	dropped   prometheus.Counter
 	stamped   prometheus.Counter
@@ -65,6 +69,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_evictions_pending",
 			Help: "Pods that have to leave, now or at a time that is set.",
 		}, []string{"source"}),
+		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tollgate_evictions_held",
+			Help: "Pods that have to leave by now and are held, by the kind of object that carries the taint and by what holds them.",
+		}, []string{"source", "reason"}),
+		misfit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tollgate_mode_misfit",
+			Help: "1 while what the cluster does does not fit the mode of Tollgate, by what is wrong.",
+		}, []string{"reason"}),
+		loops: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tollgate_eviction_loops_total",
+			Help: "Times that pods of one controller were found to be evicted again and again because of one taint.",
+		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_eviction_retries_total",
 			Help: "Attempts to evict a pod that have to be repeated, by reason.",
@@ -84,17 +100,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	reg.MustRegister(
 		m.ofNodes.total, m.ofNodes.duration, m.ofDevices.total, m.ofDevices.duration,
-		m.evictions, m.lateness, m.pending, m.retries, m.dropped, m.stamped, m.oddTimes,
+		m.evictions, m.lateness, m.pending, m.held, m.misfit, m.loops, m.retries, m.dropped, m.stamped, m.oddTimes,
 	)
 	for _, source := range []tracker.SourceKind{tracker.SourceNode, tracker.SourceSlice, tracker.SourceRule} {
 		m.pending.WithLabelValues(string(source)).Set(0)
+		for _, reason := range holdReasons() {
+			m.held.WithLabelValues(string(source), string(reason)).Set(0)
+		}
+	}
+	for _, finding := range misfit.Findings {
+		m.misfit.WithLabelValues(finding.String()).Set(0)
 	}
 	return m
 }
 
 // ended counts an eviction that came to an end.
-func (m *Metrics) ended(source tracker.SourceKind, outcome Outcome, late time.Duration) {
-	m.evictions.WithLabelValues(string(source), methodDelete, outcome.String()).Inc()
+func (m *Metrics) ended(source tracker.SourceKind, how method, outcome Outcome, late time.Duration) {
+	m.evictions.WithLabelValues(string(source), string(how), outcome.String()).Inc()
 	if outcome != Evicted {
 		return
 	}

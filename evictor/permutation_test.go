@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // TestEveryOrder has the events of a scenario come in every order in which watches
@@ -134,7 +132,8 @@ type quickEffector struct {
 	left  map[string]string
 }
 
-func (q *quickEffector) evict(_ context.Context, pod tracker.Pod, cause tracker.SourceKind, _ bool) (attempt, error) {
+func (q *quickEffector) evict(_ context.Context, what order) (attempt, error) {
+	pod, cause := what.pod, what.cause
 	now := q.api.pod(pod.String())
 	switch {
 	case now == nil || now.UID != pod.UID:

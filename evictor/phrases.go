@@ -44,6 +44,14 @@ func (p phrases) marking(key tracker.Key) string {
 	return "Marking for deletion"
 }
 
+// evicting returns what is said of a pod that left by the Eviction API.
+func (p phrases) evicting(key tracker.Key) string {
+	if p.named {
+		return "Evicting Pod " + key.String()
+	}
+	return "Evicting"
+}
+
 // cancelling returns what is said of a pod that may stay after all.
 func (p phrases) cancelling(key tracker.Key) string {
 	if p.named {

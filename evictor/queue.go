@@ -56,14 +56,15 @@ func (q *queue[T]) sleep(item T, wait time.Duration) {
 }
 
 // retry puts an item aside after a failure: longer each time, and at least as
-// long as the API server asks for.
+// long as the API server asks for, up to the longest wait that there is. Webhooks may
+// ask for anything.
 func (q *queue[T]) retry(item T, cause error) {
 	wait := q.backoff.When(item)
 	if classify(cause) == Conflict {
 		wait = min(wait, conflictMax)
 	}
 	if seconds, ok := apierrors.SuggestsClientDelay(cause); ok {
-		wait = max(wait, time.Duration(seconds)*time.Second)
+		wait = max(wait, min(time.Duration(seconds)*time.Second, retryMax))
 	}
 	q.AddAfter(item, wait)
 }

@@ -21,6 +21,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 		return nil
 	}
 	queues := newQueues(e.local)
+	e.fit.Leads(e.clock.Now())
 	e.run(queues)
 	defer e.run(nil)
 
@@ -31,6 +32,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 		}
 	}
 	running.Go(func() { queues.nodes.work(stopping(ctx, e.stampStep)) })
+	running.Go(func() { e.lines.Run(ctx, e.local, e.PodsChanged) })
 	running.Go(func() { e.housekeep(ctx) })
 	e.lookAtAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
@@ -38,6 +40,8 @@ func (e *Evictor) Start(ctx context.Context) error {
 	<-ctx.Done()
 	queues.shutDown()
 	running.Wait()
+	e.round.end()
+	e.lines.Clear()
 	e.book.empty()
 	e.announce.flush(true)
 	return nil
@@ -64,7 +68,9 @@ func (e *Evictor) lookAtAll() {
 	for _, name := range e.tracker.Rules() {
 		e.RuleChanged(name)
 	}
-	e.PodsChanged(e.tracker.Exposed())
+	exposed := e.tracker.Exposed()
+	e.round.begin(exposed)
+	e.PodsChanged(exposed)
 }
 
 // stopping returns step for a queue, doing nothing once ctx is done: a queue that
@@ -103,7 +109,9 @@ func (e *Evictor) housekeep(ctx context.Context) {
 			return
 		case <-ticker.C():
 			e.announce.flush(false)
+			e.announce.flushHeld(e.book, e.tracker.UIDOf)
 			e.confirm.sweep()
+			e.checkFit(ctx)
 		}
 	}
 }

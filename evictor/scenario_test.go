@@ -34,6 +34,10 @@ var update = flag.Bool("update", false, "write what the scenarios lead to into t
 //	set-claim NAME [uid=UID] [for=POD,...] [of=POD] [devices=DEVICE,...] [tolerate=KEY[:SECONDS][~],...]
 //	        reserved for pods, made for a pod, allocated devices; ~ is a toleration of every effect
 //	delete-slice NAME, delete-rule NAME, delete-claim NAME
+//	set-policy NAME [paused] [breaker] [method=Evict] [delete-after=DURATION], delete-policy NAME   over every taint
+//	room N                    every breaker lets N pods go in all; release NAME tells what that policy holds
+//	budget NAME N             a PodDisruptionBudget over pods with app=NAME lets N go
+//	held                      list the pods that are held
 //	phase NAME PHASE, delete-node NAME, delete-pod NAME, kubelet NAME   kubelet lets go of a terminating pod
 //	lag on|off                the watch falls behind, or catches up
 //	refuse PREFIX, allow      deny requests that start so, or none any more
@@ -129,6 +133,7 @@ func (s *scene) run(args []string) {
 		"pods":        s.list,
 	}
 	maps.Copy(commands, s.deviceCommands(name, args))
+	maps.Copy(commands, s.policyCommands(name, args))
 	command, ok := commands[args[0]]
 	require.True(s.t, ok, "no such command: %s", args[0])
 	command()
@@ -212,6 +217,8 @@ func (s *scene) definePod(name string, args []string) {
 			for toleration := range strings.SplitSeq(value, ",") {
 				pod.Spec.Tolerations = append(pod.Spec.Tolerations, s.toleration(toleration))
 			}
+		case "app":
+			labelled(pod, value)
 		default:
 			s.deviceField(pod, field, value)
 		}

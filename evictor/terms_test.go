@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,8 +37,15 @@ func TestTerms(t *testing.T) {
 }
 
 func termEnds(w *world) {
-	var told []string
-	w.options.RulesChanged = func(rules []string) { told = append(told, rules...) }
+	var (
+		mutex sync.Mutex
+		told  []string
+	)
+	w.options.RulesChanged = func(rules []string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		told = append(told, rules...)
+	}
 	w.setNode("m", noExecute("disk"))
 	w.setPod(newPod("plain", "m", tolerationFor("disk", 600)))
 	w.set(newClaim("c", "gpu-0", several(tolerated("gpu", 600), tolerated("net", 601)), "a", "b"))
@@ -201,7 +209,7 @@ type saying struct {
 	asked   atomic.Int32
 }
 
-func (s *saying) evict(context.Context, tracker.Pod, tracker.SourceKind, bool) (attempt, error) {
+func (s *saying) evict(context.Context, order) (attempt, error) {
 	s.asked.Add(1)
 	return attempt{outcome: s.outcome}, nil
 }

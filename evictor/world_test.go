@@ -32,6 +32,7 @@ type world struct {
 
 	registry *prometheus.Registry
 	options  Options
+	policies policyStore
 
 	tracker *tracker.Tracker
 	evictor *Evictor
@@ -60,6 +61,9 @@ func (w *world) start() {
 	options := w.options
 	options.Tracker, options.Client, options.Metrics = w.tracker, w.api.client, NewMetrics(w.registry)
 	options.Recorder, options.DeviceRecorder = w.recorder, w.deviceRecorder
+	if options.Policies == nil {
+		options.Policies = w.policies.current
+	}
 	var err error
 	w.evictor, err = New(options)
 	require.NoError(w.t, err)

@@ -31,6 +31,10 @@ type input struct {
 	tally tally
 	// evicted is how many pods were ever evicted for the rule.
 	evicted int
+	// held are the pods of the rule that are held.
+	held heldPods
+	// heldOnly leaves EvictionInProgress to somebody else.
+	heldOnly bool
 	// told is true once the status has told of the generation of the rule.
 	told bool
 	// stood is how long ago the generation of the rule was first seen.
@@ -58,9 +62,21 @@ type verdict struct {
 // turn, also where somebody else takes away what is written here.
 func conditions(now time.Time, in *input) verdict {
 	stamp := metav1.NewTime(now.Truncate(time.Second))
+	v := verdict{again: longestPause}
+	if !in.heldOnly {
+		v.progress(in, stamp)
+	}
+	v.held(in, stamp)
+	if previewed(in.rule) {
+		v.preview(in, stamp)
+	}
+	return v
+}
+
+// progress adds the condition EvictionInProgress.
+func (v *verdict) progress(in *input, stamp metav1.Time) {
 	stored := meta.FindStatusCondition(in.rule.Conditions, resourcev1.DeviceTaintConditionEvictionInProgress)
 	wanted, settles := evictionInProgress(in, stored)
-	v := verdict{again: longestPause}
 	switch {
 	case same(stored, &wanted):
 		wanted.LastTransitionTime = stored.LastTransitionTime
@@ -70,16 +86,13 @@ func conditions(now time.Time, in *input) verdict {
 		v.change(in, writePause-in.written)
 	}
 	v.conditions = append(v.conditions, wanted)
-	if previewed(in.rule) {
-		v.preview(in, stamp)
-	}
-	return v
 }
 
 // previewed reports whether a rule has a preview. That a selector which is not
 // understood would evict nobody is nothing to rely on.
 func previewed(rule *tracker.Rule) bool {
-	return rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && len(rule.Unsupported) == 0 && hasRoom(rule.Conditions)
+	return rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && len(rule.Unsupported) == 0 &&
+		hasRoomFor(rule.Conditions, ConditionEvictionPreview)
 }
 
 // change says that something differs, and may be written at once or in a while. It
@@ -125,14 +138,16 @@ func same(stored, wanted *metav1.Condition) bool {
 		stored.Message == wanted.Message && stored.ObservedGeneration == wanted.ObservedGeneration
 }
 
-// hasRoom reports whether there is room for both conditions of ours: the API allows
-// a rule so many and no more, and EvictionInProgress goes first.
-func hasRoom(stored []metav1.Condition) bool {
-	others := 0
-	for i := range stored {
-		if kind := stored[i].Type; kind != resourcev1.DeviceTaintConditionEvictionInProgress && kind != ConditionEvictionPreview {
-			others++
-		}
+// hasRoomFor reports whether there is room for a condition of ours: the API allows a rule
+// so many and no more. EvictionInProgress goes first, what a rule has stays, and room for
+// a preview is not kept where it has none.
+func hasRoomFor(stored []metav1.Condition, kind string) bool {
+	if meta.FindStatusCondition(stored, kind) != nil {
+		return true
 	}
-	return others+2 <= resourcev1.DeviceTaintRuleStatusMaxConditions
+	taken := len(stored)
+	if meta.FindStatusCondition(stored, resourcev1.DeviceTaintConditionEvictionInProgress) == nil {
+		taken++
+	}
+	return taken+1 <= resourcev1.DeviceTaintRuleStatusMaxConditions
 }

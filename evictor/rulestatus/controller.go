@@ -64,6 +64,13 @@ type Options struct {
 	// Forget lets go of that number.
 	Evicted func(types.UID) int
 	Forget  func(types.UID)
+	// Held returns how many pods are held that have to leave because of the rule with a
+	// UID, and of what holds most of them the reason and what to do about it; nobody is
+	// when nil.
+	Held func(types.UID) (pods int, reason, why string)
+	// HeldOnly leaves the condition EvictionInProgress to Kubernetes' own controller,
+	// where that evicts as well.
+	HeldOnly bool
 	// PodsChanged takes the pods that the answer to a write brings news for; nobody
 	// does when nil.
 	PodsChanged func([]tracker.Key)
@@ -110,6 +117,9 @@ func New(options Options) (*Controller, error) {
 	}
 	if options.Leads == nil {
 		options.Leads = func() bool { return true }
+	}
+	if options.Held == nil {
+		options.Held = func(types.UID) (int, string, string) { return 0, "", "" }
 	}
 	if options.PodsChanged == nil {
 		options.PodsChanged = func([]tracker.Key) {}

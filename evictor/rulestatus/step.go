@@ -42,7 +42,11 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	if !c.synced(ctx) {
 		return idlePause
 	}
+	held := heldPods{}
+	held.pods, held.reason, held.why = c.options.Held(m.uid)
 	v := conditions(now.server, &input{
+		held:      held,
+		heldOnly:  c.options.HeldOnly,
 		rule:      &impact.Rule,
 		tally:     tallyOf(&impact, c.options.Decide),
 		evicted:   m.carried + c.options.Evicted(m.uid),
@@ -95,7 +99,7 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 		m.previewed = now.local
 	}
 	c.options.PodsChanged(c.options.Tracker.RefreshRule(answer, now.server))
-	log.V(1).Info("wrote rule status", "reason", v.conditions[0].Reason, "generation", m.generation)
+	log.V(1).Info("wrote rule status", "conditions", len(v.conditions), "generation", m.generation)
 	return writePause
 }
 

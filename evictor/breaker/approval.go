@@ -1,0 +1,167 @@
+package breaker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// sameAppearance is how long after its use an approval is still for a taint that seems
+// to have come only then: replicas hear of one taint at different times.
+const sameAppearance = 5 * time.Second
+
+// approval is what an EvictionApproval approves, as it was last listed.
+type approval struct {
+	name    string
+	uid     types.UID
+	created time.Time
+	carrier tracker.Source
+	taint   v1alpha1.ApprovedTaint
+	most    int
+	// ends is until when it can be used.
+	ends time.Time
+	// used is when it was used; zero for not yet.
+	used time.Time
+}
+
+func approvalOf(in *v1alpha1.EvictionApproval) approval {
+	a := approval{
+		name: in.Name, uid: in.UID, created: in.CreationTimestamp.Time, taint: in.Spec.Taint, most: int(in.Spec.MaxPods),
+		ends: in.CreationTimestamp.Add(in.Spec.ExpiresAfter.Duration),
+	}
+	if at := in.Status.UsedAt; at != nil {
+		a.used = at.Time
+	}
+	a.carrier = tracker.Source{Kind: tracker.SourceNode, Name: in.Spec.Node}
+	if in.Spec.DeviceTaintRule != "" {
+		a.carrier = tracker.Source{Kind: tracker.SourceRule, Name: in.Spec.DeviceTaintRule}
+	}
+	return a
+}
+
+// covers reports whether the approval is for a cause whose taint was written at a time.
+// One that was used is for the appearance of the taint for which it was used, and for
+// no later one.
+func (a *approval) covers(cause Cause, written, now time.Time) bool {
+	if a.carrier.Kind != cause.Carrier.Kind || a.carrier.Name != cause.Carrier.Name ||
+		a.taint.Key != cause.Key || a.taint.Effect != cause.Effect || !now.Before(a.ends) {
+		return false
+	}
+	return a.used.IsZero() || !written.After(a.used.Add(sameAppearance))
+}
+
+// approved returns a permit if an approval lets a pod go that is held, or how long to
+// wait until that is known; false if none does.
+func (k *Keeper) approved(t *term, cause Cause) (Answer, bool) {
+	if k.options.Standing == nil || cause.Effect != corev1.TaintEffectNoExecute {
+		return Answer{}, false
+	}
+	taint, ok := k.options.Standing(cause.Carrier, cause.Key)
+	if !ok {
+		return Answer{}, false
+	}
+	server := k.options.Clock.Now()
+	return t.approved(cause, taint.Written(server), server, k.options.Local.Now())
+}
+
+func (t *term) approved(cause Cause, written, server, now time.Time) (Answer, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.approvals {
+		a := &t.approvals[i]
+		if !a.covers(cause, written, server) {
+			continue
+		}
+		r := t.reservationOf(a)
+		if l := r.leases.take(now); l != nil {
+			return Answer{Permit: &Permit{mu: &t.mu, leases: []*lease{l}}}, true
+		}
+		if r.exhausted() {
+			continue
+		}
+		r.demand++
+		r.stir()
+		return Answer{Wait: r.waiting.wait(now, r.pause.Sub(now))}, true
+	}
+	return Answer{}, false
+}
+
+// reservationOf returns what is let go because of an approval. The mutex is held.
+func (t *term) reservationOf(a *approval) *reservation {
+	r, ok := t.reservations[a.uid]
+	if !ok {
+		r = &reservation{name: a.name, uid: a.uid, wake: make(chan struct{}, 1)}
+		t.reservations[a.uid] = r
+		if !t.over {
+			t.serve(r)
+		}
+	}
+	return r
+}
+
+// follow has the approvals listed while a breaker holds, until ctx is done.
+func (k *Keeper) follow(ctx context.Context, t *term) {
+	for {
+		if !k.sleep(ctx, trippedPause, t.look) {
+			return
+		}
+		k.list(ctx, t)
+	}
+}
+
+// list reads the approvals, and names the policies whose breakers hold if there is one
+// that there was not before.
+func (k *Keeper) list(ctx context.Context, t *term) {
+	tripped := t.tripped()
+	if len(tripped) == 0 || k.options.Approvals == nil {
+		t.approve(nil)
+		return
+	}
+	var list v1alpha1.EvictionApprovalList
+	if err := k.options.Approvals.List(ctx, &list); err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("cannot list EvictionApprovals yet", "reason", err.Error())
+		return
+	}
+	server := k.options.Clock.Now()
+	var approvals []approval
+	for i := range list.Items {
+		a := approvalOf(&list.Items[i])
+		if list.Items[i].DeletionTimestamp == nil && server.Before(a.ends) {
+			approvals = append(approvals, a)
+		}
+	}
+	if t.approve(approvals) {
+		for _, policy := range tripped {
+			k.options.Released(policy)
+		}
+	}
+}
+
+// approve takes in what is approved, and reports whether there is something new. The
+// oldest approval is used first.
+func (t *term) approve(approvals []approval) (news bool) {
+	slices.SortFunc(approvals, func(a, b approval) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := map[types.UID]struct{}{}
+	for i := range t.approvals {
+		known[t.approvals[i].uid] = struct{}{}
+	}
+	for i := range approvals {
+		if _, ok := known[approvals[i].uid]; !ok {
+			news = true
+		}
+	}
+	t.approvals = approvals
+	return news
+}

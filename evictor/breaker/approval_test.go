@@ -1,0 +1,211 @@
+package breaker
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// tripped runs a test with a breaker that has let 2 pods go and holds the rest. The
+// taint has stood for a minute.
+func tripped(t *testing.T, test func(t *testing.T, s *store, r *replica)) {
+	t.Helper()
+	led(t, bounded(2, time.Hour), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		r.locked(func() { r.standing = tracker.Taint{Key: "broken", TimeAdded: time.Now()} })
+		settle(time.Minute)
+		r.goes(t, 2, "p")
+		r.locked(func() { r.held[uidP] = 1000 })
+		test(t, s, r)
+	})
+}
+
+func pods(n int32) func(*v1alpha1.EvictionApproval) {
+	return func(a *v1alpha1.EvictionApproval) { a.Spec.MaxPods = n }
+}
+
+func TestJ01AnApprovalLetsPodsGoThatAreHeld(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.approve("a", pods(7))
+		settle(2 * time.Second)
+		require.Equal(t, []types.UID{uidP}, r.released, "what is held is to be asked about again")
+		before := s.status("p").Breaker
+		r.goes(t, 7, "p")
+		status := s.released("a")
+		require.EqualValues(t, 7, status.Released)
+		require.NotNil(t, status.UsedAt)
+		require.Equal(t, before, s.status("p").Breaker, "it takes nothing from the window")
+		r.retire(t)
+		r.lead(t)
+		r.goes(t, 0, "p")
+	})
+}
+
+func TestReleasesAreWrittenBeforePodsGo(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.approve("a", pods(5))
+		settle(2 * time.Second)
+		for gone := int32(1); gone <= 5; gone++ {
+			require.NotNil(t, r.answer("p").Permit)
+			require.GreaterOrEqual(t, s.released("a").Released, gone)
+		}
+	})
+}
+
+func TestWhichApprovalsCount(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.EvictionApproval)
+		goes   int
+	}{
+		"one for this taint":   {func(*v1alpha1.EvictionApproval) {}, 1},
+		"one for another node": {func(a *v1alpha1.EvictionApproval) { a.Spec.Node = "other" }, 0},
+		"one for a rule of that name": {func(a *v1alpha1.EvictionApproval) {
+			a.Spec.Node, a.Spec.DeviceTaintRule = "", "n"
+		}, 0},
+		"one for another key": {func(a *v1alpha1.EvictionApproval) { a.Spec.Taint.Key = "other" }, 0},
+		"one that has expired": {func(a *v1alpha1.EvictionApproval) {
+			a.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour))
+		}, 0},
+		"one that is being deleted": {func(a *v1alpha1.EvictionApproval) { a.DeletionTimestamp = new(metav1.Now()) }, 0},
+		"one that was used for this appearance of the taint": {func(a *v1alpha1.EvictionApproval) {
+			a.Status.UsedAt = new(metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second)))
+		}, 1},
+		"one that was used for an earlier appearance": {func(a *v1alpha1.EvictionApproval) {
+			a.Status.UsedAt = new(metav1.NewTime(time.Now().Add(-10 * time.Minute)))
+		}, 0},
+		"one that has let all its pods go": {func(a *v1alpha1.EvictionApproval) {
+			a.Status.Released, a.Status.UsedAt = 1, new(metav1.Now())
+		}, 0},
+	}
+	for sentence, test := range tests {
+		t.Run(sentence, func(t *testing.T) {
+			tripped(t, func(t *testing.T, s *store, r *replica) {
+				t.Helper()
+				s.approve("a", test.change)
+				settle(2 * time.Second)
+				r.goes(t, test.goes, "p")
+			})
+		})
+	}
+}
+
+func TestAnApprovalIsNotForATaintThatComesBack(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.approve("a", pods(10))
+		settle(2 * time.Second)
+		gone, _ := r.try(3, "p")
+		require.Equal(t, 3, gone)
+		settle(time.Minute)
+		r.locked(func() { r.standing.TimeAdded = time.Now() })
+		r.goes(t, 0, "p")
+		require.EqualValues(t, 3, s.released("a").Released, "what was not used is given back")
+	})
+}
+
+func TestNothingIsApprovedWhereTaintsAreNotFollowed(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		r.options.Standing = nil
+		s.approve("a", pods(10))
+		settle(2 * time.Second)
+		r.goes(t, 0, "p")
+	})
+}
+
+func TestApprovalsAreUsedOneAfterTheOther(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.approve("b", pods(3))
+		settle(time.Second)
+		s.approve("a", pods(3))
+		settle(2 * time.Second)
+		gone, _ := r.try(3, "p")
+		require.Equal(t, 3, gone)
+		require.Nil(t, s.released("a").UsedAt, "the older first")
+		r.goes(t, 3, "p")
+	})
+}
+
+func TestAnApprovalThatIsDeletedLetsNobodyGo(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.approve("a", pods(10))
+		settle(2 * time.Second)
+		gone, _ := r.try(1, "p")
+		require.Equal(t, 1, gone)
+		s.mu.Lock()
+		delete(s.approvals, "a")
+		s.mu.Unlock()
+		settle(usableFor + 2*time.Second)
+		r.goes(t, 0, "p")
+	})
+}
+
+// TestJ06NoApprovalLetsMoreGoThanItSays has two leaders use one approval while requests
+// and answers are lost.
+func TestJ06NoApprovalLetsMoreGoThanItSays(t *testing.T) {
+	first, _ := rounds(t)
+	for i := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			var lock sync.Mutex
+			seed := first + i
+			random := rand.New(rand.NewPCG(seed, 2))
+			s := newStore()
+			s.change("p", bounded(1, 24*time.Hour))
+			h := &history{}
+			end := time.Now().Add(3 * time.Minute)
+			var workers sync.WaitGroup
+			var leading []*replica
+			for range 2 {
+				r := newReplica(s)
+				r.locked(func() { r.standing, r.held[uidP] = tracker.Taint{Key: "broken", TimeAdded: time.Now()}, 100 })
+				r.lead(t)
+				leading = append(leading, r)
+				for range 3 {
+					workers.Go(func() { asking(r, random, &lock, end, h, []string{"p"}, time.Second) })
+				}
+			}
+			settle(10 * time.Second)
+			most := 1 + random.IntN(40)
+			s.approve("a", pods(int32(most)))
+			s.mu.Lock()
+			s.fault = network(random, &lock, 30)
+			s.mu.Unlock()
+			settle(time.Minute)
+			leading[0].retire(t)
+			leading[0].lead(t)
+			workers.Wait()
+			s.mu.Lock()
+			s.fault = nil
+			s.mu.Unlock()
+			settle(time.Minute)
+			require.LessOrEqualf(t, len(h.went), most+1, "seed %d", seed)
+			require.LessOrEqual(t, int(s.released("a").Released), most)
+			for _, r := range leading {
+				r.retire(t)
+			}
+		})
+	}
+}
+
+func TestAnApprovalNamesACause(t *testing.T) {
+	a := approval{carrier: cause.Carrier, taint: v1alpha1.ApprovedTaint{Key: "broken", Effect: corev1.TaintEffectNoExecute}, ends: time.Unix(100, 0)}
+	require.True(t, a.covers(cause, time.Unix(0, 0), time.Unix(99, 0)))
+	require.False(t, a.covers(cause, time.Unix(0, 0), time.Unix(100, 0)))
+	slice := cause
+	slice.Carrier.Kind = tracker.SourceSlice
+	require.False(t, a.covers(slice, time.Unix(0, 0), time.Unix(99, 0)))
+}

@@ -1,0 +1,24 @@
+// Package breaker bounds how many pods leave in a window, by the breakers of
+// EvictionPolicies, whatever happens to the process that evicts them.
+//
+// Leave to go is written before anybody goes: a few pods at a time are granted in the
+// status of the policy, by a write that only goes through if the status stands as it was
+// read. So a leader that comes after a crash finds everything that may have gone, and of
+// two leaders at once each counts what the other was granted. A grant names the time by
+// which its pods have gone at the latest; permits are handed out for some seconds
+// of it, by a clock that nobody sets. What is left of it then is given back. What is
+// unknown, because an answer was lost or somebody else has written, counts as gone.
+//
+// That no window sees more than the limit follows from this: a grant is only written if
+// it fits together with all grants that end within the window before it. Pods
+// of a later one cannot have gone before it was written.
+//
+// When a pod is due and there is no room, the breaker trips and holds all that it binds:
+// until it all fits into what the window has left again, until the limit is raised or
+// removed, or until it is released by an annotation. Meanwhile an EvictionApproval lets
+// pods go because of its taint. Those are counted in the approval, before they go, and
+// in no breaker: what somebody approved takes nothing from what goes without.
+//
+// planFor is pure. A Keeper guards its state by the mutex of its term of leadership,
+// which is never held across a call of its options or a request.
+package breaker

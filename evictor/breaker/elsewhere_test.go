@@ -1,0 +1,106 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const uidQ = types.UID("uid of q")
+
+// bothTripped runs a test with two breakers of 5 that bind the same 10 pods. Five
+// have gone, and the book has the others for p.
+func bothTripped(t *testing.T, test func(t *testing.T, s *store, r *replica)) {
+	t.Helper()
+	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.change("q", bounded(5, time.Minute))
+		r.goes(t, 5, "p", "q")
+		r.goes(t, 0, "q") // Now q holds as well.
+		_, held := r.try(8, "p", "q")
+		require.Equal(t, 8, held)
+		r.locked(func() { r.held[uidP] = 9 })
+		test(t, s, r)
+	})
+}
+
+func TestTwoBreakersHoldTheSamePods(t *testing.T) {
+	bothTripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		settle(10 * time.Minute)
+		require.NotNil(t, s.status("p").Breaker.Tripped)
+		require.NotNil(t, s.status("q").Breaker.Tripped, "what is booked for the other does not fit")
+		require.Len(t, r.told(), 2, "each has tripped once")
+		r.locked(func() { r.held[uidP] = 5 })
+		settle(3 * fitsAfter) // One may wait for what it takes over from the other.
+		require.Len(t, r.told(), 4, "five fit into both")
+		r.goes(t, 5, "p", "q")
+	})
+}
+
+func TestABreakerThatTakesOverWhatAnotherHeldWaitsForTheBook(t *testing.T) {
+	bothTripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		settle(2 * time.Minute)
+		s.change("p", bounded(100, time.Minute))
+		r.PoliciesChanged()
+		settle(3 * time.Second)
+		require.Contains(t, r.told()[2], "The limit was raised")
+		r.locked(func() { r.held[uidP] = 0 }) // They ask again.
+		settle(2 * time.Second)
+		require.NotNil(t, s.status("q").Breaker.Tripped, "who asks again is not in the book yet")
+		r.locked(func() { r.held[uidQ] = 9 })
+		settle(10 * time.Minute)
+		require.NotNil(t, s.status("q").Breaker.Tripped)
+		require.Len(t, r.told(), 3)
+	})
+}
+
+func TestABreakerDoesNotHoldBecauseOfPodsThatItDoesNotBind(t *testing.T) {
+	bothTripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.change("r", bounded(5, time.Minute))
+		r.goes(t, 5, "r")
+		settle(2 * time.Minute)
+		require.Contains(t, r.told()[3], "What was held fits", "nobody whom it binds is held")
+		if counted := s.status("r").Breaker; counted != nil {
+			require.Nil(t, counted.Tripped)
+		}
+	})
+}
+
+// A breaker counts pods, whatever the kind of the carrier and whenever the taint is said
+// to have come. That a driver taints all its slices at once is held as all else.
+func TestJ02PodsThatLeaveBecauseOfSlicesCountAsAllOthers(t *testing.T) {
+	led(t, bounded(10, time.Hour), func(t *testing.T, _ *store, r *replica) {
+		t.Helper()
+		slice := Cause{Carrier: tracker.Source{Kind: tracker.SourceSlice, Name: "slice"}, Key: "gpu", Effect: corev1.TaintEffectNoExecute}
+		gone := 0
+		for begun := time.Now(); time.Since(begun) < time.Minute; {
+			answer := r.Ask(r.policies("p"), slice)
+			if answer.HeldBy != nil {
+				break
+			}
+			if answer.Permit != nil {
+				answer.Permit.Settle(true)
+				gone++
+			}
+			time.Sleep(answer.Wait)
+		}
+		require.Equal(t, 10, gone)
+		r.goes(t, 0, "p")
+	})
+}
+
+func TestH02PodsThatLeaveBecauseOfABackDatedTaintCountAsAllOthers(t *testing.T) {
+	led(t, bounded(10, time.Hour), func(t *testing.T, _ *store, r *replica) {
+		t.Helper()
+		r.locked(func() { r.standing = tracker.Taint{Key: "broken", TimeAdded: time.Now().Add(-24 * time.Hour)} })
+		r.goes(t, 10, "p")
+	})
+}

@@ -1,0 +1,102 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func forbidden() error {
+	return apierrors.NewForbidden(schema.GroupResource{Group: "tollgate.dev"}, "p", errors.New("no"))
+}
+
+func TestWhichWritesMayHaveGoneThrough(t *testing.T) {
+	resource := schema.GroupResource{}
+	tests := map[string]struct {
+		err  error
+		want bool
+	}{
+		"forbidden":               {forbidden(), false},
+		"a conflict":              {apierrors.NewConflict(resource, "p", errors.New("changed")), false},
+		"invalid":                 {apierrors.NewInvalid(schema.GroupKind{}, "p", nil), false},
+		"not found":               {apierrors.NewNotFound(resource, "p"), false},
+		"too many requests":       {apierrors.NewTooManyRequests("slow", 1), false},
+		"the request took long":   {apierrors.NewTimeoutError("slow", 0), true},
+		"the server took long":    {apierrors.NewServerTimeout(resource, "patch", 0), true},
+		"an internal error":       {apierrors.NewInternalError(errLost), true},
+		"the connection is lost":  {errLost, true},
+		"nobody waits any longer": {context.DeadlineExceeded, true},
+	}
+	for sentence, test := range tests {
+		t.Run(sentence, func(t *testing.T) {
+			require.Equal(t, test.want, uncertain(test.err))
+		})
+	}
+}
+
+func TestI02WritesThatFailForLongAreNotHeaped(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		most int
+	}{
+		"refused":     {forbidden(), 0},
+		"who knows":   {apierrors.NewInternalError(errLost), mostLost},
+		"answer lost": {errLost, mostLost},
+	}
+	for sentence, test := range tests {
+		t.Run(sentence, func(t *testing.T) {
+			tripped(t, func(t *testing.T, s *store, r *replica) {
+				t.Helper()
+				s.change("second", bounded(3, time.Hour))
+				r.PoliciesChanged()
+				s.approve("a", pods(3))
+				settle(2 * time.Second)
+				s.mu.Lock()
+				s.fault = func(write bool) fault { return fault{refused: write, err: test.err} }
+				s.mu.Unlock()
+				for begun := time.Now(); time.Since(begun) < 20*time.Minute; {
+					require.Nil(t, r.Ask(r.policies("second"), cause).Permit)
+					require.Nil(t, r.Ask(r.policies("p"), cause).Permit)
+					time.Sleep(time.Second)
+				}
+				term := r.current()
+				term.mu.Lock()
+				require.Len(t, term.breakers["uid of second"].lost, test.most)
+				for _, reservation := range term.reservations {
+					require.Len(t, reservation.lost, test.most)
+				}
+				require.Len(t, term.reservations, 1)
+				term.mu.Unlock()
+				s.mu.Lock()
+				s.fault = nil
+				s.mu.Unlock()
+				settle(retryMax + time.Second)
+				r.goes(t, 6, "second") // Three by the limit, and three by the approval.
+				r.goes(t, 0, "p")
+			})
+		})
+	}
+}
+
+func TestTheClerkOfAPolicyThatIsGoneEnds(t *testing.T) {
+	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		gone, _ := r.try(1, "p")
+		require.Equal(t, 1, gone)
+		settle(10 * time.Minute) // nothing is left to do about it
+		s.mu.Lock()
+		delete(s.policies, "p")
+		s.mu.Unlock()
+		r.PoliciesChanged()
+		settle(time.Second)
+		term := r.current()
+		term.mu.Lock()
+		defer term.mu.Unlock()
+		require.Empty(t, term.breakers)
+	})
+}

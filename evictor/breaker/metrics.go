@@ -1,0 +1,53 @@
+package breaker
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// The outcomes of a write.
+const (
+	outcomeWritten  = "written"
+	outcomeConflict = "conflict"
+	outcomeFailed   = "failed"
+)
+
+// Metrics counts what breakers do. No label names a policy, so that the number of
+// series does not depend on anybody's objects: which breaker holds, stands in the
+// status of its policy, in events and in the log.
+type Metrics struct {
+	tripped  prometheus.Gauge
+	trips    prometheus.Counter
+	releases *prometheus.CounterVec
+	writes   *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	with := promauto.With(reg)
+	m := &Metrics{
+		tripped: with.NewGauge(prometheus.GaugeOpts{
+			Name: "tollgate_breakers_tripped",
+			Help: "EvictionPolicies whose breaker holds evictions, as the leader knows them.",
+		}),
+		trips: with.NewCounter(prometheus.CounterOpts{
+			Name: "tollgate_breaker_trips_total",
+			Help: "How often the breaker of an EvictionPolicy began to hold evictions.",
+		}),
+		releases: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_breaker_releases_total",
+			Help: "How often a breaker ceased to hold evictions: because what it held fits into its limit again (fits), because the limit was raised or removed (limit), or because it was released by its annotation (hand).",
+		}, []string{"reason"}),
+		writes: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_breaker_writes_total",
+			Help: "Writes of what breakers have counted into EvictionPolicies, and of what they released into EvictionApprovals, by outcome.",
+		}, []string{"outcome"}),
+	}
+	for _, reason := range []string{releasedAsFits, releasedByLimit, releasedByHand} {
+		m.releases.WithLabelValues(reason)
+	}
+	for _, outcome := range []string{outcomeWritten, outcomeConflict, outcomeFailed} {
+		m.writes.WithLabelValues(outcome)
+	}
+	return m
+}

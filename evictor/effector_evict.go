@@ -1,0 +1,85 @@
+package evictor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// errChanged says that a pod is not the one, or not the version, that was decided on.
+var errChanged = errors.New("pod changed since it was decided about")
+
+// apiEvictor evicts by the Eviction API (policy/v1), which honours
+// PodDisruptionBudgets and sets the DisruptionTarget condition itself.
+type apiEvictor struct {
+	pods corev1client.PodsGetter
+}
+
+// evict makes one attempt. The API server takes a pod off its budget before it looks
+// at the preconditions, and a pod that then stays is given back only after two minutes
+// (pkg/registry/core/pod/storage/eviction.go). So a pod with a budget is read first:
+// a version that is out of date must not cost its neighbours their turn.
+func (v *apiEvictor) evict(ctx context.Context, what order) (attempt, error) {
+	var done attempt
+	pod := &what.pod
+	if what.guarded {
+		if done, err := v.look(ctx, &what); err != nil || done.outcome != Unfinished {
+			return done, err
+		}
+	}
+	done.sent = true
+	err := v.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: thatOne(pod, pod.ResourceVersion)},
+	})
+	switch classify(err) {
+	case NoFailure:
+		done.outcome = Evicted
+	case NotFound:
+		if isOther(err) {
+			return done, fmt.Errorf("evict pod: %w", conflict(pod.Name, err))
+		}
+		done.outcome = Gone
+	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
+		return done, fmt.Errorf("evict pod: %w", err)
+	}
+	return done, nil
+}
+
+// look reads the pod and makes sure that it is as it was decided about.
+func (v *apiEvictor) look(ctx context.Context, what *order) (attempt, error) {
+	found, err := v.pods.Pods(what.pod.Namespace).Get(ctx, what.pod.Name, metav1.GetOptions{})
+	switch classify(err) {
+	case NoFailure:
+	case NotFound:
+		return attempt{outcome: Gone}, nil
+	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
+		return attempt{}, fmt.Errorf("read pod: %w", err)
+	}
+	switch {
+	case found.UID != what.pod.UID:
+		return attempt{outcome: Gone}, nil
+	case found.DeletionTimestamp != nil:
+		return attempt{outcome: Terminating, answer: found}, nil
+	case found.ResourceVersion != what.pod.ResourceVersion:
+		return attempt{answer: found, changed: true}, fmt.Errorf("read pod: %w", conflict(found.Name, errChanged))
+	}
+	return attempt{}, nil
+}
+
+func conflict(name string, cause error) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, cause)
+}
+
+// isOther reports whether what is not found is something else than the pod: a budget
+// that was deleted while it was asked.
+func isOther(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Group != ""
+}

@@ -1,0 +1,134 @@
+package evictor
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/evictor/disruption"
+	"github.com/tollgate-dev/tollgate/evictor/misfit"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// overduePause is the time between two looks at which pods are overdue.
+const overduePause = 30 * time.Second
+
+// loopReason is the reason of events about loops, on the objects that carry the taints.
+const loopReason = "EvictionLoop"
+
+// NodesChanged says how many nodes there are that can be told of, and how many of them
+// are down. While all are, evictions because of that are held (J03). It does not block.
+func (e *Evictor) NodesChanged(nodes, down int) { e.observeNodes(e.clock.Now(), nodes, down) }
+
+func (e *Evictor) observeNodes(now time.Time, nodes, down int) {
+	switch e.gate.disruption.Observe(now, nodes, down) {
+	case disruption.Stopped, disruption.Resumed:
+		// What was held is let go, and what was counted counts anew.
+		e.PodsChanged(e.tracker.Exposed())
+	case disruption.Unchanged:
+	}
+}
+
+// suspect takes in that a pod is on its way out whose eviction may have been due.
+func (e *Evictor) suspect(pod *tracker.Pod) {
+	now := e.clock.Now()
+	if ours, due := e.book.wasOurs(pod.Key, now); due {
+		e.fit.SawDeletion(now, pod, ours)
+	}
+}
+
+// earlierElsewhere is how much earlier others may find a pod due. Kubernetes' controllers
+// count from the beginning of the second in which a time is stored, Decide from its end,
+// and what they do takes a moment to be seen.
+const earlierElsewhere = 2 * time.Second
+
+// wasOurs reports whether an eviction was due at now, or would have been a moment later,
+// and whether it was begun here.
+func (b *book) wasOurs(key tracker.Key, now time.Time) (ours, due bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.entries[key]
+	if !ok {
+		return false, false
+	}
+	return e.sent || e.marked, !e.at.After(now.Add(earlierElsewhere))
+}
+
+// checkFit looks whether the mode fits what the cluster does, and says when that changes.
+func (e *Evictor) checkFit(ctx context.Context) {
+	now := e.clock.Now()
+	if local := e.local.Now(); e.options.Mode != ModeReplace && local.Sub(e.looked) >= overduePause {
+		e.looked = local
+		e.fit.SawOverdue(now, e.overdue(now))
+	}
+	finding, changed := e.fit.Changed(now)
+	if !changed {
+		return
+	}
+	e.announce.withheld.Store(finding == misfit.BuiltInActive)
+	for _, f := range misfit.Findings {
+		value := 0.0
+		if f == finding {
+			value = 1
+		}
+		e.metrics.misfit.WithLabelValues(f.String()).Set(value)
+	}
+	logr.FromContextOrDiscard(ctx).Info("fit of the eviction mode changed", "mode", e.options.Mode, "finding", finding.String(), "message", finding.Message())
+	e.options.FitChanged(finding)
+}
+
+// overdue returns how many pods should have been made to leave by others for longer than
+// can be waited for.
+func (e *Evictor) overdue(now time.Time) int {
+	rules := e.options.Rules
+	rules.Window = false
+	patience := misfit.Patience(misfit.Mode(e.options.Mode))
+	count := 0
+	for _, key := range e.book.dueBy(now.Add(-patience)) {
+		situation, ok := e.tracker.Lookup(key)
+		if !ok {
+			continue
+		}
+		if decision := rules.Decide(now, situation); decision.Verdict == EvictAt && now.Sub(decision.At) > patience {
+			count++
+		}
+	}
+	return count
+}
+
+// dueBy returns the pods whose deadline was before a time.
+func (b *book) dueBy(at time.Time) []tracker.Key {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var keys []tracker.Key
+	for key, e := range b.entries {
+		if e.at.Before(at) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// watchLoops takes in an eviction, and tells of a loop that it turns out to be part of
+// (J12).
+func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
+	loop, found := e.gate.loops.Evicted(now, &goal.pod, &goal.cause.Taint)
+	if !found {
+		return
+	}
+	e.metrics.loops.Inc()
+	source := goal.cause.Taint.Source
+	e.announce.onCarrier(source, e.tracker.UIDOf(source), corev1.EventTypeWarning, loopReason,
+		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop.String(), remedyOf(goal))
+	logr.FromContextOrDiscard(ctx).Info("eviction loop", "pod", goal.pod.String(), "taint", goal.cause.Taint.String(), "loop", loop.String())
+}
+
+// remedyOf returns what becomes of a loop.
+func remedyOf(goal *target) string {
+	if goal.treatment.Policy == nil {
+		return "No EvictionPolicy decides about them, so they are not slowed down"
+	}
+	return "They are evicted more slowly from now on"
+}

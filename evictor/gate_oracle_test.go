@@ -1,0 +1,133 @@
+package evictor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/disruption"
+	"github.com/tollgate-dev/tollgate/evictor/loops"
+	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// simplePolicy is a policy over some keys of taints of nodes, as the oracle knows it.
+type simplePolicy struct {
+	name             string
+	priority         int32
+	keys             []string
+	paused, protects bool
+}
+
+// heldByOracle says what holds a reason: of the policies over its key the one with the
+// highest priority decides, then the first by name.
+func heldByOracle(policies []simplePolicy, key string, allDown bool) HoldReason {
+	var governs *simplePolicy
+	for i := range policies {
+		p := &policies[i]
+		over := false
+		for _, k := range p.keys {
+			over = over || k == key
+		}
+		if over && (governs == nil || p.priority > governs.priority || (p.priority == governs.priority && p.name < governs.name)) {
+			governs = p
+		}
+	}
+	switch {
+	case governs != nil && governs.paused:
+		return HoldPaused
+	case governs != nil && governs.protects:
+		return HoldProtected
+	case allDown && key == corev1.TaintNodeUnreachable:
+		return HoldNodesDown
+	}
+	return ""
+}
+
+func (p *simplePolicy) compiled() v1alpha1.EvictionPolicy {
+	policy := v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.name, UID: types.UID(p.name)}}
+	policy.Spec.Priority, policy.Spec.Paused = p.priority, p.paused
+	for _, key := range p.keys {
+		policy.Spec.Taints = append(policy.Spec.Taints, v1alpha1.TaintSelector{Target: v1alpha1.TaintTargetNode, Key: key})
+	}
+	if p.protects {
+		policy.Spec.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: []string{"high"}}
+	}
+	return policy
+}
+
+// TestGateAgainstOracle compares what holds evictions with what a few plain lines say.
+func TestGateAgainstOracle(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	keys := []string{"a", "b", "c", corev1.TaintNodeUnreachable}
+	for range 5000 {
+		var policies []simplePolicy
+		var compiled []v1alpha1.EvictionPolicy
+		for i := range random.IntN(4) {
+			p := simplePolicy{
+				name: fmt.Sprintf("p%d", i), priority: random.Int32N(3), paused: random.IntN(4) == 0, protects: random.IntN(4) == 0,
+			}
+			for _, key := range keys {
+				if random.IntN(2) == 0 {
+					p.keys = append(p.keys, key)
+				}
+			}
+			if len(p.keys) == 0 {
+				continue
+			}
+			policies = append(policies, p)
+			compiled = append(compiled, p.compiled())
+		}
+		allDown := random.IntN(3) == 0
+		known := tracker.New()
+		taints := []corev1.Taint{}
+		if allDown {
+			taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+		}
+		known.SetNode(tracker.Node{Name: "n", UID: "u", Taints: taints}, noon)
+		set := evicting.Compile(compiled)
+		g := &gate{
+			tracker: known, mode: ModeReplace, policies: func() *evicting.Set { return set },
+			namespaces: func(string) (labels.Labels, bool) { return nil, true },
+			disruption: &disruption.State{}, loops: loops.NewWatch(),
+		}
+		g.observe = func(now time.Time, nodes, down int) { g.disruption.Observe(now, nodes, down) }
+		var due []Reason
+		for i, key := range keys {
+			if random.IntN(2) == 0 {
+				taint := tracker.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, Source: tracker.Source{Kind: tracker.SourceNode, Name: "n"}}
+				due = append(due, Reason{Taint: taint, At: noon, position: i})
+			}
+		}
+		pod := trackedPod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })
+		passed := g.pass(noon, &pod, due)
+		open, held := []string{}, map[string]HoldReason{}
+		for _, reason := range passed.because {
+			open = append(open, reason.Taint.Key)
+		}
+		for _, h := range passed.holds {
+			held[h.taint] = h.reason
+		}
+		wantOpen, wantHeld := []string{}, map[string]HoldReason{}
+		for i := range due {
+			if why := heldByOracle(policies, due[i].Taint.Key, allDown); why != "" {
+				wantHeld[due[i].Taint.String()] = why
+			} else {
+				wantOpen = append(wantOpen, due[i].Taint.Key)
+			}
+		}
+		require.Equal(t, wantOpen, open, "seed %d, policies %+v", seed, policies)
+		require.Equal(t, wantHeld, held, "seed %d, policies %+v", seed, policies)
+	}
+}

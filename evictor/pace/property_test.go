@@ -1,0 +1,283 @@
+package pace
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// counted is the dumb bucket: it counts all tokens anew from the beginning, and of the
+// attempts that evicted nobody it never knew.
+type counted struct {
+	limit Limit
+	taken []time.Time
+}
+
+// lack returns how many tokens are not there, as the time to fill them.
+func (c *counted) lack(now time.Time) time.Duration {
+	var lack time.Duration
+	last := noon
+	for _, at := range append(slices.Clone(c.taken), now) {
+		lack = max(lack-at.Sub(last), 0) + c.limit.interval()
+		last = at
+	}
+	return lack - c.limit.interval()
+}
+
+func (c *counted) withdraw(at time.Time) {
+	i := slices.Index(c.taken, at)
+	c.taken = slices.Delete(c.taken, i, i+1)
+}
+
+// TestATokenThatComesBackWasNeverTaken compares a bucket with one that counts anew.
+func TestATokenThatComesBackWasNeverTaken(t *testing.T) {
+	t.Parallel()
+	r := random(t)
+	returned := 0
+	for world := range 300 {
+		limit := line("a", 1+r.IntN(20), 1+r.IntN(6))
+		b, c, now := newBucket(limit), &counted{limit: limit}, noon
+		var out []*token
+		for range 100 {
+			now = now.Add(time.Duration(r.Int64N(int64(2 * limit.interval()))))
+			if b.wait(now, 0) == 0 && r.IntN(3) > 0 {
+				out = append(out, b.take(now))
+				c.taken = append(c.taken, now)
+			}
+			if len(out) > 0 && r.IntN(3) == 0 {
+				i := r.IntN(len(out))
+				used := r.IntN(2) == 0
+				b.settle(now, out[i], used)
+				if !used {
+					c.withdraw(out[i].at)
+					returned++
+				}
+				out = slices.Delete(out, i, i+1)
+			}
+			require.Equal(t, c.lack(now), b.lack(now), "world %d", world)
+		}
+		require.LessOrEqual(t, len(b.out), len(out))
+	}
+	require.Greater(t, returned, 1000)
+}
+
+// TestNoPaceIsEverExceeded has pods come, go, leave, be blocked and change lines at
+// random, and looks at when those left that were evicted.
+func TestNoPaceIsEverExceeded(t *testing.T) {
+	t.Parallel()
+	r := random(t)
+	evicted, called := 0, 0
+	for range 30 {
+		w := newWorld(r)
+		for range 400 {
+			w.step()
+		}
+		w.finish(t)
+		for policy, left := range w.left {
+			requirePace(t, w.limits[policy], left)
+			evicted += len(left)
+		}
+		called += w.called
+	}
+	require.Greater(t, evicted, 1000)
+	require.Greater(t, called, 1000)
+}
+
+// world is lines with pods that behave as they like.
+type world struct {
+	*rand.Rand
+	lines  *Lines
+	now    time.Time
+	limits map[types.UID]Limit
+	// wants are the lines of the pods that have not gone.
+	wants   map[tracker.Key][]Limit
+	flights []flight
+	left    map[types.UID][]time.Time
+	pods    int
+	called  int
+}
+
+// flight is an attempt that is not over.
+type flight struct {
+	pod    tracker.Key
+	ticket Ticket
+	began  time.Time
+	lines  []Limit
+}
+
+func newWorld(r *rand.Rand) *world {
+	w := &world{
+		Rand: r, lines: NewLines(), now: noon,
+		limits: map[types.UID]Limit{}, wants: map[tracker.Key][]Limit{}, left: map[types.UID][]time.Time{},
+	}
+	for _, policy := range []string{"a", "b", "c"} {
+		w.limits[types.UID(policy)] = line(policy, 1+r.IntN(50), 1+r.IntN(20))
+	}
+	return w
+}
+
+func (w *world) some() []Limit {
+	var some []Limit
+	for _, policy := range []types.UID{"a", "b", "c"} {
+		if w.IntN(2) == 0 {
+			some = append(some, w.limits[policy])
+		}
+	}
+	return some
+}
+
+func (w *world) anyPod() (tracker.Key, bool) {
+	keys := make([]tracker.Key, 0, len(w.wants))
+	for k := range w.wants {
+		keys = append(keys, k)
+	}
+	if len(keys) == 0 {
+		return tracker.Key{}, false
+	}
+	slices.SortFunc(keys, func(a, b tracker.Key) int { return len(a.Name)*10 - len(b.Name)*10 })
+	return keys[w.IntN(len(keys))], true
+}
+
+func (w *world) step() {
+	w.now = w.now.Add(time.Duration(w.Int64N(int64(20 * time.Millisecond))))
+	switch w.IntN(8) {
+	case 0, 1, 2:
+		w.pods++
+		k := key("p" + strconv.Itoa(w.pods))
+		w.wants[k] = w.some()
+		w.ask(k)
+	case 3:
+		if k, ok := w.anyPod(); ok && w.IntN(3) == 0 {
+			delete(w.wants, k)
+			w.lines.Leave(w.now, k)
+		}
+	case 4:
+		if k, ok := w.anyPod(); ok && w.IntN(3) == 0 {
+			w.wants[k] = w.some()
+			w.ask(k)
+		}
+	case 5:
+		w.land()
+	default:
+		w.call()
+	}
+}
+
+func (w *world) ask(k tracker.Key) {
+	if ticket, ok := w.lines.Ask(w.now, k, w.wants[k]); ok {
+		w.flights = append(w.flights, flight{pod: k, ticket: ticket, began: w.now, lines: w.wants[k]})
+		delete(w.wants, k)
+	}
+}
+
+// call calls pods, of which most come.
+func (w *world) call() {
+	called, _, _ := w.lines.Next(w.now)
+	w.called += len(called)
+	for _, k := range called {
+		if w.IntN(10) > 0 {
+			w.ask(k)
+		}
+	}
+}
+
+// land ends an attempt. A pod that was not evicted asks again.
+func (w *world) land() {
+	if len(w.flights) == 0 {
+		return
+	}
+	i := w.IntN(len(w.flights))
+	f := w.flights[i]
+	w.flights = slices.Delete(w.flights, i, i+1)
+	evicted := w.IntN(3) > 0
+	f.ticket.Settle(w.now, evicted)
+	if !evicted {
+		w.wants[f.pod] = f.lines
+		w.ask(f.pod)
+		return
+	}
+	for _, limit := range f.lines {
+		w.left[limit.Policy] = append(w.left[limit.Policy], f.began)
+	}
+}
+
+// finish lets all pods go that want to. A pod that lost its place asks again.
+func (w *world) finish(t *testing.T) {
+	t.Helper()
+	for i := 0; len(w.wants) > 0; i++ {
+		require.Less(t, i, 100_000, "pods wait for ever")
+		w.now = w.now.Add(10 * time.Millisecond)
+		w.call()
+		w.land()
+		if i%1000 == 999 {
+			for k := range w.wants {
+				w.ask(k)
+			}
+		}
+	}
+	for len(w.flights) > 0 {
+		f := w.flights[0]
+		w.flights = w.flights[1:]
+		f.ticket.Settle(w.now, true)
+		for _, limit := range f.lines {
+			w.left[limit.Policy] = append(w.left[limit.Policy], f.began)
+		}
+	}
+	require.Zero(t, w.lines.Len())
+	w.lines.Next(w.now.Add(time.Hour))
+	require.Empty(t, w.lines.buckets, "and nothing is left of them")
+	require.Empty(t, w.lines.groups)
+	for _, left := range w.left {
+		slices.SortFunc(left, time.Time.Compare)
+	}
+}
+
+// TestWhoCameFirstIsCalledFirst holds for the pods that stand in the same lines, and
+// all of them are gone by the time that the slowest line needs for them.
+func TestWhoCameFirstIsCalledFirst(t *testing.T) {
+	t.Parallel()
+	r := random(t)
+	for world := range 40 {
+		limits := []Limit{line("a", 1+r.IntN(50), 1+r.IntN(5)), line("b", 1+r.IntN(50), 1+r.IntN(5)), line("c", 1+r.IntN(50), 1+r.IntN(5))}
+		l, sets := NewLines(), map[tracker.Key][]Limit{}
+		order := map[string][]string{}
+		inLine := map[types.UID]int{}
+		went := map[string]time.Time{}
+		for _, name := range pods("p", 200) {
+			var set []Limit
+			for len(set) == 0 {
+				for _, limit := range limits {
+					if r.IntN(2) == 0 {
+						set = append(set, limit)
+					}
+				}
+			}
+			sets[key(name)] = set
+			order[nameOf(set)] = append(order[nameOf(set)], name)
+			for _, limit := range set {
+				inLine[limit.Policy]++
+			}
+			if goes(l, noon, name, set...) {
+				went[name] = noon
+			}
+		}
+		var longest time.Duration
+		for _, limit := range limits {
+			longest += time.Duration(inLine[limit.Policy]) * limit.interval()
+		}
+		for name, at := range drain(t, l, noon, func(k tracker.Key) []Limit { return sets[k] }) {
+			went[name] = at
+			require.LessOrEqual(t, at.Sub(noon), longest, "world %d", world)
+		}
+		for _, names := range order {
+			require.True(t, slices.IsSortedFunc(names, func(a, b string) int { return went[a].Compare(went[b]) }), "world %d", world)
+		}
+	}
+}

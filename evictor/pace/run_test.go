@@ -1,0 +1,148 @@
+package pace
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// crew is workers that evict those who are called, each in a while.
+type crew struct {
+	lines  *Lines
+	clock  clock.WithTicker
+	limits func(tracker.Key) []Limit
+	// takes is how long an attempt lasts, and evicts what comes of it; nil for always.
+	takes  time.Duration
+	evicts func(tracker.Key) bool
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	asked int
+	left  []time.Time
+}
+
+func (c *crew) wake(keys []tracker.Key) {
+	for _, k := range keys {
+		c.wg.Go(func() { c.work(k) })
+	}
+}
+
+func (c *crew) work(k tracker.Key) {
+	began := c.clock.Now()
+	ticket, ok := c.lines.Ask(began, k, c.limits(k))
+	c.mu.Lock()
+	c.asked++
+	c.mu.Unlock()
+	if !ok {
+		return
+	}
+	<-c.clock.After(c.takes)
+	evicted := c.evicts == nil || c.evicts(k)
+	ticket.Settle(c.clock.Now(), evicted)
+	if evicted {
+		c.mu.Lock()
+		c.left = append(c.left, began)
+		c.mu.Unlock()
+	}
+}
+
+// run has pods leave for a time and returns the crew when all is over.
+func run(t *testing.T, limit Limit, names []string, takes, lasts time.Duration, evicts func(tracker.Key) bool) *crew {
+	t.Helper()
+	c := &crew{
+		lines: NewLines(), clock: clock.RealClock{}, takes: takes, evicts: evicts,
+		limits: func(tracker.Key) []Limit { return []Limit{limit} },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c.wg.Go(func() { c.lines.Run(ctx, c.clock, c.wake) })
+	for _, name := range names {
+		c.wake([]tracker.Key{key(name)})
+	}
+	time.Sleep(lasts)
+	cancel()
+	c.wg.Wait()
+	return c
+}
+
+func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
+	t.Parallel()
+
+	t.Run("5,000 that wait are called one by one, at the pace and no more often than needed", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			limit := line("a", 200, 50)
+			c := run(t, limit, pods("p", 5000), 30*time.Millisecond, 20*time.Second, nil)
+			requirePace(t, limit, c.left)
+			require.InEpsilon(t, 50+20*200, len(c.left), 0.1)
+			require.Less(t, c.asked, 5000+len(c.left)+100, "once to join and once when called")
+		})
+	})
+
+	t.Run("the pace is kept when every other pod is blocked", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			limit := line("a", 100, 20)
+			c := run(t, limit, pods("p", 4000), 10*time.Millisecond, 15*time.Second, func(k tracker.Key) bool { return k.Name[len(k.Name)-1]%2 == 0 })
+			requirePace(t, limit, c.left)
+			require.InEpsilon(t, 15*100, len(c.left), 0.1)
+		})
+	})
+
+	t.Run("PF3 what is not paced is not slowed", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			limit := line("a", 10_000, 10_000)
+			c := run(t, limit, pods("p", 5000), 0, time.Millisecond, nil)
+			require.Len(t, c.left, 5000)
+		})
+	})
+
+	t.Run("nobody does anything while nobody waits", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := run(t, line("a", 1, 1), nil, 0, time.Hour, nil)
+			require.Zero(t, c.asked)
+		})
+	})
+}
+
+func TestLinesAreSafeForManyWorkers(t *testing.T) {
+	t.Parallel()
+	l := NewLines()
+	limits := []Limit{line("a", 10_000, 100), line("b", 10_000, 100)}
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i, name := range pods(string(rune('a'+worker)), 300) {
+				now := after(time.Duration(i) * time.Millisecond)
+				ticket, ok := l.Ask(now, key(name), limits[i%2:])
+				switch {
+				case ok:
+					ticket.Settle(now, i%3 == 0)
+				case i%5 == 0:
+					l.Leave(now, key(name))
+				}
+				l.Next(now)
+				if i%50 == 0 {
+					l.Update(now, limits[:1+i%2])
+				}
+				l.Waits(key(name))
+			}
+		})
+	}
+	wg.Wait()
+	for range l.Len() {
+		called, _, _ := l.Next(after(time.Minute))
+		for _, k := range called {
+			l.Leave(after(time.Minute), k)
+		}
+	}
+	require.Zero(t, l.Len())
+}

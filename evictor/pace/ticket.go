@@ -1,0 +1,71 @@
+package pace
+
+import (
+	"time"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// Ticket is the leave of one pod to go. The zero Ticket, of a pod that nothing paces,
+// is settled like any other.
+type Ticket struct{ fare *fare }
+
+// fare is what was paid for a ticket.
+type fare struct {
+	lines *Lines
+	// key and arrival are those of the pod.
+	key     tracker.Key
+	arrival uint64
+	buckets []*bucket
+	tokens  []*token
+}
+
+// mayTake reports whether there is a token for a pod that was called in each of its
+// lines. That is not so after a pace has been lowered.
+func (w *waiter) mayTake(now time.Time) bool {
+	for _, b := range w.group.buckets {
+		if b.wait(now, 0) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// take takes a token of each line.
+func (l *Lines) take(now time.Time, w *waiter) Ticket {
+	paid := &fare{lines: l, key: w.key, arrival: w.arrival, buckets: w.group.buckets}
+	for _, b := range w.group.buckets {
+		paid.tokens = append(paid.tokens, b.take(now))
+	}
+	return Ticket{fare: paid}
+}
+
+// Settle ends the attempt that the ticket was for. If it evicted nobody, the tokens
+// come back. It is goroutine-safe, and only the first time counts.
+func (t Ticket) Settle(now time.Time, evicted bool) {
+	if t.fare == nil {
+		return
+	}
+	lines := t.fare.lines
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	for i, taken := range t.fare.tokens {
+		t.fare.buckets[i].settle(now, taken, evicted)
+	}
+	if !evicted && len(lines.pods) > 0 {
+		lines.tell()
+	}
+}
+
+// StepAside ends an attempt that could not be made yet. The tokens come back, and when the
+// pod asks again it has the place that it had.
+func (t Ticket) StepAside(now time.Time) {
+	if t.fare == nil {
+		return
+	}
+	t.Settle(now, false)
+	lines := t.fare.lines
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	lines.aside[t.fare.key] = t.fare.arrival
+}

@@ -1,0 +1,85 @@
+package evictor
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PromptAnswers wraps the transport of the client that evicts. The answers of an API
+// server that has too much to do, or is not well, are handed back at once: client-go would
+// wait in their place for as long as they ask, up to ten times, and keep a worker busy for
+// one pod meanwhile (I01, G18). What failed with 5xx may also have been done: the answer to
+// the same request made again would hide that (INV-5). How long they ask to wait is still
+// told, by the body.
+func PromptAnswers(next http.RoundTripper) http.RoundTripper {
+	return promptAnswers{next}
+}
+
+type promptAnswers struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (p promptAnswers) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := p.next.RoundTrip(request)
+	if err != nil || (response.StatusCode != http.StatusTooManyRequests && response.StatusCode < 500) {
+		return response, err
+	}
+	after, given := response.Header["Retry-After"]
+	if !given || !isPlain(response) {
+		response.Header.Del("Retry-After")
+		return response, nil
+	}
+	return withStatus(response, after[0])
+}
+
+// isPlain reports whether an answer is text, as priority and fairness and proxies give
+// it, and not a Status, which says itself for how long to wait.
+func isPlain(response *http.Response) bool {
+	return strings.HasPrefix(response.Header.Get("Content-Type"), "text/")
+}
+
+// reasonOf returns the reason that goes with a code.
+func reasonOf(code int) metav1.StatusReason {
+	switch code {
+	case http.StatusTooManyRequests:
+		return metav1.StatusReasonTooManyRequests
+	case http.StatusServiceUnavailable:
+		return metav1.StatusReasonServiceUnavailable
+	case http.StatusGatewayTimeout:
+		return metav1.StatusReasonTimeout
+	}
+	return metav1.StatusReasonInternalError
+}
+
+// withStatus returns the answer with a Status as its body, which says what its header
+// said.
+func withStatus(response *http.Response, after string) (*http.Response, error) {
+	message, err := io.ReadAll(io.LimitReader(response.Body, longestMessage))
+	_ = response.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	seconds, err := strconv.ParseInt(after, 10, 32)
+	if err != nil {
+		seconds = 1
+	}
+	body, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Reason: reasonOf(response.StatusCode), Code: int32(response.StatusCode), //nolint:gosec // A status of HTTP has three digits.
+		Message: strings.TrimSpace(string(message)), Details: &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	response.Header.Del("Retry-After")
+	response.Header.Set("Content-Type", "application/json")
+	response.Header.Del("Content-Length")
+	response.ContentLength = int64(len(body))
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, nil
+}

@@ -1,0 +1,158 @@
+package evictor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// errBusyWebhook is what the API server makes of a webhook that answers 429.
+var errBusyWebhook = &apierrors.StatusError{ErrStatus: metav1.Status{
+	Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+	Message: `admission webhook "guard.example.com" denied the request: not now`, Details: &metav1.StatusDetails{RetryAfterSeconds: 86400},
+}}
+
+func TestThrottleOutlivesATerm(t *testing.T) {
+	t.Parallel()
+	t.Run("H05 who waited when the lease was lost is told of nothing any more", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, func(w *world) {
+			throttle := newThrottle(1, w.options.Local)
+			require.True(t, throttle.enter(w.t.Context()))
+			term, lost := context.WithCancel(w.t.Context())
+			for range 3 {
+				go throttle.enter(term)
+			}
+			synctest.Wait()
+			lost()
+			synctest.Wait()
+			var entered atomic.Int32
+			for range 3 {
+				go func() {
+					if throttle.enter(w.t.Context()) {
+						entered.Add(1)
+						throttle.leave(true, errConflict)
+					}
+				}()
+			}
+			synctest.Wait()
+			throttle.leave(true, errConflict)
+			synctest.Wait()
+			require.EqualValues(t, 3, entered.Load())
+			require.Empty(t, throttle.waiting)
+		})
+	})
+	t.Run("H05 room that one was told of who is gone is told to the next", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, func(w *world) {
+			throttle := newThrottle(1, w.options.Local)
+			require.True(t, throttle.enter(w.t.Context()))
+			gone, _ := throttle.try()
+			next, _ := throttle.try()
+			throttle.leave(true, errConflict)
+			<-gone
+			throttle.abandon(gone)
+			select {
+			case <-next:
+			default:
+				require.Fail(t, "the next waits for ever")
+			}
+		})
+	})
+	t.Run("I01 an attempt that asked nothing does not raise the limit", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, func(w *world) {
+			throttle := newThrottle(8, w.options.Local)
+			throttle.enter(w.t.Context())
+			throttle.leave(true, apierrors.NewTooManyRequests("", 0))
+			throttle.enter(w.t.Context())
+			throttle.leave(false, nil)
+			require.InDelta(t, 4, throttle.full(), 0)
+			throttle.enter(w.t.Context())
+			throttle.leave(true, nil)
+			require.InDelta(t, 4.25, throttle.full(), 0)
+		})
+	})
+	t.Run("I05 a webhook that answers 429 slows down nobody else, and is asked again within 30 s", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, func(w *world) {
+			require.Equal(t, Denied, classify(errBusyWebhook))
+			w.start()
+			w.setPod(newPod("a", "n"))
+			w.setPod(newPod("b", "n"))
+			w.api.setFaults(first(1, is("delete pods default/a"), errBusyWebhook), nil)
+			w.setNode("n", noExecute("gpu"))
+			w.pass(time.Second)
+			w.stays(podA)
+			w.leaves(podB)
+			require.InDelta(t, 2*DefaultWorkers, w.evictor.throttle.full(), 0)
+			w.pass(retryMax)
+			w.leaves(podA)
+		})
+	})
+}
+
+func TestWebhooksPickTheirCodes(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int32{400, 403, 404, 409, 429, 500, 504} {
+		err := *errBusyWebhook
+		err.ErrStatus.Code = code
+		err.ErrStatus.Reason = map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonConflict}[code]
+		require.Equal(t, Denied, classify(&err), code)
+	}
+	require.Equal(t, Unavailable, classify(apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": timeout`))))
+}
+
+// TestINV5ServerErrorsAreHandedBack asks a server that carries out what it then says
+// failed: a request made again by client-go would hide that.
+func TestINV5ServerErrorsAreHandedBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		code              int
+		contentType, body string
+		failure           Failure
+		after             int
+	}{
+		"I04 503 of a proxy": {http.StatusServiceUnavailable, "text/html", "<html>busy</html>", Unavailable, 2},
+		"I04 504 of a proxy": {http.StatusGatewayTimeout, "text/plain", "late", Timeout, 2},
+		"I04 500 of the API server": {
+			http.StatusInternalServerError, "application/json",
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"details":{"retryAfterSeconds":2}}`, Unavailable, 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				answer.Header().Set("Content-Type", test.contentType)
+				answer.Header().Set("Retry-After", "2")
+				answer.WriteHeader(test.code)
+				_, _ = io.WriteString(answer, test.body)
+			}))
+			defer server.Close()
+			config := &rest.Config{Host: server.URL}
+			config.Wrap(PromptAnswers)
+			client, err := kubernetes.NewForConfig(config)
+			require.NoError(t, err)
+			done, err := (&apiEvictor{pods: client.CoreV1()}).evict(t.Context(), order{pod: trackedPod(nil), method: methodEvict})
+			require.Equal(t, test.failure, classify(err), "%v", err)
+			require.True(t, done.mayHaveWorked(err))
+			after, _ := apierrors.SuggestsClientDelay(err)
+			require.Equal(t, test.after, after)
+			require.EqualValues(t, 1, asked.Load())
+		})
+	}
+}
