@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,30 +62,54 @@ func (r *RuntimeClasses) Tolerations(ctx context.Context, runtimeClass string) (
 	return class.Scheduling.Tolerations, nil
 }
 
-// added returns the tolerations that an administrator's settings give to a pod
-// by way of admission plugins of the API server, which run before webhooks. They
-// are no choice of the user who creates it.
-func (j *podJudge) added(ctx context.Context, pod *corev1.Pod, raw []byte) ([]corev1.Toleration, error) {
-	var tolerations []corev1.Toleration
-	if class := pod.Spec.RuntimeClassName; class != nil {
-		ofClass, err := j.runtimeClasses.Tolerations(ctx, *class)
-		if err != nil {
-			return nil, err
-		}
-		tolerations = append(tolerations, ofClass...)
+// additions knows which tolerations an administrator's settings give to pods by way of
+// admission plugins of the API server, which run before webhooks. They are no choice
+// of the user who creates the pod.
+type additions struct {
+	runtimeClasses runtimeClasses
+	// extendedResources says whether the API server adds tolerations for extended
+	// resources.
+	extendedResources bool
+	// podTolerationRestriction says whether the API server adds a toleration for
+	// memory pressure.
+	podTolerationRestriction bool
+}
+
+// added is what is added to a pod.
+type added struct {
+	bySettings []corev1.Toleration
+	// forResources is added because of what the pod requests. A scheduler sees to it
+	// that such a pod only goes to a node that has it; past the scheduler nobody does,
+	// because kubelets let in what their nodes do not have.
+	forResources []corev1.Toleration
+}
+
+// of returns what is added to pod. Raw is its JSON.
+func (a *additions) of(ctx context.Context, pod *corev1.Pod, raw []byte) (added, error) {
+	if len(pod.Spec.Tolerations) == 0 {
+		return added{}, nil
 	}
-	if j.podTolerationRestriction {
+	var to added
+	if class := pod.Spec.RuntimeClassName; class != nil {
+		ofClass, err := a.runtimeClasses.Tolerations(ctx, *class)
+		if err != nil {
+			return added{}, err
+		}
+		to.bySettings = append(to.bySettings, ofClass...)
+	}
+	if a.podTolerationRestriction {
 		// TP-03; of pods of every quality of service, because the plugin adds it to
 		// most and it is a small thing to have.
-		tolerations = append(tolerations, corev1.Toleration{
+		to.bySettings = append(to.bySettings, corev1.Toleration{
 			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 		})
 	}
-	if !j.extendedResources {
-		return tolerations, nil
+	if !a.extendedResources {
+		return to, nil
 	}
-	ofResources, err := extendedResourceTolerations(raw)
-	return append(tolerations, ofResources...), err
+	var err error
+	to.forResources, err = extendedResourceTolerations(raw)
+	return to, err
 }
 
 // containerFields are the fields of a pod that say which resources it requests.
@@ -103,7 +128,9 @@ type resourcesOfContainer struct {
 
 // extendedResourceTolerations returns what the plugin ExtendedResourceToleration
 // adds: a toleration of the taint named like each extended resource that a
-// container requests (TP-16).
+// container requests (TP-16). It adds that for a request of zero too. Such a pod fits
+// on any node, so to request nothing would be a way to tolerate anything: it is left
+// out here, and judged like what a user writes.
 func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
 	var fields containerFields
 	if err := unmarshal(raw, &fields); err != nil {
@@ -119,8 +146,15 @@ func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
 	}
 	requested := map[string]bool{}
 	for _, container := range append(containers, initContainers...) {
-		for name := range container.Resources.Requests {
-			if isExtendedResource(name) {
+		for name, quantity := range container.Resources.Requests {
+			if requested[name] || !isExtendedResource(name) {
+				continue
+			}
+			some, err := isSome(quantity)
+			if err != nil {
+				return nil, &badReviewError{fmt.Errorf("decode the request of %s: %w", clip(name), err)}
+			}
+			if some {
 				requested[name] = true
 			}
 		}
@@ -132,6 +166,13 @@ func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
 		})
 	}
 	return tolerations, nil
+}
+
+// isSome reports whether a quantity is more than zero.
+func isSome(raw json.RawMessage) (bool, error) {
+	var quantity apiresource.Quantity
+	err := quantity.UnmarshalJSON(raw)
+	return quantity.Sign() > 0, err
 }
 
 // isExtendedResource reports whether a resource is one that neither Kubernetes

@@ -16,6 +16,8 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/policy/inforce"
 )
 
 // typicalPod is a pod as a Deployment makes them; its review is about 2.7 KB.
@@ -121,15 +123,22 @@ func BenchmarkReview(b *testing.B) {
 }
 
 // TestAReviewAllocatesLittle is the gate on what a review costs. Unlike its
-// time, that does not vary with the machine.
+// time, that does not vary with the machine. How many policies there are costs
+// nothing, and those that look at the pod cost little (PA5, PA9).
 func TestAReviewAllocatesLittle(t *testing.T) {
 	body := typicalReview(t)
-	endpoint := Validate(testConfig())
-	judge := func() {
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", bytes.NewReader(body))
-		req.Header.Set("Content-Type", "application/json")
-		endpoint.ServeHTTP(&discard{header: http.Header{}}, req)
+	allocations := func(policies int, matches matching) float64 {
+		endpoint := Validate(withPolicies(inforce.None().WithTolerations(guardingShare(policies, matches, ""))))
+		judge := func() {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", bytes.NewReader(body))
+			req.Header.Set("Content-Type", "application/json")
+			endpoint.ServeHTTP(&discard{header: http.Header{}}, req)
+		}
+		judge()
+		return testing.AllocsPerRun(200, judge)
 	}
-	judge()
-	require.LessOrEqual(t, testing.AllocsPerRun(200, judge), float64(150))
+	one := allocations(1, all)
+	require.LessOrEqual(t, one, float64(150))
+	require.LessOrEqual(t, allocations(1000, onePercent), one+5)
+	require.LessOrEqual(t, allocations(1000, all), one+5)
 }

@@ -35,32 +35,35 @@ type claimFields struct {
 	Spec claimSpecFields `json:"spec"`
 }
 
-// ownedFields are the fields that tell for whom an object was made.
-type ownedFields struct {
-	Metadata struct {
-		OwnerReferences json.RawMessage `json:"ownerReferences"`
-	} `json:"metadata"`
-}
-
 type templateFields struct {
 	Spec struct {
 		Spec claimSpecFields `json:"spec"`
 	} `json:"spec"`
 }
 
-type tolerationFields struct {
+type subrequestFields struct {
+	Class       string                        `json:"deviceClassName"`
 	Tolerations []resourcev1.DeviceToleration `json:"tolerations"`
 }
 
 type requestFields struct {
-	Exactly        tolerationFields   `json:"exactly"`
-	FirstAvailable []tolerationFields `json:"firstAvailable"`
+	Exactly        subrequestFields   `json:"exactly"`
+	FirstAvailable []subrequestFields `json:"firstAvailable"`
 }
 
 // claimJudge judges the tolerations in ResourceClaims, or in ResourceClaimTemplates.
+// It makes no difference to it who a claim is for: a pod, a group of pods, or a pod
+// that asks for an extended resource (C27); and admin access exempts from nothing.
 type claimJudge struct {
 	// template says that there is a claim inside of the object.
-	template bool
+	template   bool
+	policies   policySource
+	tolerating *tolerating
+	live       *live
+	placement  *placer
+	windows    *windows
+	// judgesSyntax says that claims are held to the rules of Kubernetes.
+	judgesSyntax bool
 }
 
 // resourceClaimControllers are the identities under which Kubernetes makes claims
@@ -71,64 +74,80 @@ var resourceClaimControllers = []string{
 }
 
 // Judge implements judge. An update of a spec, which is immutable, brings nothing
-// new. Nor does a claim that is made from a template, which was judged itself, unless
-// it was stored while nobody did: then it is immutable and was legal in Kubernetes,
-// and to refuse its claims would keep its pods from starting. So they are warned of.
-func (j *claimJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+// new.
+func (j *claimJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
 	current, err := j.requests(req.Object.Raw)
 	if err != nil {
 		return admission.Response{}, err
 	}
-	var old []devices.Request
+	var old []requestFields
 	if req.Operation == admissionv1.Update {
 		if old, err = j.requests(req.OldObject.Raw); err != nil {
 			return admission.Response{}, err
 		}
 	}
-	errs, documented := devices.ValidateTolerations(current, old, j.path())
+	policies := j.policies.Current()
+	if policies == nil {
+		return admission.Response{}, errNoPolicies
+	}
+	var made *metav1.OwnerReference
+	if !j.template {
+		made, err = fromTemplate(&req)
+	}
+	if err != nil {
+		return admission.Response{}, err
+	}
+	documented, warnings := j.documented(current, old, made != nil)
+	found, err := j.byPolicies(ctx, policies, &req, current, old, made)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	return judgedBy(respond(policy.Decide(append(documented, found...)), warnings), policies), nil
+}
+
+// documented holds the tolerations to the rules of Kubernetes, and to those that it
+// has in its documentation alone. A claim that is made from a template is only warned
+// of by the latter: the template was judged itself, unless it was stored while nobody
+// did, and then it is immutable and was legal, and to refuse its claims would keep its
+// pods from starting.
+func (j *claimJudge) documented(current, old []requestFields, made bool) ([]policy.Finding, []string) {
+	if !j.judgesSyntax {
+		return nil, nil
+	}
+	now, before := deviceRequests(current), deviceRequests(old)
+	errs, documented := devices.ValidateTolerations(now, before, j.path())
 	stricter := findings(documented)
-	if len(stricter) > 0 {
-		made, err := j.fromTemplate(req)
-		if err != nil {
-			return admission.Response{}, err
-		}
-		if made {
-			for i := range stricter {
-				stricter[i].Actions = []v1alpha1.ValidationAction{v1alpha1.Warn}
-				stricter[i].Remedy = "the claim is let in because its template was stored before this was checked"
-			}
+	if made {
+		for i := range stricter {
+			stricter[i].Actions = []v1alpha1.ValidationAction{v1alpha1.Warn}
+			stricter[i].Remedy = "the claim is let in because its template was stored before this was checked"
 		}
 	}
-	found := append(findings(errs), stricter...)
-	return respond(policy.Decide(found), devices.TolerationWarnings(current, old, j.path())), nil
+	return append(findings(errs), stricter...), devices.TolerationWarnings(now, before, j.path())
 }
 
-// fromTemplate reports whether Kubernetes makes the claim of a request, for a pod or
-// for a group of pods. Users cannot say so of themselves.
-func (j *claimJudge) fromTemplate(req admission.Request) (bool, error) {
-	if j.template || !slices.Contains(resourceClaimControllers, req.UserInfo.Username) {
-		return false, nil
+// fromTemplate returns the pod, or group of pods, that Kubernetes makes the claim of a
+// request for; nil where it was not made by Kubernetes. Users cannot say so of
+// themselves.
+func fromTemplate(req *admission.Request) (*metav1.OwnerReference, error) {
+	if !slices.Contains(resourceClaimControllers, req.UserInfo.Username) {
+		return nil, nil
 	}
-	var fields ownedFields
-	if err := unmarshal(req.Object.Raw, &fields); err != nil {
-		return false, &badReviewError{fmt.Errorf("decode claim: %w", err)}
+	owner, err := decodeOwner(req.Object.Raw)
+	if err != nil || owner == nil || !isPod(owner) && !isPodGroup(owner) {
+		return nil, err
 	}
-	var owners []metav1.OwnerReference
-	if err := decodeField(fields.Metadata.OwnerReferences, "metadata.ownerReferences", &owners); err != nil {
-		return false, &badReviewError{err}
-	}
-	return slices.ContainsFunc(owners, isPodOrGroup), nil
+	return owner, nil
 }
 
-// isPodOrGroup reports whether owner is a controller that claims are made for. The
-// API of groups has several versions (VS-08).
-func isPodOrGroup(owner metav1.OwnerReference) bool {
-	if owner.Controller == nil || !*owner.Controller {
-		return false
-	}
+func isPod(owner *metav1.OwnerReference) bool {
+	return owner.Kind == "Pod" && owner.APIVersion == corev1.SchemeGroupVersion.String()
+}
+
+// isPodGroup looks at the group alone: its API has several versions (VS-08).
+func isPodGroup(owner *metav1.OwnerReference) bool {
 	group, _, _ := strings.Cut(owner.APIVersion, "/")
-	return owner.Kind == "Pod" && owner.APIVersion == corev1.SchemeGroupVersion.String() ||
-		owner.Kind == "PodGroup" && group == "scheduling.k8s.io"
+	return owner.Kind == "PodGroup" && group == "scheduling.k8s.io"
 }
 
 // path returns where the device requests stand.
@@ -140,7 +159,8 @@ func (j *claimJudge) path() *field.Path {
 	return path.Child("devices", "requests")
 }
 
-func (j *claimJudge) requests(raw []byte) ([]devices.Request, error) {
+// requests returns the device requests of a claim, or of the claim in a template.
+func (j *claimJudge) requests(raw []byte) ([]requestFields, error) {
 	var err error
 	var spec claimSpecFields
 	if j.template {
@@ -155,24 +175,20 @@ func (j *claimJudge) requests(raw []byte) ([]devices.Request, error) {
 	if err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode claim: %w", err)}
 	}
-	found, err := decodeRequests(spec.Devices.Requests, j.path().String())
-	if err != nil {
+	var requests []requestFields
+	if err := decodeFieldWithin(spec.Devices.Requests, j.path().String(), maxRequestElements, &requests); err != nil {
 		return nil, &badReviewError{err}
 	}
-	return found, nil
+	return requests, nil
 }
 
-func decodeRequests(raw json.RawMessage, path string) ([]devices.Request, error) {
-	var fields []requestFields
-	if err := decodeFieldWithin(raw, path, maxRequestElements, &fields); err != nil {
-		return nil, err
-	}
-	found := make([]devices.Request, len(fields))
+func deviceRequests(fields []requestFields) []devices.Request {
+	requests := make([]devices.Request, len(fields))
 	for i := range fields {
-		found[i].Exactly = fields[i].Exactly.Tolerations
+		requests[i].Exactly = fields[i].Exactly.Tolerations
 		for _, alternative := range fields[i].FirstAvailable {
-			found[i].FirstAvailable = append(found[i].FirstAvailable, alternative.Tolerations)
+			requests[i].FirstAvailable = append(requests[i].FirstAvailable, alternative.Tolerations)
 		}
 	}
-	return found, nil
+	return requests
 }

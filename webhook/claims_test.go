@@ -187,7 +187,7 @@ func FuzzDecodeClaim(f *testing.F) {
 			return
 		}
 		for i := range found {
-			require.LessOrEqual(t, len(found[i].Exactly), maxRequestElements+len(object))
+			require.LessOrEqual(t, len(found[i].Exactly.Tolerations), maxRequestElements+len(object))
 		}
 	})
 }

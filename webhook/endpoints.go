@@ -2,10 +2,13 @@ package webhook
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -26,8 +29,33 @@ type Config struct {
 	ServerClock clock.PassiveClock
 	// Policies hands out the policies in force.
 	Policies policySource
-	// Namespaces reads the labels of namespaces.
-	Namespaces namespaceLabels
+	// Namespaces reads the namespaces.
+	Namespaces namespaceReader
+	// Live reads objects from the API server itself: nodes, pods, the owners of what
+	// controllers make, and the templates of claims.
+	Live client.Reader
+	// Cache reads nodes from a cache, for where too many would have to be read from the
+	// API server. Nil where there is none: then there is no verdict.
+	Cache client.Reader
+	// Authorizer answers what policies ask of RBAC.
+	Authorizer authorizer.Authorizer
+	// Selves are the users that Tollgate is: what it writes itself is not judged by
+	// TaintPolicies.
+	Selves []string
+	// Preview says what taints would do to pods. Nil foresees nothing, and cannot answer
+	// where a limit has to be looked at.
+	Preview *Preview
+	// DeviceClasses says of which classes pods request devices.
+	DeviceClasses deviceClasses
+	// Window says that Tollgate is in mode Window: pods and claims are given the
+	// tolerations of EvictionPolicies with a window.
+	Window bool
+	// Schedulers are the users who put pods on nodes by their taints; DefaultSchedulers
+	// where there are none.
+	Schedulers []string
+	// WorkloadControllers are the users who make pods from templates;
+	// DefaultWorkloadControllers where there are none.
+	WorkloadControllers []string
 	// RuntimeClasses says which tolerations a RuntimeClass brings.
 	RuntimeClasses runtimeClasses
 	// ExtendedResourceToleration says whether the API server runs the admission
@@ -43,8 +71,8 @@ type Config struct {
 	// StampNodeTaints and JudgeDirectives switch a capability on.
 	StampNodeTaints, JudgeDirectives bool
 	// JudgeDevices switches on the admission of what KEP-5055 is about: the taints of
-	// ResourceSlices and DeviceTaintRules, the tolerations of claims and their
-	// templates, and reservations of claims.
+	// ResourceSlices and DeviceTaintRules, the syntax of tolerations in claims and
+	// their templates, and reservations of claims.
 	JudgeDevices bool
 	// DeviceTaints says which taints are in the way of a reservation. Nil where device
 	// taints are not followed: then no reservation is refused.
@@ -52,9 +80,17 @@ type Config struct {
 }
 
 var (
-	pods               = resource{name: "pods"}
-	nodes              = resource{name: "nodes"}
-	tolerationPolicies = resource{group: v1alpha1.GroupVersion.Group, name: "tolerationpolicies"}
+	pods         = resource{name: "pods"}
+	podStatuses  = resource{name: "pods", subresource: "status"}
+	nodes        = resource{name: "nodes"}
+	nodeStatuses = resource{name: "nodes", subresource: "status"}
+
+	tolerationPolicyKind = resource{group: v1alpha1.GroupVersion.Group, name: "tolerationpolicies"}
+	placementPolicyKind  = resource{group: v1alpha1.GroupVersion.Group, name: "placementpolicies"}
+	taintPolicyKind      = resource{group: v1alpha1.GroupVersion.Group, name: "taintpolicies"}
+	gatePolicyKind       = resource{group: v1alpha1.GroupVersion.Group, name: "gatepolicies"}
+	evictionPolicyKind   = resource{group: v1alpha1.GroupVersion.Group, name: "evictionpolicies"}
+	approvalKind         = resource{group: v1alpha1.GroupVersion.Group, name: "evictionapprovals"}
 
 	resourceSlices = resource{group: resourcev1.GroupName, name: "resourceslices"}
 	claims         = resource{group: resourcev1.GroupName, name: "resourceclaims"}
@@ -65,47 +101,59 @@ var (
 
 // Mutate returns the endpoint that fills in what is missing.
 func Mutate(c Config) *Endpoint {
-	judges := map[resource]judge{
-		nodes:          &nodeStamper{clock: c.ServerClock},
+	placer := c.placer()
+	return newEndpoint("mutate", c.Options, c.switched(map[resource]judge{
+		nodes:          &nodeStamper{clock: c.ServerClock, governor: c.governor(), unstamped: !c.StampNodeTaints},
 		resourceSlices: &sliceStamper{clock: c.ServerClock},
 		taintRules:     &ruleStamper{clock: c.ServerClock},
+		pods:           &podGiver{policies: c.Policies, placer: placer, windows: c.windows()},
+		claims:         &claimGiver{policies: c.Policies, placer: placer, windows: c.windows()},
+		claimTemplates: &claimGiver{policies: c.Policies, placer: placer, windows: c.windows(), template: true},
 		// Nothing is filled in here, and whoever has them sent here does no harm.
-		claims: allowJudge{}, claimStatuses: allowJudge{}, claimTemplates: allowJudge{},
-	}
-	if !c.StampNodeTaints {
-		judges[nodes] = allowJudge{}
-	}
-	return newEndpoint("mutate", c.Options, c.switched(judges))
+		claimStatuses: allowJudge{},
+	}))
 }
 
 // Validate returns the endpoint that refuses.
 func Validate(c Config) *Endpoint {
-	return newEndpoint("validate", c.Options, c.switched(map[resource]judge{
-		pods: &podJudge{
-			policies:                 c.Policies,
-			namespaces:               c.Namespaces,
-			runtimeClasses:           c.RuntimeClasses,
-			defaults:                 c.DefaultSeconds,
-			extendedResources:        c.ExtendedResourceToleration,
-			podTolerationRestriction: c.PodTolerationRestriction,
-			directives:               c.JudgeDirectives,
+	judges := tolerationJudges(c)
+	maps.Copy(judges, map[resource]judge{
+		nodes:          &nodeJudge{clock: c.ServerClock, maxSkew: c.MaxTimeAddedSkew, governor: c.governor(), preview: c.Preview},
+		nodeStatuses:   &nodeStatusJudge{governor: c.governor()},
+		podStatuses:    podStatusJudge{},
+		resourceSlices: &sliceJudge{clock: c.ServerClock, governor: c.governor(), preview: c.Preview},
+		claimStatuses:  &reservationJudge{taints: c.DeviceTaints, clock: c.ServerClock},
+		taintRules: &ruleJudge{
+			clock: c.ServerClock, obeyed: c.DeviceTaints != nil, governor: c.governor(), preview: c.Preview,
 		},
-		nodes:              &nodeJudge{clock: c.ServerClock, maxSkew: c.MaxTimeAddedSkew},
-		tolerationPolicies: tolerationPolicyJudge{},
-		resourceSlices:     &sliceJudge{clock: c.ServerClock},
-		claims:             &claimJudge{},
-		claimStatuses:      &reservationJudge{taints: c.DeviceTaints, clock: c.ServerClock},
-		claimTemplates:     &claimJudge{template: true},
-		taintRules:         &ruleJudge{clock: c.ServerClock, obeyed: c.DeviceTaints != nil},
-	}))
+
+		tolerationPolicyKind: newTolerationPolicyJudge(),
+		placementPolicyKind:  newPlacementPolicyJudge(),
+		taintPolicyKind:      newTaintPolicyJudge(c.Preview),
+		gatePolicyKind:       newGatePolicyJudge(),
+		evictionPolicyKind:   newEvictionPolicyJudge(),
+		approvalKind:         newApprovalJudge(),
+	})
+	return newEndpoint("validate", c.Options, c.switched(judges))
 }
 
-// switched puts in place what allows where the admission of devices is off.
+func (c Config) governor() *governor {
+	return &governor{policies: c.Policies, authorizer: c.Authorizer, clock: c.ServerClock, selves: c.Selves}
+}
+
+func (c Config) windows() *windows { return &windows{on: c.Window, namespaces: c.Namespaces} }
+
+func (c Config) placer() *placer {
+	return &placer{namespaces: c.Namespaces, classes: c.DeviceClasses, authorizer: c.Authorizer}
+}
+
+// switched puts in place what allows where the admission of devices is off. Claims and
+// their templates are judged all the same: policies do not hang on it.
 func (c Config) switched(judges map[resource]judge) map[resource]judge {
 	if c.JudgeDevices {
 		return judges
 	}
-	for _, r := range []resource{resourceSlices, claims, claimStatuses, claimTemplates, taintRules} {
+	for _, r := range []resource{resourceSlices, claimStatuses, taintRules} {
 		judges[r] = allowJudge{}
 	}
 	return judges

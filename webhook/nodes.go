@@ -1,20 +1,21 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
-	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
 	"github.com/tollgate-dev/tollgate/policy/taints"
 )
 
@@ -31,46 +32,65 @@ func isNodeLifecycleController(req admission.Request) bool {
 
 // nodeFields are the fields of a node that admission looks at.
 type nodeFields struct {
+	Metadata struct {
+		Name            string                  `json:"name"`
+		Labels          map[string]string       `json:"labels"`
+		OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
+	} `json:"metadata"`
 	Spec struct {
 		Taints json.RawMessage `json:"taints"`
 	} `json:"spec"`
 }
 
-// decodeTaints returns the taints of the node of a request and, on an update,
-// the taints that it had.
-func decodeTaints(req admission.Request) (now, old []corev1.Taint, err error) {
-	if now, err = nodeTaints(req.Object.Raw); err != nil {
+// decodeNodes returns the node of a request and, on an update, the node that it was;
+// nil when it is created.
+func decodeNodes(req admission.Request) (node, old *tainting.Node, err error) {
+	if node, err = decodeNode(req.Object.Raw); err != nil {
 		return nil, nil, err
 	}
 	if req.Operation == admissionv1.Update {
-		if old, err = nodeTaints(req.OldObject.Raw); err != nil {
+		if old, err = decodeNode(req.OldObject.Raw); err != nil {
 			return nil, nil, err
 		}
 	}
-	return now, old, nil
+	return node, old, nil
 }
 
-func nodeTaints(raw []byte) ([]corev1.Taint, error) {
+func decodeNode(raw []byte) (*tainting.Node, error) {
 	var fields nodeFields
 	if err := unmarshal(raw, &fields); err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode node: %w", err)}
 	}
-	var found []corev1.Taint
-	if err := decodeField(fields.Spec.Taints, "spec.taints", &found); err != nil {
+	node := &tainting.Node{
+		Name:   fields.Metadata.Name,
+		Labels: fields.Metadata.Labels,
+		Owners: fields.Metadata.OwnerReferences,
+	}
+	if err := decodeField(fields.Spec.Taints, "spec.taints", &node.Taints); err != nil {
 		return nil, &badReviewError{err}
 	}
-	return found, nil
+	return node, nil
 }
 
-// nodeJudge judges the taints of nodes.
+// taintsOn returns the taints of a node, none of one that is not there.
+func taintsOn(node *tainting.Node) []corev1.Taint {
+	if node == nil {
+		return nil
+	}
+	return node.Taints
+}
+
+// nodeJudge judges the taints of nodes, and what keeps nodes from getting rid of them.
 type nodeJudge struct {
-	clock   clock.PassiveClock
-	maxSkew time.Duration
+	clock    clock.PassiveClock
+	maxSkew  time.Duration
+	governor *governor
+	preview  *Preview
 }
 
 // Judge implements judge.
-func (j *nodeJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
-	current, old, err := decodeTaints(req)
+func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
+	node, old, err := decodeNodes(req)
 	if err != nil {
 		return admission.Response{}, err
 	}
@@ -80,44 +100,63 @@ func (j *nodeJudge) Judge(_ context.Context, req admission.Request) (admission.R
 		// is ahead must not keep a node that fails from being tainted.
 		maxSkew = -1
 	}
-	found := findings(taints.ValidateNode(current, old, now, maxSkew))
-	return respond(policy.Decide(found), taints.Warnings(current, old, now)), nil
-}
-
-// nodeStamper writes into taints since when they count. It never refuses.
-type nodeStamper struct {
-	clock clock.PassiveClock
-}
-
-// Judge implements judge.
-func (j *nodeStamper) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
-	current, old, err := decodeTaints(req)
+	found := findings(taints.ValidateNode(node.Taints, taintsOn(old), now, maxSkew))
+	warnings := taints.Warnings(node.Taints, taintsOn(old), now)
+	if j.governor.isSelf(&req) {
+		return respond(policy.Decide(found), warnings), nil
+	}
+	marked, err := twinsRemarked(&req)
 	if err != nil {
 		return admission.Response{}, err
 	}
-	response := allowed()
-	response.Patches = stampPatches(current, taints.Stamp(taints.StampInput{
-		New:                     current,
-		Old:                     old,
-		NodeLifecycleController: isNodeLifecycleController(req),
-		Now:                     j.clock.Now(),
-	}))
-	return response, nil
+	found = append(found, marked...)
+	policies, err := j.governor.current()
+	if err != nil {
+		return admission.Response{}, err
+	}
+	set := policies.Taints
+	change := tainting.NodeChange{New: node, Old: old, User: &req.UserInfo}
+	writes := tainting.NodeWrites(node.Taints, taintsOn(old), now)
+	in := j.governor.input(&req, set.Chosen(change, writes, now))
+	judged, fault := j.governor.judge(ctx, set, in)
+	decision := policy.Decide(slices.Concat(found, set.JudgeNode(change), judged))
+	if fault != nil && decision.Verdict != policy.Denied {
+		return admission.Response{}, fault
+	}
+	if decision.Verdict == policy.Denied || change.Registers() {
+		return judgedBy(respond(decision, warnings), policies), nil
+	}
+	// Pods are hit as hard by a taint that a policy keeps on the node, whoever adds it,
+	// and where the node is new, there may be those of an earlier one of its name.
+	in.Writes = writes
+	seen, err := j.preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), taintsOn(old), node.Taints)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	return judgedBy(seen.respond(decision, warnings), policies), nil
 }
 
-// stampPatches returns the patch that writes stamps. Each is guarded by a test of
-// the taint's key, so that a patch that went to another object than it was made
-// for would fail and not write a time into another taint.
-func stampPatches(current []corev1.Taint, stamps []taints.TimeAdded) []jsonpatch.JsonPatchOperation {
-	patches := make([]jsonpatch.JsonPatchOperation, 0, 2*len(stamps))
-	for _, stamp := range stamps {
-		if current[stamp.Index].Key == "" {
-			continue // invalid, and a test of a field that is not there would fail
-		}
-		path := "/spec/taints/" + strconv.Itoa(stamp.Index)
-		patches = append(patches,
-			jsonpatch.NewOperation("test", path+"/key", current[stamp.Index].Key),
-			jsonpatch.NewOperation("add", path+"/timeAdded", stamp.TimeAdded.UTC().Format(time.RFC3339)))
+// nodeStatusJudge judges what a node may change of itself by way of its status: the
+// API server takes no taints there, but labels.
+type nodeStatusJudge struct {
+	governor *governor
+}
+
+// Judge implements judge.
+func (j *nodeStatusJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+	node, old, err := decodeNodes(req)
+	if err != nil {
+		return admission.Response{}, err
 	}
-	return patches
+	policies, err := j.governor.current()
+	if err != nil {
+		return admission.Response{}, err
+	}
+	node.Taints = taintsOn(old)
+	found, err := twinsRemarked(&req)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	judged := policies.Taints.JudgeNode(tainting.NodeChange{New: node, Old: old, User: &req.UserInfo})
+	return judgedBy(respond(policy.Decide(append(found, judged...)), nil), policies), nil
 }

@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/directives"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 )
 
@@ -26,33 +25,24 @@ var daemonSetControllers = []string{
 	"system:kube-controller-manager",
 }
 
-// policySource hands out the policies in force. A snapshot never changes, so a
-// review sees all of a policy change or nothing of it. Nil says that they have
-// not been read yet, which is not the same as that there are none.
-type policySource interface {
-	Tolerations() *tolerations.Set
-}
-
-// errNoPolicies is why nothing can be decided right after the start.
-var errNoPolicies = errors.New("the policies have not been read yet")
-
-// namespaceLabels returns the labels of a namespace.
-type namespaceLabels interface {
-	Labels(ctx context.Context, namespace string) (map[string]string, error)
-}
+// DefaultSchedulers returns the identity under which Kubernetes' scheduler binds pods.
+func DefaultSchedulers() []string { return []string{"system:kube-scheduler"} }
 
 // podJudge judges the creation and the update of pods.
+//
+// A grant that looks at more than tolerations, such as the labels or the service account
+// of a pod or an expression over it, is asked when the tolerations are written. Later
+// writes that change only what it looked at are not judged, so it is no more than a
+// narrower grant to those who may write pods in the namespace.
 type podJudge struct {
-	policies       policySource
-	namespaces     namespaceLabels
-	runtimeClasses runtimeClasses
-	defaults       tolerations.DefaultSeconds
-	// extendedResources says whether the API server adds tolerations for extended
-	// resources.
-	extendedResources bool
-	// podTolerationRestriction says whether the API server adds a toleration for
-	// memory pressure.
-	podTolerationRestriction bool
+	policies   policySource
+	tolerating *tolerating
+	added      *additions
+	defaults   tolerations.DefaultSeconds
+	placement  *placer
+	windows    *windows
+	// schedulers may put pods on nodes.
+	schedulers []string
 	// directives says whether changes of scheduling directives are judged.
 	directives bool
 }
@@ -63,26 +53,39 @@ func (j *podJudge) Judge(ctx context.Context, req admission.Request) (admission.
 	if err != nil {
 		return admission.Response{}, err
 	}
-	found := findings(j.syntax(pod, old))
-	judged, err := j.tolerations(ctx, req, pod, old)
+	policies := j.policies.Current()
+	if policies == nil {
+		return admission.Response{}, errNoPolicies
+	}
+	path := field.NewPath("spec").Child("tolerations")
+	found := findings(j.syntax(pod, old, path))
+	judged, err := j.byPolicies(ctx, policies, &req, pod, old, path)
 	if err != nil {
 		return admission.Response{}, err
 	}
 	found = append(found, judged...)
-	if isMirror(req, pod) {
+	mirror := isMirror(req, pod)
+	if old == nil && !mirror {
+		placed, err := j.placement.podFindings(ctx, policies, &req)
+		if err != nil {
+			return admission.Response{}, err
+		}
+		found = append(found, placed...)
+	}
+	if mirror {
 		found = auditOnly(found)
 	}
-	return respond(policy.Decide(found), nil), nil
+	return judgedBy(respond(policy.Decide(found), nil), policies), nil
 }
 
 // syntax holds the pod against the rules of Kubernetes itself (AV-23 to AV-28,
 // SD-01 to SD-14).
-func (j *podJudge) syntax(pod, old *corev1.Pod) field.ErrorList {
+func (j *podJudge) syntax(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
 	var before []corev1.Toleration
 	if old != nil {
 		before = old.Spec.Tolerations
 	}
-	errs := tolerations.ValidateTolerations(pod.Spec.Tolerations, before, tolerationsPath())
+	errs := tolerations.ValidateTolerations(pod.Spec.Tolerations, before, path)
 	switch {
 	case !j.directives:
 	case old == nil:
@@ -93,40 +96,86 @@ func (j *podJudge) syntax(pod, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-func (j *podJudge) tolerations(ctx context.Context, req admission.Request, pod, old *corev1.Pod) ([]policy.Finding, error) {
-	set := j.policies.Tolerations()
-	if set == nil {
-		return nil, errNoPolicies
+func (j *podJudge) byPolicies(ctx context.Context, policies *inforce.Policies, req *admission.Request, pod, old *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
+	var to added
+	if policies.Tolerations.Len() > 0 {
+		var err error
+		if to, err = j.added.of(ctx, pod, req.Object.Raw); err != nil {
+			return nil, err
+		}
 	}
-	if set.Len() == 0 {
-		return nil, nil
-	}
-	labels, err := j.namespaces.Labels(ctx, req.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("read the labels of namespace %s: %w", req.Namespace, err)
-	}
-	added, err := j.added(ctx, pod, req.Object.Raw)
-	if err != nil {
-		return nil, err
-	}
-	in := tolerations.Input{
-		Namespace:               req.Namespace,
-		NamespaceLabels:         labels,
-		New:                     pod.Spec.Tolerations,
-		Path:                    tolerationsPath(),
+	h := j.tolerating.hear(policies.Tolerations, req, req.Object.Raw, tolerations.Input{
 		DefaultSeconds:          &j.defaults,
 		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
 		HostNetwork:             pod.Spec.HostNetwork,
-		Added:                   added,
+		Added:                   to.bySettings,
+	})
+	h.forResources = to.forResources
+	var found []policy.Finding
+	var err error
+	if h.windows, found, err = j.given(ctx, policies, req, old); err != nil {
+		return nil, err
 	}
-	if old != nil {
-		in.Old = old.Spec.Tolerations
+	if old == nil {
+		judged, err := j.created(ctx, h, pod, path)
+		return append(found, judged...), err
 	}
-	return set.Judge(in).Findings, nil
+	judged, err := h.judge(ctx, tolerations.Asked{Path: path, New: pod.Spec.Tolerations, Old: old.Spec.Tolerations})
+	if err != nil {
+		return nil, err
+	}
+	found = append(append(found, judged...), policies.Gates.Judge(&req.UserInfo, &pod.Spec, &old.Spec).Findings...)
+	if !letGo(pod, old) {
+		return found, nil
+	}
+	again, err := h.judgeAgain(ctx, tolerations.Asked{Path: path, New: pod.Spec.Tolerations})
+	return withoutTwins(found, again), err
 }
 
-func tolerationsPath() *field.Path {
-	return field.NewPath("spec", "tolerations")
+// given returns which tolerations of the pod are windows, and what is wrong with what the
+// request says of it.
+func (j *podJudge) given(ctx context.Context, policies *inforce.Policies, req *admission.Request, old *corev1.Pod) ([]corev1.Toleration, []policy.Finding, error) {
+	if old == nil {
+		given, found, err := j.windows.taken(ctx, policies, req, v1alpha1.TaintTargetNode, false)
+		return nodeWindows(given), found, err
+	}
+	found, err := remarked(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := j.windows.kept(req, old)
+	return nodeWindows(kept), found, err
+}
+
+func (j *podJudge) created(ctx context.Context, h *hearing, pod *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
+	found, err := h.judge(ctx, tolerations.Asked{Path: path, New: pod.Spec.Tolerations})
+	if err != nil || pod.Spec.NodeName == "" || slices.Contains(j.schedulers, h.req.UserInfo.Username) {
+		return found, err
+	}
+	marked, err := markOf(h.req.Object.Raw, false)
+	if err != nil {
+		return nil, err
+	}
+	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(marked.value))
+	passed, err := h.judgeNode(ctx, pod.Spec.NodeName, field.NewPath("spec", "nodeName"), has)
+	return append(found, passed...), err
+}
+
+// letGo reports whether the last scheduling gate of a pod goes.
+func letGo(pod, old *corev1.Pod) bool {
+	return len(old.Spec.SchedulingGates) > 0 && len(pod.Spec.SchedulingGates) == 0
+}
+
+// withoutTwins appends the findings of more to found, but for those about a field that
+// the same policy was already found to be violated by.
+func withoutTwins(found, more []policy.Finding) []policy.Finding {
+	all := found
+	for _, f := range more {
+		if !slices.ContainsFunc(found, func(g policy.Finding) bool { return g.Policy == f.Policy && g.Field == f.Field }) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // decodePods returns the pod of a request and, on an update, the pod as it was.

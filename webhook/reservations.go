@@ -152,6 +152,7 @@ func reservationFindings(gained []consumer, obstacles []tracker.Obstacle) []poli
 	found := make([]policy.Finding, 0, len(obstacles))
 	for _, obstacle := range obstacles {
 		found = append(found, policy.Finding{
+			Reason:  policy.ReservationNotTolerated,
 			Field:   path.Index(gained[0].index).String(),
 			Value:   consumersText(gained),
 			Problem: obstacleText(obstacle),

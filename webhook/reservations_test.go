@@ -30,8 +30,8 @@ func claimWith(allocation string, uids ...string) string {
 	return `{"metadata":{"name":"c"},"status":{` + allocation + `"reservedFor":[` + strings.Join(consumers, ",") + `]}}`
 }
 
-// tainted are two taints on the device gpu-0.
-func tainted() obstacles {
+// taintedDevices are two taints on the device gpu-0.
+func taintedDevices() obstacles {
 	id := device.ID{Driver: "gpu.example.com", Pool: "node-1", Name: "gpu-0"}
 	return obstacles{found: []tracker.Obstacle{
 		{Device: id, Taint: tracker.Taint{
@@ -75,7 +75,7 @@ func TestAReservationOfATaintedDeviceIsRefused(t *testing.T) {
 			require.True(t, judgeNode(t, Validate(config), review).Allowed, "device taints are not followed")
 			config.DeviceTaints = obstacles{}
 			require.True(t, judgeNode(t, Validate(config), review).Allowed, "nothing is in the way")
-			config.DeviceTaints = tainted()
+			config.DeviceTaints = taintedDevices()
 			require.Equal(t, !tt.denied, judgeNode(t, Validate(config), review).Allowed)
 		})
 	}
@@ -91,7 +91,7 @@ func manyUIDs(n int) []string {
 
 func TestARefusedReservationSaysWhatIsInTheWay(t *testing.T) {
 	config := atNoon()
-	config.DeviceTaints = tainted()
+	config.DeviceTaints = taintedDevices()
 	review := deviceReview(t, "resourceclaims/status", "v1", claimWith(gpu0, "1", "2", "3", "4", "5", "6"), claimWith(gpu0, "1"))
 	response := judgeNode(t, Validate(config), review)
 	require.Equal(t, int32(http.StatusForbidden), response.Result.Code)

@@ -27,10 +27,11 @@ const (
 // respond turns a decision into the response of a validating webhook. Denials
 // say everything at once, so that a user who fixes one does not meet the next.
 func respond(decision policy.Decision, warnings []string) admission.Response {
-	var denials, audits []string
+	var denials []policy.Finding
+	var audits []string
 	for _, finding := range decision.Findings {
 		if finding.Denies() {
-			denials = append(denials, finding.String())
+			denials = append(denials, finding)
 		}
 		if finding.Has(v1alpha1.Warn) {
 			warnings = append(warnings, finding.String())
@@ -52,17 +53,28 @@ func respond(decision policy.Decision, warnings []string) admission.Response {
 	return response
 }
 
-// denial returns the status that the user sees.
-func denial(reasons []string) *metav1.Status {
-	if len(reasons) == 0 {
-		reasons = []string{"nothing allowed the request"}
-	}
-	return &metav1.Status{
+// denial returns the status that the user sees. Its causes are for programs: the
+// reasons are those of docs/refusals.md.
+func denial(denials []policy.Finding) *metav1.Status {
+	status := &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusForbidden,
 		Reason:  metav1.StatusReasonForbidden,
-		Message: limitText(strings.Join(reasons, "; ")),
+		Message: "nothing allowed the request",
 	}
+	if len(denials) == 0 {
+		return status
+	}
+	texts := make([]string, 0, len(denials))
+	status.Details = &metav1.StatusDetails{}
+	for _, finding := range denials {
+		texts = append(texts, finding.String())
+		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{
+			Type: metav1.CauseType(finding.Reason), Field: finding.Field, Message: limitText(finding.Problem),
+		})
+	}
+	status.Message = limitText(strings.Join(texts, "; "))
+	return status
 }
 
 // allowed is the response of a request that nothing has to be said about.
@@ -74,7 +86,7 @@ func allowed() admission.Response {
 func findings(errs field.ErrorList) []policy.Finding {
 	found := make([]policy.Finding, 0, len(errs))
 	for _, err := range errs {
-		found = append(found, policy.Finding{Field: err.Field, Problem: err.ErrorBody()})
+		found = append(found, policy.Finding{Reason: policy.Invalid, Field: err.Field, Problem: err.ErrorBody()})
 	}
 	return found
 }

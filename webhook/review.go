@@ -38,27 +38,35 @@ type envelope struct {
 	Response json.RawMessage `json:"response"`
 }
 
-// request holds the fields of an AdmissionRequest that are used. What may be
-// large stays as it is until its size has been judged.
+// request holds the fields of an AdmissionRequest. What may be large stays as it is
+// until its size has been judged. Judges do without some of them, but expressions of
+// policies see all.
 type request struct {
-	UID         types.UID                   `json:"uid"`
-	Resource    metav1.GroupVersionResource `json:"resource"`
-	SubResource string                      `json:"subResource"`
-	Name        string                      `json:"name"`
-	Namespace   string                      `json:"namespace"`
-	Operation   admissionv1.Operation       `json:"operation"`
-	DryRun      *bool                       `json:"dryRun"`
-	UserInfo    json.RawMessage             `json:"userInfo"`
-	Object      json.RawMessage             `json:"object"`
-	OldObject   json.RawMessage             `json:"oldObject"`
+	UID                types.UID                    `json:"uid"`
+	Kind               metav1.GroupVersionKind      `json:"kind"`
+	Resource           metav1.GroupVersionResource  `json:"resource"`
+	SubResource        string                       `json:"subResource"`
+	RequestKind        *metav1.GroupVersionKind     `json:"requestKind"`
+	RequestResource    *metav1.GroupVersionResource `json:"requestResource"`
+	RequestSubResource string                       `json:"requestSubResource"`
+	Name               string                       `json:"name"`
+	Namespace          string                       `json:"namespace"`
+	Operation          admissionv1.Operation        `json:"operation"`
+	DryRun             *bool                        `json:"dryRun"`
+	UserInfo           json.RawMessage              `json:"userInfo"`
+	Object             json.RawMessage              `json:"object"`
+	OldObject          json.RawMessage              `json:"oldObject"`
+	Options            json.RawMessage              `json:"options"`
 }
 
 // admission returns the request as handlers know it.
 func (r *request) admission() (admission.Request, error) {
 	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		UID: r.UID, Resource: r.Resource, SubResource: r.SubResource, Name: r.Name, Namespace: r.Namespace,
-		Operation: r.Operation, DryRun: r.DryRun,
+		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
+		RequestKind: r.RequestKind, RequestResource: r.RequestResource, RequestSubResource: r.RequestSubResource,
+		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation, DryRun: r.DryRun,
 		Object: runtime.RawExtension{Raw: r.Object}, OldObject: runtime.RawExtension{Raw: r.OldObject},
+		Options: runtime.RawExtension{Raw: r.Options},
 	}}
 	return req, decodeField(r.UserInfo, "request.userInfo", &req.UserInfo)
 }

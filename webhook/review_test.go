@@ -275,7 +275,7 @@ func FuzzDecodeReview(f *testing.F) {
 		require.NotEmpty(t, version)
 		require.NotEmpty(t, req.UID)
 		_, _, _ = decodePods(req)
-		_, _, _ = decodeTaints(req)
+		_, _, _ = decodeNodes(req)
 	})
 }
 

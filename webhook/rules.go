@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/devices"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
 )
 
 // ruleFields are the fields of a DeviceTaintRule that admission looks at. They are
@@ -32,13 +33,15 @@ type selectorFields struct {
 	DeviceSelector map[string]json.RawMessage `json:"deviceSelector"`
 }
 
-// decodeRules returns the spec of the DeviceTaintRule of a request and, on an
-// update, the spec that it had; nil when the rule is created.
+// decodeRules returns the spec of the DeviceTaintRule of a request, nil when the rule
+// is deleted, and the spec that it had, nil when it is created.
 func decodeRules(req admission.Request) (now, old *resourcev1.DeviceTaintRuleSpec, err error) {
-	if now, err = ruleSpec(req.Object.Raw); err != nil {
-		return nil, nil, err
+	if req.Operation != admissionv1.Delete {
+		if now, err = ruleSpec(req.Object.Raw); err != nil {
+			return nil, nil, err
+		}
 	}
-	if req.Operation == admissionv1.Update {
+	if req.Operation != admissionv1.Create {
 		if old, err = ruleSpec(req.OldObject.Raw); err != nil {
 			return nil, nil, err
 		}
@@ -65,30 +68,46 @@ func decodeRule(raw []byte) (fields ruleFields, err error) {
 	return fields, nil
 }
 
-// unsupportedFields returns the names of the fields in the selector of a rule that
-// are not known here, sorted, and whether the selector is new. One that stood there is
-// not judged again, so that the effect of such a rule can still be taken from it. There
-// are none in versions other than v1alpha3, which never had more.
-func unsupportedFields(req admission.Request) (names []string, fresh bool, err error) {
+// unknownFields is what of the selector of a rule is not known here. There is nothing in
+// versions other than v1alpha3, which never had more fields.
+type unknownFields struct {
+	// names are those of the fields, sorted.
+	names []string
+	// fresh says that the selector is new. One that stood there is not judged again, so
+	// that the effect of such a rule can still be taken from it.
+	fresh bool
+	// left says that the selector is another one and had such fields before.
+	left bool
+}
+
+// unknownFieldsOf returns what is not known of the selector of the rule of a request.
+func unknownFieldsOf(req admission.Request) (unknown unknownFields, err error) {
 	if req.Resource.Version != resourcev1alpha3.SchemeGroupVersion.Version {
-		return nil, false, nil
+		return unknownFields{}, nil
 	}
 	selector, err := rawSelector(req.Object.Raw)
 	if err != nil {
-		return nil, false, err
+		return unknownFields{}, err
 	}
-	fresh = true
+	unknown.fresh = true
 	if req.Operation == admissionv1.Update {
 		old, err := rawSelector(req.OldObject.Raw)
 		if err != nil {
-			return nil, false, err
+			return unknownFields{}, err
 		}
-		fresh = !maps.EqualFunc(selector, old, sameRaw) // both were written by one API server
+		unknown.fresh = !maps.EqualFunc(selector, old, sameRaw) // both were written by one API server
+		unknown.left = unknown.fresh && len(unknownNames(old)) > 0
 	}
+	unknown.names = unknownNames(selector)
+	return unknown, nil
+}
+
+// unknownNames returns the names of the fields that are not known, sorted.
+func unknownNames(selector map[string]json.RawMessage) []string {
 	for _, known := range []string{"driver", "pool", "device"} {
 		delete(selector, known)
 	}
-	return slices.Sorted(maps.Keys(selector)), fresh, nil
+	return slices.Sorted(maps.Keys(selector))
 }
 
 // rawSelector returns what stands in the selector of a rule.
@@ -108,32 +127,92 @@ func sameRaw(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b)
 }
 
+// narrowerWarning goes with a preview, and a limit, that go by half a selector. What is
+// left of it selects all that the whole does, and more.
+const narrowerWarning = "not all fields of spec.deviceSelector are known to Tollgate: by the others it may be fewer"
+
 // ruleJudge judges DeviceTaintRules.
 type ruleJudge struct {
 	clock clock.PassiveClock
 	// obeyed is true where Tollgate acts on rules. Elsewhere it is Kubernetes that has
 	// to understand the selector.
-	obeyed bool
+	obeyed   bool
+	governor *governor
+	preview  *Preview
 }
 
 // Judge implements judge.
-func (j *ruleJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
 	spec, old, err := decodeRules(req)
 	if err != nil {
 		return admission.Response{}, err
 	}
-	found := findings(devices.ValidateRule(spec, old))
-	unsupported, fresh, err := unsupportedFields(req)
+	change := tainting.RuleChange{New: spec, Old: old}
+	var found []policy.Finding
+	var warnings []string
+	var unknown unknownFields
+	if spec != nil {
+		if unknown, err = unknownFieldsOf(req); err != nil {
+			return admission.Response{}, err
+		}
+		change.Reselected = unknown.fresh && old != nil
+		found, warnings = j.rules(spec, old, &unknown)
+	}
+	if j.governor.isSelf(&req) {
+		return respond(policy.Decide(found), warnings), nil
+	}
+	reserved, err := twinFindings(&req)
 	if err != nil {
 		return admission.Response{}, err
 	}
-	if len(unsupported) > 0 {
-		if fresh && j.obeyed {
-			found = append(found, findings(devices.UnsupportedSelector(unsupported))...)
-		}
-		return respond(policy.Decide(found), nil), nil // warnings would be about half a selector
+	return j.govern(ctx, req, change, append(found, reserved...), warnings, &unknown)
+}
+
+// govern holds a change of a rule by anybody but Tollgate against the TaintPolicies,
+// beside what was found already.
+func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change tainting.RuleChange, found []policy.Finding, warnings []string, unknown *unknownFields) (admission.Response, error) {
+	spec, old := change.New, change.Old
+	policies, err := j.governor.current()
+	if err != nil {
+		return admission.Response{}, err
 	}
-	return respond(policy.Decide(found), devices.RuleWarnings(spec, old, j.clock.Now())), nil
+	set := policies.Taints
+	in := j.governor.input(&req, change.Writes())
+	in.Rule = &change
+	judged, fault := j.governor.judge(ctx, set, in)
+	decision := policy.Decide(append(found, judged...))
+	if fault != nil && decision.Verdict != policy.Denied {
+		return admission.Response{}, fault
+	}
+	if spec == nil || decision.Verdict == policy.Denied {
+		return judgedBy(respond(decision, warnings), policies), nil // nobody is evicted by the end of a rule
+	}
+	if unknown.left {
+		// What it selected is less than it seems, and may be nothing of what it does now.
+		before := *old
+		before.DeviceSelector = nil
+		old = &before
+	}
+	seen, err := j.preview.rule(ctx, req, set, in, old, spec)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	if len(unknown.names) > 0 && len(seen.warnings) > 0 {
+		seen.warnings = append(seen.warnings, narrowerWarning)
+	}
+	return judgedBy(seen.respond(decision, warnings), policies), nil
+}
+
+// rules holds a rule against the rules of Kubernetes itself.
+func (j *ruleJudge) rules(spec, old *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) ([]policy.Finding, []string) {
+	found := findings(devices.ValidateRule(spec, old))
+	if len(unknown.names) == 0 {
+		return found, devices.RuleWarnings(spec, old, j.clock.Now())
+	}
+	if unknown.fresh && j.obeyed {
+		found = append(found, findings(devices.UnsupportedSelector(unknown.names))...)
+	}
+	return found, nil // warnings would be about half a selector
 }
 
 // ruleStamper writes into DeviceTaintRules since when their effect counts. It never
@@ -145,8 +224,8 @@ type ruleStamper struct {
 // Judge implements judge.
 func (j *ruleStamper) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
 	spec, old, err := decodeRules(req)
-	if err != nil {
-		return admission.Response{}, err
+	if err != nil || spec == nil {
+		return allowed(), err
 	}
 	var stood *resourcev1.DeviceTaint
 	if old != nil {

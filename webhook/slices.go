@@ -14,6 +14,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/devices"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
 )
 
 const (
@@ -93,19 +95,72 @@ func decodeDevice(raw []byte, most int) (devices.Device, int, error) {
 	return device, n, nil
 }
 
-// sliceJudge judges the taints of ResourceSlices.
+// sliceOrigin returns the driver that a ResourceSlice is of, and the node; empty for
+// none.
+func sliceOrigin(raw []byte) (driver, node string, err error) {
+	var spec, driverName, nodeName json.RawMessage
+	if err := findMembers(raw, member{"spec", &spec}); err != nil {
+		return "", "", &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
+	}
+	if err := findMembers(spec, member{"driver", &driverName}, member{"nodeName", &nodeName}); err != nil {
+		return "", "", &badReviewError{fmt.Errorf("decode spec: %w", err)}
+	}
+	if driver, err = decodeString(driverName); err != nil {
+		return "", "", &badReviewError{fmt.Errorf("decode spec.driver: %w", err)}
+	}
+	if node, err = decodeString(nodeName); err != nil {
+		return "", "", &badReviewError{fmt.Errorf("decode spec.nodeName: %w", err)}
+	}
+	return driver, node, nil
+}
+
+// sliceJudge judges the taints of ResourceSlices, as they stand in the slice that is
+// written. What takes a whole slice away is not judged: that it is deleted, or that
+// another one of its pool is written with a later generation, which makes it void. Its
+// devices go with their taints. Who may write slices that are not their own could let
+// the devices come back without: it is RBAC that keeps them from it.
 type sliceJudge struct {
-	clock clock.PassiveClock
+	clock    clock.PassiveClock
+	governor *governor
+	preview  *Preview
 }
 
 // Judge implements judge.
-func (j *sliceJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+func (j *sliceJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
 	current, old, err := decodeSlices(req)
 	if err != nil {
 		return admission.Response{}, err
 	}
 	found := findings(devices.ValidateSlice(current, old))
-	return respond(policy.Decide(found), devices.SliceWarnings(current, old, j.clock.Now())), nil
+	warnings := devices.SliceWarnings(current, old, j.clock.Now())
+	driver, node, err := sliceOrigin(req.Object.Raw)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	if j.governor.isSelf(&req) {
+		return respond(policy.Decide(found), warnings), nil
+	}
+	policies, writes := &inforce.Policies{}, []tainting.Write(nil) // none for a driver
+	if !tainting.PublishesSlice(&req.UserInfo, node) {
+		if policies, err = j.governor.current(); err != nil {
+			return admission.Response{}, err
+		}
+		writes = tainting.SliceWrites(driver, current, old)
+	}
+	in := j.governor.input(&req, writes)
+	judged, fault := j.governor.judge(ctx, policies.Taints, in)
+	decision := policy.Decide(append(found, judged...))
+	if fault != nil && decision.Verdict != policy.Denied {
+		return admission.Response{}, fault
+	}
+	if decision.Verdict == policy.Denied {
+		return judgedBy(respond(decision, warnings), policies), nil
+	}
+	seen, err := j.preview.slice(ctx, req, policies.Taints, in, old, current)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	return judgedBy(seen.respond(decision, warnings), policies), nil
 }
 
 // sliceStamper writes into the taints of ResourceSlices since when they count. It

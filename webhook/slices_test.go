@@ -11,13 +11,13 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// sliceOf returns a slice of one device with the taints, in JSON.
-func sliceOf(taints string) string {
+// sliceJSON returns a slice of one device with the taints, in JSON.
+func sliceJSON(taints string) string {
 	return `{"metadata":{"name":"s"},"spec":{"driver":"d","devices":[{"name":"other","attributes":{"taints":{"string":"[{]}"}}},` +
 		`{"name":"a","capacity":{"memory":{"value":"1"}},"taints":` + taints + `}]}}`
 }
 
-func taintsOf(t *testing.T, object string) []resourcev1.DeviceTaint {
+func deviceTaintsOf(t *testing.T, object string) []resourcev1.DeviceTaint {
 	t.Helper()
 	var slice resourcev1.ResourceSlice
 	require.NoError(t, json.Unmarshal([]byte(object), &slice))
@@ -49,15 +49,15 @@ func TestAV06TheTimeOfADeviceTaintOutlivesItsPublication(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			object, old := sliceOf(tt.new), ""
+			object, old := sliceJSON(tt.new), ""
 			if tt.old != "" {
-				old = sliceOf(tt.old)
+				old = sliceJSON(tt.old)
 			}
 			endpoint := Mutate(atNoon())
 			stored := patched(t, object, judgeNode(t, endpoint, deviceReview(t, "resourceslices", "v1", object, old)))
 			var want time.Time
 			require.NoError(t, json.Unmarshal([]byte(tt.want), &want))
-			taints := taintsOf(t, stored)
+			taints := deviceTaintsOf(t, stored)
 			require.True(t, taints[1].TimeAdded.Time.Equal(want), "%v", taints[1].TimeAdded)
 			require.Equal(t, 1, taints[0].TimeAdded.Day())
 
@@ -68,7 +68,7 @@ func TestAV06TheTimeOfADeviceTaintOutlivesItsPublication(t *testing.T) {
 }
 
 func TestATimeIsWrittenNowhereElse(t *testing.T) {
-	object := sliceOf(`[{"key":"k","effect":"NoExecute"}]`)
+	object := sliceJSON(`[{"key":"k","effect":"NoExecute"}]`)
 	response := judgeNode(t, Mutate(atNoon()), deviceReview(t, "resourceslices", "v1", object, ""))
 	require.Equal(t, []string{
 		"test /spec/devices/1/name a", "test /spec/devices/1/taints/0/key k", "add /spec/devices/1/taints/0/timeAdded 2026-11-20T12:00:00Z",
@@ -93,13 +93,13 @@ func TestASliceIsJudged(t *testing.T) {
 		denied   string
 		warned   int
 	}{
-		"AV-01 17 taints":                       {new: sliceOf(seventeen), denied: "spec.devices[1].taints: Too many: 17: must have at most 16 items"},
+		"AV-01 17 taints":                       {new: sliceJSON(seventeen), denied: "spec.devices[1].taints: Too many: 17: must have at most 16 items"},
 		"AV-02 65 devices, one with a taint":    {new: manyDevices(65, "example.com/k"), denied: "spec.devices: Too many: 65: must have at most 64 items"},
 		"AV-02 64 devices, one with a taint":    {new: manyDevices(64, "example.com/k")},
-		"AV-03 PreferNoSchedule":                {new: sliceOf(`[{"key":"example.com/k","effect":"PreferNoSchedule"}]`), denied: "spec.devices[1].taints[0].effect"},
-		"AV-04 a taint twice":                   {new: sliceOf(`[{"key":"example.com/k","effect":"None"},{"key":"example.com/k","effect":"None"}]`)},
-		"AV-05 what stood there":                {old: sliceOf(seventeen), new: sliceOf(seventeen)},
-		"a key without a domain":                {new: sliceOf(`[{"key":"k","effect":"None"}]`), warned: 1},
+		"AV-03 PreferNoSchedule":                {new: sliceJSON(`[{"key":"example.com/k","effect":"PreferNoSchedule"}]`), denied: "spec.devices[1].taints[0].effect"},
+		"AV-04 a taint twice":                   {new: sliceJSON(`[{"key":"example.com/k","effect":"None"},{"key":"example.com/k","effect":"None"}]`)},
+		"AV-05 what stood there":                {old: sliceJSON(seventeen), new: sliceJSON(seventeen)},
+		"a key without a domain":                {new: sliceJSON(`[{"key":"k","effect":"None"}]`), warned: 1},
 		"64 devices with a key without one":     {new: manyDevices(64, "k"), warned: 1},
 		"a name with escapes is read all right": {new: `{"sp\u0065c":{"devices":[{"name":"\u0061","taints":[{"key":"no key","effect":"None"}]}]}}`, denied: "spec.devices[0].taints[0].key", warned: 1},
 	}

@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +19,17 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 )
 
@@ -35,17 +43,84 @@ func (f judgeFunc) Judge(ctx context.Context, req admission.Request) (admission.
 // fixedPolicies are policies that do not change.
 type fixedPolicies struct{ set *tolerations.Set }
 
-func (f fixedPolicies) Tolerations() *tolerations.Set { return f.set }
+func (f fixedPolicies) Current() *inforce.Policies {
+	if f.set == nil {
+		return nil
+	}
+	return &inforce.Policies{Tolerations: f.set}
+}
 
 // fixedNamespaces are namespaces with their labels.
 type fixedNamespaces map[string]map[string]string
 
-func (f fixedNamespaces) Labels(_ context.Context, namespace string) (map[string]string, error) {
-	labels, ok := f[namespace]
+func (f fixedNamespaces) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
+	labels, ok := f[name]
 	if !ok {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return labels, nil
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, nil
+}
+
+func (f fixedNamespaces) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
+	return f.Namespace(ctx, name)
+}
+
+// stored are the objects that the API server has.
+type stored struct {
+	client.Reader
+
+	mu      sync.Mutex // guards what is below
+	objects []client.Object
+	fault   error
+	reads   int
+}
+
+func storing(objects ...client.Object) *stored { return &stored{objects: objects} }
+
+func (s *stored) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	if s.fault != nil {
+		return s.fault
+	}
+	for _, object := range s.objects {
+		if reflect.TypeOf(object) == reflect.TypeOf(into) && client.ObjectKeyFromObject(object) == key {
+			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "objects"}, key.Name)
+}
+
+// store puts an object in the place of the one with its name, if there is one.
+func (s *stored) store(object client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects = slices.DeleteFunc(s.objects, func(o client.Object) bool {
+		return reflect.TypeOf(o) == reflect.TypeOf(object) && client.ObjectKeyFromObject(o) == client.ObjectKeyFromObject(object)
+	})
+	s.objects = append(s.objects, object)
+}
+
+// asked returns how many reads there were.
+func (s *stored) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads
+}
+
+// permitting authorizes by "user verb name".
+func permitting(grants ...string) authorizer.AuthorizerFunc {
+	return func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == "broken" {
+			return authorizer.DecisionNoOpinion, "", io.ErrUnexpectedEOF
+		}
+		if slices.Contains(grants, a.GetUser().GetName()+" "+a.GetVerb()+" "+a.GetName()) {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	}
 }
 
 // fixedRuntimeClasses are RuntimeClasses with their tolerations.
@@ -88,6 +163,8 @@ func testConfig() Config {
 		ServerClock:      clock.RealClock{},
 		Policies:         fixedPolicies{guarded()},
 		Namespaces:       fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
+		Live:             storing(),
+		Authorizer:       permitting(),
 		RuntimeClasses:   fixedRuntimeClasses{"gpu": {{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
 		DefaultSeconds:   tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300},
 		MaxTimeAddedSkew: time.Minute,

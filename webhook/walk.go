@@ -62,7 +62,7 @@ func sameName(name []byte, want string) bool {
 	if bytes.IndexByte(name, '\\') < 0 {
 		return string(name) == want
 	}
-	text, err := decodeString(slices.Concat([]byte{'"'}, name, []byte{'"'}))
+	text, err := nameOf(name)
 	return err == nil && text == want
 }
 
@@ -77,6 +77,35 @@ func decodeString(raw []byte) (string, error) {
 	var text string
 	err := unmarshal(raw, &text)
 	return text, err
+}
+
+// decodeStrings returns the object raw, whose values are strings. Null is no object,
+// and like a decoder this takes a value of null for an empty string, and no name twice.
+func decodeStrings(raw []byte) (map[string]string, error) {
+	if isNull(raw) {
+		return nil, nil
+	}
+	all := map[string]string{}
+	err := walk(raw, '{', func(quoted, value []byte) error {
+		name, err := nameOf(quoted)
+		if err != nil {
+			return err
+		}
+		if _, twice := all[name]; twice {
+			return fmt.Errorf("duplicate field %q", clip(name))
+		}
+		all[name], err = decodeString(value)
+		return err
+	})
+	return all, err
+}
+
+// nameOf returns the name of a member, which may hold escapes.
+func nameOf(name []byte) (string, error) {
+	if bytes.IndexByte(name, '\\') < 0 {
+		return string(name), nil
+	}
+	return decodeString(slices.Concat([]byte{'"'}, name, []byte{'"'}))
 }
 
 // walk calls visit for each member of the object, or each item of the list, that data

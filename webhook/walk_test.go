@@ -88,7 +88,7 @@ func TestDevicesAreFoundAsADecoderFindsThem(t *testing.T) {
 
 func FuzzSliceDevices(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `null`, `{"spec":null}`, sliceOf(`[{"key":"k","value":"v","effect":"None","timeAdded":"2026-11-01T00:00:00Z"}]`),
+		`{}`, `null`, `{"spec":null}`, sliceJSON(`[{"key":"k","value":"v","effect":"None","timeAdded":"2026-11-01T00:00:00Z"}]`),
 		`{"spec":{"devices":[null,{"name":null,"taints":null}]}}`, `{"spec":{"devices":[{"name":"\ud800"}]}}`,
 		`{"spec":{"devices":[{"name":"a","name":"b"}]}}`, `{"sp\u0065c":{"devices":[{"taints":[{}]}]}}`, `{"spec":{"devices":[`,
 	} {
@@ -110,4 +110,34 @@ func FuzzSliceDevices(f *testing.F) {
 			require.Equal(t, marshal(t, want), marshal(t, got))
 		}
 	})
+}
+
+func TestStringsAreDecodedAsADecoderDoes(t *testing.T) {
+	tests := map[string]struct {
+		raw  string
+		want map[string]string
+		says string
+	}{
+		"nothing":              {raw: ``},
+		"null":                 {raw: `null`},
+		"no strings":           {raw: `{}`, want: map[string]string{}},
+		"some":                 {raw: `{"a":"b","c": ""}`, want: map[string]string{"a": "b", "c": ""}},
+		"a value of null":      {raw: `{"a":null}`, want: map[string]string{"a": ""}},
+		"escapes":              {raw: `{"\u0061\"":"\u0062"}`, want: map[string]string{`a"`: "b"}},
+		"a name twice":         {raw: `{"a":"b","a":"c"}`, says: "duplicate"},
+		"a name twice escaped": {raw: `{"a":"b","\u0061":"c"}`, says: "duplicate"},
+		"a number":             {raw: `{"a":7}`, says: "number"},
+		"a list":               {raw: `["a"]`, says: "not an object"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := decodeStrings([]byte(tt.raw))
+			if tt.says != "" {
+				require.ErrorContains(t, err, tt.says)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got)
+		})
+	}
 }

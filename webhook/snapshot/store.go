@@ -3,28 +3,31 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
-	toolscache "k8s.io/client-go/tools/cache"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
 )
 
-// settle is how long changes are gathered before the policies are compiled
-// again, so that thousands that arrive at once are compiled once.
-const settle = 50 * time.Millisecond
+// reader lists policies.
+type reader interface {
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+}
 
 // informers is what a Store needs of a cache.
 type informers interface {
+	reader
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
-	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+}
+
+// discovery says what the API server serves.
+type discovery interface {
+	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
 // timer is what a Store needs of a clock.
@@ -32,27 +35,64 @@ type timer interface {
 	After(d time.Duration) <-chan time.Time
 }
 
+// Options are what a Store works with. All of them are required.
+type Options struct {
+	// Kinds are the kinds that are judged by.
+	Kinds inforce.Kinds
+	// Cache holds the policies, and Live reads them from the API server.
+	Cache informers
+	Live  reader
+	// Discovery says whether policies can be created.
+	Discovery discovery
+	// Clock is that of this machine.
+	Clock   timer
+	Metrics *Metrics
+}
+
 // Store holds the policies in force. It is safe for concurrent use.
 type Store struct {
-	cache   informers
-	clock   timer
-	metrics *Metrics
+	options  Options
+	watched  []*watched
+	current  atomic.Pointer[inforce.Policies]
+	changed  chan struct{}
+	audience audience
+	// next is what is in force as soon as all kinds have been read. It is Start's.
+	next *inforce.Policies
+}
 
-	tolerations atomic.Pointer[tolerations.Set]
-	changed     chan struct{}
+// watched is a kind that is watched.
+type watched struct {
+	kind
+
+	// dirty is true while there are changes that have not been looked at.
+	dirty atomic.Bool
+	// inForce are the policies in force; nil before the first. Kept is true while more
+	// are than are known to be stored, and unread while none can be read. They are
+	// Start's.
+	inForce      client.ObjectList
+	kept, unread bool
+	// behind is true once the watch was found not to have what is stored, and blind once
+	// that lasts: the API server itself is read then, until the watch has caught up. They
+	// are Start's.
+	behind, blind bool
 }
 
 // NewStore returns a store that is not ready before Start has read the policies
 // once.
-func NewStore(cache informers, clock timer, metrics *Metrics) *Store {
-	return &Store{cache: cache, clock: clock, metrics: metrics, changed: make(chan struct{}, 1)}
+func NewStore(options Options) *Store {
+	s := &Store{options: options, changed: make(chan struct{}, 1)}
+	for _, k := range kindsOf(options.Kinds) {
+		s.watched = append(s.watched, &watched{kind: k})
+	}
+	return s
 }
 
-// Tolerations returns the TolerationPolicies in force; nil before the first have
-// been read.
-func (s *Store) Tolerations() *tolerations.Set {
-	return s.tolerations.Load()
-}
+// Current returns the policies in force; nil before the first have been read.
+func (s *Store) Current() *inforce.Policies { return s.current.Load() }
+
+// Subscribe returns a channel that holds something after the policies in force
+// changed, until stop is called. Changes that nobody has looked at yet are one.
+func (s *Store) Subscribe() (changed <-chan struct{}, stop func()) { return s.audience.join() }
 
 // NeedLeaderElection is false: every replica judges.
 func (s *Store) NeedLeaderElection() bool { return false }
@@ -60,50 +100,10 @@ func (s *Store) NeedLeaderElection() bool { return false }
 // Ready is a readiness check: an error until the policies have been read once.
 // A replica that answered without them would allow everything.
 func (s *Store) Ready(*http.Request) error {
-	if s.Tolerations() == nil {
+	if s.Current() == nil {
 		return errors.New("the policies have not been read yet")
 	}
 	return nil
-}
-
-// Start watches the policies until ctx is done.
-func (s *Store) Start(ctx context.Context) error {
-	informer, err := s.cache.GetInformer(ctx, &v1alpha1.TolerationPolicy{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watch TolerationPolicies: %w", err)
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { s.signal() },
-		UpdateFunc: func(any, any) { s.signal() },
-		DeleteFunc: func(any) { s.signal() },
-	})
-	if err != nil {
-		return fmt.Errorf("watch TolerationPolicies: %w", err)
-	}
-	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil // stopped before the policies were there
-	}
-	s.compile(ctx)
-	for s.wait(ctx) {
-		s.compile(ctx)
-	}
-	return nil
-}
-
-// wait returns true when there is something to compile, false when ctx is done.
-func (s *Store) wait(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-s.changed:
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-s.clock.After(settle):
-		return true
-	}
 }
 
 // signal never blocks: one signal that is not yet taken stands for all.
@@ -112,20 +112,4 @@ func (s *Store) signal() {
 	case s.changed <- struct{}{}:
 	default:
 	}
-}
-
-// compile puts the policies in the cache into force. What is in force stays when
-// they cannot be read.
-func (s *Store) compile(ctx context.Context) {
-	log := logr.FromContextOrDiscard(ctx)
-	var list v1alpha1.TolerationPolicyList
-	if err := s.cache.List(ctx, &list); err != nil {
-		log.Error(err, "list TolerationPolicies")
-		s.signal()
-		return
-	}
-	set := tolerations.Compile(list.Items)
-	s.tolerations.Store(set)
-	s.metrics.observe(set)
-	log.V(1).Info("policies in force", "tolerationpolicies", set.Len(), "notFullyInForce", len(set.Problems()))
 }

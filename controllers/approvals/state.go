@@ -1,0 +1,48 @@
+package approvals
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+)
+
+// Reasons of the condition Ready.
+const (
+	reasonOpen    = "Open"
+	reasonUsed    = "Used"
+	reasonExpired = "Expired"
+)
+
+// used reports whether a taint that was written at a time came by an approval.
+func used(approval *v1alpha1.EvictionApproval, at time.Time) bool {
+	return !at.Before(approval.CreationTimestamp.Time) && !at.After(endOf(approval))
+}
+
+// endOf returns until when an approval can be used.
+func endOf(approval *v1alpha1.EvictionApproval) time.Time {
+	return approval.CreationTimestamp.Add(approval.Spec.ExpiresAfter.Duration)
+}
+
+// ready returns the condition of an approval, whose status says whether it was used.
+func ready(approval *v1alpha1.EvictionApproval, now time.Time) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+		ObservedGeneration: approval.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	end := endOf(approval)
+	switch {
+	case approval.Status.UsedAt != nil:
+		condition.Reason = reasonUsed
+		condition.Message = "The taint was set, or a breaker let pods go because of it; the approval cannot be used for another."
+	case !now.Before(end):
+		condition.Reason = reasonExpired
+		condition.Message = fmt.Sprintf("The approval could be used until %s, and was not.", end.UTC().Format(time.RFC3339))
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, reasonOpen
+		condition.Message = fmt.Sprintf("The approval can be used once, until %s.", end.UTC().Format(time.RFC3339))
+	}
+	return condition
+}

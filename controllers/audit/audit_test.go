@@ -1,0 +1,407 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// world is a cluster with pods and TolerationPolicies.
+type world struct {
+	tracker *tracker.Tracker
+	metrics *Metrics
+
+	mu         sync.Mutex
+	policies   []v1alpha1.TolerationPolicy
+	current    *inforce.Policies
+	namespaces map[string]map[string]string
+	classes    []nodev1.RuntimeClass
+	synced     bool
+	leads      bool
+	patchErr   error
+	writes     int
+	changed    chan struct{}
+}
+
+func newWorld() *world {
+	return &world{
+		tracker: tracker.New(), metrics: NewMetrics(prometheus.NewPedanticRegistry()), synced: true, leads: true,
+		namespaces: map[string]map[string]string{"banana": {"team": "banana"}, "kiwi": nil},
+		changed:    make(chan struct{}, 1),
+	}
+}
+
+func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	labels, ok := w.namespaces[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+	}
+	obj.SetName(key.Name)
+	obj.SetLabels(labels)
+	return nil
+}
+
+func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch list := list.(type) {
+	case *nodev1.RuntimeClassList:
+		list.Items = w.classes
+	case *v1alpha1.TolerationPolicyList:
+		for i := range w.policies {
+			list.Items = append(list.Items, *w.policies[i].DeepCopy())
+		}
+	}
+	return nil
+}
+
+func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes++
+	if w.patchErr != nil {
+		return w.patchErr
+	}
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	var change struct {
+		Metadata struct{ UID types.UID }
+		Status   struct {
+			Violations *v1alpha1.TolerationViolations
+		}
+	}
+	if err := json.Unmarshal(data, &change); err != nil {
+		return err
+	}
+	for i := range w.policies {
+		if p := &w.policies[i]; p.Name == obj.GetName() && p.UID == change.Metadata.UID {
+			p.Status.Violations = change.Status.Violations
+			return nil
+		}
+	}
+	return errors.New("no such policy")
+}
+
+func (w *world) Current() *inforce.Policies {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
+func (w *world) Subscribe() (<-chan struct{}, func()) { return w.changed, func() {} }
+
+func (w *world) enforce(policies ...v1alpha1.TolerationPolicy) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.policies, w.current = policies, w.current.WithTolerations(policies)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// violations returns what the status of the policy at a position says.
+func (w *world) violations(position int) *v1alpha1.TolerationViolations {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.policies[position].Status.Violations
+}
+
+func (w *world) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.writes
+}
+
+func (w *world) options() Options {
+	flag := func(of *bool) func() bool {
+		return func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return *of
+		}
+	}
+	return Options{
+		Pods: w.tracker, Synced: flag(&w.synced), Cache: w, Status: w, Policies: w,
+		DefaultSeconds: tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300},
+		Local:          clock.RealClock{}, Leads: flag(&w.leads), Timeout: time.Second, Metrics: w.metrics,
+	}
+}
+
+// lead runs a controller while during runs.
+func lead(t *testing.T, w *world, during func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- New(w.options()).Start(ctx) }()
+	rest(time.Second)
+	during()
+	stop()
+	require.NoError(t, <-done)
+}
+
+func rest(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func guarding(name string, grants ...v1alpha1.TolerationGrant) v1alpha1.TolerationPolicy {
+	return v1alpha1.TolerationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1},
+		Spec:       v1alpha1.TolerationPolicySpec{Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}}, Grants: grants},
+	}
+}
+
+var tolerating = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+
+// pod returns a pod on a node. Origin and tolerations are those given.
+func pod(namespace, name string, tolerations []corev1.Toleration, origin *tracker.Origin) tracker.Pod {
+	return tracker.Pod{
+		Key: tracker.Key{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}, NodeName: "n",
+		Tolerations: tolerations, Origin: origin,
+	}
+}
+
+func TestC28PodsThatStoodBeforeThePolicyAreCountedAndNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for i := range 15 {
+			w.tracker.SetPod(pod("kiwi", fmt.Sprintf("p%02d", i), tolerating, nil))
+		}
+		w.tracker.SetPod(pod("banana", "may", tolerating, nil))
+		w.tracker.SetPod(pod("kiwi", "does not", nil, nil))
+		w.tracker.SetPod(pod("kiwi", "another", []corev1.Toleration{{Key: "other", Operator: corev1.TolerationOpExists}}, nil))
+		over, going, mirror := pod("kiwi", "over", tolerating, nil), pod("kiwi", "going", tolerating, nil), pod("kiwi", "mirror", tolerating, nil)
+		over.Finished, going.Terminating, mirror.Mirror = true, true, true
+		for _, left := range []tracker.Pod{over, going, mirror, pod("gone", "p", tolerating, nil)} {
+			w.tracker.SetPod(left)
+		}
+		w.enforce(guarding("a", v1alpha1.TolerationGrant{Namespaces: []string{"banana"}}), guarding("b", v1alpha1.TolerationGrant{Namespaces: []string{"*"}}))
+		lead(t, w, func() {
+			found := w.violations(0)
+			require.EqualValues(t, 15, found.Count)
+			require.Len(t, found.Sample, mostSamples)
+			require.Equal(t, "kiwi", found.Sample[0].Namespace)
+			require.Equal(t, "p00", found.Sample[0].Name)
+			require.Equal(t, "p09", found.Sample[9].Name)
+			require.Contains(t, found.Sample[0].Toleration, "dedicated")
+			require.Equal(t, &v1alpha1.TolerationViolations{}, w.violations(1))
+			require.InDelta(t, 15, testutil.ToFloat64(w.metrics.violations), 0)
+		})
+		require.Zero(t, testutil.ToFloat64(w.metrics.violations), "the next leader says how many")
+	})
+}
+
+func TestAnAuditDependsOnWhatIsKnownOfAPod(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		grant    v1alpha1.TolerationGrant
+		origin   *tracker.Origin
+		violates bool
+	}{
+		"a namespace by its labels":                 {v1alpha1.TolerationGrant{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "banana"}}}, nil, false},
+		"a pod by its labels":                       {withLabels("app", "a"), &tracker.Origin{Labels: tracker.LabelsOf(map[string]string{"app": "a"})}, false},
+		"a pod with other labels":                   {withLabels("app", "a"), &tracker.Origin{Labels: tracker.LabelsOf(map[string]string{"app": "b"})}, true},
+		"who created the pod is not known any more": {v1alpha1.TolerationGrant{Namespaces: []string{"banana"}, Expression: "request.userInfo.username == 'x'"}, nil, false},
+		"a pod of nobody's":                         {v1alpha1.TolerationGrant{Namespaces: []string{"kiwi"}}, nil, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := newWorld()
+			w.tracker.SetPod(pod("banana", "p", tolerating, c.origin))
+			s := &scan{judge: tolerations.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}), namespaces: w}
+			found, err := s.run(t.Context(), w.tracker)
+			require.NoError(t, err)
+			require.Equal(t, c.violates, len(found) == 1)
+		})
+	}
+}
+
+func withLabels(key, value string) v1alpha1.TolerationGrant {
+	return v1alpha1.TolerationGrant{
+		Namespaces: []string{"banana"}, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}},
+	}
+}
+
+func TestC16WhatKubernetesAddsIsNotHeldAgainstAPod(t *testing.T) {
+	w := newWorld()
+	policy := guarding("a")
+	policy.Spec.Taints = []v1alpha1.TaintSelector{{Key: corev1.TaintNodeNotReady}, {Key: corev1.TaintNodeDiskPressure}, {Key: "runtime"}}
+	brought := corev1.Toleration{Key: "runtime", Operator: corev1.TolerationOpExists}
+	daemon := &tracker.Origin{OwnerKind: daemonSet}
+	w.tracker.SetPod(pod("kiwi", "defaulted", []corev1.Toleration{
+		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
+	}, nil))
+	w.tracker.SetPod(pod("kiwi", "daemon", []corev1.Toleration{
+		{Key: corev1.TaintNodeDiskPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	}, daemon))
+	w.tracker.SetPod(pod("kiwi", "of a runtime class", []corev1.Toleration{brought}, nil))
+	w.tracker.SetPod(pod("kiwi", "own", []corev1.Toleration{
+		{Key: corev1.TaintNodeDiskPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	}, nil))
+	w.classes = []nodev1.RuntimeClass{{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{brought}}}, {}}
+	w.enforce(policy)
+	found, err := New(w.options()).scan(t.Context(), w.current.Tolerations)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, found["a"].Count)
+	require.Equal(t, "own", found["a"].Sample[0].Name)
+}
+
+func TestWhatTollgateGaveIsNotHeldAgainstAPod(t *testing.T) {
+	w := newWorld()
+	policy := guarding("a")
+	policy.Spec.Taints = []v1alpha1.TaintSelector{{Key: "rack"}}
+	list := []corev1.Toleration{
+		{Key: "rack", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(20))},
+	}
+	given := pod("kiwi", "given", list, nil)
+	given.Window = &tracker.Window{{Key: "rack", Seconds: 20}}
+	another := pod("kiwi", "another", list, nil)
+	another.Window = &tracker.Window{{Key: "rack", Seconds: 30}}
+	for _, p := range []tracker.Pod{pod("kiwi", "chosen", list, nil), given, another} {
+		w.tracker.SetPod(p)
+	}
+	s := &scan{judge: tolerations.Compile([]v1alpha1.TolerationPolicy{policy}), namespaces: w}
+	found, err := s.run(t.Context(), w.tracker)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, found["a"].Count)
+	require.Equal(t, []string{"another", "chosen"}, []string{found["a"].Sample[0].Name, found["a"].Sample[1].Name})
+}
+
+func TestAStatusIsWrittenOnChangeAndNotTooOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.tracker.SetPod(pod("kiwi", "p0", tolerating, nil))
+		w.enforce(guarding("a"))
+		lead(t, w, func() {
+			require.Equal(t, 1, w.count())
+			rest(time.Hour)
+			require.Equal(t, 1, w.count(), "nothing changed")
+			for i := range 600 {
+				w.tracker.SetPod(pod("kiwi", fmt.Sprintf("later%d", i), tolerating, nil))
+				rest(time.Second)
+			}
+			require.LessOrEqual(t, w.count(), 1+600/30+1)
+			require.Greater(t, w.count(), 15)
+			rest(time.Minute)
+			require.EqualValues(t, 601, w.violations(0).Count)
+		})
+	})
+}
+
+func TestAChangeOfPoliciesIsLookedAtSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.tracker.SetPod(pod("kiwi", "p", tolerating, nil))
+		w.enforce(guarding("a"))
+		lead(t, w, func() {
+			w.enforce(guarding("a"), guarding("b"))
+			rest(3 * time.Second)
+			require.EqualValues(t, 1, w.violations(1).Count)
+		})
+	})
+}
+
+func TestNothingIsSaidBeforeAllIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.synced = false
+		w.tracker.SetPod(pod("kiwi", "p", tolerating, nil))
+		w.enforce(guarding("a"))
+		lead(t, w, func() {
+			rest(time.Minute)
+			require.Zero(t, w.count())
+			w.mu.Lock()
+			w.synced, w.leads = true, false
+			w.mu.Unlock()
+			rest(time.Minute)
+			require.Zero(t, w.count())
+			w.mu.Lock()
+			w.leads = true
+			w.mu.Unlock()
+			rest(3 * time.Second)
+			require.Equal(t, 1, w.count())
+		})
+	})
+}
+
+func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.patchErr = errors.New("away")
+		w.tracker.SetPod(pod("kiwi", "p", tolerating, nil))
+		w.enforce(guarding("a"))
+		lead(t, w, func() {
+			rest(time.Minute)
+			w.mu.Lock()
+			w.patchErr = nil
+			w.mu.Unlock()
+			rest(3 * time.Second)
+			require.EqualValues(t, 1, w.violations(0).Count)
+		})
+	})
+}
+
+// BenchmarkAudit100000Pods is one look at 100,000 pods of 1,000 workloads in 100
+// namespaces, under 100 policies. Every hundredth workload violates one.
+func BenchmarkAudit100000Pods(b *testing.B) {
+	w := newWorld()
+	policies := make([]v1alpha1.TolerationPolicy, 100)
+	for i := range policies {
+		policies[i] = guarding(fmt.Sprintf("p%d", i), v1alpha1.TolerationGrant{Namespaces: []string{"n0", "n1"}})
+		policies[i].Spec.Taints[0].Key = fmt.Sprintf("dedicated%d", i)
+	}
+	set := tolerations.Compile(policies)
+	for workload := range 1000 {
+		namespace := fmt.Sprintf("n%d", workload%100)
+		w.namespaces[namespace] = nil
+		key := "other"
+		if workload%100 == 5 {
+			key = fmt.Sprintf("dedicated%d", workload/10)
+		}
+		shared := []corev1.Toleration{
+			{Key: key, Operator: corev1.TolerationOpExists},
+			{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
+			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
+		}
+		origin := &tracker.Origin{ServiceAccount: "default"}
+		for replica := range 100 {
+			p := pod(namespace, fmt.Sprintf("w%d-%d", workload, replica), shared, origin)
+			p.NodeName = fmt.Sprintf("node%d", (workload*100+replica)%1000)
+			w.tracker.SetPod(p)
+		}
+	}
+	defaults := tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := &scan{judge: set, namespaces: w, defaults: defaults}
+		found, err := s.run(b.Context(), w.tracker)
+		if err != nil || len(found) == 0 {
+			b.Fatal(err, len(found))
+		}
+	}
+}

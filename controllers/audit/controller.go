@@ -1,0 +1,226 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
+)
+
+const (
+	// scanPause is between two looks, and writePause the least between two writes of
+	// one status.
+	scanPause  = 30 * time.Second
+	writePause = 30 * time.Second
+	// soonPause is how soon a change of policies is looked at, at the earliest; and as
+	// much later that no more than a twentieth of the time is spent looking, within
+	// latePause.
+	soonPause = 2 * time.Second
+	latePause = 15 * time.Second
+	share     = 20
+	// writeFor is for how long statuses are written although policies have changed.
+	writeFor = 5 * time.Second
+)
+
+// objects reads from a cache.
+type objects interface {
+	reader
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+}
+
+// statuses writes the status of policies.
+type statuses interface {
+	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error
+}
+
+// policies hands out those in force, and says when they changed.
+type policies interface {
+	Current() *inforce.Policies
+	Subscribe() (changed <-chan struct{}, stop func())
+}
+
+// Options are what a Controller works with. All of them are required.
+type Options struct {
+	// Pods are those on nodes, and Synced says whether all of them are known.
+	Pods   pods
+	Synced func() bool
+	// Cache holds namespaces, RuntimeClasses and policies.
+	Cache objects
+	// Status writes the status of policies.
+	Status   statuses
+	Policies policies
+	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
+	DefaultSeconds tolerations.DefaultSeconds
+	// Local is the clock of this machine.
+	Local clock.WithTicker
+	Leads func() bool
+	// Timeout bounds a write.
+	Timeout time.Duration
+	Metrics *Metrics
+}
+
+// Controller counts violations.
+type Controller struct {
+	options Options
+	// written is when the status of a policy was written lately. It is Start's.
+	written map[types.UID]time.Time
+}
+
+// New returns a controller. It starts nothing: that is what Start does.
+func New(options Options) *Controller { return &Controller{options: options} }
+
+// Start works until ctx is done.
+func (c *Controller) Start(ctx context.Context) error {
+	c.written = map[types.UID]time.Time{}
+	changed, unsubscribe := c.options.Policies.Subscribe()
+	defer unsubscribe()
+	defer c.options.Metrics.violations.Set(0) // The next leader says how many.
+	for {
+		var took time.Duration
+		looked := c.options.Synced() && c.options.Leads()
+		if looked {
+			took, looked = c.look(ctx, changed)
+		}
+		if !c.pause(ctx, min(max(soonPause, share*took), latePause), nil) {
+			return nil
+		}
+		if looked && !c.pause(ctx, scanPause, changed) {
+			return nil
+		}
+	}
+}
+
+// pause returns true after d, or as soon as there is something in early; false when ctx
+// is done.
+func (c *Controller) pause(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-early:
+		return true
+	case <-c.options.Local.After(d):
+		return true
+	}
+}
+
+// look looks at all pods, writes what changed, and returns how long the looking took,
+// and whether it could be done.
+func (c *Controller) look(ctx context.Context, changed <-chan struct{}) (took time.Duration, ok bool) {
+	current := c.options.Policies.Current()
+	if current == nil {
+		return 0, false
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	began := c.options.Local.Now()
+	found, err := c.scan(ctx, current.Tolerations)
+	if err != nil {
+		log.Error(err, "cannot look for violations")
+		return 0, false
+	}
+	took = c.options.Local.Since(began)
+	c.options.Metrics.duration.Set(took.Seconds())
+	total := 0
+	for _, violations := range found {
+		total += int(violations.Count)
+	}
+	c.options.Metrics.violations.Set(float64(total))
+	if err := c.write(ctx, current, found, changed); err != nil {
+		log.Error(err, "cannot write violations")
+		return took, false
+	}
+	return took, true
+}
+
+func (c *Controller) scan(ctx context.Context, set judge) (map[string]*v1alpha1.TolerationViolations, error) {
+	var classes nodev1.RuntimeClassList
+	if err := c.options.Cache.List(ctx, &classes); err != nil {
+		return nil, fmt.Errorf("list runtime classes: %w", err)
+	}
+	var added []corev1.Toleration
+	for i := range classes.Items {
+		if scheduling := classes.Items[i].Scheduling; scheduling != nil {
+			added = append(added, scheduling.Tolerations...)
+		}
+	}
+	s := &scan{judge: set, namespaces: c.options.Cache, defaults: c.options.DefaultSeconds, added: added}
+	return s.run(ctx, c.options.Pods)
+}
+
+// write writes what was found into the status of the policies that say otherwise. Where
+// there are many and policies change meanwhile, the rest is left to the next look.
+func (c *Controller) write(ctx context.Context, current *inforce.Policies, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{}) error {
+	var list v1alpha1.TolerationPolicyList
+	if err := c.options.Cache.List(ctx, &list); err != nil {
+		return fmt.Errorf("list policies: %w", err)
+	}
+	// Whoever made a policy just now is waiting for what it finds.
+	slices.SortStableFunc(list.Items, func(a, b v1alpha1.TolerationPolicy) int {
+		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
+	})
+	now := c.options.Local.Now()
+	maps.DeleteFunc(c.written, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
+	for i := range list.Items {
+		object := &list.Items[i]
+		if !current.Holds(object.UID, object.Generation) {
+			continue // What was found is about another spec.
+		}
+		violations := found[object.Name]
+		if violations == nil {
+			violations = &v1alpha1.TolerationViolations{}
+		}
+		if object.Status.Violations != nil && equality.Semantic.DeepEqual(object.Status.Violations, violations) {
+			continue
+		}
+		if _, ok := c.written[object.UID]; ok {
+			continue
+		}
+		if err := c.writeOne(ctx, object, violations); err != nil {
+			return err
+		}
+		c.written[object.UID] = now
+		if len(changed) > 0 && c.options.Local.Since(now) > writeFor {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (c *Controller) writeOne(ctx context.Context, object *v1alpha1.TolerationPolicy, violations *v1alpha1.TolerationViolations) error {
+	if !c.options.Leads() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	// The sample is written even where it is empty, or that of before would stay. The
+	// UID is tested, so that a policy that was made anew is not told of another.
+	type status struct {
+		Count  int32                          `json:"count"`
+		Sample []v1alpha1.TolerationViolation `json:"sample"`
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": object.UID},
+		"status":   map[string]any{"violations": status{violations.Count, violations.Sample}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode violations: %w", err)
+	}
+	err = c.options.Status.Patch(ctx, object, client.RawPatch(types.MergePatchType, body))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write violations of TolerationPolicy %s: %w", object.Name, err)
+	}
+	return nil
+}

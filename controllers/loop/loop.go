@@ -1,0 +1,138 @@
+// Package loop works off names, one worker a name at a time, and again where that
+// failed or is to be done later.
+package loop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// The bounds of the wait between two attempts at one name.
+	retryBase = 100 * time.Millisecond
+	retryMax  = 30 * time.Second
+	// leasePause is how long a name waits while this replica is not sure that it leads.
+	leasePause = time.Second
+)
+
+// Options are what a Loop works with. Fields without a default are required.
+type Options[K comparable] struct {
+	// Name is the name label of the workqueue metrics.
+	Name string
+	// Clock is that of this machine.
+	Clock clock.WithTicker
+	// Leads reports whether this replica still holds the lease. It is asked before each
+	// step.
+	Leads func() bool
+	// Workers is how many steps are under way at once; 1 when zero.
+	Workers int
+	// Timeout bounds a step. It must be no longer than the lease lasts beyond the time
+	// for which Leads answers yes.
+	Timeout time.Duration
+	// Step looks at one name. It returns when to look again unasked, zero for never.
+	Step func(ctx context.Context, key K) (again time.Duration, err error)
+}
+
+// Loop is a queue of names and the workers that work it off. Its methods are
+// goroutine-safe.
+type Loop[K comparable] struct {
+	options Options[K]
+	backoff workqueue.TypedRateLimiter[K]
+
+	mu sync.Mutex
+	// queue wakes the workers; nil while they do not run.
+	queue workqueue.TypedDelayingInterface[K]
+}
+
+// New returns a loop that does not run.
+func New[K comparable](options Options[K]) *Loop[K] {
+	options.Workers = max(options.Workers, 1)
+	return &Loop[K]{
+		options: options,
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax),
+	}
+}
+
+// Add has names looked at soon. It does not block, and does nothing while the loop does
+// not run.
+func (l *Loop[K]) Add(keys ...K) {
+	l.mu.Lock()
+	queue := l.queue
+	l.mu.Unlock()
+	if queue == nil {
+		return
+	}
+	for _, key := range keys {
+		queue.Add(key)
+	}
+}
+
+// Run works until ctx is done, and returns when all workers have stopped. It calls
+// started once names can be added.
+func (l *Loop[K]) Run(ctx context.Context, started func()) {
+	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
+		Name: l.options.Name, Clock: l.options.Clock,
+	})
+	l.use(queue)
+	defer l.use(nil)
+	var running sync.WaitGroup
+	for range l.options.Workers {
+		running.Go(func() { l.work(ctx, queue) })
+	}
+	started()
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
+}
+
+func (l *Loop[K]) use(queue workqueue.TypedDelayingInterface[K]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = queue
+}
+
+func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedDelayingInterface[K]) {
+	for {
+		key, down := queue.Get()
+		if down {
+			return
+		}
+		// A queue that is shut down still hands out what it holds.
+		if ctx.Err() == nil {
+			if again := l.step(ctx, key); again > 0 {
+				queue.AddAfter(key, again)
+			}
+		}
+		queue.Done(key)
+	}
+}
+
+// step looks at one name and returns when to look again, zero for when it is added.
+func (l *Loop[K]) step(ctx context.Context, key K) time.Duration {
+	if !l.options.Leads() {
+		return leasePause
+	}
+	attempt, cancel := context.WithTimeout(ctx, l.options.Timeout)
+	defer cancel()
+	again, err := l.options.Step(attempt, key)
+	if err == nil {
+		l.backoff.Forget(key)
+		return again
+	}
+	wait := l.backoff.When(key)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		wait = max(wait, time.Duration(seconds)*time.Second)
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	if l.backoff.NumRequeues(key) > 1 || apierrors.IsConflict(err) || ctx.Err() != nil {
+		log = log.V(1) // It was said when it began, or is no fault.
+	}
+	log.Info("cannot finish yet", "loop", l.options.Name, "key", key, "reason", err.Error(), "again", wait.String())
+	return wait
+}

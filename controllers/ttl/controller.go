@@ -1,0 +1,153 @@
+package ttl
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/controllers/loop"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// queueName is the name label of the workqueue metrics.
+const queueName = "tollgate-ttl"
+
+// nodes is what is used of a cache of nodes.
+type nodes interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+}
+
+// patcher writes nodes.
+type patcher interface {
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+}
+
+// rules knows the DeviceTaintRules; a tracker.Tracker does.
+type rules interface {
+	Rules() []string
+	Rule(name string) (tracker.Rule, bool)
+}
+
+// deleter deletes a rule as it was seen. Paired reports whether the rule is there
+// because of another one, or of what a driver publishes, which is there too.
+type deleter interface {
+	Paired(ctx context.Context, current *inforce.Policies, rule *tracker.Rule) (bool, error)
+	DeleteRule(ctx context.Context, rule *tracker.Rule) error
+}
+
+// policies hands out those in force, and says when they changed.
+type policies interface {
+	Current() *inforce.Policies
+	Subscribe() (changed <-chan struct{}, stop func())
+}
+
+// recorder writes events. It must not block.
+type recorder interface {
+	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
+}
+
+// Options are what a Controller works with. All but the rules are required.
+type Options struct {
+	// Cache holds nodes with their metadata and taints.
+	Cache nodes
+	// Nodes writes nodes.
+	Nodes patcher
+	// Rules knows DeviceTaintRules, and Deleter deletes them; nil where rules are not
+	// followed. Who feeds Rules calls RuleChanged.
+	Rules   rules
+	Deleter deleter
+	// Policies are those in force.
+	Policies policies
+	// Clock tells the time of the API server, Local that of this machine.
+	Clock clock.PassiveClock
+	Local clock.WithTicker
+	Leads func() bool
+	// Timeout bounds a step, see loop.Options.
+	Timeout  time.Duration
+	Recorder recorder
+	Metrics  *Metrics
+}
+
+// Controller removes taints whose time is over.
+type Controller struct {
+	options Options
+	loop    *loop.Loop[key]
+}
+
+// key names a node, or a rule.
+type key struct {
+	rule bool
+	name string
+}
+
+// New returns a controller. It starts nothing: that is what Start does.
+func New(options Options) *Controller {
+	c := &Controller{options: options}
+	c.loop = loop.New(loop.Options[key]{
+		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 2, Step: c.step,
+	})
+	return c
+}
+
+// Start works until ctx is done.
+func (c *Controller) Start(ctx context.Context) error {
+	changed, unsubscribe := c.options.Policies.Subscribe()
+	defer unsubscribe()
+	add := func(obj any) {
+		if node, ok := obj.(*corev1.Node); ok {
+			c.loop.Add(key{name: node.Name})
+		}
+	}
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }}
+	var following sync.WaitGroup
+	c.loop.Run(ctx, func() {
+		c.addRules()
+		following.Go(func() { loop.Watch(ctx, c.options.Cache, &corev1.Node{}, handler, c.options.Local) })
+		following.Go(func() { c.follow(ctx, changed) })
+	})
+	following.Wait()
+	return nil
+}
+
+// RuleChanged names a rule that was created or changed. It does not block.
+func (c *Controller) RuleChanged(name string) { c.loop.Add(key{rule: true, name: name}) }
+
+// follow has everything looked at when the policies change.
+func (c *Controller) follow(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		c.addRules()
+		var list corev1.NodeList
+		if err := c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			continue // It has not been synced; every node is still to be announced.
+		}
+		for i := range list.Items {
+			c.loop.Add(key{name: list.Items[i].Name})
+		}
+	}
+}
+
+func (c *Controller) addRules() {
+	if c.options.Rules == nil {
+		return
+	}
+	for _, name := range c.options.Rules.Rules() {
+		c.RuleChanged(name)
+	}
+}

@@ -1,0 +1,104 @@
+package ttl
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/controllers/twins"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// expired is a taint whose time is over.
+type expired struct {
+	// position is where it stands in the list of its node.
+	position int
+	taint    tainting.Taint
+	// ttl is by whose and how long.
+	ttl time.Duration
+	by  string
+}
+
+// String says whose time is over, and why.
+func (e *expired) String() string {
+	return fmt.Sprintf("taint %s is older than the ttl %s of TaintPolicy/%s", e.taint, e.ttl, e.by)
+}
+
+// onNode returns the taints of a node whose time is over at now, and after how long the
+// next one's is; zero for never.
+func onNode(set *tainting.Set, node *corev1.Node, now time.Time) (over []expired, next time.Duration) {
+	var registered []tainting.Registered
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		e, left, ok := look(set, tainting.OfNode(t), now)
+		// A twin would come back at once, and goes with the taint that it stands beside.
+		if !ok || selector.System(t.Key) || twins.IsTwin(node, t) {
+			continue
+		}
+		if registered == nil {
+			registered = set.Register(node.Labels)
+		}
+		if slices.ContainsFunc(registered, func(r tainting.Registered) bool { return r.Is(t) }) {
+			continue
+		}
+		if left <= 0 {
+			e.position = i
+			over = append(over, e)
+		} else if next == 0 || left < next {
+			next = left
+		}
+	}
+	return over, next
+}
+
+// onRule returns the taint of a rule if its time is over, else after how long it is;
+// zero for never.
+func onRule(set *tainting.Set, rule *tracker.Rule, now time.Time) (over *expired, next time.Duration) {
+	driver, _ := rule.Selector.Driver()
+	e, left, ok := look(set, tainting.OfDevice(driver, &rule.Taint), now)
+	switch {
+	case !ok:
+		return nil, 0
+	case left <= 0:
+		return &e, 0
+	default:
+		return nil, left
+	}
+}
+
+// look returns how much time a taint has left; false for one that stays.
+func look(set *tainting.Set, taint tainting.Taint, now time.Time) (e expired, left time.Duration, ok bool) {
+	if taint.TimeAdded.IsZero() {
+		return expired{}, 0, false
+	}
+	ttl, by, ok := set.TTL(taint)
+	return expired{taint: taint, ttl: ttl, by: by}, taint.TimeAdded.Add(ttl).Sub(now), ok
+}
+
+// operation is one operation of a JSON patch.
+type operation struct {
+	Operation string `json:"op"`
+	Path      string `json:"path"`
+	Value     any    `json:"value,omitempty"`
+}
+
+// removal returns the patch that removes taints of a node, which are in order, if they
+// still stand where they stood.
+func removal(node *corev1.Node, over []expired) ([]byte, error) {
+	operations := []operation{{"test", "/metadata/uid", node.UID}}
+	for _, e := range slices.Backward(over) {
+		path := "/spec/taints/" + strconv.Itoa(e.position)
+		operations = append(operations, operation{"test", path, node.Spec.Taints[e.position]}, operation{"remove", path, nil})
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return body, nil
+}

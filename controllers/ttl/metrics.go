@@ -1,0 +1,26 @@
+package ttl
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// The values of the label source.
+const (
+	sourceNode = "node"
+	sourceRule = "rule"
+)
+
+// Metrics counts what is removed.
+type Metrics struct{ expired *prometheus.CounterVec }
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{expired: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "tollgate_expired_taints_total",
+		Help: "Taints of nodes, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
+	}, []string{"source"})}
+	m.expired.WithLabelValues(sourceNode)
+	m.expired.WithLabelValues(sourceRule)
+	return m
+}

@@ -1,0 +1,102 @@
+package ttl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
+)
+
+const (
+	// policiesPause is how long taints wait for the policies to be read.
+	policiesPause = time.Second
+	// longest bounds how long it is believed that the time of the API server goes on
+	// as it does here.
+	longest = time.Hour
+)
+
+// step looks at one node or rule.
+func (c *Controller) step(ctx context.Context, k key) (time.Duration, error) {
+	current := c.options.Policies.Current()
+	if current == nil {
+		return policiesPause, nil
+	}
+	if k.rule {
+		return c.rule(ctx, current, k.name)
+	}
+	return c.node(ctx, current.Taints, k.name)
+}
+
+func (c *Controller) node(ctx context.Context, set *tainting.Set, name string) (time.Duration, error) {
+	var node corev1.Node
+	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	over, next := onNode(set, &node, c.options.Clock.Now())
+	if len(over) == 0 {
+		return min(next, longest), nil
+	}
+	body, err := removal(&node, over)
+	if err != nil {
+		return 0, err
+	}
+	_, err = c.options.Nodes.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("remove taints of node %s: %w", name, err)
+	}
+	reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}
+	for i := range over {
+		c.told(ctx, sourceNode, reference, &over[i])
+	}
+	return min(next, longest), nil
+}
+
+func (c *Controller) rule(ctx context.Context, current *inforce.Policies, name string) (time.Duration, error) {
+	rule, ok := c.options.Rules.Rule(name)
+	if !ok {
+		return 0, nil
+	}
+	over, next := onRule(current.Taints, &rule, c.options.Clock.Now())
+	if over == nil {
+		return min(next, longest), nil
+	}
+	paired, err := c.options.Deleter.Paired(ctx, current, &rule)
+	if err != nil {
+		return 0, fmt.Errorf("read rule %s: %w", name, err)
+	}
+	if paired {
+		return longest, nil // It would be made again at once, and goes when it is not needed.
+	}
+	err = c.options.Deleter.DeleteRule(ctx, &rule)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("delete rule %s: %w", name, err)
+	}
+	c.told(ctx, sourceRule, &corev1.ObjectReference{
+		APIVersion: resourcev1.SchemeGroupVersion.String(), Kind: "DeviceTaintRule", Name: name, UID: rule.UID,
+	}, over)
+	return 0, nil
+}
+
+// told says what was removed.
+func (c *Controller) told(ctx context.Context, source string, reference *corev1.ObjectReference, e *expired) {
+	c.options.Metrics.expired.WithLabelValues(source).Inc()
+	c.options.Recorder.Eventf(reference, corev1.EventTypeNormal, "TaintExpired", "Removed, because the %s", e)
+	logr.FromContextOrDiscard(ctx).Info("removed what its ttl was over of",
+		"source", source, "name", reference.Name, "taint", e.taint.String(), "policy", e.by, "ttl", e.ttl.String())
+}

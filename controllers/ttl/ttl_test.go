@@ -1,0 +1,434 @@
+package ttl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// world is an API server with nodes and rules, and a cache that is up to date.
+type world struct {
+	controller *Controller
+	metrics    *Metrics
+
+	mu       sync.Mutex
+	nodes    map[string]*corev1.Node
+	rules    map[string]tracker.Rule
+	current  *inforce.Policies
+	handlers []toolscache.ResourceEventHandler
+	changed  chan struct{}
+	err      error
+	events   []string
+	// paired are the names of rules that are there because of others.
+	paired map[string]bool
+}
+
+func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	node, ok := w.nodes[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+	}
+	node.DeepCopyInto(obj.(*corev1.Node))
+	return nil
+}
+
+func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range w.nodes {
+		list.(*corev1.NodeList).Items = append(list.(*corev1.NodeList).Items, *node)
+	}
+	return nil
+}
+
+func (w *world) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return &fakeInformer{world: w}, nil
+}
+
+type fakeInformer struct {
+	cache.Informer
+
+	world *world
+}
+
+func (f *fakeInformer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	f.world.handlers = append(f.world.handlers, handler)
+	for _, node := range f.world.nodes {
+		handler.OnAdd(node, true)
+	}
+	return nil, nil //nolint:nilnil // It is only handed back.
+}
+
+func (f *fakeInformer) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error {
+	return nil
+}
+
+func (w *world) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Node, error) {
+	w.mu.Lock()
+	node, ok := w.nodes[name]
+	err := w.err
+	w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
+	}
+	before, err := json.Marshal(node)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		return nil, err
+	}
+	after, err := patch.Apply(before)
+	if err != nil {
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), name, nil)
+	}
+	patched := &corev1.Node{}
+	if err := json.Unmarshal(after, patched); err != nil {
+		return nil, err
+	}
+	w.set(patched)
+	return patched, nil
+}
+
+// set writes a node and tells of it.
+func (w *world) set(node *corev1.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes[node.Name] = node
+	for _, handler := range w.handlers {
+		handler.OnUpdate(node, node)
+	}
+}
+
+func (w *world) Rules() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := make([]string, 0, len(w.rules))
+	for name := range w.rules {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (w *world) Rule(name string) (tracker.Rule, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rule, ok := w.rules[name]
+	return rule, ok
+}
+
+func (w *world) Paired(_ context.Context, _ *inforce.Policies, rule *tracker.Rule) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.paired[rule.Name], w.err
+}
+
+func (w *world) DeleteRule(_ context.Context, rule *tracker.Rule) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	if w.rules[rule.Name].UID != rule.UID || w.rules[rule.Name].ResourceVersion != rule.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "devicetaintrules"}, rule.Name, errors.New("changed"))
+	}
+	delete(w.rules, rule.Name)
+	return nil
+}
+
+func (w *world) Current() *inforce.Policies {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
+func (w *world) Subscribe() (<-chan struct{}, func()) { return w.changed, func() {} }
+
+// Eventf implements recorder.
+func (w *world) Eventf(object runtime.Object, _, reason, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reference := object.(*corev1.ObjectReference)
+	w.events = append(w.events, reference.Kind+"/"+reference.Name+" "+reason+": "+fmt.Sprintf(format, args...))
+}
+
+func (w *world) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.events
+}
+
+func (w *world) enforce(policies ...v1alpha1.TaintPolicy) {
+	w.mu.Lock()
+	w.current = w.current.WithTaints(policies)
+	w.mu.Unlock()
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// taints returns the keys of the taints of a node.
+func (w *world) taints(name string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keys := []string{}
+	for _, t := range w.nodes[name].Spec.Taints {
+		keys = append(keys, t.Key)
+	}
+	return keys
+}
+
+// led runs test while a controller runs.
+func led(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{
+			nodes: map[string]*corev1.Node{}, rules: map[string]tracker.Rule{}, changed: make(chan struct{}, 1),
+			metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+		}
+		w.controller = New(Options{
+			Cache: w, Nodes: w, Rules: w, Deleter: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
+			Leads: func() bool { return true }, Timeout: time.Second, Recorder: w, Metrics: w.metrics,
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.controller.Start(ctx) }()
+		rest(time.Second)
+		test(t, w)
+		stop()
+		require.NoError(t, <-done)
+	})
+}
+
+func rest(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func limited(name, key string, ttl time.Duration) v1alpha1.TaintPolicy {
+	return v1alpha1.TaintPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + key + ttl.String()), Generation: 1},
+		Spec: v1alpha1.TaintPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: key}, {Key: key, Target: v1alpha1.TaintTargetDevice}},
+			TTL:    &metav1.Duration{Duration: ttl},
+		},
+	}
+}
+
+// taint returns a taint that is as old as age.
+func taint(key string, effect corev1.TaintEffect, age time.Duration) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: effect, TimeAdded: new(metav1.NewTime(time.Now().Add(-age).UTC().Truncate(time.Second)))}
+}
+
+func node(name string, taints ...corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name), Labels: map[string]string{"pool": "banana"}},
+		Spec:       corev1.NodeSpec{Taints: taints},
+	}
+}
+
+func TestATaintOfANodeIsRemovedWhenItsTimeIsOver(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.enforce(limited("day", "maintenance", 24*time.Hour))
+		w.set(node("n",
+			taint("first", corev1.TaintEffectNoSchedule, 100*time.Hour),
+			taint("maintenance", corev1.TaintEffectNoSchedule, 23*time.Hour),
+			taint("last", corev1.TaintEffectNoSchedule, 100*time.Hour),
+			taint("maintenance", corev1.TaintEffectNoExecute, 22*time.Hour)))
+		rest(59 * time.Minute)
+		require.Equal(t, []string{"first", "maintenance", "last", "maintenance"}, w.taints("n"))
+		rest(2 * time.Minute)
+		require.Equal(t, []string{"first", "last", "maintenance"}, w.taints("n"))
+		rest(time.Hour)
+		require.Equal(t, []string{"first", "last"}, w.taints("n"))
+		require.Equal(t, "Node/n TaintExpired: Removed, because the taint maintenance:NoSchedule is older than the ttl 24h0m0s of TaintPolicy/day", w.told()[0])
+		require.InDelta(t, 2, testutil.ToFloat64(w.metrics.expired.WithLabelValues(sourceNode)), 0)
+	})
+}
+
+func TestWhatStays(t *testing.T) {
+	registering := limited("registers", "dedicated", time.Minute)
+	registering.Spec.Register = []v1alpha1.TaintRegistration{{
+		NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "banana"}},
+		Taints:       []v1alpha1.RegisteredTaint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}},
+	}}
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.enforce(limited("short", "maintenance", time.Minute), limited("system", corev1.TaintNodeUnreachable, time.Minute), registering)
+		w.set(node("without a time", corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}))
+		w.set(node("registered", taint("dedicated", corev1.TaintEffectNoSchedule, time.Hour)))
+		w.set(node("of the system", taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, time.Hour)))
+		w.set(node("not governed", taint("other", corev1.TaintEffectNoExecute, time.Hour)))
+		rest(24 * time.Hour)
+		for _, name := range []string{"without a time", "registered", "of the system", "not governed"} {
+			require.Len(t, w.taints(name), 1, name)
+		}
+		valued := node("another value than registered", taint("dedicated", corev1.TaintEffectNoSchedule, time.Hour))
+		valued.Spec.Taints[0].Value = "x"
+		w.set(valued)
+		rest(time.Second)
+		require.Empty(t, w.taints(valued.Name))
+	})
+}
+
+func TestATwinOfANodeStaysWhileWhatItIsForDoes(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		policy := limited("a", "maintenance", time.Minute)
+		policy.Spec.Taints = []v1alpha1.TaintSelector{{Key: "maintenance", Effects: []corev1.TaintEffect{corev1.TaintEffectNoSchedule}}}
+		w.enforce(policy)
+		n := node("n", taint("maintenance", corev1.TaintEffectNoExecute, time.Hour), taint("maintenance", corev1.TaintEffectNoSchedule, time.Hour))
+		n.Annotations = map[string]string{v1alpha1.AnnotationTwins: string(n.UID) + ":maintenance="}
+		w.set(n)
+		rest(time.Hour)
+		require.Len(t, w.taints("n"), 2)
+
+		n = n.DeepCopy()
+		n.Annotations = nil // It is nobody's twin.
+		w.set(n)
+		rest(time.Second)
+		require.Len(t, w.taints("n"), 1)
+	})
+}
+
+func TestAPolicyThatComesLaterCounts(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.set(node("n", taint("maintenance", corev1.TaintEffectNoSchedule, time.Hour)))
+		w.rules["r"] = rule("r", "maintenance", time.Hour)
+		rest(time.Hour)
+		require.Len(t, w.taints("n"), 1)
+		w.enforce(limited("a", "maintenance", time.Minute))
+		rest(time.Second)
+		require.Empty(t, w.taints("n"))
+		require.Empty(t, w.Rules())
+	})
+}
+
+func rule(name, key string, age time.Duration) tracker.Rule {
+	return tracker.Rule{
+		Name: name, UID: types.UID("uid of " + name), ResourceVersion: "1",
+		Taint: resourcev1.DeviceTaint{Key: key, Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: new(metav1.NewTime(time.Now().Add(-age)))},
+	}
+}
+
+func TestARuleIsDeletedWhenItsTimeIsOver(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.enforce(limited("hour", "degraded", time.Hour))
+		w.mu.Lock()
+		w.rules["r"], w.rules["other"] = rule("r", "degraded", 30*time.Minute), rule("other", "other", 24*time.Hour)
+		w.mu.Unlock()
+		w.controller.RuleChanged("r")
+		w.controller.RuleChanged("other")
+		rest(29 * time.Minute)
+		require.Len(t, w.Rules(), 2)
+		rest(2 * time.Minute)
+		require.Equal(t, []string{"other"}, w.Rules())
+		require.Equal(t, "DeviceTaintRule/r TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour", w.told()[0])
+		w.controller.RuleChanged("r") // as it is told when it is gone
+		rest(time.Hour)
+		require.Len(t, w.told(), 1)
+	})
+}
+
+func TestATwinStaysWhileWhatItIsForDoes(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.enforce(limited("hour", "degraded", time.Hour))
+		w.mu.Lock()
+		w.rules["r-noschedule"], w.paired = rule("r-noschedule", "degraded", 2*time.Hour), map[string]bool{"r-noschedule": true}
+		w.mu.Unlock()
+		w.controller.RuleChanged("r-noschedule")
+		rest(30 * time.Minute)
+		require.Len(t, w.Rules(), 1)
+		w.mu.Lock()
+		w.paired = nil
+		w.mu.Unlock()
+		rest(time.Hour)
+		require.Empty(t, w.Rules())
+	})
+}
+
+func TestWhatWasChangedMeanwhileStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := node("n", taint("maintenance", corev1.TaintEffectNoSchedule, time.Hour))
+		w := &world{nodes: map[string]*corev1.Node{}, current: inforce.None().WithTaints([]v1alpha1.TaintPolicy{limited("a", "maintenance", time.Minute)})}
+		over, _ := onNode(w.current.Taints, seen, time.Now())
+		require.Len(t, over, 1)
+		body, err := removal(seen, over)
+		require.NoError(t, err)
+		for sentence, now := range map[string]*corev1.Node{
+			"the taint was set again": node("n", taint("maintenance", corev1.TaintEffectNoSchedule, 0)),
+			"another taint is there":  node("n", taint("other", corev1.TaintEffectNoSchedule, time.Hour), seen.Spec.Taints[0]),
+			"it was removed":          node("n"),
+			"it is another node":      {ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "another"}, Spec: seen.Spec},
+		} {
+			w.nodes["n"] = now
+			before := len(now.Spec.Taints)
+			_, err = w.Patch(t.Context(), "n", types.JSONPatchType, body, metav1.PatchOptions{})
+			require.Error(t, err, sentence)
+			require.Len(t, w.nodes["n"].Spec.Taints, before, sentence)
+		}
+		w.nodes["n"] = seen
+		_, err = w.Patch(t.Context(), "n", types.JSONPatchType, body, metav1.PatchOptions{})
+		require.NoError(t, err)
+		require.Empty(t, w.taints("n"))
+	})
+}
+
+func TestWhatFailsIsTriedAgain(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.err = errors.New("away")
+		w.enforce(limited("a", "maintenance", time.Minute))
+		w.set(node("n", taint("maintenance", corev1.TaintEffectNoSchedule, time.Hour)))
+		w.mu.Lock()
+		w.rules["r"] = rule("r", "maintenance", time.Hour)
+		w.mu.Unlock()
+		w.controller.RuleChanged("r")
+		rest(time.Minute)
+		require.Len(t, w.taints("n"), 1)
+		w.mu.Lock()
+		w.err = nil
+		w.mu.Unlock()
+		rest(time.Minute)
+		require.Empty(t, w.taints("n"))
+		require.Empty(t, w.Rules())
+	})
+}

@@ -1,0 +1,125 @@
+package authority
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// keptFor is how long an answer holds, yes or no: a grant that is taken away may
+	// be used for so long. API servers that ask a webhook keep a yes for 5 minutes.
+	keptFor = 10 * time.Second
+	// kept is the number of answers kept, of some hundred bytes each.
+	kept = 4096
+	// atOnce is the number of questions under way. Those beyond it wait.
+	atOnce = 32
+	// patience is the time for one answer, waiting included. Who asked may be gone
+	// by then; the answer is kept for the next.
+	patience = 2 * time.Second
+)
+
+type reviewer interface {
+	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, options metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
+}
+
+// Authority is an authorizer.Authorizer that asks the API server. It is safe for
+// concurrent use.
+type Authority struct {
+	reviews reviewer
+	answers *cache.LRUExpireCache
+	asked   singleflight.Group
+	slots   chan struct{}
+}
+
+// answer is what the API server said. The zero answer allows nothing.
+type answer struct {
+	decision authorizer.Decision
+	reason   string
+}
+
+// New returns an Authority that asks by reviews.
+func New(reviews reviewer, now clock.PassiveClock) *Authority {
+	return &Authority{
+		reviews: reviews,
+		answers: cache.NewLRUExpireCacheWithClock(kept, now),
+		slots:   make(chan struct{}, atOnce),
+	}
+}
+
+// Authorize implements authorizer.Authorizer. An error comes with DecisionNoOpinion
+// and means that nobody could say.
+func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	spec := specOf(attributes)
+	key := keyOf(&spec)
+	if known, ok := a.answers.Get(key); ok {
+		said := known.(answer)
+		return said.decision, said.reason, nil
+	}
+	// Who asks the same at the same time shares the answer, and none of them ends
+	// the question for the others.
+	result := a.asked.DoChan(string(key[:]), func() (any, error) {
+		return a.ask(context.WithoutCancel(ctx), key, spec)
+	})
+	select {
+	case <-ctx.Done():
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("review access: %w", context.Cause(ctx))
+	case r := <-result:
+		if r.Err != nil {
+			return authorizer.DecisionNoOpinion, "", r.Err
+		}
+		said := r.Val.(answer)
+		return said.decision, said.reason, nil
+	}
+}
+
+func (a *Authority) ask(ctx context.Context, key key, spec authorizationv1.SubjectAccessReviewSpec) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	case <-ctx.Done():
+		return answer{}, fmt.Errorf("wait to review access: %w", context.Cause(ctx))
+	}
+	review, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		return answer{}, fmt.Errorf("review access: %w", err)
+	}
+	said := answerOf(&review.Status)
+	if said.decision == authorizer.DecisionAllow || review.Status.EvaluationError == "" {
+		a.answers.Add(key, said, keptFor)
+	}
+	return said, nil
+}
+
+// answerOf reads an answer. A no with an evaluation error is a no: RBAC gives one for
+// every binding to a role that does not exist. It may pass, so it is not kept.
+func answerOf(status *authorizationv1.SubjectAccessReviewStatus) answer {
+	switch {
+	case status.Denied:
+		return answer{decision: authorizer.DecisionDeny, reason: status.Reason}
+	case status.Allowed:
+		return answer{decision: authorizer.DecisionAllow, reason: status.Reason}
+	default:
+		return answer{decision: authorizer.DecisionNoOpinion, reason: status.Reason}
+	}
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer: a SubjectAccessReview
+// knows of no conditions.
+func (a *Authority) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
+}
+
+// EvaluateConditions implements authorizer.Authorizer. There are none to evaluate.
+func (a *Authority) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}

@@ -1,0 +1,319 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/devices"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// unreadWarning stands in for a preview: no warning would read as no pod.
+const unreadWarning = "the preview is not complete yet: not all pods have been read, so it is not known how many this evicts"
+
+// unfollowed says why there is no preview, and never will be, of what is written to
+// objects of a kind.
+func unfollowed(kind tracker.SourceKind) string {
+	if kind.OnDevice() {
+		return "taints of devices are not followed, because the feature gate DeviceTaintEviction is off"
+	}
+	return "taints of nodes are not followed, because the feature gate NodeTaintEviction is off"
+}
+
+// unforetold returns the warning that stands in for a preview which failed, and why a
+// write that has a limit cannot be judged then; neither where err is something else.
+func unforetold(kind tracker.SourceKind, err error) (warning string, fault error) {
+	switch {
+	case errors.Is(err, forecast.ErrUnread):
+		return unreadWarning, errPodsUnread
+	case errors.Is(err, forecast.ErrUnfollowed):
+		return "it is not known how many pods this evicts: " + unfollowed(kind), &unfollowedError{kind}
+	default:
+		return "", nil
+	}
+}
+
+// errPodsUnread is why a write that has a limit cannot be judged yet.
+var errPodsUnread = errors.New("a TaintPolicy limits how many pods the taint may affect, and they have not been read yet")
+
+// unfollowedError is why a write that has a limit can never be judged.
+type unfollowedError struct{ kind tracker.SourceKind }
+
+func (e *unfollowedError) Error() string {
+	return "a TaintPolicy limits how many pods the taint may affect, and that cannot be known: " + unfollowed(e.kind)
+}
+
+// PreviewConfig is what a Preview looks at.
+type PreviewConfig struct {
+	View *forecast.View
+	// Limits judges what is foreseen.
+	Limits *limits.Limits
+	// Clock tells the time of the API server.
+	Clock   clock.PassiveClock
+	Metrics *PreviewMetrics
+}
+
+// Preview says what the writing of a taint does to pods, and refuses it where that is
+// more than a TaintPolicy allows. The nil Preview, where pods are not followed, warns
+// of nothing and fails where a limit would have to be looked at.
+type Preview struct{ config PreviewConfig }
+
+// NewPreview returns a preview.
+func NewPreview(config PreviewConfig) *Preview { return &Preview{config: config} }
+
+// previewed is what a preview has found.
+type previewed struct {
+	findings []policy.Finding
+	warnings []string
+	settled  func(allowed bool)
+}
+
+// settle says what became of the request, so that a write which is refused does not
+// count against others, and an approval is counted where it was of use.
+func (p previewed) settle(decision policy.Decision) {
+	if p.settled != nil {
+		p.settled(decision.Verdict == policy.Allowed)
+	}
+}
+
+// look returns what a write changes for pods.
+type look func(view *forecast.View, now time.Time) ([]tracker.Change, error)
+
+// node looks at the write of a node's taints, which were old.
+func (p *Preview) node(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, name string, old, current []corev1.Taint) (previewed, error) {
+	if !evictsAnew(old, current) {
+		return previewed{}, nil
+	}
+	return p.see(ctx, writeOf(&req, tracker.SourceNode, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+		return view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: current}, now)
+	})
+}
+
+// evictsAnew reports whether current has a NoExecute taint that is not in old as it
+// stands.
+func evictsAnew(old, current []corev1.Taint) bool {
+	for i := range current {
+		stood := false
+		for j := range old {
+			stood = stood || equality.Semantic.DeepEqual(old[j], current[i])
+		}
+		if !stood && current[i].Effect == corev1.TaintEffectNoExecute {
+			return true
+		}
+	}
+	return false
+}
+
+// rule looks at the write of a DeviceTaintRule, which was old; nil when it is created.
+// Of a rule with the effect None it says what it would do.
+func (p *Preview) rule(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
+	if old != nil && equality.Semantic.DeepEqual(old, current) {
+		return previewed{}, nil
+	}
+	switch effect := current.Taint.Effect; {
+	case effect == resourcev1.DeviceTaintEffectNone:
+		return p.mereRule(ruleName(req), old, current), nil
+	case effect != resourcev1.DeviceTaintEffectNoExecute:
+		return previewed{}, nil
+	}
+	name := ruleName(req)
+	return p.see(ctx, writeOf(&req, tracker.SourceRule, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
+	})
+}
+
+// ruleName returns the name of a rule that is written. One whose name is still to be
+// generated has one that no rule can have.
+func ruleName(req admission.Request) string {
+	var metadata, name json.RawMessage
+	if req.Name != "" || findMembers(req.Object.Raw, member{"metadata", &metadata}) != nil ||
+		findMembers(metadata, member{"name", &name}) != nil {
+		return cmp.Or(req.Name, unnamed)
+	}
+	text, err := decodeString(name)
+	if err != nil {
+		return unnamed
+	}
+	return cmp.Or(text, unnamed)
+}
+
+// unnamed is no valid name.
+const unnamed = "-"
+
+// mereRule says what a rule with the effect None would do.
+func (p *Preview) mereRule(name string, old, current *resourcev1.DeviceTaintRuleSpec) previewed {
+	if p == nil {
+		return previewed{}
+	}
+	evicting := *current.DeepCopy()
+	evicting.Taint.Effect, evicting.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
+	now := p.config.Clock.Now()
+	changes, err := p.config.View.Rule(ruleOf(name, old), *ruleOf(name, &evicting), now)
+	if err != nil {
+		warning, _ := unforetold(tracker.SourceRule, err)
+		return previewed{warnings: []string{warning}}
+	}
+	f := p.config.View.Forecast(now, changes)
+	if text := f.If(); text != "" {
+		return previewed{warnings: []string{"with the effect NoExecute it " + text}}
+	}
+	return previewed{}
+}
+
+// ruleOf returns a rule with that name and spec, nil for none.
+func ruleOf(name string, spec *resourcev1.DeviceTaintRuleSpec) *tracker.Rule {
+	if spec == nil {
+		return nil
+	}
+	rule := &resourcev1.DeviceTaintRule{Spec: *spec}
+	rule.Name = name
+	return new(tracker.RuleOf(rule))
+}
+
+// slice looks at the write of a ResourceSlice, whose devices were old.
+func (p *Preview) slice(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, old, current []devices.Device) (previewed, error) {
+	if !tainted(current) {
+		return previewed{}, nil
+	}
+	slice, err := sliceOf(req.Name, req.Object.Raw, current)
+	if err != nil {
+		return previewed{}, err
+	}
+	was := tracker.Slice{Name: req.Name}
+	if !isNull(req.OldObject.Raw) {
+		if was, err = sliceOf(req.Name, req.OldObject.Raw, old); err != nil {
+			return previewed{}, err
+		}
+	}
+	return p.see(ctx, writeOf(&req, tracker.SourceSlice, req.Name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+		return view.Slice(was, slice, now)
+	})
+}
+
+// tainted reports whether any device has a NoExecute taint.
+func tainted(list []devices.Device) bool {
+	for i := range list {
+		for j := range list[i].Taints {
+			if list[i].Taints[j].Effect == resourcev1.DeviceTaintEffectNoExecute {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sliceOf returns a slice with those devices as the tracker has it.
+func sliceOf(name string, raw []byte, list []devices.Device) (tracker.Slice, error) {
+	var spec, driver, pool json.RawMessage
+	var of struct {
+		Name       string `json:"name"`
+		Generation int64  `json:"generation"`
+	}
+	err := findMembers(raw, member{"spec", &spec})
+	if err == nil {
+		err = findMembers(spec, member{"driver", &driver}, member{"pool", &pool})
+	}
+	if err == nil {
+		err = decodeField(pool, "spec.pool", &of)
+	}
+	slice := tracker.Slice{Name: name, Pool: of.Name, Generation: of.Generation, Devices: make([]tracker.Device, 0, len(list))}
+	if err == nil {
+		slice.Driver, err = decodeString(driver)
+	}
+	if err != nil {
+		return tracker.Slice{}, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
+	}
+	for i := range list {
+		slice.Devices = append(slice.Devices, tracker.Device{Name: list[i].Name, Taints: list[i].Taints})
+	}
+	return slice, nil
+}
+
+// registration says what a TaintPolicy does at once to pods on nodes that there are.
+func (p *Preview) registration(object *v1alpha1.TaintPolicy) []string {
+	if p == nil || !keepsEvicting(object) {
+		return nil
+	}
+	set := tainting.Compile([]v1alpha1.TaintPolicy{*object})
+	now := p.config.Clock.Now()
+	changes, err := p.config.View.Nodes(func(labels map[string]string) []corev1.Taint {
+		var given []corev1.Taint
+		for _, r := range set.Register(labels) {
+			if r.Reconcile {
+				given = append(given, corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect})
+			}
+		}
+		return given
+	}, now)
+	if err != nil {
+		warning, _ := unforetold(tracker.SourceNode, err)
+		return []string{warning}
+	}
+	f := p.config.View.Forecast(now, changes)
+	p.config.Metrics.observe(sourcePolicy, &f)
+	if text := f.String(); text != "" {
+		return []string{text}
+	}
+	return nil
+}
+
+// keepsEvicting reports whether the policy puts NoExecute taints on nodes that there
+// are.
+func keepsEvicting(object *v1alpha1.TaintPolicy) bool {
+	for i := range object.Spec.Register {
+		for _, taint := range object.Spec.Register[i].Taints {
+			if object.Spec.Register[i].Reconcile && taint.Effect == corev1.TaintEffectNoExecute {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writeOf returns what is written, as limits see it.
+func writeOf(req *admission.Request, kind tracker.SourceKind, name string, set *tainting.Set, in tainting.Input) *limits.Write {
+	return &limits.Write{Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: isDryRun(*req)}
+}
+
+// see looks at a write that has a NoExecute taint.
+func (p *Preview) see(ctx context.Context, w *limits.Write, look look) (previewed, error) {
+	if p == nil {
+		return previewed{}, w.Fault(ctx, &unfollowedError{w.Carrier.Kind})
+	}
+	now := p.config.Clock.Now()
+	changes, err := look(p.config.View, now)
+	if warning, fault := unforetold(w.Carrier.Kind, err); fault != nil {
+		return previewed{warnings: []string{warning}}, w.Fault(ctx, fault)
+	}
+	if err != nil {
+		return previewed{}, fmt.Errorf("foretell what happens to pods: %w", err)
+	}
+	f := p.config.View.Forecast(now, changes)
+	p.config.Metrics.observe(string(w.Carrier.Kind), &f)
+	verdict, err := p.config.Limits.Judge(ctx, w, changes, now)
+	if err != nil {
+		return previewed{}, err
+	}
+	seen := previewed{findings: verdict.Findings, warnings: verdict.Beyond, settled: verdict.Settle}
+	if text := f.String(); text != "" {
+		seen.warnings = append([]string{text}, seen.warnings...)
+	}
+	return seen, nil
+}
+
+func isDryRun(req admission.Request) bool { return req.DryRun != nil && *req.DryRun }

@@ -1,0 +1,125 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/placement"
+)
+
+// namespaceObjects reads namespaces.
+type namespaceObjects interface {
+	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
+}
+
+// placer finds out what PlacementPolicies have for a pod or a claim that is created.
+// It is used twice: to give it, and to say what is amiss in what is about to be
+// stored.
+type placer struct {
+	namespaces namespaceObjects
+	// classes is nil where devices are not known of: then no pod uses a class.
+	classes    deviceClasses
+	authorizer authorizer.Authorizer
+}
+
+// subject returns what policies are matched with, of an object with labels.
+func (p *placer) subject(ctx context.Context, req *admission.Request, labels map[string]string) (*placement.Subject, error) {
+	namespace, err := p.namespaces.Namespace(ctx, req.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
+	}
+	subject := &placement.Subject{
+		Review:          &expression.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: p.authorizer},
+		Namespace:       req.Namespace,
+		NamespaceLabels: namespace.Labels,
+		Labels:          labels,
+	}
+	if subject.NamespaceLabels == nil {
+		subject.NamespaceLabels = map[string]string{} // known to have none
+	}
+	return subject, nil
+}
+
+// ofPod returns the policies that are for a pod.
+func (p *placer) ofPod(ctx context.Context, set *placement.Set, req *admission.Request, pod *placedPod) (placement.Matching, error) {
+	subject, err := p.subject(ctx, req, pod.pod.Labels)
+	if err != nil {
+		return placement.Matching{}, err
+	}
+	subject.Resources = pod.requested
+	if p.classes == nil {
+		return set.MatchPod(ctx, subject)
+	}
+	subject.DeviceClasses = func(ctx context.Context) ([]string, error) {
+		claims, err := pod.resourceClaims()
+		if err != nil {
+			return nil, err
+		}
+		resources, err := pod.requested()
+		if err != nil {
+			return nil, err
+		}
+		return p.classes.OfPod(ctx, req.Namespace, claims, resources)
+	}
+	return set.MatchPod(ctx, subject)
+}
+
+// ofClaim returns the policies that are for a claim, or for the claims of a template.
+func (p *placer) ofClaim(ctx context.Context, set *placement.Set, req *admission.Request, claim *placedClaim) (placement.Matching, error) {
+	subject, err := p.subject(ctx, req, claim.labels)
+	if err != nil {
+		return placement.Matching{}, err
+	}
+	subject.DeviceClasses = func(context.Context) ([]string, error) { return claim.classes, nil }
+	return set.MatchClaim(ctx, subject)
+}
+
+// podFindings says what is amiss with a pod that is created. A nil placer finds
+// nothing.
+func (p *placer) podFindings(ctx context.Context, policies *inforce.Policies, req *admission.Request) ([]policy.Finding, error) {
+	if p == nil || policies.Placement.Len() == 0 {
+		return nil, nil
+	}
+	pod, err := decodePlacedPod(req.Object.Raw)
+	if err != nil {
+		return nil, err
+	}
+	matching, err := p.ofPod(ctx, policies.Placement, req, pod)
+	if err != nil || matching.Empty() {
+		return nil, err
+	}
+	return matching.JudgePod(pod.placement(req)), nil
+}
+
+// claimFindings says what is amiss with a claim, or a template of claims, that is
+// created. A nil placer finds nothing.
+func (p *placer) claimFindings(ctx context.Context, policies *inforce.Policies, req *admission.Request, template bool) ([]policy.Finding, error) {
+	if p == nil || policies.Placement.Len() == 0 {
+		return nil, nil
+	}
+	claim, err := decodePlacedClaim(req.Object.Raw, template)
+	if err != nil {
+		return nil, err
+	}
+	matching, err := p.ofClaim(ctx, policies.Placement, req, claim)
+	if err != nil || matching.Empty() {
+		return nil, err
+	}
+	return matching.JudgeClaim(claim.claimRequests()), nil
+}
+
+// placement returns the pod as policies look at it.
+func (p *placedPod) placement(req *admission.Request) placement.Pod {
+	return placement.Pod{
+		Spec:                    &p.pod.Spec,
+		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
+	}
+}
