@@ -34,6 +34,8 @@ type deviceSide struct {
 	rules  dynamic.Interface
 	keeper *served.Keeper
 	status *rulestatus.Controller
+	// changed are told of rules.
+	changed listeners
 	// known is true while the tracker knows all devices, claims and rules.
 	known atomic.Bool
 }
@@ -82,7 +84,7 @@ func (d *deviceSide) setKnown(known bool, tell func(known bool)) {
 
 // add adds what watches devices on every replica, and returns what writes the
 // status of rules on the leader.
-func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Evictor) (*rulestatus.Controller, error) {
+func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Evictor, guard *informer.Guard) (*rulestatus.Controller, error) {
 	var err error
 	d.status, err = rulestatus.New(rulestatus.Options{
 		Tracker: options.Tracker,
@@ -96,6 +98,8 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 		},
 		Evicted:        runner.EvictedBy,
 		Forget:         runner.Forget,
+		Held:           runner.HeldFor,
+		HeldOnly:       options.Mode == evictor.ModeWindow,
 		PodsChanged:    runner.PodsChanged,
 		Metrics:        rulestatus.NewMetrics(ctrlmetrics.Registry),
 		AttemptTimeout: options.AttemptTimeout,
@@ -103,11 +107,11 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 	if err != nil {
 		return nil, fmt.Errorf("write the status of DeviceTaintRules: %w", err)
 	}
-	feed := informer.NewDeviceFeed(options.Tracker, deviceListener{runner, d.status}, p.clock)
+	feed := informer.NewDeviceFeed(options.Tracker, deviceListener{runner, d.status, &d.changed}, p.clock)
 	d.keeper = served.New(served.Options{
 		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
 		Clock:     p.local,
-		Resources: d.resources(p, feed),
+		Resources: d.resources(p, feed, informer.Guarded(guard)),
 		Known:     func(known bool) { d.setKnown(known, feed.SetKnown) },
 		Metrics:   served.NewMetrics(ctrlmetrics.Registry),
 	})
@@ -120,7 +124,7 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 
 // resources returns what is watched of devices where it is served (VS-01, VS-02,
 // VS-08).
-func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.Resource {
+func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed, guarded informer.Option) []served.Resource {
 	slices, claims := p.clientset.ResourceV1().ResourceSlices(), p.clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
 	return []served.Resource{
 		{
@@ -134,7 +138,7 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.R
 			Versions: []string{"v1"},
 			Without:  "no pod is known to use a device, and none is evicted because of one",
 			Watch: func(_ string, report func(error)) served.Watch {
-				return informer.NewClaimWatch(p.clientset, feed.Claims(), report)
+				return informer.NewClaimWatch(p.clientset, feed.Claims(), report, guarded)
 			},
 			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, claims) },
 		},
@@ -145,7 +149,7 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.R
 			// Old generations of a pool count until a newer one is seen (DE-16).
 			Misleading: true,
 			Watch: func(_ string, report func(error)) served.Watch {
-				return informer.NewSliceWatch(p.clientset, feed.Slices(), report)
+				return informer.NewSliceWatch(p.clientset, feed.Slices(), report, guarded)
 			},
 			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, slices) },
 		},
@@ -154,7 +158,7 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.R
 			Versions: []string{"v1", "v1beta2", "v1alpha3"},
 			Without:  "there are no DeviceTaintRules, and none evicts a pod",
 			Watch: func(version string, report func(error)) served.Watch {
-				return informer.NewRuleWatch(d.rules, version, feed.Rules(), report)
+				return informer.NewRuleWatch(d.rules, version, feed.Rules(), report, guarded)
 			},
 			Probe: func(ctx context.Context, version string) error {
 				return informer.Permitted(ctx, d.rules.Resource(informer.RuleResource.WithVersion(version)))
@@ -172,13 +176,24 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed) []served.R
 type deviceListener struct {
 	evictor *evictor.Evictor
 	status  *rulestatus.Controller
+	rules   *listeners
 }
+
+// listeners want to know of rules that were created, changed or deleted. All of them
+// join before the first is told.
+type listeners struct{ told []func(rule string) }
+
+// join adds one who wants to know. It must not block.
+func (l *listeners) join(tell func(rule string)) { l.told = append(l.told, tell) }
 
 // PodsChanged tells the evictor.
 func (l deviceListener) PodsChanged(keys []tracker.Key) { l.evictor.PodsChanged(keys) }
 
-// RuleChanged tells both.
+// RuleChanged tells all.
 func (l deviceListener) RuleChanged(name string) {
 	l.evictor.RuleChanged(name)
 	l.status.RuleChanged(name)
+	for _, tell := range l.rules.told {
+		tell(name)
+	}
 }

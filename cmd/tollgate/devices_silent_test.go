@@ -44,7 +44,7 @@ func TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09(t *testing.T) {
 		all := cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}
 		d.keeper = served.New(served.Options{
 			Discovery: silentAboutGroups{all}, Clock: clock.RealClock{}, Metrics: served.NewMetrics(prometheus.NewPedanticRegistry()),
-			Resources: d.resources(&program{clientset: fake.NewClientset()}, feed),
+			Resources: d.resources(&program{clientset: fake.NewClientset()}, feed, informer.Guarded(nil)),
 			Known:     func(known bool) { d.setKnown(known, feed.SetKnown) },
 		})
 		ctx, stop := context.WithCancel(t.Context())

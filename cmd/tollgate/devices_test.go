@@ -68,7 +68,7 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 			known := make(chan struct{})
 			d.keeper = served.New(served.Options{
 				Discovery: c.serves, Clock: clock.RealClock{}, Metrics: served.NewMetrics(prometheus.NewPedanticRegistry()),
-				Resources: d.resources(&program{clientset: fake.NewClientset()}, feed),
+				Resources: d.resources(&program{clientset: fake.NewClientset()}, feed, informer.Guarded(nil)),
 				Known: func(all bool) {
 					d.setKnown(all, feed.SetKnown)
 					close(known)

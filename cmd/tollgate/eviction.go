@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/forecast"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
+	"github.com/tollgate-dev/tollgate/webhook/snapshot"
 )
 
 // everyReplica is work of every replica, so that a new leader has nothing to read
@@ -28,16 +32,34 @@ func (work everyReplica) Start(ctx context.Context) error {
 	return nil
 }
 
+// followed is what is known of pods and of what they stand on.
+type followed struct {
+	// tracker is nil where nothing is followed.
+	tracker *tracker.Tracker
+	rules   evictor.Rules
+	// pods reports whether all pods, and nodes if those are followed, are known.
+	pods func() bool
+	// nodes says whether taints of nodes are followed; devices is nil where those of
+	// devices are not.
+	nodes   bool
+	devices *deviceSide
+	// ledger knows which pods have left because of taints.
+	ledger *forecast.Ledger
+	// restraint is what holds evictions back.
+	restraint *restraint
+	// guard keeps what is known close to what is so.
+	guard *informer.Guard
+}
+
 // addEvictor adds what watches pods, nodes and devices, and on the leader what
 // evicts and says so in the status of DeviceTaintRules. Admission does not wait
-// until all pods of the cluster have been listed. It returns what is known of
-// devices, nil where their taints are not followed.
-func (p *program) addEvictor(ctx context.Context) (*tracker.Tracker, error) {
+// until all pods of the cluster have been listed.
+func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*followed, error) {
 	nodes, devices := p.features.Enabled(features.NodeTaintEviction), p.features.Enabled(features.DeviceTaintEviction)
 	if !nodes && !devices {
-		return nil, nil //nolint:nilnil // Off is neither a tracker nor an error.
+		return &followed{}, nil
 	}
-	nodeEvents, deviceEvents, err := p.newRecorders(ctx)
+	evicting, err := p.evictingClient()
 	if err != nil {
 		return nil, err
 	}
@@ -48,19 +70,27 @@ func (p *program) addEvictor(ctx context.Context) (*tracker.Tracker, error) {
 		Tracker:        state,
 		Synced:         func() bool { return feed.HasSynced() },
 		Leads:          p.leads,
-		Client:         p.clientset,
-		Recorder:       nodeEvents,
-		DeviceRecorder: deviceEvents,
+		Client:         evicting,
+		Recorder:       p.recorders.nodes,
+		DeviceRecorder: p.recorders.devices,
 		Clock:          p.clock,
 		Local:          p.local,
 		Metrics:        evictor.NewMetrics(ctrlmetrics.Registry),
 		Rules: evictor.Rules{
 			ComparisonOperators: p.config.Eviction.ComparisonOperators,
 			MaxHold:             p.config.Eviction.MaxHold.Duration,
+			Window:              p.config.Eviction.Mode == configv1alpha1.EvictionWindow,
 		},
+		Mode:           evictor.Mode(p.config.Eviction.Mode),
+		FitChanged:     p.fitChanged(),
 		Workers:        p.config.Eviction.Workers,
 		AttemptTimeout: p.attemptTimeout(),
 	}
+	bounds, err := p.newRestraint(ctx, store, state)
+	if err != nil {
+		return nil, err
+	}
+	bounds.restrain(&options)
 	if devices {
 		if err := d.equip(p, &options); err != nil {
 			return nil, err
@@ -70,23 +100,50 @@ func (p *program) addEvictor(ctx context.Context) (*tracker.Tracker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the evictor: %w", err)
 	}
+	bounds.runner = runner
+	p.leading = append(p.leading, runner.Start)
+	if err := p.addRestraint(bounds); err != nil {
+		return nil, err
+	}
+	known := &followed{
+		tracker: state, rules: options.Rules, nodes: nodes,
+		pods:      func() bool { return feed.HasSynced() },
+		ledger:    forecast.NewLedger(state, options.Rules, p.clock).WithPolicies(bounds.foretold, bounds.labels.Of),
+		restraint: bounds,
+		guard: informer.NewGuard(informer.GuardOptions{
+			Clock: p.local, Metrics: informer.NewMetrics(ctrlmetrics.Registry), Silence: p.config.ClientConnection.WatchSilence.Duration,
+		}),
+	}
 	feed = informer.NewFeed(state, runner, p.clock)
-	if err := p.watchPods(feed, nodes); err != nil {
+	feed.OnLeaving(known.ledger.Leaving)
+	feed.OnNodesDown(runner.NodesChanged)
+	if err := p.watchPods(feed, nodes, known.guard); err != nil {
 		return nil, err
 	}
 	if !devices {
-		return nil, p.addLeader(runner.Start)
+		return known, nil
 	}
-	status, err := d.add(p, options, runner)
+	status, err := d.add(p, options, runner, known.guard)
 	if err != nil {
 		return nil, err
 	}
-	return state, p.addLeader(func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return runner.Start(ctx) })
-		group.Go(func() error { return status.Start(ctx) })
-		return group.Wait()
-	})
+	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
+		p.leading = append(p.leading, status.Start)
+	}
+	known.devices = d
+	return known, nil
+}
+
+// evictingClient returns the client that evicts, which does not wait in the place of the
+// evictor when the API server asks it to.
+func (p *program) evictingClient() (kubernetes.Interface, error) {
+	connection := rest.CopyConfig(p.connection)
+	connection.Wrap(evictor.PromptAnswers)
+	clientset, err := kubernetes.NewForConfig(protobuf(connection))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for evictions: %w", err)
+	}
+	return clientset, nil
 }
 
 // attemptTimeout is for how long an attempt to evict may last: one that began just
@@ -96,12 +153,12 @@ func (p *program) attemptTimeout() time.Duration {
 }
 
 // watchPods adds the informers of pods and, if their taints are followed, of nodes.
-func (p *program) watchPods(feed *informer.Feed, withNodes bool) error {
-	pods := informer.NewPods(p.clientset)
+func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer.Guard) error {
+	pods := informer.NewPods(p.clientset, informer.Guarded(guard))
 	informers := []cache.SharedIndexInformer{pods}
 	attach := func() error { return feed.Attach(nil, pods) }
 	if withNodes {
-		nodes := informer.NewNodes(p.clientset)
+		nodes := informer.NewNodes(p.clientset, informer.Guarded(guard))
 		informers = append(informers, nodes)
 		attach = func() error { return feed.Attach(nodes, pods) }
 	}

@@ -5,27 +5,29 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 )
 
-// alone runs work on the only replica there is.
-type alone struct{ work func(context.Context) error }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (alone) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (a alone) Start(ctx context.Context) error { return a.work(ctx) }
-
-// addLeader adds what one replica does at a time: work.
-func (p *program) addLeader(work func(context.Context) error) error {
+// addLeader adds what one replica does at a time, until told is done. The lease is given
+// back when all of it has stopped, while reviews are still answered.
+func (p *program) addLeader(told context.Context) error {
+	work := func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, part := range p.leading {
+			group.Go(func() error { return part(ctx) })
+		}
+		return group.Wait()
+	}
 	if p.lock == nil {
-		return p.manager.Add(alone{work})
+		return p.manager.Add(drain.Until(told, manager.RunnableFunc(work)))
 	}
 	election := p.config.LeaderElection
 	runner := leader.NewRunner(p.lock, leader.Durations{
@@ -33,7 +35,7 @@ func (p *program) addLeader(work func(context.Context) error) error {
 		RenewDeadline: election.RenewDeadline.Duration,
 		RetryPeriod:   election.RetryPeriod.Duration,
 	}, work)
-	if err := p.manager.Add(runner); err != nil {
+	if err := p.manager.Add(drain.Until(told, runner)); err != nil {
 		return fmt.Errorf("stand for election: %w", err)
 	}
 	return nil
@@ -66,5 +68,5 @@ func (p *program) newLock() (*leader.Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the lease: %w", err)
 	}
-	return leader.New(inner, p.local), nil
+	return leader.New(inner, p.local, p.clock), nil
 }

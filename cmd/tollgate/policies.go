@@ -4,45 +4,71 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/webhook/snapshot"
 )
 
-// noPolicies stands for the store where the capability is switched off.
-type noPolicies struct{}
+// kinds returns the kinds of policies that are judged by.
+func (p *program) kinds() inforce.Kinds {
+	return inforce.Kinds{
+		Tolerations: p.features.Enabled(features.TolerationPolicies),
+		Placement:   p.features.Enabled(features.PlacementPolicies),
+		Taints:      p.features.Enabled(features.TaintPolicies),
+		Gates:       p.features.Enabled(features.GatePolicies),
+		Evictions:   p.features.Enabled(features.EvictionPolicies),
+	}
+}
 
-// Tolerations returns a set without policies, which allows everything.
-func (noPolicies) Tolerations() *tolerations.Set { return tolerations.Compile(nil) }
-
-// addPolicies adds the store of policies and, on the leader, what writes their
-// status. It returns nil where the capability is switched off.
+// addPolicies adds the store of policies, and watches what they depend on.
 func (p *program) addPolicies(ctx context.Context) (*snapshot.Store, error) {
-	enabled := p.features.Enabled(features.TolerationPolicies)
-	if err := snapshot.AddStatus(p.manager, p.clock, p.leads, enabled); err != nil {
-		return nil, err
-	}
-	if !enabled {
-		return nil, nil //nolint:nilnil // Off is neither a store nor an error.
-	}
-	store := snapshot.NewStore(p.manager.GetCache(), p.local, snapshot.NewMetrics(ctrlmetrics.Registry))
+	store := snapshot.NewStore(snapshot.Options{
+		Kinds:     p.kinds(),
+		Cache:     p.manager.GetCache(),
+		Live:      p.manager.GetAPIReader(),
+		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
+		Clock:     p.local,
+		Metrics:   snapshot.NewMetrics(ctrlmetrics.Registry),
+	})
 	if err := p.manager.Add(store); err != nil {
 		return nil, fmt.Errorf("watch policies: %w", err)
 	}
 	// Asked for now, so that no review waits for the first list.
-	namespaces := &metav1.PartialObjectMetadata{}
-	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	for _, object := range []client.Object{namespaces, &nodev1.RuntimeClass{}} {
+	for _, object := range []client.Object{&corev1.Namespace{}, &nodev1.RuntimeClass{}} {
 		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("watch what policies depend on: %w", err)
 		}
 	}
+	if err := p.manager.Add(everyReplica(p.warm)); err != nil {
+		return nil, fmt.Errorf("watch what policies depend on: %w", err)
+	}
 	return store, nil
+}
+
+// warm watches what reviews read now and then, so that the first of them does not wait.
+// Nothing waits for it: not every cluster serves all of it, nor lets Tollgate see it.
+func (p *program) warm(ctx context.Context) {
+	var wanted []client.Object
+	if p.kinds().Taints {
+		wanted = append(wanted, &v1alpha1.EvictionApproval{}, &corev1.Node{})
+	}
+	if p.kinds().Placement {
+		wanted = append(wanted, &resourcev1.DeviceClass{}, &resourcev1.ResourceClaimTemplate{})
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	for _, object := range wanted {
+		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			log.V(1).Info("not watched", "kind", fmt.Sprintf("%T", object), "reason", err.Error())
+		}
+	}
 }

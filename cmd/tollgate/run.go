@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -14,13 +17,16 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
+	"github.com/tollgate-dev/tollgate/webhook/authority"
 )
 
 // objectName names the Lease and both webhook configurations in deploy.
@@ -36,32 +42,54 @@ type program struct {
 	connection *rest.Config
 	clientset  kubernetes.Interface
 	manager    ctrl.Manager
+	// authorizer answers what policies ask about permissions.
+	authorizer *authority.Authority
+	// self is the user that this is.
+	self string
 	// stopEvents ends the writing of events, after everyone who might write some.
 	stopEvents func()
 	// lock is nil where one replica is all there is.
-	lock *leader.Lock
+	lock      *leader.Lock
+	recorders recorders
+	// leading is what one replica does at a time.
+	leading []func(context.Context) error
 }
 
-// serve runs until ctx is done.
+// serve runs until ctx is done, and answers reviews for a while longer.
 func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, connection *rest.Config) error {
 	p, err := newProgram(ctx, config, connection)
 	if err != nil {
 		return err
 	}
-	devices, err := p.addEvictor(ctx)
+	store, err := p.addPolicies(ctx)
 	if err != nil {
 		return err
 	}
-	ready, err := p.addAdmission(ctx, devices)
+	known, err := p.addEvictor(ctx, store)
 	if err != nil {
 		return err
 	}
+	foreseen, err := p.addForesight(known)
+	if err != nil {
+		return err
+	}
+	p.addControllers(store, known, foreseen)
+	if err := p.addLeader(ctx); err != nil {
+		return err
+	}
+	ready, err := p.addAdmission(store, known, foreseen.preview)
+	if err != nil {
+		return err
+	}
+	ready["shutdown"] = drain.Ready(ctx)
 	if err := p.addProbes(ready); err != nil {
 		return err
 	}
+	serving, end := drain.Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
+	defer end()
 	logr.FromContextOrDiscard(ctx).Info("starting", "version", version(), "webhook", config.Webhook.BindAddress,
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
-	err = p.manager.Start(ctx)
+	err = p.manager.Start(serving)
 	p.stopEvents()
 	return err
 }
@@ -84,6 +112,15 @@ func (p *program) waitForAPIServer(ctx context.Context) error {
 	}
 }
 
+// whoAmI returns the user as whom the API server knows this program.
+func (p *program) whoAmI(ctx context.Context) (string, error) {
+	review, err := p.clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask who this is: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}
+
 func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, connection *rest.Config) (*program, error) {
 	gates, err := features.New(config.FeatureGates)
 	if err != nil {
@@ -100,10 +137,19 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	p := &program{config: config, features: gates, clock: now, local: local, connection: connection, clientset: clientset, stopEvents: func() {}}
+	if p.authorizer, err = p.newAuthority(); err != nil {
+		return nil, err
+	}
 	if p.lock, err = p.newLock(); err != nil {
 		return nil, err
 	}
 	if err := p.waitForAPIServer(ctx); err != nil {
+		return nil, err
+	}
+	if p.self, err = p.whoAmI(ctx); err != nil {
+		return nil, err
+	}
+	if p.recorders, err = p.newRecorders(ctx); err != nil {
 		return nil, err
 	}
 	options, err := p.managerOptions(ctx)
@@ -125,10 +171,14 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 		return ctrl.Options{}, fmt.Errorf("register kinds: %w", err)
 	}
 	options := ctrl.Options{
-		Scheme:                 scheme,
-		Logger:                 logr.FromContextOrDiscard(ctx),
-		BaseContext:            func() context.Context { return ctx },
-		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Scheme: scheme,
+		Logger: logr.FromContextOrDiscard(ctx),
+		// What the manager runs ends with the manager, not when the program is told to.
+		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepOfNode}},
+		},
 		Metrics:                metricsserver.Options{BindAddress: p.config.Metrics.BindAddress},
 		HealthProbeBindAddress: p.config.Health.BindAddress,
 		// Package leader elects, see there.
@@ -136,6 +186,21 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 		GracefulShutdownTimeout: new(30 * time.Second),
 	}
 	return options, nil
+}
+
+// keepOfNode keeps of a node what policies look at, which is what it is and its taints,
+// and which of these Tollgate gave it. Its status is the larger part of it by far.
+func keepOfNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	kept := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Spec: corev1.NodeSpec{Taints: node.Spec.Taints}}
+	kept.ManagedFields, kept.Annotations = nil, nil
+	if twins, ok := node.Annotations[v1alpha1.AnnotationTwins]; ok {
+		kept.Annotations = map[string]string{v1alpha1.AnnotationTwins: twins}
+	}
+	return kept, nil
 }
 
 // protobuf returns a connection for the kinds that are built into Kubernetes,

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -15,14 +16,15 @@ import (
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
-	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/authority"
+	"github.com/tollgate-dev/tollgate/webhook/snapshot"
 )
 
-// addAdmission adds the certificates, the policies, and the server that judges by
-// them and by what is known of devices, if anything. It returns its readiness
-// checks.
-func (p *program) addAdmission(ctx context.Context, devices *tracker.Tracker) (map[string]healthz.Checker, error) {
+// addAdmission adds the certificates, and the server that judges by the policies, by
+// what is known of pods and devices and by what is foretold of them, if anything. It
+// returns its readiness checks.
+func (p *program) addAdmission(store *snapshot.Store, known *followed, preview *webhook.Preview) (map[string]healthz.Checker, error) {
 	certificates, err := certs.New(p.certificateOptions())
 	if err != nil {
 		return nil, fmt.Errorf("keep certificates: %w", err)
@@ -30,22 +32,14 @@ func (p *program) addAdmission(ctx context.Context, devices *tracker.Tracker) (m
 	if err := p.manager.Add(certificates); err != nil {
 		return nil, fmt.Errorf("keep certificates: %w", err)
 	}
-	store, err := p.addPolicies(ctx)
-	if err != nil {
-		return nil, err
-	}
 	server, err := p.newWebhookServer(certificates)
 	if err != nil {
 		return nil, err
 	}
-	config := p.webhookConfig()
-	if devices != nil {
-		config.DeviceTaints = devices
-	}
-	ready := map[string]healthz.Checker{"certificates": certificates.Ready, "webhook": server.StartedChecker()}
-	if store != nil {
-		config.Policies = store
-		ready["policies"] = store.Ready
+	config := p.webhookConfig(store, known)
+	config.Preview = preview
+	ready := map[string]healthz.Checker{
+		"certificates": certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}
 	server.Register(webhook.PathMutate, webhook.Mutate(config))
 	server.Register(webhook.PathValidate, webhook.Validate(config))
@@ -93,9 +87,9 @@ func (p *program) newWebhookServer(certificates *certs.Manager) (ctrlwebhook.Ser
 	}), nil
 }
 
-func (p *program) webhookConfig() webhook.Config {
+func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.Config {
 	admission := p.config.Admission
-	return webhook.Config{
+	config := webhook.Config{
 		Options: webhook.Options{
 			Clock:   p.local,
 			Metrics: webhook.NewMetrics(ctrlmetrics.Registry),
@@ -103,18 +97,51 @@ func (p *program) webhookConfig() webhook.Config {
 			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
 		},
 		ServerClock:                p.clock,
-		Policies:                   noPolicies{},
+		Policies:                   store,
 		Namespaces:                 webhook.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+		Live:                       p.manager.GetAPIReader(),
+		Cache:                      p.manager.GetClient(),
+		Authorizer:                 p.authorizer,
+		Selves:                     []string{p.self},
+		DeviceClasses:              webhook.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+		Schedulers:                 admission.Schedulers,
+		WorkloadControllers:        append(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers...),
 		RuntimeClasses:             webhook.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 		ExtendedResourceToleration: admission.ExtendedResourceToleration,
 		PodTolerationRestriction:   admission.PodTolerationRestriction,
-		DefaultSeconds: tolerations.DefaultSeconds{
-			NotReady:    admission.DefaultNotReadyTolerationSeconds,
-			Unreachable: admission.DefaultUnreachableTolerationSeconds,
-		},
-		MaxTimeAddedSkew: admission.MaxTimeAddedSkew.Duration,
-		StampNodeTaints:  p.features.Enabled(features.NodeTaintTimestamps),
-		JudgeDirectives:  p.features.Enabled(features.SchedulingDirectives),
-		JudgeDevices:     p.features.Enabled(features.DeviceTaintAdmission),
+		DefaultSeconds:             p.defaultSeconds(),
+		MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
+		StampNodeTaints:            p.features.Enabled(features.NodeTaintTimestamps),
+		JudgeDirectives:            p.features.Enabled(features.SchedulingDirectives),
+		JudgeDevices:               p.features.Enabled(features.DeviceTaintAdmission),
+		Window:                     p.window(),
+	}
+	if known.devices != nil {
+		config.DeviceTaints = known.tracker
+	}
+	return config
+}
+
+// Questions about RBAC have a client and a limit of their own: users must not wait for
+// their answers because the evictor is busy, nor pods live longer because users ask.
+const (
+	reviewQPS   = 50
+	reviewBurst = 100
+)
+
+func (p *program) newAuthority() (*authority.Authority, error) {
+	connection := rest.CopyConfig(p.connection)
+	connection.QPS, connection.Burst = reviewQPS, reviewBurst
+	clientset, err := kubernetes.NewForConfig(protobuf(connection))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for access reviews: %w", err)
+	}
+	return authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local), nil
+}
+
+func (p *program) defaultSeconds() tolerations.DefaultSeconds {
+	return tolerations.DefaultSeconds{
+		NotReady:    p.config.Admission.DefaultNotReadyTolerationSeconds,
+		Unreachable: p.config.Admission.DefaultUnreachableTolerationSeconds,
 	}
 }

@@ -13,6 +13,16 @@ import (
 const (
 	// TolerationPolicies judges tolerations by TolerationPolicies.
 	TolerationPolicies featuregate.Feature = "TolerationPolicies"
+	// PlacementPolicies gives pods and claims what PlacementPolicies say.
+	PlacementPolicies featuregate.Feature = "PlacementPolicies"
+	// TaintPolicies judges who sets taints by TaintPolicies, and carries out their
+	// register and ttl.
+	TaintPolicies featuregate.Feature = "TaintPolicies"
+	// GatePolicies judges who opens scheduling gates by GatePolicies.
+	GatePolicies featuregate.Feature = "GatePolicies"
+	// EvictionPolicies carries out evictions as EvictionPolicies say. Off, all pods are
+	// deleted at once, as Kubernetes does.
+	EvictionPolicies featuregate.Feature = "EvictionPolicies"
 	// SchedulingDirectives holds pods under scheduling gates to the rules of
 	// KEP-3838.
 	SchedulingDirectives featuregate.Feature = "SchedulingDirectives"
@@ -37,6 +47,10 @@ func New(switched map[string]bool) (featuregate.FeatureGate, error) {
 	on := featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		TolerationPolicies:   on,
+		PlacementPolicies:    on,
+		TaintPolicies:        on,
+		GatePolicies:         on,
+		EvictionPolicies:     on,
 		SchedulingDirectives: on,
 		NodeTaintTimestamps:  on,
 		NodeTaintEviction:    on,

@@ -55,6 +55,7 @@ func (r *Runner) Start(ctx context.Context) error {
 // done. When ctx is done the lease is given back after work has ended, not before:
 // the next leader must not meet what the last one has under way.
 func (r *Runner) term(ctx context.Context) error {
+	r.lock.Stand()
 	election, endElection := context.WithCancel(context.WithoutCancel(ctx))
 	defer endElection()
 	log := logr.FromContextOrDiscard(ctx)

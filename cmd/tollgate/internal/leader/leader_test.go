@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,9 +19,12 @@ import (
 
 // sharedLease is a lease in memory, as several replicas see it.
 type sharedLease struct {
-	mutex  sync.Mutex
-	record *resourcelock.LeaderElectionRecord
-	away   bool
+	mutex   sync.Mutex
+	record  *resourcelock.LeaderElectionRecord
+	version int
+	// holders are all that it was written with, one after the other.
+	holders []string
+	away    bool
 }
 
 func (s *sharedLease) holder() string {
@@ -32,6 +36,13 @@ func (s *sharedLease) holder() string {
 	return s.record.HolderIdentity
 }
 
+// written is all that the lease was written with.
+func (s *sharedLease) written() []string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return slices.Clone(s.holders)
+}
+
 func (s *sharedLease) setAway(away bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -40,41 +51,83 @@ func (s *sharedLease) setAway(away bool) {
 
 var errAway = errors.New("the API server is away")
 
-// leaseOf is the lease as one replica uses it.
+// leaseOf is the lease as one replica uses it. As with a real one, a write goes on from
+// the version that was read or written last, or fails.
 type leaseOf struct {
 	*sharedLease
 
 	identity string
+	seen     int
+	// frozen is closed when the replica goes on; nil while it is not frozen. Guarded by
+	// the mutex of the lease.
+	frozen chan struct{}
 }
 
-func (l leaseOf) Identity() string   { return l.identity }
-func (l leaseOf) Describe() string   { return "lease" }
-func (l leaseOf) RecordEvent(string) {}
+func (l *leaseOf) Identity() string   { return l.identity }
+func (l *leaseOf) Describe() string   { return "lease" }
+func (l *leaseOf) RecordEvent(string) {}
 
-func (l leaseOf) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+// freeze lets no request of the replica go on until what it returns is called.
+func (l *leaseOf) freeze() (thaw func()) {
+	frozen := make(chan struct{})
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	switch {
-	case l.away:
-		return nil, nil, errAway
-	case l.record == nil:
+	l.frozen = frozen
+	return func() {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.frozen = nil
+		close(frozen)
+	}
+}
+
+// begin locks the lease for a request, unless the API server is away, or the request is
+// too old by the time the replica is not frozen any more.
+func (l *leaseOf) begin(ctx context.Context) error {
+	l.mutex.Lock()
+	for l.frozen != nil {
+		frozen := l.frozen
+		l.mutex.Unlock()
+		<-frozen
+		l.mutex.Lock()
+	}
+	err := ctx.Err()
+	if l.away {
+		err = errAway
+	}
+	if err != nil {
+		l.mutex.Unlock()
+	}
+	return err
+}
+
+func (l *leaseOf) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err := l.begin(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer l.mutex.Unlock()
+	if l.record == nil {
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, "lease")
 	}
+	l.seen = l.version
 	record := *l.record
 	return &record, []byte(record.HolderIdentity + record.RenewTime.String()), nil
 }
 
-func (l leaseOf) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *leaseOf) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.Update(ctx, record)
 }
 
-func (l leaseOf) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if l.away {
-		return errAway
+func (l *leaseOf) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := l.begin(ctx); err != nil {
+		return err
 	}
-	l.record = &record
+	defer l.mutex.Unlock()
+	if l.seen != l.version {
+		return apierrors.NewConflict(schema.GroupResource{}, "lease", errors.New("it was changed"))
+	}
+	l.version++
+	l.seen, l.record, l.holders = l.version, &record, append(l.holders, record.HolderIdentity)
 	return nil
 }
 
@@ -83,6 +136,7 @@ var durations = Durations{Lease: 15 * time.Second, RenewDeadline: 10 * time.Seco
 // replica is a Runner whose work waits until it is told to end.
 type replica struct {
 	lock    *Lock
+	lease   *leaseOf
 	working atomic.Bool
 	runs    atomic.Int32
 	done    chan error
@@ -93,7 +147,8 @@ func (r *replica) leads() bool { return r.lock.HeldWithin(durations.RenewDeadlin
 
 func startReplica(t *testing.T, lease *sharedLease, name string) *replica {
 	t.Helper()
-	r := &replica{done: make(chan error, 1), lock: New(leaseOf{lease, name}, clock.RealClock{})}
+	own := &leaseOf{sharedLease: lease, identity: name}
+	r := &replica{done: make(chan error, 1), lease: own, lock: New(own, clock.RealClock{}, clock.RealClock{})}
 	runner := NewRunner(r.lock, durations, func(ctx context.Context) error {
 		r.runs.Add(1)
 		r.working.Store(true)
@@ -132,6 +187,36 @@ func TestOneReplicaLeadsAndTheNextFollowsWhenItStops(t *testing.T) {
 	})
 }
 
+func TestJ06U17ALeaderThatWasFrozenLeavesTheLeaseToItsSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &sharedLease{}
+		a := startReplica(t, lease, "a")
+		time.Sleep(time.Minute)
+		b := startReplica(t, lease, "b")
+		thaw := a.lease.freeze()
+		time.Sleep(time.Minute)
+		require.True(t, b.working.Load(), "its successor leads")
+		require.False(t, a.leads())
+		since := len(lease.written())
+
+		thaw()
+		time.Sleep(time.Minute)
+		require.Subset(t, []string{"b"}, lease.written()[since:], "nobody else has written the lease")
+		require.True(t, b.leads())
+		require.Equal(t, int32(1), b.runs.Load(), "its term was not broken")
+		require.False(t, a.leads())
+		require.False(t, a.working.Load())
+
+		b.stop()
+		require.NoError(t, <-b.done)
+		time.Sleep(5 * time.Second)
+		require.True(t, a.working.Load(), "it can lead again when its turn comes")
+		require.True(t, a.leads())
+		a.stop()
+		require.NoError(t, <-a.done)
+	})
+}
+
 func TestALeaderThatLosesTheLeaseGoesOnAndLeadsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &sharedLease{}
@@ -157,7 +242,7 @@ func TestAnErrorOfTheWorkEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &sharedLease{}
 		broken := errors.New("broken")
-		runner := NewRunner(New(leaseOf{lease, "a"}, clock.RealClock{}), durations, func(context.Context) error { return broken })
+		runner := NewRunner(New(&leaseOf{sharedLease: lease, identity: "a"}, clock.RealClock{}, clock.RealClock{}), durations, func(context.Context) error { return broken })
 		require.ErrorIs(t, runner.Start(t.Context()), broken)
 		require.Empty(t, lease.holder(), "the lease is given back")
 	})

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"time"
+
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers/approvals"
+	"github.com/tollgate-dev/tollgate/controllers/audit"
+	"github.com/tollgate-dev/tollgate/controllers/pairing"
+	"github.com/tollgate-dev/tollgate/controllers/policystatus"
+	"github.com/tollgate-dev/tollgate/controllers/register"
+	"github.com/tollgate-dev/tollgate/controllers/ttl"
+	"github.com/tollgate-dev/tollgate/controllers/twins"
+	"github.com/tollgate-dev/tollgate/webhook/snapshot"
+)
+
+// addControllers adds what the leader writes to keep the cluster as policies say.
+func (p *program) addControllers(store *snapshot.Store, known *followed, foreseen *foresight) {
+	status := policystatus.New(policystatus.Options{
+		Cache: p.manager.GetCache(), Client: p.manager.GetClient(), Clock: p.clock, Local: p.local,
+		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.kinds(), Policies: store,
+	})
+	p.leading = append(p.leading, status.Start)
+	if p.kinds().Tolerations && known.tracker != nil {
+		p.leading = append(p.leading, p.newAudit(store, known).Start)
+	}
+	if (p.kinds().Placement || p.window()) && known.devices != nil {
+		p.addPairing(store, known)
+	}
+	if p.kinds().Evictions {
+		p.addTwins(store)
+	}
+	if p.kinds().Taints {
+		p.addTaintControllers(store, known, foreseen)
+	}
+}
+
+func (p *program) newAudit(store *snapshot.Store, known *followed) *audit.Controller {
+	return audit.New(audit.Options{
+		Pods: known.tracker, Synced: known.pods, Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
+		Policies: store, DefaultSeconds: p.defaultSeconds(), Local: p.local, Leads: p.leads,
+		Timeout: p.attemptTimeout(), Metrics: audit.NewMetrics(ctrlmetrics.Registry),
+	})
+}
+
+// addPairing adds what keeps pods with a bounded toleration from coming back to their
+// devices.
+func (p *program) addPairing(store *snapshot.Store, known *followed) {
+	d := known.devices
+	pairs := pairing.New(pairing.Options{
+		Devices: known.tracker, Synced: d.known.Load, Client: pairing.NewClient(d.rules, d.served),
+		Policies: store, Window: p.window(), Local: p.local, Leads: p.leads,
+		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: pairing.NewMetrics(ctrlmetrics.Registry),
+	})
+	d.changed.join(pairs.RuleChanged)
+	p.leading = append(p.leading, pairs.Start)
+}
+
+// window reports whether pods get time in which Tollgate evicts, before Kubernetes does.
+func (p *program) window() bool {
+	return p.kinds().Evictions && p.config.Eviction.Mode == configv1alpha1.EvictionWindow
+}
+
+// addTwins adds what keeps pods from coming back to their nodes in mode Window. In other
+// modes it takes away what is left of that.
+func (p *program) addTwins(store *snapshot.Store) {
+	nodes := twins.New(twins.Options{
+		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(), Policies: store, Window: p.window(),
+		Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+		Recorder: p.recorders.policies, Metrics: twins.NewMetrics(ctrlmetrics.Registry),
+	})
+	p.leading = append(p.leading, nodes.Start)
+}
+
+// addTaintControllers adds what carries out TaintPolicies.
+func (p *program) addTaintControllers(store *snapshot.Store, known *followed, foreseen *foresight) {
+	nodes := register.New(register.Options{
+		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(), Pods: p.clientset.CoreV1().Pods(""),
+		Policies: store, Limits: foreseen.limits, Self: p.self, Since: p.unattended, Clock: p.clock, Local: p.local, Leads: p.leads,
+		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: register.NewMetrics(ctrlmetrics.Registry),
+	})
+	expiry := ttl.Options{
+		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(),
+		Policies: store, Clock: p.clock, Local: p.local, Leads: p.leads,
+		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: ttl.NewMetrics(ctrlmetrics.Registry),
+	}
+	record := approvals.Options{
+		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
+		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+	}
+	if known.tracker != nil {
+		record.Left, record.Standing = known.ledger.Left, foreseen.view.Standing
+	}
+	if known.devices != nil {
+		expiry.Rules, expiry.Deleter = known.tracker, &carriers{
+			slices: p.clientset.ResourceV1().ResourceSlices(), rules: known.devices.rules, served: known.devices.served, window: p.window(),
+		}
+	}
+	expired, approved := ttl.New(expiry), approvals.New(record)
+	if known.devices != nil {
+		known.devices.changed.join(expired.RuleChanged)
+		known.devices.changed.join(approved.RuleChanged)
+	}
+	p.leading = append(p.leading, nodes.Start, expired.Start, approved.Start)
+}
+
+// unattended returns since when no leader may have been there.
+func (p *program) unattended() time.Time {
+	if p.lock == nil {
+		return unattendedAt(time.Time{}, p.clock.Now())
+	}
+	return unattendedAt(p.lock.Before(), p.clock.Now())
+}
+
+// unattendedAt returns since when no leader may have been there, as seen at now, if one
+// was heard of before; zero for never. The time of the API server is known to a second,
+// and it creates objects in whole ones. Where nobody was heard of, as after a new
+// installation, the policies may be those of an earlier one, and what happened to the
+// nodes since then may be meant.
+func unattendedAt(before, now time.Time) time.Time {
+	const precision, unknown = time.Second, 10 * time.Minute
+	if before.IsZero() {
+		return now.Add(-unknown)
+	}
+	return before.Add(-precision).Truncate(precision)
+}

@@ -1,0 +1,75 @@
+// Package drain lets a replica that was told to end go on serving for a while.
+//
+// Who is told to end is taken out of the endpoints of its Service, but those that send
+// reviews hear of that later than it does. So it says at once that it is not ready, stops
+// leading, and answers reviews until nobody sends any more. Connections that are open by
+// then are ended in peace by the server: HTTP/2 says on each which requests it has taken,
+// and the client sends the others elsewhere.
+package drain
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// errTold is why a replica that was told to end is not ready.
+var errTold = errors.New("it was told to end")
+
+// Extend returns a context for what serves, which ends a period after told has ended; at
+// once if the period is zero. What is stored in told is found in it too. End ends it
+// in any case, and must be called.
+func Extend(told context.Context, period time.Duration, local clock.Clock) (serving context.Context, end context.CancelFunc) {
+	serving, cancel := context.WithCancel(context.WithoutCancel(told))
+	stop := context.AfterFunc(told, func() {
+		defer cancel()
+		logr.FromContextOrDiscard(told).Info("told to end, answering reviews for a while longer", "period", period)
+		timer := local.NewTimer(period)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-serving.Done():
+		}
+	})
+	return serving, func() {
+		stop()
+		cancel()
+	}
+}
+
+// Ready returns a readiness check that fails once told has ended.
+func Ready(told context.Context) healthz.Checker {
+	return func(*http.Request) error {
+		if told.Err() != nil {
+			return errTold
+		}
+		return nil
+	}
+}
+
+// Until returns work as a runnable of every replica, which ends with its manager, or with
+// told if that is earlier. That it ended because it was told to is no error, which would
+// end the manager too.
+func Until(told context.Context, work manager.Runnable) manager.Runnable {
+	return until{func(ctx context.Context) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(told, stop)()
+		err := work.Start(ctx)
+		if told.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}}
+}
+
+type until struct{ manager.RunnableFunc }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (until) NeedLeaderElection() bool { return false }

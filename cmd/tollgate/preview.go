@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
+	"github.com/tollgate-dev/tollgate/webhook"
+)
+
+// foresight says what writes would do to pods. Where those are not followed it is zero.
+type foresight struct {
+	view    *forecast.View
+	limits  *limits.Limits
+	preview *webhook.Preview
+}
+
+// addForesight adds what watches disruption budgets, and returns what says what a write
+// would do to pods.
+func (p *program) addForesight(known *followed) (*foresight, error) {
+	if known.tracker == nil {
+		return &foresight{}, nil
+	}
+	budgets, feed := informer.NewBudgets(p.clientset, informer.Guarded(known.guard)), informer.NewBudgetFeed(known.tracker)
+	feed.OnBudget(known.restraint.runner.PodsChanged)
+	if err := feed.Attach(budgets); err != nil {
+		return nil, fmt.Errorf("watch disruption budgets: %w", err)
+	}
+	if err := p.manager.Add(everyReplica(budgets.RunWithContext)); err != nil {
+		return nil, fmt.Errorf("watch disruption budgets: %w", err)
+	}
+	options := forecast.Options{
+		Tracker: known.tracker, Rules: known.rules, PodsKnown: known.pods, BudgetsKnown: feed.HasSynced,
+		Policies: known.restraint.foretold, NamespaceLabels: known.restraint.labels.Of,
+	}
+	if known.nodes {
+		options.NodesKnown = known.pods
+	}
+	if known.devices != nil {
+		options.DevicesKnown = known.devices.counts
+	}
+	view := forecast.NewView(options)
+	judge := limits.New(limits.Config{
+		View: view, Ledger: known.ledger, Approvals: limits.NewApprovals(p.manager.GetClient()),
+		Authorizer: p.authorizer, Clock: p.clock, Metrics: limits.NewMetrics(ctrlmetrics.Registry),
+	})
+	preview := webhook.NewPreview(webhook.PreviewConfig{
+		View: view, Limits: judge, Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
+	})
+	return &foresight{view: view, limits: judge, preview: preview}, nil
+}
