@@ -157,13 +157,15 @@ func prepare(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	return t, nil
 }
 
-// configuration is that of a Tollgate beside its cluster, all on loopback.
+// configuration is that of a Tollgate beside its cluster, all on loopback. It is the one
+// to which the API server sends its reviews, so nothing is gained by waiting when it is
+// told to end.
 func configuration(addresses [3]string) map[string]any {
 	return map[string]any{
 		"apiVersion": "config.tollgate.dev/v1alpha1",
 		"kind":       "TollgateConfiguration",
 		"namespace":  namespace,
-		"webhook":    map[string]any{"bindAddress": addresses[0], "url": "https://" + addresses[0]},
+		"webhook":    map[string]any{"bindAddress": addresses[0], "url": "https://" + addresses[0], "drainPeriod": "0s"},
 		"metrics":    map[string]any{"bindAddress": addresses[1]},
 		"health":     map[string]any{"bindAddress": addresses[2]},
 		"leaderElection": map[string]any{

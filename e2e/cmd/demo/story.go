@@ -71,6 +71,8 @@ func (s *story) tell(ctx context.Context) error {
 		{"A policy: only the teams that paid may tolerate dedicated.example.com/*", s.applyPolicy},
 		{"Team apple tries a wildcard toleration and is refused", s.refuse},
 		{"Team banana may, and its pods run", s.run},
+		{"What a taint would do is told before it is done", s.foretell},
+		{"A limit of one pod refuses it; with an approval it may be set, once", s.limit},
 		{"The node is tainted NoExecute; the taint gets the time from which it counts", s.taint},
 		{"Who does not tolerate it leaves at once", s.leaveAtOnce},
 		{"Tollgate is killed and started again, while a pod has seconds left", s.restart},

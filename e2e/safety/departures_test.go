@@ -1,0 +1,151 @@
+package safety
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// departure is a pod that Tollgate made leave, as the API server logged it.
+type departure struct {
+	pod string
+	uid types.UID
+	// evicted is true when that was by the Eviction API.
+	evicted bool
+	// at is when the API server was asked, and answer how long it took to answer.
+	at     time.Time
+	answer time.Duration
+}
+
+// departures returns the pods of a namespace that left, in the order in which that was
+// asked for. That a pod left twice, or was not meant by its UID, fails the test (INV-1).
+func departures(t *testing.T, namespace string) []departure {
+	t.Helper()
+	var list []departure
+	seen := map[types.UID]bool{}
+	for _, event := range asked(t, namespace) {
+		if event.ResponseStatus.Code >= http.StatusMultipleChoices {
+			continue
+		}
+		require.NotEqual(t, "deletecollection", event.Verb)
+		d := departure{
+			pod: event.ObjectRef.Name, uid: meant(t, &event),
+			evicted: event.ObjectRef.Subresource == "eviction", at: event.RequestReceivedTimestamp.Time,
+			answer: event.StageTimestamp.Sub(event.RequestReceivedTimestamp.Time),
+		}
+		require.NotEmpty(t, d.uid, "%s is meant by name alone", d.pod)
+		require.False(t, seen[d.uid], "%s was made to leave twice", d.pod)
+		seen[d.uid] = true
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// refused counts the requests that were to make pods leave and got an answer with the
+// code.
+func refused(t *testing.T, namespace string, code int32) int {
+	t.Helper()
+	count := 0
+	for _, event := range asked(t, namespace) {
+		if event.ResponseStatus.Code == code {
+			count++
+		}
+	}
+	return count
+}
+
+func asked(t *testing.T, namespace string) []auditv1.Event {
+	t.Helper()
+	events, err := audit.Read(func(e *auditv1.Event) bool { return e.ObjectRef.Namespace == namespace && e.ResponseStatus != nil })
+	require.NoError(t, err)
+	return events
+}
+
+// meant returns the UID that a request names in its preconditions.
+func meant(t *testing.T, event *auditv1.Event) types.UID {
+	t.Helper()
+	require.NotNil(t, event.RequestObject, event.ObjectRef.Name)
+	options := &metav1.DeleteOptions{}
+	if event.ObjectRef.Subresource == "eviction" {
+		var eviction policyv1.Eviction
+		require.NoError(t, json.Unmarshal(event.RequestObject.Raw, &eviction))
+		options = eviction.DeleteOptions
+	} else {
+		require.NoError(t, json.Unmarshal(event.RequestObject.Raw, options))
+	}
+	if options == nil || options.Preconditions == nil || options.Preconditions.UID == nil {
+		return ""
+	}
+	return *options.Preconditions.UID
+}
+
+// names returns the names of those who left.
+func names(list []departure) []string {
+	var all []string
+	for i := range list {
+		all = append(all, list[i].pod)
+	}
+	return all
+}
+
+// meanAnswer returns how long the API server took for an answer.
+func meanAnswer(list []departure) time.Duration {
+	var sum time.Duration
+	for i := range list {
+		sum += list[i].answer
+	}
+	return sum / time.Duration(max(len(list), 1))
+}
+
+// pace is what a policy allows.
+type pace struct{ perSecond, burst float64 }
+
+// takes returns how long so many departures take.
+func (p pace) takes(count int) time.Duration {
+	return time.Duration(max(float64(count)-p.burst, 0) / p.perSecond * float64(time.Second))
+}
+
+// excess returns by how many pods the pace is exceeded most, in any span of time. What
+// is a share of slack faster is not counted.
+func (p pace) excess(list []departure, slack float64) float64 {
+	most := 0.0
+	for i := range list {
+		for j := i; j < len(list); j++ {
+			span := list[j].at.Sub(list[i].at).Seconds()
+			most = max(most, float64(j-i+1)-p.burst-p.perSecond*(1+slack)*span)
+		}
+	}
+	return most
+}
+
+// bunch returns how many pods may come at once that left one after the other: a request
+// may be late and the next one not, by about as much as answers take.
+func (p pace) bunch(list []departure) float64 {
+	return p.perSecond * max(250*time.Millisecond, meanAnswer(list)).Seconds()
+}
+
+func TestPaceOfDepartures(t *testing.T) {
+	every := func(pause time.Duration, count int) []departure {
+		var list []departure
+		for i := range count {
+			list = append(list, departure{at: time.Unix(0, 0).Add(time.Duration(i) * pause)})
+		}
+		return list
+	}
+	p := pace{perSecond: 10, burst: 5}
+	require.LessOrEqual(t, p.excess(every(100*time.Millisecond, 100), 0), 0.0, "the pace itself")
+	require.InDelta(t, 95, p.excess(every(0, 100), 0), 0, "all at once")
+	require.InDelta(t, 100-5-10*9.9/2, p.excess(every(50*time.Millisecond, 100), 0), 0.1, "twice as fast")
+	require.LessOrEqual(t, p.excess(every(92*time.Millisecond, 100), 0.1), 0.0, "within a tenth")
+	require.Equal(t, 9500*time.Millisecond, p.takes(100))
+	require.Zero(t, p.takes(3))
+}

@@ -1,0 +1,3 @@
+// Package window shows the modes Window and Observe on a control plane whose own
+// controllers evict as well, as where nobody can turn them off.
+package window
