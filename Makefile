@@ -19,10 +19,16 @@ MODULES := . e2e
 OPERATIONS ?= 1000000
 SEED ?=
 
+# How long make chaos goes on, and on how many control planes at once.
+DURATION ?= 10m
+PARALLEL ?= 1
+
 # What make cluster-up starts.
 NODES ?= 5
 EVICTION ?= tollgate
 TOLLGATE ?= 1
+
+comma := ,
 
 # say tells what a step does before it falls silent for a while.
 say = printf '==> %s\n' "$(1)"
@@ -50,13 +56,34 @@ test-e2e: ## Run the tests on a real etcd, API server, controller manager and sc
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,tests on a real control plane)
 	@# Only packages with tests: the others are Kubernetes itself, which would be
-	@# compiled once more for the race detector.
-	@cd e2e && $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)" -- -race -shuffle=on -count=1 -p 1 -timeout 30m
+	@# compiled once more for the race detector. One at a time: each has a control plane
+	@# of its own, and times that are held to.
+	@# The same schedules of faults each time; make chaos plays others.
+	@cd e2e && TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)" -- -race -shuffle=on -count=1 -p 1 -timeout 30m
 
 .PHONY: soak
-soak: ## Hold the tracker against its model for a million random operations. OPERATIONS=1000000 SEED=
+soak: ## Run what takes longer: a million operations on the tracker, 10,000 policies, crashes, both evictors. OPERATIONS=1000000 SEED=
 	@$(call say,$(OPERATIONS) random operations on the tracker and on its model (a few minutes))
 	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run TestModel ./tracker
+	@$(call say,10$(comma)000 policies on a real control plane (a few minutes))
+	@cd e2e && TOLLGATE_POLICIES=10000 $(GO) test -race -count=1 -v -timeout 30m -run TestD02 ./policies
+	@$(call say,a leader that crashes again and again$(comma) under load)
+	@cd e2e && TOLLGATE_REPLICAS_ROUNDS=20 $(GO) test -race -count=1 -v -timeout 30m -run TestJ09 ./replicas
+	@$(call say,both evictors beside each other$(comma) until that is said)
+	@cd e2e && TOLLGATE_MISFIT=1 $(GO) test -race -count=1 -v -timeout 30m ./eviction/sidebyside
+	@$(call say,budgets$(comma) pace and an outage with thousands of pods)
+	@cd e2e && TOLLGATE_SAFETY_PODS=5000 TOLLGATE_SAFETY_GUARDED=500 TOLLGATE_SAFETY_PENDING=2000 TOLLGATE_SAFETY_OUTAGE=60s $(GO) test -race -count=1 -v -timeout 30m ./safety
+
+.PHONY: chaos
+chaos: ## Run Tollgate under random faults for a while, and check that it does no harm. DURATION=10m SEED= PARALLEL=1
+	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
+	@cd e2e && $(GO) run ./cmd/cluster build
+	@$(call say,random faults for $(DURATION) on $(PARALLEL) control planes: a violation prints its seed)
+	@cd e2e && $(GO) test -race -c -o $(BIN)/chaos.test ./chaos
+	@cd e2e/chaos && pids=(); for n in $$(seq $(PARALLEL)); do \
+		TOLLGATE_CHAOS_PLANE=-$$n TOLLGATE_CHAOS_DURATION=$(DURATION) TOLLGATE_CHAOS_SEED=$(if $(SEED),$$(($(SEED) + (n - 1) * 100000))) \
+			$(BIN)/chaos.test -test.v -test.timeout 48h -test.run TestChaos & pids+=($$!); done; \
+		failed=0; for pid in $${pids[@]}; do wait $$pid || failed=1; done; exit $$failed
 
 .PHONY: bench
 bench: ## Run the benchmarks: admission, decisions, and eviction beside Kubernetes' own.
