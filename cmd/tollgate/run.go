@@ -77,7 +77,9 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err := p.addLeader(ctx); err != nil {
 		return err
 	}
-	ready, err := p.addAdmission(store, known, foreseen.preview)
+	serving, end := drain.Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
+	defer end()
+	ready, err := p.addAdmission(serving, store, known, foreseen.preview)
 	if err != nil {
 		return err
 	}
@@ -85,8 +87,6 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err := p.addProbes(ready); err != nil {
 		return err
 	}
-	serving, end := drain.Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
-	defer end()
 	logr.FromContextOrDiscard(ctx).Info("starting", "version", version(), "webhook", config.Webhook.BindAddress,
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
 	err = p.manager.Start(serving)

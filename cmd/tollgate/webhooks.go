@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 	"github.com/tollgate-dev/tollgate/webhook"
@@ -22,9 +24,11 @@ import (
 )
 
 // addAdmission adds the certificates, and the server that judges by the policies, by
-// what is known of pods and devices and by what is foretold of them, if anything. It
-// returns its readiness checks.
-func (p *program) addAdmission(store *snapshot.Store, known *followed, preview *webhook.Preview) (map[string]healthz.Checker, error) {
+// what is known of pods and devices and by what is foretold of them, if anything, while
+// serving goes on. It returns its readiness checks.
+func (p *program) addAdmission(
+	serving context.Context, store *snapshot.Store, known *followed, preview *webhook.Preview,
+) (map[string]healthz.Checker, error) {
 	certificates, err := certs.New(p.certificateOptions())
 	if err != nil {
 		return nil, fmt.Errorf("keep certificates: %w", err)
@@ -41,8 +45,8 @@ func (p *program) addAdmission(store *snapshot.Store, known *followed, preview *
 	ready := map[string]healthz.Checker{
 		"certificates": certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}
-	server.Register(webhook.PathMutate, webhook.Mutate(config))
-	server.Register(webhook.PathValidate, webhook.Validate(config))
+	server.Register(webhook.PathMutate, drain.Finish(serving, webhook.Mutate(config)))
+	server.Register(webhook.PathValidate, drain.Finish(serving, webhook.Validate(config)))
 	if err := p.manager.Add(server); err != nil {
 		return nil, fmt.Errorf("serve webhooks: %w", err)
 	}

@@ -48,6 +48,11 @@ type failure struct {
 	err          error
 }
 
+// String says what became of the review.
+func (f failure) String() string {
+	return fmt.Sprintf("at %q, from %s for %s: %v", f.at, f.began.Format(time.StampMilli), f.ended.Sub(f.began), f.err)
+}
+
 // startLoad starts clients that send so many reviews a second in sum. One more has a new
 // connection for each of its reviews, and one asks the API server instead.
 func startLoad(t *testing.T, clients, perSecond int) *load {

@@ -45,7 +45,7 @@ func TestE06ARollingRestartUnderLoadFailsNoReview(t *testing.T) {
 	load.stop()
 	reviews, slowest, failures := load.result()
 	t.Logf("%d reviews in %s, the slowest took %s", reviews, time.Since(began).Round(time.Second), slowest.Round(time.Millisecond))
-	require.Empty(t, failures)
+	require.Empty(t, failures, "%v", failures)
 	require.Greater(t, reviews, 500)
 }
 

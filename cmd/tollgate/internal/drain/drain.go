@@ -53,6 +53,22 @@ func Ready(told context.Context) healthz.Checker {
 	}
 }
 
+// Finish returns a handler that answers as next does, and is not cut short when serving
+// ends: controller-runtime gives requests the context of the server, so that its end would
+// be that of all reviews which are under way. A client that goes away still ends its own.
+func Finish(serving context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		defer context.AfterFunc(r.Context(), func() {
+			if serving.Err() == nil {
+				cancel()
+			}
+		})()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
 // Until returns work as a runnable of every replica, which ends with its manager, or with
 // told if that is earlier. That it ended because it was told to is no error, which would
 // end the manager too.
