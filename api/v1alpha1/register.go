@@ -18,7 +18,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&TaintPolicy{}, &TaintPolicyList{},
 		&GatePolicy{}, &GatePolicyList{},
 		&EvictionPolicy{}, &EvictionPolicyList{},
-		&EvictionApproval{}, &EvictionApprovalList{})
+		&EvictionApproval{}, &EvictionApprovalList{},
+		&ResourceSlicePatch{}, &ResourceSlicePatchList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
