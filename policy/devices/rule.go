@@ -20,7 +20,7 @@ func ValidateRule(spec, old *resourcev1.DeviceTaintRuleSpec) field.ErrorList {
 		}
 	}
 	path := field.NewPath("spec")
-	errs := validateSelector(spec.DeviceSelector, path.Child("deviceSelector"))
+	errs := ValidateSelector(spec.DeviceSelector, path.Child("deviceSelector"))
 	return append(errs, validateTaint(&spec.Taint, stood, path.Child("taint"))...)
 }
 
@@ -37,9 +37,9 @@ func UnsupportedSelector(fields []string) field.ErrorList {
 	return errs
 }
 
-// validateSelector holds the names that are asked for against what can be a name:
+// ValidateSelector holds the names that are asked for against what can be a name:
 // others would select nothing, while the user believes that they do.
-func validateSelector(selector *resourcev1.DeviceTaintSelector, path *field.Path) field.ErrorList {
+func ValidateSelector(selector *resourcev1.DeviceTaintSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
 	}

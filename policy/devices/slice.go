@@ -29,12 +29,13 @@ func ValidateSlice(devices, old []Device) field.ErrorList {
 		if stood, ok := before[devices[i].Name]; len(taints) == 0 || (ok && equal(stood, taints)) {
 			continue
 		}
-		errs = append(errs, validateTaints(taints, path.Index(i).Child("taints"))...)
+		errs = append(errs, ValidateTaints(taints, path.Index(i).Child("taints"))...)
 	}
 	return errs
 }
 
-func validateTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
+// ValidateTaints reports what is wrong with the taints of one device.
+func ValidateTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
 	if len(taints) > resourcev1.DeviceTaintsMaxLength {
 		return field.ErrorList{field.TooMany(path, len(taints), resourcev1.DeviceTaintsMaxLength)}
 	}
