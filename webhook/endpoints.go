@@ -91,6 +91,7 @@ var (
 	gatePolicyKind       = resource{group: v1alpha1.GroupVersion.Group, name: "gatepolicies"}
 	evictionPolicyKind   = resource{group: v1alpha1.GroupVersion.Group, name: "evictionpolicies"}
 	approvalKind         = resource{group: v1alpha1.GroupVersion.Group, name: "evictionapprovals"}
+	slicePatchKind       = resource{group: v1alpha1.GroupVersion.Group, name: "resourceslicepatches"}
 
 	resourceSlices = resource{group: resourcev1.GroupName, name: "resourceslices"}
 	claims         = resource{group: resourcev1.GroupName, name: "resourceclaims"}
@@ -133,6 +134,7 @@ func Validate(c Config) *Endpoint {
 		gatePolicyKind:       newGatePolicyJudge(),
 		evictionPolicyKind:   newEvictionPolicyJudge(),
 		approvalKind:         newApprovalJudge(),
+		slicePatchKind:       newSlicePatchJudge(),
 	})
 	return newEndpoint("validate", c.Options, c.switched(judges))
 }

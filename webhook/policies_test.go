@@ -87,6 +87,16 @@ func TestD03APolicyThatIsNotValidIsRefused(t *testing.T) {
 		"an approval for no pod": {
 			"evictionapprovals", `{"spec":{"node":"a","taint":{"key":"a","effect":"NoExecute"},"expiresAfter":"1h"}}`, "spec.maxPods",
 		},
+		"a patch by a broken expression": {
+			"resourceslicepatches", `{"spec":{"devices":{"filter":{"selectors":[{"cel":{"expression":"` + broken + `"}}]}}}}`,
+			"spec.devices.filter.selectors[0].cel.expression",
+		},
+		"a patch that takes a capacity away": {
+			"resourceslicepatches", `{"spec":{"devices":{"capacity":{"d.example.com/memory":null}}}}`, "spec.devices.capacity[d.example.com/memory].value",
+		},
+		"a patch of an attribute without a domain": {
+			"resourceslicepatches", `{"spec":{"devices":{"attributes":{"rack":{"int":1}}}}}`, "spec.devices.attributes[rack]",
+		},
 		"an approval that lasts too long": {
 			"evictionapprovals", `{"spec":{"node":"a","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"169h"}}`, "spec.expiresAfter",
 		},
@@ -104,12 +114,13 @@ func TestD03APolicyThatIsNotValidIsRefused(t *testing.T) {
 
 func TestAPolicyThatIsValidIsAllowed(t *testing.T) {
 	for resource, object := range map[string]string{
-		"tolerationpolicies": `{"metadata":{"name":"p"},"spec":{"taints":[{"key":"dedicated"}],"grants":[{"namespaces":["a"]},{"expression":"request.userInfo.username == 'alice'"}]}}`,
-		"placementpolicies":  `{"metadata":{"name":"p"},"spec":{"match":{"namespaces":["a"]},"pod":{"tolerations":[{"key":"a","operator":"Exists"}]}}}`,
-		"taintpolicies":      `{"metadata":{"name":"p"},"spec":{"taints":[{"key":"dedicated"}],"setters":[{"rbac":true}]}}`,
-		"gatepolicies":       `{"metadata":{"name":"p"},"spec":{"gates":["example.com/*"],"owners":[{"kind":"Group","name":"g"}]}}`,
-		"evictionpolicies":   `{"metadata":{"name":"p"},"spec":{"taints":[{"key":"*"},{"target":"Device","key":"*","drivers":["d.example.com"]}],"method":"Evict","deleteAfter":"1h","breaker":{"maxPods":5}}}`,
-		"evictionapprovals":  `{"metadata":{"name":"p"},"spec":{"node":"n","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`,
+		"tolerationpolicies":   `{"metadata":{"name":"p"},"spec":{"taints":[{"key":"dedicated"}],"grants":[{"namespaces":["a"]},{"expression":"request.userInfo.username == 'alice'"}]}}`,
+		"placementpolicies":    `{"metadata":{"name":"p"},"spec":{"match":{"namespaces":["a"]},"pod":{"tolerations":[{"key":"a","operator":"Exists"}]}}}`,
+		"taintpolicies":        `{"metadata":{"name":"p"},"spec":{"taints":[{"key":"dedicated"}],"setters":[{"rbac":true}]}}`,
+		"gatepolicies":         `{"metadata":{"name":"p"},"spec":{"gates":["example.com/*"],"owners":[{"kind":"Group","name":"g"}]}}`,
+		"evictionpolicies":     `{"metadata":{"name":"p"},"spec":{"taints":[{"key":"*"},{"target":"Device","key":"*","drivers":["d.example.com"]}],"method":"Evict","deleteAfter":"1h","breaker":{"maxPods":5}}}`,
+		"evictionapprovals":    `{"metadata":{"name":"p"},"spec":{"node":"n","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`,
+		"resourceslicepatches": `{"metadata":{"name":"p"},"spec":{"devices":{"filter":{"driver":"d.example.com"},"attributes":{"a.example.com/rack":{"null":{}}}}}}`,
 	} {
 		t.Run(resource, func(t *testing.T) {
 			response := judgePod(t, testConfig(), policyReview(t, admissionv1.Create, resource, object, ""))
@@ -132,6 +143,14 @@ func TestATaintPolicyThatIsProbablyNotMeantIsWarnedAbout(t *testing.T) {
 	response := judgePod(t, testConfig(), policyReview(t, admissionv1.Create, "taintpolicies", object, ""))
 	require.True(t, response.Allowed)
 	require.NotEmpty(t, response.Warnings)
+}
+
+func TestAPatchOfEveryDeviceIsWarnedAbout(t *testing.T) {
+	object := `{"metadata":{"name":"p"},"spec":{"devices":{"taints":[{"key":"a","effect":"NoSchedule"}]}}}`
+	response := judgePod(t, testConfig(), policyReview(t, admissionv1.Create, "resourceslicepatches", object, ""))
+	require.True(t, response.Allowed, "%v", response.Result)
+	require.Len(t, response.Warnings, 1)
+	require.Contains(t, response.Warnings[0], "every device of every driver")
 }
 
 func TestD03AStoredPolicyThatIsNotValidCanStillBeLabelledAndDeleted(t *testing.T) {
