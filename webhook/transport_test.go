@@ -63,7 +63,6 @@ func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
 	opts := testOptions()
 	release := make(chan struct{})
 	let := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(let) // before the server waits for its connections
 	var waiting sync.WaitGroup
 	var holding, busy atomic.Int64
 	url := serveJudge(t, opts, judgeFunc(func(_ context.Context, req admission.Request) (admission.Response, error) {
@@ -73,6 +72,7 @@ func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
 		}
 		return allowed(), nil
 	}))
+	t.Cleanup(let) // after that of the server, so that it comes before it: the server waits for its connections
 	review := podReview(t, admissionv1.Create, simplePod, "")
 	small := marshal(t, review)
 	review.Request.Name = "large"
