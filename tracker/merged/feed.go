@@ -5,6 +5,8 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
 // informer is the part of a client-go informer that is needed here.
@@ -40,6 +42,30 @@ func (v *View) Attach(slices, rules informer) error {
 	return nil
 }
 
+// AttachPatches subscribes the view to informers of ResourceSlicePatches and of
+// DeviceClasses, the latter with resource.k8s.io/v1 objects. It is called at most once,
+// before Run. Without it no device is patched.
+func (v *View) AttachPatches(patches, classes informer) error {
+	// Classes first: a patch that waits for its class is looked at twice.
+	err := v.subscribe(classes, toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { take(obj, v.SetClass) },
+		UpdateFunc: func(_, obj any) { take(obj, v.SetClass) },
+		DeleteFunc: func(obj any) { drop(obj, v.DeleteClass) },
+	})
+	if err != nil {
+		return fmt.Errorf("add device class event handler: %w", err)
+	}
+	err = v.subscribe(patches, toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { take(obj, v.SetPatch) },
+		UpdateFunc: func(_, obj any) { take(obj, v.SetPatch) },
+		DeleteFunc: func(obj any) { drop(obj, v.DeletePatch) },
+	})
+	if err != nil {
+		return fmt.Errorf("add resource slice patch event handler: %w", err)
+	}
+	return nil
+}
+
 func (v *View) subscribe(informer informer, handler toolscache.ResourceEventHandler) error {
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
@@ -49,7 +75,7 @@ func (v *View) subscribe(informer informer, handler toolscache.ResourceEventHand
 	return nil
 }
 
-func take[T resourcev1.ResourceSlice | resourcev1.DeviceTaintRule](obj any, set func(*T)) {
+func take[T resourcev1.ResourceSlice | resourcev1.DeviceTaintRule | resourcev1.DeviceClass | v1alpha1.ResourceSlicePatch](obj any, set func(*T)) {
 	if typed, ok := obj.(*T); ok {
 		set(typed)
 	}
@@ -58,7 +84,7 @@ func take[T resourcev1.ResourceSlice | resourcev1.DeviceTaintRule](obj any, set 
 // drop deletes by name alone: of an object whose deletion was missed, the informer
 // may know nothing else (K06).
 func drop(obj any, remove func(name string)) {
-	// Both kinds are cluster-scoped, so that the key is the name.
+	// All kinds are cluster-scoped, so that the key is the name.
 	if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 		remove(name)
 	}

@@ -12,8 +12,8 @@ import (
 // AddEventHandler subscribes a handler, before or after the view runs. It is told
 // of all slices that there are as initial ones, and then of what changes, by
 // pointers to ResourceSlices, never by tombstones. A slice that the driver wrote
-// is always told of, one that only rules are about if its taints changed (TR-06).
-// When several changes meet before the handler is told, it is told once.
+// is always told of, one that only rules or patches are about if its devices changed
+// (TR-06). When several changes meet before the handler is told, it is told once.
 func (v *View) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()

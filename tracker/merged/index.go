@@ -14,9 +14,12 @@ const searched = 4
 // entry is one slice.
 type entry struct {
 	raw *resourcev1.ResourceSlice
-	// merged is nil until somebody asks for it.
-	merged *resourcev1.ResourceSlice
-	pool   *pool
+	// patched and merged are nil until somebody asks for them. Limits go with patched.
+	patched, merged *resourcev1.ResourceSlice
+	limits          []limit
+	// verdicts has what was found out for patches; nil for nothing.
+	verdicts map[*question]*verdict
+	pool     *pool
 	// at is where the entry stands in its pool.
 	at int
 }
@@ -46,9 +49,13 @@ func (x *index) set(slice *resourcev1.ResourceSlice) bool {
 		return true
 	}
 	was := e.raw
-	switch {
-	case was == slice:
+	if was == slice {
 		return false // a resync
+	}
+	if e.verdicts != nil && (was.Spec.Pool.Name != slice.Spec.Pool.Name || !sameToFilters(was, slice)) {
+		e.verdicts = nil
+	}
+	switch {
 	case was.Spec.Driver != slice.Spec.Driver || was.Spec.Pool.Name != slice.Spec.Pool.Name:
 		x.leave(e)
 		e.raw = slice
@@ -60,7 +67,7 @@ func (x *index) set(slice *resourcev1.ResourceSlice) bool {
 		e.raw = slice
 		e.pool.addDevices(e)
 	}
-	e.merged = nil
+	e.patched, e.merged = nil, nil
 	return false
 }
 

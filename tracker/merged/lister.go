@@ -7,9 +7,10 @@ import (
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
 )
 
-// List returns all merged slices, by name. The slices are read-only, the list is
-// the caller's.
+// List returns all merged slices, by name, as they are at one moment. The slices are
+// read-only, the list is the caller's.
 func (v *View) List() []*resourcev1.ResourceSlice {
+	v.prepare()
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	entries := v.entries()
@@ -18,6 +19,24 @@ func (v *View) List() []*resourcev1.ResourceSlice {
 		list = append(list, v.merge(e))
 	}
 	return list
+}
+
+// prepare merges what has to be merged anew, and lets go of the lock after each slice:
+// expressions of patches may take long for all of them.
+func (v *View) prepare() {
+	v.mutex.Lock()
+	var entries []*entry
+	for _, e := range v.entries() {
+		if e.patched == nil {
+			entries = append(entries, e)
+		}
+	}
+	v.mutex.Unlock()
+	for _, e := range entries {
+		v.mutex.Lock()
+		v.merge(e)
+		v.mutex.Unlock()
+	}
 }
 
 // Get returns the merged slice with that name, which is read-only.

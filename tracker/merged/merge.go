@@ -5,6 +5,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -64,9 +65,9 @@ func taints(own []resourcev1.DeviceTaint, pool list, named []patch) []resourcev1
 	return all
 }
 
-// sameTaints reports whether the devices of two merged forms of one slice have the
-// same taints, device by device and taint by taint.
-func sameTaints(a, b *resourcev1.ResourceSlice) bool {
+// looksSame reports whether the devices of two merged forms of one slice have the same
+// attributes, capacity and taints, device by device and taint by taint.
+func looksSame(a, b *resourcev1.ResourceSlice) bool {
 	if a == b {
 		return true
 	}
@@ -76,14 +77,17 @@ func sameTaints(a, b *resourcev1.ResourceSlice) bool {
 	// Devices share lists, so that the same two are not compared again.
 	var lastA, lastB []resourcev1.DeviceTaint
 	for i := range a.Spec.Devices {
-		ours, theirs := a.Spec.Devices[i].Taints, b.Spec.Devices[i].Taints
-		if i > 0 && shared(ours, lastA) && shared(theirs, lastB) {
-			continue
-		}
-		if !shared(ours, theirs) && !slices.EqualFunc(ours, theirs, sameTaint) {
+		ours, theirs := &a.Spec.Devices[i], &b.Spec.Devices[i]
+		if !patching.SameAttributes(ours.Attributes, theirs.Attributes) || !patching.SameCapacity(ours.Capacity, theirs.Capacity) {
 			return false
 		}
-		lastA, lastB = ours, theirs
+		if i > 0 && shared(ours.Taints, lastA) && shared(theirs.Taints, lastB) {
+			continue
+		}
+		if !shared(ours.Taints, theirs.Taints) && !slices.EqualFunc(ours.Taints, theirs.Taints, sameTaint) {
+			return false
+		}
+		lastA, lastB = ours.Taints, theirs.Taints
 	}
 	return true
 }

@@ -18,7 +18,7 @@ type subscriber struct {
 
 	// told has the slices as the handler was last told of them.
 	told map[string]*resourcev1.ResourceSlice
-	// due has the names that wait, and whether the handler is told even if no taint
+	// due has the names that wait, and whether the handler is told even if no device
 	// changed. They are taken from batch, in order, and then from queue; both keep
 	// their memory.
 	due          map[string]bool
@@ -106,7 +106,7 @@ func (s *subscriber) compare(name string, next *resourcev1.ResourceSlice, always
 		return event{}, false
 	case next == nil:
 		delete(s.told, name)
-	case old != nil && !always && sameTaints(old, next):
+	case old != nil && !always && looksSame(old, next):
 		return event{}, false
 	default:
 		s.told[name] = next

@@ -16,9 +16,10 @@ type View struct {
 	// inputs are what the view is subscribed to, written before it runs.
 	inputs []input
 
-	mutex  sync.Mutex
-	slices index
-	rules  rules
+	mutex   sync.Mutex
+	slices  index
+	patches patches
+	rules   rules
 	// sorted has all slices by name. It is nil when it has to be made anew.
 	sorted []*entry
 
@@ -33,9 +34,10 @@ type View struct {
 // New returns an empty view.
 func New() *View {
 	return &View{
-		synced: make(chan struct{}),
-		slices: index{byName: map[string]*entry{}, drivers: map[string]map[string]*pool{}},
-		rules:  rules{byName: map[string]rule{}, lists: map[scope]list{}},
+		synced:  make(chan struct{}),
+		patches: newPatches(),
+		slices:  index{byName: map[string]*entry{}, drivers: map[string]map[string]*pool{}},
+		rules:   rules{byName: map[string]rule{}, lists: map[scope]list{}},
 	}
 }
 
@@ -121,7 +123,7 @@ func (v *View) merged(name string) *resourcev1.ResourceSlice {
 // merge returns the merged slice of an entry. The lock is held.
 func (v *View) merge(e *entry) *resourcev1.ResourceSlice {
 	if e.merged == nil {
-		e.merged = v.rules.merge(e.raw)
+		e.merged = v.rules.merge(v.patch(e))
 	}
 	return e.merged
 }
