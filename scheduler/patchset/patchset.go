@@ -1,0 +1,113 @@
+package patchset
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/scheduler/view"
+)
+
+// set implements view.Set.
+type set struct {
+	patches map[types.UID]*patch
+	// named finds patches by what their filters ask for by name; empty is for any.
+	named map[names][]*patch
+	// questions are those of the patches.
+	questions map[*question]struct{}
+}
+
+type names struct {
+	driver, pool, device string
+}
+
+// patch is a patch that can be applied.
+type patch struct {
+	*patching.Patch
+	generation int64
+	filter     *v1alpha1.DevicePatchFilter
+	// question is nil where names alone decide.
+	question *question
+}
+
+// question is what a filter asks of devices beyond their names. Answers to it are
+// remembered by its pointer, so it is handed on from set to set while it is the same.
+type question struct {
+	filter *patching.Filter
+	// of is what class was compiled from, nil while there is no such class.
+	of    *resourcev1.DeviceClass
+	class *patching.Class
+}
+
+// Compile is a view.Compile. A patch that is not valid does nothing: the API server
+// refuses it, and Tollgate reports it where one is found nevertheless.
+func Compile(objects []*v1alpha1.ResourceSlicePatch, class view.Class, previous view.Set) view.Set {
+	before, _ := previous.(*set)
+	s := &set{patches: make(map[types.UID]*patch, len(objects)), named: map[names][]*patch{}, questions: map[*question]struct{}{}}
+	for _, object := range objects {
+		var earlier *patch
+		if before != nil {
+			earlier = before.patches[object.UID]
+		}
+		p := compile(object, class, earlier)
+		if p == nil {
+			continue
+		}
+		s.patches[object.UID] = p
+		asked := namesOf(p.Filter)
+		s.named[asked] = append(s.named[asked], p)
+		if p.question != nil {
+			s.questions[p.question] = struct{}{}
+		}
+	}
+	return s
+}
+
+func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *patch) *patch {
+	p := &patch{generation: object.Generation, filter: object.Spec.Devices.Filter}
+	sameFilter := false
+	if earlier != nil && earlier.generation == object.Generation {
+		p.Patch, sameFilter = earlier.Patch, true
+	} else {
+		var filter *patching.Filter
+		if sameFilter = earlier != nil && equality.Semantic.DeepEqual(earlier.filter, p.filter); sameFilter {
+			filter = earlier.Filter
+		}
+		compiled, errs := patching.Compile(object, filter)
+		if len(errs) > 0 {
+			return nil
+		}
+		p.Patch = compiled
+	}
+	if !p.Filter.Conditional() {
+		return p
+	}
+	p.question = &question{filter: p.Filter}
+	if p.Filter.Class != "" {
+		p.question.of = class(p.Filter.Class)
+	}
+	if sameFilter && sameClass(earlier.question.of, p.question.of) {
+		p.question = earlier.question
+	} else if p.question.of != nil {
+		p.question.class = patching.CompileClass(p.question.of)
+	}
+	return p
+}
+
+func sameClass(a, b *resourcev1.DeviceClass) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return equality.Semantic.DeepEqual(a.Spec.Selectors, b.Spec.Selectors)
+}
+
+func namesOf(filter *patching.Filter) names {
+	return names{
+		driver: ptr.Deref(filter.Names.Driver, ""),
+		pool:   ptr.Deref(filter.Names.Pool, ""),
+		device: ptr.Deref(filter.Names.Device, ""),
+	}
+}

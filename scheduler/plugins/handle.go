@@ -1,0 +1,23 @@
+package plugins
+
+import (
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tollgate-dev/tollgate/scheduler/view"
+)
+
+// handle is the scheduler's own, but for the ResourceSlices of its DRA manager.
+type handle struct {
+	fwk.Handle
+	manager manager
+}
+
+func (h *handle) SharedDRAManager() fwk.SharedDRAManager { return h.manager }
+
+// manager shares claims, classes and what is in flight with all profiles.
+type manager struct {
+	fwk.SharedDRAManager
+	view *view.View
+}
+
+func (m manager) ResourceSlices() fwk.ResourceSliceLister { return m.view }

@@ -1,0 +1,394 @@
+package plugins
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+	"k8s.io/utils/ptr"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/scheduler/view"
+)
+
+const (
+	driver    = "gpu.example.com"
+	className = "gpu.example.com"
+	namespace = "default"
+	// scheduleTimeout is how long a pod that can be scheduled may wait. It is below what
+	// anything but an event needs: pods are not flushed in these tests.
+	scheduleTimeout = time.Minute
+)
+
+// profiles is the configuration of a default scheduler that sees patches.
+const profiles = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins:
+      multiPoint:
+        disabled: [{name: DynamicResources}]
+        enabled:
+          - {name: PatchedDynamicResources, weight: 2}`
+
+func configuration(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+	require.NoError(t, err)
+	config, ok := object.(*schedulerconfig.KubeSchedulerConfiguration)
+	require.True(t, ok)
+	return config
+}
+
+// harness is kube-scheduler over a fake API server.
+type harness struct {
+	t         *testing.T
+	client    *fake.Clientset
+	patches   *cachetesting.FakeControllerSource
+	scheduler *scheduler.Scheduler
+	versions  *versions
+	view      *view.View
+	// patched are the pools that have a patch.
+	patched map[string]bool
+}
+
+type setup struct {
+	profiles string
+	// compile is what the patches do; that of the tests where it is nil.
+	compile view.Compile
+	// plugins are registered beside ours.
+	plugins frameworkruntime.Registry
+	// handle wraps what our plugins are given.
+	handle  func(fwk.Handle) fwk.Handle
+	objects []runtime.Object
+}
+
+func start(t *testing.T, s setup) *harness {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	h := &harness{t: t, patches: cachetesting.NewFakeControllerSource(), versions: &versions{}, patched: map[string]bool{}}
+	h.client = fake.NewSimpleClientset()
+	h.client.PrependReactor("create", "pods", h.bind)
+	h.client.PrependReactor("*", "*", h.versions.stamp)
+	for _, object := range s.objects {
+		h.create(object)
+	}
+
+	if s.compile == nil {
+		s.compile = compileForTest
+	}
+	all := &shared{informer: h.informer, compile: s.compile}
+	plugins := all.registry()
+	for name, factory := range plugins {
+		plugins[name] = func(ctx context.Context, args runtime.Object, stock fwk.Handle) (fwk.Plugin, error) {
+			if s.handle != nil {
+				stock = s.handle(stock)
+			}
+			return factory(ctx, args, stock)
+		}
+	}
+	require.NoError(t, plugins.Merge(s.plugins))
+	if s.profiles == "" {
+		s.profiles = profiles
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: h.client.EventsV1()})
+	factory := scheduler.NewInformerFactory(h.client, 0, nil)
+	sched, err := scheduler.New(ctx, h.client, factory, nil, profile.NewRecorderFactory(broadcaster),
+		scheduler.WithProfiles(configuration(t, s.profiles).Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(plugins),
+		scheduler.WithKubeConfig(&rest.Config{}),
+		// No pod is saved by the flush of those that wait too long.
+		scheduler.WithPodMaxInUnschedulablePodsDuration(time.Hour),
+		scheduler.WithPodInitialBackoffSeconds(1),
+		scheduler.WithPodMaxBackoffSeconds(1),
+	)
+	require.NoError(t, err)
+	h.scheduler = sched
+
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	require.NoError(t, sched.WaitForHandlersSync(ctx))
+	// The first set is waited for, so it is made before what a test makes slow.
+	h.view = all.view
+	_, err = h.view.ListWithDeviceTaintRules()
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	running.Go(func() { sched.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		factory.Shutdown()
+		broadcaster.Shutdown()
+	})
+	return h
+}
+
+func (h *harness) informer(_ *rest.Config, factory informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
+	return addInformer(factory, h.patches)
+}
+
+// versions gives objects what the fake API server does not: a UID, and a version that
+// the scheduler's cache of claims compares.
+type versions struct {
+	lock sync.Mutex
+	last int
+}
+
+func (v *versions) stamp(action clienttesting.Action) (bool, runtime.Object, error) {
+	var object runtime.Object
+	switch action := action.(type) {
+	case clienttesting.CreateActionImpl:
+		object = action.Object
+	case clienttesting.UpdateActionImpl:
+		object = action.Object
+	default:
+		return false, nil, nil
+	}
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.last++
+	if accessor, err := meta.Accessor(object); err == nil && action.GetSubresource() != "binding" {
+		accessor.SetResourceVersion(strconv.Itoa(v.last))
+		if accessor.GetUID() == "" {
+			accessor.SetUID(types.UID("uid-" + strconv.Itoa(v.last)))
+		}
+	}
+	return false, nil, nil
+}
+
+// bind does what the API server does with a binding.
+func (h *harness) bind(action clienttesting.Action) (bool, runtime.Object, error) {
+	create, ok := action.(clienttesting.CreateAction)
+	if !ok || action.GetSubresource() != "binding" {
+		return false, nil, nil
+	}
+	binding, ok := create.GetObject().(*corev1.Binding)
+	if !ok {
+		return true, nil, fmt.Errorf("binding is a %T", create.GetObject())
+	}
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	object, err := h.client.Tracker().Get(pods, action.GetNamespace(), binding.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	pod := object.DeepCopyObject().(*corev1.Pod) //nolint:forcetypeassert,errcheck // The tracker keeps pods as such.
+	pod.Spec.NodeName = binding.Target.Name
+	return true, binding, h.client.Tracker().Update(pods, pod, action.GetNamespace())
+}
+
+func (h *harness) create(object runtime.Object) {
+	h.t.Helper()
+	var err error
+	ctx, options := h.t.Context(), metav1.CreateOptions{}
+	switch object := object.(type) {
+	case *corev1.Node:
+		_, err = h.client.CoreV1().Nodes().Create(ctx, object, options)
+	case *corev1.Pod:
+		_, err = h.client.CoreV1().Pods(namespace).Create(ctx, object, options)
+	case *resourcev1.ResourceClaim:
+		_, err = h.client.ResourceV1().ResourceClaims(namespace).Create(ctx, object, options)
+	case *resourcev1.ResourceSlice:
+		_, err = h.client.ResourceV1().ResourceSlices().Create(ctx, object, options)
+	case *resourcev1.DeviceClass:
+		_, err = h.client.ResourceV1().DeviceClasses().Create(ctx, object, options)
+	default:
+		err = fmt.Errorf("object is a %T", object)
+	}
+	require.NoError(h.t, err)
+}
+
+// write creates or updates a slice.
+func (h *harness) write(slice *resourcev1.ResourceSlice) {
+	h.t.Helper()
+	_, err := h.client.ResourceV1().ResourceSlices().Update(h.t.Context(), slice, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		h.create(slice)
+		return
+	}
+	require.NoError(h.t, err)
+}
+
+// node is where the pod runs, or "".
+func (h *harness) node(pod string) string {
+	h.t.Helper()
+	found, err := h.client.CoreV1().Pods(namespace).Get(h.t.Context(), pod, metav1.GetOptions{})
+	require.NoError(h.t, err)
+	return found.Spec.NodeName
+}
+
+func (h *harness) requireOn(node, pod string) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool { return h.node(pod) != "" }, scheduleTimeout, 10*time.Millisecond, "pod %s waits", pod)
+	require.Equal(h.t, node, h.node(pod), "node of pod %s", pod)
+}
+
+// requireParked waits until the pod has been tried and waits for an event.
+func (h *harness) requireParked(pod string) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		for _, parked := range h.scheduler.SchedulingQueue.UnschedulablePods() {
+			if parked.Name == pod {
+				return true
+			}
+		}
+		return false
+	}, scheduleTimeout, 10*time.Millisecond, "pod %s is not parked", pod)
+}
+
+func node(name string) *corev1.Node {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+	}
+}
+
+func deviceClass() *resourcev1.DeviceClass {
+	return &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: className},
+		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{
+			CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)},
+		}}},
+	}
+}
+
+// sliceOf is a pool of a node, with one device that has a model.
+func sliceOf(node, model string) *resourcev1.ResourceSlice {
+	return &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: node},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: driver, NodeName: ptr.To(node),
+			Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
+			Devices: []resourcev1.Device{{
+				Name: "gpu-0",
+				Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+					"model": {StringValue: ptr.To(model)},
+				},
+			}},
+		},
+	}
+}
+
+// wanting are a claim for a device of a model, and a pod that uses it.
+func wanting(name, model string) (*corev1.Pod, *resourcev1.ResourceClaim) {
+	claim := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+			Name: "gpu",
+			Exactly: &resourcev1.ExactDeviceRequest{
+				DeviceClassName: className, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+				Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
+					Expression: fmt.Sprintf("device.attributes[%q].model == %q", driver, model),
+				}}},
+			},
+		}}}},
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: corev1.PodSpec{
+			SchedulerName:  corev1.DefaultSchedulerName,
+			Containers:     []corev1.Container{{Name: "main", Image: "image"}},
+			ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To(name)}},
+		},
+	}
+	return pod, claim
+}
+
+func (h *harness) createWanting(name, model string) {
+	h.t.Helper()
+	pod, claim := wanting(name, model)
+	h.create(claim)
+	h.create(pod)
+}
+
+// modelPatch gives the devices of a pool a model.
+func modelPatch(pool, model string, generation int64) *v1alpha1.ResourceSlicePatch {
+	return &v1alpha1.ResourceSlicePatch{
+		ObjectMeta: metav1.ObjectMeta{Name: pool, UID: types.UID("uid-" + pool), Generation: generation},
+		Spec: v1alpha1.ResourceSlicePatchSpec{Devices: v1alpha1.DevicePatch{
+			Filter: &v1alpha1.DevicePatchFilter{Pool: ptr.To(pool)},
+			Attributes: map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{
+				driver + "/model": {StringValue: ptr.To(model)},
+			},
+		}},
+	}
+}
+
+// models is what modelPatches do: the model by pool.
+type models map[string]string
+
+func (m models) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Result {
+	model, found := m[slice.Spec.Pool.Name]
+	if !found {
+		return view.Result{Slice: slice}
+	}
+	patched := slice.DeepCopy()
+	for i := range patched.Spec.Devices {
+		patched.Spec.Devices[i].Attributes["model"] = resourcev1.DeviceAttribute{StringValue: ptr.To(model)}
+	}
+	return view.Result{Slice: patched}
+}
+
+// compileForTest knows modelPatches only. With a class in the filter, the patch
+// applies while there is that class.
+func compileForTest(patches []*v1alpha1.ResourceSlicePatch, class view.Class, _ view.Set) view.Set {
+	set := models{}
+	for _, patch := range patches {
+		filter := patch.Spec.Devices.Filter
+		if filter.DeviceClassName != nil && class(*filter.DeviceClassName) == nil {
+			continue
+		}
+		for name, attribute := range patch.Spec.Devices.Attributes {
+			if strings.HasSuffix(string(name), "/model") {
+				set[*filter.Pool] = *attribute.StringValue
+			}
+		}
+	}
+	return set
+}
+
+// requireView waits until the devices have these models, in the order of their pools.
+func (h *harness) requireView(models ...string) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		patched, err := h.view.ListWithDeviceTaintRules()
+		require.NoError(h.t, err)
+		slices.SortFunc(patched, func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
+		var now []string
+		for _, slice := range patched {
+			now = append(now, *slice.Spec.Devices[0].Attributes["model"].StringValue)
+		}
+		return slices.Equal(models, now)
+	}, scheduleTimeout, 10*time.Millisecond, "models %v", models)
+}

@@ -1,0 +1,103 @@
+package plugins
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/scheduler/view"
+)
+
+// newInformer makes the informer of patches one of the scheduler's, which waits for
+// all of them before it schedules.
+type newInformer func(*rest.Config, informers.SharedInformerFactory) (cache.SharedIndexInformer, error)
+
+// shared is what the plugins of all profiles have in common.
+type shared struct {
+	informer newInformer
+	compile  view.Compile
+
+	// making guards what follows: profiles are made one after another, while the
+	// worker of the first runs.
+	making sync.Mutex
+	view   *view.View
+	wakers []*waker
+}
+
+// handle returns the profile's handle with the patched slices in it. The first call
+// makes the view and starts its worker, which ends with the context.
+func (s *shared) handle(ctx context.Context, stock fwk.Handle) (fwk.Handle, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	if s.view == nil {
+		if err := s.start(ctx, stock); err != nil {
+			return nil, err
+		}
+	}
+	return &handle{Handle: stock, manager: manager{SharedDRAManager: stock.SharedDRAManager(), view: s.view}}, nil
+}
+
+func (s *shared) start(ctx context.Context, stock fwk.Handle) error {
+	factory := stock.SharedInformerFactory()
+	patches, err := s.informer(stock.KubeConfig(), factory)
+	if err != nil {
+		return err
+	}
+	classes := factory.Resource().V1().DeviceClasses().Informer()
+	dra := stock.SharedDRAManager()
+	patched := view.New(dra.ResourceSlices(), dra.DeviceClasses(), synced{patches: patches, classes: classes}, s.compile)
+	work := newWorker(patched.Refresh, s.wake)
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { work.changed() },
+		UpdateFunc: func(any, any) { work.changed() },
+		DeleteFunc: func(any) { work.changed() },
+	}
+	for _, informer := range []cache.SharedIndexInformer{patches, classes} {
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return err
+		}
+	}
+	s.view = patched
+	go work.run(ctx)
+	return nil
+}
+
+// synced are the patches for the view.
+type synced struct {
+	patches, classes cache.SharedIndexInformer
+}
+
+func (s synced) HasSynced() bool { return s.patches.HasSynced() && s.classes.HasSynced() }
+
+func (s synced) List() []*v1alpha1.ResourceSlicePatch {
+	objects := s.patches.GetStore().List()
+	patches := make([]*v1alpha1.ResourceSlicePatch, 0, len(objects))
+	for _, object := range objects {
+		if patch, ok := object.(*v1alpha1.ResourceSlicePatch); ok {
+			patches = append(patches, patch)
+		}
+	}
+	return patches
+}
+
+// wakeWith adds a profile whose pods are to be woken.
+func (s *shared) wakeWith(w *waker) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	s.wakers = append(s.wakers, w)
+}
+
+func (s *shared) wake(ctx context.Context) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	klog.FromContext(ctx).V(2).Info("ResourceSlicePatches changed, waking pods that use devices")
+	for _, waker := range s.wakers {
+		waker.wake(klog.FromContext(ctx))
+	}
+}
