@@ -75,8 +75,9 @@ type harness struct {
 	client    *fake.Clientset
 	patches   *cachetesting.FakeControllerSource
 	scheduler *scheduler.Scheduler
+	factory   informers.SharedInformerFactory
+	shared    *shared
 	versions  *versions
-	view      *view.View
 	// patched are the pools that have a patch.
 	patched map[string]bool
 }
@@ -90,12 +91,44 @@ type setup struct {
 	// handle wraps what our plugins are given.
 	handle  func(fwk.Handle) fwk.Handle
 	objects []runtime.Object
+	// unpatched is set where no profile has our plugins.
+	unpatched bool
 }
 
 func start(t *testing.T, s setup) *harness {
 	t.Helper()
+	h, err := newScheduler(t, s)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
+	h.factory.Start(ctx.Done())
+	h.factory.WaitForCacheSync(ctx.Done())
+	require.NoError(t, h.scheduler.WaitForHandlersSync(ctx))
+	if !s.unpatched {
+		// The first set is waited for, so it is made before what a test makes slow.
+		_, err = h.shared.view.ListWithDeviceTaintRules()
+		require.NoError(t, err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { h.scheduler.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		h.factory.Shutdown()
+	})
+	return h
+}
+
+// newScheduler makes a scheduler that does not run yet.
+func newScheduler(t *testing.T, s setup) (*harness, error) {
+	t.Helper()
+	if s.compile == nil {
+		s.compile = compileForTest
+	}
+	if s.profiles == "" {
+		s.profiles = profiles
+	}
 	h := &harness{t: t, patches: cachetesting.NewFakeControllerSource(), versions: &versions{}, patched: map[string]bool{}}
+	h.shared = &shared{informer: h.informer, compile: s.compile}
 	h.client = fake.NewSimpleClientset()
 	h.client.PrependReactor("create", "pods", h.bind)
 	h.client.PrependReactor("*", "*", h.versions.stamp)
@@ -103,11 +136,7 @@ func start(t *testing.T, s setup) *harness {
 		h.create(object)
 	}
 
-	if s.compile == nil {
-		s.compile = compileForTest
-	}
-	all := &shared{informer: h.informer, compile: s.compile}
-	plugins := all.registry()
+	plugins := h.shared.registry()
 	for name, factory := range plugins {
 		plugins[name] = func(ctx context.Context, args runtime.Object, stock fwk.Handle) (fwk.Plugin, error) {
 			if s.handle != nil {
@@ -117,12 +146,11 @@ func start(t *testing.T, s setup) *harness {
 		}
 	}
 	require.NoError(t, plugins.Merge(s.plugins))
-	if s.profiles == "" {
-		s.profiles = profiles
-	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: h.client.EventsV1()})
-	factory := scheduler.NewInformerFactory(h.client, 0, nil)
-	sched, err := scheduler.New(ctx, h.client, factory, nil, profile.NewRecorderFactory(broadcaster),
+	t.Cleanup(broadcaster.Shutdown)
+	h.factory = scheduler.NewInformerFactory(h.client, 0, nil)
+	var err error
+	h.scheduler, err = scheduler.New(t.Context(), h.client, h.factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(configuration(t, s.profiles).Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(plugins),
 		scheduler.WithKubeConfig(&rest.Config{}),
@@ -131,25 +159,7 @@ func start(t *testing.T, s setup) *harness {
 		scheduler.WithPodInitialBackoffSeconds(1),
 		scheduler.WithPodMaxBackoffSeconds(1),
 	)
-	require.NoError(t, err)
-	h.scheduler = sched
-
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-	require.NoError(t, sched.WaitForHandlersSync(ctx))
-	// The first set is waited for, so it is made before what a test makes slow.
-	h.view = all.view
-	_, err = h.view.ListWithDeviceTaintRules()
-	require.NoError(t, err)
-	var running sync.WaitGroup
-	running.Go(func() { sched.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		factory.Shutdown()
-		broadcaster.Shutdown()
-	})
-	return h
+	return h, err
 }
 
 func (h *harness) informer(_ *rest.Config, factory informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
@@ -178,6 +188,9 @@ func (v *versions) stamp(action clienttesting.Action) (bool, runtime.Object, err
 	v.last++
 	if accessor, err := meta.Accessor(object); err == nil && action.GetSubresource() != "binding" {
 		accessor.SetResourceVersion(strconv.Itoa(v.last))
+		if accessor.GetName() == "" {
+			accessor.SetName(accessor.GetGenerateName() + strconv.Itoa(v.last))
+		}
 		if accessor.GetUID() == "" {
 			accessor.SetUID(types.UID("uid-" + strconv.Itoa(v.last)))
 		}
@@ -382,7 +395,7 @@ func compileForTest(patches []*v1alpha1.ResourceSlicePatch, class view.Class, _ 
 func (h *harness) requireView(models ...string) {
 	h.t.Helper()
 	require.Eventually(h.t, func() bool {
-		patched, err := h.view.ListWithDeviceTaintRules()
+		patched, err := h.shared.view.ListWithDeviceTaintRules()
 		require.NoError(h.t, err)
 		slices.SortFunc(patched, func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
 		var now []string
