@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/klog/v2"
+	"k8s.io/klog/v2" //nolint:depguard // The scheduler logs with it, and its contexts carry no logger.
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/scheduler/view"

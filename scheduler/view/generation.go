@@ -104,7 +104,8 @@ func (g *generation) apply(slices []*resourcev1.ResourceSlice, earlier map[strin
 	g.applying.Lock()
 	defer g.applying.Unlock()
 	known := g.results
-	if known == nil || len(known) > 2*len(slices) {
+	dropping := known == nil || len(known) > 2*len(slices)
+	if dropping {
 		g.results = make(map[string]applied, len(slices))
 	}
 	patched := make([]*resourcev1.ResourceSlice, len(slices))
@@ -115,8 +116,11 @@ func (g *generation) apply(slices []*resourcev1.ResourceSlice, earlier map[strin
 		}
 		if !found || was.slice != slice {
 			was = applied{slice: slice, result: g.set.Apply(slice, was.result)}
+			found = false
 		}
-		g.results[slice.Name] = was
+		if !found || dropping {
+			g.results[slice.Name] = was
+		}
 		patched[i] = was.result.Slice
 	}
 	return patched
