@@ -264,16 +264,19 @@ func (h *harness) requireOn(node, pod string) {
 	require.Equal(h.t, node, h.node(pod), "node of pod %s", pod)
 }
 
-// requireParked waits until the pod has been tried and waits for an event.
+// requireParked waits until the pod has been tried and waits for an event. One that
+// was not tried, because its claim is not known yet, is in the same queue.
 func (h *harness) requireParked(pod string) {
 	h.t.Helper()
 	require.Eventually(h.t, func() bool {
-		for _, parked := range h.scheduler.SchedulingQueue.UnschedulablePods() {
-			if parked.Name == pod {
-				return true
-			}
-		}
-		return false
+		found, err := h.client.CoreV1().Pods(namespace).Get(h.t.Context(), pod, metav1.GetOptions{})
+		require.NoError(h.t, err)
+		tried := slices.ContainsFunc(found.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+		})
+		return tried && slices.ContainsFunc(h.scheduler.SchedulingQueue.UnschedulablePods(), func(parked *corev1.Pod) bool {
+			return parked.Name == pod
+		})
 	}, scheduleTimeout, 10*time.Millisecond, "pod %s is not parked", pod)
 }
 
