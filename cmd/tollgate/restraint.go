@@ -41,6 +41,7 @@ func (p *program) newRestraint(ctx context.Context, store *snapshot.Store, known
 		Settled:  func() bool { return r.runner.Settled() },
 		Standing: forecast.NewView(forecast.Options{Tracker: known}).Standing,
 		Released: func(policy types.UID) { r.runner.WakeHeld(policy) },
+		Leads:    p.leads,
 		Clock:    p.clock, Local: p.local, Timeout: p.attemptTimeout(),
 		Recorder: p.recorders.policies, Metrics: breaker.NewMetrics(ctrlmetrics.Registry),
 	})

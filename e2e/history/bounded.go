@@ -26,7 +26,10 @@ func bounded(x *index) []Violation {
 	return found
 }
 
-// departure is one pod that left under a breaker, by the clock of the API server.
+// departure is one pod that left under a breaker. Its time is what has passed by this
+// machine and by how much the clock of the API server was set forward meanwhile: a
+// window that it jumps over may be over for a leader that comes after. That it is set
+// back makes no window longer.
 type departure struct {
 	at       time.Time
 	eviction *eviction
@@ -143,13 +146,8 @@ func (x *index) departures(l life) []departure {
 		if e.revision < l.from || e.revision > l.to || !x.counts(l, e) {
 			continue
 		}
-		most, _ := x.ahead(e.write.Sent, e.write.Forwarded)
-		at := e.write.Forwarded.Add(most)
-		// Its windows are of a clock that does not go back.
-		if len(left) > 0 && at.Before(left[len(left)-1].at) {
-			at = left[len(left)-1].at
-		}
-		left = append(left, departure{at: at, eviction: e})
+		at := e.write.Forwarded
+		left = append(left, departure{at: at.Add(x.forward(at)), eviction: e})
 	}
 	return left
 }

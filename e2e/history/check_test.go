@@ -405,10 +405,22 @@ func TestINV5NoMorePodsLeaveThanABreakerAllows(t *testing.T) {
 		"more than half of four":              {func(s *story) { s.put(-1, pod("z", tolerate(-1))); leaving(percent, 10, 11, 12)(s) }, []string{"INV-5"}},
 		"one of one":                          {tell: leaving(percent, 10)},
 		"one more, the clock was set forward": {tell: func(s *story) { s.Steps = []Step{{at(11.5), time.Hour}}; leaving(policy(breaker(2)), 10, 11, 12)(s) }},
-		"J05 one more, the clock was set back": {func(s *story) {
+		"H05 one more, the clock was set back": {func(s *story) {
+			s.Steps = []Step{{at(11.5), -20 * time.Second}}
+			leaving(policy(breaker(2)), 10, 11, 65)(s)
+		}, []string{"INV-5"}},
+		"H05 one more, the clock was set back, in another window": {tell: func(s *story) {
 			s.Steps = []Step{{at(11.5), -20 * time.Second}}
 			leaving(policy(breaker(2)), 10, 11, 75)(s)
+		}},
+		"H05 one more, the clock was set forward by less than a window, and back": {func(s *story) {
+			s.Steps = []Step{{at(11.5), 20 * time.Second}, {at(11.6), 0}}
+			leaving(policy(breaker(2)), 10, 11, 45)(s)
 		}, []string{"INV-5"}},
+		"H05 one more, the clock was set back and forward again": {tell: func(s *story) {
+			s.Steps = []Step{{at(11.5), -20 * time.Second}, {at(11.6), 0}}
+			leaving(policy(breaker(2)), 10, 11, 55)(s)
+		}},
 		"one more, under a policy made anew": {tell: func(s *story) { leaving(policy(breaker(2)), 10, 11)(s); s.gone(12, policy(breaker(2))); released(s) }},
 		"under a policy that has no breaker": {tell: leaving(policy(), 10, 11, 12)},
 		"one more, where it was changed lately": {tell: func(s *story) {
@@ -463,6 +475,11 @@ func TestINV6OnlyTheHolderOfTheLeaseActs(t *testing.T) {
 		"a status that another one writes": {func(s *story) {
 			s.lease(0, "a", "a")
 			s.write(1, faultproxy.Write{Replica: "b", Verb: "patch", Resource: "devicetaintrules", Subresource: "status", Status: 200}, nil)
+		}, []string{"INV-6"}},
+		"a status that one writes that was frozen past its lease": {func(s *story) {
+			s.lease(0, "a", "a")
+			s.lease(9, "b", "b")
+			s.write(10, faultproxy.Write{Replica: "a", Verb: "patch", Resource: "evictionpolicies", Subresource: "status", Status: 200}, nil)
 		}, []string{"INV-6"}},
 		"an event that another one writes": {tell: func(s *story) {
 			s.lease(0, "a", "a")

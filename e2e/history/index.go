@@ -235,6 +235,20 @@ func (x *index) ahead(since, until time.Time) (most, least time.Duration) {
 	return most, least
 }
 
+// forward returns by how much the clock of the API server was set forward in all until
+// then, whatever it was set back.
+func (x *index) forward(until time.Time) time.Duration {
+	var sum, before time.Duration
+	for _, step := range x.Steps {
+		if step.At.After(until) {
+			break
+		}
+		sum += max(step.Offset-before, 0)
+		before = step.Offset
+	}
+	return sum
+}
+
 // revisionOf reads the resource version of an object.
 func revisionOf(version string) (int64, error) {
 	revision, err := strconv.ParseInt(version, 10, 64)

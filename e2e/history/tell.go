@@ -91,9 +91,23 @@ func stateText(v *Version) string {
 	case *resourcev1.ResourceClaim:
 		return fmt.Sprintf("allocated %v for %v", object.Status.Allocation, object.Status.ReservedFor)
 	case *v1alpha1.EvictionPolicy:
-		return fmt.Sprintf("generation %d, status %+v", object.Generation, object.Status)
+		return fmt.Sprintf("generation %d, holding %d: %v, breaker %s", object.Generation, object.Status.Held, object.Status.Holding, breakerText(object.Status.Breaker))
 	}
 	return ""
+}
+
+func breakerText(b *v1alpha1.EvictionBreakerStatus) string {
+	if b == nil {
+		return "(nothing)"
+	}
+	texts := []string{"not tripped"}
+	if b.Tripped != nil {
+		texts[0] = "tripped " + b.Tripped.UTC().Format("15:04:05.000")
+	}
+	for i := range b.Granted {
+		texts = append(texts, fmt.Sprintf("%d until %s", b.Granted[i].Pods, b.Granted[i].Until.UTC().Format("15:04:05.000")))
+	}
+	return strings.Join(texts, ", ")
 }
 
 func podText(pod *corev1.Pod) string {

@@ -34,7 +34,8 @@ func (k *Keeper) attend(ctx context.Context, t *term, b *breaker) (rest, error) 
 	}
 	// The answer may have taken its time.
 	o.now, o.server = k.options.Local.Now(), k.options.Clock.Now()
-	p, change := t.prepare(ctx, b, &object, o)
+	k.hear(ctx, t, b, &object, o)
+	p, change := t.prepare(b, &object, o)
 	if !change {
 		return t.rest(b, k.options.Local.Now(), 0), nil
 	}
@@ -51,6 +52,19 @@ func (k *Keeper) attend(ctx context.Context, t *term, b *breaker) (rest, error) 
 	t.mu.Unlock()
 	k.told(ctx, t, b, &p)
 	return t.rest(b, k.options.Local.Now(), writePause), nil
+}
+
+// hear takes in what stands in the status, and says what is new there. Whoever a breaker
+// held that does not hold any more is asked about again, whoever has written that.
+func (k *Keeper) hear(ctx context.Context, t *term, b *breaker, object *v1alpha1.EvictionPolicy, o *outside) {
+	found, ceased := t.learn(ctx, b, object, o)
+	switch {
+	case found != nil:
+		k.told(ctx, t, b, found)
+	case ceased:
+		k.options.Released(b.uid)
+	}
+	k.options.Metrics.tripped.Set(float64(len(t.tripped())))
 }
 
 // write writes the status of an object as it was changed, if it stands there as it was

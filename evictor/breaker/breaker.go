@@ -30,8 +30,10 @@ type breaker struct {
 	uid  types.UID
 	// policy is as it was last known, and nil while it has not been read.
 	policy *evicting.Policy
-	// state is what stands in the status; nil while that has not been read.
+	// state is what stands in the status; nil while that has not been read. It is as of
+	// read, by the clock of this machine.
 	state *State
+	read  time.Time
 	// planned is the generation of the policy that was last planned by.
 	planned int64
 	leases  leases
@@ -98,23 +100,24 @@ func (b *breaker) outdated(inForce *evicting.Policy) bool {
 }
 
 // learn takes in what stands in the status. What stands there is what was written last,
-// or one of the writes of which nobody knew, or somebody else's: then nothing
-// of what this replica was granted is left to it, as it cannot know what the other
-// made of it.
-func (b *breaker) learn(stands State) (own bool) {
-	b.stale = false
+// or one of the writes of which nobody knew, which is found then, or somebody else's:
+// then nothing of what this replica was granted is left to it, as it cannot know what
+// the other made of it.
+func (b *breaker) learn(stands State, now time.Time) (found *plan, own bool) {
+	b.stale, b.read = false, now
 	if b.state != nil && b.state.Equal(stands) {
-		return true
+		return nil, true
 	}
 	for i := range b.lost {
 		if b.lost[i].state.Equal(stands) {
-			b.commit(&b.lost[i])
-			return true
+			found = &b.lost[i]
+			b.commit(found)
+			return found, true
 		}
 	}
 	first := b.state == nil
 	b.state, b.leases, b.lost = &stands, nil, nil
-	return first
+	return nil, first
 }
 
 // commit takes in what was written.

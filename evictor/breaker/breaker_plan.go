@@ -22,13 +22,21 @@ type outside struct {
 // would not know without reading its status. If its policy is not in force, only reading
 // tells whether it is gone.
 func (b *breaker) resting(o *outside) bool {
-	if b.state == nil || b.policy == nil || b.stale || len(b.lost) > 0 || o.inForce == nil || b.outdated(o.inForce) {
+	if b.state == nil || b.policy == nil || b.stale || len(b.lost) > 0 || o.inForce == nil || b.outdated(o.inForce) || b.old(o.now) {
 		return false
 	}
 	b.withdraw(b.policy, o)
 	in := b.situation(b.policy, o)
 	p := planFor(*b.state, in)
 	return p.idle(*b.state)
+}
+
+// old reports whether the status has to be read again. What an earlier leader wrote may
+// arrive after it was read here: the write goes through as long as nothing else was
+// written since. Then pods would be held and the status not say so, or the other way.
+func (b *breaker) old(now time.Time) bool {
+	age := now.Sub(b.read)
+	return age >= idlePause || b.tripped() && age >= believed
 }
 
 // prepare returns what is to be written by a policy that was just read, and false for

@@ -19,6 +19,15 @@
 // pods go because of its taint. Those are counted in the approval, before they go, and
 // in no breaker: what somebody approved takes nothing from what goes without.
 //
+// What stands in the status is read before each write, and every few seconds while a breaker
+// holds: what an earlier leader wrote may arrive after it was read here, as long as nothing
+// else was written since. Who holds pods then says so, or holds them no longer.
+//
+// Grants end by the clock of the API server. Within a term of leadership that is measured
+// by the clock of the machine, so that a clock that is set lets nobody go earlier or later. A
+// leader that comes after goes by what stands in the status: if the clock was set back in
+// between it counts grants for so much longer, and if it was set forward, for less.
+//
 // planFor is pure. A Keeper guards its state by the mutex of its term of leadership,
 // which is never held across a call of its options or a request.
 package breaker

@@ -49,10 +49,10 @@ func TestABreakerThatTakesOverWhatAnotherHeldWaitsForTheBook(t *testing.T) {
 		settle(2 * time.Minute)
 		s.change("p", bounded(100, time.Minute))
 		r.PoliciesChanged()
-		settle(3 * time.Second)
+		settle(2 * time.Second)
 		require.Contains(t, r.told()[2], "The limit was raised")
 		r.locked(func() { r.held[uidP] = 0 }) // They ask again.
-		settle(2 * time.Second)
+		settle(2 * time.Second)               // Together less than fitsAfter, whichever clerk was first.
 		require.NotNil(t, s.status("q").Breaker.Tripped, "who asks again is not in the book yet")
 		r.locked(func() { r.held[uidQ] = 9 })
 		settle(10 * time.Minute)

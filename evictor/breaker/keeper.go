@@ -18,6 +18,9 @@ const (
 	// trippedPause is between two looks whether a breaker need not hold any more, and at
 	// the approvals while one does.
 	trippedPause = time.Second
+	// believed is for how long the status of a breaker that holds is taken to be as it was
+	// read.
+	believed = 5 * time.Second
 	// idlePause is between two looks at a breaker about which nothing is to be done.
 	idlePause = time.Minute
 	// retryBase and retryMax bound the wait after a request that failed.
@@ -136,9 +139,7 @@ type rest struct {
 // it succeeds, more and more rarely.
 func (k *Keeper) work(ctx context.Context, wake <-chan struct{}, pausing func(until time.Time), look func(context.Context) (rest, error)) {
 	for failures := 0; ctx.Err() == nil; {
-		attempt, cancel := context.WithTimeout(ctx, k.options.Timeout)
-		r, err := look(attempt)
-		cancel()
+		r, err := k.once(ctx, look)
 		if r.done {
 			return
 		}
@@ -155,6 +156,17 @@ func (k *Keeper) work(ctx context.Context, wake <-chan struct{}, pausing func(un
 			return
 		}
 	}
+}
+
+// once looks once. A replica that is not sure that it leads asks for nothing: it was frozen
+// past its lease, and does not know yet that its term is over.
+func (k *Keeper) once(ctx context.Context, look func(context.Context) (rest, error)) (rest, error) {
+	if k.options.Leads != nil && !k.options.Leads() {
+		return rest{pause: leadingPause, again: time.Nanosecond}, nil
+	}
+	attempt, cancel := context.WithTimeout(ctx, k.options.Timeout)
+	defer cancel()
+	return look(attempt)
 }
 
 // backoff returns how long to wait after a failure that follows on so many others.

@@ -33,8 +33,8 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Keeper works with. All but Approvals, Standing and Recorder are
-// required. The functions must not block.
+// Options are what a Keeper works with. All but Approvals, Standing, Leads and Recorder
+// are required. The functions must not block.
 type Options struct {
 	// Reader reads EvictionPolicies and EvictionApprovals as they stand: it is no cache.
 	Reader reader
@@ -58,6 +58,9 @@ type Options struct {
 	// Released names a policy whose breaker does not hold any more, or some of whose pods
 	// an approval may let go: they are to be asked about again.
 	Released func(policy types.UID)
+	// Leads reports whether this replica still holds the lease. It is asked before each
+	// attempt to read and write a status; nil where nobody else can lead.
+	Leads func() bool
 	// Clock tells the time of the API server, Local that of this machine.
 	Clock clock.PassiveClock
 	Local clock.WithTicker

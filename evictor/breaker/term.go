@@ -165,13 +165,23 @@ func (t *term) rest(b *breaker, now time.Time, pause time.Duration) rest {
 	return rest{pause: pause, again: b.again(now)}
 }
 
-// prepare takes in an object that was read, and returns what is to be written for it.
-func (t *term) prepare(ctx context.Context, b *breaker, object *v1alpha1.EvictionPolicy, o *outside) (plan, bool) {
+// learn takes in an object that was read. It returns the write that turned out to have
+// gone through, if one did, and whether the breaker has ceased to hold without that.
+func (t *term) learn(ctx context.Context, b *breaker, object *v1alpha1.EvictionPolicy, o *outside) (found *plan, ceased bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	held := b.tripped()
+	found, own := b.learn(Read(object.Status.Breaker, o.server, o.now), o.now)
+	if !own {
+		logr.FromContextOrDiscard(ctx).Info("somebody else has written what a breaker counts", "policy", b.name)
+	}
+	return found, held && !b.tripped() && found == nil
+}
+
+// prepare returns what is to be written for an object that was read.
+func (t *term) prepare(b *breaker, object *v1alpha1.EvictionPolicy, o *outside) (plan, bool) {
 	policy := evicting.Compile([]v1alpha1.EvictionPolicy{*object}).All()[0]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !b.learn(Read(object.Status.Breaker, o.server, o.now)) {
-		logr.FromContextOrDiscard(ctx).Info("somebody else has written what a breaker counts", "policy", b.name)
-	}
 	return b.prepare(policy, o)
 }

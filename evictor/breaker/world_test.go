@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -247,7 +248,7 @@ func (s *store) change(name string, how func(*v1alpha1.EvictionPolicy)) {
 	}
 	before := p.DeepCopy().Spec
 	how(p)
-	if fmt.Sprint(before) != fmt.Sprint(p.Spec) || p.Generation == 0 {
+	if !equality.Semantic.DeepEqual(before, p.Spec) || p.Generation == 0 {
 		p.Generation++
 	}
 	s.version++
@@ -309,6 +310,8 @@ type replica struct {
 	standing tracker.Taint
 	// ahead is by how much its clock of the API server is wrong.
 	ahead time.Duration
+	// unsure is true while it does not know whether it leads.
+	unsure bool
 	// old is the set of policies by which it judges; nil for those that stand.
 	old *evicting.Set
 }
@@ -367,6 +370,7 @@ func newReplica(s *store) *replica {
 			return r.standing, source.Name == "n" && key == "broken" && !r.standing.TimeAdded.IsZero()
 		},
 		Released: func(uid types.UID) { r.mu.Lock(); defer r.mu.Unlock(); r.released = append(r.released, uid) },
+		Leads:    func() bool { r.mu.Lock(); defer r.mu.Unlock(); return !r.unsure },
 		Clock:    offClock{r}, Local: clock.RealClock{}, Timeout: attemptTimeout, Recorder: r,
 		Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
@@ -412,6 +416,20 @@ func (r *replica) try(pods int, names ...string) (gone, held int) {
 		}
 	}
 	return gone, held
+}
+
+// holding returns the names of the policies whose breakers hold by what r knows.
+func (r *replica) holding() []string {
+	t := r.current()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var names []string
+	for _, b := range t.breakers {
+		if b.tripped() {
+			names = append(names, b.name)
+		}
+	}
+	return names
 }
 
 // answer asks until it need not wait, at most for a minute.
