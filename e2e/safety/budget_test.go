@@ -16,18 +16,20 @@ import (
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 )
 
-// slack is by how much the pace may be missed.
+// slack is by how much pods may be slower than the pace.
 const slack = 0.1
 
 func TestG18BudgetsHoldAtFullPaceAndNobodyElseWaits(t *testing.T) {
 	const key = prefix + "g18"
-	limit := pace{perSecond: 40, burst: 10}
+	// With a burst that is far smaller than what leaves while an API server that is slow
+	// answers, it would be the answers that are measured.
+	limit := pace{perSecond: 40, burst: 40}
 	namespace := namespaceOf(t)
 	govern(t, "g18", key, func(spec *v1alpha1.EvictionPolicySpec) {
 		spec.Method = v1alpha1.EvictionMethodEvict
 		spec.Pace = &v1alpha1.EvictionPace{PodsPerSecond: int32(limit.perSecond), Burst: int32(limit.burst)}
 	})
-	c := newCrowds(number(t, "TOLLGATE_SAFETY_PODS", 400), number(t, "TOLLGATE_SAFETY_GUARDED", 50))
+	c := newCrowds(number(t, "TOLLGATE_SAFETY_PODS", podsBriefly), number(t, "TOLLGATE_SAFETY_GUARDED", guardedBriefly))
 	created := c.create(t, namespace)
 	c.guard(t, namespace)
 	require.NoError(t, shared.AddNodes(t.Context(), "refuge"))
@@ -63,7 +65,7 @@ func TestG18BudgetsHoldAtFullPaceAndNobodyElseWaits(t *testing.T) {
 	require.Less(t, time.Since(began), limit.takes(c.blocked())+10*time.Second, "that is told, and not found out by trying")
 	all := departures(t, namespace)
 	require.Len(t, all, c.pods, "everybody left once")
-	require.LessOrEqual(t, limit.excess(all, slack), limit.bunch(all), "the pace holds")
+	require.Less(t, limit.excess(all), 1.0, "the pace holds")
 	require.False(t, slices.ContainsFunc(all, func(d departure) bool { return !d.evicted }), "nobody is deleted past a budget")
 	waitMetric(t, 0, "tollgate_evictions_held")
 }
@@ -82,10 +84,10 @@ func requireFree(t *testing.T, c *crowds, limit pace, left []departure) {
 	}
 	require.Equal(t, c.free, free)
 	took, takes := left[last].at.Sub(left[0].at), limit.takes(last+1)
-	excess, answer := limit.excess(left, slack), meanAnswer(left)
-	t.Logf("%d pods without a budget left in %s, the last as number %d of all, which takes %s at the pace; most ahead of the pace: %.1f pods; an answer took %s",
+	excess, answer := limit.excess(left), meanAnswer(left)
+	t.Logf("%d pods without a budget left in %s, the last as number %d of all, which takes %s at the pace; ahead of the pace by at most %.1f pods; an answer took %s",
 		free, took.Round(time.Millisecond), last+1, takes, excess, answer.Round(time.Millisecond))
-	require.LessOrEqual(t, excess, limit.bunch(left), "the pace holds")
+	require.Less(t, excess, 1.0, "the pace holds")
 	require.Less(t, took, time.Duration(float64(takes)*(1+slack))+time.Second+slowness(takes, answer), "nobody waits for those who cannot leave")
 }
 

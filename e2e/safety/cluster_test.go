@@ -23,12 +23,22 @@ import (
 )
 
 const (
-	// patience is far above what anything here takes.
-	patience = 3 * time.Minute
+	// patience is far above what anything here takes, but for patienceEach more for every
+	// pod that there is: all of them have to come, and to leave at a pace.
+	patience     = 3 * time.Minute
+	patienceEach = 100 * time.Millisecond
 	// interval is how often it is looked whether something has come about.
 	interval = 100 * time.Millisecond
 	// parallel is how many requests a test makes at once.
 	parallel = 16
+)
+
+// The sizes of a quick run.
+const (
+	podsBriefly    = 400
+	guardedBriefly = 50
+	pendingBriefly = 300
+	outageBriefly  = 15 * time.Second
 )
 
 // number returns a size that the environment may set.
@@ -58,7 +68,9 @@ func clientOf(t *testing.T) kubernetes.Interface {
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
+	pods := max(number(t, "TOLLGATE_SAFETY_PODS", podsBriefly), number(t, "TOLLGATE_SAFETY_PENDING", pendingBriefly))
+	most := patience + time.Duration(pods)*patienceEach
+	err := wait.PollUntilContextTimeout(t.Context(), interval, most, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if err == nil || ctx.Err() == nil {
 			last = err // the end of patience says nothing

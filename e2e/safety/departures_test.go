@@ -106,6 +106,20 @@ func meanAnswer(list []departure) time.Duration {
 	return sum / time.Duration(max(len(list), 1))
 }
 
+// eachSecond returns how many pods left in the first second after a time, or before it, in
+// the next, and so on.
+func eachSecond(list []departure, since time.Time) []int {
+	var counts []int
+	for i := range list {
+		second := max(int(list[i].at.Sub(since)/time.Second), 0)
+		for len(counts) <= second {
+			counts = append(counts, 0)
+		}
+		counts[second]++
+	}
+	return counts
+}
+
 // pace is what a policy allows.
 type pace struct{ perSecond, burst float64 }
 
@@ -114,23 +128,19 @@ func (p pace) takes(count int) time.Duration {
 	return time.Duration(max(float64(count)-p.burst, 0) / p.perSecond * float64(time.Second))
 }
 
-// excess returns by how many pods the pace is exceeded most, in any span of time. What
-// is a share of slack faster is not counted.
-func (p pace) excess(list []departure, slack float64) float64 {
-	most := 0.0
+// excess returns by how many pods the pace is exceeded most, in any span of time. It is
+// never as much as one: who was asked for at a time was on its way then, and of those
+// who are on their way all may leave at once. So an API server that keeps requests
+// waiting, and answers them together, makes no difference.
+func (p pace) excess(list []departure) float64 {
+	most := -p.burst
 	for i := range list {
 		for j := i; j < len(list); j++ {
 			span := list[j].at.Sub(list[i].at).Seconds()
-			most = max(most, float64(j-i+1)-p.burst-p.perSecond*(1+slack)*span)
+			most = max(most, float64(j-i+1)-p.burst-p.perSecond*span)
 		}
 	}
 	return most
-}
-
-// bunch returns how many pods may come at once that left one after the other: a request
-// may be late and the next one not, by about as much as answers take.
-func (p pace) bunch(list []departure) float64 {
-	return p.perSecond * max(250*time.Millisecond, meanAnswer(list)).Seconds()
 }
 
 func TestPaceOfDepartures(t *testing.T) {
@@ -142,10 +152,11 @@ func TestPaceOfDepartures(t *testing.T) {
 		return list
 	}
 	p := pace{perSecond: 10, burst: 5}
-	require.LessOrEqual(t, p.excess(every(100*time.Millisecond, 100), 0), 0.0, "the pace itself")
-	require.InDelta(t, 95, p.excess(every(0, 100), 0), 0, "all at once")
-	require.InDelta(t, 100-5-10*9.9/2, p.excess(every(50*time.Millisecond, 100), 0), 0.1, "twice as fast")
-	require.LessOrEqual(t, p.excess(every(92*time.Millisecond, 100), 0.1), 0.0, "within a tenth")
+	require.InDelta(t, 1-5, p.excess(every(100*time.Millisecond, 100)), 1e-9, "the pace itself, and no burst")
+	require.InDelta(t, 95, p.excess(every(0, 100)), 0, "all at once")
+	require.InDelta(t, 0, p.excess(every(0, 5)), 0, "a burst")
+	require.InDelta(t, 100-5-10*9.9/2, p.excess(every(50*time.Millisecond, 100)), 0.1, "twice as fast")
+	require.Equal(t, -5.0, p.excess(nil), "nobody")
 	require.Equal(t, 9500*time.Millisecond, p.takes(100))
 	require.Zero(t, p.takes(3))
 }

@@ -10,13 +10,18 @@
 // rest, and whoever has waited longest is never put off: no pod starves, and two that
 // need the same lines cannot wait for each other.
 //
-// Within any time t no more attempts that evict a pod begin than burst + rate*t, the
-// rate being podsPerSecond; with pods enough it is that rate in the long run. A burst
-// far below what leaves in a millisecond is the exception: then a call takes longer
-// than the token that it is about, and pods leave more slowly. An attempt that evicted
-// nobody gives its tokens back: all is as if it had never been made. That is worth
-// nothing where the line would have been full without it, because a token that does
-// not fit in is lost.
+// Within any time t no more pods leave than burst + rate*t, the rate being
+// podsPerSecond. When a pod leaves nobody knows but that it is between the request and
+// the answer, and when nobody has answered for a while all may leave in the same moment.
+// So a token stays with who is on its way, and only after the answer is it there again.
+// Where there is no answer, the pod counts as one that left when the attempt was given
+// up. An attempt that evicted nobody gives its tokens back: all is as if it had never
+// been made.
+//
+// With pods enough the rate is reached, but for two exceptions. No more than burst are on
+// their way at once: where an attempt takes longer than burst/rate, pods leave a burst
+// an attempt, which is slower. And a burst far below what leaves in a millisecond makes
+// a call take longer than the token that it is about.
 //
 // All of this is in memory. A new leader begins with full lines; what bounds how many
 // leave over all leaders is the breaker. Time is that of the machine, not of the API

@@ -71,7 +71,7 @@ func (l *Lines) Ask(now time.Time, key tracker.Key, limits []Limit) (ticket Tick
 	if len(l.pods) > 0 {
 		l.tell()
 	}
-	return l.take(now, w), true
+	return l.take(w), true
 }
 
 // StepAside takes a pod out of the lines that cannot go now although it may be its turn.

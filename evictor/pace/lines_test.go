@@ -314,6 +314,63 @@ func TestTickets(t *testing.T) {
 		require.True(t, goes(l, noon, "next", a))
 	})
 
+	t.Run("a pod that left gives its token back an interval after that was known, however long it took", func(t *testing.T) {
+		t.Parallel()
+		l, a := NewLines(), line("a", 1, 2)
+		slow, ok := l.Ask(noon, key("slow"), []Limit{a})
+		require.True(t, ok)
+		require.True(t, goes(l, noon, "quick", a))
+		require.False(t, goes(l, noon, "p0", a))
+		require.False(t, goes(l, noon, "p1", a))
+		require.True(t, goes(l, after(time.Second), "p0", a))
+		called, _, _ := l.Next(after(time.Minute))
+		require.Equal(t, []tracker.Key{key("p1")}, called, "the other token serves meanwhile")
+		require.True(t, goes(l, after(time.Minute), "p1", a))
+		require.False(t, goes(l, after(time.Minute), "p2", a), "slow may leave in this moment, too")
+		slow.Settle(after(time.Minute), true)
+		require.False(t, goes(l, after(time.Minute), "p2", a))
+		require.Equal(t, after(61*time.Second), drain(t, l, after(time.Minute), always(a))["p2"])
+	})
+
+	t.Run("who waits for those on their way is called when one of them has left", func(t *testing.T) {
+		t.Parallel()
+		l, a := NewLines(), line("a", 1, 1)
+		first, ok := l.Ask(noon, key("first"), []Limit{a})
+		require.True(t, ok)
+		require.False(t, goes(l, noon, "second", a))
+		called, in, waiting := l.Next(after(time.Hour))
+		require.Empty(t, called)
+		require.True(t, waiting)
+		require.Equal(t, time.Second, in, "not before, even if it left now")
+		<-l.changed
+		first.Settle(after(time.Hour), true)
+		require.Len(t, l.changed, 1, "that may be earlier than it looked")
+		_, in, _ = l.Next(after(time.Hour))
+		require.Equal(t, time.Second, in)
+		called, _, _ = l.Next(after(time.Hour + time.Second))
+		require.Equal(t, []tracker.Key{key("second")}, called)
+	})
+
+	t.Run("those on their way when the pace is lowered count", func(t *testing.T) {
+		t.Parallel()
+		l, slow := NewLines(), line("a", 1, 2)
+		var tickets []Ticket
+		for _, name := range pods("p", 3) {
+			ticket, ok := l.Ask(noon, key(name), []Limit{line("a", 100, 100)})
+			require.True(t, ok)
+			tickets = append(tickets, ticket)
+		}
+		l.Update(noon, []Limit{slow})
+		require.False(t, goes(l, noon, "late", slow))
+		tickets[0].Settle(after(time.Second), false)
+		require.False(t, goes(l, after(time.Second), "late", slow))
+		tickets[1].Settle(after(time.Second), false)
+		require.True(t, goes(l, after(time.Second), "late", slow), "one is left on its way, and there is room for two")
+		tickets[2].Settle(after(time.Second), true)
+		require.False(t, goes(l, after(time.Second), "last", slow))
+		require.Equal(t, after(2*time.Second), drain(t, l, after(time.Second), always(slow))["last"])
+	})
+
 	t.Run("only the first time counts", func(t *testing.T) {
 		t.Parallel()
 		l, a := NewLines(), line("a", 1, 2)

@@ -13,81 +13,103 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// counted is the dumb bucket: it counts all tokens anew from the beginning, and of the
-// attempts that evicted nobody it never knew.
+// counted is the dumb bucket: it knows of each pod that left when its token is there
+// again, and does not know of attempts that evicted nobody.
 type counted struct {
 	limit Limit
-	taken []time.Time
+	again []time.Time
 }
 
-// lack returns how many tokens are not there, as the time to fill them.
-func (c *counted) lack(now time.Time) time.Duration {
-	var lack time.Duration
-	last := noon
-	for _, at := range append(slices.Clone(c.taken), now) {
-		lack = max(lack-at.Sub(last), 0) + c.limit.interval()
-		last = at
+func (c *counted) left(now time.Time) {
+	last := now
+	if n := len(c.again); n > 0 && c.again[n-1].After(now) {
+		last = c.again[n-1]
 	}
-	return lack - c.limit.interval()
+	c.again = append(c.again, last.Add(c.limit.interval()))
 }
 
-func (c *counted) withdraw(at time.Time) {
-	i := slices.Index(c.taken, at)
-	c.taken = slices.Delete(c.taken, i, i+1)
+// tokens returns how many there are if so many pods are on their way.
+func (c *counted) tokens(now time.Time, out int) int {
+	tokens := c.limit.burst() - out
+	for _, at := range c.again {
+		if at.After(now) {
+			tokens--
+		}
+	}
+	return tokens
 }
 
-// TestATokenThatComesBackWasNeverTaken compares a bucket with one that counts anew.
+// TestATokenThatComesBackWasNeverTaken compares a bucket with one that counts.
 func TestATokenThatComesBackWasNeverTaken(t *testing.T) {
 	t.Parallel()
 	r := random(t)
-	returned := 0
+	returned, empty := 0, 0
 	for world := range 300 {
 		limit := line("a", 1+r.IntN(20), 1+r.IntN(6))
-		b, c, now := newBucket(limit), &counted{limit: limit}, noon
-		var out []*token
+		b, c, now, out := newBucket(limit), &counted{limit: limit}, noon, 0
 		for range 100 {
 			now = now.Add(time.Duration(r.Int64N(int64(2 * limit.interval()))))
-			if b.wait(now, 0) == 0 && r.IntN(3) > 0 {
-				out = append(out, b.take(now))
-				c.taken = append(c.taken, now)
+			tokens := c.tokens(now, out)
+			require.GreaterOrEqual(t, tokens, 0, "world %d", world)
+			for others := range limit.burst() + 2 {
+				if (tokens > others) != (b.wait(now, others) == 0) {
+					require.Failf(t, "wrong", "world %d: %d tokens, %d others, wait %s", world, tokens, others, b.wait(now, others))
+				}
 			}
-			if len(out) > 0 && r.IntN(3) == 0 {
-				i := r.IntN(len(out))
-				used := r.IntN(2) == 0
-				b.settle(now, out[i], used)
-				if !used {
-					c.withdraw(out[i].at)
+			if tokens == 0 {
+				empty++
+			}
+			switch r.IntN(3) {
+			case 0:
+				if tokens > 0 {
+					b.take()
+					out++
+				}
+			case 1:
+				if out > 0 {
+					b.settle(now, false)
+					out--
 					returned++
 				}
-				out = slices.Delete(out, i, i+1)
+			default:
+				if out > 0 {
+					foretold := b.wait(now, 0)
+					b.settle(now, true)
+					c.left(now)
+					out--
+					require.Equal(t, foretold, b.wait(now, 0), "who leaves was counted before")
+				}
 			}
-			require.Equal(t, c.lack(now), b.lack(now), "world %d", world)
 		}
-		require.LessOrEqual(t, len(b.out), len(out))
 	}
 	require.Greater(t, returned, 1000)
+	require.Greater(t, empty, 1000)
 }
 
 // TestNoPaceIsEverExceeded has pods come, go, leave, be blocked and change lines at
-// random, and looks at when those left that were evicted.
+// random, and looks at when those left that were evicted: at any time between the
+// beginning and the end of the attempt, and all together after nobody answered for a while.
 func TestNoPaceIsEverExceeded(t *testing.T) {
 	t.Parallel()
 	r := random(t)
-	evicted, called := 0, 0
+	evicted, called, outages := 0, 0, 0
 	for range 30 {
 		w := newWorld(r)
 		for range 400 {
 			w.step()
 		}
 		w.finish(t)
-		for policy, left := range w.left {
-			requirePace(t, w.limits[policy], left)
-			evicted += len(left)
+		for policy, limit := range w.limits {
+			requirePace(t, limit, w.left[policy])
+			requirePace(t, limit, w.settled[policy])
+			evicted += len(w.left[policy])
 		}
 		called += w.called
+		outages += w.outages
 	}
 	require.Greater(t, evicted, 1000)
 	require.Greater(t, called, 1000)
+	require.Greater(t, outages, 30)
 }
 
 // world is lines with pods that behave as they like.
@@ -99,9 +121,12 @@ type world struct {
 	// wants are the lines of the pods that have not gone.
 	wants   map[tracker.Key][]Limit
 	flights []flight
-	left    map[types.UID][]time.Time
-	pods    int
-	called  int
+	// left is when pods left, and settled when that was known.
+	left, settled map[types.UID][]time.Time
+	pods          int
+	called        int
+	// away is for how many steps more nobody answers, and outages how often that began.
+	away, outages int
 }
 
 // flight is an attempt that is not over.
@@ -115,7 +140,8 @@ type flight struct {
 func newWorld(r *rand.Rand) *world {
 	w := &world{
 		Rand: r, lines: NewLines(), now: noon,
-		limits: map[types.UID]Limit{}, wants: map[tracker.Key][]Limit{}, left: map[types.UID][]time.Time{},
+		limits: map[types.UID]Limit{}, wants: map[tracker.Key][]Limit{},
+		left: map[types.UID][]time.Time{}, settled: map[types.UID][]time.Time{},
 	}
 	for _, policy := range []string{"a", "b", "c"} {
 		w.limits[types.UID(policy)] = line(policy, 1+r.IntN(50), 1+r.IntN(20))
@@ -147,6 +173,11 @@ func (w *world) anyPod() (tracker.Key, bool) {
 
 func (w *world) step() {
 	w.now = w.now.Add(time.Duration(w.Int64N(int64(20 * time.Millisecond))))
+	if w.away > 0 {
+		if w.away--; w.away == 0 {
+			w.landAll()
+		}
+	}
 	switch w.IntN(8) {
 	case 0, 1, 2:
 		w.pods++
@@ -164,7 +195,14 @@ func (w *world) step() {
 			w.ask(k)
 		}
 	case 5:
-		w.land()
+		switch {
+		case w.away > 0:
+		case w.IntN(20) == 0:
+			w.away = 1 + w.IntN(100)
+			w.outages++
+		default:
+			w.land(w.IntN(3) > 0)
+		}
 	default:
 		w.call()
 	}
@@ -189,22 +227,30 @@ func (w *world) call() {
 }
 
 // land ends an attempt. A pod that was not evicted asks again.
-func (w *world) land() {
+func (w *world) land(evicted bool) {
 	if len(w.flights) == 0 {
 		return
 	}
 	i := w.IntN(len(w.flights))
 	f := w.flights[i]
 	w.flights = slices.Delete(w.flights, i, i+1)
-	evicted := w.IntN(3) > 0
 	f.ticket.Settle(w.now, evicted)
 	if !evicted {
 		w.wants[f.pod] = f.lines
 		w.ask(f.pod)
 		return
 	}
+	at := f.began.Add(time.Duration(w.Int64N(int64(w.now.Sub(f.began)) + 1)))
 	for _, limit := range f.lines {
-		w.left[limit.Policy] = append(w.left[limit.Policy], f.began)
+		w.left[limit.Policy] = append(w.left[limit.Policy], at)
+		w.settled[limit.Policy] = append(w.settled[limit.Policy], w.now)
+	}
+}
+
+// landAll ends all attempts at once.
+func (w *world) landAll() {
+	for range len(w.flights) {
+		w.land(true)
 	}
 }
 
@@ -215,21 +261,14 @@ func (w *world) finish(t *testing.T) {
 		require.Less(t, i, 100_000, "pods wait for ever")
 		w.now = w.now.Add(10 * time.Millisecond)
 		w.call()
-		w.land()
+		w.land(w.IntN(3) > 0)
 		if i%1000 == 999 {
 			for k := range w.wants {
 				w.ask(k)
 			}
 		}
 	}
-	for len(w.flights) > 0 {
-		f := w.flights[0]
-		w.flights = w.flights[1:]
-		f.ticket.Settle(w.now, true)
-		for _, limit := range f.lines {
-			w.left[limit.Policy] = append(w.left[limit.Policy], f.began)
-		}
-	}
+	w.landAll()
 	require.Zero(t, w.lines.Len())
 	w.lines.Next(w.now.Add(time.Hour))
 	require.Empty(t, w.lines.buckets, "and nothing is left of them")

@@ -18,14 +18,21 @@ type crew struct {
 	lines  *Lines
 	clock  clock.WithTicker
 	limits func(tracker.Key) []Limit
-	// takes is how long an attempt lasts, and evicts what comes of it; nil for always.
-	takes  time.Duration
+	// takes is how long an attempt lasts that begins then, and evicts what comes of it; nil
+	// for always.
+	takes  func(began time.Time) time.Duration
 	evicts func(tracker.Key) bool
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
 	asked int
-	left  []time.Time
+	// left is when it was known of pods that they had left.
+	left []time.Time
+}
+
+// each has every attempt last as long.
+func each(d time.Duration) func(time.Time) time.Duration {
+	return func(time.Time) time.Duration { return d }
 }
 
 func (c *crew) wake(keys []tracker.Key) {
@@ -43,18 +50,18 @@ func (c *crew) work(k tracker.Key) {
 	if !ok {
 		return
 	}
-	<-c.clock.After(c.takes)
-	evicted := c.evicts == nil || c.evicts(k)
-	ticket.Settle(c.clock.Now(), evicted)
+	<-c.clock.After(c.takes(began))
+	evicted, now := c.evicts == nil || c.evicts(k), c.clock.Now()
+	ticket.Settle(now, evicted)
 	if evicted {
 		c.mu.Lock()
-		c.left = append(c.left, began)
+		c.left = append(c.left, now)
 		c.mu.Unlock()
 	}
 }
 
 // run has pods leave for a time and returns the crew when all is over.
-func run(t *testing.T, limit Limit, names []string, takes, lasts time.Duration, evicts func(tracker.Key) bool) *crew {
+func run(t *testing.T, limit Limit, names []string, takes func(time.Time) time.Duration, lasts time.Duration, evicts func(tracker.Key) bool) *crew {
 	t.Helper()
 	c := &crew{
 		lines: NewLines(), clock: clock.RealClock{}, takes: takes, evicts: evicts,
@@ -78,7 +85,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			limit := line("a", 200, 50)
-			c := run(t, limit, pods("p", 5000), 30*time.Millisecond, 20*time.Second, nil)
+			c := run(t, limit, pods("p", 5000), each(30*time.Millisecond), 20*time.Second, nil)
 			requirePace(t, limit, c.left)
 			require.InEpsilon(t, 50+20*200, len(c.left), 0.1)
 			require.Less(t, c.asked, 5000+len(c.left)+100, "once to join and once when called")
@@ -89,9 +96,43 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			limit := line("a", 100, 20)
-			c := run(t, limit, pods("p", 4000), 10*time.Millisecond, 15*time.Second, func(k tracker.Key) bool { return k.Name[len(k.Name)-1]%2 == 0 })
+			c := run(t, limit, pods("p", 4000), each(10*time.Millisecond), 15*time.Second, func(k tracker.Key) bool { return k.Name[len(k.Name)-1]%2 == 0 })
 			requirePace(t, limit, c.left)
 			require.InEpsilon(t, 15*100, len(c.left), 0.1)
+		})
+	})
+
+	t.Run("I03 an outage is followed by the pace, and not by all who hung in it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			limit := line("a", 50, 30)
+			gone := time.Now().Add(2 * time.Second)
+			back := gone.Add(10 * time.Second)
+			c := run(t, limit, pods("p", 2000), func(began time.Time) time.Duration {
+				if began.Before(gone) || !began.Before(back) {
+					return 20 * time.Millisecond
+				}
+				return back.Sub(began)
+			}, 32*time.Second, nil)
+			requirePace(t, limit, c.left)
+			late := 0
+			for _, at := range c.left {
+				require.False(t, at.After(gone.Add(20*time.Millisecond)) && at.Before(back))
+				if !at.Before(back) {
+					late++
+				}
+			}
+			require.InEpsilon(t, 30+20*50, late, 0.05, "it is kept from the first moment")
+		})
+	})
+
+	t.Run("attempts that last longer than a burst at the pace are one burst at a time", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			limit := line("a", 100, 5)
+			c := run(t, limit, pods("p", 2000), each(250*time.Millisecond), 20*time.Second, nil)
+			requirePace(t, limit, c.left)
+			require.InEpsilon(t, 20*5*4, len(c.left), 0.1)
 		})
 	})
 
@@ -99,7 +140,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			limit := line("a", 10_000, 10_000)
-			c := run(t, limit, pods("p", 5000), 0, time.Millisecond, nil)
+			c := run(t, limit, pods("p", 5000), each(0), time.Millisecond, nil)
 			require.Len(t, c.left, 5000)
 		})
 	})
@@ -107,7 +148,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 	t.Run("nobody does anything while nobody waits", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := run(t, line("a", 1, 1), nil, 0, time.Hour, nil)
+			c := run(t, line("a", 1, 1), nil, each(0), time.Hour, nil)
 			require.Zero(t, c.asked)
 		})
 	})

@@ -17,7 +17,7 @@ type fare struct {
 	key     tracker.Key
 	arrival uint64
 	buckets []*bucket
-	tokens  []*token
+	settled bool
 }
 
 // mayTake reports whether there is a token for a pod that was called in each of its
@@ -32,16 +32,15 @@ func (w *waiter) mayTake(now time.Time) bool {
 }
 
 // take takes a token of each line.
-func (l *Lines) take(now time.Time, w *waiter) Ticket {
-	paid := &fare{lines: l, key: w.key, arrival: w.arrival, buckets: w.group.buckets}
+func (l *Lines) take(w *waiter) Ticket {
 	for _, b := range w.group.buckets {
-		paid.tokens = append(paid.tokens, b.take(now))
+		b.take()
 	}
-	return Ticket{fare: paid}
+	return Ticket{fare: &fare{lines: l, key: w.key, arrival: w.arrival, buckets: w.group.buckets}}
 }
 
-// Settle ends the attempt that the ticket was for. If it evicted nobody, the tokens
-// come back. It is goroutine-safe, and only the first time counts.
+// Settle ends the attempt that the ticket was for, when it can evict nobody any more. If
+// it did not, the tokens come back. It is goroutine-safe, and only the first time counts.
 func (t Ticket) Settle(now time.Time, evicted bool) {
 	if t.fare == nil {
 		return
@@ -49,10 +48,14 @@ func (t Ticket) Settle(now time.Time, evicted bool) {
 	lines := t.fare.lines
 	lines.mu.Lock()
 	defer lines.mu.Unlock()
-	for i, taken := range t.fare.tokens {
-		t.fare.buckets[i].settle(now, taken, evicted)
+	if t.fare.settled {
+		return
 	}
-	if !evicted && len(lines.pods) > 0 {
+	t.fare.settled = true
+	for _, b := range t.fare.buckets {
+		b.settle(now, evicted)
+	}
+	if len(lines.pods) > 0 {
 		lines.tell()
 	}
 }
