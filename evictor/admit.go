@@ -24,46 +24,73 @@ func (shut) Ask(policies []*evicting.Policy, _ breaker.Cause) breaker.Answer {
 type passage struct {
 	ticket pace.Ticket
 	permit *breaker.Permit
+	// over says that the budget of the pod is not asked any more; nil for who has none.
+	over func()
 }
 
-// settle gives back what was not used. Where it is not known whether the pod went, it
-// has been.
+// settle ends what the leave was for, and gives back what was not used. Where it is not
+// known whether the pod went, it has been.
 func (p passage) settle(now time.Time, gone bool) {
 	p.ticket.Settle(now, gone)
 	p.permit.Settle(gone)
+	if p.over != nil {
+		p.over()
+	}
+}
+
+// stepAside ends what the leave was for before it began. The pod keeps its turn.
+func (p passage) stepAside(now time.Time) {
+	p.ticket.StepAside(now)
+	p.settle(now, false)
 }
 
 // admit asks for leave for a pod to go. A breaker that has no room holds it; a positive
 // duration says that it is not its turn yet.
 func (e *Evictor) admit(goal *target) (passage, *hold, time.Duration) {
 	key, now := goal.pod.Key, e.local.Now()
-	treatment := &goal.treatment
-	ticket, goes := pace.Ticket{}, true
-	if len(treatment.Paces) > 0 {
-		ticket, goes = e.lines.Ask(now, key, pace.LimitsOf(treatment.Paces))
-	} else if len(goal.open.because) == 1 {
-		// With more reasons the place may be kept for another.
-		e.lines.Leave(now, key)
-	}
+	ticket, goes := e.turn(now, goal)
 	if !goes {
 		e.book.free(key, true)
 		return passage{}, nil, heldPause
 	}
-	if len(treatment.Breakers) == 0 {
-		return passage{ticket: ticket}, nil, 0
+	leave := passage{ticket: ticket}
+	if budget := e.budgetOf(goal); budget != "" {
+		if !e.throttle.budgets.enter(now, budget, key) {
+			// What it says is not known yet: if it held the pod, it still does.
+			leave.stepAside(now)
+			return passage{}, nil, heldPause
+		}
+		leave.over = func() { e.PodsChanged(e.throttle.budgets.leave(e.local.Now(), budget, e.book.pending)) }
 	}
-	answer := e.options.Breakers.Ask(treatment.Breakers, causeOf(&goal.cause))
+	bound := goal.treatment.Breakers
+	if len(bound) == 0 {
+		return leave, nil, 0
+	}
+	answer := e.options.Breakers.Ask(bound, causeOf(&goal.cause))
 	if answer.HeldBy != nil {
-		ticket.Settle(now, false)
+		leave.settle(now, false)
 		held := newHold(&goal.cause, HoldBreakerTripped, answer.HeldBy)
 		return passage{}, &held, 0
 	}
 	e.book.free(key, true)
 	if answer.Permit == nil {
-		ticket.StepAside(now)
+		leave.stepAside(now)
 		return passage{}, nil, max(answer.Wait, time.Millisecond)
 	}
-	return passage{ticket: ticket, permit: answer.Permit}, nil, 0
+	leave.permit = answer.Permit
+	return leave, nil, 0
+}
+
+// turn asks whether it is a pod's turn in the lines of its policies.
+func (e *Evictor) turn(now time.Time, goal *target) (ticket pace.Ticket, goes bool) {
+	if len(goal.treatment.Paces) > 0 {
+		return e.lines.Ask(now, goal.pod.Key, pace.LimitsOf(goal.treatment.Paces))
+	}
+	if len(goal.open.because) == 1 {
+		// With more reasons the place may be kept for another.
+		e.lines.Leave(now, goal.pod.Key)
+	}
+	return pace.Ticket{}, true
 }
 
 // stillTripped reports whether a breaker that held a pod when it was last looked at

@@ -25,8 +25,10 @@ type entry struct {
 	// unmarkable counts refusals of the condition. At markTries it is left out.
 	unmarkable int
 	// sent is true when a deletion was asked for and may have been done, although
-	// no answer said so.
-	sent bool
+	// no answer said so. asked are the rules that were among the reasons then: what is
+	// known of its claims may change before it is known that the pod has left.
+	sent  bool
+	asked []tracker.Source
 	// blocked is true once a budget did not let the pod go.
 	blocked bool
 	// method is how the pod was last made to leave, empty before the first attempt;
@@ -60,6 +62,9 @@ type book struct {
 
 	mu      sync.Mutex
 	entries map[tracker.Key]*entry
+	// unanswered are those of the entries whose pods may be on their way out because of
+	// what was asked for here, which is not known yet.
+	unanswered map[tracker.Key]struct{}
 	// held is what holds entries.
 	held      heldPods
 	recovered time.Time
@@ -71,7 +76,8 @@ type book struct {
 func newBook(metrics *Metrics, changed func(rules []string), exists func(rule tracker.Source) bool) *book {
 	return &book{
 		metrics: metrics, changed: changed, exists: exists, local: func() time.Time { return time.Time{} },
-		entries: map[tracker.Key]*entry{}, held: newHeldPods(metrics), evicted: map[types.UID]count{},
+		entries: map[tracker.Key]*entry{}, unanswered: map[tracker.Key]struct{}{},
+		held: newHeldPods(metrics), evicted: map[types.UID]count{},
 	}
 }
 
@@ -96,6 +102,7 @@ func (b *book) drop() []string {
 		}
 	}
 	clear(b.entries)
+	clear(b.unanswered)
 	b.held.clear()
 	return sortedKeys(rules)
 }
@@ -152,6 +159,7 @@ func (b *book) try(key tracker.Key, how method) {
 	defer b.mu.Unlock()
 	if e, ok := b.entries[key]; ok {
 		e.method = how
+		b.unanswered[key] = struct{}{}
 	}
 }
 
@@ -173,7 +181,12 @@ func (b *book) fail(key tracker.Key, failure Failure, done attempt) entry {
 	}
 	e.failure = failure
 	e.failures++
-	e.sent = e.sent || (done.sent && failure.Ambiguous())
+	if !e.sent && done.sent && failure.Ambiguous() {
+		e.sent, e.asked = true, e.rules
+	}
+	if !e.sent {
+		delete(b.unanswered, key)
+	}
 	e.blocked = e.blocked || failure.blocked()
 	e.marked = e.marked || (done.answer != nil && !done.changed)
 	if done.marking && !failure.transient() {
@@ -200,15 +213,15 @@ func (b *book) announce(key tracker.Key, failure Failure) bool {
 //
 // Before the rules are told, learn has the tracker know what became of the pod; nil
 // if it does. It comes after the count: who asks in between finds the pod twice, as
-// one that has to leave and as one that has left, rather than not at all, unless the
-// watch was faster than the answer.
+// one that has to leave and as one that has left, rather than not at all. Where the
+// watch was faster than the answer, the pod is among the unanswered until it is counted.
 func (b *book) close(key tracker.Key, outcome Outcome, learn func(tracker.Key)) (entry, Outcome, bool) {
 	ended, outcome, ok := b.take(key, outcome)
 	if learn != nil {
 		learn(key)
 	}
-	if len(ended.rules) > 0 {
-		b.changed(names(ended.rules))
+	if rules := ended.concerned(); len(rules) > 0 {
+		b.changed(rules)
 	}
 	return ended, outcome, ok
 }
@@ -221,17 +234,15 @@ func (b *book) take(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
 		return entry{}, outcome, false
 	}
 	delete(b.entries, key)
+	delete(b.unanswered, key)
 	b.held.remove(key)
 	b.metrics.pending.WithLabelValues(string(e.source)).Dec()
-	if e.sent && outcome != Unfinished {
+	switch {
+	case outcome == Evicted:
+		b.count(e.rules)
+	case e.sent && outcome != Unfinished:
 		outcome = Evicted
-	}
-	if outcome == Evicted {
-		for _, rule := range e.rules {
-			if b.exists(rule) {
-				b.evicted[rule.UID] = count{rule, b.evicted[rule.UID].pods + 1}
-			}
-		}
+		b.count(e.asked)
 	}
 	return *e, outcome, true
 }

@@ -23,6 +23,44 @@ func (b *book) evictedBy(rule types.UID) int {
 	return b.evicted[rule].pods
 }
 
+// count counts a pod that was evicted because of rules. The caller holds the lock.
+func (b *book) count(rules []tracker.Source) {
+	for _, rule := range rules {
+		if b.exists(rule) {
+			b.evicted[rule.UID] = count{rule, b.evicted[rule.UID].pods + 1}
+		}
+	}
+}
+
+// unansweredFor returns the pods with that rule among their reasons of which it is not
+// known what came of the last request.
+func (b *book) unansweredFor(rule types.UID) []tracker.Key {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var keys []tracker.Key
+	for key := range b.unanswered {
+		if slices.ContainsFunc(b.entries[key].rules, func(source tracker.Source) bool { return source.UID == rule }) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Unanswered returns the pods, in no order, of which it is not known whether they have
+// left because of what this evictor asked for, with the DeviceTaintRule of that UID
+// among the reasons. The watch may have told of their end. EvictedBy counts them later,
+// if at all: who adds both up asks for the unanswered first, or misses what is answered
+// in between.
+func (e *Evictor) Unanswered(rule types.UID) []tracker.Key { return e.book.unansweredFor(rule) }
+
+// concerned returns the names of the rules for which something changes when an eviction
+// ends.
+func (e *entry) concerned() []string {
+	list := names(append(slices.Clone(e.rules), e.asked...))
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 // forget drops what was counted for a rule that does not exist any more.
 func (b *book) forget(rule types.UID) {
 	b.mu.Lock()

@@ -98,6 +98,7 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 		},
 		Evicted:        runner.EvictedBy,
 		Forget:         runner.Forget,
+		Unanswered:     runner.Unanswered,
 		Held:           runner.HeldFor,
 		HeldOnly:       options.Mode == evictor.ModeWindow,
 		PodsChanged:    runner.PodsChanged,

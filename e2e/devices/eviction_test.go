@@ -45,22 +45,47 @@ func TestThousandPodsOnOneRuleLeaveDE77(t *testing.T) {
 		return err
 	})
 
+	terms := s.plane.terms(t)
 	began := time.Now()
 	rule := dra.Rule(s.namespace, s.driver, dra.Taint(key, "", noExecute))
 	s.createRule(t, rule)
 	s.waitAlive(t, staying)
-	t.Logf("%d pods left in %s", pods, time.Since(began).Round(time.Millisecond))
-	// Kubernetes' own test of this allows half as much, with nothing else running.
-	require.Less(t, time.Since(began), time.Minute)
+	took := time.Since(began)
+	t.Logf("%d pods left in %s", pods, took.Round(time.Millisecond))
 
 	said := s.waitCondition(t, rule.Name, resourcev1.DeviceTaintConditionEvictionInProgress, "False ")
-	require.Equal(t, "False Completed: 1000 pods evicted so far.", said)
+	if s.plane.terms(t) != terms {
+		s.requireAnsweredCounted(t, said, pods)
+		return
+	}
+	require.Equal(t, "False Completed: 1000 pods evicted so far.", said, "%s", s.plane.account(t))
+	// Kubernetes' own test of this allows half as much, with nothing else running.
+	require.Less(t, took, time.Minute)
 	deleted := s.waitDeletions(t, pods)
 	for name := range deleted {
 		require.True(t, strings.HasPrefix(name, "leave-"), "%s was not to leave", name)
 	}
 	counts := auditlog.Count(s.asked(t))
 	require.Equal(t, map[string]int{"patch pods/status 200": pods, "delete pods 200": pods}, counts, "each is marked, then deleted, and that is all")
+}
+
+// requireAnsweredCounted fails unless a rule is done and all evictions were counted that
+// the API server answered while Tollgate led. On a machine that is too busy to renew the
+// lease in time, the others are nobody's, and are asked for again.
+func (s *site) requireAnsweredCounted(t *testing.T, said string, pods int) {
+	t.Helper()
+	answered, err := s.plane.logLines(`"evicted pod"`, s.namespace+"/leave-")
+	require.NoError(t, err)
+	var counted int
+	_, err = fmt.Sscanf(said, "False Completed: %d pods evicted so far.", &counted)
+	require.NoError(t, err, "%s", said)
+	account := s.plane.account(t)
+	t.Logf("the lease was lost; %d of %d evictions were answered before, %d are counted\n%s", answered, pods, counted, account)
+	require.GreaterOrEqual(t, counted, answered, "%s", account)
+	require.LessOrEqual(t, counted, pods, "%s", account)
+	for name := range s.deletions(t) {
+		require.True(t, strings.HasPrefix(name, "leave-"), "%s was not to leave", name)
+	}
 }
 
 func TestEventsTellOfDeviceEvictionsDE42(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -49,6 +50,29 @@ func (p *plane) waitMetric(t *testing.T, want int, name string, labels ...string
 		}
 		return nil
 	})
+}
+
+// terms returns how often Tollgate came to lead.
+func (p *plane) terms(t *testing.T) int {
+	t.Helper()
+	terms, err := p.logLines("evictor started")
+	require.NoError(t, err)
+	return terms
+}
+
+// account tells how all evictions of Tollgate ended, why attempts were repeated, and how
+// often it came to lead: an answer that comes after the lease was lost is nobody's
+// eviction, and one that is lost is repeated.
+func (p *plane) account(t *testing.T) string {
+	t.Helper()
+	told := []string{fmt.Sprintf("it came to lead %d times", p.terms(t))}
+	families := p.metrics(t.Context(), t)
+	for _, name := range []string{"tollgate_evictions_total", "tollgate_eviction_retries_total", deletionsTotal} {
+		for _, m := range families[name].GetMetric() {
+			told = append(told, fmt.Sprintf("%s%v %v", name, m.GetLabel(), m.GetCounter().GetValue()))
+		}
+	}
+	return strings.Join(told, "\n")
 }
 
 func hasLabels(m *dto.Metric, pairs []string) bool {

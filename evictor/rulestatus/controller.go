@@ -64,6 +64,10 @@ type Options struct {
 	// Forget lets go of that number.
 	Evicted func(types.UID) int
 	Forget  func(types.UID)
+	// Unanswered returns the pods whose end was asked for because of the rule with a UID
+	// and of which it is not known yet whether Evicted will count them; there are none
+	// when nil.
+	Unanswered func(types.UID) []tracker.Key
 	// Held returns how many pods are held that have to leave because of the rule with a
 	// UID, and of what holds most of them the reason and what to do about it; nobody is
 	// when nil.
@@ -120,6 +124,9 @@ func New(options Options) (*Controller, error) {
 	}
 	if options.Held == nil {
 		options.Held = func(types.UID) (int, string, string) { return 0, "", "" }
+	}
+	if options.Unanswered == nil {
+		options.Unanswered = func(types.UID) []tracker.Key { return nil }
 	}
 	if options.PodsChanged == nil {
 		options.PodsChanged = func([]tracker.Key) {}

@@ -14,7 +14,9 @@
 //
 // So it does not become False before a rule with the effect NoExecute has stood for
 // long enough that the scheduler must know it (DE-76). Until then it is True with
-// the reason Settling, even if there is nothing to evict.
+// the reason Settling, even if there is nothing to evict. Nor does it while answers to
+// deletions are on their way: the watch may tell of the end of a pod first, and the
+// count that users then read would be too low (DE-77).
 //
 // Nothing is kept that a restart must not lose. How long a rule has stood, when it
 // was written last, and how many pods were evicted are read back from its status;

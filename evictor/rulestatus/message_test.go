@@ -75,7 +75,7 @@ func TestPreviewIsBounded(t *testing.T) {
 			Namespace: strings.Repeat("n", 63), Name: strings.Repeat("p", 253),
 		}}})
 	}
-	counts := tallyOf(&impact, func(tracker.Situation) bool { return true })
+	counts := tallyOf(&impact, func(tracker.Situation) bool { return true }, nil)
 	require.Equal(t, 10_000, counts.pods)
 	require.Less(t, len(previewMessage(&counts)), 2000)
 }

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 const (
@@ -48,7 +51,7 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 		held:      held,
 		heldOnly:  c.options.HeldOnly,
 		rule:      &impact.Rule,
-		tally:     tallyOf(&impact, c.options.Decide),
+		tally:     c.tally(&impact),
 		evicted:   m.carried + c.options.Evicted(m.uid),
 		told:      m.told,
 		stood:     now.since(m.seen),
@@ -60,6 +63,18 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	m.told, m.evaluated = true, now.local
 	return v.again
+}
+
+// tally counts the pods of a rule. Who evicts one is asked after the tracker, and for
+// how many were evicted later still: one that leaves in between is then found twice
+// rather than not at all. One whose deletion the watch told of before the answer came
+// is gone for the tracker and evicted by nobody yet; it is pending.
+func (c *Controller) tally(impact *tracker.Impact) tally {
+	var unanswered []tracker.Key
+	if impact.Rule.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
+		unanswered = c.options.Unanswered(impact.Rule.UID)
+	}
+	return tallyOf(impact, c.options.Decide, unanswered)
 }
 
 // synced reports whether nothing is missing in what the tracker says, and says so once

@@ -24,21 +24,29 @@ type tally struct {
 	first []types.NamespacedName
 }
 
-// tallyOf counts the pods that leaves says have to leave, now or later.
-func tallyOf(impact *tracker.Impact, leaves func(tracker.Situation) bool) tally {
+// tallyOf counts the pods that leaves says have to leave, now or later, and those of
+// which it is not known whether they have left, unanswered.
+func tallyOf(impact *tracker.Impact, leaves func(tracker.Situation) bool, unanswered []tracker.Key) tally {
 	t := tally{published: impact.Published, allocated: impact.Allocated}
 	namespaces := map[string]struct{}{}
+	left := map[tracker.Key]struct{}{}
+	for _, key := range unanswered {
+		left[key] = struct{}{}
+		namespaces[key.Namespace] = struct{}{}
+	}
 	for i := range impact.Pods {
 		if !leaves(impact.Pods[i]) {
 			continue
 		}
 		key := impact.Pods[i].Pod.Key
+		delete(left, key)
 		t.pods++
 		namespaces[key.Namespace] = struct{}{}
 		if len(t.first) < namedPods {
 			t.first = append(t.first, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
 		}
 	}
+	t.pods += len(left)
 	t.namespaces = len(namespaces)
 	return t
 }

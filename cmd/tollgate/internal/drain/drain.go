@@ -58,15 +58,24 @@ func Ready(told context.Context) healthz.Checker {
 // be that of all reviews which are under way. A client that goes away still ends its own.
 func Finish(serving context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		ctx, cancel := detach(r.Context(), serving)
 		defer cancel()
-		defer context.AfterFunc(r.Context(), func() {
-			if serving.Err() == nil {
-				cancel()
-			}
-		})()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// detach returns a context that ends with asked, unless that ends because serving did.
+func detach(asked, serving context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
+	stop := context.AfterFunc(asked, func() {
+		if serving.Err() == nil {
+			cancel()
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // Until returns work as a runnable of every replica, which ends with its manager, or with

@@ -29,16 +29,16 @@ func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
 				defer end()
 				asked, hangUp := context.WithCancel(serving)
 				defer hangUp()
-				answered := false
+				var left error
+				var logs any
 				handler := drain.Finish(serving, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					test.ends(end, hangUp)
 					synctest.Wait()
-					require.ErrorIs(t, r.Context().Err(), test.want)
-					require.Equal(t, "log", r.Context().Value(key{}))
-					answered = true
+					left, logs = r.Context().Err(), r.Context().Value(key{})
 				}))
 				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(asked, http.MethodPost, "/validate", http.NoBody))
-				require.True(t, answered)
+				require.ErrorIs(t, left, test.want)
+				require.Equal(t, "log", logs, "it was asked, with what the server's context holds")
 			})
 		})
 	}
