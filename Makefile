@@ -13,7 +13,7 @@ GO ?= go
 BIN := $(CURDIR)/bin
 LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Every folder with a go.mod of its own.
-MODULES := . e2e
+MODULES := . e2e scheduler
 
 # What make soak does.
 OPERATIONS ?= 1000000
@@ -49,6 +49,8 @@ test: test-unit test-e2e ## Run every test: unit tests, then end to end on a rea
 test-unit: ## Run the unit tests with the race detector.
 	@$(call say,unit tests with the race detector (the first build takes a few minutes))
 	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
+	@$(call say,tests of the scheduler (the first build takes a few minutes))
+	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run the tests on a real etcd, API server, controller manager and scheduler.

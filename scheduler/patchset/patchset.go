@@ -68,7 +68,7 @@ func Compile(objects []*v1alpha1.ResourceSlicePatch, class view.Class, previous 
 
 func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *patch) *patch {
 	p := &patch{generation: object.Generation, filter: object.Spec.Devices.Filter}
-	sameFilter := false
+	var sameFilter bool
 	if earlier != nil && earlier.generation == object.Generation {
 		p.Patch, sameFilter = earlier.Patch, true
 	} else {

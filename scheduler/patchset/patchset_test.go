@@ -30,7 +30,7 @@ func slice(name string, models ...string) *resourcev1.ResourceSlice {
 	for i, model := range models {
 		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
 			Name:       fmt.Sprint("gpu-", i),
-			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: ptr.To(model)}},
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: new(model)}},
 		})
 	}
 	return s
@@ -42,7 +42,7 @@ func patch(name string, change func(*v1alpha1.DevicePatch)) *v1alpha1.ResourceSl
 		Spec: v1alpha1.ResourceSlicePatchSpec{Devices: v1alpha1.DevicePatch{
 			Filter: &v1alpha1.DevicePatchFilter{},
 			Attributes: map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{
-				"example.com/by": {StringValue: ptr.To(name)},
+				"example.com/by": {StringValue: new(name)},
 			},
 		}},
 	}
@@ -88,12 +88,12 @@ func TestSetAppliesPatches(t *testing.T) {
 		},
 		"by driver, pool and device": {
 			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) {
-				d.Filter.Driver, d.Filter.Pool, d.Filter.Device = ptr.To(driver), ptr.To("pool"), ptr.To("gpu-1")
+				d.Filter.Driver, d.Filter.Pool, d.Filter.Device = new(driver), new("pool"), new("gpu-1")
 			})},
 			want: []string{"", "a"},
 		},
 		"not to another pool": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.Pool = ptr.To("other") })},
+			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.Pool = new("other") })},
 			want:    []string{"", ""},
 		},
 		"by an expression": {
@@ -109,11 +109,11 @@ func TestSetAppliesPatches(t *testing.T) {
 			want: []string{"", ""},
 		},
 		"by a class that there is": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = ptr.To("h100") })},
+			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = new("h100") })},
 			want:    []string{"", "a"},
 		},
 		"not by a class that there is not": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = ptr.To("absent") })},
+			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = new("absent") })},
 			want:    []string{"", ""},
 		},
 		"by priority where several match": {
@@ -177,7 +177,7 @@ func TestModelOfSet(t *testing.T) {
 		if random.IntN(2) == 0 {
 			return nil
 		}
-		return ptr.To(pick(of...))
+		return new(pick(of...))
 	}
 	var (
 		set     view.Set
@@ -207,7 +207,7 @@ func TestModelOfSet(t *testing.T) {
 			compiled[patches[name]], errs = patching.Compile(patches[name], nil)
 			require.Empty(t, errs)
 		case 3:
-			classes[pick("fast", "slow")] = class("fast", fmt.Sprint(step), pick("A100", "H100"))
+			classes[pick("fast", "slow")] = class("fast", strconv.Itoa(step), pick("A100", "H100"))
 		case 4:
 			delete(classes, pick("fast", "slow"))
 		default:

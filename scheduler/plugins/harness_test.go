@@ -304,12 +304,12 @@ func sliceOf(node, model string) *resourcev1.ResourceSlice {
 	return &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: node},
 		Spec: resourcev1.ResourceSliceSpec{
-			Driver: driver, NodeName: ptr.To(node),
+			Driver: driver, NodeName: new(node),
 			Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
 			Devices: []resourcev1.Device{{
 				Name: "gpu-0",
 				Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-					"model": {StringValue: ptr.To(model)},
+					"model": {StringValue: new(model)},
 				},
 			}},
 		},
@@ -335,7 +335,7 @@ func wanting(name, model string) (*corev1.Pod, *resourcev1.ResourceClaim) {
 		Spec: corev1.PodSpec{
 			SchedulerName:  corev1.DefaultSchedulerName,
 			Containers:     []corev1.Container{{Name: "main", Image: "image"}},
-			ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To(name)}},
+			ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new(name)}},
 		},
 	}
 	return pod, claim
@@ -353,9 +353,9 @@ func modelPatch(pool, model string, generation int64) *v1alpha1.ResourceSlicePat
 	return &v1alpha1.ResourceSlicePatch{
 		ObjectMeta: metav1.ObjectMeta{Name: pool, UID: types.UID("uid-" + pool), Generation: generation},
 		Spec: v1alpha1.ResourceSlicePatchSpec{Devices: v1alpha1.DevicePatch{
-			Filter: &v1alpha1.DevicePatchFilter{Pool: ptr.To(pool)},
+			Filter: &v1alpha1.DevicePatchFilter{Pool: new(pool)},
 			Attributes: map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{
-				driver + "/model": {StringValue: ptr.To(model)},
+				driver + "/model": {StringValue: new(model)},
 			},
 		}},
 	}
@@ -371,7 +371,7 @@ func (m models) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Resul
 	}
 	patched := slice.DeepCopy()
 	for i := range patched.Spec.Devices {
-		patched.Spec.Devices[i].Attributes["model"] = resourcev1.DeviceAttribute{StringValue: ptr.To(model)}
+		patched.Spec.Devices[i].Attributes["model"] = resourcev1.DeviceAttribute{StringValue: new(model)}
 	}
 	return view.Result{Slice: patched}
 }

@@ -24,13 +24,13 @@ func TestSchedulerObeysResourceSlicePatches(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*v1alpha1.DevicePatch){
 		"changes an attribute": func(d *v1alpha1.DevicePatch) {
-			d.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{driver + "/model": {StringValue: ptr.To("V100")}}
+			d.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{driver + "/model": {StringValue: new("V100")}}
 		},
 		"removes an attribute": func(d *v1alpha1.DevicePatch) {
 			d.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{driver + "/model": {NullValue: &v1alpha1.NullValue{}}}
 		},
 		"lowers capacity": func(d *v1alpha1.DevicePatch) {
-			d.Capacity = map[resourcev1.QualifiedName]v1alpha1.PatchedCapacity{driver + "/memory": {Value: ptr.To(resource.MustParse("10Gi"))}}
+			d.Capacity = map[resourcev1.QualifiedName]v1alpha1.PatchedCapacity{driver + "/memory": {Value: new(resource.MustParse("10Gi"))}}
 		},
 		"taints": func(d *v1alpha1.DevicePatch) {
 			d.Taints = []v1alpha1.PatchedTaint{{Key: "example.com/hot", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
@@ -47,7 +47,7 @@ func TestSchedulerObeysResourceSlicePatches(t *testing.T) {
 			}
 			h := start(t, setup{objects: objects, compile: patchset.Compile})
 			patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: "patch", UID: types.UID("uid")}}
-			patch.Spec.Devices.Filter = &v1alpha1.DevicePatchFilter{Pool: ptr.To("one")}
+			patch.Spec.Devices.Filter = &v1alpha1.DevicePatchFilter{Pool: new("one")}
 			change(&patch.Spec.Devices)
 			h.patches.Add(patch)
 			require.Eventually(t, func() bool {
@@ -120,7 +120,7 @@ func TestScoresCountPatchedDevices(t *testing.T) {
 				for i := 1; i < 8; i++ {
 					patch := modelPatch("two", "V100", 1)
 					patch.Name, patch.UID = fmt.Sprint("gpu-", i), types.UID(fmt.Sprint("uid-", i))
-					patch.Spec.Devices.Filter.Device = ptr.To(patch.Name)
+					patch.Spec.Devices.Filter.Device = new(patch.Name)
 					h.patches.Add(patch)
 				}
 				require.Eventually(t, func() bool {

@@ -123,7 +123,7 @@ func (v values) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Resul
 	patched := slice.DeepCopy()
 	for i := range patched.Spec.Devices {
 		patched.Spec.Devices[i].Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-			"value": {StringValue: ptr.To(value)},
+			"value": {StringValue: new(value)},
 		}
 	}
 	return view.Result{Slice: patched}
