@@ -20,7 +20,8 @@ func (shut) Ask(policies []*evicting.Policy, _ breaker.Cause) breaker.Answer {
 	return breaker.Answer{HeldBy: policies[0]}
 }
 
-// passage is leave for one pod to go, by all paces and breakers that bind it.
+// passage is leave for one pod to go, by all paces and breakers that bind it, and by the
+// door of its budget.
 type passage struct {
 	ticket pace.Ticket
 	permit *breaker.Permit

@@ -178,9 +178,9 @@ func TestG18ABudgetOfManyPodsSlowsDownNobodyElse(t *testing.T) {
 				w.setNode("n", noExecute("gpu"))
 				w.pass(time.Minute)
 				api.note(func() {
-					require.Equal(t, pods, len(api.free))
+					require.Len(t, api.free, pods)
 					require.Less(t, slices.MaxFunc(api.free, time.Time.Compare).Sub(began), 3*time.Second)
-					require.Equal(t, pods, len(api.budgeted))
+					require.Len(t, api.budgeted, pods)
 					require.Less(t, slices.MaxFunc(api.budgeted, time.Time.Compare).Sub(began), pods/askedAtOnce*500*time.Millisecond+5*time.Second)
 					require.Equal(t, askedAtOnce, api.most)
 				})

@@ -62,7 +62,9 @@ func TestG18BudgetsHoldAtFullPaceAndNobodyElseWaits(t *testing.T) {
 	c.relax(t, namespace)
 	waitLeft(t, w, c.moved)
 	t.Logf("%d pods left %s after their budgets allowed it", c.blocked(), time.Since(began).Round(time.Millisecond))
-	require.Less(t, time.Since(began), limit.takes(c.blocked())+10*time.Second, "that is told, and not found out by trying")
+	// One budget is asked by a few at a time.
+	most := limit.takes(c.blocked()) + time.Duration(c.some)*100*time.Millisecond + 10*time.Second
+	require.Less(t, time.Since(began), most, "that is told, and not found out by trying")
 	all := departures(t, namespace)
 	require.Len(t, all, c.pods, "everybody left once")
 	require.Less(t, limit.excess(all), 1.0, "the pace holds")

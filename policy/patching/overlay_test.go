@@ -25,31 +25,38 @@ func TestApply(t *testing.T) {
 			`{}`, []string{`{attributes: {example.com/rack: {string: "7"}}}`}, `{attributes: {example.com/rack: {string: "7"}}}`, "",
 		},
 		"a value is replaced": {
-			`{attributes: {example.com/rack: {int: 6}}}`, []string{`{attributes: {example.com/rack: {string: "7"}}}`},
+			`{attributes: {example.com/rack: {int: 6}}}`,
+			[]string{`{attributes: {example.com/rack: {string: "7"}}}`},
 			`{attributes: {example.com/rack: {string: "7"}}}`, "",
 		},
 		"a value is removed": {
-			`{attributes: {example.com/rack: {int: 6}, a: {int: 1}}}`, []string{`{attributes: {example.com/rack: {"null": {}}}}`},
+			`{attributes: {example.com/rack: {int: 6}, a: {int: 1}}}`,
+			[]string{`{attributes: {example.com/rack: {"null": {}}}}`},
 			`{attributes: {a: {int: 1}}}`, "",
 		},
 		"a bare name has the domain of the driver": {
-			`{attributes: {model: {string: A}, gone: {int: 1}}}`, []string{`{attributes: {d.example.com/model: {string: B}, d.example.com/gone: {"null": {}}}}`},
+			`{attributes: {model: {string: A}, gone: {int: 1}}}`,
+			[]string{`{attributes: {d.example.com/model: {string: B}, d.example.com/gone: {"null": {}}}}`},
 			`{attributes: {model: {string: B}}}`, "",
 		},
 		"a bare name is nobody else's": {
-			`{attributes: {model: {string: A}}}`, []string{`{attributes: {e.example.com/model: {string: B}}}`},
+			`{attributes: {model: {string: A}}}`,
+			[]string{`{attributes: {e.example.com/model: {string: B}}}`},
 			`{attributes: {model: {string: A}, e.example.com/model: {string: B}}}`, "",
 		},
 		"a qualified name stays one": {
-			`{attributes: {d.example.com/model: {string: A}}}`, []string{`{attributes: {d.example.com/model: {string: B}}}`},
+			`{attributes: {d.example.com/model: {string: A}}}`,
+			[]string{`{attributes: {d.example.com/model: {string: B}}}`},
 			`{attributes: {d.example.com/model: {string: B}}}`, "",
 		},
 		"two names of one thing become one": {
-			`{attributes: {d.example.com/model: {string: A}, model: {string: C}}}`, []string{`{attributes: {d.example.com/model: {string: B}}}`},
+			`{attributes: {d.example.com/model: {string: A}, model: {string: C}}}`,
+			[]string{`{attributes: {d.example.com/model: {string: B}}}`},
 			`{attributes: {d.example.com/model: {string: B}}}`, "",
 		},
 		"two names of one thing are removed": {
-			`{attributes: {d.example.com/model: {string: A}, model: {string: C}}}`, []string{`{attributes: {d.example.com/model: {"null": {}}}}`},
+			`{attributes: {d.example.com/model: {string: A}, model: {string: C}}}`,
+			[]string{`{attributes: {d.example.com/model: {"null": {}}}}`},
 			`{attributes: {}}`, "",
 		},
 		"the first patch decides about each name": {
@@ -66,31 +73,38 @@ func TestApply(t *testing.T) {
 			`{allowMultipleAllocations: true, capacity: {memory: {value: 32Gi}}}`, "",
 		},
 		"a capacity is set with its policy": {
-			`{allowMultipleAllocations: true}`, []string{`{capacity: {d.example.com/memory: {value: 32Gi, requestPolicy: {default: 1Gi, validRange: {min: 1Gi}}}}}`},
+			`{allowMultipleAllocations: true}`,
+			[]string{`{capacity: {d.example.com/memory: {value: 32Gi, requestPolicy: {default: 1Gi, validRange: {min: 1Gi}}}}}`},
 			`{allowMultipleAllocations: true, capacity: {d.example.com/memory: {value: 32Gi, requestPolicy: {default: 1Gi, validRange: {min: 1Gi}}}}}`, "",
 		},
 		"a policy needs a device that is shared": {
-			`{capacity: {memory: {value: 80Gi}}}`, []string{`{attributes: {example.com/a: {int: 1}}, capacity: {d.example.com/memory: {value: 32Gi, requestPolicy: {default: 1Gi}}}}`},
+			`{capacity: {memory: {value: 80Gi}}}`,
+			[]string{`{attributes: {example.com/a: {int: 1}}, capacity: {d.example.com/memory: {value: 32Gi, requestPolicy: {default: 1Gi}}}}`},
 			`{capacity: {memory: {value: 80Gi}}}`, "capacity d.example.com/memory would have a requestPolicy, which needs allowMultipleAllocations",
 		},
 		"taints come after those of the driver, by name of the patch": {
-			`{taints: [{key: own, effect: None}]}`, []string{`{taints: [{key: a, effect: NoExecute}, {key: a, effect: NoExecute}]}`, `{taints: [{key: b, effect: NoSchedule}]}`},
+			`{taints: [{key: own, effect: None}]}`,
+			[]string{`{taints: [{key: a, effect: NoExecute}, {key: a, effect: NoExecute}]}`, `{taints: [{key: b, effect: NoSchedule}]}`},
 			`{taints: [{key: own, effect: None}, {key: a, effect: NoExecute}, {key: a, effect: NoExecute}, {key: b, effect: NoSchedule}]}`, "",
 		},
 		"too many attributes change nothing, and taints are added": {
-			`{attributes: {a: {int: 1}}}`, []string{`{attributes: {` + many(32) + `}, taints: [{key: a, effect: NoExecute}]}`},
+			`{attributes: {a: {int: 1}}}`,
+			[]string{`{attributes: {` + many(32) + `}, taints: [{key: a, effect: NoExecute}]}`},
 			`{attributes: {a: {int: 1}}, taints: [{key: a, effect: NoExecute}]}`, "would have 33 attributes and capacities, of which 32 are allowed",
 		},
 		"attributes and capacity count together": {
-			`{capacity: {a: {value: 1}}}`, []string{`{attributes: {` + many(32) + `}}`},
+			`{capacity: {a: {value: 1}}}`,
+			[]string{`{attributes: {` + many(32) + `}}`},
 			`{capacity: {a: {value: 1}}}`, "would have 33 attributes and capacities",
 		},
 		"a patch makes room for another": {
-			`{attributes: {a: {int: 1}}}`, []string{`{attributes: {d.example.com/a: {"null": {}}}}`, `{attributes: {` + many(32) + `}}`},
+			`{attributes: {a: {int: 1}}}`,
+			[]string{`{attributes: {d.example.com/a: {"null": {}}}}`, `{attributes: {` + many(32) + `}}`},
 			`{attributes: {` + many(32) + `}}`, "",
 		},
 		"too many values change nothing": {
-			`{attributes: {a: {int: 1}}}`, []string{`{attributes: {example.com/l: {ints: [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}}`},
+			`{attributes: {a: {int: 1}}}`,
+			[]string{`{attributes: {example.com/l: {ints: [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}}`},
 			`{attributes: {a: {int: 1}}}`, "would have 49 values of attributes, of which 48 are allowed",
 		},
 	}

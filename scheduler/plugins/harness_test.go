@@ -33,7 +33,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
-	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
@@ -213,7 +212,7 @@ func (h *harness) bind(action clienttesting.Action) (bool, runtime.Object, error
 	if err != nil {
 		return true, nil, err
 	}
-	pod := object.DeepCopyObject().(*corev1.Pod) //nolint:forcetypeassert,errcheck // The tracker keeps pods as such.
+	pod := object.DeepCopyObject().(*corev1.Pod) //nolint:forcetypeassert // The tracker keeps pods as such.
 	pod.Spec.NodeName = binding.Target.Name
 	return true, binding, h.client.Tracker().Update(pods, pod, action.GetNamespace())
 }

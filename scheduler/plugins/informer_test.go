@@ -50,7 +50,7 @@ func (s *patchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": object})
 			}
 		}
-		w.(http.Flusher).Flush() //nolint:forcetypeassert,errcheck // The server of net/http flushes.
+		w.(http.Flusher).Flush() //nolint:forcetypeassert // The server of net/http flushes.
 		<-r.Context().Done()
 	default:
 		_ = json.NewEncoder(w).Encode(v1alpha1.ResourceSlicePatchList{

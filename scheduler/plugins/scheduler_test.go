@@ -98,7 +98,7 @@ func newSlow(model string) *slow {
 
 func (s *slow) compile(patches []*v1alpha1.ResourceSlicePatch, class view.Class, previous view.Set) view.Set {
 	set := compileForTest(patches, class, previous)
-	for _, model := range set.(models) { //nolint:forcetypeassert,errcheck // It is what compileForTest returns.
+	for _, model := range set.(models) { //nolint:forcetypeassert // It is what compileForTest returns.
 		if model == s.model {
 			s.announce.Do(func() { close(s.waiting) })
 			<-s.proceed

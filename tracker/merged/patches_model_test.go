@@ -221,7 +221,7 @@ func right(tb testing.TB, v *merged.View, o objects) {
 	for name, counts := range want.reports {
 		r, found := v.Report(name, 1)
 		require.True(tb, found)
-		require.Equal(tb, counts, [3]int{r.Matched, r.Failed, r.Limited}, name)
+		require.Equal(tb, [3]int{r.Matched, r.Failed, r.Limited}, counts, name)
 		require.Len(tb, r.FirstMatched, min(1, r.Matched))
 		require.Len(tb, r.FirstFailed, min(1, r.Failed))
 		require.Len(tb, r.FirstLimited, min(1, r.Limited))

@@ -2,9 +2,9 @@ package merged_test
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -71,11 +71,11 @@ func (o objects) device(s *resourcev1.ResourceSlice, d *resourcev1.Device, repor
 		for name, value := range p.Spec.Devices.Attributes {
 			delete(patched, "a "+string(name))
 			if value.NullValue == nil {
-				patched["a "+string(name)] = fmt.Sprint(*value.IntValue)
+				patched["a "+string(name)] = strconv.FormatInt(*value.IntValue, 10)
 			}
 		}
 		for name, value := range p.Spec.Devices.Capacity {
-			patched["c "+string(name)] = fmt.Sprint(value.Value.Value())
+			patched["c "+string(name)] = strconv.FormatInt(value.Value.Value(), 10)
 		}
 	}
 	if len(patched) > 32 {
@@ -199,13 +199,13 @@ func plain(driver string, d *resourcev1.Device) map[string]string {
 	found := map[string]string{}
 	for name, value := range d.Attributes {
 		if value.IntValue != nil {
-			found["a "+full(name)] = fmt.Sprint(*value.IntValue)
+			found["a "+full(name)] = strconv.FormatInt(*value.IntValue, 10)
 		} else {
 			found["a "+full(name)] = *value.StringValue
 		}
 	}
 	for name, value := range d.Capacity {
-		found["c "+full(name)] = fmt.Sprint(value.Value.Value())
+		found["c "+full(name)] = strconv.FormatInt(value.Value.Value(), 10)
 	}
 	return found
 }

@@ -66,7 +66,7 @@ func (v *View) end() {
 func (v *View) deliver(ctx context.Context, s *subscriber) {
 	guard := func(call func()) { protect(ctx, call) }
 	for {
-		e, more := v.await(s)
+		e, more := v.await(s) //nolint:contextcheck // What is merged here ends by its cost, not by a context.
 		if !more {
 			return
 		}
