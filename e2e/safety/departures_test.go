@@ -23,31 +23,52 @@ type departure struct {
 	// at is when the API server was asked, and answer how long it took to answer.
 	at     time.Time
 	answer time.Duration
+	// unanswered is true when that it was done was never said.
+	unanswered bool
 }
 
 // departures returns the pods of a namespace that left, in the order in which that was
 // asked for. That a pod left twice, or was not meant by its UID, fails the test (INV-1).
+// Who is gone although that was never said to be done left by a request that was given up
+// before it was answered.
 func departures(t *testing.T, namespace string) []departure {
 	t.Helper()
-	var list []departure
+	present, err := alive(t.Context(), clientOf(t), namespace)
+	require.NoError(t, err)
+	var list, givenUp []departure
 	seen := map[types.UID]bool{}
 	for _, event := range asked(t, namespace) {
-		if event.ResponseStatus.Code >= http.StatusMultipleChoices {
-			continue
+		switch code := event.ResponseStatus.Code; {
+		case code < http.StatusMultipleChoices:
+			d := departureOf(t, &event)
+			require.False(t, seen[d.uid], "%s was made to leave twice", d.pod)
+			seen[d.uid] = true
+			list = append(list, d)
+		case code >= http.StatusInternalServerError:
+			givenUp = append(givenUp, departureOf(t, &event))
 		}
-		require.NotEqual(t, "deletecollection", event.Verb)
-		d := departure{
-			pod: event.ObjectRef.Name, uid: meant(t, &event),
-			evicted: event.ObjectRef.Subresource == "eviction", at: event.RequestReceivedTimestamp.Time,
-			answer: event.StageTimestamp.Sub(event.RequestReceivedTimestamp.Time),
+	}
+	slices.SortFunc(givenUp, func(a, b departure) int { return a.at.Compare(b.at) })
+	for _, d := range givenUp {
+		if !seen[d.uid] && present[d.pod] != d.uid {
+			seen[d.uid], d.unanswered = true, true
+			list = append(list, d)
 		}
-		require.NotEmpty(t, d.uid, "%s is meant by name alone", d.pod)
-		require.False(t, seen[d.uid], "%s was made to leave twice", d.pod)
-		seen[d.uid] = true
-		list = append(list, d)
 	}
 	slices.SortFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
 	return list
+}
+
+func departureOf(t *testing.T, event *auditv1.Event) departure {
+	t.Helper()
+	require.NotEqual(t, "deletecollection", event.Verb)
+	d := departure{
+		pod: event.ObjectRef.Name, uid: meant(t, event),
+		evicted: event.ObjectRef.Subresource == "eviction", at: event.RequestReceivedTimestamp.Time,
+		answer: event.StageTimestamp.Sub(event.RequestReceivedTimestamp.Time),
+	}
+	require.NotEmpty(t, d.uid, "%s is meant by name alone", d.pod)
+	return d
 }
 
 // refused counts the requests that were to make pods leave and got an answer with the
@@ -104,6 +125,17 @@ func meanAnswer(list []departure) time.Duration {
 		sum += list[i].answer
 	}
 	return sum / time.Duration(max(len(list), 1))
+}
+
+// unanswered counts those that left by a request that was given up.
+func unanswered(list []departure) int {
+	count := 0
+	for i := range list {
+		if list[i].unanswered {
+			count++
+		}
+	}
+	return count
 }
 
 // eachSecond returns how many pods left in the first second after a time, or before it, in

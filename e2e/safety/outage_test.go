@@ -61,8 +61,8 @@ func TestI03AfterAnOutageEvictionsAreAtFullPaceAtOnce(t *testing.T) {
 	}
 	first, last := left[0].at.Sub(back), left[len(left)-1].at.Sub(back)
 	excess := limit.excess(left)
-	t.Logf("%d pods left from %s to %s after the API server was back, which takes %s at the pace; ahead of it by at most %.1f pods; an answer took %s",
-		pending, first.Round(time.Millisecond), last.Round(time.Millisecond), limit.takes(pending), excess, meanAnswer(left).Round(time.Millisecond))
+	t.Logf("%d pods left from %s to %s after the API server was back, which takes %s at the pace; ahead of it by at most %.1f pods; an answer took %s, and %d got none",
+		pending, first.Round(time.Millisecond), last.Round(time.Millisecond), limit.takes(pending), excess, meanAnswer(left).Round(time.Millisecond), unanswered(left))
 	t.Logf("pods that left in each second since then: %v", eachSecond(left, back))
 	require.Less(t, last, recovery+time.Duration(float64(limit.takes(pending))*(1+slack)), "full pace after %s", recovery)
 	require.Less(t, excess, 1.0, "what was missed is not made good for at once")
