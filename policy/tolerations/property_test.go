@@ -31,7 +31,7 @@ func TestAddingAGrantNeverRefusesMore(t *testing.T) {
 			helped++
 		}
 	}
-	require.Greater(t, helped, 20)
+	require.Greater(t, helped, 5)
 }
 
 func TestAddingAPolicyNeverAllowsMore(t *testing.T) {
@@ -102,8 +102,8 @@ func TestD07AHundredSetsSayTheSameInEveryOrderOfPolicies(t *testing.T) {
 			require.Equal(t, first, answers(t, Compile(policies), inputs, taints))
 		}
 	}
-	require.Greater(t, verdicts[policy.Allowed], 100)
-	require.Greater(t, verdicts[policy.Denied], 100)
+	require.Greater(t, verdicts[policy.Allowed], 50)
+	require.Greater(t, verdicts[policy.Denied], 50)
 }
 
 // widen makes more of a policy: guards of devices, and grants, conditions and messages
