@@ -11,6 +11,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/pairing"
 	"github.com/tollgate-dev/tollgate/controllers/policystatus"
 	"github.com/tollgate-dev/tollgate/controllers/register"
+	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/controllers/ttl"
 	"github.com/tollgate-dev/tollgate/controllers/twins"
 	"github.com/tollgate-dev/tollgate/webhook/snapshot"
@@ -50,7 +51,7 @@ func (p *program) newAudit(store *snapshot.Store, known *followed) *audit.Contro
 func (p *program) addPairing(store *snapshot.Store, known *followed) {
 	d := known.devices
 	pairs := pairing.New(pairing.Options{
-		Devices: known.tracker, Synced: d.known.Load, Client: pairing.NewClient(d.rules, d.served),
+		Devices: known.tracker, Synced: d.known.Load, Client: ruleclient.New(d.rules, d.served, pairing.Label),
 		Policies: store, Window: p.window(), Local: p.local, Leads: p.leads,
 		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: pairing.NewMetrics(ctrlmetrics.Registry),
 	})

@@ -6,10 +6,12 @@ import (
 	"sync"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/controllers/loop"
+	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -37,6 +39,14 @@ type devices interface {
 type policies interface {
 	Current() *inforce.Policies
 	Subscribe() (changed <-chan struct{}, stop func())
+}
+
+// rules writes DeviceTaintRules; a ruleclient.Client does.
+type rules interface {
+	Get(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error)
+	Create(ctx context.Context, build ruleclient.Build) error
+	Update(ctx context.Context, stored *resourcev1.DeviceTaintRule, build ruleclient.Build) error
+	Delete(ctx context.Context, stored *resourcev1.DeviceTaintRule) error
 }
 
 // recorder writes events. It must not block.

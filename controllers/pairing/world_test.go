@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -133,7 +134,7 @@ func (w *world) Get(_ context.Context, name string) (*resourcev1.DeviceTaintRule
 }
 
 // Create implements rules.
-func (w *world) Create(_ context.Context, build func(string) *resourcev1.DeviceTaintRule) error {
+func (w *world) Create(_ context.Context, build ruleclient.Build) error {
 	rule := build("resource.k8s.io/v1")
 	w.note("create " + rule.Name)
 	if w.refused[rule.Name] {
@@ -147,7 +148,7 @@ func (w *world) Create(_ context.Context, build func(string) *resourcev1.DeviceT
 }
 
 // Update implements rules.
-func (w *world) Update(_ context.Context, stored *resourcev1.DeviceTaintRule, build func(string) *resourcev1.DeviceTaintRule) error {
+func (w *world) Update(_ context.Context, stored *resourcev1.DeviceTaintRule, build ruleclient.Build) error {
 	rule := build("resource.k8s.io/v1")
 	w.note("update " + rule.Name)
 	if w.stored[rule.Name].ResourceVersion != stored.ResourceVersion {
