@@ -22,9 +22,15 @@ func (n *naive) nodeTwin(node, key string) bool {
 	return has(corev1.TaintEffectNoExecute) && has(corev1.TaintEffectNoSchedule)
 }
 
-// deviceTwin says whether anything taints a device with effect NoSchedule.
+// deviceTwin says whether anything taints a device with effect NoSchedule for the
+// scheduler.
 func (n *naive) deviceTwin(id device.ID, key, value string) bool {
-	return n.devices && slices.ContainsFunc(n.taintsOf(id), func(text string) bool {
+	native := naive{slices: n.slices, rules: map[string]tracker.Rule{}}
+	for name, r := range n.rules {
+		r.Taint = r.NativeTaint()
+		native.rules[name] = r
+	}
+	return n.devices && slices.ContainsFunc(native.taintsOf(id), func(text string) bool {
 		return strings.HasPrefix(text, key+"="+value+":NoSchedule@")
 	})
 }

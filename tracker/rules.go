@@ -21,6 +21,7 @@ func (r *ruleState) taint() Taint { return r.taints[0] }
 func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
 	source := Source{Kind: SourceRule, Name: rule.Name, UID: rule.UID}
 	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, nil, source, now)
+	taints[0].Patch = rule.Patch
 	if old == nil || old.UID != rule.UID {
 		taints[0].Changed = rule.Created
 		return &ruleState{Rule: rule, taints: taints}
@@ -78,6 +79,7 @@ func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
 	if rule.Selects {
 		t.selecting.Set(rule.Selector, rule.Name, state)
 	}
+	t.addWritten(state)
 	users := t.usersOfRules(old, state)
 	if state.pairs() && (!old.pairs() || old.Selector != state.Selector || !sameEffect(old.taint(), state.taint())) {
 		t.addTwinned(users, state)
@@ -128,10 +130,15 @@ func (t *Tracker) RuleTaint(name string) (Taint, bool) {
 	return state.taint(), true
 }
 
+// unselect takes a rule, nil for none, out of what finds rules.
 func (t *Tracker) unselect(rule *ruleState) {
-	if rule != nil && rule.Selects {
+	if rule == nil {
+		return
+	}
+	if rule.Selects {
 		t.selecting.Delete(rule.Selector, rule.Name)
 	}
+	t.removeWritten(rule)
 }
 
 // usersOfRules returns the pods whose fate may differ between one rule and the

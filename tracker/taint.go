@@ -16,6 +16,10 @@ const (
 	SourceNode  SourceKind = "node"
 	SourceSlice SourceKind = "resourceslice"
 	SourceRule  SourceKind = "devicetaintrule"
+	// SourcePatch is a ResourceSlicePatch. Its taints stand in rules, which are the source
+	// of what holds; it is that of what would hold if the patch were written, and what
+	// users are told of.
+	SourcePatch SourceKind = "resourceslicepatch"
 )
 
 // OnDevice reports whether objects of that kind taint devices.
@@ -27,8 +31,8 @@ func (k SourceKind) OnDevice() bool {
 type Source struct {
 	Kind SourceKind
 	Name string
-	// UID tells a rule from one that was created anew under its name (DE-75). It is
-	// empty for all other kinds.
+	// UID tells a rule or a patch from one that was created anew under its name (DE-75).
+	// It is empty for all other kinds.
 	UID types.UID
 }
 
@@ -53,6 +57,17 @@ type Taint struct {
 	// selector, or from another effect. It is zero when that was never seen.
 	Changed time.Time
 	Source  Source
+	// Patch is the ResourceSlicePatch that the source is written out for; zero for none.
+	Patch PatchRef
+}
+
+// Author returns the object in which somebody wrote the taint: the patch of a rule that
+// is written out for one, else the source.
+func (t Taint) Author() Source {
+	if t.Patch != (PatchRef{}) {
+		return t.Patch.Source()
+	}
+	return t.Source
 }
 
 // Appeared returns when the taint was written so that it hits what it hits now, as
@@ -103,7 +118,7 @@ func (t Taint) Native() corev1.Taint {
 // out: it does not change while a taint stays.
 func sameEffect(a, b Taint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect &&
-		a.TimeAdded.Equal(b.TimeAdded) && a.Stamped == b.Stamped && a.Source == b.Source
+		a.TimeAdded.Equal(b.TimeAdded) && a.Stamped == b.Stamped && a.Source == b.Source && a.Patch == b.Patch
 }
 
 // merge returns the NoExecute taints among the specs of a node, dated. The

@@ -30,6 +30,9 @@ type Tracker struct {
 	// pools holds the pools of each driver, by name.
 	pools map[string]map[string]*pool
 	rules map[string]*ruleState
+	// written holds the rules that are written out for each ResourceSlicePatch, by its
+	// name and theirs.
+	written map[string]map[string]*ruleState
 	// budgets holds the PodDisruptionBudgets of each namespace, by name.
 	budgets map[string][]Budget
 	// outage counts the known nodes.
@@ -54,6 +57,7 @@ func New() *Tracker {
 		slices:    map[string]*Slice{},
 		pools:     map[string]map[string]*pool{},
 		rules:     map[string]*ruleState{},
+		written:   map[string]map[string]*ruleState{},
 		budgets:   map[string][]Budget{},
 	}
 }
@@ -126,6 +130,8 @@ func (t *Tracker) UIDOf(source Source) types.UID {
 		if rule, ok := t.rules[source.Name]; ok {
 			return rule.UID
 		}
+	case SourcePatch:
+		return t.newestPatch(source.Name)
 	}
 	return ""
 }

@@ -50,7 +50,8 @@ func (t *Tracker) NodeTwin(node, key string) bool {
 	return ok && slices.Contains(state.twins, key)
 }
 
-// DeviceTwin reports whether a device has a taint with effect NoSchedule.
+// DeviceTwin reports whether a device has a taint with effect NoSchedule, as the
+// scheduler sees it.
 func (t *Tracker) DeviceTwin(id device.ID, key, value string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -58,14 +59,17 @@ func (t *Tracker) DeviceTwin(id device.ID, key, value string) bool {
 		return false
 	}
 	v := view{Tracker: t}
-	return slices.ContainsFunc(v.taints(id), func(taint Taint) bool {
+	return slices.ContainsFunc(v.published(id), func(taint Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoSchedule && taint.Key == key && taint.Value == value
+	}) || slices.ContainsFunc(t.selecting.Match(id), func(rule device.Entry[*ruleState]) bool {
+		return rule.Value.pairs() && rule.Value.Taint.Key == key && rule.Value.Taint.Value == value
 	})
 }
 
-// pairs reports whether the rule can be the twin of others; it may be nil.
+// pairs reports whether the rule can be the twin of others; it may be nil. One that has
+// the effect NoSchedule for the scheduler and another for Tollgate is its own twin.
 func (r *ruleState) pairs() bool {
-	return r != nil && r.Selects && r.Taint.Effect == resourcev1.DeviceTaintEffectNoSchedule
+	return r != nil && r.Selects && r.NativeTaint().Effect == resourcev1.DeviceTaintEffectNoSchedule
 }
 
 // addTwinned adds the pods that may have waited for a rule that is a twin now.

@@ -1,0 +1,104 @@
+package tracker
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+)
+
+// kindPatch is the kind of ResourceSlicePatches in references to owners.
+const kindPatch = "ResourceSlicePatch"
+
+// PatchRef names one ResourceSlicePatch for ever. The zero PatchRef is none.
+type PatchRef struct {
+	Name string
+	UID  types.UID
+}
+
+// Source returns the patch as the source of a taint.
+func (p PatchRef) Source() Source {
+	return Source{Kind: SourcePatch, Name: p.Name, UID: p.UID}
+}
+
+// patchOf returns the patch that a rule is written out for; zero for none. Neither the
+// label nor the owner alone says so: users may set either, and only Tollgate both.
+func patchOf(rule *resourcev1.DeviceTaintRule) PatchRef {
+	owner := metav1.GetControllerOfNoCopy(rule)
+	if owner == nil || owner.UID == "" || owner.Name == "" || owner.Kind != kindPatch || rule.Labels[v1alpha1.LabelPatch] != string(owner.UID) {
+		return PatchRef{}
+	}
+	if version, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || version.Group != v1alpha1.GroupVersion.Group {
+		return PatchRef{}
+	}
+	return PatchRef{Name: owner.Name, UID: owner.UID}
+}
+
+// PatchRules returns the names of the known rules that are written out for patches of a
+// name, whatever their UID, sorted.
+func (t *Tracker) PatchRules(patch string) []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.written[patch]))
+}
+
+// Patches returns the patches for which a rule is known, sorted.
+func (t *Tracker) Patches() []PatchRef {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var patches []PatchRef
+	for _, rules := range t.written {
+		seen := map[PatchRef]struct{}{}
+		for _, rule := range rules {
+			if _, again := seen[rule.Patch]; !again {
+				seen[rule.Patch] = struct{}{}
+				patches = append(patches, rule.Patch)
+			}
+		}
+	}
+	slices.SortFunc(patches, comparePatches)
+	return patches
+}
+
+func comparePatches(a, b PatchRef) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+// addWritten records for which patch a rule is written out, if for any.
+func (t *Tracker) addWritten(rule *ruleState) {
+	if rule.Patch != (PatchRef{}) {
+		child(t.written, rule.Patch.Name)[rule.Name] = rule
+	}
+}
+
+func (t *Tracker) removeWritten(rule *ruleState) {
+	rules, ok := t.written[rule.Patch.Name]
+	if !ok {
+		return
+	}
+	delete(rules, rule.Name)
+	if len(rules) == 0 {
+		delete(t.written, rule.Patch.Name)
+	}
+}
+
+// newestPatch returns the UID of the patch of a name whose rule was created last, empty
+// if there is no rule of one. The rules of a patch that was deleted stay for a while.
+func (t *Tracker) newestPatch(name string) types.UID {
+	var newest *ruleState
+	for _, rule := range t.written[name] {
+		if newest == nil || cmp.Or(rule.Created.Compare(newest.Created), cmp.Compare(rule.Patch.UID, newest.Patch.UID)) > 0 {
+			newest = rule
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.Patch.UID
+}

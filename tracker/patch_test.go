@@ -1,0 +1,168 @@
+package tracker_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// writtenFor makes a rule one that is written out for a patch, with the effect NoExecute
+// for Tollgate alone if disguised.
+func writtenFor(rule *resourcev1.DeviceTaintRule, patch tracker.PatchRef, disguised bool) {
+	rule.Labels = map[string]string{v1alpha1.LabelPatch: string(patch.UID)}
+	rule.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "tollgate.dev/v1alpha1", Kind: "ResourceSlicePatch", Name: patch.Name, UID: patch.UID, Controller: new(true),
+	}}
+	if disguised {
+		rule.Annotations = map[string]string{v1alpha1.AnnotationPatchEffect: string(resourcev1.DeviceTaintEffectNoExecute)}
+	}
+}
+
+func TestRuleOfPatch(t *testing.T) {
+	t.Parallel()
+	const none, noSchedule, noExecute = resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute
+	patch := tracker.PatchRef{Name: "gpu-broken", UID: "patch-uid"}
+	for _, test := range []struct {
+		name           string
+		native, effect resourcev1.DeviceTaintEffect
+		change         func(*resourcev1.DeviceTaintRule)
+		ours           bool
+	}{
+		{name: "label and owner make it the rule of the patch", native: noSchedule, effect: noExecute, ours: true},
+		{name: "another effect than NoSchedule is as it stands", native: none, effect: none, ours: true},
+		{name: "NoExecute stays NoExecute", native: noExecute, effect: noExecute, ours: true},
+		{
+			name: "an annotation with another effect says nothing", native: noSchedule, effect: noSchedule, ours: true,
+			change: func(r *resourcev1.DeviceTaintRule) { r.Annotations[v1alpha1.AnnotationPatchEffect] = "None" },
+		},
+		{
+			name: "without the annotation the effect is as it stands", native: noSchedule, effect: noSchedule, ours: true,
+			change: func(r *resourcev1.DeviceTaintRule) { r.Annotations = nil },
+		},
+		{
+			name: "the annotation alone means nothing", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) { r.Labels, r.OwnerReferences = nil, nil },
+		},
+		{
+			name: "the label alone means nothing", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) { r.OwnerReferences = nil },
+		},
+		{
+			name: "the owner alone means nothing", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) { r.Labels = nil },
+		},
+		{
+			name: "the label is of another patch", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) { r.Labels[v1alpha1.LabelPatch] = "other" },
+		},
+		{
+			name: "the owner does not control it", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) { r.OwnerReferences[0].Controller = nil },
+		},
+		{
+			name: "the owner is of another kind", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) { r.OwnerReferences[0].Kind = "TaintPolicy" },
+		},
+		{
+			name: "the owner is of another group", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) { r.OwnerReferences[0].APIVersion = "resource.k8s.io/v1" },
+		},
+		{
+			name: "the owner has no UID", native: noSchedule, effect: noSchedule,
+			change: func(r *resourcev1.DeviceTaintRule) {
+				r.OwnerReferences[0].UID, r.Labels[v1alpha1.LabelPatch] = "", ""
+			},
+		},
+		{
+			name: "a later version of the group is the same kind", native: noSchedule, effect: noExecute, ours: true,
+			change: func(r *resourcev1.DeviceTaintRule) { r.OwnerReferences[0].APIVersion = "tollgate.dev/v1" },
+		},
+		{
+			name: "other owners do not matter", native: noSchedule, effect: noExecute, ours: true,
+			change: func(r *resourcev1.DeviceTaintRule) {
+				r.OwnerReferences = append([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}, r.OwnerReferences...)
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			object := &resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{Taint: deviceTaint("k", test.native)}}
+			writtenFor(object, patch, true)
+			if test.change != nil {
+				test.change(object)
+			}
+			got := tracker.RuleOf(object)
+			require.Equal(t, test.effect, got.Taint.Effect)
+			require.Equal(t, test.native, got.NativeTaint().Effect)
+			if test.ours {
+				require.Equal(t, patch, got.Patch)
+			} else {
+				require.Zero(t, got.Patch)
+			}
+			require.Equal(t, test.native, object.Spec.Taint.Effect, "what was read is not written to")
+		})
+	}
+}
+
+func TestPatchRules(t *testing.T) {
+	t.Parallel()
+	tr := devicesKnown()
+	written := func(name, version string, patch tracker.PatchRef) tracker.Rule {
+		object := &resourcev1.DeviceTaintRule{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-of-rule", ResourceVersion: version},
+			Spec:       resourcev1.DeviceTaintRuleSpec{DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: noExecute("k")},
+		}
+		if patch.Name != "" {
+			writtenFor(object, patch, false)
+		}
+		return tracker.RuleOf(object)
+	}
+	a, former, b := tracker.PatchRef{Name: "a", UID: "1"}, tracker.PatchRef{Name: "a", UID: "0"}, tracker.PatchRef{Name: "b", UID: "2"}
+	source := tracker.Source{Kind: tracker.SourcePatch, Name: "a"}
+	require.Empty(t, tr.PatchRules("a"))
+	require.Empty(t, tr.UIDOf(source))
+	tr.SetRule(written("a-2", "1", a), start)
+	tr.SetRule(written("a-1", "1", former), start)
+	tr.SetRule(written("other", "1", tracker.PatchRef{}), start)
+	require.Equal(t, []string{"a-1", "a-2"}, tr.PatchRules("a"))
+	require.Equal(t, []tracker.PatchRef{former, a}, tr.Patches())
+	require.Equal(t, a.UID, tr.UIDOf(source))
+
+	tr.SetRule(written("a-1", "2", b), start)
+	require.Equal(t, []string{"a-2"}, tr.PatchRules("a"))
+	require.Equal(t, []string{"a-1"}, tr.PatchRules("b"))
+	tr.DeleteRule("a-1", "uid-of-rule")
+	tr.SetRule(written("a-2", "2", tracker.PatchRef{}), start)
+	require.Empty(t, tr.Patches())
+	require.Empty(t, tr.PatchRules(""))
+}
+
+// The scheduler keeps pods off a device by a rule that evicts for Tollgate alone: nothing
+// else has to.
+func TestDisguisedRuleIsItsOwnTwin(t *testing.T) {
+	t.Parallel()
+	tr := devicesKnown()
+	tr.SetSlice(sliceOf("s", 1, 1, tracker.Device{Name: "a"}), start)
+	tr.SetClaim(claimFor("c", 1, []string{"u"}, gpu("a")))
+	tr.SetPod(user("u", 1, tracker.PodClaim{Name: "c"}))
+	object := &resourcev1.DeviceTaintRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "p-1", UID: "rule-uid", ResourceVersion: "1"},
+		Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: new("d")}, Taint: deviceTaint("k", resourcev1.DeviceTaintEffectNoExecute),
+		},
+	}
+	writtenFor(object, tracker.PatchRef{Name: "p", UID: "patch-uid"}, true)
+	tr.SetRule(tracker.RuleOf(object), start)
+	require.Len(t, held(tr, "u"), 1)
+	require.False(t, tr.DeviceTwin(gpu("a"), "k", object.Spec.Taint.Value), "natively it evicts")
+
+	object.Spec.Taint.Effect, object.ResourceVersion = resourcev1.DeviceTaintEffectNoSchedule, "2"
+	require.Equal(t, keysOf("u"), tr.SetRule(tracker.RuleOf(object), start), "what waited for a twin is looked at")
+	require.Len(t, held(tr, "u"), 1)
+	require.True(t, tr.DeviceTwin(gpu("a"), "k", object.Spec.Taint.Value))
+}
