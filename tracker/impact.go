@@ -30,31 +30,40 @@ func (t *Tracker) Impact(name string) (Impact, bool) {
 	if !ok {
 		return Impact{}, false
 	}
-	found := map[*Pod]*Situation{}
-	for _, c := range claims {
-		var selected []TaintedDevice
-		for i := range c.claim.Devices {
-			if d := &c.claim.Devices[i]; impact.Rule.Matches(d.ID) {
-				selected = append(selected, TaintedDevice{ID: d.ID, Claim: c.claim.ClaimName, Tolerations: d.Tolerations, Window: c.claim.Window, Taints: taint})
+	for i := range claims {
+		c := claims[i].claim
+		for j := range c.Devices {
+			if d := &c.Devices[j]; impact.Rule.Matches(d.ID) {
+				claims[i].add(d, taint)
 			}
 		}
-		impact.Allocated += len(selected)
+		impact.Allocated += len(claims[i].selected)
+	}
+	impact.Pods = podsOf(claims)
+	return impact, true
+}
+
+// podsOf returns the pods that have selected devices through claims, sorted.
+func podsOf(claims []selectedClaim) []Situation {
+	found := map[*Pod]*Situation{}
+	for i := range claims {
+		c := &claims[i]
 		for _, pod := range c.users {
-			if !c.claim.givesTo(pod, c.podGroups) {
+			if len(c.selected) == 0 || !c.claim.givesTo(pod, c.podGroups) {
 				continue
 			}
 			if found[pod] == nil {
 				found[pod] = &Situation{Pod: pod.public()}
 			}
-			found[pod].Devices = append(found[pod].Devices, selected...)
+			found[pod].Devices = append(found[pod].Devices, c.selected...)
 		}
 	}
-	impact.Pods = make([]Situation, 0, len(found))
+	pods := make([]Situation, 0, len(found))
 	for _, situation := range found {
-		impact.Pods = append(impact.Pods, *situation)
+		pods = append(pods, *situation)
 	}
-	slices.SortFunc(impact.Pods, func(a, b Situation) int { return compareKeys(a.Pod.Key, b.Pod.Key) })
-	return impact, true
+	slices.SortFunc(pods, func(a, b Situation) int { return compareKeys(a.Pod.Key, b.Pod.Key) })
+	return pods
 }
 
 // selectedClaim is a claim with a selected device, and the pods that refer to it.
@@ -62,6 +71,14 @@ type selectedClaim struct {
 	claim     *Claim
 	users     []*Pod
 	podGroups bool
+	// selected are its selected devices, with the taints that matter.
+	selected []TaintedDevice
+}
+
+func (c *selectedClaim) add(d *AllocatedDevice, taints []Taint) {
+	c.selected = append(c.selected, TaintedDevice{
+		ID: d.ID, Claim: c.claim.ClaimName, Tolerations: d.Tolerations, Window: c.claim.Window, Taints: taints,
+	})
 }
 
 // collect returns the taint of a rule as it would evict, the claims with devices

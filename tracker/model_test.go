@@ -290,7 +290,11 @@ func (w *world) rule() tracker.Rule {
 			selector.Device = &id.Name
 		}
 	}
-	r := tracker.RuleOf(&resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: selector, Taint: w.deviceTaint()}})
+	written := &resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: selector, Taint: w.deviceTaint()}}
+	if w.IntN(2) == 0 {
+		writtenFor(written, w.patch(), w.IntN(2) == 0)
+	}
+	r := tracker.RuleOf(written)
 	r.Name, r.UID = "r"+strconv.Itoa(w.IntN(modelRules)), types.UID(strconv.Itoa(w.IntN(2)))
 	return r
 }
@@ -554,6 +558,7 @@ func TestModelK02(t *testing.T) {
 		described := fmt.Sprintf("operation %d, %s, seed %d", i, what, seed)
 		w.check(t, described, after)
 		w.checkTwins(t, described, twinned, named)
+		w.checkPatches(t, described)
 		w.checkOutage(t, described)
 		w.checkBudgets(t, described)
 		checkNamed(t, what, before, after, named)

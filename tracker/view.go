@@ -23,6 +23,8 @@ type view struct {
 	// changed, if given, stands in for the pool of that name.
 	changed     *pool
 	changedName poolName
+	// patch, if given, stands in for the rules of the patches of its name.
+	patch *patchedView
 }
 
 // situation returns what holds for a pod.
@@ -70,6 +72,9 @@ func (v *view) evicting(id device.ID) []Taint {
 func (v *view) taints(id device.ID) []Taint {
 	own := v.published(id)
 	rules := v.selecting.Match(id)
+	if v.patch != nil {
+		return v.patch.taints(id, own, rules)
+	}
 	if v.ruleName == "" && len(rules) == 0 {
 		return own
 	}

@@ -138,10 +138,14 @@ func (t *Tracker) changes(pods *podSet, before, after *view) []Change {
 	concerned := pods.all()
 	// The pods are sorted because their situations are large.
 	slices.SortFunc(concerned, func(a, b *Pod) int { return compareKeys(a.Key, b.Key) })
+	same := sameSituation
+	if after.patch != nil {
+		same = sameAuthored
+	}
 	var changes []Change
 	for i, pod := range concerned {
 		change := Change{Before: before.situation(pod), After: after.situation(pod)}
-		if sameSituation(&change.Before, &change.After) {
+		if same(&change.Before, &change.After) {
 			continue
 		}
 		if changes == nil {
@@ -154,8 +158,13 @@ func (t *Tracker) changes(pods *podSet, before, after *view) []Change {
 
 // sameSituation compares two situations of one pod.
 func sameSituation(a, b *Situation) bool {
+	return sameBut(a, b, func(x, y []Taint) bool { return slices.EqualFunc(x, y, sameEffect) })
+}
+
+// sameBut compares two situations of one pod, the taints of devices as same does.
+func sameBut(a, b *Situation, same func(x, y []Taint) bool) bool {
 	return slices.EqualFunc(a.Taints, b.Taints, sameEffect) &&
 		slices.EqualFunc(a.Devices, b.Devices, func(x, y TaintedDevice) bool {
-			return x.ID == y.ID && x.Claim == y.Claim && slices.EqualFunc(x.Taints, y.Taints, sameEffect)
+			return x.ID == y.ID && x.Claim == y.Claim && same(x.Taints, y.Taints)
 		})
 }
