@@ -73,7 +73,9 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err != nil {
 		return err
 	}
-	p.addControllers(store, known, foreseen)
+	if err := p.addControllers(store, known, foreseen); err != nil {
+		return err
+	}
 	if err := p.addLeader(ctx); err != nil {
 		return err
 	}

@@ -95,13 +95,13 @@ func capacityOf(in *v1alpha1.PatchedCapacity) *resourcev1.DeviceCapacity {
 }
 
 // taintsOf returns the taints of a patch. One without a time counts since the time that
-// status has for it.
+// status has for its key and effect.
 func taintsOf(p *v1alpha1.ResourceSlicePatch) []resourcev1.DeviceTaint {
 	list := deviceTaints(p.Spec.Devices.Taints)
 	for i := range list {
 		for j := range p.Status.Taints {
 			since := &p.Status.Taints[j]
-			if list[i].TimeAdded == nil && since.Key == list[i].Key && since.Value == list[i].Value && since.Effect == list[i].Effect {
+			if list[i].TimeAdded == nil && since.Key == list[i].Key && since.Effect == list[i].Effect {
 				list[i].TimeAdded = since.TimeAdded
 			}
 		}

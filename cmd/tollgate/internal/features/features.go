@@ -23,6 +23,10 @@ const (
 	// EvictionPolicies carries out evictions as EvictionPolicies say. Off, all pods are
 	// deleted at once, as Kubernetes does.
 	EvictionPolicies featuregate.Feature = "EvictionPolicies"
+	// ResourceSlicePatches writes out the taints of ResourceSlicePatches as
+	// DeviceTaintRules, which needs DeviceTaintEviction, and says in the status of patches
+	// what they do.
+	ResourceSlicePatches featuregate.Feature = "ResourceSlicePatches"
 	// SchedulingDirectives holds pods under scheduling gates to the rules of
 	// KEP-3838.
 	SchedulingDirectives featuregate.Feature = "SchedulingDirectives"
@@ -51,6 +55,7 @@ func New(switched map[string]bool) (featuregate.FeatureGate, error) {
 		TaintPolicies:        on,
 		GatePolicies:         on,
 		EvictionPolicies:     on,
+		ResourceSlicePatches: on,
 		SchedulingDirectives: on,
 		NodeTaintTimestamps:  on,
 		NodeTaintEviction:    on,

@@ -1,0 +1,189 @@
+package patches
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker/merged"
+)
+
+const (
+	// syncPause is how long a patch waits while too little is known.
+	syncPause = time.Second
+	// viewPause is how long it waits for the view to take it in.
+	viewPause = 50 * time.Millisecond
+	// recheck is how often a patch is looked at unasked.
+	recheck = time.Minute
+	// countPause is the least time between two writes of a status that differ in the
+	// counts and names of devices alone: drivers may publish every second.
+	countPause = 5 * time.Second
+	// share is for how many times as long as a count took none is made, up to restMax:
+	// many patches over many devices must not take all of a core.
+	share   = 19
+	restMax = 2 * time.Second
+	// writesAtOnce is how many rules one step writes.
+	writesAtOnce = 50
+)
+
+// step looks at one patch.
+func (c *Controller) step(ctx context.Context, name string) (time.Duration, error) {
+	if !c.options.ViewSynced() || c.options.Known != nil && !c.options.KnownSynced() {
+		return syncPause, nil
+	}
+	patch := &v1alpha1.ResourceSlicePatch{}
+	err := c.options.Reader.Get(ctx, types.NamespacedName{Name: name}, patch)
+	if apierrors.IsNotFound(err) {
+		c.forget(name)
+		return c.gone(ctx, name)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
+	}
+	m := c.remember(patch)
+	if !c.options.View.Holds(patch) {
+		return viewPause, nil
+	}
+	report, ok := c.report(ctx, patch)
+	if !ok {
+		return viewPause, nil
+	}
+	return c.carryOut(ctx, patch, m, &report)
+}
+
+// report counts what a patch does, and rests before if it was costly to count others.
+func (c *Controller) report(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (merged.Report, bool) {
+	if wait := c.rest.Sub(c.options.Local.Now()); wait > 0 {
+		select {
+		case <-ctx.Done():
+			return merged.Report{}, false
+		case <-c.options.Local.After(wait):
+		}
+	}
+	naming := named
+	if conditional(patch) && len(patch.Spec.Devices.Taints) > 0 {
+		naming = mostRules
+	}
+	began := c.options.Local.Now()
+	report, ok := c.options.View.Report(patch.Name, naming)
+	ended := c.options.Local.Now()
+	c.rest = ended.Add(min(share*ended.Sub(began), restMax))
+	return report, ok
+}
+
+// carryOut records since when taints count, then writes their rules, and then says what
+// has become of the patch.
+func (c *Controller) carryOut(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *memory, report *merged.Report) (time.Duration, error) {
+	now := c.options.Clock.Now()
+	times, taints := patch.Status.Taints, []resourcev1.DeviceTaint(nil)
+	if len(report.Problems) == 0 {
+		times = timesOf(patch, now)
+		taints = datedTaints(patch, times)
+	}
+	if !equality.Semantic.DeepEqual(patch.Status.Taints, times) {
+		patch.Status.Taints = times
+		if err := c.apply(ctx, patch, withOwnReady(&patch.Status)); err != nil {
+			return 0, err
+		}
+	}
+	lacks := c.lacks(ctx, patch)
+	found, more, err := c.write(ctx, patch, taints, report)
+	if err != nil {
+		return 0, err
+	}
+	wanted := statusOf(patch, report, times, append(lacks, found...))
+	again, err := c.say(ctx, patch, m, &wanted)
+	if more {
+		return time.Millisecond, err
+	}
+	return again, err
+}
+
+// withOwnReady returns a status as it is, without the conditions of others.
+func withOwnReady(status *v1alpha1.ResourceSlicePatchStatus) *v1alpha1.ResourceSlicePatchStatus {
+	own := *status
+	own.Conditions = slices.DeleteFunc(slices.Clone(own.Conditions), func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionReady })
+	return &own
+}
+
+// lacks returns what keeps a patch from being in force that has nothing to do with its
+// taints.
+func (c *Controller) lacks(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) []shortfall {
+	var lacks []shortfall
+	if filter := patch.Spec.Devices.Filter; filter != nil && filter.DeviceClassName != nil {
+		err := c.options.Reader.Get(ctx, types.NamespacedName{Name: *filter.DeviceClassName}, &resourcev1.DeviceClass{})
+		if apierrors.IsNotFound(err) {
+			lacks = append(lacks, shortfall{ReasonClassNotFound, fmt.Sprintf(
+				"there is no DeviceClass %s, so that no device is selected", *filter.DeviceClassName)})
+		}
+	}
+	if patch.Spec.Publish {
+		lacks = append(lacks, shortfall{ReasonNotPublished,
+			"spec.publish: attributes and capacity are not written into ResourceSlices by this version; schedulers that apply patches see them"})
+	}
+	return lacks
+}
+
+// say writes the status of a patch where it differs, and an event when it is not in force
+// for another reason than was last said.
+func (c *Controller) say(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *memory, wanted *v1alpha1.ResourceSlicePatchStatus) (time.Duration, error) {
+	date(wanted, patch.Status.Conditions, metav1.NewTime(c.options.Clock.Now()))
+	ready := &wanted.Conditions[0]
+	c.announce(ctx, patch, m, ready)
+	if sameStatus(&patch.Status, wanted) {
+		return recheck, nil
+	}
+	now := c.options.Local.Now()
+	if wait := m.written.Add(countPause).Sub(now); wait > 0 && differsInCountsAlone(&patch.Status, wanted) {
+		return wait, nil
+	}
+	m.written = now
+	return recheck, c.apply(ctx, patch, wanted)
+}
+
+// differsInCountsAlone reports whether two statuses say the same of the patch as such.
+func differsInCountsAlone(stored, wanted *v1alpha1.ResourceSlicePatchStatus) bool {
+	own := withOwnReady(stored)
+	return len(own.Conditions) == 1 && own.Conditions[0].Reason == wanted.Conditions[0].Reason &&
+		own.ObservedGeneration == wanted.ObservedGeneration && equality.Semantic.DeepEqual(own.Taints, wanted.Taints)
+}
+
+func (c *Controller) apply(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, status *v1alpha1.ResourceSlicePatchStatus) error {
+	err := c.options.Status.Apply(ctx, patch.Name, patch.UID, status)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write status of ResourceSlicePatch %s: %w", patch.Name, err)
+	}
+	logr.FromContextOrDiscard(ctx).V(1).Info("wrote status", "kind", kindPatch, "patch", patch.Name)
+	return nil
+}
+
+// announce tells of a patch that is not in force as written.
+func (c *Controller) announce(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *memory, ready *metav1.Condition) {
+	reasons := ""
+	if ready.Status == metav1.ConditionFalse {
+		reasons = strings.Join([]string{string(patch.UID), fmt.Sprint(patch.Generation), ready.Reason}, " ")
+	}
+	if reasons == m.reasons {
+		return
+	}
+	m.reasons = reasons
+	if reasons == "" {
+		return
+	}
+	c.options.Recorder.Eventf(referenceTo(patch), corev1.EventTypeWarning, ready.Reason, "%s", ready.Message)
+	logr.FromContextOrDiscard(ctx).Info("a ResourceSlicePatch is not in force as written", "patch", patch.Name, "reason", ready.Reason, "message", ready.Message)
+}

@@ -1,0 +1,52 @@
+package merged
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// Holds reports whether the view does what a patch says: whether it has taken in this
+// version of it, or another one that does the same.
+func (v *View) Holds(patch *v1alpha1.ResourceSlicePatch) bool {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	known := v.patches.byName[patch.Name]
+	return known != nil && known.object.UID == patch.UID && sameObject(known.object, patch)
+}
+
+// Would returns the devices in all slices that a patch would be meant for if it were
+// written, sorted and each once; none for one that is not valid. Nobody is kept waiting
+// meanwhile. The error is that of ctx, which is looked at between slices.
+func (v *View) Would(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, error) {
+	compiled, problems := patching.Compile(patch, nil)
+	if len(problems) > 0 {
+		return nil, nil
+	}
+	selector, _ := device.SelectorOf(&compiled.Filter.Names)
+	v.mutex.Lock()
+	class := v.patches.classes[compiled.Filter.Class].compiled
+	entries := slices.Collect(v.slices.selected(selector))
+	v.mutex.Unlock()
+	var ids []device.ID
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for i := range e.raw.Spec.Devices {
+			id := device.ID{Driver: e.raw.Spec.Driver, Pool: e.raw.Spec.Pool.Name, Name: e.raw.Spec.Devices[i].Name}
+			if !selector.Matches(id) {
+				continue
+			}
+			if satisfied, err := compiled.Filter.Satisfies(class, id.Driver, &e.raw.Spec.Devices[i]); err != nil || !satisfied {
+				continue // One on which an expression fails is left alone.
+			}
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids), nil
+}
