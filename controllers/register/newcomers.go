@@ -51,6 +51,13 @@ func (n *newcomers) welcome(uid types.UID) {
 	}
 }
 
+// includes reports whether a node is one of them.
+func (n *newcomers) includes(uid types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.nodes[uid] != nil
+}
+
 // see takes in with which taints a node is seen. It is not given them again.
 func (n *newcomers) see(uid types.UID, taints []corev1.Taint) {
 	n.mu.Lock()

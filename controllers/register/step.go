@@ -79,8 +79,14 @@ func (c *Controller) give(ctx context.Context, set *tainting.Set, node *corev1.N
 
 // missing returns the taints that a node is to be given, and which evict pods.
 func (c *Controller) missing(ctx context.Context, set *tainting.Set, node *corev1.Node) (calm, evicting []tainting.Registered, err error) {
+	// Asked once: a node that is announced meanwhile is looked at again, and would else be
+	// given only those of its taints that come last.
+	newcomer := c.newcomers.includes(node.UID)
 	for _, r := range set.Missing(node.Labels, node.Spec.Taints) {
 		if !r.Reconcile {
+			if !newcomer {
+				continue
+			}
 			before, err := c.stoodBefore(ctx, r.Policy, node)
 			if err != nil {
 				return nil, nil, err
