@@ -140,7 +140,7 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how method) {
 		return
 	}
 	e.metrics.ended(source.Kind, how, Evicted, late)
-	e.announce.evicted(goal, how, e.tracker.UIDOf(source))
+	e.announce.evicted(goal, how, e.tracker.UIDOf(goal.cause.Taint.Author()))
 	e.fit.SawEviction(now)
 	e.watchLoops(ctx, goal, now)
 	logr.FromContextOrDiscard(ctx).Info("evicted pod", "pod", key.String(), "uid", key.UID, "node", goal.pod.NodeName, "method", how,
@@ -189,6 +189,9 @@ func reasons(because []Reason) []string {
 		text := reason.Taint.String() + " since " + reason.Taint.TimeAdded.UTC().Format(time.RFC3339)
 		if source := reason.Taint.Source; source.Kind.OnDevice() {
 			text += " by " + string(source.Kind) + " " + source.Name + " on " + reason.Device.String() + " in claim " + reason.Claim.Name
+		}
+		if patch := reason.Taint.Patch; patch.Name != "" {
+			text += " for " + string(tracker.SourcePatch) + " " + patch.Name
 		}
 		texts = append(texts, text)
 	}

@@ -122,5 +122,5 @@ func (e *Evictor) stillTripped(goal *target) bool {
 }
 
 func causeOf(reason *Reason) breaker.Cause {
-	return breaker.Cause{Carrier: reason.Taint.Source, Key: reason.Taint.Key, Effect: reason.Taint.Effect}
+	return breaker.Cause{Carrier: reason.Taint.Source, Patch: reason.Taint.Patch, Key: reason.Taint.Key, Effect: reason.Taint.Effect}
 }

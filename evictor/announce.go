@@ -75,11 +75,11 @@ func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 	return a.nodes
 }
 
-// evicted tells of a pod that was made to leave, because of a taint on the object that
-// is known as uid.
+// evicted tells of a pod that was made to leave, because of a taint that somebody wrote
+// into the object that is known as uid.
 func (a *announcer) evicted(goal *target, how method, uid types.UID) {
 	because := &goal.cause.Taint
-	source := because.Source
+	source := because.Author()
 	a.onPod(goal.pod.Key, source.Kind, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
 	a.mu.Lock()
 	defer a.mu.Unlock()

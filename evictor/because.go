@@ -47,7 +47,7 @@ func compareReasons(a, b Reason) int {
 		return order
 	}
 	switch a.Taint.Source.Kind {
-	case tracker.SourceRule:
+	case tracker.SourceRule, tracker.SourcePatch:
 		if order := cmp.Compare(a.Taint.Source.Name, b.Taint.Source.Name); order != 0 {
 			return order
 		}
@@ -71,7 +71,7 @@ func compareDevices(a, b device.ID) int {
 
 func rank(kind tracker.SourceKind) int {
 	switch kind {
-	case tracker.SourceRule:
+	case tracker.SourceRule, tracker.SourcePatch:
 		return 0
 	case tracker.SourceSlice:
 		return 1

@@ -17,7 +17,8 @@ type entry struct {
 	// entered is when the eviction was entered, by the local clock: the pod had come by
 	// then.
 	entered time.Time
-	// rules are the DeviceTaintRules among the reasons.
+	// rules are the DeviceTaintRules among the reasons, and the patches that they are
+	// written out for.
 	rules []tracker.Source
 	// failure is why the last attempt failed; failures counts attempts in a row.
 	failure  Failure
@@ -51,12 +52,12 @@ const recoveryPause = 5 * time.Second
 // events and the status of rules are made from; decisions do not depend on it.
 type book struct {
 	metrics *Metrics
-	// changed is told the names of rules for which other pods have to leave than
+	// changed is told the rules and patches for which other pods have to leave than
 	// before, or were evicted. It is called without the lock.
-	changed func(rules []string)
-	// exists reports whether a rule is known. What is evicted because of one that was
+	changed func(authors []tracker.Source)
+	// exists reports whether a rule, or one of a patch, is known. What is evicted because of one that was
 	// deleted meanwhile is not counted, so that nothing is left over (DE-75).
-	exists func(rule tracker.Source) bool
+	exists func(author tracker.Source) bool
 	// local tells the time of this machine.
 	local func() time.Time
 
@@ -68,12 +69,12 @@ type book struct {
 	// held is what holds entries.
 	held      heldPods
 	recovered time.Time
-	// evicted counts the pods that were evicted, by the UID of each rule among the
-	// reasons (DE-68). It outlives the lease, unlike entries.
+	// evicted counts the pods that were evicted, by the UID of each rule and patch among
+	// the reasons (DE-68). It outlives the lease, unlike entries.
 	evicted map[types.UID]count
 }
 
-func newBook(metrics *Metrics, changed func(rules []string), exists func(rule tracker.Source) bool) *book {
+func newBook(metrics *Metrics, changed func(authors []tracker.Source), exists func(author tracker.Source) bool) *book {
 	return &book{
 		metrics: metrics, changed: changed, exists: exists, local: func() time.Time { return time.Time{} },
 		entries: map[tracker.Key]*entry{}, unanswered: map[tracker.Key]struct{}{},
@@ -90,21 +91,19 @@ func (b *book) empty() {
 	}
 }
 
-// drop is empty, and returns the names of the rules to tell of.
-func (b *book) drop() []string {
-	rules := map[string]struct{}{}
+// drop is empty, and returns whom to tell of.
+func (b *book) drop() []tracker.Source {
+	var rules []tracker.Source
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
 		b.metrics.pending.WithLabelValues(string(e.source)).Dec()
-		for _, rule := range e.rules {
-			rules[rule.Name] = struct{}{}
-		}
+		rules = append(rules, e.rules...)
 	}
 	clear(b.entries)
 	clear(b.unanswered)
 	b.held.clear()
-	return sortedKeys(rules)
+	return distinct(rules)
 }
 
 // plan enters an eviction, or the new deadline of one.
@@ -115,8 +114,8 @@ func (b *book) plan(key tracker.Key, decision Decision) {
 	}
 }
 
-// enter is plan, and returns the names of the rules to tell of.
-func (b *book) enter(key tracker.Key, decision Decision, rules []tracker.Source) []string {
+// enter is plan, and returns the rules to tell of.
+func (b *book) enter(key tracker.Key, decision Decision, rules []tracker.Source) []tracker.Source {
 	source := decision.Because[0].Taint.Source.Kind
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -33,8 +33,8 @@ type tallyHeld struct {
 	pods int
 	// policy is the name of the policy that holds, taint one of the taints.
 	policy, taint string
-	// told is true once an event told of the episode.
-	told bool
+	// told is true once an event told of the episode, and quiet if none ever does.
+	told, quiet bool
 }
 
 func newHeldPods(metrics *Metrics) heldPods {
@@ -49,8 +49,8 @@ func (b *book) hold(key tracker.Key, holds []hold, now time.Time) {
 	}
 }
 
-// enterHold is hold, and returns the names of the rules to tell of.
-func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []string {
+// enterHold is hold, and returns the rules to tell of.
+func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []tracker.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
@@ -68,7 +68,7 @@ func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []string 
 	}
 	b.held.remove(key)
 	b.held.add(key, after)
-	return names(e.rules)
+	return e.rules
 }
 
 func sameHold(a, b hold) bool { return a.episode == b.episode }
@@ -81,8 +81,8 @@ func (b *book) free(key tracker.Key, tried bool) {
 	}
 }
 
-// enterFree is free, and returns the names of the rules to tell of.
-func (b *book) enterFree(key tracker.Key, tried bool) []string {
+// enterFree is free, and returns the rules to tell of.
+func (b *book) enterFree(key tracker.Key, tried bool) []tracker.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, ok := b.held.pods[key]
@@ -91,7 +91,7 @@ func (b *book) enterFree(key tracker.Key, tried bool) []string {
 	}
 	b.held.remove(key)
 	if e := b.entries[key]; e != nil {
-		return names(e.rules)
+		return e.rules
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (b *book) allHeld() []Held {
 	for key, h := range b.held.pods {
 		first := &h.holds[0]
 		list = append(list, Held{
-			Key: key, Carrier: first.carrier, Reason: first.reason,
+			Key: key, Carrier: first.author, Reason: first.reason,
 			Policy: first.episode.policy, PolicyName: first.policy, Since: h.since,
 		})
 	}
@@ -154,7 +154,8 @@ func (h *heldPod) eachBreaker(visit func(types.UID)) {
 	}
 }
 
-// heldFor returns how many pods are held because of a rule, and what holds most of them.
+// heldFor returns how many pods are held because of a rule or a patch, and what holds
+// most of them.
 func (b *book) heldFor(rule types.UID) (pods int, most toldOf) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,14 +174,27 @@ func (b *book) heldFor(rule types.UID) (pods int, most toldOf) {
 func (h *heldPods) add(key tracker.Key, pod *heldPod) {
 	h.pods[key] = pod
 	h.metrics.held.WithLabelValues(string(pod.counted), string(pod.holds[0].reason)).Inc()
-	for i := range pod.holds {
-		one := &pod.holds[i]
-		t := h.episodes[one.episode]
+	pod.eachEpisode(func(of episode, one *hold, quiet bool) {
+		t := h.episodes[of]
 		if t == nil {
-			t = &tallyHeld{policy: one.policy, taint: one.taint}
-			h.episodes[one.episode] = t
+			t = &tallyHeld{policy: one.policy, taint: one.taint, quiet: quiet}
+			h.episodes[of] = t
 		}
 		t.pods++
+	})
+}
+
+// eachEpisode visits what holds the pod: the episode of each of its reasons, and that of
+// each patch among their authors, once. A reason that is a patch's is not told of by
+// itself: there may be one for each device.
+func (h *heldPod) eachEpisode(visit func(of episode, one *hold, quiet bool)) {
+	for i := range h.holds {
+		one := &h.holds[i]
+		written := one.author != one.carrier
+		visit(one.episode, one, written)
+		if written && !slices.ContainsFunc(h.holds[:i], func(before hold) bool { return before.whole() == one.whole() }) {
+			visit(one.whole(), one, false)
+		}
 	}
 }
 
@@ -191,9 +205,7 @@ func (h *heldPods) remove(key tracker.Key) {
 	}
 	delete(h.pods, key)
 	h.metrics.held.WithLabelValues(string(pod.counted), string(pod.holds[0].reason)).Dec()
-	for i := range pod.holds {
-		h.episodes[pod.holds[i].episode].pods--
-	}
+	pod.eachEpisode(func(of episode, _ *hold, _ bool) { h.episodes[of].pods-- })
 }
 
 // clear takes out all pods and all that was to be told of.
@@ -224,7 +236,7 @@ func (b *book) news(may func() bool) (begun, over []toldOf) {
 			if t.told && may() {
 				over = append(over, said)
 			}
-		case !t.told && may():
+		case !t.told && !t.quiet && may():
 			t.told = true
 			begun = append(begun, said)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// count is how many pods were evicted with a rule among the reasons.
+// count is how many pods were evicted with a rule or a patch among the reasons.
 type count struct {
 	rule tracker.Source
 	pods int
@@ -23,10 +23,11 @@ func (b *book) evictedBy(rule types.UID) int {
 	return b.evicted[rule].pods
 }
 
-// count counts a pod that was evicted because of rules. The caller holds the lock.
+// count counts a pod that was evicted because of rules. The caller holds the lock. A
+// patch goes on to be counted for when its rules are gone: it may have lost its devices.
 func (b *book) count(rules []tracker.Source) {
 	for _, rule := range rules {
-		if b.exists(rule) {
+		if b.exists(rule) || (rule.Kind == tracker.SourcePatch && b.evicted[rule.UID].pods > 0) {
 			b.evicted[rule.UID] = count{rule, b.evicted[rule.UID].pods + 1}
 		}
 	}
@@ -47,21 +48,24 @@ func (b *book) unansweredFor(rule types.UID) []tracker.Key {
 }
 
 // Unanswered returns the pods, in no order, of which it is not known whether they have
-// left because of what this evictor asked for, with the DeviceTaintRule of that UID
-// among the reasons. The watch may have told of their end. EvictedBy counts them later,
+// left because of what this evictor asked for, with the DeviceTaintRule or the
+// ResourceSlicePatch of that UID among the reasons. The watch may have told of their end. EvictedBy counts them later,
 // if at all: who adds both up asks for the unanswered first, or misses what is answered
 // in between.
 func (e *Evictor) Unanswered(rule types.UID) []tracker.Key { return e.book.unansweredFor(rule) }
 
-// concerned returns the names of the rules for which something changes when an eviction
-// ends.
-func (e *entry) concerned() []string {
-	list := names(append(slices.Clone(e.rules), e.asked...))
-	slices.Sort(list)
-	return slices.Compact(list)
+// concerned returns the rules for which something changes when an eviction ends.
+func (e *entry) concerned() []tracker.Source {
+	return distinct(append(slices.Clone(e.rules), e.asked...))
 }
 
-// forget drops what was counted for a rule that does not exist any more.
+// distinct sorts rules and drops those that are there again.
+func distinct(rules []tracker.Source) []tracker.Source {
+	slices.SortFunc(rules, compareSources)
+	return slices.Compact(rules)
+}
+
+// forget drops what was counted for a rule or a patch that does not exist any more.
 func (b *book) forget(rule types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,40 +79,44 @@ func (b *book) forgetGone(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.evicted, func(_ types.UID, c count) bool {
-		return c.rule.Name == name && !b.exists(c.rule)
+		return c.rule.Kind == tracker.SourceRule && c.rule.Name == name && !b.exists(c.rule)
 	})
 }
 
-// counted returns the names of the rules for which there is a count.
-func (b *book) counted() []string {
+// counted returns the rules and patches for which there is a count.
+func (b *book) counted() []tracker.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	list := make([]string, 0, len(b.evicted))
+	list := make([]tracker.Source, 0, len(b.evicted))
 	for _, c := range b.evicted {
-		list = append(list, c.rule.Name)
+		list = append(list, c.rule)
 	}
 	return list
 }
 
-// rulesAmong returns the DeviceTaintRules among reasons, sorted.
+// rulesAmong returns the DeviceTaintRules among reasons and the patches that they are
+// written out for, sorted and each once.
 func rulesAmong(because []Reason) []tracker.Source {
 	var rules []tracker.Source
 	for i := range because {
-		if source := because[i].Taint.Source; source.Kind == tracker.SourceRule {
-			rules = append(rules, source)
+		source, author := because[i].Taint.Source, because[i].Taint.Author()
+		if source.Kind != tracker.SourceRule {
+			continue
+		}
+		rules = append(rules, source)
+		if author != source {
+			rules = append(rules, author)
 		}
 	}
-	slices.SortFunc(rules, compareSources)
-	return rules
+	return distinct(rules)
 }
 
 func compareSources(a, b tracker.Source) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// difference returns the names of the rules that are in one of two sorted lists
-// and not in the other.
-func difference(a, b []tracker.Source) []string {
+// difference returns the rules that are in one of two sorted lists and not in the other.
+func difference(a, b []tracker.Source) []tracker.Source {
 	var different []tracker.Source
 	for len(a) > 0 && len(b) > 0 {
 		switch order := compareSources(a[0], b[0]); {
@@ -120,13 +128,16 @@ func difference(a, b []tracker.Source) []string {
 			a, b = a[1:], b[1:]
 		}
 	}
-	return names(append(append(different, a...), b...))
+	return append(append(different, a...), b...)
 }
 
-func names(rules []tracker.Source) []string {
-	list := make([]string, 0, len(rules))
-	for _, rule := range rules {
-		list = append(list, rule.Name)
+// names returns the names of those of a kind.
+func names(of []tracker.Source, kind tracker.SourceKind) []string {
+	var list []string
+	for _, source := range of {
+		if source.Kind == kind && (len(list) == 0 || list[len(list)-1] != source.Name) {
+			list = append(list, source.Name)
+		}
 	}
 	return list
 }

@@ -14,7 +14,7 @@ import (
 
 // emptyBook returns a book whose rules all exist and nobody listens to.
 func emptyBook() *book {
-	return newBook(NewMetrics(prometheus.NewPedanticRegistry()), func([]string) {}, func(tracker.Source) bool { return true })
+	return newBook(NewMetrics(prometheus.NewPedanticRegistry()), func([]tracker.Source) {}, func(tracker.Source) bool { return true })
 }
 
 func TestBook(t *testing.T) {
@@ -54,9 +54,11 @@ type listener struct {
 
 func listening() *listener {
 	l := &listener{}
-	l.book = newBook(NewMetrics(prometheus.NewPedanticRegistry()), func(rules []string) {
+	l.book = newBook(NewMetrics(prometheus.NewPedanticRegistry()), func(rules []tracker.Source) {
 		l.book.evictedBy("any")
-		l.told = append(l.told, rules...)
+		for _, rule := range rules {
+			l.told = append(l.told, rule.Name)
+		}
 	}, func(tracker.Source) bool { return true })
 	return l
 }
@@ -110,7 +112,7 @@ func TestBookTellsOfRules(t *testing.T) {
 		l := listening()
 		l.book.plan(a, becauseOf("r", "s"))
 		counted := 0
-		l.book.changed = func([]string) { counted = l.book.evictedBy("r-rule-uid") }
+		l.book.changed = func([]tracker.Source) { counted = l.book.evictedBy("r-rule-uid") }
 		_, outcome, _ := l.book.close(a, Evicted, nil)
 		require.Equal(t, Evicted, outcome)
 		require.Equal(t, 1, counted)

@@ -12,6 +12,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -117,6 +118,8 @@ func reference(source tracker.Source, uid types.UID) *corev1.ObjectReference {
 		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "ResourceSlice"
 	case tracker.SourceRule:
 		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "DeviceTaintRule"
+	case tracker.SourcePatch:
+		ref.APIVersion, ref.Kind = v1alpha1.GroupVersion.String(), "ResourceSlicePatch"
 	}
 	return ref
 }

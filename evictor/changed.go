@@ -53,6 +53,16 @@ func (e *Evictor) RuleChanged(name string) {
 	e.odd.check(source, source.UID, taints)
 }
 
+// authorsChanged tells of rules and patches.
+func (e *Evictor) authorsChanged(authors []tracker.Source) {
+	if rules := names(authors, tracker.SourceRule); len(rules) > 0 {
+		e.options.RulesChanged(rules)
+	}
+	if patches := names(authors, tracker.SourcePatch); len(patches) > 0 {
+		e.options.PatchesChanged(patches)
+	}
+}
+
 func (e *Evictor) running() *queues {
 	e.mu.Lock()
 	defer e.mu.Unlock()

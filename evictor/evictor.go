@@ -86,6 +86,9 @@ type Options struct {
 	// RulesChanged is told the names of DeviceTaintRules for which other pods have to
 	// leave than before, or were evicted. It must not block; nil for nobody.
 	RulesChanged func(rules []string)
+	// PatchesChanged is told the names of ResourceSlicePatches in the same way; nobody is
+	// when nil.
+	PatchesChanged func(patches []string)
 	// Workers is how many pods that use claims, and how many that do not, are evicted
 	// at once; DefaultWorkers when zero.
 	Workers int
@@ -165,8 +168,8 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 		fit:      misfit.NewWatch(misfit.Mode(options.Mode)),
 	}
 	e.gate.observe = e.observeNodes
-	e.book = newBook(options.Metrics, options.RulesChanged, func(rule tracker.Source) bool {
-		return e.tracker.UIDOf(rule) == rule.UID
+	e.book = newBook(options.Metrics, e.authorsChanged, func(author tracker.Source) bool {
+		return e.tracker.UIDOf(author) == author.UID
 	})
 	e.book.local = options.Local.Now
 	e.confirm = newConfirmer(options)
@@ -190,6 +193,9 @@ func withDefaults(o Options) Options {
 	}
 	if o.DeviceRecorder == nil {
 		o.DeviceRecorder = o.Recorder
+	}
+	if o.PatchesChanged == nil {
+		o.PatchesChanged = func([]string) {}
 	}
 	if o.RulesChanged == nil {
 		o.RulesChanged = func([]string) {}
@@ -232,9 +238,10 @@ func withModeDefaults(o Options) Options {
 // NeedLeaderElection is true: one replica evicts.
 func (e *Evictor) NeedLeaderElection() bool { return true }
 
-// EvictedBy returns how many pods this evictor evicted with the DeviceTaintRule of
-// that UID among the reasons.
+// EvictedBy returns how many pods this evictor evicted with the DeviceTaintRule or the
+// ResourceSlicePatch of that UID among the reasons.
 func (e *Evictor) EvictedBy(rule types.UID) int { return e.book.evictedBy(rule) }
 
-// Forget drops what was counted for a DeviceTaintRule that does not exist any more.
+// Forget drops what was counted for a DeviceTaintRule or a ResourceSlicePatch that does
+// not exist any more.
 func (e *Evictor) Forget(rule types.UID) { e.book.forget(rule) }

@@ -119,7 +119,7 @@ func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 		return
 	}
 	e.metrics.loops.Inc()
-	source := goal.cause.Taint.Source
+	source := goal.cause.Taint.Author()
 	e.announce.onCarrier(source, e.tracker.UIDOf(source), corev1.EventTypeWarning, loopReason,
 		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop.String(), remedyOf(goal))
 	logr.FromContextOrDiscard(ctx).Info("eviction loop", "pod", goal.pod.String(), "taint", goal.cause.Taint.String(), "loop", loop.String())

@@ -83,6 +83,13 @@ type hold struct {
 	again time.Duration
 	// policy is the name of the policy that holds, taint what is held.
 	policy, taint string
+	// author is the object in which the taint was written: the carrier, or its patch.
+	author tracker.Source
+}
+
+// whole returns the episode of all that the author of the taint is the reason of.
+func (h *hold) whole() episode {
+	return episode{carrier: h.author, reason: h.reason, policy: h.episode.policy}
 }
 
 // episode is what holds of many pods have in common: they are told of together.
@@ -97,7 +104,7 @@ type episode struct {
 func newHold(of *Reason, reason HoldReason, by *evicting.Policy) hold {
 	h := hold{
 		episode: episode{carrier: of.Taint.Source, reason: reason},
-		from:    originOf(of), again: heldPause, taint: of.Taint.String(),
+		from:    originOf(of), again: heldPause, taint: of.Taint.String(), author: of.Taint.Author(),
 	}
 	if by != nil {
 		h.episode.policy, h.policy = by.UID, by.Name
@@ -108,7 +115,8 @@ func newHold(of *Reason, reason HoldReason, by *evicting.Policy) hold {
 // Held is a pod that has to leave by now and is held.
 type Held struct {
 	Key tracker.Key
-	// Carrier is the object whose taint is the earliest reason to leave.
+	// Carrier is the object whose taint is the earliest reason to leave, or the patch that
+	// it is written out for.
 	Carrier tracker.Source
 	Reason  HoldReason
 	// Policy and PolicyName are those of the policy that holds, empty for none.
@@ -126,7 +134,7 @@ func (e *Evictor) Held() []Held { return e.book.allHeld() }
 func (e *Evictor) HeldByPolicy() map[types.UID]int { return e.book.heldByBreaker() }
 
 // HeldFor returns how many pods are held that have to leave because of the
-// DeviceTaintRule with that UID, none if it is empty, and of what holds most of them the
+// DeviceTaintRule or the ResourceSlicePatch with that UID, none if it is empty, and of what holds most of them the
 // reason, as conditions have it, and why that is and what ends it.
 func (e *Evictor) HeldFor(rule types.UID) (pods int, reason, why string) {
 	pods, most := e.book.heldFor(rule)

@@ -86,7 +86,7 @@ func TestNew(t *testing.T) {
 // cannot be compared.
 func withoutFuncs(o Options) Options {
 	o = withDefaults(o)
-	o.Leads, o.RulesChanged = nil, nil
+	o.Leads, o.RulesChanged, o.PatchesChanged = nil, nil, nil
 	return o
 }
 

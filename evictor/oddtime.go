@@ -51,7 +51,11 @@ func (o *oddTimes) check(source tracker.Source, uid types.UID, taints []tracker.
 	for _, taint := range o.news(nameOf(source), taints) {
 		direction, _ := oddTime(taint)
 		o.metrics.oddTimes.WithLabelValues(direction).Inc()
-		o.announce.onCarrier(source, uid, corev1.EventTypeWarning, oddTimeReason,
+		about, known := source, uid
+		if taint.Patch != (tracker.PatchRef{}) {
+			about, known = taint.Author(), taint.Patch.UID
+		}
+		o.announce.onCarrier(about, known, corev1.EventTypeWarning, oddTimeReason,
 			"Taint %s appeared at %s with a time in the %s: %s", taint.String(),
 			taint.Seen.UTC().Format(time.RFC3339), direction, taint.TimeAdded.UTC().Format(time.RFC3339))
 	}

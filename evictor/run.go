@@ -56,10 +56,10 @@ func (e *Evictor) lookAtAll() {
 			e.NodeChanged(object.name)
 		case tracker.SourceRule:
 			e.RuleChanged(object.name)
-		case tracker.SourceSlice:
+		case tracker.SourceSlice, tracker.SourcePatch:
 		}
 	}
-	for _, name := range e.book.counted() {
+	for _, name := range names(e.book.counted(), tracker.SourceRule) {
 		e.RuleChanged(name)
 	}
 	for _, name := range e.tracker.Tainted() {

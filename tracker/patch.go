@@ -88,17 +88,23 @@ func (t *Tracker) removeWritten(rule *ruleState) {
 	}
 }
 
-// newestPatch returns the UID of the patch of a name whose rule was created last, empty
-// if there is no rule of one. The rules of a patch that was deleted stay for a while.
-func (t *Tracker) newestPatch(name string) types.UID {
-	var newest *ruleState
-	for _, rule := range t.written[name] {
-		if newest == nil || cmp.Or(rule.Created.Compare(newest.Created), cmp.Compare(rule.Patch.UID, newest.Patch.UID)) > 0 {
-			newest = rule
+// PatchTaint returns the taint with effect NoExecute and a key that appeared first of
+// those in the rules of patches of a name, whatever their UID; false if there is none. The
+// rules of one patch may be written long after each other.
+func (t *Tracker) PatchTaint(patch, key string) (Taint, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var first *ruleState
+	for _, rule := range t.written[patch] {
+		if rule.Taint.Key != key || rule.Taint.Effect != resourcev1.DeviceTaintEffectNoExecute {
+			continue
+		}
+		if first == nil || cmp.Or(rule.taint().Appeared().Compare(first.taint().Appeared()), cmp.Compare(rule.Name, first.Name)) < 0 {
+			first = rule
 		}
 	}
-	if newest == nil {
-		return ""
+	if first == nil {
+		return Taint{}, false
 	}
-	return newest.Patch.UID
+	return first.taint(), true
 }

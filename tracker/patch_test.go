@@ -123,15 +123,17 @@ func TestPatchRules(t *testing.T) {
 		return tracker.RuleOf(object)
 	}
 	a, former, b := tracker.PatchRef{Name: "a", UID: "1"}, tracker.PatchRef{Name: "a", UID: "0"}, tracker.PatchRef{Name: "b", UID: "2"}
-	source := tracker.Source{Kind: tracker.SourcePatch, Name: "a"}
 	require.Empty(t, tr.PatchRules("a"))
-	require.Empty(t, tr.UIDOf(source))
+	require.Empty(t, tr.UIDOf(a.Source()))
 	tr.SetRule(written("a-2", "1", a), start)
 	tr.SetRule(written("a-1", "1", former), start)
 	tr.SetRule(written("other", "1", tracker.PatchRef{}), start)
 	require.Equal(t, []string{"a-1", "a-2"}, tr.PatchRules("a"))
 	require.Equal(t, []tracker.PatchRef{former, a}, tr.Patches())
-	require.Equal(t, a.UID, tr.UIDOf(source))
+	for _, known := range []tracker.PatchRef{a, former} {
+		require.Equal(t, known.UID, tr.UIDOf(known.Source()))
+	}
+	require.Empty(t, tr.UIDOf(tracker.PatchRef{Name: "a", UID: "2"}.Source()))
 
 	tr.SetRule(written("a-1", "2", b), start)
 	require.Equal(t, []string{"a-2"}, tr.PatchRules("a"))

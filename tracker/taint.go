@@ -70,6 +70,13 @@ func (t Taint) Author() Source {
 	return t.Source
 }
 
+// From reports whether a taint comes from an object with that kind and name: the one that
+// carries it, or the patch that this one is written out for. UIDs do not matter.
+func (t Taint) From(kind SourceKind, name string) bool {
+	author := t.Author()
+	return (t.Source.Kind == kind && t.Source.Name == name) || (author.Kind == kind && author.Name == name)
+}
+
 // Appeared returns when the taint was written so that it hits what it hits now, as
 // far as that can be told. A time that somebody set back does not make it older.
 func (t Taint) Appeared() time.Time {

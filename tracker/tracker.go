@@ -113,7 +113,8 @@ func (t *Tracker) Exposed() []Key {
 }
 
 // UIDOf returns the UID of the object that is known under a source of taints,
-// empty if there is none.
+// empty if there is none. A patch is known, with the UID of the source and no other,
+// while there is a rule that is written out for it.
 func (t *Tracker) UIDOf(source Source) types.UID {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -131,7 +132,11 @@ func (t *Tracker) UIDOf(source Source) types.UID {
 			return rule.UID
 		}
 	case SourcePatch:
-		return t.newestPatch(source.Name)
+		for _, rule := range t.written[source.Name] {
+			if rule.Patch.UID == source.UID {
+				return source.UID
+			}
+		}
 	}
 	return ""
 }

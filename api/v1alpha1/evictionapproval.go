@@ -14,6 +14,7 @@ import (
 // +kubebuilder:resource:scope=Cluster,shortName=evapp,categories=tollgate
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.node`
 // +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.deviceTaintRule`
+// +kubebuilder:printcolumn:name="Patch",type=string,JSONPath=`.spec.resourceSlicePatch`
 // +kubebuilder:printcolumn:name="Taint",type=string,JSONPath=`.spec.taint.key`
 // +kubebuilder:printcolumn:name="Max-Pods",type=integer,JSONPath=`.spec.maxPods`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -50,7 +51,7 @@ type EvictionApprovalList struct {
 
 // EvictionApprovalSpec says for which taint of which object how many pods may go.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.node) != has(self.deviceTaintRule)",message="name exactly one of node and deviceTaintRule"
+// +kubebuilder:validation:XValidation:rule="[has(self.node), has(self.deviceTaintRule), has(self.resourceSlicePatch)].exists_one(named, named)",message="name exactly one of node, deviceTaintRule and resourceSlicePatch"
 type EvictionApprovalSpec struct {
 	// node is the name of the node that carries the taint.
 	//
@@ -65,6 +66,14 @@ type EvictionApprovalSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	DeviceTaintRule string `json:"deviceTaintRule,omitempty"`
+
+	// resourceSlicePatch is the name of the ResourceSlicePatch that sets the taint, on
+	// however many devices.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ResourceSlicePatch string `json:"resourceSlicePatch,omitempty"`
 
 	// taint is the taint.
 	//

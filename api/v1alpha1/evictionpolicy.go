@@ -283,7 +283,7 @@ type EvictionPolicyStatus struct {
 // HeldEvictions is how many pods are held that have to leave because of what one object
 // carries.
 type HeldEvictions struct {
-	// kind is Node, DeviceTaintRule or ResourceSlice.
+	// kind is Node, DeviceTaintRule, ResourceSlicePatch or ResourceSlice.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=63

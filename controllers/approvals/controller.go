@@ -37,9 +37,9 @@ type Options struct {
 	Cache objects
 	// Status writes the status of approvals.
 	Status statuses
-	// Standing returns the NoExecute taint with a key that a node or a rule has; nil where
-	// taints are not followed, and no limit can be looked at. Who knows of a change to a
-	// rule calls RuleChanged.
+	// Standing returns the NoExecute taint with a key that a node, a rule or a patch has;
+	// nil where taints are not followed, and no limit can be looked at. Who knows of a
+	// change to a rule calls RuleChanged, and PatchesChanged for the patch of one.
 	Standing func(source tracker.Source, key string) (tracker.Taint, bool)
 	// Left returns how many pods have left because of a taint with a key on an object
 	// since a time; nil where evictions are not followed.
@@ -126,6 +126,14 @@ func (c *Controller) node(obj any) {
 // RuleChanged names a rule that was created, changed or deleted. It does not block.
 func (c *Controller) RuleChanged(name string) {
 	c.naming(func(spec *v1alpha1.EvictionApprovalSpec) bool { return spec.DeviceTaintRule == name })
+}
+
+// PatchesChanged names ResourceSlicePatches whose rules were created, changed or deleted.
+// It does not block.
+func (c *Controller) PatchesChanged(names []string) {
+	for _, name := range names {
+		c.naming(func(spec *v1alpha1.EvictionApprovalSpec) bool { return spec.ResourceSlicePatch == name })
+	}
 }
 
 // naming has the approvals looked at that name an object.

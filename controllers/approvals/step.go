@@ -64,6 +64,9 @@ func sourceOf(approval *v1alpha1.EvictionApproval) tracker.Source {
 	if name := approval.Spec.DeviceTaintRule; name != "" {
 		return tracker.Source{Kind: tracker.SourceRule, Name: name}
 	}
+	if name := approval.Spec.ResourceSlicePatch; name != "" {
+		return tracker.Source{Kind: tracker.SourcePatch, Name: name}
+	}
 	return tracker.Source{Kind: tracker.SourceNode, Name: approval.Spec.Node}
 }
 

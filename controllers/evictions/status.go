@@ -114,6 +114,7 @@ func holding(carriers map[carrier]int) []v1alpha1.HeldEvictions {
 
 var kinds = map[tracker.SourceKind]string{
 	tracker.SourceNode: "Node", tracker.SourceRule: "DeviceTaintRule", tracker.SourceSlice: "ResourceSlice",
+	tracker.SourcePatch: "ResourceSlicePatch",
 }
 
 // condition returns the condition Held.
@@ -144,7 +145,7 @@ var phrases = []struct {
 }{
 	{
 		evictor.HoldBreakerTripped,
-		"Pods held by the breaker: %d. They go when an EvictionApproval for the node or DeviceTaintRule lets them, when all of them fit into the limit, or when the limit is raised or the annotation " +
+		"Pods held by the breaker: %d. They go when an EvictionApproval for the node, DeviceTaintRule or ResourceSlicePatch lets them, when all of them fit into the limit, or when the limit is raised or the annotation " +
 			v1alpha1.AnnotationReleaseBreaker + " is changed.",
 	},
 	{evictor.HoldPaused, "Pods held because the policy is paused: %d. They go when paused is false."},

@@ -43,7 +43,7 @@ func (n Needs) pair(taint *resourcev1.DeviceTaint) bool {
 // NeededByRule reports whether a rule is the twin of another that needs one: whether it
 // would be made again at once.
 func NeededByRule(needs Needs, rule *resourcev1.DeviceTaintRule, carrier *tracker.Rule) bool {
-	return carrier.Selects && needs.pair(&carrier.Taint) && isTwin(rule, new(twinOf(carrier)))
+	return carrier.Selects && needs.pair(new(carrier.NativeTaint())) && isTwin(rule, new(twinOf(carrier)))
 }
 
 // NeededBySlice reports whether a rule is the twin of a taint in a ResourceSlice that

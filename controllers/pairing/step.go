@@ -52,7 +52,8 @@ func (c *Controller) rule(ctx context.Context, needs Needs, name string) (time.D
 	}
 	wanted := twinOf(&rule)
 	reference := referenceTo(name, rule.UID)
-	if !rule.Selects || !needs.pair(&rule.Taint) {
+	// A rule that evicts for Tollgate alone keeps new pods off as it is.
+	if !rule.Selects || !needs.pair(new(rule.NativeTaint())) {
 		return 0, c.remove(ctx, wanted.name, reference)
 	}
 	return recheck, c.ensure(ctx, &wanted, reference)

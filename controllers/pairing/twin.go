@@ -49,7 +49,7 @@ func twinOf(rule *tracker.Rule) twin {
 		label:    ofRule,
 		owner:    metav1.OwnerReference{Kind: KindRule, Name: rule.Name, UID: rule.UID},
 		selector: rule.Selector,
-		taint:    placement.PairOf(&rule.Taint),
+		taint:    placement.PairOf(new(rule.NativeTaint())),
 	}
 }
 
@@ -85,8 +85,9 @@ func hash(parts ...string) string {
 
 // same reports whether a rule does what the twin is to do.
 func (t *twin) same(rule *tracker.Rule) bool {
+	native := rule.NativeTaint()
 	return rule.Selects && rule.Selector == t.selector &&
-		rule.Taint.Key == t.taint.Key && rule.Taint.Value == t.taint.Value && rule.Taint.Effect == t.taint.Effect
+		native.Key == t.taint.Key && native.Value == t.taint.Value && native.Effect == t.taint.Effect
 }
 
 // object returns the rule. Version is that of the API it is written in, which differs

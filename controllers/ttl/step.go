@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 const (
@@ -66,8 +67,8 @@ func (c *Controller) node(ctx context.Context, set *tainting.Set, name string) (
 
 func (c *Controller) rule(ctx context.Context, current *inforce.Policies, name string) (time.Duration, error) {
 	rule, ok := c.options.Rules.Rule(name)
-	if !ok {
-		return 0, nil
+	if !ok || rule.Patch != (tracker.PatchRef{}) {
+		return 0, nil // What is written out for a patch would be made again at once.
 	}
 	over, next := onRule(current.Taints, &rule, c.options.Clock.Now())
 	if over == nil {

@@ -40,22 +40,35 @@ func approvalOf(in *v1alpha1.EvictionApproval) approval {
 	if at := in.Status.UsedAt; at != nil {
 		a.used = at.Time
 	}
-	a.carrier = tracker.Source{Kind: tracker.SourceNode, Name: in.Spec.Node}
-	if in.Spec.DeviceTaintRule != "" {
+	switch {
+	case in.Spec.DeviceTaintRule != "":
 		a.carrier = tracker.Source{Kind: tracker.SourceRule, Name: in.Spec.DeviceTaintRule}
+	case in.Spec.ResourceSlicePatch != "":
+		a.carrier = tracker.Source{Kind: tracker.SourcePatch, Name: in.Spec.ResourceSlicePatch}
+	default:
+		a.carrier = tracker.Source{Kind: tracker.SourceNode, Name: in.Spec.Node}
 	}
 	return a
 }
 
-// covers reports whether the approval is for a cause whose taint was written at a time.
-// One that was used is for the appearance of the taint for which it was used, and for
-// no later one.
-func (a *approval) covers(cause Cause, written, now time.Time) bool {
-	if a.carrier.Kind != cause.Carrier.Kind || a.carrier.Name != cause.Carrier.Name ||
-		a.taint.Key != cause.Key || a.taint.Effect != cause.Effect || !now.Before(a.ends) {
-		return false
-	}
-	return a.used.IsZero() || !written.After(a.used.Add(sameAppearance))
+// standing is where the taint of a cause stands, and when it was written there. For a
+// patch that is when the first of its rules was: they are written one after the other.
+type standing struct {
+	source  tracker.Source
+	written time.Time
+}
+
+// names reports whether the approval is for the taint of a cause, as it stands in a source.
+func (a *approval) names(source tracker.Source, cause Cause) bool {
+	return a.carrier.Kind == source.Kind && a.carrier.Name == source.Name && a.taint.Key == cause.Key && a.taint.Effect == cause.Effect
+}
+
+// covers reports whether the approval is for a cause, wherever its taint stands. One that
+// was used is for the appearance of the taint for which it was used, and for no later one.
+func (a *approval) covers(cause Cause, stands []standing, now time.Time) bool {
+	return now.Before(a.ends) && slices.ContainsFunc(stands, func(s standing) bool {
+		return a.names(s.source, cause) && (a.used.IsZero() || !s.written.After(a.used.Add(sameAppearance)))
+	})
 }
 
 // approved returns a permit if an approval lets a pod go that is held, or how long to
@@ -64,20 +77,38 @@ func (k *Keeper) approved(t *term, cause Cause) (Answer, bool) {
 	if k.options.Standing == nil || cause.Effect != corev1.TaintEffectNoExecute {
 		return Answer{}, false
 	}
-	taint, ok := k.options.Standing(cause.Carrier, cause.Key)
-	if !ok {
+	server := k.options.Clock.Now()
+	var stands []standing
+	for _, source := range t.named(cause) {
+		if taint, ok := k.options.Standing(source, cause.Key); ok {
+			stands = append(stands, standing{source, taint.Written(server)})
+		}
+	}
+	if len(stands) == 0 {
 		return Answer{}, false
 	}
-	server := k.options.Clock.Now()
-	return t.approved(cause, taint.Written(server), server, k.options.Local.Now())
+	return t.approved(cause, stands, server, k.options.Local.Now())
 }
 
-func (t *term) approved(cause Cause, written, server, now time.Time) (Answer, bool) {
+// named returns those of the carrier and the patch of a cause that an approval names.
+func (t *term) named(cause Cause) []tracker.Source {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var named []tracker.Source
+	for _, source := range []tracker.Source{cause.Carrier, cause.Patch.Source()} {
+		if slices.ContainsFunc(t.approvals, func(a approval) bool { return a.names(source, cause) }) {
+			named = append(named, source)
+		}
+	}
+	return named
+}
+
+func (t *term) approved(cause Cause, stands []standing, server, now time.Time) (Answer, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.approvals {
 		a := &t.approvals[i]
-		if !a.covers(cause, written, server) {
+		if !a.covers(cause, stands, server) {
 			continue
 		}
 		r := t.reservationOf(a)

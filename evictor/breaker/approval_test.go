@@ -202,10 +202,74 @@ func TestJ06NoApprovalLetsMoreGoThanItSays(t *testing.T) {
 }
 
 func TestAnApprovalNamesACause(t *testing.T) {
-	a := approval{carrier: cause.Carrier, taint: v1alpha1.ApprovedTaint{Key: "broken", Effect: corev1.TaintEffectNoExecute}, ends: time.Unix(100, 0)}
-	require.True(t, a.covers(cause, time.Unix(0, 0), time.Unix(99, 0)))
-	require.False(t, a.covers(cause, time.Unix(0, 0), time.Unix(100, 0)))
+	rule := cause
+	rule.Carrier = tracker.Source{Kind: tracker.SourceRule, Name: "n-1", UID: "uid"}
+	written := rule
+	written.Patch = tracker.PatchRef{Name: "n", UID: "uid"}
 	slice := cause
 	slice.Carrier.Kind = tracker.SourceSlice
-	require.False(t, a.covers(slice, time.Unix(0, 0), time.Unix(99, 0)))
+	for _, test := range []struct {
+		name   string
+		spec   v1alpha1.EvictionApprovalSpec
+		cause  Cause
+		covers bool
+	}{
+		{"a node", v1alpha1.EvictionApprovalSpec{Node: "n"}, cause, true},
+		{"a slice of that name is not the node", v1alpha1.EvictionApprovalSpec{Node: "n"}, slice, false},
+		{"a rule", v1alpha1.EvictionApprovalSpec{DeviceTaintRule: "n-1"}, rule, true},
+		{"a patch is not the node of that name", v1alpha1.EvictionApprovalSpec{Node: "n"}, written, false},
+		{"a patch", v1alpha1.EvictionApprovalSpec{ResourceSlicePatch: "n"}, written, true},
+		{"a rule of a patch by itself", v1alpha1.EvictionApprovalSpec{DeviceTaintRule: "n-1"}, written, true},
+		{"another patch", v1alpha1.EvictionApprovalSpec{ResourceSlicePatch: "m"}, written, false},
+		{"a rule of no patch", v1alpha1.EvictionApprovalSpec{ResourceSlicePatch: "n"}, rule, false},
+		{"a rule is not the patch of its name", v1alpha1.EvictionApprovalSpec{ResourceSlicePatch: "n-1"}, rule, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.spec.Taint = v1alpha1.ApprovedTaint{Key: "broken", Effect: corev1.TaintEffectNoExecute}
+			a := approvalOf(&v1alpha1.EvictionApproval{Spec: test.spec})
+			a.ends = time.Unix(100, 0)
+			stands := []standing{{test.cause.Carrier, time.Unix(0, 0)}, {test.cause.Patch.Source(), time.Unix(0, 0)}}
+			require.Equal(t, test.covers, a.covers(test.cause, stands, time.Unix(99, 0)))
+			require.False(t, a.covers(test.cause, stands, time.Unix(100, 0)), "it has expired")
+			test.cause.Key = "other"
+			require.False(t, a.covers(test.cause, stands, time.Unix(99, 0)))
+		})
+	}
+}
+
+// The rules of a patch are written one after the other. An approval that was used for the
+// first of them is for those that come later, too.
+func TestAnApprovalOfAPatchIsForAllItsRules(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		start := time.Now()
+		written := map[tracker.SourceKind]time.Time{tracker.SourceRule: start.Add(time.Minute), tracker.SourcePatch: start}
+		r.options.Standing = func(source tracker.Source, _ string) (tracker.Taint, bool) {
+			return tracker.Taint{TimeAdded: written[source.Kind]}, true
+		}
+		of := cause
+		of.Carrier, of.Patch = tracker.Source{Kind: tracker.SourceRule, Name: "n-2"}, tracker.PatchRef{Name: "n", UID: "uid"}
+		settle(2 * time.Minute)
+		for name, change := range map[string]func(*v1alpha1.EvictionApproval){
+			"of-the-rule":  func(a *v1alpha1.EvictionApproval) { a.Spec.Node, a.Spec.DeviceTaintRule = "", "n-2" },
+			"of-the-patch": func(a *v1alpha1.EvictionApproval) { a.Spec.Node, a.Spec.ResourceSlicePatch = "", "n" },
+		} {
+			s.approve(name, func(a *v1alpha1.EvictionApproval) {
+				change(a)
+				a.Spec.MaxPods = 5
+				a.Status.UsedAt = new(metav1.NewTime(start))
+			})
+		}
+		require.NotNil(t, r.Ask(r.policies("p"), of).HeldBy, "nothing has been listed yet")
+		settle(5 * time.Second)
+		require.Positive(t, r.Ask(r.policies("p"), of).Wait)
+		settle(time.Second)
+		answer := r.Ask(r.policies("p"), of)
+		require.NotNil(t, answer.Permit)
+		answer.Permit.Settle(true)
+		require.Zero(t, s.released("of-the-rule").Released, "that one was used for an earlier taint of the rule")
+		require.Positive(t, s.released("of-the-patch").Released)
+		of.Patch.Name = "other"
+		require.NotNil(t, r.Ask(r.policies("p"), of).HeldBy)
+	})
 }

@@ -13,8 +13,10 @@ import (
 // Cause is the taint because of which a pod is to go.
 type Cause struct {
 	Carrier tracker.Source
-	Key     string
-	Effect  corev1.TaintEffect
+	// Patch is the ResourceSlicePatch that the carrier is written out for; zero for none.
+	Patch  tracker.PatchRef
+	Key    string
+	Effect corev1.TaintEffect
 }
 
 // Answer says whether a pod may go. Exactly one of its fields is set.

@@ -106,7 +106,7 @@ func (s *Struck) Taints(governs func(*Hit) bool, now time.Time) []*tracker.Taint
 	for i := range s.after {
 		hit := &s.after[i]
 		same := func(h *Hit) bool {
-			return h.Driver == hit.Driver && h.Taint.Source.Kind == hit.Taint.Source.Kind && h.Taint.Key == hit.Taint.Key &&
+			return h.Driver == hit.Driver && h.Taint.Author().Kind == hit.Taint.Author().Kind && h.Taint.Key == hit.Taint.Key &&
 				h.Taint.Value == hit.Taint.Value
 		}
 		was, stood := earliest(s.before, same)

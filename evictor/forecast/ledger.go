@@ -197,13 +197,13 @@ func (l *Ledger) read() ([]*departure, []*Admission) {
 }
 
 // Left counts the pods that left since then while a taint with that key, from that
-// node or rule, made them. The UID of the source does not matter.
+// node, rule or patch, made them. The UID of the source does not matter.
 func (l *Ledger) Left(source tracker.Source, key string, since time.Time) int {
 	left, _ := l.read()
 	count := 0
 	for _, pod := range left {
 		if !pod.at.Before(since) && slices.ContainsFunc(pod.hits, func(h Hit) bool {
-			return h.Taint.Key == key && h.Taint.Source.Kind == source.Kind && h.Taint.Source.Name == source.Name
+			return h.Taint.Key == key && h.Taint.From(source.Kind, source.Name)
 		}) {
 			count++
 		}

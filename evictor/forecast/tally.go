@@ -22,7 +22,7 @@ type Query struct {
 	Approved []Approved
 }
 
-// Approved is a taint of a node or of a rule that may hit pods.
+// Approved is a taint of a node, of a rule or of a patch that may hit pods.
 type Approved struct {
 	// Carrier has no UID: an approval names its object.
 	Carrier tracker.Source
@@ -36,7 +36,7 @@ type Approved struct {
 
 // covers reports whether a taint that is known at now is one that was approved.
 func (a *Approved) covers(taint *tracker.Taint, now time.Time) bool {
-	if taint.Key != a.Key || taint.Source.Kind != a.Carrier.Kind || taint.Source.Name != a.Carrier.Name {
+	if taint.Key != a.Key || !taint.From(a.Carrier.Kind, a.Carrier.Name) {
 		return false
 	}
 	written := taint.Written(now)

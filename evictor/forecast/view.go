@@ -155,7 +155,8 @@ func (v *View) Forecast(now time.Time, changes []tracker.Change) Forecast {
 	return f
 }
 
-// Standing returns the NoExecute taint with that key that a node or a rule has.
+// Standing returns the NoExecute taint with that key that a node or a rule has, or that
+// the first of the rules has that are written out for a patch.
 func (v *View) Standing(source tracker.Source, key string) (tracker.Taint, bool) {
 	switch source.Kind {
 	case tracker.SourceNode:
@@ -168,6 +169,8 @@ func (v *View) Standing(source tracker.Source, key string) (tracker.Taint, bool)
 	case tracker.SourceRule:
 		taint, ok := v.options.Tracker.RuleTaint(source.Name)
 		return taint, ok && taint.Key == key && taint.Effect == corev1.TaintEffectNoExecute
+	case tracker.SourcePatch:
+		return v.options.Tracker.PatchTaint(source.Name, key)
 	case tracker.SourceSlice:
 	}
 	return tracker.Taint{}, false

@@ -83,7 +83,8 @@ type Watch struct {
 type circle struct {
 	owner types.UID
 	kind  tracker.SourceKind
-	// rule is the UID of a DeviceTaintRule, or its name, and empty for other sources.
+	// rule is the UID of a DeviceTaintRule, or of the ResourceSlicePatch that it is written
+	// out for, or the name; empty for other sources.
 	rule string
 	key  string
 }
@@ -172,11 +173,12 @@ func circleOf(pod *tracker.Pod, taint *tracker.Taint) (circle, bool) {
 	if pod.Origin == nil || pod.Origin.OwnerUID == "" || !pod.Bound.After(taint.Appeared()) {
 		return circle{}, false
 	}
-	c := circle{owner: pod.Origin.OwnerUID, kind: taint.Source.Kind, key: taint.Key}
-	if taint.Source.Kind == tracker.SourceRule {
-		c.rule = string(taint.Source.UID)
+	author := taint.Author()
+	c := circle{owner: pod.Origin.OwnerUID, kind: author.Kind, key: taint.Key}
+	if author.Kind == tracker.SourceRule || author.Kind == tracker.SourcePatch {
+		c.rule = string(author.UID)
 		if c.rule == "" {
-			c.rule = taint.Source.Name
+			c.rule = author.Name
 		}
 	}
 	return c, true

@@ -81,6 +81,8 @@ func carrierOf(a *v1alpha1.EvictionApproval) (tracker.Source, bool) {
 		return tracker.Source{Kind: tracker.SourceNode, Name: a.Spec.Node}, true
 	case a.Spec.DeviceTaintRule != "":
 		return tracker.Source{Kind: tracker.SourceRule, Name: a.Spec.DeviceTaintRule}, true
+	case a.Spec.ResourceSlicePatch != "":
+		return tracker.Source{Kind: tracker.SourcePatch, Name: a.Spec.ResourceSlicePatch}, true
 	default:
 		return tracker.Source{}, false
 	}
@@ -134,6 +136,8 @@ func (w *Write) remedy(needs []need) string {
 			object = "node"
 		case tracker.SourceRule:
 			object = "deviceTaintRule"
+		case tracker.SourcePatch:
+			object = "resourceSlicePatch"
 		case tracker.SourceSlice:
 			return ""
 		}
