@@ -24,8 +24,6 @@ const (
 )
 
 const (
-	// queueName is the name label of the workqueue metrics.
-	queueName = "tollgate-rule-status"
 	// The bounds of the wait between two attempts to write one status.
 	retryBase = 100 * time.Millisecond
 	retryMax  = 30 * time.Second
@@ -39,9 +37,34 @@ type ruleTracker interface {
 	RefreshRule(rule tracker.Rule, now time.Time) []tracker.Key
 }
 
-// Options are what a Controller works with. Fields without a default are required.
+// Kind is of what objects the status is kept. The zero Kind is KindRule.
+type Kind int
+
+// The kinds.
+const (
+	// KindRule stands for DeviceTaintRules.
+	KindRule Kind = iota
+	// KindPatch stands for ResourceSlicePatches.
+	KindPatch
+)
+
+// noun returns what logs and errors call an object of the kind.
+func (k Kind) noun() string {
+	if k == KindPatch {
+		return "patch"
+	}
+	return "rule"
+}
+
+// queueName is the name label of the workqueue metrics.
+func (k Kind) queueName() string { return "tollgate-" + k.noun() + "-status" }
+
+// Options are what a Controller works with. Fields without a default are required. What
+// they say about rules is about patches for a controller of those.
 type Options struct {
-	// Tracker knows the rules and what they select.
+	// Kind says of what objects the status is kept.
+	Kind Kind
+	// Tracker knows the rules and what they select. Patches is one of patches.
 	Tracker ruleTracker
 	// Synced reports whether the tracker knows all nodes and pods, every claim, and all
 	// devices that it is permitted to see: a pod whose claims are not known would not be
@@ -72,6 +95,10 @@ type Options struct {
 	// UID, and of what holds most of them the reason and what to do about it; nobody is
 	// when nil.
 	Held func(types.UID) (pods int, reason, why string)
+	// Written reports whether the rules that a patch is to have are all written, as its
+	// generation has them; always when nil. Before that, and for a while after, its
+	// eviction is not over.
+	Written func(patch *tracker.Rule) bool
 	// HeldOnly leaves the condition EvictionInProgress to Kubernetes' own controller,
 	// where that evicts as well.
 	HeldOnly bool
@@ -87,7 +114,7 @@ type Options struct {
 	AttemptTimeout time.Duration
 }
 
-// Controller keeps the status of DeviceTaintRules.
+// Controller keeps the status of DeviceTaintRules, or of ResourceSlicePatches.
 type Controller struct {
 	options Options
 	backoff workqueue.TypedRateLimiter[string]
@@ -106,16 +133,17 @@ type Controller struct {
 
 // New returns a controller. It starts nothing: that is what Start does.
 func New(options Options) (*Controller, error) {
+	needs := options.Kind.noun() + " status needs "
 	switch {
 	case options.Tracker == nil, options.Synced == nil, options.Applier == nil, options.Clock == nil:
-		return nil, errors.New("rule status needs a tracker, synced, an applier and a clock")
+		return nil, errors.New(needs + "a tracker, synced, an applier and a clock")
 	case options.Decide == nil, options.Evicted == nil, options.Forget == nil, options.Metrics == nil:
-		return nil, errors.New("rule status needs decide, evicted, forget and metrics")
+		return nil, errors.New(needs + "decide, evicted, forget and metrics")
 	}
 	if options.Local == nil {
 		local, ok := options.Clock.(clock.WithTicker)
 		if !ok {
-			return nil, errors.New("rule status needs a local clock")
+			return nil, errors.New(needs + "a local clock")
 		}
 		options.Local = local
 	}
@@ -124,6 +152,9 @@ func New(options Options) (*Controller, error) {
 	}
 	if options.Held == nil {
 		options.Held = func(types.UID) (int, string, string) { return 0, "", "" }
+	}
+	if options.Written == nil {
+		options.Written = func(*tracker.Rule) bool { return true }
 	}
 	if options.Unanswered == nil {
 		options.Unanswered = func(types.UID) []tracker.Key { return nil }
@@ -152,7 +183,7 @@ func (c *Controller) NeedLeaderElection() bool { return true }
 // It looks at all rules at once.
 func (c *Controller) Start(ctx context.Context) error {
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{
-		Name: queueName, Clock: c.options.Local,
+		Name: c.options.Kind.queueName(), Clock: c.options.Local,
 	})
 	known := c.begin(queue)
 	defer c.end()
@@ -162,7 +193,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.RulesChanged(known)
 	c.RulesChanged(c.options.Tracker.Rules())
-	logr.FromContextOrDiscard(ctx).Info("rule status started", "workers", c.options.Workers)
+	logr.FromContextOrDiscard(ctx).Info(c.options.Kind.noun()+" status started", "workers", c.options.Workers)
 
 	<-ctx.Done()
 	queue.ShutDown()

@@ -2,6 +2,9 @@
 // the condition EvictionInProgress of KEP-5055, and for rules with the effect None
 // a condition of Tollgate's own, tollgate.dev/EvictionPreview.
 //
+// A second controller does the same for ResourceSlicePatches with taints, which are
+// written out as rules: Patches adds up what becomes of those.
+//
 // What a condition says is pure: it follows from what the rule selects, how many
 // pods were evicted for it, what its status says so far, and how long ago the
 // generation was first seen and the status last written. The controller looks at a

@@ -7,14 +7,19 @@ type Metrics struct {
 	writes *prometheus.CounterVec
 }
 
-// NewMetrics returns metrics registered with reg.
+// NewMetrics returns metrics of the status of rules registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_rule_status_writes_total",
-			Help: "Attempts to write the status of a DeviceTaintRule, by outcome.",
-		}, []string{"outcome"}),
-	}
+	return newMetrics(reg, "tollgate_rule_status_writes_total", "Attempts to write the status of a DeviceTaintRule, by outcome.")
+}
+
+// NewPatchMetrics returns metrics of the status of patches registered with reg.
+func NewPatchMetrics(reg prometheus.Registerer) *Metrics {
+	return newMetrics(reg, "tollgate_patch_status_writes_total",
+		"Attempts to write the conditions of a ResourceSlicePatch that are about evictions, by outcome.")
+}
+
+func newMetrics(reg prometheus.Registerer, name, help string) *Metrics {
+	m := &Metrics{writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"outcome"})}
 	reg.MustRegister(m.writes)
 	for _, o := range outcomes() {
 		m.writes.WithLabelValues(string(o))

@@ -33,6 +33,9 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	now := c.now()
 	m := c.remember(&rule, now)
+	if !c.options.Written(&rule) {
+		m.seen = now.local
+	}
 	if wait := m.hold(now); wait > 0 {
 		return wait
 	}
@@ -82,7 +85,7 @@ func (c *Controller) tally(impact *tracker.Impact) tally {
 func (c *Controller) synced(ctx context.Context) bool {
 	synced := c.options.Synced()
 	if c.silent.Swap(!synced) == synced {
-		logr.FromContextOrDiscard(ctx).Info("rule status waits for pods and claims", "waiting", !synced)
+		logr.FromContextOrDiscard(ctx).Info(c.options.Kind.noun()+" status waits for pods and claims", "waiting", !synced)
 	}
 	return synced
 }
@@ -93,7 +96,7 @@ func (c *Controller) now() moment {
 
 // write writes the status of a rule.
 func (c *Controller) write(ctx context.Context, m *memory, name string, v verdict) time.Duration {
-	log := logr.FromContextOrDiscard(ctx).WithValues("rule", name, "uid", m.uid)
+	log := logr.FromContextOrDiscard(ctx).WithValues(c.options.Kind.noun(), name, "uid", m.uid)
 	if !c.options.Leads() {
 		return idlePause
 	}
@@ -114,7 +117,7 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 		m.previewed = now.local
 	}
 	c.options.PodsChanged(c.options.Tracker.RefreshRule(answer, now.server))
-	log.V(1).Info("wrote rule status", "conditions", len(v.conditions), "generation", m.generation)
+	log.V(1).Info("wrote "+c.options.Kind.noun()+" status", "conditions", len(v.conditions), "generation", m.generation)
 	return writePause
 }
 
@@ -134,6 +137,6 @@ func (c *Controller) failed(log logr.Logger, m *memory, name string, outcome out
 		log = log.V(1)
 	}
 	m.failure = outcome
-	log.Info("cannot write rule status yet", "outcome", outcome, "error", err.Error(), "again", wait.String())
+	log.Info("cannot write "+c.options.Kind.noun()+" status yet", "outcome", outcome, "error", err.Error(), "again", wait.String())
 	return wait
 }
