@@ -34,6 +34,9 @@ type deviceSide struct {
 	rules  dynamic.Interface
 	keeper *served.Keeper
 	status *rulestatus.Controller
+	// counting are the options of status, and patches what is counted by patches.
+	counting rulestatus.Options
+	patches  *patchSide
 	// changed are told of rules.
 	changed listeners
 	// known is true while the tracker knows all devices, claims and rules.
@@ -49,6 +52,8 @@ func (d *deviceSide) equip(p *program, options *evictor.Options) error {
 	d.rules = rules
 	options.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: rules, served: d.served}
 	options.RulesChanged = func(names []string) { d.status.RulesChanged(names) }
+	d.patches = &patchSide{}
+	options.PatchesChanged = d.patches.changed
 	return nil
 }
 
@@ -85,8 +90,8 @@ func (d *deviceSide) setKnown(known bool, tell func(known bool)) {
 // add adds what watches devices on every replica, and returns what writes the
 // status of rules on the leader.
 func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Evictor, guard *informer.Guard) (*rulestatus.Controller, error) {
-	var err error
-	d.status, err = rulestatus.New(rulestatus.Options{
+	d.patches.list = rulestatus.NewPatches(options.Tracker, runner.Forget)
+	d.counting = rulestatus.Options{
 		Tracker: options.Tracker,
 		Synced:  func() bool { return options.Synced() && d.counts() },
 		Leads:   p.leads,
@@ -104,7 +109,9 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 		PodsChanged:    runner.PodsChanged,
 		Metrics:        rulestatus.NewMetrics(ctrlmetrics.Registry),
 		AttemptTimeout: options.AttemptTimeout,
-	})
+	}
+	var err error
+	d.status, err = rulestatus.New(d.counting)
 	if err != nil {
 		return nil, fmt.Errorf("write the status of DeviceTaintRules: %w", err)
 	}

@@ -1,19 +1,88 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/patchfeed"
+	"github.com/tollgate-dev/tollgate/controllers/loop"
 	"github.com/tollgate-dev/tollgate/controllers/patches"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
+	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
+
+// patchSide is what the evictor and the status of patches share. It is there before what
+// knows patches is.
+type patchSide struct {
+	// list has the patches as the evictor counts them, and status says so.
+	list   *rulestatus.Patches
+	status *rulestatus.Controller
+}
+
+// changed tells of patches for which other pods have to leave, or left.
+func (s *patchSide) changed(names []string) {
+	if s.status != nil {
+		s.status.RulesChanged(names)
+	}
+}
+
+// ruleChanged tells of the patches that a rule is or was written out for.
+func (s *patchSide) ruleChanged(name string) { s.changed(s.list.RuleChanged(name)) }
+
+// follow keeps the list as patches are watched, on every replica.
+func (s *patchSide) follow(ctx context.Context, p *program) {
+	set := func(obj any) {
+		if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
+			s.list.SetPatch(patch)
+			s.changed([]string{patch.Name})
+		}
+	}
+	loop.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
+		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
+				s.list.DeletePatch(patch.Name, patch.UID)
+				s.changed([]string{patch.Name})
+			}
+		},
+	}, p.local)
+}
+
+// addPatchStatus adds what says in the status of patches how far their eviction is.
+func (p *program) addPatchStatus(known *followed, client dynamic.Interface, written func(name string, uid types.UID, generation int64) bool) error {
+	s := known.devices.patches
+	options := known.devices.counting
+	options.Kind, options.Tracker, options.Applier = rulestatus.KindPatch, s.list, rulestatus.NewPatchApplier(client)
+	options.Written = func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) }
+	options.Metrics = rulestatus.NewPatchMetrics(ctrlmetrics.Registry)
+	options.HeldOnly = false // Nobody but Tollgate says it of patches.
+	status, err := rulestatus.New(options)
+	if err != nil {
+		return fmt.Errorf("write the status of ResourceSlicePatches: %w", err)
+	}
+	s.status = status
+	known.devices.changed.join(s.ruleChanged)
+	if err := p.manager.Add(everyReplica(func(ctx context.Context) { s.follow(ctx, p) })); err != nil {
+		return fmt.Errorf("watch ResourceSlicePatches: %w", err)
+	}
+	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
+		p.leading = append(p.leading, status.Start)
+	}
+	return nil
+}
 
 // addPatches adds what knows the devices of ResourceSlicePatches on every replica, and on
 // the leader what writes the rules for their taints and their status.
@@ -42,9 +111,10 @@ func (p *program) addPatches(known *followed) error {
 		options.Rules = ruleclient.New(client, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
 	controller := patches.New(options)
-	if d != nil {
-		d.changed.join(controller.RuleChanged)
-	}
 	p.leading = append(p.leading, controller.Start)
-	return nil
+	if d == nil {
+		return nil
+	}
+	d.changed.join(controller.RuleChanged)
+	return p.addPatchStatus(known, client, controller.Written)
 }

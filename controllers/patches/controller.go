@@ -119,6 +119,9 @@ type memory struct {
 	reasons string
 	// written is when the status was last written because of devices alone.
 	written time.Time
+	// uid and generation are of the patch for which all rules were last known.
+	uid        types.UID
+	generation int64
 }
 
 // New returns a controller. It starts nothing: that is what Start does.
@@ -224,6 +227,22 @@ func (c *Controller) remember(patch *v1alpha1.ResourceSlicePatch) *memory {
 	}
 	m.selector = selector
 	return m
+}
+
+// complete takes in that all rules of a patch are known, as it is now.
+func (c *Controller) complete(patch *v1alpha1.ResourceSlicePatch, m *memory) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.uid, m.generation = patch.UID, patch.Generation
+}
+
+// Written reports whether all rules of a patch were known since it came to be of a
+// generation. It is false where this replica does not lead, and goroutine-safe.
+func (c *Controller) Written(name string, uid types.UID, generation int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[name]
+	return m != nil && m.uid == uid && m.generation == generation
 }
 
 func (c *Controller) forget(name string) {

@@ -98,13 +98,16 @@ func (c *Controller) carryOut(ctx context.Context, patch *v1alpha1.ResourceSlice
 		}
 	}
 	lacks := c.lacks(ctx, patch)
-	found, more, err := c.write(ctx, patch, taints, report)
+	found, reached, err := c.write(ctx, patch, taints, report)
 	if err != nil {
 		return 0, err
 	}
+	if reached == settled {
+		c.complete(patch, m)
+	}
 	wanted := statusOf(patch, report, times, append(lacks, found...))
 	again, err := c.say(ctx, patch, m, &wanted)
-	if more {
+	if reached == unfinished {
 		return time.Millisecond, err
 	}
 	return again, err

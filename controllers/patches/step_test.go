@@ -391,6 +391,30 @@ func TestStatusIsNotWrittenAgainAndAgain(t *testing.T) {
 	})
 }
 
+func TestWritten(t *testing.T) {
+	w := newWorld(t)
+	w.slice("one", "a=a100")
+	c := w.controller()
+	p := w.patch("p", ofA100+`taints: [{key: k, effect: NoExecute}]}`)
+	require.False(t, c.Written("p", p.UID, 1))
+	w.fault = errors.New("the API server is away")
+	_, err := c.step(t.Context(), "p")
+	require.Error(t, err)
+	require.False(t, c.Written("p", p.UID, 1))
+	w.fault, w.deaf = nil, true
+	w.step(c, "p")
+	require.False(t, c.Written("p", p.UID, 1), "it is not known yet")
+	w.hear()
+	w.step(c, "p")
+	require.True(t, c.Written("p", p.UID, 1))
+	require.False(t, c.Written("p", "another", 1))
+	w.patch("p", ofA100+`taints: [{key: l, effect: NoExecute}]}`)
+	require.False(t, c.Written("p", p.UID, 2))
+	w.step(c, "p")
+	w.step(c, "p")
+	require.True(t, c.Written("p", p.UID, 2))
+}
+
 func TestNamesOfRules(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("a-", 126) + "b"

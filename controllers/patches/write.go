@@ -34,19 +34,32 @@ type writing struct {
 
 	left  int
 	lacks []shortfall
+	// behind is true if what is known of rules is to change by what was written.
+	behind bool
 	// refused is true once it has been said that the API server refuses rules.
 	refused bool
 }
 
+// progress is how far the writing of the rules of a patch is.
+type progress int
+
+const (
+	// unfinished says that there is more to write.
+	unfinished progress = iota
+	// asked says that all is written, and is still to become known.
+	asked
+	// settled says that what is known is as it is to be, but for what lacks.
+	settled
+)
+
 // write has the rules of a patch be there as they are to be, and no others; all of them
-// go if it has no taints. It returns what keeps taints from having rules, and whether
-// there is more to write.
-func (c *Controller) write(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint, report *merged.Report) ([]shortfall, bool, error) {
+// go if it has no taints. It returns what keeps taints from having rules.
+func (c *Controller) write(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint, report *merged.Report) ([]shortfall, progress, error) {
 	if c.options.Known == nil {
 		if len(taints) == 0 {
-			return nil, false, nil
+			return nil, settled, nil
 		}
-		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: the feature DeviceTaintEviction is off"}}, false, nil
+		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: the feature DeviceTaintEviction is off"}}, settled, nil
 	}
 	w := &writing{Controller: c, left: writesAtOnce}
 	wanted := w.wanted(patch, taints, report)
@@ -56,11 +69,16 @@ func (c *Controller) write(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 	}
 	switch {
 	case errors.Is(err, errEnough):
-		return w.lacks, true, nil
+		return w.lacks, unfinished, nil
 	case errors.Is(err, ruleclient.ErrNotServed):
-		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: " + ruleclient.ErrNotServed.Error()}}, false, nil
+		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: " + ruleclient.ErrNotServed.Error()}}, settled, nil
+	case err != nil:
+		return nil, unfinished, err
+	case w.behind:
+		return w.lacks, asked, nil
+	default:
+		return w.lacks, settled, nil
 	}
-	return w.lacks, false, err
 }
 
 // wanted returns the rules, as many as there may be.
@@ -130,6 +148,7 @@ func (w *writing) ensure(ctx context.Context, wanted *rule) error {
 		return nil
 	}
 	if wanted.same(new(tracker.RuleOf(stored))) {
+		w.behind = true
 		return nil
 	}
 	return w.done(ctx, operationUpdate, wanted.name, w.options.Rules.Update(ctx, stored, wanted.object))
@@ -165,6 +184,7 @@ func (w *writing) remove(ctx context.Context, name, patch string) error {
 	}
 	stored, err := w.options.Rules.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
+		w.behind = true
 		return nil
 	}
 	if err != nil {
@@ -189,6 +209,7 @@ func client404(err error) error {
 func (w *writing) done(ctx context.Context, operation, name string, err error) error {
 	switch {
 	case err == nil:
+		w.behind = true
 		w.options.Metrics.writes.WithLabelValues(operation).Inc()
 		logr.FromContextOrDiscard(ctx).V(1).Info("wrote a rule of a ResourceSlicePatch", "operation", operation, "rule", name)
 		return nil

@@ -140,6 +140,7 @@ func TestTaintsOfAPatchEvictFromTheDevicesThatItSelects(t *testing.T) {
 	require.Equal(t, []string{s.driver + "/one/a", s.driver + "/two/d"}, said.Status.Matched)
 	require.Len(t, said.Status.Taints, 1)
 	since := said.Status.Taints[0].TimeAdded
+	s.waitPatch(t, patch, inProgress, "False Completed: 2 pods evicted so far.")
 
 	// What somebody does to the rules is put right.
 	list, err := s.rules(t).List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelPatch + "=" + string(patch.UID)})
@@ -161,6 +162,26 @@ func TestTaintsOfAPatchEvictFromTheDevicesThatItSelects(t *testing.T) {
 	require.NoError(t, s.patches(t).Delete(t.Context(), patch))
 	s.waitWritten(t, patch)
 	s.waitAlive(t, pods)
+}
+
+func TestEffectNoneOfAPatchTellsWhatItWouldDo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, shared)
+	s.publish(t, "one", ofModel("a", "a100"), ofModel("b", "a100"), dra.Device("c"))
+	pods := s.place(t, use{pod: "a", claim: "a", pool: "one", device: "a"}, use{pod: "b", claim: "b", pool: "one", device: "b"}, use{pod: "c", claim: "c", pool: "one", device: "c"})
+	patch := s.patch(t, "p", fmt.Sprintf(selecting, "a100")+`taints: [{key: `+key+`, effect: None}]}`)
+	s.waitPatch(t, patch, inProgress, "False NoEffect: 2 published devices selected. 2 allocated devices selected. 2 pods would be evicted in 1 namespace if the effect was NoExecute.")
+	found := s.waitPatch(t, patch, preview, "True ")
+	for _, name := range []string{"a", "b"} {
+		require.Contains(t, found.Status.Conditions[slices.IndexFunc(found.Status.Conditions, func(c metav1.Condition) bool { return c.Type == preview })].Message, s.namespace+"/"+name)
+	}
+	s.waitAlive(t, pods)
+
+	s.editPatch(t, patch, fmt.Sprintf(selecting, "a100")+`taints: [{key: `+key+`, effect: NoExecute}]}`)
+	delete(pods, "a")
+	delete(pods, "b")
+	s.waitAlive(t, pods)
+	s.waitPatch(t, patch, inProgress, "False Completed: 2 pods evicted so far.")
 }
 
 func TestAPatchByNamesIsOneRule(t *testing.T) {
