@@ -88,23 +88,29 @@ func (t *Tracker) removeWritten(rule *ruleState) {
 	}
 }
 
-// PatchTaint returns the taint with effect NoExecute and a key that appeared first of
-// those in the rules of patches of a name, whatever their UID; false if there is none. The
-// rules of one patch may be written long after each other.
-func (t *Tracker) PatchTaint(patch, key string) (Taint, bool) {
+// PatchTaint returns the taints with effect NoExecute and a key that appeared first and
+// last of those in the rules of patches of a name, whatever their UID; false if there is
+// none. The rules of one patch may be written long after each other, and one more when a
+// device comes or the patch is widened.
+func (t *Tracker) PatchTaint(patch, key string) (first, last Taint, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var first *ruleState
 	for _, rule := range t.written[patch] {
 		if rule.Taint.Key != key || rule.Taint.Effect != resourcev1.DeviceTaintEffectNoExecute {
 			continue
 		}
-		if first == nil || cmp.Or(rule.taint().Appeared().Compare(first.taint().Appeared()), cmp.Compare(rule.Name, first.Name)) < 0 {
-			first = rule
+		taint := rule.taint()
+		if !ok || compareAppeared(taint, first) < 0 {
+			first = taint
 		}
+		if !ok || compareAppeared(taint, last) > 0 {
+			last = taint
+		}
+		ok = true
 	}
-	if first == nil {
-		return Taint{}, false
-	}
-	return first.taint(), true
+	return first, last, ok
+}
+
+func compareAppeared(a, b Taint) int {
+	return cmp.Or(a.Appeared().Compare(b.Appeared()), cmp.Compare(a.Source.Name, b.Source.Name))
 }

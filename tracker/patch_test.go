@@ -2,6 +2,7 @@ package tracker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -142,6 +143,36 @@ func TestPatchRules(t *testing.T) {
 	tr.SetRule(written("a-2", "2", tracker.PatchRef{}), start)
 	require.Empty(t, tr.Patches())
 	require.Empty(t, tr.PatchRules(""))
+}
+
+func TestPatchTaint(t *testing.T) {
+	t.Parallel()
+	tr := devicesKnown()
+	patch := tracker.PatchRef{Name: "p", UID: "u"}
+	for i, effect := range []resourcev1.DeviceTaintEffect{
+		resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute,
+	} {
+		object := &resourcev1.DeviceTaintRule{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "p-" + string(rune('a'+i)), UID: "rule-uid", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(start.Add(time.Duration(i) * time.Minute)),
+			},
+			Spec: resourcev1.DeviceTaintRuleSpec{Taint: deviceTaint("k", effect)},
+		}
+		writtenFor(object, patch, true)
+		tr.SetRule(tracker.RuleOf(object), start.Add(time.Hour))
+	}
+	tr.SetRule(rule("other", 1, nil, noExecute("k")), start)
+	first, last, ok := tr.PatchTaint("p", "k")
+	require.True(t, ok)
+	require.Equal(t, []string{"p-b", "p-d"}, []string{first.Source.Name, last.Source.Name})
+	require.Equal(t, patch.Source(), first.Author())
+	require.True(t, first.From(tracker.SourcePatch, "p"))
+	require.True(t, first.From(tracker.SourceRule, "p-b"))
+	require.False(t, first.From(tracker.SourceRule, "p"))
+	_, _, ok = tr.PatchTaint("p", "other")
+	require.False(t, ok)
+	_, _, ok = tr.PatchTaint("", "k")
+	require.False(t, ok)
 }
 
 // The scheduler keeps pods off a device by a rule that evicts for Tollgate alone: nothing

@@ -166,6 +166,16 @@ func rest(d time.Duration) {
 // led runs test while a controller runs that knows an approval for node n, or for a rule r.
 func led(t *testing.T, forRule bool, test func(t *testing.T, w *world)) {
 	t.Helper()
+	approving(t, func(spec *v1alpha1.EvictionApprovalSpec) {
+		if forRule {
+			spec.Node, spec.DeviceTaintRule = "", "r"
+		}
+	}, test)
+}
+
+// approving is led for an approval that is changed so.
+func approving(t *testing.T, change func(*v1alpha1.EvictionApprovalSpec), test func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{handlers: map[string]toolscache.ResourceEventHandler{}}
 		w.approval = &v1alpha1.EvictionApproval{
@@ -175,9 +185,7 @@ func led(t *testing.T, forRule bool, test func(t *testing.T, w *world)) {
 				ExpiresAfter: metav1.Duration{Duration: time.Hour},
 			},
 		}
-		if forRule {
-			w.approval.Spec.Node, w.approval.Spec.DeviceTaintRule = "", "r"
-		}
+		change(&w.approval.Spec)
 		w.tracker = tracker.New()
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n"}, time.Now())
 		standing := forecast.NewView(forecast.Options{Tracker: w.tracker}).Standing

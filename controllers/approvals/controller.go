@@ -37,8 +37,8 @@ type Options struct {
 	Cache objects
 	// Status writes the status of approvals.
 	Status statuses
-	// Standing returns the NoExecute taint with a key that a node, a rule or a patch has;
-	// nil where taints are not followed, and no limit can be looked at. Who knows of a
+	// Standing returns the NoExecute taint with a key that a node or a rule has, or the
+	// last of the rules of a patch; nil where taints are not followed, and no limit can be looked at. Who knows of a
 	// change to a rule calls RuleChanged, and PatchesChanged for the patch of one.
 	Standing func(source tracker.Source, key string) (tracker.Taint, bool)
 	// Left returns how many pods have left because of a taint with a key on an object

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -89,6 +90,29 @@ func TestRulesThatNeedNoTwin(t *testing.T) {
 	}
 	calls, _ := w.taken()
 	require.Empty(t, calls)
+}
+
+// A rule of a patch may evict for Tollgate alone: the scheduler keeps pods off by itself.
+func TestADisguisedRuleNeedsNoTwin(t *testing.T) {
+	w := newWorld(t)
+	c := w.controller()
+	w.give("degraded")
+	w.windows("degraded")
+	written := rule("gpu-broken-1", "gpu-0", "degraded", noSchedule)
+	written.Labels = map[string]string{v1alpha1.LabelPatch: "uid"}
+	written.Annotations = map[string]string{v1alpha1.AnnotationPatchEffect: string(noExecute)}
+	written.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceSlicePatch", Name: "gpu-broken", UID: "uid", Controller: new(true),
+	}}
+	w.put(written)
+	w.step(c, "gpu-broken-1")
+	require.Empty(t, w.pairs())
+
+	written = written.DeepCopy()
+	written.Spec.Taint.Effect = noExecute
+	w.put(written)
+	w.step(c, "gpu-broken-1")
+	require.NotEmpty(t, w.pairs(), "natively it evicts")
 }
 
 func TestATwinGoesWithThePolicy(t *testing.T) {

@@ -385,6 +385,22 @@ func TestATwinStaysWhileWhatItIsForDoes(t *testing.T) {
 	})
 }
 
+// What goes would be made again at once.
+func TestRulesOfPatchesStay(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.enforce(limited("hour", "degraded", time.Hour))
+		written := rule("gpu-broken-1", "degraded", 2*time.Hour)
+		written.Patch = tracker.PatchRef{Name: "gpu-broken", UID: "uid"}
+		w.mu.Lock()
+		w.rules["gpu-broken-1"] = written
+		w.mu.Unlock()
+		w.controller.RuleChanged("gpu-broken-1")
+		rest(3 * time.Hour)
+		require.Len(t, w.Rules(), 1)
+	})
+}
+
 func TestWhatWasChangedMeanwhileStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := node("n", taint("maintenance", corev1.TaintEffectNoSchedule, time.Hour))

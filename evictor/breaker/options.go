@@ -52,8 +52,8 @@ type Options struct {
 	// Settled reports that all pods have been looked at in this term of leadership.
 	Held    func() map[types.UID]int
 	Settled func() bool
-	// Standing returns the NoExecute taint with a key that a node, a rule or a patch has.
-	// Without it nothing is approved.
+	// Standing returns the NoExecute taint with a key that a node or a rule has, or the
+	// first of the rules of a patch. Without it nothing is approved.
 	Standing func(source tracker.Source, key string) (tracker.Taint, bool)
 	// Released names a policy whose breaker does not hold any more, or some of whose pods
 	// an approval may let go: they are to be asked about again.

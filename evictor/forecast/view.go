@@ -94,7 +94,16 @@ func (v *View) Rule(old *tracker.Rule, rule tracker.Rule, now time.Time) ([]trac
 	return v.options.Tracker.IfRuleWas(old, rule, now), nil
 }
 
-// Slice does the same for a ResourceSlice that stands as old.
+// Patch returns what would change for pods if a ResourceSlicePatch had other taints or
+// devices. The error is that of Node.
+func (v *View) Patch(p tracker.PatchedTaints, now time.Time) ([]tracker.Change, error) {
+	if err := v.read(v.options.DevicesKnown); err != nil {
+		return nil, err
+	}
+	return v.options.Tracker.IfPatch(p, now), nil
+}
+
+// Slice does the same as Rule for a ResourceSlice that stands as old.
 func (v *View) Slice(old, slice tracker.Slice, now time.Time) ([]tracker.Change, error) {
 	if err := v.read(v.options.DevicesKnown); err != nil {
 		return nil, err
@@ -156,7 +165,8 @@ func (v *View) Forecast(now time.Time, changes []tracker.Change) Forecast {
 }
 
 // Standing returns the NoExecute taint with that key that a node or a rule has, or that
-// the first of the rules has that are written out for a patch.
+// the rule has which appeared last of those that are written out for a patch: by then the
+// patch has come, or reaches further.
 func (v *View) Standing(source tracker.Source, key string) (tracker.Taint, bool) {
 	switch source.Kind {
 	case tracker.SourceNode:
@@ -170,8 +180,19 @@ func (v *View) Standing(source tracker.Source, key string) (tracker.Taint, bool)
 		taint, ok := v.options.Tracker.RuleTaint(source.Name)
 		return taint, ok && taint.Key == key && taint.Effect == corev1.TaintEffectNoExecute
 	case tracker.SourcePatch:
-		return v.options.Tracker.PatchTaint(source.Name, key)
+		_, last, ok := v.options.Tracker.PatchTaint(source.Name, key)
+		return last, ok
 	case tracker.SourceSlice:
 	}
 	return tracker.Taint{}, false
+}
+
+// FirstStanding is Standing, but that it returns for a patch the taint of the rule that
+// appeared first: what was let go for that one is let go for those that follow.
+func (v *View) FirstStanding(source tracker.Source, key string) (tracker.Taint, bool) {
+	if source.Kind != tracker.SourcePatch {
+		return v.Standing(source, key)
+	}
+	first, _, ok := v.options.Tracker.PatchTaint(source.Name, key)
+	return first, ok
 }
