@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +214,22 @@ func TestPatchStatus(t *testing.T) {
 			require.Equal(t, "True Settling: "+settlingMessage, w.last(progress))
 			w.pass(time.Minute)
 			require.Equal(t, "False NotStarted: ", w.last(progress))
+		})
+	})
+
+	t.Run("while rules are still to be written it is not said what None would do", func(t *testing.T) {
+		t.Parallel()
+		inPatchWorld(t, resourcev1.DeviceTaintEffectNone, func(w *patchWorld) {
+			var written atomic.Bool
+			w.options.Written = func(*tracker.Rule) bool { return written.Load() }
+			w.start()
+			w.pass(time.Minute)
+			require.Empty(t, w.last(progress))
+			w.writeOut("r-a", "a", resourcev1.DeviceTaintEffectNone, brokenUID)
+			w.podOnBoth("p")
+			written.Store(true)
+			w.pass(2 * time.Second)
+			require.Contains(t, w.last(progress), "False NoEffect: 0 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace")
 		})
 	})
 

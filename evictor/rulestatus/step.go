@@ -35,6 +35,9 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	m := c.remember(&rule, now)
 	if !c.options.Written(&rule) {
 		m.seen = now.local
+		if rule.Taint.Effect == resourcev1.DeviceTaintEffectNone {
+			return idlePause // What it would do is said once, and is not known yet.
+		}
 	}
 	if wait := m.hold(now); wait > 0 {
 		return wait
