@@ -13,7 +13,9 @@
 // devices is copied, and of a device that a patch changes the map that it changes. All
 // else is shared with the original. A driver's own taints come first, in its order, then
 // those of the patches and then those of the rules, each by name. Nothing is dropped as a
-// duplicate and no effect is left out.
+// duplicate and no effect is left out. One thing does not count: a rule that Tollgate
+// wrote out for a patch (v1alpha1.LabelPatch) while that patch is in force here. The
+// taints of the patch are there already, with the effect that its author gave them.
 //
 // A slice is merged when somebody asks for it or is told of it, and then kept. An
 // event only finds out which slices it touches, so its cost depends neither on

@@ -5,6 +5,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -41,6 +42,8 @@ type class struct {
 // patches holds the patches and the classes.
 type patches struct {
 	byName map[string]*slicePatch
+	// uids has the names of the patches in force.
+	uids map[types.UID]string
 	// index has the patches in force.
 	index   device.Index[*slicePatch]
 	lists   map[scope]*scoped
@@ -59,7 +62,7 @@ type scoped struct {
 
 func newPatches() patches {
 	return patches{
-		byName: map[string]*slicePatch{}, lists: map[scope]*scoped{},
+		byName: map[string]*slicePatch{}, uids: map[types.UID]string{}, lists: map[scope]*scoped{},
 		classes: map[string]class{}, inClass: map[string]map[string]*slicePatch{},
 	}
 }
@@ -67,7 +70,7 @@ func newPatches() patches {
 // sameObject reports whether two versions of a patch do the same to devices. A write of
 // what status says about them must not concern anybody.
 func sameObject(a, b *v1alpha1.ResourceSlicePatch) bool {
-	return a.CreationTimestamp.Equal(&b.CreationTimestamp) &&
+	return a.UID == b.UID && a.CreationTimestamp.Equal(&b.CreationTimestamp) &&
 		equality.Semantic.DeepEqual(a.Spec.Devices, b.Spec.Devices) &&
 		equality.Semantic.DeepEqual(a.Status.Taints, b.Status.Taints)
 }
@@ -107,6 +110,7 @@ func (p *patches) set(next *slicePatch) {
 	if next.patch == nil {
 		return
 	}
+	p.uids[next.object.UID] = name
 	p.index.Set(next.selector, name, next)
 	clear(p.lists)
 	if class := next.patch.Filter.Class; class != "" {
@@ -126,6 +130,9 @@ func (p *patches) remove(name string) {
 	if was.patch == nil {
 		return
 	}
+	if p.uids[was.object.UID] == name {
+		delete(p.uids, was.object.UID)
+	}
 	p.index.Delete(was.selector, name)
 	clear(p.lists)
 	class := was.patch.Filter.Class
@@ -133,6 +140,12 @@ func (p *patches) remove(name string) {
 	if len(p.inClass[class]) == 0 {
 		delete(p.inClass, class)
 	}
+}
+
+// inForce reports whether the patch with that UID is known and valid.
+func (p *patches) inForce(uid types.UID) bool {
+	_, found := p.uids[uid]
+	return found && uid != ""
 }
 
 // setClass takes in the selectors of a class, and reports whether they are others than

@@ -15,6 +15,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
@@ -47,8 +48,9 @@ func (d patchDice) describe(driver string, device *resourcev1.Device) {
 }
 
 func (d patchDice) patch() *v1alpha1.ResourceSlicePatch {
+	name := "p" + strconv.Itoa(d.IntN(modelPatches))
 	p := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{
-		Name: "p" + strconv.Itoa(d.IntN(modelPatches)), CreationTimestamp: metav1.NewTime(start.Add(time.Duration(d.IntN(2)) * time.Second)),
+		Name: name, UID: types.UID(name + d.one("-first", "-second")), CreationTimestamp: metav1.NewTime(start.Add(time.Duration(d.IntN(2)) * time.Second)),
 	}}
 	p.Spec.Devices = v1alpha1.DevicePatch{
 		Filter: d.filter(), Priority: d.Int32N(2),
@@ -78,6 +80,15 @@ func (d patchDice) patch() *v1alpha1.ResourceSlicePatch {
 		p.Spec.Devices.Taints = append(p.Spec.Devices.Taints, v1alpha1.PatchedTaint{Key: d.one("p", "q"), Effect: "NoSchedule"})
 	}
 	return p
+}
+
+// rule may be one that was written out for a patch.
+func (d patchDice) rule() *resourcev1.DeviceTaintRule {
+	r := d.dice.rule()
+	if d.IntN(2) == 0 {
+		r.Labels = map[string]string{v1alpha1.LabelPatch: d.one("p0-first", "p1-first", "p2-second", "nobody", "")}
+	}
+	return r
 }
 
 func (d patchDice) filter() *v1alpha1.DevicePatchFilter {

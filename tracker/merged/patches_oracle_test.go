@@ -101,7 +101,7 @@ func (o objects) taints(s *resourcev1.ResourceSlice, d *resourcev1.Device, meant
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.rules)) {
-		if r := o.rules[name]; selects(r.Spec.DeviceSelector, s, d.Name) {
+		if r := o.rules[name]; !o.writtenForPatch(r) && selects(r.Spec.DeviceSelector, s, d.Name) {
 			keys = append(keys, r.Spec.Taint.Key)
 		}
 	}
@@ -118,10 +118,8 @@ const (
 )
 
 func (o objects) answer(p *v1alpha1.ResourceSlicePatch, s *resourcev1.ResourceSlice, d *resourcev1.Device) answer {
-	for name := range p.Spec.Devices.Attributes {
-		if !strings.Contains(string(name), "/") {
-			return no // the patch is not valid
-		}
+	if !valid(p) {
+		return no
 	}
 	f := p.Spec.Devices.Filter
 	if f == nil {
@@ -149,6 +147,25 @@ func (o objects) answer(p *v1alpha1.ResourceSlicePatch, s *resourcev1.ResourceSl
 		}
 	}
 	return yes
+}
+
+func valid(p *v1alpha1.ResourceSlicePatch) bool {
+	for name := range p.Spec.Devices.Attributes {
+		if !strings.Contains(string(name), "/") {
+			return false
+		}
+	}
+	return true
+}
+
+// writtenForPatch reports whether the taint of the rule is that of a patch that is there.
+func (o objects) writtenForPatch(r *resourcev1.DeviceTaintRule) bool {
+	for _, p := range o.patches {
+		if valid(p) && r.Labels[v1alpha1.LabelPatch] == string(p.UID) {
+			return true
+		}
+	}
+	return false
 }
 
 // expressions are those that the model knows, and what they mean.

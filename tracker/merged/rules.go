@@ -2,7 +2,9 @@ package merged
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -18,12 +20,19 @@ type rule struct {
 	selector selector
 	selects  bool
 	taint    resourcev1.DeviceTaint
+	// writtenFor is the patch that the rule was written out for, empty for none.
+	writtenFor types.UID
+	// silent is set while that patch is in force here: it taints by itself.
+	silent bool
 }
 
 func ruleOf(r *resourcev1.DeviceTaintRule) rule {
 	selector, selects := device.SelectorOf(r.Spec.DeviceSelector)
-	return rule{selector: selector, selects: selects, taint: r.Spec.Taint}
+	return rule{selector: selector, selects: selects, taint: r.Spec.Taint, writtenFor: types.UID(r.Labels[v1alpha1.LabelPatch])}
 }
+
+// counts reports whether the rule taints devices.
+func (r rule) counts() bool { return r.selects && !r.silent }
 
 // same reports whether the two rules taint alike. A write of a status must not
 // concern anybody.
@@ -31,15 +40,18 @@ func (r rule) same(other rule) bool {
 	if !r.selects || !other.selects {
 		return r.selects == other.selects
 	}
-	return r.selector == other.selector && sameTaint(r.taint, other.taint)
+	return r.selector == other.selector && r.writtenFor == other.writtenFor && sameTaint(r.taint, other.taint)
 }
 
 // rules holds the rules that select something, and the lists of taints that
 // slices share.
 type rules struct {
 	byName map[string]rule
-	index  device.Index[*resourcev1.DeviceTaint]
-	lists  map[scope]list
+	// writtenFor has the names of those that were written out for a patch.
+	writtenFor map[types.UID]map[string]struct{}
+	// index has those that count.
+	index device.Index[*resourcev1.DeviceTaint]
+	lists map[scope]list
 }
 
 // list is what the rules of a scope add to every device.
@@ -56,8 +68,16 @@ func (r *rules) set(name string, next rule) {
 		return
 	}
 	r.byName[name] = next
-	r.index.Set(next.selector, name, &next.taint)
-	r.forget(next.selector)
+	if next.writtenFor != "" {
+		if r.writtenFor[next.writtenFor] == nil {
+			r.writtenFor[next.writtenFor] = map[string]struct{}{}
+		}
+		r.writtenFor[next.writtenFor][name] = struct{}{}
+	}
+	if next.counts() {
+		r.index.Set(next.selector, name, &next.taint)
+		r.forget(next.selector)
+	}
 }
 
 func (r *rules) remove(name string) {
@@ -66,8 +86,14 @@ func (r *rules) remove(name string) {
 		return
 	}
 	delete(r.byName, name)
-	r.index.Delete(was.selector, name)
-	r.forget(was.selector)
+	delete(r.writtenFor[was.writtenFor], name)
+	if len(r.writtenFor[was.writtenFor]) == 0 {
+		delete(r.writtenFor, was.writtenFor)
+	}
+	if was.counts() {
+		r.index.Delete(was.selector, name)
+		r.forget(was.selector)
+	}
 }
 
 // forget drops the lists that hold no more when what is under a selector changes.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -37,7 +38,7 @@ func New() *View {
 		synced:  make(chan struct{}),
 		patches: newPatches(),
 		slices:  index{byName: map[string]*entry{}, drivers: map[string]map[string]*pool{}},
-		rules:   rules{byName: map[string]rule{}, lists: map[scope]list{}},
+		rules:   rules{byName: map[string]rule{}, writtenFor: map[types.UID]map[string]struct{}{}, lists: map[scope]list{}},
 	}
 }
 
@@ -67,15 +68,21 @@ func (v *View) SetRule(set *resourcev1.DeviceTaintRule) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	next := ruleOf(set)
+	next.silent = v.patches.inForce(next.writtenFor)
 	was := v.rules.byName[set.Name]
 	if was.same(next) {
 		return
 	}
-	v.rules.set(set.Name, next)
-	if was.selects {
+	v.replaceRule(set.Name, was, next)
+}
+
+// replaceRule has one rule take the place of another. The lock is held.
+func (v *View) replaceRule(name string, was, next rule) {
+	v.rules.set(name, next)
+	if was.counts() {
 		v.touch(was.selector)
 	}
-	if next.selects && (!was.selects || next.selector != was.selector) {
+	if next.counts() && (!was.counts() || next.selector != was.selector) {
 		v.touch(next.selector)
 	}
 }
@@ -86,7 +93,7 @@ func (v *View) DeleteRule(name string) {
 	defer v.mutex.Unlock()
 	was := v.rules.byName[name]
 	v.rules.remove(name)
-	if was.selects {
+	if was.counts() {
 		v.touch(was.selector)
 	}
 }

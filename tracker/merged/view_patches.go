@@ -19,6 +19,8 @@ func (v *View) SetPatch(set *v1alpha1.ResourceSlicePatch) {
 	}
 	next := v.patches.compile(set, was)
 	v.patches.set(next)
+	v.recountRules(was)
+	v.recountRules(next)
 	v.retire(was, next)
 	if next.patch != nil && (was == nil || was.patch == nil || was.selector != next.selector) {
 		v.repatch(next.selector)
@@ -31,7 +33,27 @@ func (v *View) DeletePatch(name string) {
 	defer v.mutex.Unlock()
 	was := v.patches.byName[name]
 	v.patches.remove(name)
+	v.recountRules(was)
 	v.retire(was, nil)
+}
+
+// recountRules silences the rules that were written out for a patch which came into
+// force, and lets those speak whose patch went, in the step in which the patch comes or
+// goes. The lock is held.
+func (v *View) recountRules(p *slicePatch) {
+	if p == nil {
+		return
+	}
+	silent := v.patches.inForce(p.object.UID)
+	for _, name := range slices.Collect(maps.Keys(v.rules.writtenFor[p.object.UID])) {
+		was := v.rules.byName[name]
+		if was.silent == silent {
+			return // All of them are as they should be.
+		}
+		next := was
+		next.silent = silent
+		v.replaceRule(name, was, next)
+	}
 }
 
 // SetClass takes in a class that is new or may have changed.
