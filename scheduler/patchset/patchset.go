@@ -66,6 +66,12 @@ func Compile(objects []*v1alpha1.ResourceSlicePatch, class view.Class, previous 
 	return s
 }
 
+// Has reports whether the patch with that UID is in the set.
+func (s *set) Has(uid types.UID) bool {
+	_, found := s.patches[uid]
+	return found
+}
+
 func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *patch) *patch {
 	p := &patch{generation: object.Generation, filter: object.Spec.Devices.Filter}
 	var sameFilter bool

@@ -230,6 +230,8 @@ func (h *harness) create(object runtime.Object) {
 		_, err = h.client.ResourceV1().ResourceClaims(namespace).Create(ctx, object, options)
 	case *resourcev1.ResourceSlice:
 		_, err = h.client.ResourceV1().ResourceSlices().Create(ctx, object, options)
+	case *resourcev1.DeviceTaintRule:
+		_, err = h.client.ResourceV1().DeviceTaintRules().Create(ctx, object, options)
 	case *resourcev1.DeviceClass:
 		_, err = h.client.ResourceV1().DeviceClasses().Create(ctx, object, options)
 	default:
@@ -374,6 +376,8 @@ func (m models) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Resul
 	}
 	return view.Result{Slice: patched}
 }
+
+func (models) Has(types.UID) bool { return true }
 
 // compileForTest knows modelPatches only. With a class in the filter, the patch
 // applies while there is that class.

@@ -51,7 +51,11 @@ func (s *shared) start(ctx context.Context, stock fwk.Handle) error {
 	}
 	classes := factory.Resource().V1().DeviceClasses().Informer()
 	dra := stock.SharedDRAManager()
-	patched := view.New(dra.ResourceSlices(), dra.DeviceClasses(), synced{patches: patches, classes: classes}, s.compile)
+	rules, err := rulesOf(factory)
+	if err != nil {
+		return err
+	}
+	patched := view.New(dra.ResourceSlices(), dra.DeviceClasses(), synced{patches: patches, classes: classes}, rules, s.compile)
 	work := newWorker(patched.Refresh, s.wake)
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { work.changed() },

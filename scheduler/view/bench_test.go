@@ -33,7 +33,7 @@ func BenchmarkList(b *testing.B) {
 			for range patches {
 				c.patches["one"] = patch("one", 1, "x")
 			}
-			v := view.New(slices, classLister{c}, c, compile)
+			v := view.New(slices, classLister{c}, c, view.NoRules{}, compile)
 			for b.Loop() {
 				if _, err := v.ListWithDeviceTaintRules(); err != nil {
 					b.Fatal(err)

@@ -3,6 +3,7 @@ package view_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -128,6 +129,8 @@ func (v values) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Resul
 	}
 	return view.Result{Slice: patched}
 }
+
+func (values) Has(uid types.UID) bool { return !strings.HasPrefix(string(uid), "uid-not-valid") }
 
 func valuesOf(patches []*v1alpha1.ResourceSlicePatch, class view.Class) values {
 	set := values{}

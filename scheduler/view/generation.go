@@ -27,7 +27,8 @@ type generation struct {
 	// classes are those that were asked for, nil where there was none.
 	classes map[string]*resourcev1.DeviceClass
 	// set is nil where there are no patches.
-	set Set
+	set   Set
+	rules Rules
 
 	// applying guards results.
 	applying sync.Mutex
@@ -43,8 +44,8 @@ type applied struct {
 }
 
 // read makes a generation that is not compiled yet.
-func read(patches []*v1alpha1.ResourceSlicePatch) *generation {
-	next := &generation{patches: patches, identities: make(map[identity]struct{}, len(patches))}
+func read(patches []*v1alpha1.ResourceSlicePatch, rules Rules) *generation {
+	next := &generation{patches: patches, rules: rules, identities: make(map[identity]struct{}, len(patches))}
 	for _, patch := range patches {
 		next.identities[identity{uid: patch.UID, generation: patch.Generation}] = struct{}{}
 	}
@@ -115,7 +116,7 @@ func (g *generation) apply(slices []*resourcev1.ResourceSlice, earlier map[strin
 			was = earlier[slice.Name]
 		}
 		if !found || was.slice != slice {
-			was = applied{slice: slice, result: g.set.Apply(slice, was.result)}
+			was = applied{slice: slice, result: g.set.Apply(g.leaveOut(slice), was.result)}
 			found = false
 		}
 		if !found || dropping {

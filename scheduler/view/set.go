@@ -2,6 +2,7 @@ package view
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
@@ -13,6 +14,9 @@ type Set interface {
 	// slice of that name before, by this set or by one before it, and zero for a new one.
 	// What it returns depends on the slice and the set alone.
 	Apply(slice *resourcev1.ResourceSlice, earlier Result) Result
+	// Has reports whether the set applies the patch with that UID, which is to say that
+	// the patch is valid.
+	Has(uid types.UID) bool
 }
 
 // Result is a slice with patches applied.

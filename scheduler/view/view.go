@@ -27,6 +27,7 @@ type View struct {
 	slices  fwk.ResourceSliceLister
 	classes fwk.DeviceClassLister
 	patches Patches
+	rules   Rules
 	compile Compile
 
 	// refreshing is held while a generation is made, so that none is made twice and
@@ -41,9 +42,10 @@ var _ fwk.ResourceSliceLister = &View{}
 // drivers published them would be the wrong answer.
 var ErrNotSynced = errors.New("the ResourceSlicePatches are not known yet")
 
-// New returns a view over the scheduler's own slices and classes.
-func New(slices fwk.ResourceSliceLister, classes fwk.DeviceClassLister, patches Patches, compile Compile) *View {
-	return &View{slices: slices, classes: classes, patches: patches, compile: compile}
+// New returns a view over the scheduler's own slices and classes. Rules are those that
+// slices has applied.
+func New(slices fwk.ResourceSliceLister, classes fwk.DeviceClassLister, patches Patches, rules Rules, compile Compile) *View {
+	return &View{slices: slices, classes: classes, patches: patches, rules: rules, compile: compile}
 }
 
 // ListWithDeviceTaintRules returns all slices, with DeviceTaintRules and patches
@@ -93,7 +95,7 @@ func (v *View) refresh() (changed bool, err error) {
 		return false, ErrNotSynced
 	}
 	before := v.current.Load()
-	next := read(v.patches.List())
+	next := read(v.patches.List(), v.rules)
 	same, err := before.standsFor(next, v.class)
 	if err != nil || same {
 		return false, err

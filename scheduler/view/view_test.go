@@ -19,7 +19,7 @@ import (
 )
 
 func newView(c *cluster, compile view.Compile) *view.View {
-	return view.New(c, classLister{c}, c, compile)
+	return view.New(c, classLister{c}, c, view.NoRules{}, compile)
 }
 
 func refresh(t *testing.T, v *view.View) bool {
