@@ -15,8 +15,13 @@
 //
 // The selectors are those of ResourceClaims and DeviceClasses, and the compiler is that
 // of Kubernetes. An evaluation ends by its cost and not by a time, so that the same
-// objects lead to the same devices on every machine.
+// objects lead to the same devices on every machine. What all expressions of a patch may
+// cost is bounded for a device and for a slice.
 //
-// The functions are pure. What they return is read-only and shares whatever it does not
+// An expression sees of a device what it reads and no more, and answers are kept by that:
+// devices of one model are asked about once, in however many slices. Selectors that say
+// the same are one expression with one memory, in however many patches and classes.
+//
+// The functions are pure: what is remembered shows in nothing but time. What they return is read-only and shares whatever it does not
 // change with what was published and with the patches.
 package patching

@@ -1,12 +1,9 @@
 package patching
 
 import (
-	"fmt"
-
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/wording"
 )
 
 // Filter says which devices a patch is meant for. It does not change and is safe for
@@ -29,13 +26,12 @@ func newFilter(in *v1alpha1.DevicePatchFilter) *Filter {
 	if in.DeviceClassName != nil {
 		f.Class = *in.DeviceClassName
 	}
-	for i := range in.Selectors {
-		if in.Selectors[i].CEL == nil {
-			f.selectors = append(f.selectors, missing())
-		} else {
-			f.selectors = append(f.selectors, newSelector(in.Selectors[i].CEL.Expression))
+	f.selectors = newSelectors(in.Selectors, func(s *v1alpha1.PatchedDeviceSelector) *string {
+		if s.CEL == nil {
+			return nil
 		}
-	}
+		return &s.CEL.Expression
+	})
 	return f
 }
 
@@ -48,24 +44,31 @@ func (f *Filter) Conditional() bool {
 	return f.Class != "" || len(f.selectors) > 0
 }
 
-// Satisfies reports whether a published device has all that the filter asks for beyond
-// its names. Class is the DeviceClass that it names, nil while there is none: then
-// nothing satisfies it. An error says for its user which expression failed, and why.
-func (f *Filter) Satisfies(class *Class, driver string, d *resourcev1.Device) (bool, error) {
+// Ask tells of the devices of a slice, in the order of their names, which have all that
+// the filter asks for beyond its names; of the one with a name only, where one is given.
+// Class is the DeviceClass that it names, nil while there is none: then nothing is told,
+// and nothing satisfies it. An error says for its user which expression failed, and why.
+//
+// What expressions may cost is bounded for a slice. What they say of a device is not asked
+// again of devices, in whatever slice, of which they read the same.
+func (f *Filter) Ask(class *Class, devices *Devices, named *string, tell func(at int, yes bool, err error)) {
 	if f.Class != "" && class == nil {
-		return false, nil
+		return
 	}
-	device, spent := deviceOf(driver, d), uint64(0)
-	if class != nil {
-		selected, err := selects(class.selectors, device, &spent)
-		if err != nil {
-			return false, fmt.Errorf("device class %s: %w", wording.Short(f.Class, wording.Key), err)
-		}
-		if !selected {
-			return false, nil
+	asking := newAsking(f, class, devices)
+	for _, at := range devices.order() {
+		if named == nil || *named == devices.list[at].Name {
+			yes, err := asking.satisfied(at)
+			tell(at, yes, err)
 		}
 	}
-	return selects(f.selectors, device, &spent)
+}
+
+// Satisfies is Ask for a device that is the only one of its slice.
+func (f *Filter) Satisfies(class *Class, driver string, d *resourcev1.Device) (satisfied bool, err error) {
+	devices := See(&resourcev1.ResourceSliceSpec{Driver: driver, Devices: []resourcev1.Device{*d}})
+	f.Ask(class, devices, nil, func(_ int, yes bool, problem error) { satisfied, err = yes, problem })
+	return satisfied, err
 }
 
 // Class is what is kept of a DeviceClass. It does not change and is safe for concurrent
@@ -76,13 +79,10 @@ type Class struct {
 
 // CompileClass compiles the selectors of a class.
 func CompileClass(c *resourcev1.DeviceClass) *Class {
-	class := &Class{}
-	for i := range c.Spec.Selectors {
-		if c.Spec.Selectors[i].CEL == nil {
-			class.selectors = append(class.selectors, missing())
-		} else {
-			class.selectors = append(class.selectors, newSelector(c.Spec.Selectors[i].CEL.Expression))
+	return &Class{selectors: newSelectors(c.Spec.Selectors, func(s *resourcev1.DeviceSelector) *string {
+		if s.CEL == nil {
+			return nil
 		}
-	}
-	return class
+		return &s.CEL.Expression
+	})}
 }

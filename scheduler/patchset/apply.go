@@ -9,38 +9,24 @@ import (
 	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
-// memory is what was found out about the devices of a slice.
-type memory struct {
-	slice *resourcev1.ResourceSlice
-	// answers are by device. A question is not in it while no device was asked.
-	answers map[*question][]answer
-}
-
-type answer uint8
-
-const (
-	unknown answer = iota
-	yes
-	no
-)
-
 // Apply returns the slice with the patches. Filters see what the driver published:
 // rules have only added taints to that, which filters do not see.
 func (s *set) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.Result {
 	found := s.recall(slice, earlier)
+	pool := s.inPool(slice, found)
 	var (
-		devices []resourcev1.Device
-		last    []*patch
-		overlay *patching.Overlay
+		devices        []resourcev1.Device
+		matching, last []*patch
+		overlay        *patching.Overlay
 	)
 	for i := range slice.Spec.Devices {
-		matching := s.matching(slice, i, found)
+		matching = s.matching(matching[:0], slice, i, pool, found)
 		if len(matching) == 0 {
 			continue
 		}
 		// Neighbours mostly have the same patches.
 		if overlay == nil || !slices.Equal(matching, last) {
-			overlay, last = combine(matching), matching
+			overlay, last = combine(matching), slices.Clone(matching)
 		}
 		if devices == nil {
 			devices = slices.Clone(slice.Spec.Devices)
@@ -49,6 +35,7 @@ func (s *set) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.R
 		// Tollgate reports it.
 		devices[i], _ = overlay.Apply(slice.Spec.Driver, &slice.Spec.Devices[i])
 	}
+	found.devices = nil
 	if devices == nil {
 		return view.Result{Slice: slice, Memory: found}
 	}
@@ -57,72 +44,54 @@ func (s *set) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.R
 	return view.Result{Slice: &patched, Memory: found}
 }
 
-// recall returns what is known about the slice: that of the one before for the questions
-// that are still asked, if it is the same to filters.
-func (s *set) recall(slice *resourcev1.ResourceSlice, earlier view.Result) *memory {
-	found := &memory{slice: slice, answers: map[*question][]answer{}}
-	before, _ := earlier.Memory.(*memory)
-	if before == nil || !sameToFilters(before.slice, slice) {
-		return found
-	}
-	for q, answers := range before.answers {
-		if _, asked := s.questions[q]; asked {
-			// The one before may still be in use.
-			found.answers[q] = slices.Clone(answers)
+// inPool returns the patches that ask for no device by name and are meant for one of the
+// slice at least, in the order of Compare.
+func (s *set) inPool(slice *resourcev1.ResourceSlice, found *memory) []*patch {
+	var pool []*patch
+	s.each(slice, "", func(p *patch) {
+		if found.ask(p) != none {
+			pool = append(pool, p)
 		}
-	}
-	return found
+	})
+	slices.SortFunc(pool, compare)
+	return pool
 }
 
-func sameToFilters(a, b *resourcev1.ResourceSlice) bool {
-	if a == b {
-		return true
-	}
-	if a.Spec.Driver != b.Spec.Driver || len(a.Spec.Devices) != len(b.Spec.Devices) {
-		return false
-	}
-	for i := range a.Spec.Devices {
-		if !patching.SameToFilters(&a.Spec.Devices[i], &b.Spec.Devices[i]) {
-			return false
+// matching appends the patches that are meant for a device, in the order of Compare.
+func (s *set) matching(matching []*patch, slice *resourcev1.ResourceSlice, i int, pool []*patch, found *memory) []*patch {
+	for _, p := range pool {
+		if found.ask(p).has(i) {
+			matching = append(matching, p)
 		}
 	}
-	return true
-}
-
-// matching returns the patches that are meant for a device, in the order of Compare.
-func (s *set) matching(slice *resourcev1.ResourceSlice, i int, found *memory) []*patch {
-	var matching []*patch
-	for _, driver := range []string{"", slice.Spec.Driver} {
-		for _, pool := range []string{"", slice.Spec.Pool.Name} {
-			for _, device := range []string{"", slice.Spec.Devices[i].Name} {
-				for _, p := range s.named[names{driver: driver, pool: pool, device: device}] {
-					if p.question == nil || found.ask(p.question, i) {
-						matching = append(matching, p)
-					}
-				}
-			}
-		}
+	if !s.naming {
+		return matching
 	}
-	slices.SortFunc(matching, func(a, b *patch) int { return patching.Compare(a.Patch, b.Patch) })
+	before := len(matching)
+	s.each(slice, slice.Spec.Devices[i].Name, func(p *patch) {
+		if found.ask(p).has(i) {
+			matching = append(matching, p)
+		}
+	})
+	if len(matching) > before {
+		slices.SortFunc(matching, compare)
+	}
 	return matching
 }
 
-// ask evaluates a question about a device unless it was before. One that fails leaves the
-// device alone, and Tollgate reports it.
-func (m *memory) ask(q *question, i int) bool {
-	answers, asked := m.answers[q]
-	if !asked {
-		answers = make([]answer, len(m.slice.Spec.Devices))
-		m.answers[q] = answers
-	}
-	if answers[i] == unknown {
-		answers[i] = no
-		if satisfied, err := q.filter.Satisfies(q.class, m.slice.Spec.Driver, &m.slice.Spec.Devices[i]); err == nil && satisfied {
-			answers[i] = yes
+// each calls for the patches that ask for the slice's driver and pool or for any, and for
+// this device; for no device by name if that is empty.
+func (s *set) each(slice *resourcev1.ResourceSlice, device string, call func(*patch)) {
+	for _, driver := range []string{"", slice.Spec.Driver} {
+		for _, pool := range []string{"", slice.Spec.Pool.Name} {
+			for _, p := range s.named[names{driver: driver, pool: pool, device: device}] {
+				call(p)
+			}
 		}
 	}
-	return answers[i] == yes
 }
+
+func compare(a, b *patch) int { return patching.Compare(a.Patch, b.Patch) }
 
 func combine(matching []*patch) *patching.Overlay {
 	patches := make([]*patching.Patch, len(matching))

@@ -16,6 +16,8 @@ type set struct {
 	patches map[types.UID]*patch
 	// named finds patches by what their filters ask for by name; empty is for any.
 	named map[names][]*patch
+	// naming is set if any asks for devices by name.
+	naming bool
 	// questions are those of the patches.
 	questions map[*question]struct{}
 }
@@ -59,6 +61,7 @@ func Compile(objects []*v1alpha1.ResourceSlicePatch, class view.Class, previous 
 		s.patches[object.UID] = p
 		asked := namesOf(p.Filter)
 		s.named[asked] = append(s.named[asked], p)
+		s.naming = s.naming || asked.device != ""
 		if p.question != nil {
 			s.questions[p.question] = struct{}{}
 		}

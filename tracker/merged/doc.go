@@ -25,8 +25,11 @@
 // The expressions of a patch and of its class are asked about each device once. The
 // answers are kept until the devices of the slice, the filter of the patch or the
 // selectors of the class change: a driver that writes the same devices again, and a patch
-// that gives other values to the same devices, ask nothing. What comes out depends on the
-// objects alone, never on the order in which they came.
+// that gives other values to the same devices, ask nothing. An expression itself is not
+// evaluated again for devices of which it reads the same, in whatever slice and for
+// whatever patch. Where one costs too much for a slice it is given up for the rest of that
+// slice, and the report says so. What comes out depends on the objects alone, never on the
+// order in which they came.
 //
 // Each handler has a goroutine and a queue of its own. The queue holds a slice at
 // most once, so it is never longer than there are slices: a handler that cannot

@@ -4,6 +4,8 @@ import (
 	"iter"
 
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/policy/patching"
 )
 
 // searched is up to how many slices of a pool are searched for a device. Only
@@ -19,7 +21,9 @@ type entry struct {
 	limits          []limit
 	// verdicts has what was found out for patches; nil for nothing.
 	verdicts map[*question]*verdict
-	pool     *pool
+	// devices are those of raw as questions see them; nil while none is asked.
+	devices *patching.Devices
+	pool    *pool
 	// at is where the entry stands in its pool.
 	at int
 }
@@ -67,7 +71,7 @@ func (x *index) set(slice *resourcev1.ResourceSlice) bool {
 		e.raw = slice
 		e.pool.addDevices(e)
 	}
-	e.patched, e.merged = nil, nil
+	e.patched, e.merged, e.devices = nil, nil, nil
 	return false
 }
 

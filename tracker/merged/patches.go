@@ -31,6 +31,9 @@ type question struct {
 	filter *patching.Filter
 	// class is nil while there is no such class.
 	class *patching.Class
+	// last is the verdict on the slice before: most slices are like it. It is guarded by
+	// the lock of the view.
+	last *verdict
 }
 
 // class is a DeviceClass, whose selectors are known to compile or not.

@@ -12,7 +12,7 @@ import (
 )
 
 // maxAsked is how many questions about devices are asked for a measurement.
-const maxAsked = 5 * 5000 * devicesASlice
+const maxAsked = 100 * 5000 * devicesASlice
 
 // filters say for which devices the n-th of many patches is.
 var filters = []struct {

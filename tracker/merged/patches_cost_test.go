@@ -1,6 +1,7 @@
 package merged_test
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"testing"
 
@@ -11,7 +12,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
 
-const ofGPUs = `{driver: gpu.example.com, selectors: [{cel: {expression: "device.attributes['gpu.example.com'].type == 'gpu'"}}]}`
+// ofGPUs reads what tells each device from all others.
+const ofGPUs = `{driver: gpu.example.com, selectors: [{cel: {expression: "device.attributes['gpu.example.com'].uuid.startsWith('GPU')"}}]}`
 
 // TestPatchesCost counts allocations, which do not depend on the machine: what an event
 // costs must not grow with the patches and slices that it does not touch.
@@ -31,7 +33,7 @@ func TestPatchesCost(t *testing.T) {
 			"a patch for a pool":   comings(v, slicePatch(t, "added", `{filter: {driver: gpu.example.com, pool: `+poolOf(0)+`}, attributes: {x/b: {int: 1}}}`)),
 			"a patch for a device": comings(v, slicePatch(t, "added", `{filter: {driver: gpu.example.com, pool: `+poolOf(0)+`, device: gpu-0-7}, attributes: {x/b: {int: 1}}}`)),
 			"a slice":              writings(v, gpuSlice(0, poolOf(0)), gpuSlice(0, poolOf(0))),
-			"other devices":        writings(v, gpuSlice(0, poolOf(0)), gpuSlice(1, poolOf(0))),
+			"other devices":        writings(v, many(8, poolOf(0))...),
 		}
 	}
 	few := costs(1, 1)
@@ -46,6 +48,15 @@ func TestPatchesCost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// many returns so many slices that no answer is remembered until one comes again.
+func many(count int, pool string) []*resourcev1.ResourceSlice {
+	var list []*resourcev1.ResourceSlice
+	for i := range count {
+		list = append(list, gpuSlice(i, pool))
+	}
+	return list
 }
 
 // comings counts what a patch costs that comes and goes.
@@ -90,6 +101,37 @@ func TestOtherValuesAskNothing(t *testing.T) {
 		})
 	}
 	plain := asked(`{driver: gpu.example.com}`)
-	// Compiling an expression to see whether it is valid costs some thousand.
-	require.Less(t, asked(ofGPUs)-plain, 10_000.0)
+	require.Less(t, asked(ofGPUs)-plain, 1000.0)
+}
+
+// An expression that explodes is given up for each slice, wherever it got to, and the
+// report says so.
+func TestAPatchThatExplodes(t *testing.T) {
+	const nines = `[1,2,3,4,5,6,7,8,9]`
+	const explodes = `device.attributes[\"gpu.example.com\"].uuid != \"\" && ` + nines + `.all(a, ` + nines + `.all(b, ` + nines + `.all(c, a + b + c > 0)))`
+	const slices = 20
+	told := func(order []int) (merged.Report, *merged.View) {
+		v := merged.New()
+		v.SetPatch(slicePatch(t, "p", `{filter: {selectors: [{cel: {expression: "`+explodes+`"}}]}, taints: [{key: a, effect: NoSchedule}]}`))
+		for _, i := range order {
+			v.SetSlice(gpuSlice(i, poolOf(i)))
+			v.List()
+		}
+		report, _ := v.Report("p", 1)
+		return report, v
+	}
+	order := rand.Perm(slices)
+	report, v := told(order)
+	require.Equal(t, slices*devicesASlice, report.Matched+report.Failed)
+	require.Zero(t, report.Matched%slices, "not as many in each slice")
+	require.Positive(t, report.Matched)
+	require.Less(t, report.Matched, slices*devicesASlice/8)
+	require.Contains(t, report.FirstFailed[0].Message, "selectors[0]: given up: the devices of its slice that come before it by name cost the 20000")
+	again, other := told(rand.Perm(slices))
+	require.Equal(t, report, again)
+	require.Equal(t, detailed(v.List()), detailed(other.List()))
+
+	// A slice more costs what one costs.
+	one := writings(v, gpuSlice(0, poolOf(0)), gpuSlice(1000, poolOf(0)), gpuSlice(1001, poolOf(0)), gpuSlice(1002, poolOf(0)))
+	require.Less(t, one, 100_000.0)
 }

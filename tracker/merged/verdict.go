@@ -1,13 +1,15 @@
 package merged
 
 import (
+	"slices"
+
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/policy/patching"
 )
 
-// verdict is the answer to a question for the devices of a slice, by their position.
-// A nil one says yes to all.
+// verdict is the answer to a question for the devices of a slice, by their position. It
+// does not change, and slices that are alike share it. A nil one says yes to all.
 type verdict struct {
 	yes, failed set
 	// problem is why the question failed on the first device by name for which it did.
@@ -53,35 +55,49 @@ func (e *entry) verdict(p *slicePatch) *verdict {
 	if e.verdicts == nil {
 		e.verdicts = map[*question]*verdict{}
 	}
-	v := q.ask(&e.raw.Spec, p.selector)
+	v := q.ask(e.see(), p.selector)
 	e.verdicts[q] = v
 	return v
 }
 
+// see returns the devices of the slice for many questions. They are dropped when those are
+// answered: most slices are not asked about for long.
+func (e *entry) see() *patching.Devices {
+	if e.devices == nil {
+		e.devices = patching.See(&e.raw.Spec)
+	}
+	return e.devices
+}
+
 // ask asks about the devices that are selected by name.
-func (q *question) ask(spec *resourcev1.ResourceSliceSpec, selector selector) *verdict {
-	name, named := selector.Name()
-	v, first := verdict{}, ""
-	for i := range spec.Devices {
-		d := &spec.Devices[i]
-		if named && d.Name != name {
-			continue
-		}
-		yes, err := q.filter.Satisfies(q.class, spec.Driver, d)
+func (q *question) ask(devices *patching.Devices, selector selector) *verdict {
+	var named *string
+	if name, found := selector.Name(); found {
+		named = &name
+	}
+	v := verdict{}
+	q.filter.Ask(q.class, devices, named, func(at int, yes bool, err error) {
 		switch {
 		case yes:
-			v.yes = v.yes.with(i)
+			v.yes = v.yes.with(at)
 		case err != nil:
-			if v.failed == nil || d.Name < first {
-				v.problem, first = err.Error(), d.Name
+			if v.failed == nil {
+				v.problem = err.Error()
 			}
-			v.failed = v.failed.with(i)
+			v.failed = v.failed.with(at)
 		}
-	}
-	if v.yes == nil && v.failed == nil {
+	})
+	switch {
+	case v.yes == nil && v.failed == nil:
 		return never
+	case q.last == nil || !v.same(q.last):
+		q.last = &v
 	}
-	return &v
+	return q.last
+}
+
+func (v *verdict) same(other *verdict) bool {
+	return slices.Equal(v.yes, other.yes) && slices.Equal(v.failed, other.failed) && v.problem == other.problem
 }
 
 // forget drops the answers to a question that will not be asked again.

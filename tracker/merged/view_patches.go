@@ -110,6 +110,7 @@ func (v *View) repatch(selector selector) {
 func (v *View) patch(e *entry) *resourcev1.ResourceSlice {
 	if e.patched == nil {
 		e.patched, e.limits = v.patches.apply(e)
+		e.devices = nil
 	}
 	return e.patched
 }
