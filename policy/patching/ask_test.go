@@ -136,8 +136,8 @@ func TestExpressionsThatNobodyHasAreForgotten(t *testing.T) {
 	newSelector(text)
 	require.Eventually(t, func() bool {
 		runtime.GC()
-		expressions.Lock()
-		defer expressions.Unlock()
+		expressions.mutex.Lock()
+		defer expressions.mutex.Unlock()
 		_, found := expressions.byText[text]
 		return !found
 	}, 10*time.Second, 10*time.Millisecond)

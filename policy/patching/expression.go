@@ -47,8 +47,7 @@ type answer struct {
 
 // expressions are those that are in use, by each text that they were seen with.
 var expressions = struct {
-	sync.Mutex
-
+	mutex  sync.Mutex
 	byText map[string]weak.Pointer[expression]
 }{byText: map[string]weak.Pointer[expression]{}}
 
@@ -74,16 +73,16 @@ func expressionOf(text string) (*expression, error) {
 }
 
 func inUse(text string) *expression {
-	expressions.Lock()
-	defer expressions.Unlock()
+	expressions.mutex.Lock()
+	defer expressions.mutex.Unlock()
 	return expressions.byText[text].Value()
 }
 
 // use returns the expression that is in use with the text, and else puts this one there
 // until nobody has it any more.
 func use(text string, e *expression) *expression {
-	expressions.Lock()
-	defer expressions.Unlock()
+	expressions.mutex.Lock()
+	defer expressions.mutex.Unlock()
 	if other := expressions.byText[text].Value(); other != nil {
 		return other
 	}
@@ -93,8 +92,8 @@ func use(text string, e *expression) *expression {
 }
 
 func disuse(text string) {
-	expressions.Lock()
-	defer expressions.Unlock()
+	expressions.mutex.Lock()
+	defer expressions.mutex.Unlock()
 	if expressions.byText[text].Value() == nil {
 		delete(expressions.byText, text)
 	}

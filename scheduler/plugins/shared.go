@@ -69,7 +69,31 @@ func (s *shared) start(ctx context.Context, stock fwk.Handle) error {
 	}
 	s.view = patched
 	go work.run(ctx)
+	go s.announce(ctx, newAnnouncer(stock.ClientSet().CoordinationV1(), s.profiles), factory, patches)
 	return nil
+}
+
+// announce waits until the scheduler is ready for pods: an election, if there is to be
+// one, begins right after that.
+func (s *shared) announce(ctx context.Context, a *announcer, factory informers.SharedInformerFactory, patches cache.SharedIndexInformer) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-patches.HasSyncedChecker().Done():
+	}
+	factory.WaitForCacheSync(ctx.Done())
+	a.run(ctx)
+}
+
+// profiles are the names of those that obey patches.
+func (s *shared) profiles() []string {
+	s.making.Lock()
+	defer s.making.Unlock()
+	var names []string
+	for _, waker := range s.wakers {
+		names = append(names, waker.handle.ProfileName())
+	}
+	return names
 }
 
 // synced are the patches for the view.

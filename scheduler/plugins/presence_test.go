@@ -1,0 +1,216 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/policy/patching/presence"
+)
+
+// office is where an announcer runs, with a fake API server.
+type office struct {
+	t      *testing.T
+	client *fake.Clientset
+	*announcer
+
+	mutex   sync.Mutex
+	leading bool
+	broken  error
+	end     context.CancelFunc
+}
+
+// announcing runs an announcer. It is for use in a bubble.
+func announcing(t *testing.T, holder string, client *fake.Clientset) *office {
+	t.Helper()
+	o := &office{t: t, client: client, leading: true}
+	o.announcer = newAnnouncer(client.CoordinationV1(), func() []string { return []string{"default-scheduler"} })
+	o.announcer.holder = holder
+	o.announcer.clock = clock.RealClock{} // That of the bubble.
+	o.announcer.leads = func() bool {
+		o.mutex.Lock()
+		defer o.mutex.Unlock()
+		return o.leading
+	}
+	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		o.mutex.Lock()
+		defer o.mutex.Unlock()
+		return o.broken != nil, nil, o.broken
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	o.end = cancel
+	go o.run(ctx)
+	t.Cleanup(func() {
+		cancel()
+		synctest.Wait()
+	})
+	return o
+}
+
+func (o *office) set(change func(o *office)) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	change(o)
+}
+
+// lease is nil if there is none.
+func (o *office) lease() *coordinationv1.Lease {
+	o.t.Helper()
+	synctest.Wait()
+	found, err := o.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name)
+	if err != nil {
+		return nil
+	}
+	return found.(*coordinationv1.Lease) //nolint:forcetypeassert // The tracker keeps leases as such.
+}
+
+// holder is who obeys patches now.
+func (o *office) nowHeldBy() string {
+	o.t.Helper()
+	found, _ := presence.Of(o.lease(), time.Now())
+	return found.Holder
+}
+
+func TestPresence(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(t *testing.T, o *office){
+		"begins after an interval, and is renewed": func(t *testing.T, o *office) {
+			require.Nil(t, o.lease())
+			time.Sleep(presence.RenewInterval)
+			require.Equal(t, "one", o.nowHeldBy())
+			require.Equal(t, "default-scheduler", o.lease().Annotations[presence.AnnotationProfiles])
+			acquired := o.lease().Spec.AcquireTime
+			time.Sleep(time.Hour)
+			require.Equal(t, "one", o.nowHeldBy())
+			require.Equal(t, acquired, o.lease().Spec.AcquireTime)
+		},
+		"is one request for each renewal": func(t *testing.T, o *office) {
+			time.Sleep(presence.RenewInterval)
+			synctest.Wait()
+			o.client.ClearActions()
+			time.Sleep(10 * presence.RenewInterval)
+			synctest.Wait()
+			require.Len(t, o.client.Actions(), 10)
+		},
+		"is not said by one that does not lead": func(t *testing.T, o *office) {
+			o.set(func(o *office) { o.leading = false })
+			time.Sleep(time.Hour)
+			require.Nil(t, o.lease())
+			o.set(func(o *office) { o.leading = true })
+			time.Sleep(presence.RenewInterval)
+			require.Equal(t, "one", o.nowHeldBy())
+		},
+		"ends with the process": func(t *testing.T, o *office) {
+			time.Sleep(presence.RenewInterval)
+			require.Equal(t, "one", o.nowHeldBy())
+			o.end()
+			require.Empty(t, o.nowHeldBy())
+			require.Empty(t, *o.lease().Spec.HolderIdentity)
+		},
+		"is not taken from a successor when the process ends": func(t *testing.T, o *office) {
+			time.Sleep(presence.RenewInterval)
+			next := presence.Claim(o.lease(), presence.Scheduler{Holder: "two"}, time.Now())
+			next.ResourceVersion = "2"
+			require.NoError(t, o.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), next, presence.Namespace))
+			o.client.PrependReactor("update", "leases", conflict(o))
+			o.end()
+			require.Equal(t, "two", o.nowHeldBy())
+		},
+		"is taken over from one that is gone": func(t *testing.T, o *office) {
+			require.NoError(t, o.client.Tracker().Add(presence.Claim(nil, presence.Scheduler{Holder: "gone"}, time.Now().Add(-time.Hour))))
+			time.Sleep(presence.RenewInterval)
+			require.Equal(t, "one", o.nowHeldBy())
+		},
+		"comes again when the lease was deleted": func(t *testing.T, o *office) {
+			time.Sleep(presence.RenewInterval)
+			require.NotNil(t, o.lease())
+			require.NoError(t, o.client.Tracker().Delete(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name))
+			time.Sleep(presence.RenewInterval)
+			require.Equal(t, "one", o.nowHeldBy())
+		},
+		"goes on trying when it fails": func(t *testing.T, o *office) {
+			time.Sleep(presence.RenewInterval)
+			o.set(func(o *office) { o.broken = errors.New("broken") })
+			time.Sleep(presence.Duration + presence.RenewInterval)
+			require.Empty(t, o.nowHeldBy(), "it runs out")
+			o.set(func(o *office) { o.broken = nil })
+			time.Sleep(presence.RenewInterval)
+			require.Equal(t, "one", o.nowHeldBy())
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, announcing(t, "one", fake.NewClientset())) })
+		})
+	}
+}
+
+// conflict refuses what was read before somebody else wrote, as the API server does.
+func conflict(o *office) clienttesting.ReactionFunc {
+	return func(action clienttesting.Action) (bool, runtime.Object, error) {
+		update, ok := action.(clienttesting.UpdateAction)
+		if !ok {
+			return false, nil, nil
+		}
+		written, err := o.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		if update.GetObject().(metav1.Object).GetResourceVersion() != written.(metav1.Object).GetResourceVersion() { //nolint:forcetypeassert // All objects are.
+			return true, nil, errors.New("somebody else wrote it")
+		}
+		return false, nil, nil
+	}
+}
+
+func TestPresenceCountsFailures(t *testing.T) {
+	t.Parallel()
+	registerPresence()
+	before, err := testutil.GetCounterMetricValue(presenceFailures)
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		o := announcing(t, "one", fake.NewClientset())
+		o.set(func(o *office) { o.broken = errors.New("broken") })
+		time.Sleep(3 * presence.RenewInterval)
+		synctest.Wait()
+	})
+	after, err := testutil.GetCounterMetricValue(presenceFailures)
+	require.NoError(t, err)
+	// Other tests of this package count there as well.
+	require.GreaterOrEqual(t, after-before, 3.0)
+}
+
+// gathered are metrics.
+type gathered []*dto.MetricFamily
+
+func (g gathered) Gather() ([]*dto.MetricFamily, error) { return g, errors.New("some are missing") }
+
+func TestLeads(t *testing.T) {
+	t.Parallel()
+	election := func(values ...float64) *dto.MetricFamily {
+		family := &dto.MetricFamily{Name: new("leader_election_master_status")}
+		for _, v := range values {
+			family.Metric = append(family.Metric, &dto.Metric{Gauge: &dto.Gauge{Value: &v}})
+		}
+		return family
+	}
+	other := &dto.MetricFamily{Name: new("other"), Metric: []*dto.Metric{{}}}
+	require.True(t, leads(gathered{other}), "there is no election")
+	require.True(t, leads(gathered{other, election()}))
+	require.False(t, leads(gathered{election(0), other}))
+	require.True(t, leads(gathered{other, election(1)}))
+}
