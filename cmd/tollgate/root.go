@@ -18,7 +18,7 @@ NoExecute taints, on time and never the wrong one.`,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(newServeCommand(), newExportCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newExportCommand(), newDevicesCommand(), newVersionCommand())
 	return root
 }
 

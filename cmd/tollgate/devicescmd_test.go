@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoveryfake "k8s.io/client-go/discovery/fake"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
+)
+
+// allServed is what Kubernetes 1.37 with Tollgate's CRDs serves of devices.
+var allServed = cluster{
+	"resource.k8s.io/v1":    {"resourceslices", "deviceclasses", "resourceclaims", "devicetaintrules"},
+	"tollgate.dev/v1alpha1": {"resourceslicepatches"},
+}
+
+const (
+	gpuSlice = `
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpus, managedFields: [{manager: driver}]}
+spec:
+  driver: gpu.example.com
+  nodeName: node-7
+  pool: {name: node-7, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, attributes: {model: {string: A100}}}]
+`
+	gpuClass = `
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpus}
+spec: {selectors: [{cel: {expression: "device.driver == 'gpu.example.com'"}}]}
+`
+	gpuClaim = `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: one, namespace: ml}
+status:
+  allocation: {devices: {results: [{request: r, driver: gpu.example.com, pool: node-7, device: gpu-0}]}}
+  reservedFor: [{resource: pods, name: train, uid: u}]
+`
+	gpuPatch = `
+apiVersion: tollgate.dev/v1alpha1
+kind: ResourceSlicePatch
+metadata: {name: racks, uid: racks-uid}
+spec: {devices: {filter: {deviceClassName: gpus}, attributes: {example.com/rack: {string: "7"}}}}
+`
+	gpuRule = `
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: hot}
+spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: example.com/hot, effect: NoSchedule}}
+`
+)
+
+// readerOf reads a cluster that serves some kinds and has some objects.
+func readerOf(t *testing.T, serves cluster, version string, patches, rules []string) *deviceReader {
+	t.Helper()
+	typed := fake.NewClientset(decoded[resourcev1.ResourceSlice](t, gpuSlice), decoded[resourcev1.DeviceClass](t, gpuClass), decoded[resourcev1.ResourceClaim](t, gpuClaim))
+	discovery, ok := typed.Discovery().(*discoveryfake.FakeDiscovery)
+	require.True(t, ok)
+	for group, names := range serves {
+		list := &metav1.APIResourceList{GroupVersion: group}
+		for _, name := range names {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+		}
+		discovery.Resources = append(discovery.Resources, list)
+	}
+	patchKind, ruleKind := patchResource.WithVersion("v1alpha1"), informer.RuleResource.WithVersion(version)
+	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		patchKind: "ResourceSlicePatchList", ruleKind: "DeviceTaintRuleList",
+	})
+	for kind, texts := range map[schema.GroupVersionResource][]string{patchKind: patches, ruleKind: rules} {
+		for _, text := range texts {
+			object := &unstructured.Unstructured{Object: *decoded[map[string]any](t, text)}
+			_, err := custom.Resource(kind).Create(t.Context(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+	}
+	return &deviceReader{kubernetes: typed, custom: custom}
+}
+
+func decoded[T any](t *testing.T, text string) *T {
+	t.Helper()
+	object := new(T)
+	require.NoError(t, yaml.Unmarshal([]byte(text), object))
+	return object
+}
+
+// shows runs the command on a cluster and returns what it writes.
+func shows(t *testing.T, r *deviceReader, filter devicetable.Filter, output string) (out, notes string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	require.NoError(t, showDevices(t.Context(), r, filter, output, &stdout, &stderr))
+	return stdout.String(), stderr.String()
+}
+
+func TestDevicesShowsAllThatIsServed(t *testing.T) {
+	t.Parallel()
+	v1alpha3 := cluster{"resource.k8s.io/v1": {"resourceslices", "resourceclaims"}, "resource.k8s.io/v1alpha3": {"devicetaintrules"}}
+	for sentence, c := range map[string]struct {
+		serves  cluster
+		version string
+		row     string
+	}{
+		"slices, patches, classes, rules and claims": {allServed, "v1", "gpu.example.com/node-7/gpu-0  node-7  hot:NoSchedule  racks    ml/one  train\n"},
+		"VS-03 rules of Kubernetes 1.34":             {v1alpha3, "v1alpha3", "gpu.example.com/node-7/gpu-0  node-7  hot:NoSchedule  <none>   ml/one  train\n"},
+		"slices and claims alone":                    {cluster{"resource.k8s.io/v1": {"resourceslices", "resourceclaims"}}, "v1", "gpu.example.com/node-7/gpu-0  node-7  <none>  <none>   ml/one  train\n"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			out, notes := shows(t, readerOf(t, c.serves, c.version, []string{gpuPatch}, []string{gpuRule}), devicetable.Filter{}, "table")
+			require.Contains(t, out, c.row)
+			require.Empty(t, notes)
+		})
+	}
+}
+
+func TestDevicesWritesEachFormat(t *testing.T) {
+	t.Parallel()
+	r := readerOf(t, allServed, "v1", []string{gpuPatch}, nil)
+	for output, want := range map[string]string{
+		"table": "DRIVER/POOL/DEVICE ",
+		"wide":  "example.com/rack=7 (patch racks), model=A100",
+		"yaml":  "\n  resourceSlice: gpus\n",
+		"json":  `"resourceSlice": "gpus"`,
+		"name":  "gpu.example.com/node-7/gpu-0\n",
+	} {
+		out, _ := shows(t, r, devicetable.Filter{}, output)
+		require.Contains(t, out, want)
+		require.NotContains(t, out, "managedFields")
+	}
+}
+
+// Rights are asked for what is shown and for no more.
+func TestDevicesReadsNoMoreThanItNeeds(t *testing.T) {
+	t.Parallel()
+	for sentence, c := range map[string]struct {
+		patches []string
+		filter  devicetable.Filter
+		output  string
+		reads   []string
+	}{
+		"slices and claims":                        {nil, devicetable.Filter{}, "table", []string{"resourceslices", "resourceclaims"}},
+		"names need no claims":                     {nil, devicetable.Filter{}, "name", []string{"resourceslices"}},
+		"a patch that names a class needs classes": {[]string{gpuPatch}, devicetable.Filter{}, "name", []string{"deviceclasses", "resourceslices"}},
+		"a class that is asked for is needed":      {nil, devicetable.Filter{Class: "gpus"}, "name", []string{"deviceclasses", "resourceslices"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			r := readerOf(t, allServed, "v1", c.patches, nil)
+			shows(t, r, c.filter, c.output)
+			require.Equal(t, c.reads, listed(r))
+		})
+	}
+}
+
+func listed(r *deviceReader) []string {
+	var names []string
+	for _, action := range r.kubernetes.(*fake.Clientset).Actions() {
+		if action.GetVerb() == "list" {
+			names = append(names, action.GetResource().Resource)
+		}
+	}
+	return names
+}
+
+func TestDevicesAsksForTheSlicesOfOneDriver(t *testing.T) {
+	t.Parallel()
+	r := readerOf(t, allServed, "v1", nil, nil)
+	shows(t, r, devicetable.Filter{Driver: "gpu.example.com"}, "name")
+	for _, action := range r.kubernetes.(*fake.Clientset).Actions() {
+		if list, ok := action.(clienttesting.ListAction); ok {
+			require.Equal(t, "spec.driver=gpu.example.com", list.GetListRestrictions().Fields.String())
+		}
+	}
+}
+
+func TestDevicesReadsListsInChunks(t *testing.T) {
+	t.Parallel()
+	r := readerOf(t, allServed, "v1", nil, nil)
+	var limits []int64
+	var from []string
+	r.kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		options := action.(clienttesting.ListActionImpl).ListOptions
+		limits, from = append(limits, options.Limit), append(from, options.Continue)
+		page := &resourcev1.ResourceSliceList{Items: []resourcev1.ResourceSlice{*decoded[resourcev1.ResourceSlice](t, gpuSlice)}}
+		page.Items[0].Name += strconv.Itoa(len(from))
+		page.Items[0].Spec.Pool.Name += strconv.Itoa(len(from))
+		if len(from) < 3 {
+			page.Continue = "after " + strconv.Itoa(len(from))
+		}
+		return true, page, nil
+	})
+	out, _ := shows(t, r, devicetable.Filter{}, "name")
+	require.Equal(t, "gpu.example.com/node-71/gpu-0\ngpu.example.com/node-72/gpu-0\ngpu.example.com/node-73/gpu-0\n", out)
+	require.Equal(t, []int64{500, 500, 500}, limits)
+	require.Equal(t, []string{"", "after 1", "after 2"}, from)
+}
+
+func TestDevicesSaysWhatToDoAboutAnError(t *testing.T) {
+	t.Parallel()
+	slices := schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceslices"}
+	for sentence, c := range map[string]struct {
+		err   error
+		names []string
+	}{
+		"no rights": {
+			apierrors.NewForbidden(slices, "", errors.New("User \"eve\" cannot list resource")),
+			[]string{"list resourceslices.resource.k8s.io: ", "eve", "ask for a ClusterRole with the verb list on resourceslices of API group resource.k8s.io"},
+		},
+		"no login":   {apierrors.NewUnauthorized("token expired"), []string{"log in again"}},
+		"too slowly": {apierrors.NewResourceExpired("too old"), []string{"try again"}},
+		"else":       {errors.New("connection refused"), []string{"list resourceslices.resource.k8s.io: connection refused"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			r := readerOf(t, allServed, "v1", nil, nil)
+			r.kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, c.err
+			})
+			err := showDevices(t.Context(), r, devicetable.Filter{}, "table", io.Discard, io.Discard)
+			for _, name := range c.names {
+				require.ErrorContains(t, err, name)
+			}
+		})
+	}
+	err := showDevices(t.Context(), readerOf(t, cluster{}, "v1", nil, nil), devicetable.Filter{}, "table", io.Discard, io.Discard)
+	require.EqualError(t, err, "list resourceslices.resource.k8s.io in version v1: the API server does not serve it (devices need Kubernetes 1.34 or later)")
+}
+
+func TestDevicesFindsNothingWithoutAnError(t *testing.T) {
+	t.Parallel()
+	out, notes := shows(t, readerOf(t, allServed, "v1", nil, nil), devicetable.Filter{Driver: "nic.example.com"}, "table")
+	require.Empty(t, out)
+	require.Equal(t, "no devices found: there is no ResourceSlice of driver nic.example.com\n", notes)
+}
+
+// runDevices runs the command line.
+func runDevices(t *testing.T, arguments ...string) error {
+	t.Helper()
+	root := newRootCommand()
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	root.SetArgs(append([]string{"devices"}, arguments...))
+	return root.ExecuteContext(t.Context())
+}
+
+func TestDevicesRefusesFlagsThatItCannotObey(t *testing.T) {
+	t.Parallel()
+	require.EqualError(t, runDevices(t, "-o", "xml"), `--output is "xml", want one of table, wide, yaml, json, name`)
+	require.ErrorIs(t, runDevices(t, "--kubeconfig", filepath.Join(t.TempDir(), "none")), os.ErrNotExist)
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600))
+	require.ErrorContains(t, runDevices(t, "--kubeconfig", empty, "--context", "prod"), `context "prod" does not exist`)
+	require.ErrorContains(t, runDevices(t, "gpu-0"), "unknown command")
+}
+
+func TestProgressIsSaidOnceItTakesLong(t *testing.T) {
+	t.Parallel()
+	var out, table bytes.Buffer
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	p := startProgress(&out, clk)
+	p.tell(1, "resourceslices read")
+	clk.Step(3 * time.Second)
+	p.tell(2, "resourceslices read")
+	p.tell(3, "resourceslices read")
+	clk.Step(time.Second)
+	p.tell(4, "resourceslices read")
+	require.Equal(t, []string{"", "2 resourceslices read ...", "4 resourceslices read ..."}, trimmed(out.String()))
+
+	_, err := p.before(&table).Write([]byte("x"))
+	require.NoError(t, err)
+	clk.Step(time.Hour)
+	p.tell(5, "devices looked at")
+	require.Equal(t, []string{"", "2 resourceslices read ...", "4 resourceslices read ...", "", ""}, trimmed(out.String()))
+	require.Equal(t, "x", table.String())
+}
+
+func TestProgressIsNotSaidToNobody(t *testing.T) {
+	t.Parallel()
+	file, err := os.Create(filepath.Join(t.TempDir(), "errors"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	for _, out := range []io.Writer{&bytes.Buffer{}, file} {
+		p := newProgress(out, clocktesting.NewFakeClock(time.Unix(0, 0)))
+		require.Nil(t, p)
+		p.tell(1, "x")
+		p.end()
+	}
+}
+
+// trimmed returns what was written between carriage returns.
+func trimmed(text string) []string {
+	var lines []string
+	for line := range bytes.SplitSeq([]byte(text), []byte("\r")) {
+		lines = append(lines, string(bytes.TrimRight(line, " ")))
+	}
+	return lines
+}
+
+func TestDevicesEndsWhenItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.ErrorIs(t, showDevices(ctx, readerOf(t, allServed, "v1", nil, nil), devicetable.Filter{}, "table", io.Discard, io.Discard), context.Canceled)
+}
