@@ -14,6 +14,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
 // shown returns pool/device of what satisfies the filter.
@@ -210,4 +212,29 @@ func TestLookedIsToldOfEachPool(t *testing.T) {
 	v.Looked = func(devices int) { told = append(told, devices) }
 	shown(t, v)
 	require.Equal(t, []int{3, 5}, told)
+}
+
+func TestARuleThatWasWrittenOutForAPatchIsNotShownBesideIt(t *testing.T) {
+	t.Parallel()
+	written := resourcev1.DeviceTaint{Key: "ops.example.com/degraded", Effect: "NoSchedule"}
+	for sentence, c := range map[string]struct {
+		uid  string
+		want []string
+	}{
+		"the patch is known":                    {"memory-uid", []string{"degraded:NoSchedule"}},
+		"a patch of that name was there before": {"older-uid", []string{"degraded:NoSchedule", "degraded:NoSchedule"}},
+		"the patch is not in force":             {"misspelt-uid", []string{"degraded:NoSchedule", "degraded:NoSchedule"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			v := cluster(t, Filter{Device: "gpu-0"})
+			v.AddRule(&resourcev1.DeviceTaintRule{
+				ObjectMeta: metav1.ObjectMeta{Name: "memory-1a2b", Labels: map[string]string{v1alpha1.LabelPatch: c.uid}},
+				Spec:       resourcev1.DeviceTaintRuleSpec{DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: written},
+			}, nil)
+			for d := range v.Devices(t.Context()) {
+				require.Equal(t, append([]string{"overheating:NoExecute"}, c.want...), shortTaints(d))
+			}
+		})
+	}
 }
