@@ -45,6 +45,9 @@ const (
 	PreviewRequired Reason = "PreviewRequired"
 	// TwinReserved is a DeviceTaintRule that passes for one that Tollgate made.
 	TwinReserved Reason = "TwinReserved"
+	// PatchReserved is a DeviceTaintRule that passes for one that Tollgate wrote out for a
+	// ResourceSlicePatch.
+	PatchReserved Reason = "PatchReserved"
 	// WindowReserved is an annotation by which Tollgate marks what it gave, written by
 	// somebody else.
 	WindowReserved Reason = "WindowReserved"

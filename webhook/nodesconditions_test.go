@@ -132,6 +132,10 @@ func TestTheAPIServerCallsOutForWhatIsGoverned(t *testing.T) {
 		evicting  = `{"metadata":{},"spec":{"taint":{"key":"k","effect":"NoExecute","timeAdded":"2026-11-20T13:00:00Z"}}}`
 		marked    = `{"metadata":{"labels":{"tollgate.dev/pair":"rule"}},"spec":{"taint":{"key":"k","effect":"None","timeAdded":"2026-11-20T12:00:00Z"}}}`
 		adopted   = `{"metadata":{"labels":{"tollgate.dev/pair":"rule"},"ownerReferences":[{"name":"x"}]},"spec":{"taint":{"key":"k","effect":"None","timeAdded":"2026-11-20T12:00:00Z"}}}`
+		written   = `{"metadata":{"labels":{"tollgate.dev/resource-slice-patch":"1"}},"spec":{"taint":{"key":"k","effect":"None","timeAdded":"2026-11-20T12:00:00Z"}}}`
+		possessed = `{"metadata":{"labels":{"tollgate.dev/resource-slice-patch":"1"},"ownerReferences":[{"name":"x"}]},"spec":{"taint":{"key":"k","effect":"None","timeAdded":"2026-11-20T12:00:00Z"}}}`
+		effective = `{"metadata":{"annotations":{"tollgate.dev/patch-effect":"NoExecute"}},"spec":{"taint":{"key":"k","effect":"None","timeAdded":"2026-11-20T12:00:00Z"}}}`
+		kept      = `{"metadata":{"ownerReferences":[{"name":"x"}]},"spec":{"taint":{"key":"k","effect":"None","timeAdded":"2026-11-20T12:00:00Z"}}}`
 		annotated = `{"metadata":{"annotations":{"a":"b"}},"spec":{"taint":{"key":"k","effect":"None","timeAdded":"2026-11-20T12:00:00Z"}}}`
 
 		slice     = `{"spec":{"devices":[{"name":"a"},{"name":"b"}]}}`
@@ -166,6 +170,19 @@ func TestTheAPIServerCallsOutForWhatIsGoverned(t *testing.T) {
 		"a marked rule is owned":     {"devicetaintrules", "", adopted, marked, "bob", []string{validate}},
 		"a marked rule is annotated": {"devicetaintrules", "", marked, marked, "bob", nil},
 		"a rule is deleted":          {"devicetaintrules", "", "", rule, "bob", []string{validate}},
+
+		"a rule is labeled as that of a patch":        {"devicetaintrules", "", written, rule, "bob", []string{validate}},
+		"a rule is no longer labeled as one":          {"devicetaintrules", "", rule, written, "bob", []string{validate}},
+		"a rule of a patch is owned":                  {"devicetaintrules", "", possessed, written, "bob", []string{validate}},
+		"a rule of a patch is disowned":               {"devicetaintrules", "", written, possessed, "bob", []string{validate}},
+		"a rule of a patch is as it was":              {"devicetaintrules", "", possessed, possessed, "bob", nil},
+		"a rule is annotated with another effect":     {"devicetaintrules", "", effective, rule, "bob", []string{validate}},
+		"a rule is no longer annotated with one":      {"devicetaintrules", "", rule, effective, "bob", []string{validate}},
+		"a rule with another effect is as it was":     {"devicetaintrules", "", effective, effective, "bob", nil},
+		"a rule that nobody marked is owned":          {"devicetaintrules", "", kept, rule, "bob", nil},
+		"a rule of a patch is created":                {"devicetaintrules", "", possessed, "", "bob", []string{validate}},
+		"a rule of a patch is deleted by a collector": {"devicetaintrules", "", "", possessed, controller, []string{validate}},
+
 		"a driver taints":            {"resourceslices", "", hot, slice, driver, []string{drivers}},
 		"a driver lifts a taint":     {"resourceslices", "", slice, hot, driver, []string{mutate, drivers}},
 		"a driver publishes again":   {"resourceslices", "", hot, hot, driver, nil},

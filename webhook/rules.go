@@ -158,10 +158,14 @@ func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission
 		change.Reselected = unknown.fresh && old != nil
 		found, warnings = j.rules(spec, old, &unknown)
 	}
-	if j.governor.isSelf(&req) {
+	collected, err := isCollected(&req)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	if collected || j.governor.isSelf(&req) {
 		return respond(policy.Decide(found), warnings), nil
 	}
-	reserved, err := twinFindings(&req)
+	reserved, err := reservedFindings(&req)
 	if err != nil {
 		return admission.Response{}, err
 	}

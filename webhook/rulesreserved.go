@@ -1,0 +1,161 @@
+package webhook
+
+import (
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+)
+
+// twinLabel marks the DeviceTaintRules that Tollgate makes beside others, changes and
+// removes, without asking policies who may.
+const twinLabel = "tollgate.dev/pair"
+
+// collectors are the users who delete what has lost its owner, and take owners that are
+// gone from what has others: the garbage collector, or the controller manager where
+// controllers have no accounts of their own.
+var collectors = []string{"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"}
+
+// ruleMetadata are the fields of a rule that say whether Tollgate made it; nil where a
+// label or an annotation is not there. Others are passed over.
+type ruleMetadata struct {
+	Labels struct {
+		// Pair is twinLabel.
+		Pair *string `json:"tollgate.dev/pair"`
+		// Patch is v1alpha1.LabelPatch.
+		Patch *string `json:"tollgate.dev/resource-slice-patch"`
+	} `json:"labels"`
+	Annotations struct {
+		// Effect is v1alpha1.AnnotationPatchEffect.
+		Effect *string `json:"tollgate.dev/patch-effect"`
+	} `json:"annotations"`
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
+}
+
+// reservedFindings returns what is wrong with a request, by anybody but Tollgate, that
+// makes a rule pass for one of Tollgate's, or one of Tollgate's for another's: Tollgate
+// would remove, on behalf of whoever wrote that, a rule that they may not remove, or
+// evict pods for a rule that does not say so. That a reference to an owner goes is the
+// garbage collector's doing.
+func reservedFindings(req *admission.Request) ([]policy.Finding, error) {
+	if req.Operation == admissionv1.Delete {
+		return nil, nil
+	}
+	now, err := decodeRuleMetadata(req.Object.Raw)
+	if err != nil {
+		return nil, err
+	}
+	var old ruleMetadata
+	if req.Operation == admissionv1.Update {
+		if old, err = decodeRuleMetadata(req.OldObject.Raw); err != nil {
+			return nil, err
+		}
+	}
+	if found := markFindings(&now, &old); len(found) > 0 {
+		return found, nil
+	}
+	return ownerFindings(req.UserInfo.Username, &now, &old), nil
+}
+
+// markFindings returns what changes of that by which Tollgate knows its rules.
+func markFindings(now, old *ruleMetadata) []policy.Finding {
+	var found []policy.Finding
+	if is := now.Labels.Pair; !same(is, old.Labels.Pair) {
+		found = append(found, policy.Finding{
+			Reason: policy.TwinReserved, Field: "metadata.labels[" + twinLabel + "]", Value: shown(is),
+			Problem: "marks the rules that Tollgate makes beside others",
+			Remedy:  "leave the label as it is",
+		})
+	}
+	if is := now.Labels.Patch; !same(is, old.Labels.Patch) {
+		found = append(found, policy.Finding{
+			Reason: policy.PatchReserved, Field: "metadata.labels[" + v1alpha1.LabelPatch + "]", Value: shown(is),
+			Problem: "marks the rules that Tollgate writes out for ResourceSlicePatches",
+			Remedy:  "leave the label as it is",
+		})
+	}
+	if is := now.Annotations.Effect; !same(is, old.Annotations.Effect) {
+		found = append(found, policy.Finding{
+			Reason: policy.PatchReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationPatchEffect + "]", Value: shown(is),
+			Problem: "says which effect a rule that was written out for a ResourceSlicePatch has for Tollgate",
+			Remedy:  "leave the annotation as it is, and write the effect into the ResourceSlicePatch",
+		})
+	}
+	return found
+}
+
+func same(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+// shown returns the value of a label or an annotation for a message, nothing for nil.
+func shown(value *string) string {
+	if value == nil {
+		return ""
+	}
+	return clip(*value)
+}
+
+// ownerFindings returns what changes of the owners of a rule that Tollgate made. A rule
+// of a patch that is not controlled by it any more would not be one for the evictor, so
+// nobody but the garbage collector may take that owner away.
+func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
+	const field, remedy = "metadata.ownerReferences", "leave its owners as they are"
+	added := hasOthers(now.OwnerReferences, old.OwnerReferences)
+	if now.Labels.Pair != nil && added {
+		return []policy.Finding{{
+			Reason: policy.TwinReserved, Field: field, Remedy: remedy,
+			Problem: "this rule was made by Tollgate and goes with what it stands beside",
+		}}
+	}
+	removed := hasOthers(old.OwnerReferences, now.OwnerReferences) && !slices.Contains(collectors, username)
+	if now.Labels.Patch != nil && (added || removed) {
+		return []policy.Finding{{
+			Reason: policy.PatchReserved, Field: field, Remedy: remedy,
+			Problem: "this rule was written out by Tollgate and goes with its ResourceSlicePatch",
+		}}
+	}
+	return nil
+}
+
+// hasOthers reports whether list has an owner that others do not have. Whether an owner
+// has to wait for its dependents is no difference: the garbage collector changes it.
+func hasOthers(list, others []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(list, func(ref metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(others, func(o metav1.OwnerReference) bool {
+			return o.UID == ref.UID && o.Name == ref.Name && o.Kind == ref.Kind && o.APIVersion == ref.APIVersion &&
+				controls(&o) == controls(&ref)
+		})
+	})
+}
+
+func controls(ref *metav1.OwnerReference) bool { return ref.Controller != nil && *ref.Controller }
+
+// isCollected reports whether the request is the garbage collector's deletion of a rule
+// that was written out for a patch. Its patch is gone then, and who deleted that has been
+// asked: nobody but Tollgate could say what the patch of the rule is.
+func isCollected(req *admission.Request) (bool, error) {
+	if req.Operation != admissionv1.Delete || !slices.Contains(collectors, req.UserInfo.Username) {
+		return false, nil
+	}
+	old, err := decodeRuleMetadata(req.OldObject.Raw)
+	return old.Labels.Patch != nil, err
+}
+
+func decodeRuleMetadata(raw []byte) (ruleMetadata, error) {
+	var object struct {
+		Metadata ruleMetadata `json:"metadata"`
+	}
+	if err := unmarshal(raw, &object); err != nil {
+		return ruleMetadata{}, &badReviewError{fmt.Errorf("decode DeviceTaintRule: %w", err)}
+	}
+	return object.Metadata, nil
+}
