@@ -2,11 +2,11 @@
 // how many pods a taint may hit, and how long it stays: TaintPolicies.
 //
 // A request is taken apart into writes, one for each taint that comes, changes or goes
-// (NodeWrites, SliceWrites, RuleChange). A taint is told from others in the same place
-// by its key and effect, and the order of taints is nothing (C23). What a write is to a
-// policy depends on what the policy governs: a taint whose new value the policy does
-// not govern is removed from it, so that who may only change taints cannot change one
-// away.
+// (NodeWrites, SliceWrites, RuleChange, PatchChange). A taint is told from others in the
+// same place by its key and effect, and the order of taints is nothing (C23). What a
+// write is to a policy depends on what the policy governs: a taint whose new value the
+// policy does not govern is removed from it, so that who may only change taints cannot
+// change one away.
 //
 // Policies add up: each one that governs a write must let the requester make it. There
 // are these who need not be let:
@@ -18,8 +18,9 @@
 //   - Tollgate itself, which is for the caller to tell.
 //
 // Nobody else is, whatever their name or group. That a ResourceSlice is deleted is no
-// write of a taint, since its devices go with it; that a DeviceTaintRule is, lifts its
-// taint, also when the garbage collector does it.
+// write of a taint, since its devices go with it; that a DeviceTaintRule or a
+// ResourceSlicePatch is, lifts its taints, also when the garbage collector does it. The
+// rules that Tollgate writes out for a patch come under the verdict on the patch.
 //
 // A node's own credentials do not get it out of what a policy registers: it must come
 // with the taints, may not leave the selector by its labels, which NodeRestriction lets

@@ -22,14 +22,16 @@ type Input struct {
 	Writes []Write
 	// Rule is the DeviceTaintRule that is written; nil where it is something else.
 	Rule *RuleChange
-	Now  time.Time
+	// Patch is the ResourceSlicePatch that is written; nil where it is something else.
+	Patch *PatchChange
+	Now   time.Time
 }
 
 // Judge decides whether the requester may make the writes: by setters, by
-// maxTimeAddedSkew and, for rules, by requireSelector and requirePreview. An error is
-// a fault and no verdict. What is refused anyway is refused whether or not all policies
-// could be judged, and a policy that cannot refuse stops nothing by a fault: what it
-// says then says so.
+// maxTimeAddedSkew and, for rules and patches, by requireSelector and requirePreview. An
+// error is a fault and no verdict. What is refused anyway is refused whether or not all
+// policies could be judged, and a policy that cannot refuse stops nothing by a fault: what
+// it says then says so.
 func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 	var r report
 	var fault error
@@ -127,6 +129,7 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *report) error {
 		}
 	}
 	c.judgeRule(in.Rule, writes, &f)
+	c.judgePatch(in.Patch, writes, &f)
 	return fault
 }
 

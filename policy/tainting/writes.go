@@ -119,11 +119,16 @@ type diff struct {
 // writes returns the differences: first those of now, then those of old, each in
 // their order. Taints need not be unique, devices may even have one twice (AV-04).
 func (d *diff) writes() []Write {
+	return d.pair(d.unmatched())
+}
+
+// unmatched returns the positions of those of now that are not in old, and those of old
+// that are not in now.
+func (d *diff) unmatched() (fresh []int, gone []Taint) {
 	left := make(map[Taint]int, len(d.old))
 	for _, t := range d.old {
 		left[t]++
 	}
-	var fresh []int
 	for i, t := range d.now {
 		if left[t] > 0 {
 			left[t]--
@@ -131,14 +136,13 @@ func (d *diff) writes() []Write {
 			fresh = append(fresh, i)
 		}
 	}
-	var gone []Taint
 	for _, t := range d.old {
 		if left[t] > 0 {
 			left[t]--
 			gone = append(gone, t)
 		}
 	}
-	return d.pair(fresh, gone)
+	return fresh, gone
 }
 
 // pair makes changes of what came and what went where they are of one kind.
