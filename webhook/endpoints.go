@@ -134,7 +134,7 @@ func Validate(c Config) *Endpoint {
 		gatePolicyKind:       newGatePolicyJudge(),
 		evictionPolicyKind:   newEvictionPolicyJudge(),
 		approvalKind:         newApprovalJudge(),
-		slicePatchKind:       newSlicePatchJudge(),
+		slicePatchKind:       &patchJudge{clock: c.ServerClock, governor: c.governor(), preview: c.Preview},
 	})
 	return newEndpoint("validate", c.Options, c.switched(judges))
 }

@@ -43,6 +43,8 @@ func unforetold(kind tracker.SourceKind, err error) (warning string, fault error
 		return unreadWarning, errPodsUnread
 	case errors.Is(err, forecast.ErrUnfollowed):
 		return "it is not known how many pods this evicts: " + unfollowed(kind), &unfollowedError{kind}
+	case errors.Is(err, errUnlisted):
+		return unlistedWarning, errDevicesUnread
 	default:
 		return "", nil
 	}
@@ -63,6 +65,11 @@ type PreviewConfig struct {
 	View *forecast.View
 	// Limits judges what is foreseen.
 	Limits *limits.Limits
+	// Selection says which devices patches are meant for. Required where taints of devices
+	// are followed: without it nothing is foretold of patches by class or expressions.
+	Selection PatchSelection
+	// Observe says that Tollgate is in eviction mode Observe.
+	Observe bool
 	// Clock tells the time of the API server.
 	Clock   clock.PassiveClock
 	Metrics *PreviewMetrics
@@ -127,19 +134,19 @@ func (p *Preview) rule(ctx context.Context, req admission.Request, set *tainting
 	}
 	switch effect := current.Taint.Effect; {
 	case effect == resourcev1.DeviceTaintEffectNone:
-		return p.mereRule(ruleName(req), old, current), nil
+		return p.mereRule(writtenName(&req), old, current), nil
 	case effect != resourcev1.DeviceTaintEffectNoExecute:
 		return previewed{}, nil
 	}
-	name := ruleName(req)
+	name := writtenName(&req)
 	return p.see(ctx, writeOf(&req, tracker.SourceRule, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
 		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
 	})
 }
 
-// ruleName returns the name of a rule that is written. One whose name is still to be
-// generated has one that no rule can have.
-func ruleName(req admission.Request) string {
+// writtenName returns the name of what is written. Where it is still to be generated, it
+// is one that nothing can have.
+func writtenName(req *admission.Request) string {
 	var metadata, name json.RawMessage
 	if req.Name != "" || findMembers(req.Object.Raw, member{"metadata", &metadata}) != nil ||
 		findMembers(metadata, member{"name", &name}) != nil {
@@ -310,7 +317,7 @@ func (p *Preview) see(ctx context.Context, w *limits.Write, look look) (previewe
 		return previewed{}, err
 	}
 	seen := previewed{findings: verdict.Findings, warnings: verdict.Beyond, settled: verdict.Settle}
-	if text := f.String(); text != "" {
+	if text := p.sentence(w.Carrier, &f); text != "" {
 		seen.warnings = append([]string{text}, seen.warnings...)
 	}
 	return seen, nil

@@ -12,7 +12,7 @@ import (
 const sourcePolicy = "taintpolicy"
 
 // PreviewMetrics counts what previews find. Its label is a closed set: node,
-// devicetaintrule, resourceslice and taintpolicy.
+// devicetaintrule, resourceslice, resourceslicepatch and taintpolicy.
 type PreviewMetrics struct {
 	pods *prometheus.HistogramVec
 }

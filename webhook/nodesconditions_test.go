@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
 // entry is what of an entry of a webhook configuration says whether it is called.
@@ -143,6 +145,9 @@ func TestTheAPIServerCallsOutForWhatIsGoverned(t *testing.T) {
 		hotMoved  = `{"spec":{"devices":[{"name":"b"},{"name":"a","taints":[{"key":"k","effect":"NoExecute","timeAdded":"2026-11-20T12:00:00Z"}]}]}}`
 		noDevices = `{"spec":{}}`
 
+		patch        = `{"spec":{"devices":{"attributes":{"d/a":{"int":1}}}}}`
+		taintedPatch = `{"spec":{"devices":{"taints":[{"key":"k","effect":"NoExecute"}]}}}`
+
 		kubelet, controller, driver = "system:node:n1", "system:serviceaccount:kube-system:node-controller", "system:serviceaccount:gpu:driver"
 	)
 	tests := map[string]struct {
@@ -183,6 +188,15 @@ func TestTheAPIServerCallsOutForWhatIsGoverned(t *testing.T) {
 		"a rule of a patch is created":                {"devicetaintrules", "", possessed, "", "bob", []string{validate}},
 		"a rule of a patch is deleted by a collector": {"devicetaintrules", "", "", possessed, controller, []string{validate}},
 
+		"a patch is created":                      {"resourceslicepatches", "", patch, "", "bob", []string{validate}},
+		"a patch is tainted":                      {"resourceslicepatches", "", taintedPatch, patch, "bob", []string{validate}},
+		"a patch is written without taints":       {"resourceslicepatches", "", patch, patch, "bob", []string{validate}},
+		"a patch with taints is deleted":          {"resourceslicepatches", "", "", taintedPatch, "bob", []string{validate}},
+		"a patch without taints is deleted":       {"resourceslicepatches", "", "", patch, "bob", nil},
+		"a patch without anything is deleted":     {"resourceslicepatches", "", "", `{"spec":{}}`, "bob", nil},
+		"the status of a patch is written":        {"resourceslicepatches", "status", taintedPatch, taintedPatch, "bob", nil},
+		"another object of that group is deleted": {"taintpolicies", "", "", `{"spec":{"taints":[{"key":"k"}]}}`, "bob", nil},
+
 		"a driver taints":            {"resourceslices", "", hot, slice, driver, []string{drivers}},
 		"a driver lifts a taint":     {"resourceslices", "", slice, hot, driver, []string{mutate, drivers}},
 		"a driver publishes again":   {"resourceslices", "", hot, hot, driver, nil},
@@ -198,6 +212,9 @@ func TestTheAPIServerCallsOutForWhatIsGoverned(t *testing.T) {
 		"nodes":            corev1.SchemeGroupVersion.WithKind("Node"),
 		"devicetaintrules": resourcev1.SchemeGroupVersion.WithKind("DeviceTaintRule"),
 		"resourceslices":   resourcev1.SchemeGroupVersion.WithKind("ResourceSlice"),
+
+		"resourceslicepatches": v1alpha1.GroupVersion.WithKind("ResourceSlicePatch"),
+		"taintpolicies":        v1alpha1.GroupVersion.WithKind("TaintPolicy"),
 	}
 	all := entries(t)
 	for name, tt := range tests {

@@ -14,7 +14,6 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/evicting"
 	"github.com/tollgate-dev/tollgate/policy/gates"
-	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/tainting"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
@@ -115,14 +114,5 @@ func newApprovalJudge() judge {
 		kind:     "EvictionApproval",
 		spec:     func(a *v1alpha1.EvictionApproval) any { return a.Spec },
 		validate: validateApproval,
-	}
-}
-
-func newSlicePatchJudge() judge {
-	return &policyJudge[v1alpha1.ResourceSlicePatch, *v1alpha1.ResourceSlicePatch]{
-		kind:     "ResourceSlicePatch",
-		spec:     func(p *v1alpha1.ResourceSlicePatch) any { return p.Spec },
-		validate: patching.ValidatePatch,
-		warn:     patching.Warnings,
 	}
 }

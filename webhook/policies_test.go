@@ -146,7 +146,7 @@ func TestATaintPolicyThatIsProbablyNotMeantIsWarnedAbout(t *testing.T) {
 }
 
 func TestAPatchOfEveryDeviceIsWarnedAbout(t *testing.T) {
-	object := `{"metadata":{"name":"p"},"spec":{"devices":{"taints":[{"key":"a","effect":"NoSchedule"}]}}}`
+	object := `{"metadata":{"name":"p"},"spec":{"devices":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}}`
 	response := judgePod(t, testConfig(), policyReview(t, admissionv1.Create, "resourceslicepatches", object, ""))
 	require.True(t, response.Allowed, "%v", response.Result)
 	require.Len(t, response.Warnings, 1)

@@ -1,0 +1,142 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/devices"
+	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
+)
+
+// patchJudge judges ResourceSlicePatches: whether they are valid, and their taints like
+// those of DeviceTaintRules. The rules that Tollgate writes out for them are its own
+// writes, and come under this verdict.
+type patchJudge struct {
+	clock    clock.PassiveClock
+	governor *governor
+	preview  *Preview
+}
+
+// patchWrite is a write of a patch: old is nil when it is created, now when it is
+// deleted.
+type patchWrite struct {
+	// name is that of the patch, unnamed while it is to be generated.
+	name     string
+	now, old *v1alpha1.ResourceSlicePatch
+}
+
+func decodePatches(req *admission.Request) (w patchWrite, err error) {
+	w.name = writtenName(req)
+	decode := func(raw []byte, which string) *v1alpha1.ResourceSlicePatch {
+		patch := &v1alpha1.ResourceSlicePatch{}
+		if fault := unmarshal(raw, patch); fault != nil && err == nil {
+			err = &badReviewError{fmt.Errorf("decode %s: %w", which, fault)}
+		}
+		return patch
+	}
+	if req.Operation != admissionv1.Delete {
+		w.now = decode(req.Object.Raw, "ResourceSlicePatch")
+	}
+	if req.Operation != admissionv1.Create {
+		w.old = decode(req.OldObject.Raw, "old ResourceSlicePatch")
+	}
+	return w, err
+}
+
+// change returns what the write is to TaintPolicies.
+func (w *patchWrite) change() *tainting.PatchChange {
+	change := &tainting.PatchChange{}
+	if w.name != unnamed {
+		change.Name = w.name
+	}
+	if w.now != nil {
+		change.New = &w.now.Spec.Devices
+	}
+	if w.old != nil {
+		change.Old = &w.old.Spec.Devices
+	}
+	return change
+}
+
+// judged reports whether the patch is held against the rules of its own API: what is
+// written to one that is on its way out, or beside its spec, is not.
+func (w *patchWrite) judged() bool {
+	return w.now != nil && (w.old == nil || w.now.DeletionTimestamp == nil && !equality.Semantic.DeepEqual(w.now.Spec, w.old.Spec))
+}
+
+// Judge implements judge.
+func (j *patchJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
+	w, err := decodePatches(&req)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	var found []policy.Finding
+	var warnings []string
+	if w.judged() {
+		if found = findings(patching.ValidatePatch(w.now)); len(found) == 0 {
+			warnings = append(patching.Warnings(w.now), devices.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), j.clock.Now())...)
+		}
+	}
+	change := w.change()
+	writes := change.Writes()
+	if len(writes) == 0 || j.governor.isSelf(&req) {
+		return respond(policy.Decide(found), warnings), nil
+	}
+	return j.govern(ctx, req, &w, change, writes, found, warnings)
+}
+
+// govern holds the writes of taints by anybody but Tollgate against the TaintPolicies,
+// beside what was found already.
+func (j *patchJudge) govern(ctx context.Context, req admission.Request, w *patchWrite, change *tainting.PatchChange, writes []tainting.Write, found []policy.Finding, warnings []string) (admission.Response, error) {
+	policies, err := j.governor.current()
+	if err != nil {
+		return admission.Response{}, err
+	}
+	in := j.governor.input(&req, writes)
+	in.Patch = change
+	judged, fault := j.governor.judge(ctx, policies.Taints, in)
+	decision := policy.Decide(append(found, judged...))
+	if fault != nil && decision.Verdict != policy.Denied {
+		return admission.Response{}, fault
+	}
+	if w.now == nil || decision.Verdict == policy.Denied {
+		return judgedBy(respond(decision, warnings), policies), nil // nobody is evicted by the end of a patch
+	}
+	seen, err := j.preview.patch(ctx, req, policies.Taints, in, w)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	return judgedBy(seen.respond(decision, warnings), policies), nil
+}
+
+// patchedTaints returns the taints of a patch and the names that it selects devices by;
+// zero for no patch.
+func patchedTaints(patch *v1alpha1.ResourceSlicePatch) *devices.Patched {
+	if patch == nil {
+		return &devices.Patched{}
+	}
+	patched := &devices.Patched{Selector: namesOf(patch.Spec.Devices.Filter)}
+	for i := range patch.Spec.Devices.Taints {
+		t := &patch.Spec.Devices.Taints[i]
+		patched.Taints = append(patched.Taints, resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})
+	}
+	return patched
+}
+
+// namesOf returns the names that a filter, nil for none, asks for. Unlike that of a rule,
+// one that asks for nothing selects every device.
+func namesOf(filter *v1alpha1.DevicePatchFilter) resourcev1.DeviceTaintSelector {
+	if filter == nil {
+		return resourcev1.DeviceTaintSelector{}
+	}
+	return resourcev1.DeviceTaintSelector{Driver: filter.Driver, Pool: filter.Pool, Device: filter.Device}
+}
