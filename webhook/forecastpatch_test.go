@@ -292,3 +292,60 @@ func TestAPatchBeyondALimitIsRefused(t *testing.T) {
 	requireReason(t, "TooManyAffected", widened)
 	require.Equal(t, "spec.devices.filter", widened.Result.Details.Causes[0].Field)
 }
+
+func TestAPatchGoesBeyondALimitAsApproved(t *testing.T) {
+	one := func(change func(*v1alpha1.EvictionApproval)) v1alpha1.EvictionApproval {
+		return approval("a", 2, func(a *v1alpha1.EvictionApproval) {
+			a.Spec.Node, a.Spec.ResourceSlicePatch = "", "gpu-broken"
+			if change != nil {
+				change(a)
+			}
+		})
+	}
+	const evicting = `"filter":{"driver":"gpu"},"taints":[{"key":"example.com/broken","effect":"NoExecute"}]`
+	for name, tt := range map[string]struct {
+		approval v1alpha1.EvictionApproval
+		allowed  bool
+	}{
+		"one for the patch":     {one(nil), true},
+		"one for another patch": {one(func(a *v1alpha1.EvictionApproval) { a.Spec.ResourceSlicePatch = "gpu" }), false},
+		"one for a rule of that name": {one(func(a *v1alpha1.EvictionApproval) {
+			a.Spec.ResourceSlicePatch, a.Spec.DeviceTaintRule = "", "gpu-broken"
+		}), false},
+		"one for a node of that name":  {one(func(a *v1alpha1.EvictionApproval) { a.Spec.ResourceSlicePatch, a.Spec.Node = "", "gpu-broken" }), false},
+		"one for another key":          {one(func(a *v1alpha1.EvictionApproval) { a.Spec.Taint.Key = "example.com/x" }), false},
+		"one for fewer pods":           {one(func(a *v1alpha1.EvictionApproval) { a.Spec.MaxPods = 1 }), false},
+		"one that was used":            {one(func(a *v1alpha1.EvictionApproval) { a.Status.UsedAt = new(metav1.NewTime(noon)) }), false},
+		"one that has expired already": {one(func(a *v1alpha1.EvictionApproval) { a.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour)) }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(1))}))
+			b.user("a", "x0")
+			b.user("b", "x1")
+			b.approvals.list = []v1alpha1.EvictionApproval{tt.approval}
+			response := b.patch(t, patchJSON(evicting), "")
+			const seen = "ResourceSlicePatch gpu-broken evicts 2 pods in 1 namespace: 2 now"
+			if tt.allowed {
+				requireReason(t, "", response)
+				require.Equal(t, []string{seen, "beyond the limit of TaintPolicy/limits, as approved by EvictionApproval/a"}, response.Warnings)
+				return
+			}
+			requireReason(t, "TooManyAffected", response)
+			require.Equal(t, []string{seen}, response.Warnings)
+			require.Equal(t, "TaintPolicy/limits: spec.devices.taints[0] (example.com/broken:NoExecute): hits 2 pods; at most 1 are allowed; "+
+				"to approve it, create an EvictionApproval with spec {resourceSlicePatch: gpu-broken, taint: {key: example.com/broken, effect: NoExecute}, maxPods: 2}, "+
+				"then write this again", response.Result.Message)
+		})
+	}
+	t.Run("it is used up when a rule of the patch stands", func(t *testing.T) {
+		b := newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(1))}))
+		for _, dev := range []string{"x0", "x1", "x2"} {
+			b.user("u"+dev, dev)
+		}
+		b.approvals.list = []v1alpha1.EvictionApproval{one(func(a *v1alpha1.EvictionApproval) { a.Spec.MaxPods = 3 })}
+		b.clock.SetTime(noon.Add(time.Minute))
+		b.written("gpu-broken-1", "x0", resourcev1.DeviceTaint{Key: "example.com/broken", Effect: "NoExecute", TimeAdded: new(metav1.NewTime(b.clock.Now()))})
+		narrow := strings.Replace(evicting, `"driver":"gpu"`, `"device":"x0"`, 1)
+		requireReason(t, "TooManyAffected", b.patch(t, patchJSON(evicting), patchJSON(narrow)))
+	})
+}

@@ -18,14 +18,7 @@ func validateApproval(a *v1alpha1.EvictionApproval) field.ErrorList {
 	const longest = 7 * 24 * time.Hour
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
-	switch node, rule := a.Spec.Node, a.Spec.DeviceTaintRule; {
-	case (node == "") == (rule == ""):
-		errs = append(errs, field.Required(spec.Child("node"), "name exactly one of node and deviceTaintRule"))
-	case node != "":
-		errs = append(errs, objectName(node, spec.Child("node"))...)
-	default:
-		errs = append(errs, objectName(rule, spec.Child("deviceTaintRule"))...)
-	}
+	errs = append(errs, validateApproved(&a.Spec, spec)...)
 	taint := spec.Child("taint")
 	errs = append(errs, metav1validation.ValidateLabelName(a.Spec.Taint.Key, taint.Child("key"))...)
 	if a.Spec.Taint.Effect != corev1.TaintEffectNoExecute {
@@ -36,6 +29,24 @@ func validateApproval(a *v1alpha1.EvictionApproval) field.ErrorList {
 	}
 	if d := a.Spec.ExpiresAfter.Duration; d <= 0 || d > longest {
 		errs = append(errs, field.Invalid(spec.Child("expiresAfter"), d.String(), "must be more than 0s, at most 168h"))
+	}
+	return errs
+}
+
+// validateApproved returns what is wrong with the name of what carries the taint.
+func validateApproved(in *v1alpha1.EvictionApprovalSpec, spec *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	named := 0
+	for _, of := range []struct{ field, name string }{
+		{"node", in.Node}, {"deviceTaintRule", in.DeviceTaintRule}, {"resourceSlicePatch", in.ResourceSlicePatch},
+	} {
+		if of.name != "" {
+			named++
+			errs = append(errs, objectName(of.name, spec.Child(of.field))...)
+		}
+	}
+	if named != 1 {
+		return field.ErrorList{field.Required(spec.Child("node"), "name exactly one of node, deviceTaintRule and resourceSlicePatch")}
 	}
 	return errs
 }

@@ -72,6 +72,15 @@ func TestD03APolicyThatIsNotValidIsRefused(t *testing.T) {
 		"an approval for two": {
 			"evictionapprovals", `{"spec":{"node":"a","deviceTaintRule":"b","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.node",
 		},
+		"an approval for a rule and a patch": {
+			"evictionapprovals", `{"spec":{"resourceSlicePatch":"a","deviceTaintRule":"b","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.node",
+		},
+		"an approval for three": {
+			"evictionapprovals", `{"spec":{"node":"a","resourceSlicePatch":"a","deviceTaintRule":"b","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.node",
+		},
+		"an approval for a patch that cannot be": {
+			"evictionapprovals", `{"spec":{"resourceSlicePatch":"A","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.resourceSlicePatch",
+		},
 		"an approval for a node that cannot be": {
 			"evictionapprovals", `{"spec":{"node":"A B","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.node",
 		},
@@ -127,6 +136,13 @@ func TestAPolicyThatIsValidIsAllowed(t *testing.T) {
 			require.True(t, response.Allowed, "%v", response.Result)
 			require.Empty(t, response.Warnings)
 		})
+	}
+}
+
+func TestAnApprovalForEachKindIsAllowed(t *testing.T) {
+	for _, named := range []string{"node", "deviceTaintRule", "resourceSlicePatch"} {
+		object := `{"metadata":{"name":"p"},"spec":{"` + named + `":"n","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`
+		require.True(t, judgePod(t, testConfig(), policyReview(t, admissionv1.Create, "evictionapprovals", object, "")).Allowed, named)
 	}
 }
 

@@ -178,10 +178,10 @@ func consumersText(gained []consumer) string {
 
 func obstacleText(o tracker.Obstacle) string {
 	text := fmt.Sprintf("device %s has the taint %s from %s, which the claim does not tolerate",
-		o.Device, o.Taint, sourceText(o.Taint.Source))
+		o.Device, o.Taint, sourceText(o.Taint.Author()))
 	if !o.Until.IsZero() {
 		text = fmt.Sprintf("device %s has the taint %s from %s, which the claim tolerated until %s",
-			o.Device, o.Taint, sourceText(o.Taint.Source), o.Until.UTC().Format(time.RFC3339))
+			o.Device, o.Taint, sourceText(o.Taint.Author()), o.Until.UTC().Format(time.RFC3339))
 	}
 	return text
 }
@@ -192,6 +192,8 @@ func sourceText(source tracker.Source) string {
 		return "ResourceSlice " + source.Name
 	case tracker.SourceRule:
 		return "DeviceTaintRule " + source.Name
+	case tracker.SourcePatch:
+		return "ResourceSlicePatch " + source.Name
 	case tracker.SourceNode:
 		return "Node " + source.Name
 	}

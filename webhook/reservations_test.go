@@ -103,6 +103,20 @@ func TestARefusedReservationSaysWhatIsInTheWay(t *testing.T) {
 		response.Result.Message)
 }
 
+func TestARefusedReservationNamesThePatchThatARuleIsWrittenOutFor(t *testing.T) {
+	config := atNoon()
+	config.DeviceTaints = obstacles{found: []tracker.Obstacle{{
+		Device: device.ID{Driver: "gpu.example.com", Pool: "node-1", Name: "gpu-0"},
+		Taint: tracker.Taint{
+			Key: "admin.example.org/broken", Effect: "NoExecute", Source: tracker.Source{Kind: tracker.SourceRule, Name: "gpu-broken-x7z4q", UID: "1"},
+			Patch: tracker.PatchRef{Name: "gpu-broken", UID: "2"},
+		},
+	}}}
+	response := judgeNode(t, Validate(config), deviceReview(t, "resourceclaims/status", "v1", claimWith(gpu0, "1", "2"), claimWith(gpu0, "1")))
+	require.Contains(t, response.Result.Message,
+		"device gpu.example.com/node-1/gpu-0 has the taint admin.example.org/broken:NoExecute from ResourceSlicePatch gpu-broken, which the claim does not tolerate")
+}
+
 func TestTheDevicesOfTheAllocationAreAskedAbout(t *testing.T) {
 	var asked []tracker.AllocatedDevice
 	config := atNoon()
