@@ -25,7 +25,7 @@ type PatchSelection interface {
 	// Selected returns the devices that a patch is meant for; false while not all devices
 	// and classes are known. The patch need not be one that is stored. It must be safe for
 	// concurrent use, and is asked while a request waits.
-	Selected(patch *v1alpha1.ResourceSlicePatch) (devices []device.ID, known bool)
+	Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (devices []device.ID, known bool)
 }
 
 // errUnlisted is why nothing can be foretold yet of a patch by class or expressions.
@@ -41,13 +41,13 @@ var errDevicesUnread = errors.New("a TaintPolicy limits how many pods the taint 
 func (p *Preview) patch(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, w *patchWrite) (previewed, error) {
 	if writes(in.Writes, resourcev1.DeviceTaintEffectNoExecute) {
 		return p.see(ctx, writeOf(&req, tracker.SourcePatch, w.name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
-			return p.patched(w, w.dated(now), now)
+			return p.patched(ctx, w, w.dated(now), now)
 		})
 	}
 	if w.has(resourcev1.DeviceTaintEffectNoExecute) || !writes(in.Writes, resourcev1.DeviceTaintEffectNone) {
 		return previewed{}, nil
 	}
-	return p.merePatch(w), nil
+	return p.merePatch(ctx, w), nil
 }
 
 // writes reports whether a taint with that effect comes, or changes.
@@ -58,7 +58,7 @@ func writes(list []tainting.Write, effect resourcev1.DeviceTaintEffect) bool {
 }
 
 // merePatch says what a patch with the effect None would do.
-func (p *Preview) merePatch(w *patchWrite) previewed {
+func (p *Preview) merePatch(ctx context.Context, w *patchWrite) previewed {
 	if p == nil {
 		return previewed{}
 	}
@@ -70,7 +70,7 @@ func (p *Preview) merePatch(w *patchWrite) previewed {
 		}
 	}
 	now := p.config.Clock.Now()
-	changes, err := p.patched(w, evicting, now)
+	changes, err := p.patched(ctx, w, evicting, now)
 	if err != nil {
 		warning, _ := unforetold(tracker.SourcePatch, err)
 		return previewed{warnings: []string{warning}}
@@ -83,7 +83,7 @@ func (p *Preview) merePatch(w *patchWrite) previewed {
 }
 
 // patched returns what would change if the patch that is written had taints.
-func (p *Preview) patched(w *patchWrite, taints []resourcev1.DeviceTaint, now time.Time) ([]tracker.Change, error) {
+func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev1.DeviceTaint, now time.Time) ([]tracker.Change, error) {
 	patched := tracker.PatchedTaints{Patch: tracker.PatchRef{Name: w.name, UID: w.now.UID}, Taints: taints}
 	filter := w.now.Spec.Devices.Filter
 	if filter == nil || filter.DeviceClassName == nil && len(filter.Selectors) == 0 {
@@ -95,7 +95,7 @@ func (p *Preview) patched(w *patchWrite, taints []resourcev1.DeviceTaint, now ti
 	if p.config.Selection == nil {
 		return nil, forecast.ErrUnfollowed
 	}
-	devices, known := p.config.Selection.Selected(w.now)
+	devices, known := p.config.Selection.Selected(ctx, w.now)
 	if !known {
 		return nil, errUnlisted
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 // asks for; what is not in it is not known.
 type selecting map[string][]device.ID
 
-func (s selecting) Selected(patch *v1alpha1.ResourceSlicePatch) ([]device.ID, bool) {
+func (s selecting) Selected(_ context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, bool) {
 	class := ""
 	if filter := patch.Spec.Devices.Filter; filter.DeviceClassName != nil {
 		class = *filter.DeviceClassName

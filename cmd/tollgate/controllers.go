@@ -18,7 +18,7 @@ import (
 )
 
 // addControllers adds what the leader writes to keep the cluster as policies say.
-func (p *program) addControllers(store *snapshot.Store, known *followed, foreseen *foresight) error {
+func (p *program) addControllers(store *snapshot.Store, known *followed, foreseen *foresight) {
 	status := policystatus.New(policystatus.Options{
 		Cache: p.manager.GetCache(), Client: p.manager.GetClient(), Clock: p.clock, Local: p.local,
 		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.kinds(), Policies: store,
@@ -36,7 +36,6 @@ func (p *program) addControllers(store *snapshot.Store, known *followed, foresee
 	if p.kinds().Taints {
 		p.addTaintControllers(store, known, foreseen)
 	}
-	return p.addPatches(known)
 }
 
 func (p *program) newAudit(store *snapshot.Store, known *followed) *audit.Controller {

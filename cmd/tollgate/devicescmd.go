@@ -69,7 +69,7 @@ func connectionFlags(cmd *cobra.Command) clientcmd.ClientConfig {
 	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
 	cmd.Flags().StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "kubeconfig `file`; else $KUBECONFIG or ~/.kube/config")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
-	names.ClusterOverrideFlags.APIServer.ShortName = "s" // as in kubectl
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"        // as in kubectl
 	names.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{} // Nothing that is asked for is in one.
 	clientcmd.BindOverrideFlags(overrides, cmd.Flags(), names)
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)

@@ -84,15 +84,24 @@ func (p *program) addPatchStatus(known *followed, client dynamic.Interface, writ
 	return nil
 }
 
-// addPatches adds what knows the devices of ResourceSlicePatches on every replica, and on
-// the leader what writes the rules for their taints and their status.
-func (p *program) addPatches(known *followed) error {
+// addPatchFeed adds what knows the devices of ResourceSlicePatches on every replica, and
+// returns it, nil where patches are not carried out.
+func (p *program) addPatchFeed() (*patchfeed.Feed, error) {
 	if !p.features.Enabled(features.ResourceSlicePatches) {
-		return nil
+		return nil, nil //nolint:nilnil // There is none, and no fault.
 	}
 	feed := patchfeed.New(merged.New(), p.manager.GetCache(), p.local)
 	if err := p.manager.Add(feed); err != nil {
-		return fmt.Errorf("watch ResourceSlicePatches: %w", err)
+		return nil, fmt.Errorf("watch ResourceSlicePatches: %w", err)
+	}
+	return feed, nil
+}
+
+// addPatches adds what writes the rules for the taints of ResourceSlicePatches and their
+// status, on the leader.
+func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
+	if feed == nil {
+		return nil
 	}
 	client, err := dynamic.NewForConfig(p.connection)
 	if err != nil {

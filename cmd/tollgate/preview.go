@@ -5,6 +5,8 @@ import (
 
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/patchfeed"
 	"github.com/tollgate-dev/tollgate/evictor/forecast"
 	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
@@ -20,7 +22,7 @@ type foresight struct {
 
 // addForesight adds what watches disruption budgets, and returns what says what a write
 // would do to pods.
-func (p *program) addForesight(known *followed) (*foresight, error) {
+func (p *program) addForesight(known *followed, patched *patchfeed.Feed) (*foresight, error) {
 	if known.tracker == nil {
 		return &foresight{}, nil
 	}
@@ -47,8 +49,12 @@ func (p *program) addForesight(known *followed) (*foresight, error) {
 		View: view, Ledger: known.ledger, Approvals: limits.NewApprovals(p.manager.GetClient()),
 		Authorizer: p.authorizer, Clock: p.clock, Metrics: limits.NewMetrics(ctrlmetrics.Registry),
 	})
-	preview := webhook.NewPreview(webhook.PreviewConfig{
-		View: view, Limits: judge, Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
-	})
-	return &foresight{view: view, limits: judge, preview: preview}, nil
+	config := webhook.PreviewConfig{
+		View: view, Limits: judge, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
+		Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
+	}
+	if patched != nil {
+		config.Selection = patched
+	}
+	return &foresight{view: view, limits: judge, preview: webhook.NewPreview(config)}, nil
 }

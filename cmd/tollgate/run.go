@@ -69,11 +69,16 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err != nil {
 		return err
 	}
-	foreseen, err := p.addForesight(known)
+	patched, err := p.addPatchFeed()
 	if err != nil {
 		return err
 	}
-	if err := p.addControllers(store, known, foreseen); err != nil {
+	foreseen, err := p.addForesight(known, patched)
+	if err != nil {
+		return err
+	}
+	p.addControllers(store, known, foreseen)
+	if err := p.addPatches(known, patched); err != nil {
 		return err
 	}
 	if err := p.addLeader(ctx); err != nil {

@@ -106,6 +106,10 @@ type Controller struct {
 	// rest is until when no patch is counted. It is the worker's, of which there is one,
 	// as is what memories hold.
 	rest time.Time
+	// scheduler is true if one runs that applies patches, as was last seen, and askAgain is
+	// when to look again. They are the worker's too.
+	scheduler bool
+	askAgain  time.Time
 
 	mu       sync.Mutex
 	memories map[string]*memory

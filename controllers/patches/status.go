@@ -22,6 +22,7 @@ const (
 	ReasonClassNotFound    = "DeviceClassNotFound"
 	ReasonExpressionFailed = "ExpressionFailed"
 	ReasonDevicesLimited   = "DevicesLimited"
+	ReasonNoScheduler      = "NoScheduler"
 	ReasonNotPublished     = "NotPublished"
 	ReasonRulesNotServed   = "RulesNotServed"
 	ReasonRuleExists       = "RuleExists"

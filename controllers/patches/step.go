@@ -8,14 +8,17 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/patching/presence"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
 
@@ -29,6 +32,8 @@ const (
 	// countPause is the least time between two writes of a status that differ in the
 	// counts and names of devices alone: drivers may publish every second.
 	countPause = 5 * time.Second
+	// presencePause is between two looks for a scheduler that applies patches.
+	presencePause = 10 * time.Second
 	// share is for how many times as long as a count took none is made, up to restMax:
 	// many patches over many devices must not take all of a core.
 	share   = 19
@@ -131,11 +136,36 @@ func (c *Controller) lacks(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 				"there is no DeviceClass %s, so that no device is selected", *filter.DeviceClassName)})
 		}
 	}
+	if len(patch.Spec.Devices.Attributes)+len(patch.Spec.Devices.Capacity) > 0 && !c.obeyed(ctx) {
+		lacks = append(lacks, shortfall{ReasonNoScheduler, fmt.Sprintf(
+			"attributes and capacity change nothing, because no scheduler that applies patches runs: nobody renews the Lease %s/%s; docs/scheduler.md says how to run one",
+			presence.Namespace, presence.Name)})
+	}
 	if patch.Spec.Publish {
 		lacks = append(lacks, shortfall{ReasonNotPublished,
 			"spec.publish: attributes and capacity are not written into ResourceSlices by this version; schedulers that apply patches see them"})
 	}
 	return lacks
+}
+
+// obeyed reports whether a scheduler runs that applies patches. Where that cannot be asked
+// it is not said that there is none.
+func (c *Controller) obeyed(ctx context.Context) bool {
+	if now := c.options.Local.Now(); now.Before(c.askAgain) {
+		return c.scheduler
+	}
+	lease := &coordinationv1.Lease{}
+	err := c.options.Live.Get(ctx, types.NamespacedName{Namespace: presence.Namespace, Name: presence.Name}, lease)
+	if client.IgnoreNotFound(err) != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("cannot see whether a scheduler applies patches", "reason", err.Error())
+		return true
+	}
+	if err != nil {
+		lease = nil
+	}
+	_, c.scheduler = presence.Of(lease, c.options.Clock.Now())
+	c.askAgain = c.options.Local.Now().Add(presencePause)
+	return c.scheduler
 }
 
 // say writes the status of a patch where it differs, and an event when it is not in force

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
+	"github.com/tollgate-dev/tollgate/policy/patching/presence"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -388,6 +389,38 @@ func TestStatusIsNotWrittenAgainAndAgain(t *testing.T) {
 		calls, _ := w.taken()
 		require.LessOrEqual(t, len(calls), 60/5+1)
 		require.GreaterOrEqual(t, len(calls), 60/5-1)
+	})
+}
+
+func TestItIsSaidThatNoSchedulerObeys(t *testing.T) {
+	const values, none = `{attributes: {example.com/slow: {bool: true}}}`, "False NoScheduler: attributes and capacity change nothing, because no scheduler that applies patches runs: nobody renews the Lease kube-system/tollgate-patched-scheduler; docs/scheduler.md says how to run one"
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.controller()
+		w.patch("p", values)
+		w.step(c, "p")
+		require.Equal(t, "True InForce: No device is selected.", w.ready("p"))
+		time.Sleep(presence.Duration)
+		w.step(c, "p")
+		require.Equal(t, none, w.ready("p"), "it is not renewed")
+		w.schedule()
+		time.Sleep(presencePause)
+		w.step(c, "p")
+		require.Equal(t, "True InForce: No device is selected.", w.ready("p"))
+
+		w.lease = nil
+		time.Sleep(presencePause)
+		w.step(c, "p")
+		require.Equal(t, none, w.ready("p"), "there is none")
+		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
+		w.step(c, "p")
+		require.Equal(t, "True InForce: No device is selected.", w.ready("p"), "taints need none")
+
+		w.leaseFault = errors.New("not permitted")
+		time.Sleep(presencePause)
+		w.patch("p", values)
+		w.step(c, "p")
+		require.Equal(t, "True InForce: No device is selected.", w.ready("p"), "what cannot be asked is not said")
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
+	"github.com/tollgate-dev/tollgate/policy/patching/presence"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
@@ -54,6 +56,10 @@ type world struct {
 	// write of a rule is answered with.
 	refused map[string]bool
 	fault   error
+	// lease is that of a scheduler that applies patches, and leaseFault what is answered
+	// instead.
+	lease      *coordinationv1.Lease
+	leaseFault error
 	// deaf says that the tracker is not told of writes.
 	deaf bool
 	// shared says that Kubernetes evicts too.
@@ -69,6 +75,7 @@ func newWorld(t *testing.T) *world {
 		patches: map[string]*v1alpha1.ResourceSlicePatch{}, classes: map[string]*resourcev1.DeviceClass{}, stored: map[string]*resourcev1.DeviceTaintRule{},
 	}
 	w.rules = ruleAPI{w}
+	w.schedule()
 	return w
 }
 
@@ -78,6 +85,13 @@ func (w *world) controller() *Controller {
 		Rules: w.rules, Cache: unwatched{}, Reader: w, Live: w, Status: w, Shared: w.shared, Clock: clock.RealClock{}, Local: clock.RealClock{},
 		Leads: func() bool { return true }, Timeout: time.Minute, Recorder: w, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
+}
+
+// schedule has a scheduler renew its Lease.
+func (w *world) schedule() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lease = presence.Claim(w.lease, presence.Scheduler{Holder: "one", Profiles: []string{"default-scheduler"}}, time.Now())
 }
 
 // unwatched is a cache that nobody can watch.
@@ -153,6 +167,14 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 	case *v1alpha1.ResourceSlicePatch:
 		if patch, ok := w.patches[key.Name]; ok {
 			patch.DeepCopyInto(obj)
+			return nil
+		}
+	case *coordinationv1.Lease:
+		if w.leaseFault != nil {
+			return w.leaseFault
+		}
+		if w.lease != nil {
+			w.lease.DeepCopyInto(obj)
 			return nil
 		}
 	case *resourcev1.DeviceClass:
