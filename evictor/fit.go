@@ -2,6 +2,7 @@ package evictor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -91,11 +92,28 @@ func (e *Evictor) overdue(now time.Time) int {
 		if !ok {
 			continue
 		}
-		if decision := rules.Decide(now, situation); decision.Verdict == EvictAt && now.Sub(decision.At) > patience {
+		if decision := rules.Decide(now, e.asOthersSee(situation)); decision.Verdict == EvictAt && now.Sub(decision.At) > patience {
 			count++
 		}
 	}
 	return count
+}
+
+// asOthersSee returns a situation without the taints that evict for Tollgate alone.
+func (e *Evictor) asOthersSee(situation tracker.Situation) tracker.Situation {
+	devices := make([]tracker.TaintedDevice, 0, len(situation.Devices))
+	for _, d := range situation.Devices {
+		d.Taints = slices.DeleteFunc(slices.Clone(d.Taints), func(taint tracker.Taint) bool {
+			if taint.Patch == (tracker.PatchRef{}) {
+				return false
+			}
+			rule, ok := e.tracker.Rule(taint.Source.Name)
+			return ok && rule.Native != ""
+		})
+		devices = append(devices, d)
+	}
+	situation.Devices = devices
+	return situation
 }
 
 // dueBy returns the pods whose deadline was before a time.

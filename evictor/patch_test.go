@@ -99,6 +99,20 @@ func TestPatchesEvict(t *testing.T) {
 			w.stays(podA)
 			require.Equal(w.t, []request{"get devicetaintrules gpu-broken-0"}, w.api.took())
 		},
+		"pods that only Tollgate finds due are not overdue for others": func(w *world) {
+			w.options.Mode = ModeObserve
+			rule := newWritten("gpu-broken-0", "gpu-0")
+			w.set(rule)
+			onTwoDevices(w, "a")
+			w.start()
+			w.pass(time.Hour)
+			require.InDelta(w.t, 1, w.value("tollgate_evictions_pending"), 0)
+			require.Zero(w.t, w.evictor.overdue(time.Now()))
+			natively := rule.DeepCopy()
+			natively.Spec.Taint.Effect = resourcev1.DeviceTaintEffectNoExecute
+			w.set(natively)
+			require.Equal(w.t, 1, w.evictor.overdue(time.Now()))
+		},
 		"a rule that says it is a patch's and is not keeps pods off and evicts nobody": func(w *world) {
 			rule := newWritten("gpu-broken-0", "gpu-0")
 			rule.OwnerReferences = nil
