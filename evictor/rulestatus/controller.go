@@ -56,6 +56,14 @@ func (k Kind) noun() string {
 	return "rule"
 }
 
+// named returns a log about one object of the kind.
+func (k Kind) named(log logr.Logger, name string) logr.Logger {
+	if k == KindPatch {
+		return log.WithValues("patch", name)
+	}
+	return log.WithValues("rule", name)
+}
+
 // queueName is the name label of the workqueue metrics.
 func (k Kind) queueName() string { return "tollgate-" + k.noun() + "-status" }
 

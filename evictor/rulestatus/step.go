@@ -99,7 +99,7 @@ func (c *Controller) now() moment {
 
 // write writes the status of a rule.
 func (c *Controller) write(ctx context.Context, m *memory, name string, v verdict) time.Duration {
-	log := logr.FromContextOrDiscard(ctx).WithValues(c.options.Kind.noun(), name, "uid", m.uid)
+	log := c.options.Kind.named(logr.FromContextOrDiscard(ctx), name).WithValues("uid", m.uid)
 	if !c.options.Leads() {
 		return idlePause
 	}
