@@ -23,8 +23,9 @@ import (
 // looked at here.
 type PatchSelection interface {
 	// Selected returns the devices that a patch is meant for; false while not all devices
-	// and classes are known. The patch need not be one that is stored. It must be safe for
-	// concurrent use, and is asked while a request waits.
+	// and classes are known. The patch need not be one that is stored, and one that is on
+	// its way out need not be valid: that is meant for none. It must be safe for concurrent
+	// use, and is asked while a request waits. A device may stand there twice.
 	Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (devices []device.ID, known bool)
 }
 
