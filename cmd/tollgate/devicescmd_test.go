@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -275,6 +277,55 @@ func TestDevicesRefusesFlagsThatItCannotObey(t *testing.T) {
 	require.NoError(t, os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600))
 	require.ErrorContains(t, runDevices(t, "--kubeconfig", empty, "--context", "prod"), `context "prod" does not exist`)
 	require.ErrorContains(t, runDevices(t, "gpu-0"), "unknown command")
+}
+
+// Through real clients and a kubeconfig, to something that answers as an API server does.
+func TestDevicesReadsTheClusterOfItsKubeconfig(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/apis/resource.k8s.io/v1":                         `{"kind": "APIResourceList", "groupVersion": "resource.k8s.io/v1", "resources": [{"name": "resourceslices", "kind": "ResourceSlice", "verbs": ["list"]}, {"name": "devicetaintrules", "kind": "DeviceTaintRule", "verbs": ["list"]}]}`,
+		"/apis/tollgate.dev/v1alpha1":                      `{"kind": "APIResourceList", "groupVersion": "tollgate.dev/v1alpha1", "resources": [{"name": "resourceslicepatches", "kind": "ResourceSlicePatch", "verbs": ["list"]}]}`,
+		"/apis/resource.k8s.io/v1/resourceslices":          listOf(t, "resource.k8s.io/v1", "ResourceSliceList", gpuSlice),
+		"/apis/resource.k8s.io/v1/deviceclasses":           listOf(t, "resource.k8s.io/v1", "DeviceClassList", gpuClass),
+		"/apis/resource.k8s.io/v1/devicetaintrules":        listOf(t, "resource.k8s.io/v1", "DeviceTaintRuleList", gpuRule),
+		"/apis/resource.k8s.io/v1/resourceclaims":          listOf(t, "resource.k8s.io/v1", "ResourceClaimList", gpuClaim),
+		"/apis/tollgate.dev/v1alpha1/resourceslicepatches": listOf(t, "tollgate.dev/v1alpha1", "ResourceSlicePatchList", gpuPatch),
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, found := answers[r.URL.Path]
+		if !found || r.Header.Get("Authorization") != "Bearer mine" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(`
+apiVersion: v1
+kind: Config
+current-context: elsewhere
+clusters: [{name: here, cluster: {server: "`+server.URL+`", insecure-skip-tls-verify: true}}, {name: elsewhere, cluster: {server: "http://192.0.2.1:1"}}]
+contexts: [{name: here, context: {cluster: here, user: me}}, {name: elsewhere, context: {cluster: elsewhere, user: me}}]
+users: [{name: me, user: {token: mine}}]
+`), 0o600))
+	root := newRootCommand()
+	var out, notes bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&notes)
+	root.SetArgs([]string{"devices", "--kubeconfig", kubeconfig, "--context", "here", "--driver", "gpu.example.com"})
+	require.NoError(t, root.ExecuteContext(t.Context()))
+	require.Equal(t, "DRIVER/POOL/DEVICE            NODE    TAINTS          PATCHES  CLAIM   POD\n"+
+		"gpu.example.com/node-7/gpu-0  node-7  hot:NoSchedule  racks    ml/one  train\n", out.String())
+	require.Empty(t, notes.String())
+}
+
+func listOf(t *testing.T, version, kind, item string) string {
+	t.Helper()
+	object, err := yaml.YAMLToJSON([]byte(item))
+	require.NoError(t, err)
+	return `{"apiVersion": "` + version + `", "kind": "` + kind + `", "metadata": {}, "items": [` + string(object) + `]}`
 }
 
 func TestProgressIsSaidOnceItTakesLong(t *testing.T) {

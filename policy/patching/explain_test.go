@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,50 +29,64 @@ func TestExplain(t *testing.T) {
 	}{
 		"what no patch speaks of is the driver's": {
 			`{attributes: {model: {string: A}}, capacity: {memory: {value: 8Gi}}, taints: [{key: own, effect: None}]}`, nil,
-			[]string{"model=A", "memory:8Gi", "own by driver"}, "",
+			[]string{"model=A", "memory:8Gi", "own by driver"},
+			"",
 		},
 		"a patch says what it replaced": {
-			`{attributes: {model: {string: A}}}`, []string{`{attributes: {d.example.com/model: {string: B}}}`},
-			[]string{"model=B by a, was A"}, "",
+			`{attributes: {model: {string: A}}}`,
+			[]string{`{attributes: {d.example.com/model: {string: B}}}`},
+			[]string{"model=B by a, was A"},
+			"",
 		},
 		"a patch says what it added": {
 			`{}`, []string{`{attributes: {example.com/rack: {string: "7"}}}`}, []string{"example.com/rack=7 by a"}, "",
 		},
 		"a patch says what it removed": {
-			`{attributes: {model: {string: A}}}`, []string{`{attributes: {d.example.com/model: {"null": {}}}}`},
-			[]string{"model removed by a, was A"}, "",
+			`{attributes: {model: {string: A}}}`,
+			[]string{`{attributes: {d.example.com/model: {"null": {}}}}`},
+			[]string{"model removed by a, was A"},
+			"",
 		},
 		"what never was is not removed": {
 			`{}`, []string{`{attributes: {d.example.com/model: {"null": {}}}}`}, nil, "",
 		},
 		"a patch decides also if it says what was published": {
-			`{attributes: {model: {string: A}}}`, []string{`{attributes: {d.example.com/model: {string: A}}}`},
-			[]string{"model=A by a, was A"}, "",
+			`{attributes: {model: {string: A}}}`,
+			[]string{`{attributes: {d.example.com/model: {string: A}}}`},
+			[]string{"model=A by a, was A"},
+			"",
 		},
 		"patches that were overruled are named with what they have": {
 			`{capacity: {memory: {value: 80Gi}}}`,
 			[]string{
 				`{capacity: {d.example.com/memory: {value: 32Gi}}}`, `{attributes: {d.example.com/memory: {int: 1}}}`, `{capacity: {d.example.com/memory: {value: 16Gi}}}`,
 			},
-			[]string{"d.example.com/memory=1 by b", "memory:32Gi by a, was 80Gi, not 16Gi by c"}, "",
+			[]string{"d.example.com/memory=1 by b", "memory:32Gi by a, was 80Gi, not 16Gi by c"},
+			"",
 		},
 		"a removal can be overruled": {
 			`{attributes: {model: {string: A}}}`,
 			[]string{`{attributes: {d.example.com/model: {string: B}}}`, `{attributes: {d.example.com/model: {"null": {}}}}`},
-			[]string{"model=B by a, was A, not removed by b"}, "",
+			[]string{"model=B by a, was A, not removed by b"},
+			"",
 		},
 		"of two names of one thing the short one is removed": {
-			`{attributes: {d.example.com/model: {string: A}, model: {string: C}}}`, []string{`{attributes: {d.example.com/model: {string: B}}}`},
-			[]string{"d.example.com/model=B by a, was A", "model removed by a, was C"}, "",
+			`{attributes: {d.example.com/model: {string: A}, model: {string: C}}}`,
+			[]string{`{attributes: {d.example.com/model: {string: B}}}`},
+			[]string{"d.example.com/model=B by a, was A", "model removed by a, was C"},
+			"",
 		},
 		"taints have their patches": {
 			`{taints: [{key: own, effect: None}]}`,
 			[]string{`{taints: [{key: x, effect: None}, {key: x, effect: NoSchedule}]}`, `{}`, `{taints: [{key: x, effect: None}]}`},
-			[]string{"own by driver", "x by a", "x by a", "x by c"}, "",
+			[]string{"own by driver", "x by a", "x by a", "x by c"},
+			"",
 		},
 		"beyond a limit all is the driver's, but for taints": {
-			`{attributes: {a: {int: 1}}}`, []string{`{attributes: {d.example.com/a: {int: 2}, ` + many(31) + `}}`, `{attributes: {example.com/z: {int: 1}}, taints: [{key: x, effect: None}]}`},
-			[]string{"a=1", "x by b"}, "would have 33 attributes and capacities, of which 32 are allowed",
+			`{attributes: {a: {int: 1}}}`,
+			[]string{`{attributes: {d.example.com/a: {int: 2}, ` + many(31) + `}}`, `{attributes: {example.com/z: {int: 1}}, taints: [{key: x, effect: None}]}`},
+			[]string{"a=1", "x by b"},
+			"would have 33 attributes and capacities, of which 32 are allowed",
 		},
 	}
 	for name, tt := range tests {
@@ -100,7 +115,7 @@ func said(e *Explanation) []string {
 			if a.StringValue != nil {
 				return *a.StringValue
 			}
-			return fmt.Sprint(*a.IntValue)
+			return strconv.FormatInt(*a.IntValue, 10)
 		}))
 	}
 	for _, v := range e.Capacity {
@@ -122,17 +137,18 @@ func sentence[V any](v Value[V], sign string, text func(*V) string) string {
 		}
 		return sign + text(value)
 	}
-	parts := string(v.Name) + value(v.Now, sign)
+	said := string(v.Name) + value(v.Now, sign)
 	if v.Patch != "" {
-		parts += " by " + v.Patch
-		if v.Published != nil {
-			parts += ", was" + value(v.Published, " ")
-		}
+		said += " by " + v.Patch
+	}
+	parts := []string{said}
+	if v.Patch != "" && v.Published != nil {
+		parts = append(parts, "was"+value(v.Published, " "))
 	}
 	for _, o := range v.Overruled {
-		parts += ", not" + value(o.Value, " ") + " by " + o.Patch
+		parts = append(parts, "not"+value(o.Value, " ")+" by "+o.Patch)
 	}
-	return parts
+	return strings.Join(parts, ", ")
 }
 
 // TestExplanationsHold takes the word of explanations for it: what they say the device

@@ -152,7 +152,7 @@ func consumers(d *Device, namespaced bool) []string {
 }
 
 func attributes(d *Device) []string {
-	return values(d.Attributes, func(a *resourcev1.DeviceAttribute) string { return attribute(a) })
+	return values(d.Attributes, attribute)
 }
 
 func capacity(d *Device) []string {

@@ -139,6 +139,7 @@ func (v *Inventory) byPool(ctx context.Context) iter.Seq[[]*Device] {
 	return func(yield func([]*Device) bool) {
 		looked := 0
 		for _, name := range slices.SortedFunc(maps.Keys(v.pools), comparePools) {
+			//nolint:contextcheck // What is merged here ends by its cost, not by a context.
 			if ctx.Err() != nil || !yield(v.devicesOf(v.pools[name])) {
 				return
 			}
