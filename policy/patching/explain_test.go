@@ -160,10 +160,10 @@ func TestExplanationsHold(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	decided, overruled := 0, 0
 	for range 500 {
-		published := randomDevice(random)
+		published := namedDevice(random)
 		var patches []*Patch
 		for i := range random.IntN(6) {
-			p, errs := Compile(randomPatch(random, string(rune('a'+i))), nil)
+			p, errs := Compile(namedPatch(random, string(rune('a'+i))), nil)
 			require.Empty(t, errs)
 			patches = append(patches, p)
 		}
@@ -247,7 +247,7 @@ func requireOffer[V any](t *testing.T, patches []*Patch, v Value[V], without fun
 	return 1, 1
 }
 
-func randomDevice(random *rand.Rand) *resourcev1.Device {
+func namedDevice(random *rand.Rand) *resourcev1.Device {
 	d := &resourcev1.Device{Name: "gpu-0", AllowMultipleAllocations: new(true), Attributes: attributes{}, Capacity: capacities{}}
 	for _, name := range []name{"a", "d/a", "d/b", "x/a", "x/b"} {
 		if random.IntN(2) == 0 {
@@ -263,7 +263,7 @@ func randomDevice(random *rand.Rand) *resourcev1.Device {
 	return d
 }
 
-func randomPatch(random *rand.Rand, name string) *v1alpha1.ResourceSlicePatch {
+func namedPatch(random *rand.Rand, name string) *v1alpha1.ResourceSlicePatch {
 	p := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{
 		Name: name, CreationTimestamp: metav1.NewTime(start.Add(time.Duration(random.IntN(2)) * time.Second)),
 	}}
