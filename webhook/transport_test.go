@@ -183,7 +183,9 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.want, allowedTime(tt.hint, budget))
 			var left time.Duration
-			url := serveJudge(t, testOptions(), judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+			opts := testOptions()
+			opts.Budget = budget
+			url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
 				deadline, ok := ctx.Deadline()
 				if !ok {
 					return admission.Response{}, errors.New("no deadline")

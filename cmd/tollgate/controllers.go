@@ -103,6 +103,7 @@ func (p *program) addTaintControllers(store *snapshot.Store, known *followed, fo
 	if known.devices != nil {
 		known.devices.changed.join(expired.RuleChanged)
 		known.devices.changed.join(approved.RuleChanged)
+		known.devices.patches.told = append(known.devices.patches.told, approved.PatchesChanged)
 	}
 	p.leading = append(p.leading, nodes.Start, expired.Start, approved.Start)
 }

@@ -27,6 +27,8 @@ type patchSide struct {
 	// list has the patches as the evictor counts them, and status says so.
 	list   *rulestatus.Patches
 	status *rulestatus.Controller
+	// told are those who want to know of patches that have other rules.
+	told []func(patches []string)
 }
 
 // changed tells of patches for which other pods have to leave, or left.
@@ -37,7 +39,13 @@ func (s *patchSide) changed(names []string) {
 }
 
 // ruleChanged tells of the patches that a rule is or was written out for.
-func (s *patchSide) ruleChanged(name string) { s.changed(s.list.RuleChanged(name)) }
+func (s *patchSide) ruleChanged(name string) {
+	names := s.list.RuleChanged(name)
+	s.changed(names)
+	for _, tell := range s.told {
+		tell(names)
+	}
+}
 
 // follow keeps the list as patches are watched, on every replica.
 func (s *patchSide) follow(ctx context.Context, p *program) {

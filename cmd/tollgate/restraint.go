@@ -39,7 +39,7 @@ func (p *program) newRestraint(ctx context.Context, store *snapshot.Store, known
 		Policies: r.policies, Live: known.Live,
 		Held:     func() map[types.UID]int { return r.runner.HeldByPolicy() },
 		Settled:  func() bool { return r.runner.Settled() },
-		Standing: forecast.NewView(forecast.Options{Tracker: known}).Standing,
+		Standing: forecast.NewView(forecast.Options{Tracker: known}).FirstStanding,
 		Released: func(policy types.UID) { r.runner.WakeHeld(policy) },
 		Leads:    p.leads,
 		Clock:    p.clock, Local: p.local, Timeout: p.attemptTimeout(),
