@@ -58,23 +58,16 @@ func (b Binaries) Kubectl() string { return filepath.Join(b.Root, "bin", "kubect
 // Tollgate is this repository's product.
 func (b Binaries) Tollgate() string { return filepath.Join(b.Root, "bin", "tollgate") }
 
+// Scheduler is the kube-scheduler of this repository, which obeys ResourceSlicePatches.
+func (b Binaries) Scheduler() string { return filepath.Join(b.Root, "bin", "kube-scheduler") }
+
 // Envtest is the directory to give as envtest's BinaryAssetsDirectory.
 func (b Binaries) Envtest() string { return filepath.Join(b.Root, "bin", "envtest") }
 
 // BuildControlPlane builds the control plane, and makes the symlinks.
 func (b Binaries) BuildControlPlane(ctx context.Context) error {
-	const version = "k8s.io/component-base/version."
-	major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	flags := strings.Join([]string{
-		"-s", "-w",
-		"-X", version + "gitVersion=" + KubernetesVersion,
-		"-X", version + "gitMajor=" + major,
-		"-X", version + "gitMinor=" + minor,
-		"-X", version + "gitTreeState=clean",
-	}, " ")
 	return b.locked(ctx, func() error {
-		err := b.goBuild(ctx, filepath.Join(b.Root, "e2e"), b.ControlPlane(), "./cmd/controlplane", "-ldflags="+flags)
+		err := b.goBuild(ctx, filepath.Join(b.Root, "e2e"), b.ControlPlane(), "./cmd/controlplane", linkedAsKubernetes())
 		if err != nil {
 			return err
 		}
@@ -87,6 +80,29 @@ func (b Binaries) BuildTollgate(ctx context.Context) error {
 	return b.locked(ctx, func() error {
 		return b.goBuild(ctx, b.Root, b.Tollgate(), "./cmd/tollgate")
 	})
+}
+
+// BuildScheduler builds the scheduler. Its module is one of its own, and has the same
+// version of Kubernetes in it.
+func (b Binaries) BuildScheduler(ctx context.Context) error {
+	return b.locked(ctx, func() error {
+		return b.goBuild(ctx, filepath.Join(b.Root, "scheduler"), b.Scheduler(), "./cmd/kube-scheduler", linkedAsKubernetes())
+	})
+}
+
+// linkedAsKubernetes is the flag by which a component reports the version that it is
+// made from.
+func linkedAsKubernetes() string {
+	const version = "k8s.io/component-base/version."
+	major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	return "-ldflags=" + strings.Join([]string{
+		"-s", "-w",
+		"-X", version + "gitVersion=" + KubernetesVersion,
+		"-X", version + "gitMajor=" + major,
+		"-X", version + "gitMinor=" + minor,
+		"-X", version + "gitTreeState=clean",
+	}, " ")
 }
 
 // locked calls build while no other program builds into the same bin/: go test

@@ -20,11 +20,31 @@ func TestRootIsFoundFromBelow(t *testing.T) {
 	require.ErrorContains(t, err, "no go.mod of "+module)
 }
 
-func TestTheVersionIsThatOfTheModule(t *testing.T) {
+func TestTheVersionIsThatOfTheModules(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").Output()
+	root, err := Root(".")
 	require.NoError(t, err)
-	require.Equal(t, KubernetesVersion, strings.TrimSpace(string(out)))
+	for _, module := range []string{"e2e", "scheduler"} {
+		t.Run(module, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+			cmd.Dir = filepath.Join(root, module)
+			out, err := cmd.Output()
+			require.NoError(t, err)
+			require.Equal(t, KubernetesVersion, strings.TrimSpace(string(out)))
+		})
+	}
+}
+
+func TestTheSchedulerReportsTheVersionOfKubernetes(t *testing.T) {
+	t.Parallel()
+	root, err := Root(".")
+	require.NoError(t, err)
+	programs := Binaries{Root: root}
+	require.NoError(t, programs.BuildScheduler(t.Context()))
+	out, err := exec.CommandContext(t.Context(), programs.Scheduler(), "--version").CombinedOutput()
+	require.NoError(t, err)
+	require.Equal(t, "Kubernetes "+KubernetesVersion+"\n", string(out))
 }
 
 func TestEveryComponentAnswersByItsNameAndByItsLink(t *testing.T) {
