@@ -16,10 +16,13 @@ func (s *state) spec(dir, name string) process.Spec {
 		Scheduler:         s.scheduler,
 		Kwok:              s.kwok,
 	}
-	args := append([]string{name}, arguments[name](dir)...)
+	path, args := s.Program, append([]string{name}, arguments[name](dir)...)
+	if name == Scheduler && s.Scheduler.Program != "" {
+		path, args = s.Scheduler.Program, args[1:]
+	}
 	return process.Spec{
 		Name: name,
-		Path: s.Program,
+		Path: path,
 		Args: append(args, s.ExtraArgs[name]...),
 		// What the user keeps in his home directory (kwok reads its own there) is
 		// not for this control plane.
@@ -108,7 +111,11 @@ func (s *state) controllerManager(dir string) []string {
 }
 
 func (s *state) scheduler(dir string) []string {
-	return s.served(dir, Scheduler, s.Ports.Scheduler)
+	args := s.served(dir, Scheduler, s.Ports.Scheduler)
+	if s.Scheduler.Configured {
+		args = append(args, "--config="+schedulerConfigIn(dir))
+	}
+	return args
 }
 
 // served are the arguments that the two components beside the API server share.

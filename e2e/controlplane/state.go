@@ -17,9 +17,18 @@ type state struct {
 	Nodes     int                 `json:"nodes"`
 	Eviction  Eviction            `json:"eviction"`
 	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
+	Scheduler schedulerState      `json:"scheduler,omitzero"`
 	Detached  bool                `json:"detached"`
 	Ports     ports               `json:"ports"`
 	Processes []record            `json:"processes"`
+}
+
+// schedulerState is what ReplaceScheduler changes.
+type schedulerState struct {
+	// Program is empty for the one that all components are.
+	Program string `json:"program,omitempty"`
+	// Configured is true if there is a configuration in the directory.
+	Configured bool `json:"configured,omitempty"`
 }
 
 // record is one process that was started, in the order of their start.
