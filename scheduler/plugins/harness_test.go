@@ -59,7 +59,7 @@ profiles:
         enabled:
           - {name: PatchedDynamicResources, weight: 2}`
 
-func configuration(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration {
+func configuration(t testing.TB, text string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func configuration(t *testing.T, text string) *schedulerconfig.KubeSchedulerConf
 
 // harness is kube-scheduler over a fake API server.
 type harness struct {
-	t         *testing.T
+	t         testing.TB
 	client    *fake.Clientset
 	patches   *cachetesting.FakeControllerSource
 	scheduler *scheduler.Scheduler
@@ -79,6 +79,10 @@ type harness struct {
 	versions  *versions
 	// patched are the pools that have a patch.
 	patched map[string]bool
+	// bound is called for each pod that is bound, if it is set.
+	bound  func()
+	ctx    context.Context //nolint:containedctx // What ends the scheduler.
+	cancel context.CancelFunc
 }
 
 type setup struct {
@@ -94,31 +98,43 @@ type setup struct {
 	unpatched bool
 }
 
-func start(t *testing.T, s setup) *harness {
+func start(t testing.TB, s setup) *harness {
+	t.Helper()
+	h := ready(t, s)
+	t.Cleanup(h.run())
+	return h
+}
+
+// ready makes a scheduler that knows all that there is and does not schedule yet.
+func ready(t testing.TB, s setup) *harness {
 	t.Helper()
 	h, err := newScheduler(t, s)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	h.factory.Start(ctx.Done())
-	h.factory.WaitForCacheSync(ctx.Done())
-	require.NoError(t, h.scheduler.WaitForHandlersSync(ctx))
+	h.ctx, h.cancel = context.WithCancel(t.Context())
+	h.factory.Start(h.ctx.Done())
+	h.factory.WaitForCacheSync(h.ctx.Done())
+	require.NoError(t, h.scheduler.WaitForHandlersSync(h.ctx))
 	if !s.unpatched {
 		// The first set is waited for, so it is made before what a test makes slow.
 		_, err = h.shared.view.ListWithDeviceTaintRules()
 		require.NoError(t, err)
 	}
-	var running sync.WaitGroup
-	running.Go(func() { h.scheduler.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		h.factory.Shutdown()
-	})
 	return h
 }
 
+// run schedules until what it returns is called, which is once.
+func (h *harness) run() (stop func()) {
+	var running sync.WaitGroup
+	running.Go(func() { h.scheduler.Run(h.ctx) })
+	return func() {
+		h.cancel()
+		running.Wait()
+		h.factory.Shutdown()
+	}
+}
+
 // newScheduler makes a scheduler that does not run yet.
-func newScheduler(t *testing.T, s setup) (*harness, error) {
+func newScheduler(t testing.TB, s setup) (*harness, error) {
 	t.Helper()
 	if s.compile == nil {
 		s.compile = compileForTest
@@ -214,7 +230,13 @@ func (h *harness) bind(action clienttesting.Action) (bool, runtime.Object, error
 	}
 	pod := object.DeepCopyObject().(*corev1.Pod) //nolint:forcetypeassert // The tracker keeps pods as such.
 	pod.Spec.NodeName = binding.Target.Name
-	return true, binding, h.client.Tracker().Update(pods, pod, action.GetNamespace())
+	if err := h.client.Tracker().Update(pods, pod, action.GetNamespace()); err != nil {
+		return true, nil, err
+	}
+	if h.bound != nil {
+		h.bound()
+	}
+	return true, binding, nil
 }
 
 func (h *harness) create(object runtime.Object) {

@@ -15,7 +15,7 @@ kind: KubeSchedulerConfiguration
 `
 
 // shipped are the profiles in deploy/.
-func shipped(t *testing.T, name string) string {
+func shipped(t testing.TB, name string) string {
 	t.Helper()
 	content, err := os.ReadFile("../../deploy/scheduler/" + name)
 	require.NoError(t, err)
