@@ -1,7 +1,6 @@
 package patching
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -33,7 +32,7 @@ func TestAskAgreesWithKubernetes(t *testing.T) {
 		require.Nil(t, program.Error, text)
 		filter := &Filter{selectors: []selector{newSelector(text)}}
 		for i := range devices {
-			want, _, wantErr := program.DeviceMatches(context.Background(), cel.Device{
+			want, _, wantErr := program.DeviceMatches(t.Context(), cel.Device{
 				Driver: "d", AllowMultipleAllocations: devices[i].AllowMultipleAllocations, Attributes: devices[i].Attributes, Capacity: devices[i].Capacity,
 			})
 			got, err := filter.Satisfies(nil, "d", &devices[i])

@@ -65,11 +65,10 @@ func expressionOf(text string) (*expression, error) {
 		return nil, readable(issues.Err().Error())
 	}
 	e := &expression{program: program, reads: readsOf(parsed), known: map[string]*answer{}}
-	canonical, err := celgo.AstToString(parsed)
-	if err != nil {
-		return use(text, e), nil // It is not found under other texts.
+	if canonical, err := celgo.AstToString(parsed); err == nil {
+		e = use(canonical, e) // Else it is not found under other texts.
 	}
-	return use(text, use(canonical, e)), nil
+	return use(text, e), nil
 }
 
 func inUse(text string) *expression {

@@ -59,12 +59,12 @@ profiles:
         enabled:
           - {name: PatchedDynamicResources, weight: 2}`
 
-func configuration(t testing.TB, text string) *schedulerconfig.KubeSchedulerConfiguration {
-	t.Helper()
+func configuration(tb testing.TB, text string) *schedulerconfig.KubeSchedulerConfiguration {
+	tb.Helper()
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	config, ok := object.(*schedulerconfig.KubeSchedulerConfiguration)
-	require.True(t, ok)
+	require.True(tb, ok)
 	return config
 }
 
@@ -98,26 +98,26 @@ type setup struct {
 	unpatched bool
 }
 
-func start(t testing.TB, s setup) *harness {
-	t.Helper()
-	h := ready(t, s)
-	t.Cleanup(h.run())
+func start(tb testing.TB, s setup) *harness {
+	tb.Helper()
+	h := ready(tb, s)
+	tb.Cleanup(h.run())
 	return h
 }
 
 // ready makes a scheduler that knows all that there is and does not schedule yet.
-func ready(t testing.TB, s setup) *harness {
-	t.Helper()
-	h, err := newScheduler(t, s)
-	require.NoError(t, err)
-	h.ctx, h.cancel = context.WithCancel(t.Context())
+func ready(tb testing.TB, s setup) *harness {
+	tb.Helper()
+	h, err := newScheduler(tb, s)
+	require.NoError(tb, err)
+	h.ctx, h.cancel = context.WithCancel(tb.Context())
 	h.factory.Start(h.ctx.Done())
 	h.factory.WaitForCacheSync(h.ctx.Done())
-	require.NoError(t, h.scheduler.WaitForHandlersSync(h.ctx))
+	require.NoError(tb, h.scheduler.WaitForHandlersSync(h.ctx))
 	if !s.unpatched {
 		// The first set is waited for, so it is made before what a test makes slow.
 		_, err = h.shared.view.ListWithDeviceTaintRules()
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
 	return h
 }
@@ -134,15 +134,15 @@ func (h *harness) run() (stop func()) {
 }
 
 // newScheduler makes a scheduler that does not run yet.
-func newScheduler(t testing.TB, s setup) (*harness, error) {
-	t.Helper()
+func newScheduler(tb testing.TB, s setup) (*harness, error) {
+	tb.Helper()
 	if s.compile == nil {
 		s.compile = compileForTest
 	}
 	if s.profiles == "" {
 		s.profiles = profiles
 	}
-	h := &harness{t: t, patches: cachetesting.NewFakeControllerSource(), versions: &versions{}, patched: map[string]bool{}}
+	h := &harness{t: tb, patches: cachetesting.NewFakeControllerSource(), versions: &versions{}, patched: map[string]bool{}}
 	h.shared = &shared{informer: h.informer, compile: s.compile}
 	h.client = fake.NewSimpleClientset()
 	h.client.PrependReactor("create", "pods", h.bind)
@@ -160,13 +160,13 @@ func newScheduler(t testing.TB, s setup) (*harness, error) {
 			return factory(ctx, args, stock)
 		}
 	}
-	require.NoError(t, plugins.Merge(s.plugins))
+	require.NoError(tb, plugins.Merge(s.plugins))
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: h.client.EventsV1()})
-	t.Cleanup(broadcaster.Shutdown)
+	tb.Cleanup(broadcaster.Shutdown)
 	h.factory = scheduler.NewInformerFactory(h.client, 0, nil)
 	var err error
-	h.scheduler, err = scheduler.New(t.Context(), h.client, h.factory, nil, profile.NewRecorderFactory(broadcaster),
-		scheduler.WithProfiles(configuration(t, s.profiles).Profiles...),
+	h.scheduler, err = scheduler.New(tb.Context(), h.client, h.factory, nil, profile.NewRecorderFactory(broadcaster),
+		scheduler.WithProfiles(configuration(tb, s.profiles).Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(plugins),
 		scheduler.WithKubeConfig(&rest.Config{}),
 		// No pod is saved by the flush of those that wait too long.

@@ -23,9 +23,10 @@ import (
 
 // office is where an announcer runs, with a fake API server.
 type office struct {
+	*announcer
+
 	t      *testing.T
 	client *fake.Clientset
-	*announcer
 
 	mutex   sync.Mutex
 	leading bool
@@ -38,9 +39,9 @@ func announcing(t *testing.T, holder string, client *fake.Clientset) *office {
 	t.Helper()
 	o := &office{t: t, client: client, leading: true}
 	o.announcer = newAnnouncer(client.CoordinationV1(), func() []string { return []string{"default-scheduler"} })
-	o.announcer.holder = holder
-	o.announcer.clock = clock.RealClock{} // That of the bubble.
-	o.announcer.leads = func() bool {
+	o.holder = holder
+	o.clock = clock.RealClock{} // That of the bubble.
+	o.leads = func() bool {
 		o.mutex.Lock()
 		defer o.mutex.Unlock()
 		return o.leading
@@ -86,75 +87,75 @@ func (o *office) nowHeldBy() string {
 
 func TestPresence(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(t *testing.T, o *office){
-		"begins after an interval, and is renewed": func(t *testing.T, o *office) {
-			require.Nil(t, o.lease())
+	tests := map[string]func(o *office){
+		"begins after an interval, and is renewed": func(o *office) {
+			require.Nil(o.t, o.lease())
 			time.Sleep(presence.RenewInterval)
-			require.Equal(t, "one", o.nowHeldBy())
-			require.Equal(t, "default-scheduler", o.lease().Annotations[presence.AnnotationProfiles])
+			require.Equal(o.t, "one", o.nowHeldBy())
+			require.Equal(o.t, "default-scheduler", o.lease().Annotations[presence.AnnotationProfiles])
 			acquired := o.lease().Spec.AcquireTime
 			time.Sleep(time.Hour)
-			require.Equal(t, "one", o.nowHeldBy())
-			require.Equal(t, acquired, o.lease().Spec.AcquireTime)
+			require.Equal(o.t, "one", o.nowHeldBy())
+			require.Equal(o.t, acquired, o.lease().Spec.AcquireTime)
 		},
-		"is one request for each renewal": func(t *testing.T, o *office) {
+		"is one request for each renewal": func(o *office) {
 			time.Sleep(presence.RenewInterval)
 			synctest.Wait()
 			o.client.ClearActions()
 			time.Sleep(10 * presence.RenewInterval)
 			synctest.Wait()
-			require.Len(t, o.client.Actions(), 10)
+			require.Len(o.t, o.client.Actions(), 10)
 		},
-		"is not said by one that does not lead": func(t *testing.T, o *office) {
+		"is not said by one that does not lead": func(o *office) {
 			o.set(func(o *office) { o.leading = false })
 			time.Sleep(time.Hour)
-			require.Nil(t, o.lease())
+			require.Nil(o.t, o.lease())
 			o.set(func(o *office) { o.leading = true })
 			time.Sleep(presence.RenewInterval)
-			require.Equal(t, "one", o.nowHeldBy())
+			require.Equal(o.t, "one", o.nowHeldBy())
 		},
-		"ends with the process": func(t *testing.T, o *office) {
+		"ends with the process": func(o *office) {
 			time.Sleep(presence.RenewInterval)
-			require.Equal(t, "one", o.nowHeldBy())
+			require.Equal(o.t, "one", o.nowHeldBy())
 			o.end()
-			require.Empty(t, o.nowHeldBy())
-			require.Empty(t, *o.lease().Spec.HolderIdentity)
+			require.Empty(o.t, o.nowHeldBy())
+			require.Empty(o.t, *o.lease().Spec.HolderIdentity)
 		},
-		"is not taken from a successor when the process ends": func(t *testing.T, o *office) {
+		"is not taken from a successor when the process ends": func(o *office) {
 			time.Sleep(presence.RenewInterval)
 			next := presence.Claim(o.lease(), presence.Scheduler{Holder: "two"}, time.Now())
 			next.ResourceVersion = "2"
-			require.NoError(t, o.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), next, presence.Namespace))
+			require.NoError(o.t, o.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), next, presence.Namespace))
 			o.client.PrependReactor("update", "leases", conflict(o))
 			o.end()
-			require.Equal(t, "two", o.nowHeldBy())
+			require.Equal(o.t, "two", o.nowHeldBy())
 		},
-		"is taken over from one that is gone": func(t *testing.T, o *office) {
-			require.NoError(t, o.client.Tracker().Add(presence.Claim(nil, presence.Scheduler{Holder: "gone"}, time.Now().Add(-time.Hour))))
+		"is taken over from one that is gone": func(o *office) {
+			require.NoError(o.t, o.client.Tracker().Add(presence.Claim(nil, presence.Scheduler{Holder: "gone"}, time.Now().Add(-time.Hour))))
 			time.Sleep(presence.RenewInterval)
-			require.Equal(t, "one", o.nowHeldBy())
+			require.Equal(o.t, "one", o.nowHeldBy())
 		},
-		"comes again when the lease was deleted": func(t *testing.T, o *office) {
+		"comes again when the lease was deleted": func(o *office) {
 			time.Sleep(presence.RenewInterval)
-			require.NotNil(t, o.lease())
-			require.NoError(t, o.client.Tracker().Delete(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name))
+			require.NotNil(o.t, o.lease())
+			require.NoError(o.t, o.client.Tracker().Delete(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name))
 			time.Sleep(presence.RenewInterval)
-			require.Equal(t, "one", o.nowHeldBy())
+			require.Equal(o.t, "one", o.nowHeldBy())
 		},
-		"goes on trying when it fails": func(t *testing.T, o *office) {
+		"goes on trying when it fails": func(o *office) {
 			time.Sleep(presence.RenewInterval)
 			o.set(func(o *office) { o.broken = errors.New("broken") })
 			time.Sleep(presence.Duration + presence.RenewInterval)
-			require.Empty(t, o.nowHeldBy(), "it runs out")
+			require.Empty(o.t, o.nowHeldBy(), "it runs out")
 			o.set(func(o *office) { o.broken = nil })
 			time.Sleep(presence.RenewInterval)
-			require.Equal(t, "one", o.nowHeldBy())
+			require.Equal(o.t, "one", o.nowHeldBy())
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, announcing(t, "one", fake.NewClientset())) })
+			synctest.Test(t, func(t *testing.T) { test(announcing(t, "one", fake.NewClientset())) })
 		})
 	}
 }

@@ -15,10 +15,10 @@ kind: KubeSchedulerConfiguration
 `
 
 // shipped are the profiles in deploy/.
-func shipped(t testing.TB, name string) string {
-	t.Helper()
+func shipped(tb testing.TB, name string) string {
+	tb.Helper()
 	content, err := os.ReadFile("../../deploy/scheduler/" + name)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return string(content)
 }
 

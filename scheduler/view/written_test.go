@@ -60,7 +60,8 @@ func TestViewLeavesOutRulesThatWereWrittenOutForItsPatches(t *testing.T) {
 		},
 		"each once": {
 			written{rule("uid-one", nil, noSchedule), rule("uid-one", new("device"), noSchedule)},
-			[]resourcev1.DeviceTaint{noSchedule, noSchedule, noSchedule}, []resourcev1.DeviceTaint{noSchedule},
+			[]resourcev1.DeviceTaint{noSchedule, noSchedule, noSchedule},
+			[]resourcev1.DeviceTaint{noSchedule},
 		},
 	}
 	for name, test := range tests {

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// Namespace and Name are where the Lease is.
+	// Namespace is where the Lease is.
 	Namespace = metav1.NamespaceSystem
-	Name      = "tollgate-patched-scheduler"
+	// Name is that of the Lease.
+	Name = "tollgate-patched-scheduler"
 	// AnnotationProfiles has the names of the profiles that obey patches, sorted and
 	// separated by commas: pods with one of them as schedulerName get devices as
 	// patches make them.
