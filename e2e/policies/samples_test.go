@@ -30,6 +30,7 @@ var exercised = map[string]func(*testing.T){
 	"tolerationpolicy.yaml": TestSampleOfAFirstPolicy,
 	"gentle-eviction.yaml":  TestSampleOfGentleEvictions,
 	"stop-evictions.yaml":   TestSampleOfStoppedEvictions,
+	"device-patches.yaml":   TestSampleOfDevicePatches,
 }
 
 func TestEverySampleIsExercised(t *testing.T) {
