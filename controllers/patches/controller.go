@@ -2,6 +2,7 @@ package patches
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		AddFunc: c.slice, UpdateFunc: func(_, obj any) { c.slice(obj) }, DeleteFunc: c.slice,
 	})
 	if err != nil {
-		return nil //nolint:nilerr // The view has stopped, as this program does.
+		return fmt.Errorf("follow what patches do to devices: %w", err)
 	}
 	defer func() { _ = c.options.View.RemoveEventHandler(slices) }()
 	var following sync.WaitGroup

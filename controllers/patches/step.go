@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -142,8 +143,10 @@ func (c *Controller) lacks(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 			presence.Namespace, presence.Name)})
 	}
 	if patch.Spec.Publish {
-		lacks = append(lacks, shortfall{ReasonNotPublished,
-			"spec.publish: attributes and capacity are not written into ResourceSlices by this version; schedulers that apply patches see them"})
+		lacks = append(lacks, shortfall{
+			ReasonNotPublished,
+			"spec.publish: attributes and capacity are not written into ResourceSlices by this version; schedulers that apply patches see them",
+		})
 	}
 	return lacks
 }
@@ -208,7 +211,7 @@ func (c *Controller) apply(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 func (c *Controller) announce(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *memory, ready *metav1.Condition) {
 	reasons := ""
 	if ready.Status == metav1.ConditionFalse {
-		reasons = strings.Join([]string{string(patch.UID), fmt.Sprint(patch.Generation), ready.Reason}, " ")
+		reasons = strings.Join([]string{string(patch.UID), strconv.FormatInt(patch.Generation, 10), ready.Reason}, " ")
 	}
 	if reasons == m.reasons {
 		return

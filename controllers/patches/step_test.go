@@ -155,6 +155,7 @@ func TestTimes(t *testing.T) {
 
 func TestRulesArePutRight(t *testing.T) {
 	begin := func(t *testing.T) (*world, *Controller, *resourcev1.DeviceTaintRule) {
+		t.Helper()
 		w := newWorld(t)
 		w.slice("one", "a=a100", "b=h100")
 		c := w.controller()

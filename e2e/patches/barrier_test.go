@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/e2e/devices/dra"
@@ -90,11 +89,10 @@ func nextNumber(t *testing.T) int {
 	barrier.lock.Lock()
 	defer barrier.lock.Unlock()
 	barrier.number++
-	patch := &v1alpha1.ResourceSlicePatch{}
-	require.NoError(t, barrier.patches.Get(t.Context(), client.ObjectKey{Name: barrier.namespace}, patch))
-	patch.Spec.Devices.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{
-		resourcev1.QualifiedName(barrier.driver + "/number"): {IntValue: new(int64(barrier.number))},
-	}
-	require.NoError(t, barrier.patches.Update(t.Context(), patch))
+	require.NoError(t, barrier.edit(t.Context(), barrier.namespace, func(patch *v1alpha1.ResourceSlicePatch) {
+		patch.Spec.Devices.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{
+			resourcev1.QualifiedName(barrier.driver + "/number"): {IntValue: new(int64(barrier.number))},
+		}
+	}))
 	return barrier.number
 }

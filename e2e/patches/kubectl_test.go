@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,15 +29,8 @@ func TestKubectlShowsWhichDevicesPatchesAreForAndWhatBecameOfThem(t *testing.T) 
 	t.Parallel()
 	s := newSite(t)
 	named := s.patch(t, "a", `{filter: {deviceClassName: DRIVER, driver: DRIVER, pool: p0, device: d0}, priority: -5}`)
-	judged := s.patch(t, "b", `{filter: {driver: DRIVER}}`)
-	judged.Status = v1alpha1.ResourceSlicePatchStatus{
-		DevicesMatched: 320, DevicesFailed: 2,
-		Conditions: []metav1.Condition{{
-			Type: "Ready", Status: metav1.ConditionFalse, Reason: "ExpressionFails", LastTransitionTime: metav1.Now(),
-		}},
-	}
-	require.NoError(t, s.patches.Status().Update(t.Context(), judged))
-
+	s.publish(t, "pool", gpu("a", 0), gpu("b", 1))
+	judged := s.patch(t, "b", `{filter: {driver: DRIVER, selectors: [{cel: {expression: 'device.attributes["DRIVER"].nobody == "has it"'}}]}, taints: [{key: example.com/k, effect: None}]}`)
 	eventually(t, "the table says what the patches say", func(ctx context.Context) error {
 		if err := s.patches.Get(ctx, client.ObjectKeyFromObject(judged), judged); err != nil {
 			return err
@@ -47,10 +41,12 @@ func TestKubectlShowsWhichDevicesPatchesAreForAndWhatBecameOfThem(t *testing.T) 
 		require.Len(t, table, 3)
 		require.Equal(t, []string{"NAME", "CLASS", "DRIVER", "POOL", "DEVICE", "PRIORITY", "MATCHED", "FAILED", "READY", "AGE"}, strings.Fields(table[0]))
 		require.Equal(t, []string{named.Name, s.driver, s.driver, "p0", "d0", "-5"}, strings.Fields(table[1])[:6])
-		ready := meta.FindStatusCondition(judged.Status.Conditions, "Ready")
-		want := fmt.Sprintln(judged.Name, s.driver, judged.Status.DevicesMatched, judged.Status.DevicesFailed, ready.Status)
-		if got := strings.Join(strings.Fields(table[2])[:5], " ") + "\n"; got != want {
-			return fmt.Errorf("it says %s, not %s", got, want)
+		want := []string{judged.Name, s.driver, "0", "2", "False"}
+		if got := strings.Fields(table[2]); !slices.Equal(got[:len(got)-1], want) {
+			return fmt.Errorf("it says %q, not %q", got, want)
+		}
+		if ready := meta.FindStatusCondition(judged.Status.Conditions, "Ready"); ready == nil || ready.Reason != "ExpressionFailed" {
+			return fmt.Errorf("its condition is %v", ready)
 		}
 		return nil
 	})

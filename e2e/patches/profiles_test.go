@@ -27,8 +27,10 @@ func TestWithTheSecondProfileOnlyPodsThatAskForItSeePatches(t *testing.T) {
 		obeying.scheduler = "patched-scheduler"
 		stock.publish(t, "p0", gpu("a", 0), gpu("b", 1))
 		stock.publish(t, "p1", gpu("c", 2), gpu("d", 3), gpu("e", 4))
+		stock.publish(t, "p2", gpu("f", 5))
 		stock.patch(t, "p0", `{filter: {driver: DRIVER, pool: p0}, attributes: {DRIVER/model: {string: B}}}`)
 		stock.patch(t, "e", `{filter: {driver: DRIVER, device: e}, taints: [{key: example.com/broken, effect: NoSchedule}]}`)
+		stock.patch(t, "f", `{filter: {driver: DRIVER, device: f}, attributes: {DRIVER/model: {string: C}}}`)
 		obeying.settle(t)
 
 		stock.run(t, "stock-b", modelB)
@@ -40,7 +42,8 @@ func TestWithTheSecondProfileOnlyPodsThatAskForItSeePatches(t *testing.T) {
 		obeying.runMany(t, "patched-a", 2, modelA)
 		require.Equal(t, []string{"p1/c", "p1/d"}, obeying.requirePods(t, "patched-a", 2, 0))
 		stock.run(t, "stock-a", modelA)
-		stock.requireOn(t, "stock-a", "p1/e")
+		// Taints reach every scheduler, as DeviceTaintRules; what else a patch says does not.
+		stock.requireOn(t, "stock-a", "p2/f")
 		obeying.stillWaiting(t, "stock-b", "e")
 	})
 

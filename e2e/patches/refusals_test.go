@@ -135,6 +135,9 @@ func TestTollgateRefusesWhatTheSchemaCannotByFieldAndReason(t *testing.T) {
 		"a version that is none":        {`{attributes: {a.b/c: {version: "1.2"}}}`, `spec.devices.attributes[a.b/c].version: Invalid value: "1.2": must be a semantic version such as 1.2.3`},
 		"a version in a list":           {`{attributes: {a.b/c: {versions: [1.2.3, x]}}}`, `spec.devices.attributes[a.b/c].versions[1]: Invalid value: "x"`},
 		"a capacity without a domain":   {`{capacity: {memory: {value: 1}}}`, `spec.devices.capacity[memory]: Invalid value: "memory": must have a domain`},
+		"a capacity that is null":       {`{capacity: {a.b/c: null}}`, `spec.devices.capacity[a.b/c].value: Required value: a capacity cannot be removed: give value 0 for none`},
+		"an attribute that is null":     {`{attributes: {a.b/c: null}}`, `spec.devices.attributes[a.b/c]: Required value: give exactly one of`},
+		"null among what is right":      {`{attributes: {a.b/d: {int: 1}}, capacity: {a.b/c: null}}`, `spec.devices.capacity[a.b/c].value: Required value: a capacity cannot be removed`},
 		"a capacity below zero":         {`{capacity: {a.b/c: {value: -1Gi}}}`, `spec.devices.capacity[a.b/c].value: Invalid value: "-1Gi": must not be negative`},
 		"a policy without a default":    {policy(`validValues: [1]`), `requestPolicy.default: Required value: say what a request gets that does not say how much`},
 		"a default that is no value":    {policy(`default: 2, validValues: [1, 3]`), `requestPolicy.default: Invalid value: "2": must be one of validValues`},
@@ -174,9 +177,10 @@ func TestAPatchThatBecomesInvalidIsRefusedAndStaysInForceAsItWas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.publish(t, "pool", gpu("a", 0), gpu("b", 1))
-	patch := s.patch(t, "b", `{filter: {driver: DRIVER, device: b}, attributes: {DRIVER/model: {string: B}}}`)
-	patch.Spec.Devices.Filter.Selectors = []v1alpha1.PatchedDeviceSelector{{CEL: &v1alpha1.CELDeviceSelector{Expression: "device.nope"}}}
-	require.ErrorContains(t, s.patches.Update(t.Context(), patch), "spec.devices.filter.selectors[0].cel.expression")
+	s.patch(t, "b", `{filter: {driver: DRIVER, device: b}, attributes: {DRIVER/model: {string: B}}}`)
+	require.ErrorContains(t, s.edit(t.Context(), s.patchName("b"), func(patch *v1alpha1.ResourceSlicePatch) {
+		patch.Spec.Devices.Filter.Selectors = []v1alpha1.PatchedDeviceSelector{{CEL: &v1alpha1.CELDeviceSelector{Expression: "device.nope"}}}
+	}), "spec.devices.filter.selectors[0].cel.expression")
 	s.settle(t)
 	s.run(t, "pod", modelB)
 	s.requireOn(t, "pod", "pool/b")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -131,11 +132,22 @@ func (s *site) patch(t *testing.T, name, devices string) *v1alpha1.ResourceSlice
 // editPatch writes another spec.devices.
 func (s *site) editPatch(t *testing.T, name, devices string) {
 	t.Helper()
-	patch := &v1alpha1.ResourceSlicePatch{}
-	require.NoError(t, s.patches.Get(t.Context(), client.ObjectKey{Name: s.patchName(name)}, patch))
-	patch.Spec.Devices = v1alpha1.DevicePatch{}
-	s.decode(t, devices, &patch.Spec.Devices)
-	require.NoError(t, s.patches.Update(t.Context(), patch))
+	require.NoError(t, s.edit(t.Context(), s.patchName(name), func(patch *v1alpha1.ResourceSlicePatch) {
+		patch.Spec.Devices = v1alpha1.DevicePatch{}
+		s.decode(t, devices, &patch.Spec.Devices)
+	}))
+}
+
+// edit writes a patch anew. Tollgate writes its status meanwhile.
+func (s *site) edit(ctx context.Context, name string, change func(*v1alpha1.ResourceSlicePatch)) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		patch := &v1alpha1.ResourceSlicePatch{}
+		if err := s.patches.Get(ctx, client.ObjectKey{Name: name}, patch); err != nil {
+			return err
+		}
+		change(patch)
+		return s.patches.Update(ctx, patch)
+	})
 }
 
 func (s *site) deletePatch(t *testing.T, name string) {

@@ -37,7 +37,7 @@ func (p *person) patchDevices(t *testing.T, name, devices string) error {
 // waitReadyPatch waits for the condition Ready of a patch, in words.
 func waitReadyPatch(t *testing.T, name, want string) {
 	t.Helper()
-	eventually(t, "patch "+name+" is "+want, func(context.Context) error {
+	becomes(t, "patch "+name+" is "+want, func() error {
 		said := mustKubectl(t, "get", "resourceslicepatch", name, "-o",
 			`jsonpath={range .status.conditions[?(@.type=="Ready")]}{.status} {.reason}: {.message}{end}`)
 		if !strings.HasPrefix(said, want) {

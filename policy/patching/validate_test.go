@@ -83,7 +83,7 @@ func TestAPatchThatIsNotValidIsRefusedByFieldAndValue(t *testing.T) {
 			`attributes: {a.b/c: {}}`, []string{`spec.devices.attributes[a.b/c]: Required value: give exactly one of int, bool, string`},
 		},
 		"an attribute that is null itself": {
-			`attributes: {a.b/c: null}`, []string{`spec.devices.attributes[a.b/c]: Required value: give exactly one of`, `null: {} removes the attribute`},
+			`attributes: {a.b/c: null}`, []string{`spec.devices.attributes[a.b/c]: Required value: give exactly one of`, `"null": {}, with the quotes, removes the attribute`},
 		},
 		"an attribute with two values": {
 			`attributes: {a.b/c: {int: 1, "null": {}}}`, []string{`spec.devices.attributes[a.b/c]: Invalid value: "int, null": give exactly one of`},

@@ -11,7 +11,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-const oneValue = "give exactly one of int, bool, string, version, ints, bools, strings, versions and null; null: {} removes the attribute"
+const oneValue = "give exactly one of int, bool, string, version, ints, bools, strings, versions and null; \"null\": {}, with the quotes, removes the attribute"
 
 func validateAttribute(a *v1alpha1.NullableDeviceAttribute, path *field.Path) field.ErrorList {
 	var errs field.ErrorList

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	resourcev1 "k8s.io/api/resource/v1"
+
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -29,23 +31,26 @@ func (v *View) Would(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([
 	selector, _ := device.SelectorOf(&compiled.Filter.Names)
 	v.mutex.Lock()
 	class := v.patches.classes[compiled.Filter.Class].compiled
-	entries := slices.Collect(v.slices.selected(selector))
+	var published []*resourcev1.ResourceSlice
+	for e := range v.slices.selected(selector) {
+		published = append(published, e.raw)
+	}
 	v.mutex.Unlock()
 	var ids []device.ID
-	for _, e := range entries {
+	for _, slice := range published {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		for i := range e.raw.Spec.Devices {
-			id := device.ID{Driver: e.raw.Spec.Driver, Pool: e.raw.Spec.Pool.Name, Name: e.raw.Spec.Devices[i].Name}
-			if !selector.Matches(id) {
-				continue
-			}
-			if satisfied, err := compiled.Filter.Satisfies(class, id.Driver, &e.raw.Spec.Devices[i]); err != nil || !satisfied {
-				continue // One on which an expression fails is left alone.
-			}
-			ids = append(ids, id)
+		var named *string
+		if name, found := selector.Name(); found {
+			named = &name
 		}
+		//nolint:contextcheck // What is asked here ends by its cost.
+		compiled.Filter.Ask(class, patching.See(&slice.Spec), named, func(at int, yes bool, _ error) {
+			if yes { // One on which an expression fails is left alone.
+				ids = append(ids, device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[at].Name})
+			}
+		})
 	}
 	slices.SortFunc(ids, compareIDs)
 	return slices.Compact(ids), nil

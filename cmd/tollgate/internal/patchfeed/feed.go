@@ -86,32 +86,34 @@ func (f *Feed) NeedLeaderElection() bool { return false }
 
 // Start feeds the view until ctx is done.
 func (f *Feed) Start(ctx context.Context) error {
-	f.try(ctx, func() error { return f.look(ctx) })
+	f.try(ctx, f.look)
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-f.wanted:
 	}
-	f.try(ctx, func() error { return f.attach(ctx) })
-	if ctx.Err() != nil {
+	if !f.try(ctx, f.attach) {
 		return nil
 	}
 	return f.view.Run(ctx)
 }
 
-// try tries until ctx is done or there is no error, and logs the first.
-func (f *Feed) try(ctx context.Context, attempt func() error) {
+// try tries until there is no error, and logs the first; false means that ctx ended.
+func (f *Feed) try(ctx context.Context, attempt func(ctx context.Context) error) bool {
 	for told := false; ; told = true {
-		err := attempt()
-		if err == nil || ctx.Err() != nil {
-			return
+		err := attempt(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			return true
 		}
 		if !told {
 			logr.FromContextOrDiscard(ctx).Error(err, "cannot watch yet what ResourceSlicePatches need")
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-f.clock.After(watchPause):
 		}
 	}
