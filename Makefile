@@ -71,6 +71,8 @@ soak: ## Run what takes longer: a million operations on the tracker, 10,000 poli
 	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run 'TestModelPatches$$' ./tracker/merged
 	@$(call say,10$(comma)000 policies on a real control plane (a few minutes))
 	@cd e2e && TOLLGATE_POLICIES=10000 $(GO) test -race -count=1 -v -timeout 30m -run TestD02 ./policies
+	@$(call say,a driver that publishes every second$(comma) for a minute)
+	@cd e2e && TOLLGATE_REPUBLISH=60s $(GO) test -race -count=1 -v -timeout 30m -run TestTheViewDoesNotFlicker ./patches
 	@$(call say,a leader that crashes again and again$(comma) under load)
 	@cd e2e && TOLLGATE_REPLICAS_ROUNDS=20 $(GO) test -race -count=1 -v -timeout 30m -run TestJ09 ./replicas
 	@$(call say,both evictors beside each other$(comma) until that is said)
@@ -90,11 +92,14 @@ chaos: ## Run Tollgate under random faults for a while, and check that it does n
 		failed=0; for pid in $${pids[@]}; do wait $$pid || failed=1; done; exit $$failed
 
 .PHONY: bench
-bench: ## Run the benchmarks: admission, decisions, and eviction beside Kubernetes' own.
+bench: ## Run the benchmarks: admission, decisions, eviction and scheduling beside Kubernetes' own.
 	@$(call say,benchmarks of admission and of decisions)
 	@$(GO) test -run '^$$' -bench . -benchmem ./policy/... ./webhook/... ./evictor/... ./tracker/...
 	@$(call say,eviction beside the built-in controller on the same control plane)
 	@cd e2e && $(GO) run ./cmd/bench
+	@$(call say,pods with devices: the scheduler that applies patches beside Kubernetes' own$(comma) without patches)
+	@cd scheduler && $(GO) test -run '^$$' -bench . -benchmem ./...
+	@cd e2e && $(GO) run ./cmd/benchschedule
 
 .PHONY: demo
 demo: ## Watch Tollgate refuse, stamp and evict in a real Kubernetes. KEEP=1 leaves it up.
