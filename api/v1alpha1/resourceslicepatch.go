@@ -59,8 +59,9 @@ type ResourceSlicePatchSpec struct {
 	// +required
 	Devices DevicePatch `json:"devices"`
 
-	// publish writes the patched attributes and capacity into the ResourceSlices of the
-	// driver, for a scheduler that reads nothing else. Only pools of one slice.
+	// publish is to write the patched attributes and capacity into the ResourceSlices of
+	// the driver, for a scheduler that reads nothing else. It does nothing yet: drivers
+	// take what somebody else writes there for their own, so that it could not be undone.
 	//
 	// +optional
 	Publish bool `json:"publish,omitempty"`

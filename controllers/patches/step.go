@@ -145,7 +145,7 @@ func (c *Controller) lacks(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 	if patch.Spec.Publish {
 		lacks = append(lacks, shortfall{
 			ReasonNotPublished,
-			"spec.publish: attributes and capacity are not written into ResourceSlices by this version; schedulers that apply patches see them",
+			"spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own; schedulers that apply patches see attributes and capacity",
 		})
 	}
 	return lacks

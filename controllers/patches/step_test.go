@@ -324,7 +324,7 @@ func TestFaults(t *testing.T) {
 		w := newWorld(t)
 		w.patch("p", `{attributes: {example.com/slow: {bool: true}}}`).Spec.Publish = true
 		w.step(w.controller(), "p")
-		require.Contains(t, w.ready("p"), "False NotPublished: spec.publish: ")
+		require.Contains(t, w.ready("p"), "False NotPublished: spec.publish does nothing: ")
 	})
 }
 

@@ -51,6 +51,9 @@ func Warnings(p *v1alpha1.ResourceSlicePatch) []string {
 	if len(spec.Attributes)+len(spec.Capacity)+len(spec.Taints) == 0 {
 		warnings = append(warnings, "spec.devices has neither attributes nor capacity nor taints: the patch changes nothing")
 	}
+	if p.Spec.Publish {
+		warnings = append(warnings, "spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own")
+	}
 	return warnings
 }
 

@@ -259,6 +259,9 @@ func TestWarnings(t *testing.T) {
 			require.Contains(t, warnings[i], want[i])
 		}
 	}
+	published := patch(t, "p", `{filter: {driver: a}, taints: [{key: a, effect: None}]}`)
+	published.Spec.Publish = true
+	require.Equal(t, []string{"spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own"}, Warnings(published))
 }
 
 func TestNoPatchIsWorseThanRefused(t *testing.T) {
