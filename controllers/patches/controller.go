@@ -60,9 +60,9 @@ type informers interface {
 }
 
 // applier writes the status of the patch with a name and a UID, in the place of what it
-// wrote before.
+// wrote before; of any version of it where that is empty.
 type applier interface {
-	Apply(ctx context.Context, name string, uid types.UID, status *v1alpha1.ResourceSlicePatchStatus) error
+	Apply(ctx context.Context, name string, uid types.UID, version string, status *v1alpha1.ResourceSlicePatchStatus) error
 }
 
 // recorder writes events. It must not block.
@@ -114,6 +114,9 @@ type Controller struct {
 
 	mu       sync.Mutex
 	memories map[string]*memory
+	// written says of which patch a rule is, by the name of the rule: of one that is gone
+	// nobody else does.
+	written map[string]string
 }
 
 // memory is what is remembered of a patch.
@@ -127,11 +130,25 @@ type memory struct {
 	// uid and generation are of the patch for which all rules were last known.
 	uid        types.UID
 	generation int64
+	// countedUID and countedGeneration are of the patch that was last counted.
+	countedUID        types.UID
+	countedGeneration int64
+	// stuck are the rules that cannot be written, by name.
+	stuck map[string]stuck
+}
+
+// stuck is a rule that cannot be written. It is not asked about for a while, so that
+// others are.
+type stuck struct {
+	shortfall
+
+	generation int64
+	until      time.Time
 }
 
 // New returns a controller. It starts nothing: that is what Start does.
 func New(options Options) *Controller {
-	c := &Controller{options: options, memories: map[string]*memory{}}
+	c := &Controller{options: options, memories: map[string]*memory{}, written: map[string]string{}, scheduler: true}
 	c.loop = loop.New(loop.Options[string]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 1, Step: c.step,
 	})
@@ -200,12 +217,19 @@ func (c *Controller) slice(obj any) {
 
 // RuleChanged names a rule that was created, changed or deleted. It does not block.
 func (c *Controller) RuleChanged(name string) {
-	if seen, ok := c.options.Known.Rule(name); ok && seen.Patch.Name != "" {
-		c.loop.Add(seen.Patch.Name)
+	seen, _ := c.options.Known.Rule(name)
+	c.mu.Lock()
+	before := c.written[name]
+	if seen.Patch.Name == "" {
+		delete(c.written, name)
+	} else {
+		c.written[name] = seen.Patch.Name
 	}
-	// Of one that is gone, or lost its owner, the name says whose it may have been.
-	if patch, ok := patchOfName(name); ok {
-		c.loop.Add(patch)
+	c.mu.Unlock()
+	for _, patch := range []string{before, seen.Patch.Name} {
+		if patch != "" {
+			c.loop.Add(patch)
+		}
 	}
 }
 

@@ -48,44 +48,72 @@ func (c *Controller) step(ctx context.Context, name string) (time.Duration, erro
 	if !c.options.ViewSynced() || c.options.Known != nil && !c.options.KnownSynced() {
 		return syncPause, nil
 	}
-	patch := &v1alpha1.ResourceSlicePatch{}
-	err := c.options.Reader.Get(ctx, types.NamespacedName{Name: name}, patch)
-	if apierrors.IsNotFound(err) {
+	patch, m, err := c.read(ctx, name)
+	if err == nil && patch != nil && m.counted(patch) {
+		// Somebody who has just written a patch does not wait for the counts of others.
+		c.pause(ctx)
+		patch, m, err = c.read(ctx, name)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case patch == nil:
 		c.forget(name)
 		return c.gone(ctx, name)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
-	}
-	m := c.remember(patch)
-	if !c.options.View.Holds(patch) {
-		return viewPause, nil
-	}
-	report, ok := c.report(ctx, patch)
+	report, ok := c.report(patch)
 	if !ok {
 		return viewPause, nil
 	}
+	m.countedUID, m.countedGeneration = patch.UID, patch.Generation
 	return c.carryOut(ctx, patch, m, &report)
 }
 
-// report counts what a patch does, and rests before if it was costly to count others.
-func (c *Controller) report(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (merged.Report, bool) {
-	if wait := c.rest.Sub(c.options.Local.Now()); wait > 0 {
-		select {
-		case <-ctx.Done():
-			return merged.Report{}, false
-		case <-c.options.Local.After(wait):
-		}
+// read returns a patch and what is remembered of it, nil if there is none.
+func (c *Controller) read(ctx context.Context, name string) (*v1alpha1.ResourceSlicePatch, *memory, error) {
+	patch := &v1alpha1.ResourceSlicePatch{}
+	err := c.options.Reader.Get(ctx, types.NamespacedName{Name: name}, patch)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
+	}
+	return patch, c.remember(patch), nil
+}
+
+// counted reports whether what a patch does was counted before, of the patch as it is.
+func (m *memory) counted(patch *v1alpha1.ResourceSlicePatch) bool {
+	return m.countedUID == patch.UID && m.countedGeneration == patch.Generation
+}
+
+// pause rests if it was costly to count other patches.
+func (c *Controller) pause(ctx context.Context) {
+	wait := c.rest.Sub(c.options.Local.Now())
+	if wait <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-c.options.Local.After(wait):
+	}
+}
+
+// report counts what a patch does; false means that the view does not hold it, or not any
+// more: the devices of another version must not be given the taints of this one.
+func (c *Controller) report(patch *v1alpha1.ResourceSlicePatch) (merged.Report, bool) {
+	if !c.options.View.Holds(patch) {
+		return merged.Report{}, false
 	}
 	naming := named
 	if conditional(patch) && len(patch.Spec.Devices.Taints) > 0 {
-		naming = mostRules
+		naming = mostRules + 1
 	}
 	began := c.options.Local.Now()
 	report, ok := c.options.View.Report(patch.Name, naming)
 	ended := c.options.Local.Now()
 	c.rest = ended.Add(min(share*ended.Sub(began), restMax))
-	return report, ok
+	return report, ok && c.options.View.Holds(patch)
 }
 
 // carryOut records since when taints count, then writes their rules, and then says what
@@ -99,12 +127,13 @@ func (c *Controller) carryOut(ctx context.Context, patch *v1alpha1.ResourceSlice
 	}
 	if !equality.Semantic.DeepEqual(patch.Status.Taints, times) {
 		patch.Status.Taints = times
-		if err := c.apply(ctx, patch, withOwnReady(&patch.Status)); err != nil {
+		// By the version that was read, so that a time is not recorded twice by what is old.
+		if err := c.apply(ctx, patch, patch.ResourceVersion, withOwnReady(&patch.Status)); err != nil {
 			return 0, err
 		}
 	}
 	lacks := c.lacks(ctx, patch)
-	found, reached, err := c.write(ctx, patch, taints, report)
+	found, reached, err := c.write(ctx, patch, m, taints, report)
 	if err != nil {
 		return 0, err
 	}
@@ -113,8 +142,8 @@ func (c *Controller) carryOut(ctx context.Context, patch *v1alpha1.ResourceSlice
 	}
 	wanted := statusOf(patch, report, times, append(lacks, found...))
 	again, err := c.say(ctx, patch, m, &wanted)
-	if reached == unfinished {
-		return time.Millisecond, err
+	if wait, more := reached.again(); more {
+		return wait, err
 	}
 	return again, err
 }
@@ -157,17 +186,17 @@ func (c *Controller) obeyed(ctx context.Context) bool {
 	if now := c.options.Local.Now(); now.Before(c.askAgain) {
 		return c.scheduler
 	}
+	c.askAgain = c.options.Local.Now().Add(presencePause)
 	lease := &coordinationv1.Lease{}
 	err := c.options.Live.Get(ctx, types.NamespacedName{Namespace: presence.Namespace, Name: presence.Name}, lease)
 	if client.IgnoreNotFound(err) != nil {
 		logr.FromContextOrDiscard(ctx).V(1).Info("cannot see whether a scheduler applies patches", "reason", err.Error())
-		return true
+		return c.scheduler // as was last seen
 	}
 	if err != nil {
 		lease = nil
 	}
 	_, c.scheduler = presence.Of(lease, c.options.Clock.Now())
-	c.askAgain = c.options.Local.Now().Add(presencePause)
 	return c.scheduler
 }
 
@@ -185,7 +214,7 @@ func (c *Controller) say(ctx context.Context, patch *v1alpha1.ResourceSlicePatch
 		return wait, nil
 	}
 	m.written = now
-	return recheck, c.apply(ctx, patch, wanted)
+	return recheck, c.apply(ctx, patch, "", wanted)
 }
 
 // differsInCountsAlone reports whether two statuses say the same of the patch as such.
@@ -195,11 +224,9 @@ func differsInCountsAlone(stored, wanted *v1alpha1.ResourceSlicePatchStatus) boo
 		own.ObservedGeneration == wanted.ObservedGeneration && equality.Semantic.DeepEqual(own.Taints, wanted.Taints)
 }
 
-func (c *Controller) apply(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, status *v1alpha1.ResourceSlicePatchStatus) error {
-	err := c.options.Status.Apply(ctx, patch.Name, patch.UID, status)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+// apply writes a status, of the version of the patch that is given, if one is.
+func (c *Controller) apply(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
+	err := c.options.Status.Apply(ctx, patch.Name, patch.UID, version, status)
 	if err != nil {
 		return fmt.Errorf("write status of ResourceSlicePatch %s: %w", patch.Name, err)
 	}

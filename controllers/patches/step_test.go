@@ -1,8 +1,10 @@
 package patches
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
@@ -328,6 +332,22 @@ func TestFaults(t *testing.T) {
 	})
 }
 
+func TestItIsSaidWhenOneDeviceIsTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		models := make([]string, 0, mostRules+1)
+		for i := range mostRules + 1 {
+			models = append(models, fmt.Sprintf("gpu-%04d=a100", i))
+		}
+		w.slice("one", models...)
+		c := w.controller()
+		w.patch("p", ofA100+`taints: [{key: k, effect: NoSchedule}]}`)
+		w.step(c, "p")
+		require.Len(t, w.stored, mostRules)
+		require.Contains(t, w.ready("p"), "False TooManyDevices: taints reach other schedulers, and evict pods, on the first 1000 of 1001 devices only: ")
+	})
+}
+
 func TestNoMoreRulesThanThereMayBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -369,6 +389,9 @@ func TestCountingRests(t *testing.T) {
 		w.patch("p", `{}`)
 		c.rest = time.Now().Add(300 * time.Millisecond)
 		began := time.Now()
+		w.step(c, "p")
+		require.Zero(t, time.Since(began), "who has just written one does not wait")
+		c.rest = time.Now().Add(300 * time.Millisecond)
 		w.step(c, "p")
 		require.Equal(t, 300*time.Millisecond, time.Since(began))
 	})
@@ -421,8 +444,140 @@ func TestItIsSaidThatNoSchedulerObeys(t *testing.T) {
 		time.Sleep(presencePause)
 		w.patch("p", values)
 		w.step(c, "p")
-		require.Equal(t, "True InForce: No device is selected.", w.ready("p"), "what cannot be asked is not said")
+		require.Equal(t, none, w.ready("p"), "what was seen last still holds")
+		c = w.controller()
+		w.step(c, "p")
+		require.Equal(t, "True InForce: No device is selected.", w.ready("p"), "what could never be asked is not said")
 	})
+}
+
+func TestRulesThatCannotBeWrittenDoNotKeepOthersFromBeing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		models := make([]string, 0, 200)
+		var ids []device.ID
+		for i := range 200 {
+			name := fmt.Sprintf("gpu-%03d", i)
+			models = append(models, name+"=a100")
+			ids = append(ids, device.ID{Driver: "gpu.example.com", Pool: "one", Name: name})
+		}
+		w.slice("one", models...)
+		patch := w.patch("p", ofA100+`taints: [{key: k, effect: NoExecute}]}`)
+		for _, r := range rulesOf(patch, []resourcev1.DeviceTaint{{Key: "k", Effect: resourcev1.DeviceTaintEffectNoExecute}}, ids[:120], false) {
+			w.refused[r.name] = true
+		}
+		c := w.controller()
+		w.step(c, "p")
+		require.Len(t, w.stored, 80)
+		require.Contains(t, w.ready("p"), "False RulesRefused: create DeviceTaintRule ")
+		calls, _ := w.taken()
+		require.Less(t, len(calls), 3*200)
+		w.step(c, "p")
+		calls, _ = w.taken()
+		require.Empty(t, calls, "they are not tried again at once")
+		time.Sleep(stuckPause)
+		w.refused = map[string]bool{}
+		w.step(c, "p")
+		require.Len(t, w.stored, 200)
+		w.step(c, "p")
+		require.Equal(t, "True InForce: 200 devices are selected.", w.ready("p"))
+	})
+}
+
+func TestWhatIsWrongGoesFirst(t *testing.T) {
+	w := newWorld(t)
+	models := make([]string, 0, 60)
+	for i := range 60 {
+		models = append(models, fmt.Sprintf("gpu-%02d=%s", i, []string{"a100", "h100"}[i%2]))
+	}
+	w.slice("one", models...)
+	c := w.controller()
+	w.patch("p", ofA100+`taints: [{key: k, effect: NoExecute}]}`)
+	w.step(c, "p")
+	w.taken()
+	w.patch("p", strings.Replace(ofA100, "a100", "h100", 1)+`taints: [{key: k, effect: NoExecute}]}`)
+	w.step(c, "p")
+	calls, _ := w.taken()
+	calls = slices.DeleteFunc(calls, func(call string) bool { return strings.HasPrefix(call, "get ") || strings.HasPrefix(call, "status ") })
+	require.Len(t, calls, 60)
+	for i, call := range calls {
+		require.Equal(t, i < 30, strings.HasPrefix(call, "delete "), "%d: %s", i, call)
+	}
+}
+
+func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
+	const before, after = ofA100 + `taints: [{key: k, effect: NoExecute}]}`, `{filter: {pool: one}, taints: [{key: k, effect: NoSchedule}]}`
+	t.Run("whose devices the view counts by a later version", func(t *testing.T) {
+		w := newWorld(t)
+		w.slice("one", "a=a100", "b=h100")
+		c := w.controller()
+		was := w.patch("p", before)
+		w.patch("p", after)
+		c.options.Reader = lagging{w, was}
+		again, err := c.step(t.Context(), "p")
+		require.NoError(t, err)
+		require.Equal(t, viewPause, again)
+		require.Empty(t, w.written())
+	})
+	t.Run("when the API server knows a later version", func(t *testing.T) {
+		w := newWorld(t)
+		w.slice("one", "a=a100", "b=h100")
+		c := w.controller()
+		was := w.patch("p", before)
+		w.step(c, "p")
+		was = was.DeepCopy()
+		was.Status = w.status("p")
+		for name := range w.stored {
+			w.drop(name)
+		}
+		w.patch("p", after)
+		w.view.SetPatch(was)
+		c.options.Reader = lagging{w, was}
+		again, err := c.step(t.Context(), "p")
+		require.NoError(t, err)
+		require.Equal(t, viewPause, again)
+		require.Empty(t, w.written())
+	})
+	t.Run("nor is a time recorded for it", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.controller()
+		was := w.patch("p", before).DeepCopy()
+		w.step(c, "p")
+		c.options.Reader = lagging{w, was}
+		w.view.SetPatch(was)
+		_, err := c.step(t.Context(), "p")
+		require.True(t, apierrors.IsConflict(err), "%v", err)
+	})
+}
+
+// lagging is a cache that lags behind.
+type lagging struct {
+	*world
+
+	was *v1alpha1.ResourceSlicePatch
+}
+
+// Get implements reader.
+func (r lagging) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
+		r.was.DeepCopyInto(patch)
+		return nil
+	}
+	return r.world.Get(ctx, key, obj, options...)
+}
+
+func TestTimesThatRulesCannotHave(t *testing.T) {
+	w := newWorld(t)
+	c := w.controller()
+	w.patch("p", `{taints: [{key: k, effect: NoExecute, timeAdded: "2020-01-01T00:00:00.5Z"}, {key: l, effect: NoExecute, timeAdded: "0001-01-01T00:00:00Z"}]}`)
+	w.step(c, "p")
+	w.step(c, "p")
+	w.taken()
+	w.step(c, "p")
+	calls, _ := w.taken()
+	require.Empty(t, calls, "it is settled")
+	require.True(t, c.Written("p", "uid-of-p", 1))
+	require.Len(t, w.status("p").Taints, 1, "the beginning of time is no time")
 }
 
 func TestWritten(t *testing.T) {
@@ -461,12 +616,7 @@ func TestNamesOfRules(t *testing.T) {
 			require.False(t, seen[r.name], r.name)
 			seen[r.name] = true
 			require.LessOrEqual(t, len(r.name), 253)
-			owner, ok := patchOfName(r.name)
-			require.True(t, ok)
-			require.True(t, strings.HasPrefix(name, owner))
 		}
 	}
-	_, ok := patchOfName("broken-noschedule")
-	require.False(t, ok)
 	require.Equal(t, "p-a032701cbf68321a", nameOf("p", &resourcev1.DeviceTaintSelector{}, [2]string{"k", "NoExecute"}, 0), "names are the same in every version")
 }

@@ -15,7 +15,7 @@ import (
 func timesOf(patch *v1alpha1.ResourceSlicePatch, now time.Time) []v1alpha1.PatchedTaint {
 	var times []v1alpha1.PatchedTaint
 	for _, taint := range patch.Spec.Devices.Taints {
-		if taint.TimeAdded != nil {
+		if !taint.TimeAdded.IsZero() {
 			continue
 		}
 		taint.TimeAdded = new(metav1.NewTime(now.Truncate(time.Second)))
@@ -41,10 +41,12 @@ func recorded(patch *v1alpha1.ResourceSlicePatch, taint *v1alpha1.PatchedTaint) 
 func datedTaints(patch *v1alpha1.ResourceSlicePatch, times []v1alpha1.PatchedTaint) []resourcev1.DeviceTaint {
 	dated := make([]resourcev1.DeviceTaint, 0, len(patch.Spec.Devices.Taints))
 	for _, taint := range patch.Spec.Devices.Taints {
-		if taint.TimeAdded == nil {
+		if taint.TimeAdded.IsZero() {
 			taint, times = times[0], times[1:]
 		}
-		dated = append(dated, resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded})
+		// A rule has whole seconds, while a patch keeps what was written.
+		since := metav1.NewTime(taint.TimeAdded.Truncate(time.Second))
+		dated = append(dated, resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: &since})
 	}
 	return dated
 }

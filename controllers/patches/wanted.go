@@ -100,15 +100,6 @@ func nameOf(patch string, s *resourcev1.DeviceTaintSelector, kind [2]string, twi
 	return strings.TrimRight(patch[:min(keptName, len(patch))], ".-") + "-" + hex.EncodeToString(sum[:hashBytes])
 }
 
-// patchOfName returns the name of the patch that a rule may be of, by its own name.
-func patchOfName(rule string) (patch string, ok bool) {
-	at := strings.LastIndexByte(rule, '-')
-	if at < 0 || len(rule)-at-1 != hex.EncodedLen(hashBytes) {
-		return "", false
-	}
-	return rule[:at], true
-}
-
 // object returns the rule. Version is that of the API it is written in.
 func (r *rule) object(version string) *resourcev1.DeviceTaintRule {
 	object := &resourcev1.DeviceTaintRule{

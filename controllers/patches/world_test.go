@@ -2,6 +2,7 @@ package patches
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -137,6 +138,8 @@ func (w *world) patch(name, devices string) *v1alpha1.ResourceSlicePatch {
 
 // store takes in a version of a patch. The lock is held.
 func (w *world) store(patch *v1alpha1.ResourceSlicePatch) {
+	w.version++
+	patch.ResourceVersion = strconv.Itoa(w.version)
 	w.patches[patch.Name] = patch
 	w.view.SetPatch(patch)
 }
@@ -187,13 +190,16 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 }
 
 // Apply implements applier.
-func (w *world) Apply(_ context.Context, name string, uid types.UID, status *v1alpha1.ResourceSlicePatchStatus) error {
+func (w *world) Apply(_ context.Context, name string, uid types.UID, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, "status "+name)
 	was, ok := w.patches[name]
 	if !ok || was.UID != uid {
 		return apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	if version != "" && version != was.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{}, name, errors.New("it was written since"))
 	}
 	next := was.DeepCopy()
 	conditions := slices.DeleteFunc(next.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionReady })
@@ -270,6 +276,11 @@ func (w *world) answer(operation, name string) error {
 
 // put stores a rule, as somebody writes it.
 func (w *world) put(object *resourcev1.DeviceTaintRule) {
+	// What is written is read back as JSON has it.
+	content, err := json.Marshal(object)
+	require.NoError(w.t, err)
+	object = &resourcev1.DeviceTaintRule{}
+	require.NoError(w.t, json.Unmarshal(content, object))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.version++
