@@ -39,7 +39,7 @@ func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
 	}
 	taint.Changed = before.Changed
 	if taint.Key != before.Key || taint.Value != before.Value || taint.Effect != before.Effect ||
-		taint.TimeAdded.Before(before.TimeAdded) || rule.Selects != old.Selects || rule.Selector != old.Selector {
+		taint.TimeAdded.Before(before.TimeAdded) || rule.Selects != old.Selects || rule.Selector != old.Selector || rule.Patch != old.Patch {
 		taint.Changed = now
 	}
 	return &ruleState{Rule: rule, taints: taints}

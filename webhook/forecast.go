@@ -45,6 +45,8 @@ func unforetold(kind tracker.SourceKind, err error) (warning string, fault error
 		return "it is not known how many pods this evicts: " + unfollowed(kind), &unfollowedError{kind}
 	case errors.Is(err, errUnlisted):
 		return unlistedWarning, errDevicesUnread
+	case errors.Is(err, errUnasked):
+		return unaskedWarning, errDevicesUnasked
 	default:
 		return "", nil
 	}

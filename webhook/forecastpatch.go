@@ -29,8 +29,20 @@ type PatchSelection interface {
 	Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (devices []device.ID, known bool)
 }
 
+// askingTime is how long devices are asked about: the rest of a review's time is for the
+// answer.
+const askingTime = time.Second
+
 // errUnlisted is why nothing can be foretold yet of a patch by class or expressions.
 var errUnlisted = errors.New("not all devices have been read yet")
+
+// errUnasked is why nothing is foretold of a patch whose expressions take too long.
+var errUnasked = errors.New("there was no time to ask all devices")
+
+const unaskedWarning = "it is not known how many pods this evicts: there was no time to ask all devices; name a driver or a pool in spec.devices.filter"
+
+// errDevicesUnasked is why a patch that has a limit cannot be judged.
+var errDevicesUnasked = errors.New("a TaintPolicy limits how many pods the taint may affect, and there was no time to ask all devices: name a driver or a pool in spec.devices.filter")
 
 const unlistedWarning = "the preview is not complete yet: not all devices have been read, so it is not known how many pods this evicts"
 
@@ -96,8 +108,13 @@ func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev
 	if p.config.Selection == nil {
 		return nil, forecast.ErrUnfollowed
 	}
+	ctx, cancel := context.WithTimeout(ctx, askingTime)
+	defer cancel()
 	devices, known := p.config.Selection.Selected(ctx, w.now)
-	if !known {
+	switch {
+	case !known && ctx.Err() != nil:
+		return nil, errUnasked
+	case !known:
 		return nil, errUnlisted
 	}
 	patched.Selectors = make([]device.Selector, 0, len(devices))

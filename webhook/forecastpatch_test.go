@@ -204,6 +204,25 @@ func TestPreviewOfAPatchThatIsWrittenOut(t *testing.T) {
 	})
 }
 
+// endless is a selection that takes as long as it may.
+type endless struct{}
+
+func (endless) Selected(ctx context.Context, _ *v1alpha1.ResourceSlicePatch) ([]device.ID, bool) {
+	<-ctx.Done()
+	return nil, false
+}
+
+func TestPreviewOfAPatchThatTakesTooLong(t *testing.T) {
+	const patch = `"filter":{"deviceClassName":"slow"},"taints":[{"key":"example.com/a","effect":"NoExecute"}]`
+	b := newBlast(t)
+	b.preview.config.Selection = endless{}
+	require.Equal(t, []string{unaskedWarning}, b.patch(t, patchJSON(patch), "").Warnings)
+	b = newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(10))}))
+	b.preview.config.Selection = endless{}
+	_, err := b.tryPatch(t, patchJSON(patch), "", false)
+	require.EqualError(t, err, errDevicesUnasked.Error())
+}
+
 func TestPreviewOfAPatchOfWhichNotAllIsKnown(t *testing.T) {
 	const (
 		byClass = `"filter":{"deviceClassName":"later"},`

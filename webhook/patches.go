@@ -61,11 +61,15 @@ func (w *patchWrite) change() *tainting.PatchChange {
 	if w.now != nil {
 		change.New = &w.now.Spec.Devices
 	}
-	if w.old != nil {
+	if w.old != nil && (!w.judged() || w.inForce()) {
 		change.Old = &w.old.Spec.Devices
 	}
 	return change
 }
+
+// inForce reports whether the patch as it was did anything. One that was not valid, stored
+// while nobody judged, did not: that it becomes so is its beginning.
+func (w *patchWrite) inForce() bool { return len(patching.ValidatePatch(w.old)) == 0 }
 
 // judged reports whether the patch is held against the rules of its own API: what is
 // written to one that is on its way out, or beside its spec, is not.

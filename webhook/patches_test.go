@@ -116,6 +116,16 @@ func TestWhatAPatchIsRefusedFor(t *testing.T) {
 	require.Contains(t, refusal(t, policies, "", patchJSON(evicting)), "spec.devices.taints (example.com/quarantine=x:NoExecute): bob may not remove this taint")
 }
 
+// One that was stored while nobody judged did nothing as long as it was not valid.
+func TestWhoRepairsAPatchIsAskedAboutItsTaints(t *testing.T) {
+	const taints = `"filter":{"driver":"gpu"},"taints":[{"key":"example.com/quarantine","effect":"NoExecute"}]`
+	broken := patchJSON(taints + `,"attributes":{"bare":{"int":1}}`)
+	require.Contains(t, refusal(t, taintPolicies()[:1], patchJSON(taints), broken), "bob may not add this taint")
+	labelled := strings.Replace(broken, `"uid":"1"`, `"uid":"1","labels":{"a":"b"}`, 1)
+	require.NotEqual(t, broken, labelled)
+	require.True(t, judged(t, patchesJudgedBy(taintPolicies()[:1]...), asUser(patchReview(t, labelled, broken), "bob")).Allowed)
+}
+
 // refusal returns what bob is told.
 func refusal(t *testing.T, policies []v1alpha1.TaintPolicy, now, old string) string {
 	t.Helper()

@@ -337,8 +337,8 @@ type ResourceSlicePatchStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// devicesMatched is how many devices are selected. One that two slices publish
-	// counts twice.
+	// devicesMatched is how many devices are selected, in the newest slices of each pool.
+	// One that two of those publish counts twice.
 	//
 	// +optional
 	DevicesMatched int32 `json:"devicesMatched"`

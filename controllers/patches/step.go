@@ -120,7 +120,9 @@ func (c *Controller) report(patch *v1alpha1.ResourceSlicePatch) (merged.Report, 
 // has become of the patch.
 func (c *Controller) carryOut(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *memory, report *merged.Report) (time.Duration, error) {
 	now := c.options.Clock.Now()
-	times, taints := patch.Status.Taints, []resourcev1.DeviceTaint(nil)
+	// What is not in force counts since no time.
+	var times []v1alpha1.PatchedTaint
+	var taints []resourcev1.DeviceTaint
 	if len(report.Problems) == 0 {
 		times = timesOf(patch, now)
 		taints = datedTaints(patch, times)

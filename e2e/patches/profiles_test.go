@@ -2,7 +2,9 @@ package patches
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -10,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
@@ -32,6 +36,7 @@ func TestWithTheSecondProfileOnlyPodsThatAskForItSeePatches(t *testing.T) {
 		stock.patch(t, "e", `{filter: {driver: DRIVER, device: e}, taints: [{key: example.com/broken, effect: NoSchedule}]}`)
 		stock.patch(t, "f", `{filter: {driver: DRIVER, device: f}, attributes: {DRIVER/model: {string: C}}}`)
 		obeying.settle(t)
+		stock.waitWritten(t, "e")
 
 		stock.run(t, "stock-b", modelB)
 		obeying.runOn(t, "e", anything)
@@ -130,4 +135,22 @@ func TestWithoutTheKindDevicesAreAsPublishedAndOnceItIsBackPatchesAreObeyed(t *t
 	t.Logf("obeyed %.1f s after the kind came back", time.Since(start).Seconds())
 	s.run(t, "second", modelB)
 	s.requirePods(t, "second", 1, 0)
+}
+
+// waitWritten waits until a taint of a patch is written out as a rule, which schedulers
+// see that do not apply patches.
+func (s *site) waitWritten(t *testing.T, patch string) {
+	t.Helper()
+	eventually(t, "the rule of the patch is written", func(ctx context.Context) error {
+		list, err := s.client.ResourceV1().DeviceTaintRules().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelPatch})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(list.Items, func(rule resourcev1.DeviceTaintRule) bool {
+			return slices.ContainsFunc(rule.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Name == s.patchName(patch) })
+		}) {
+			return errors.New("there is none")
+		}
+		return nil
+	})
 }

@@ -214,6 +214,12 @@ func TestPatchStatus(t *testing.T) {
 			require.Equal(t, "True Settling: "+settlingMessage, w.last(progress))
 			w.pass(time.Minute)
 			require.Equal(t, "False NotStarted: ", w.last(progress))
+			mu.Lock()
+			written = false
+			mu.Unlock()
+			w.restart()
+			w.pass(time.Minute)
+			require.Equal(t, "False NotStarted: ", w.last(progress), "a new leader that has not looked yet does not take it back")
 		})
 	})
 

@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -33,7 +34,7 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	now := c.now()
 	m := c.remember(&rule, now)
-	if !c.options.Written(&rule) {
+	if !c.options.Written(&rule) && !over(&rule) {
 		m.seen = now.local
 		if rule.Taint.Effect == resourcev1.DeviceTaintEffectNone {
 			return idlePause // What it would do is said once, and is not known yet.
@@ -69,6 +70,13 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	m.told, m.evaluated = true, now.local
 	return v.again
+}
+
+// over reports whether the status says of this generation that its eviction is over: a
+// leader that comes later knows less at first, and does not take that back.
+func over(rule *tracker.Rule) bool {
+	stored, _ := ownConditions(rule.Conditions)
+	return stored != nil && stored.ObservedGeneration == rule.Generation && stored.Status == metav1.ConditionFalse
 }
 
 // tally counts the pods of a rule. Who evicts one is asked after the tracker, and for

@@ -36,12 +36,26 @@ func (o objects) expected() outcome {
 	}
 	for _, s := range o.slices {
 		list := []string{}
+		reports := out.reports
+		if o.outdated(s) {
+			reports = map[string][3]int{} // It is patched all the same, and not counted.
+		}
 		for i := range s.Spec.Devices {
-			list = append(list, o.device(s, &s.Spec.Devices[i], out.reports))
+			list = append(list, o.device(s, &s.Spec.Devices[i], reports))
 		}
 		out.devices[s.Name] = list
 	}
 	return out
+}
+
+// outdated reports whether the pool of a slice has a later generation.
+func (o objects) outdated(s *resourcev1.ResourceSlice) bool {
+	for _, other := range o.slices {
+		if other.Spec.Driver == s.Spec.Driver && other.Spec.Pool.Name == s.Spec.Pool.Name && other.Spec.Pool.Generation > s.Spec.Pool.Generation {
+			return true
+		}
+	}
+	return false
 }
 
 func (o objects) device(s *resourcev1.ResourceSlice, d *resourcev1.Device, reports map[string][3]int) string {

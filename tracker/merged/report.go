@@ -2,6 +2,7 @@ package merged
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -9,8 +10,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// Report is what a patch does to the devices in all slices. A device that two slices
-// publish, as those of two generations do, counts twice.
+// Report is what a patch does to the devices in the newest slices of each pool. A device
+// that two of those publish counts twice.
 type Report struct {
 	// Problems say why no part of the patch is in force; then it matches nothing.
 	Problems field.ErrorList
@@ -40,7 +41,7 @@ func (v *View) Report(patch string, naming int) (Report, bool) {
 	p, found := v.patches.byName[patch]
 	var entries []*entry
 	if found && p.patch != nil {
-		entries = slices.Collect(v.slices.selected(p.selector))
+		entries = v.newest(p.selector)
 	}
 	v.mutex.Unlock()
 	if !found {
@@ -52,6 +53,25 @@ func (v *View) Report(patch string, naming int) (Report, bool) {
 	}
 	t.cut()
 	return t.Report, true
+}
+
+// newest returns the slices under a selector, without those of pools that have a later
+// generation. The lock is held.
+func (v *View) newest(selector selector) []*entry {
+	var entries []*entry
+	for p := range v.slices.pools(selector) {
+		last := int64(math.MinInt64)
+		for _, e := range p.entries {
+			last = max(last, e.raw.Spec.Pool.Generation)
+		}
+		p.selected(selector, func(e *entry) bool {
+			if e.raw.Spec.Pool.Generation == last {
+				entries = append(entries, e)
+			}
+			return true
+		})
+	}
+	return entries
 }
 
 // count adds what a patch does to one slice, if both are still there.

@@ -17,10 +17,10 @@ func (v *View) Holds(patch *v1alpha1.ResourceSlicePatch) bool {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	known := v.patches.byName[patch.Name]
-	return known != nil && known.object.UID == patch.UID && sameObject(known.object, patch)
+	return known != nil && sameObject(known.object, patch)
 }
 
-// Would returns the devices in all slices that a patch would be meant for if it were
+// Would returns the devices in the newest slices that a patch would be meant for if it were
 // written, sorted and each once; none for one that is not valid. Nobody is kept waiting
 // meanwhile. The error is that of ctx, which is looked at between slices.
 func (v *View) Would(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, error) {
@@ -32,7 +32,7 @@ func (v *View) Would(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([
 	v.mutex.Lock()
 	class := v.patches.classes[compiled.Filter.Class].compiled
 	var published []*resourcev1.ResourceSlice
-	for e := range v.slices.selected(selector) {
+	for _, e := range v.newest(selector) {
 		published = append(published, e.raw)
 	}
 	v.mutex.Unlock()

@@ -68,3 +68,21 @@ func TestHolds(t *testing.T) {
 	another.UID = "v"
 	require.False(t, v.Holds(another))
 }
+
+// What is left over from an earlier generation of a pool is not there to be tainted.
+func TestOldGenerationsAreNotCounted(t *testing.T) {
+	v := merged.New()
+	v.SetSlice(slice("old", dev("a"), dev("b")))
+	v.SetSlice(slice("new", generation(2), dev("b"), dev("c")))
+	v.SetSlice(slice("other", in("d", "q"), dev("e")))
+	patch := slicePatch(t, "p", `{attributes: {example.com/a: {int: 1}}}`)
+	v.SetPatch(patch)
+	want := []device.ID{{Driver: "d", Pool: "p", Name: "b"}, {Driver: "d", Pool: "p", Name: "c"}, {Driver: "d", Pool: "q", Name: "e"}}
+	report, ok := v.Report("p", 8)
+	require.True(t, ok)
+	require.Equal(t, want, report.FirstMatched)
+	require.Equal(t, 3, report.Matched)
+	would, err := v.Would(t.Context(), patch)
+	require.NoError(t, err)
+	require.Equal(t, want, would)
+}
