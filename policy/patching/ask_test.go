@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,9 +125,55 @@ func TestExpressionsAreShared(t *testing.T) {
 	t.Parallel()
 	one := newSelector(`device.attributes["shared.example.com"].a == 1 && (device.driver == "d")`)
 	require.Same(t, one.expression, newSelector(`device.attributes["shared.example.com"].a == 1 && (device.driver == "d")`).expression, "the same text")
-	require.Same(t, one.expression, newSelector(`device.attributes['shared.example.com'].a==1 && device.driver=='d'`).expression, "spelt otherwise")
+	require.NotSame(t, one.expression, newSelector(`device.attributes['shared.example.com'].a==1 && device.driver=='d'`).expression, "spelt otherwise")
 	require.NotSame(t, one.expression, newSelector(`device.attributes["shared.example.com"].a == 2 && device.driver == "d"`).expression)
 	runtime.KeepAlive(one)
+}
+
+// CEL writes both texts of a pair as the same, and one of them costs more.
+func TestAnExpressionCostsWhatItCostsAlone(t *testing.T) {
+	t.Parallel()
+	const double, nested = `!!(device.driver == "alone.example.com")`, `!(!(device.driver == "alone.example.com"))`
+	const minus, inner = `--size(device.driver) == 17 && true`, `-(-size(device.driver)) == 17 && true`
+	device := &cel.Device{Driver: "alone.example.com"}
+	for _, texts := range [][]string{{double, nested}, {nested, double}, {minus, inner}, {inner, minus}} {
+		var together []selector
+		for _, text := range texts {
+			together = append(together, newSelector(text))
+		}
+		for i, text := range texts {
+			require.NoError(t, together[i].problem, text)
+			alone := compile()(text, cel.Options{CostLimit: new(uint64(maxCost))})
+			yes, details, err := alone.DeviceMatches(t.Context(), *device)
+			require.NoError(t, err, text)
+			given := together[i].evaluate(device)
+			require.Equal(t, yes, given.yes, text)
+			require.Equal(t, *details.ActualCost(), given.cost, text)
+			require.Equal(t, alone.MaxCost, together[i].program.MaxCost, text)
+		}
+	}
+}
+
+func TestOtherSpellingsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	const text = `device.driver == "spelt.example.com"`
+	one := newSelector(text)
+	for i := range 100 {
+		newSelector(text + strings.Repeat(" ", i+1))
+	}
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		expressions.mutex.Lock()
+		defer expressions.mutex.Unlock()
+		left := 0
+		for known := range expressions.byText {
+			if strings.HasPrefix(known, text) {
+				left++
+			}
+		}
+		return left == 1
+	}, 10*time.Second, 10*time.Millisecond)
+	require.Same(t, one.expression, newSelector(text).expression)
 }
 
 func TestExpressionsThatNobodyHasAreForgotten(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"weak"
 
-	celgo "github.com/google/cel-go/cel"
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
@@ -25,7 +24,7 @@ var compile = sync.OnceValue(func() func(string, cel.Options) cel.CompilationRes
 	return cel.GetCompiler(cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}).CompileCELExpression
 })
 
-// expression is one about devices. All selectors that say the same share it, in however
+// expression is one about devices. All selectors with the same text share it, in however
 // many patches and classes they are, and with it what was answered. It is safe for
 // concurrent use.
 type expression struct {
@@ -45,7 +44,8 @@ type answer struct {
 	err  error
 }
 
-// expressions are those that are in use, by each text that they were seen with.
+// expressions are those that are in use by their text, to the letter: what means the same
+// and is spelt otherwise may cost something else.
 var expressions = struct {
 	mutex  sync.Mutex
 	byText map[string]weak.Pointer[expression]
@@ -64,11 +64,7 @@ func expressionOf(text string) (*expression, error) {
 	if issues.Err() != nil {
 		return nil, readable(issues.Err().Error())
 	}
-	e := &expression{program: program, reads: readsOf(parsed), known: map[string]*answer{}}
-	if canonical, err := celgo.AstToString(parsed); err == nil {
-		e = use(canonical, e) // Else it is not found under other texts.
-	}
-	return use(text, e), nil
+	return use(text, &expression{program: program, reads: readsOf(parsed), known: map[string]*answer{}}), nil
 }
 
 func inUse(text string) *expression {
