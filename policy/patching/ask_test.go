@@ -121,6 +121,38 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// What is read of devices is gathered once for all expressions that read the same, so
+// nothing that a domain or a name may be can look like other reads.
+func TestReadsAreToldApart(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 40)
+	pairs := map[string][2]string{
+		"a length that looks like all": {
+			`device.attributes["|)` + long + `"]["\x01"] == 1`,
+			`size(device.attributes) > 0 && device.capacity["` + long + `\x01"]["|"] == quantity("1")`,
+		},
+		"a quote in a name":   {`device.attributes["a"]["b\"\"c"] == 1`, `device.attributes["a"]["b"] == 1 || device.attributes["c"].d == 1`},
+		"a bar in a domain":   {`device.attributes["a|"].b == 1`, `device.attributes["a"].b == 1`},
+		"a star for a domain": {`device.attributes["*"].b == 1`, `device.attributes[device.driver].b == 1`},
+	}
+	// It has what is read by the first of the pairs, so that the answers differ.
+	d := resourcev1.Device{Name: "d", Attributes: attributes{name("|)" + long + "/\x01"): {IntValue: new(int64(1))}}}
+	for what, pair := range pairs {
+		one, other := newSelector(pair[0]), newSelector(pair[1])
+		require.NoError(t, one.problem, what)
+		require.NoError(t, other.problem, what)
+		require.NotEqual(t, one.reads.id, other.reads.id, what)
+		seen := See(&resourcev1.ResourceSliceSpec{Driver: "d", Devices: []resourcev1.Device{d}})
+		for _, s := range []selector{other, one} {
+			want, wantErr := (&Filter{selectors: []selector{s}}).Satisfies(nil, "d", &d)
+			(&Filter{selectors: []selector{s}}).Ask(nil, seen, nil, func(_ int, got bool, err error) {
+				require.Equal(t, want, got, what)
+				require.Equal(t, wantErr, err, what)
+			})
+		}
+	}
+}
+
 func TestExpressionsAreShared(t *testing.T) {
 	t.Parallel()
 	one := newSelector(`device.attributes["shared.example.com"].a == 1 && (device.driver == "d")`)

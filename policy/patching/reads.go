@@ -2,6 +2,7 @@ package patching
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	celgo "github.com/google/cel-go/cel"
@@ -150,14 +151,14 @@ func (p *part) tidy() {
 	})
 }
 
-// text is the same for the same parts.
+// text is the same for the same parts, and for no others: what is not in quotes is ours.
 func (p *part) text() string {
 	if p.all {
 		return "*"
 	}
 	var b []byte
 	for _, read := range p.paths {
-		b = appendText(appendText(b, read.domain), read.id)
+		b = strconv.AppendQuote(strconv.AppendQuote(b, read.domain), read.id)
 	}
 	return string(b)
 }
