@@ -30,6 +30,7 @@ var compile = sync.OnceValue(func() func(string, cel.Options) cel.CompilationRes
 type expression struct {
 	program cel.CompilationResult
 	reads   reads
+	loops   loops
 
 	mutex sync.Mutex
 	// known are answers by what the expression reads of a device.
@@ -39,7 +40,9 @@ type expression struct {
 // answer is what an expression says of a device. It depends on what the expression reads
 // of it and on nothing else.
 type answer struct {
-	yes  bool
+	yes bool
+	// cost is what is charged. For an expression that loops over a map that is the most
+	// that it can cost: what it does cost is another number each time.
 	cost uint64
 	err  error
 }
@@ -64,7 +67,7 @@ func expressionOf(text string) (*expression, error) {
 	if issues.Err() != nil {
 		return nil, readable(issues.Err().Error())
 	}
-	return use(text, &expression{program: program, reads: readsOf(parsed), known: map[string]*answer{}}), nil
+	return use(text, &expression{program: program, reads: readsOf(parsed), loops: loopsOf(parsed), known: map[string]*answer{}}), nil
 }
 
 func inUse(text string) *expression {
@@ -94,11 +97,14 @@ func disuse(text string) {
 	}
 }
 
-// estimate returns the most that an expression can cost.
+// estimate returns the most that an expression can cost, or why a patch may not have it.
 func estimate(text string) (uint64, error) {
 	e, err := expressionOf(text)
 	if err != nil {
 		return math.MaxUint64, err
+	}
+	if e.loops.lists {
+		return math.MaxUint64, errDisorder
 	}
 	return e.program.MaxCost, nil
 }
@@ -125,7 +131,10 @@ func (e *expression) evaluate(device *cel.Device) *answer {
 	//nolint:forbidigo // The cost ends it, and never a time: the result must not depend on how busy a machine is.
 	yes, details, err := e.program.DeviceMatches(context.Background(), *device)
 	given := &answer{yes: yes, err: err}
-	if details != nil && details.ActualCost() != nil {
+	switch {
+	case e.loops.maps:
+		given.cost = min(e.program.MaxCost, maxCost)
+	case details != nil && details.ActualCost() != nil:
 		given.cost = *details.ActualCost()
 	}
 	switch {
@@ -139,6 +148,8 @@ func (e *expression) evaluate(device *cel.Device) *answer {
 }
 
 var errTooCostly = fmt.Errorf("costs more than the %d that all expressions of a patch may cost for a device", maxCost)
+
+var errDisorder = errors.New("makes a list of what may be a map, whose order is not defined; use has(), in or a name")
 
 // errGivenUp says what to do, because the device has done nothing wrong.
 var errGivenUp = errors.New(fmt.Sprintf("given up: the devices of its slice that come before it by name cost the %d that all expressions of a patch may cost for a slice; ", maxSliceCost) +

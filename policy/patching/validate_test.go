@@ -58,6 +58,10 @@ func TestAPatchThatIsNotValidIsRefusedByFieldAndValue(t *testing.T) {
 			`filter: {selectors: [` + strings.Repeat(`{cel: {expression: "device.attributes.all(d, device.attributes[d].all(k, k != 'x'))"}},`, 2) + `]}`,
 			[]string{`spec.devices.filter.selectors[1].cel.expression: Invalid value`, `costs up to 5379, 10758 with the expressions before it`},
 		},
+		"an expression that makes a list of a map": {
+			`filter: {selectors: [{cel: {expression: 'device.attributes["d"].map(k, k)[0] == "a"'}}]}`,
+			[]string{`spec.devices.filter.selectors[0].cel.expression: Invalid value: "device.attributes[\"d\"].map(k, k)[0] == \"a\"": makes a list of what may be a map, whose order is not defined; use has(), in or a name`},
+		},
 		"too many selectors": {
 			`filter: {selectors: [` + strings.Repeat(`{cel: {expression: "true"}},`, 33) + `]}`,
 			[]string{`spec.devices.filter.selectors: Too many: 33: must have at most 32 items`},
