@@ -2,9 +2,11 @@ package patching
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -95,18 +97,37 @@ func capacityOf(in *v1alpha1.PatchedCapacity) *resourcev1.DeviceCapacity {
 }
 
 // taintsOf returns the taints of a patch. One without a time counts since the time that
-// status has for its key and effect.
+// status has for it.
 func taintsOf(p *v1alpha1.ResourceSlicePatch) []resourcev1.DeviceTaint {
 	list := deviceTaints(p.Spec.Devices.Taints)
 	for i := range list {
-		for j := range p.Status.Taints {
-			since := &p.Status.Taints[j]
-			if list[i].TimeAdded == nil && since.Key == list[i].Key && since.Effect == list[i].Effect {
-				list[i].TimeAdded = since.TimeAdded
-			}
+		if list[i].TimeAdded == nil {
+			list[i].TimeAdded = Since(p, &p.Spec.Devices.Taints[i])
 		}
 	}
 	return list
+}
+
+// Since returns the time that the status of a patch has for a taint of its spec, nil for
+// none. As for nodes, another value does not start the clock again: without an entry for
+// the value, one of the same key and effect counts whose value is gone from the spec. One
+// whose value is still there is about that other taint. The time of the taint itself is
+// not looked at.
+func Since(p *v1alpha1.ResourceSlicePatch, taint *v1alpha1.PatchedTaint) *metav1.Time {
+	var replaced *metav1.Time
+	for i := range p.Status.Taints {
+		entry := &p.Status.Taints[i]
+		switch {
+		case entry.Key != taint.Key || entry.Effect != taint.Effect || entry.TimeAdded == nil:
+		case entry.Value == taint.Value:
+			return entry.TimeAdded
+		case replaced == nil && !slices.ContainsFunc(p.Spec.Devices.Taints, func(t v1alpha1.PatchedTaint) bool {
+			return t.Key == entry.Key && t.Effect == entry.Effect && t.Value == entry.Value
+		}):
+			replaced = entry.TimeAdded
+		}
+	}
+	return replaced
 }
 
 func deviceTaints(in []v1alpha1.PatchedTaint) []resourcev1.DeviceTaint {
