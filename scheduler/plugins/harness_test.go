@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -143,7 +144,7 @@ func newScheduler(tb testing.TB, s setup) (*harness, error) {
 		s.profiles = profiles
 	}
 	h := &harness{t: tb, patches: cachetesting.NewFakeControllerSource(), versions: &versions{}, patched: map[string]bool{}}
-	h.shared = &shared{informer: h.informer, compile: s.compile}
+	h.shared = &shared{informer: h.informer, leases: h.leases, compile: s.compile}
 	h.client = fake.NewSimpleClientset()
 	h.client.PrependReactor("create", "pods", h.bind)
 	h.client.PrependReactor("*", "*", h.versions.stamp)
@@ -179,6 +180,10 @@ func newScheduler(tb testing.TB, s setup) (*harness, error) {
 
 func (h *harness) informer(_ *rest.Config, factory informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
 	return addInformer(factory, h.patches)
+}
+
+func (h *harness) leases(*rest.Config) (coordinationclient.LeasesGetter, error) {
+	return h.client.CoordinationV1(), nil
 }
 
 // versions gives objects what the fake API server does not: a UID, and a version that

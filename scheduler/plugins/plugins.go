@@ -14,7 +14,7 @@ import (
 // devices, so there must be one registry in a process, and one scheduler with it;
 // that may have many profiles.
 func Registry() frameworkruntime.Registry {
-	return (&shared{informer: informerOfPatches, compile: patchset.Compile}).registry()
+	return (&shared{informer: informerOfPatches, leases: leasesOf, compile: patchset.Compile}).registry()
 }
 
 func (s *shared) registry() frameworkruntime.Registry {

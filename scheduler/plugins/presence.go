@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection" // What leads reads.
@@ -23,6 +24,14 @@ import (
 
 // presenceTimeout is how long one renewal may take, and a farewell.
 const presenceTimeout = 5 * time.Second
+
+const (
+	// presenceQPS is far above a request every 10 s.
+	presenceQPS = 1
+	// presenceBurst lets one renewal pass that finds its Lease written or deleted by
+	// somebody else: update, get and update.
+	presenceBurst = 5
+)
 
 var presenceFailures = metrics.NewCounter(&metrics.CounterOpts{
 	Subsystem:      "tollgate_scheduler",
@@ -60,6 +69,24 @@ func newAnnouncer(leases coordinationclient.LeasesGetter, profiles func() []stri
 		leases: leases.Leases(presence.Namespace), holder: host + "_" + string(uuid.NewUUID()), profiles: profiles,
 		leads: func() bool { return leads(legacyregistry.DefaultGatherer) }, clock: clock.RealClock{},
 	}
+}
+
+// leasesOf returns a client for Leases with a limit of requests of its own. With the
+// scheduler's a renewal would wait behind the pods that are being bound, and fail when
+// there are many.
+func leasesOf(scheduler *rest.Config) (coordinationclient.LeasesGetter, error) {
+	client, err := coordinationclient.NewForConfig(presenceConfig(scheduler))
+	if err != nil {
+		return nil, fmt.Errorf("client for leases: %w", err)
+	}
+	return client, nil
+}
+
+func presenceConfig(scheduler *rest.Config) *rest.Config {
+	config := rest.CopyConfig(scheduler)
+	config.RateLimiter = nil // A copy would share it.
+	config.QPS, config.Burst = presenceQPS, presenceBurst
+	return config
 }
 
 // leads reports whether this process leads, or elects no leader. The scheduler tells

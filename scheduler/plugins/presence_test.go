@@ -14,7 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
@@ -193,6 +196,21 @@ func TestPresenceCountsFailures(t *testing.T) {
 	require.NoError(t, err)
 	// Other tests of this package count there as well.
 	require.GreaterOrEqual(t, after-before, 3.0)
+}
+
+// Binding pods uses up what the scheduler's own client may ask for.
+func TestPresenceDoesNotWaitForTheSchedulersRequests(t *testing.T) {
+	t.Parallel()
+	used := flowcontrol.NewFakeNeverRateLimiter()
+	config := &rest.Config{Host: "https://api.example.com", QPS: 50, Burst: 100, RateLimiter: used}
+	leases, err := leasesOf(config)
+	require.NoError(t, err)
+	limiter := leases.(*coordinationclient.CoordinationV1Client).RESTClient().GetRateLimiter() //nolint:forcetypeassert // It is what the constructor makes.
+	for range presenceBurst {
+		require.True(t, limiter.TryAccept())
+	}
+	require.InDelta(t, presenceQPS, limiter.QPS(), 0)
+	require.Equal(t, &rest.Config{Host: "https://api.example.com", QPS: 50, Burst: 100, RateLimiter: used}, config, "the scheduler keeps its own")
 }
 
 // gathered are metrics.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"k8s.io/client-go/informers"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2" //nolint:depguard // The scheduler logs with it, and its contexts carry no logger.
@@ -18,9 +19,13 @@ import (
 // all of them before it schedules.
 type newInformer func(*rest.Config, informers.SharedInformerFactory) (cache.SharedIndexInformer, error)
 
+// newLeases makes the client that says that patches are obeyed.
+type newLeases func(*rest.Config) (coordinationclient.LeasesGetter, error)
+
 // shared is what the plugins of all profiles have in common.
 type shared struct {
 	informer newInformer
+	leases   newLeases
 	compile  view.Compile
 
 	// making guards what follows: profiles are made one after another, while the
@@ -49,6 +54,10 @@ func (s *shared) start(ctx context.Context, stock fwk.Handle) error {
 	if err != nil {
 		return err
 	}
+	leases, err := s.leases(stock.KubeConfig())
+	if err != nil {
+		return err
+	}
 	classes := factory.Resource().V1().DeviceClasses().Informer()
 	dra := stock.SharedDRAManager()
 	rules, err := rulesOf(factory)
@@ -69,7 +78,7 @@ func (s *shared) start(ctx context.Context, stock fwk.Handle) error {
 	}
 	s.view = patched
 	go work.run(ctx)
-	go s.announce(ctx, newAnnouncer(stock.ClientSet().CoordinationV1(), s.profiles), factory, patches)
+	go s.announce(ctx, newAnnouncer(leases, s.profiles), factory, patches)
 	return nil
 }
 
