@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"syscall"
@@ -102,12 +103,17 @@ func TestAListWithoutPatchesIsTheSchedulersOwn(t *testing.T) {
 	defer h.run()()
 	handle, err := h.shared.handle(h.ctx, h.scheduler.Profiles["default-scheduler"])
 	require.NoError(t, err)
+	// What the rest of the process allocates meanwhile is counted as well, and can only add.
 	list := func(slices func() ([]*resourcev1.ResourceSlice, error)) float64 {
-		return testing.AllocsPerRun(20, func() {
-			if _, err := slices(); err != nil {
-				t.Error(err)
-			}
-		})
+		least := math.Inf(1)
+		for range 10 {
+			least = min(least, testing.AllocsPerRun(20, func() {
+				if _, err := slices(); err != nil {
+					t.Error(err)
+				}
+			}))
+		}
+		return least
 	}
 	ours := list(handle.SharedDRAManager().ResourceSlices().ListWithDeviceTaintRules)
 	stock := list(h.scheduler.Profiles["default-scheduler"].SharedDRAManager().ResourceSlices().ListWithDeviceTaintRules)
