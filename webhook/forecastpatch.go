@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/policy/tainting"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -153,12 +154,9 @@ func (w *patchWrite) since(taint *resourcev1.DeviceTaint) *metav1.Time {
 	if w.old == nil {
 		return nil
 	}
-	for i := range w.old.Status.Taints {
-		if t := &w.old.Status.Taints[i]; t.Key == taint.Key && t.Effect == taint.Effect {
-			return t.TimeAdded
-		}
-	}
-	return nil
+	patch := *w.now
+	patch.Status = w.old.Status
+	return patching.Since(&patch, &v1alpha1.PatchedTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 }
 
 // patchNamed returns how sentences call a patch.

@@ -157,6 +157,23 @@ func TestTimes(t *testing.T) {
 	})
 }
 
+func TestASecondTaintCountsFromItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.controller()
+		w.patch("p", `{taints: [{key: k, value: a, effect: NoExecute}]}`)
+		began := time.Now().Truncate(time.Second)
+		w.step(c, "p")
+		time.Sleep(time.Hour)
+		w.patch("p", `{taints: [{key: k, value: a, effect: NoExecute}, {key: k, value: b, effect: NoExecute}]}`)
+		w.step(c, "p")
+		times := w.status("p").Taints
+		require.Len(t, times, 2)
+		require.True(t, began.Equal(times[0].TimeAdded.Time))
+		require.True(t, began.Add(time.Hour).Equal(times[1].TimeAdded.Time))
+	})
+}
+
 func TestRulesArePutRight(t *testing.T) {
 	begin := func(t *testing.T) (*world, *Controller, *resourcev1.DeviceTaintRule) {
 		t.Helper()

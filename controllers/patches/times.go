@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/patching"
 )
 
 // timesOf returns since when the taints of a patch count that have no time themselves,
-// in the order of the spec, by what was recorded before and by now. As for nodes, the
-// time is kept by key and effect: another value does not start the clock again.
+// in the order of the spec, by what was recorded before and by now.
 func timesOf(patch *v1alpha1.ResourceSlicePatch, now time.Time) []v1alpha1.PatchedTaint {
 	var times []v1alpha1.PatchedTaint
 	for _, taint := range patch.Spec.Devices.Taints {
@@ -19,21 +19,12 @@ func timesOf(patch *v1alpha1.ResourceSlicePatch, now time.Time) []v1alpha1.Patch
 			continue
 		}
 		taint.TimeAdded = new(metav1.NewTime(now.Truncate(time.Second)))
-		if before := recorded(patch, &taint); before != nil {
+		if before := patching.Since(patch, &taint); before != nil {
 			taint.TimeAdded = before
 		}
 		times = append(times, taint)
 	}
 	return times
-}
-
-func recorded(patch *v1alpha1.ResourceSlicePatch, taint *v1alpha1.PatchedTaint) *metav1.Time {
-	for i := range patch.Status.Taints {
-		if before := &patch.Status.Taints[i]; before.Key == taint.Key && before.Effect == taint.Effect && before.TimeAdded != nil {
-			return before.TimeAdded
-		}
-	}
-	return nil
 }
 
 // datedTaints returns the taints of a patch, each with a time: its own, or the recorded
