@@ -125,7 +125,9 @@ func requireOnlyOf(t *testing.T, l *load, dead *replica, killed ...time.Time) {
 	l.stop()
 	reviews, slowest, failures := l.result()
 	t.Logf("%d reviews, the slowest took %s, %d failed", reviews, slowest.Round(time.Millisecond), len(failures))
-	require.Greater(t, reviews, 10*len(failures))
+	// Until the balancer hears of it, every second review is given to the dead one; how many
+	// are asked for after that depends on how soon its successor leads.
+	require.Greater(t, reviews, 2*len(failures))
 	for _, f := range failures {
 		// The one that had none was given to the dead replica and refused.
 		if dead != nil && f.at != "" {

@@ -102,11 +102,21 @@ func (p *patches) answers(e *entry, id device.ID, at int) (meant []*slicePatch, 
 }
 
 // problem returns why a patch failed on one device. A verdict knows it only of the first
-// of a slice.
+// of a slice, and what the others of the slice cost may be the reason.
 func (p *slicePatch) problem(e *entry, at int, verdict *verdict) string {
-	_, err := p.question.filter.Satisfies(p.question.class, e.raw.Spec.Driver, &e.raw.Spec.Devices[at])
-	if err == nil {
-		return verdict.problem
+	why := verdict.problem
+	p.question.filter.Ask(p.question.class, e.see(), p.named(), func(i int, _ bool, err error) {
+		if i == at && err != nil {
+			why = err.Error()
+		}
+	})
+	return why
+}
+
+// named returns the name of the devices that the patch asks for, nil for any.
+func (p *slicePatch) named() *string {
+	if name, found := p.selector.Name(); found {
+		return &name
 	}
-	return err.Error()
+	return nil
 }

@@ -57,7 +57,7 @@ func TestFilters(t *testing.T) {
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	incomplete := "pool nic.example.com/rack-1 is incomplete, no scheduler allocates from it: generation 1 has 1 of 2 ResourceSlices"
-	lost := "ResourceClaim ml/shared has device gpu.example.com/node-7/gpu-9, which no ResourceSlice publishes"
+	lost := "ResourceClaim ml/shared has device gpu.example.com/node-7/gpu-9, which the newest ResourceSlices of its pool did not publish when they were read"
 	invalid := `not in force: ResourceSlicePatch misspelt: spec.devices.attributes[model]: Invalid value: "model": must have a domain, as in driver.example.com/model: for what a driver publishes without one, that is the name of the driver`
 	for sentence, c := range map[string]struct {
 		filter Filter

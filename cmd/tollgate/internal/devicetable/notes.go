@@ -105,7 +105,7 @@ func (v *Inventory) lost() []string {
 			continue
 		}
 		for _, c := range v.claims[id] {
-			notes = append(notes, fmt.Sprintf("ResourceClaim %s/%s has device %s, which no ResourceSlice publishes", c.Namespace, c.Name, id))
+			notes = append(notes, fmt.Sprintf("ResourceClaim %s/%s has device %s, which the newest ResourceSlices of its pool did not publish when they were read", c.Namespace, c.Name, id))
 		}
 	}
 	return notes
