@@ -218,7 +218,7 @@ func TestWhatIsLegalAndProbablyNotMeantIsWarnedOf(t *testing.T) {
 		"DE-29 a time ahead":               {"devicetaintrules", "{deviceSelector: {pool: p}, taint: {key: a.example.org/k, effect: None, timeAdded: '" + ahead + "'}}", "ahead"},
 		"a slice with a key of Kubernetes": {"resourceslices", taintedSlice("v1", "d", "{key: k8s.io/k, effect: None}"), "reserved for Kubernetes"},
 		"AV-12 seconds that do not count":  {"resourceclaims", "{devices: {requests: [{name: r, exactly: {deviceClassName: c, tolerations: [{key: k, tolerationSeconds: 5}]}}]}}", "tolerationSeconds: is ignored"},
-		"a rule as it should be":           {"devicetaintrules", "{deviceSelector: {pool: p}, taint: {key: a.example.org/k, effect: None}}", ""},
+		"a rule as it should be":           {"devicetaintrules", "{deviceSelector: {pool: nobody-has-it}, taint: {key: a.example.org/k, effect: None}}", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
