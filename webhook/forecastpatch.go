@@ -100,8 +100,8 @@ func (p *Preview) merePatch(ctx context.Context, w *patchWrite) previewed {
 func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev1.DeviceTaint, now time.Time) ([]tracker.Change, error) {
 	patched := tracker.PatchedTaints{Patch: tracker.PatchRef{Name: w.name, UID: w.now.UID}, Taints: taints}
 	filter := w.now.Spec.Devices.Filter
-	if filter == nil || filter.DeviceClassName == nil && len(filter.Selectors) == 0 {
-		names := namesOf(filter)
+	if !patching.Conditional(filter) {
+		names := patching.NamesOf(filter)
 		selector, _ := device.SelectorOf(&names)
 		patched.Selectors = []device.Selector{selector}
 		return p.config.View.Patch(patched, now)

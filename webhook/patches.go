@@ -128,19 +128,10 @@ func patchedTaints(patch *v1alpha1.ResourceSlicePatch) *devices.Patched {
 	if patch == nil {
 		return &devices.Patched{}
 	}
-	patched := &devices.Patched{Selector: namesOf(patch.Spec.Devices.Filter)}
+	patched := &devices.Patched{Selector: patching.NamesOf(patch.Spec.Devices.Filter)}
 	for i := range patch.Spec.Devices.Taints {
 		t := &patch.Spec.Devices.Taints[i]
 		patched.Taints = append(patched.Taints, resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})
 	}
 	return patched
-}
-
-// namesOf returns the names that a filter, nil for none, asks for. Unlike that of a rule,
-// one that asks for nothing selects every device.
-func namesOf(filter *v1alpha1.DevicePatchFilter) resourcev1.DeviceTaintSelector {
-	if filter == nil {
-		return resourcev1.DeviceTaintSelector{}
-	}
-	return resourcev1.DeviceTaintSelector{Driver: filter.Driver, Pool: filter.Pool, Device: filter.Device}
 }

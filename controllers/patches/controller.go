@@ -18,6 +18,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/loop"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
+	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
@@ -245,7 +246,7 @@ func (c *Controller) addAll() {
 
 // remember returns the memory of a patch.
 func (c *Controller) remember(patch *v1alpha1.ResourceSlicePatch) *memory {
-	names := namesOf(patch.Spec.Devices.Filter)
+	names := patching.NamesOf(patch.Spec.Devices.Filter)
 	selector, _ := device.SelectorOf(&names)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/policy/patching/presence"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
@@ -106,7 +107,7 @@ func (c *Controller) report(patch *v1alpha1.ResourceSlicePatch) (merged.Report, 
 		return merged.Report{}, false
 	}
 	naming := named
-	if conditional(patch) && len(patch.Spec.Devices.Taints) > 0 {
+	if patching.Conditional(patch.Spec.Devices.Filter) && len(patch.Spec.Devices.Taints) > 0 {
 		naming = mostRules + 1
 	}
 	began := c.options.Local.Now()

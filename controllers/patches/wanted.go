@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -37,8 +38,8 @@ type rule struct {
 // names alone. Taints are those of the patch, each with a time. Shared says that
 // Kubernetes evicts as well.
 func rulesOf(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint, devices []device.ID, shared bool) []rule {
-	selectors := []resourcev1.DeviceTaintSelector{namesOf(patch.Spec.Devices.Filter)}
-	if conditional(patch) {
+	selectors := []resourcev1.DeviceTaintSelector{patching.NamesOf(patch.Spec.Devices.Filter)}
+	if patching.Conditional(patch.Spec.Devices.Filter) {
 		selectors = selectors[:0]
 		for i := range devices {
 			selectors = append(selectors, resourcev1.DeviceTaintSelector{Driver: &devices[i].Driver, Pool: &devices[i].Pool, Device: &devices[i].Name})
@@ -59,19 +60,6 @@ func rulesOf(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint
 		}
 	}
 	return rules
-}
-
-// conditional reports whether a patch asks for more than names.
-func conditional(patch *v1alpha1.ResourceSlicePatch) bool {
-	filter := patch.Spec.Devices.Filter
-	return filter != nil && (filter.DeviceClassName != nil || len(filter.Selectors) > 0)
-}
-
-func namesOf(filter *v1alpha1.DevicePatchFilter) resourcev1.DeviceTaintSelector {
-	if filter == nil {
-		return resourcev1.DeviceTaintSelector{}
-	}
-	return resourcev1.DeviceTaintSelector{Driver: filter.Driver, Pool: filter.Pool, Device: filter.Device}
 }
 
 // nativeEffect returns the effect that a rule has for those who do not know patches.

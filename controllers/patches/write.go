@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
+	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
@@ -136,7 +137,7 @@ func (w *writing) wanted(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1
 	}
 	room := min(mostRules, mostOfAll-w.ofOthers(patch.Name))
 	devices, all := report.FirstMatched, report.Matched
-	if fit := max(room, 0) / len(taints); conditional(patch) && len(devices) > fit {
+	if fit := max(room, 0) / len(taints); patching.Conditional(patch.Spec.Devices.Filter) && len(devices) > fit {
 		devices = devices[:fit]
 		w.lacks = append(w.lacks, shortfall{ReasonTooManyDevices, fmt.Sprintf(
 			"taints reach other schedulers, and evict pods, on the first %d of %d devices only: no more than %d DeviceTaintRules are written for a patch and %d for all; select whole drivers or pools, without class and selectors, for one rule a taint",

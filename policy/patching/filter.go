@@ -22,7 +22,7 @@ func newFilter(in *v1alpha1.DevicePatchFilter) *Filter {
 	if in == nil {
 		return &Filter{}
 	}
-	f := &Filter{Names: names(in)}
+	f := &Filter{Names: NamesOf(in)}
 	if in.DeviceClassName != nil {
 		f.Class = *in.DeviceClassName
 	}
@@ -35,8 +35,18 @@ func newFilter(in *v1alpha1.DevicePatchFilter) *Filter {
 	return f
 }
 
-func names(in *v1alpha1.DevicePatchFilter) resourcev1.DeviceTaintSelector {
+// NamesOf returns what a filter, nil for none, asks for by name. Unlike the selector of a
+// DeviceTaintRule, one that asks for nothing selects every device.
+func NamesOf(in *v1alpha1.DevicePatchFilter) resourcev1.DeviceTaintSelector {
+	if in == nil {
+		return resourcev1.DeviceTaintSelector{}
+	}
 	return resourcev1.DeviceTaintSelector{Driver: in.Driver, Pool: in.Pool, Device: in.Device}
+}
+
+// Conditional reports whether a filter, nil for none, asks for more than names.
+func Conditional(in *v1alpha1.DevicePatchFilter) bool {
+	return in != nil && (in.DeviceClassName != nil || len(in.Selectors) > 0)
 }
 
 // Conditional reports whether the filter asks for more than names.

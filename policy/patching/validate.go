@@ -75,7 +75,7 @@ func validateFilter(f *v1alpha1.DevicePatchFilter, path *field.Path) field.Error
 			errs = append(errs, invalid(at, *class, validation.IsDNS1123Subdomain(*class))...)
 		}
 	}
-	named := names(f)
+	named := NamesOf(f)
 	errs = append(errs, devices.ValidateSelector(&named, path)...)
 	return append(errs, validateSelectors(f.Selectors, path.Child("selectors"))...)
 }
