@@ -199,3 +199,26 @@ func TestDisguisedRuleIsItsOwnTwin(t *testing.T) {
 	require.Len(t, held(tr, "u"), 1)
 	require.True(t, tr.DeviceTwin(gpu("a"), "k", object.Spec.Taint.Value))
 }
+
+// A rule that a patch made anew takes over under its name has appeared, whatever time it
+// has: what was approved for the former patch is not for this one.
+func TestARuleThatAnotherPatchTakesOverHasAppeared(t *testing.T) {
+	t.Parallel()
+	object := &resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{
+		DeviceSelector: &resourcev1.DeviceTaintSelector{},
+		Taint:          resourcev1.DeviceTaint{Key: "k", Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: new(metav1.NewTime(start))},
+	}}
+	object.Name, object.UID, object.ResourceVersion = "r", "rule-uid", "1"
+	writtenFor(object, tracker.PatchRef{Name: "p", UID: "former"}, false)
+	tr := tracker.New()
+	tr.SetRule(tracker.RuleOf(object), start)
+
+	later := start.Add(time.Hour)
+	object = object.DeepCopy()
+	object.ResourceVersion, object.OwnerReferences = "2", nil
+	writtenFor(object, tracker.PatchRef{Name: "p", UID: "anew"}, false)
+	tr.SetRule(tracker.RuleOf(object), later)
+	taint, ok := tr.RuleTaint("r")
+	require.True(t, ok)
+	require.Equal(t, later, taint.Appeared())
+}

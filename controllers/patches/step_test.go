@@ -20,6 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/policy/patching/presence"
 	"github.com/tollgate-dev/tollgate/tracker/device"
+	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
 
 const ofA100 = `{filter: {selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].?model.orValue("") == "a100"'}}]}, `
@@ -536,6 +537,17 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		require.Equal(t, viewPause, again)
 		require.Empty(t, w.written())
 	})
+	t.Run("that changes while the view counts", func(t *testing.T) {
+		w := newWorld(t)
+		w.slice("one", "a=a100", "b=h100")
+		c := w.controller()
+		w.patch("p", before)
+		c.options.View = counting{w.view, func() { w.patch("p", after) }}
+		again, err := c.step(t.Context(), "p")
+		require.NoError(t, err)
+		require.Equal(t, viewPause, again)
+		require.Empty(t, w.written())
+	})
 	t.Run("when the API server knows a later version", func(t *testing.T) {
 		w := newWorld(t)
 		w.slice("one", "a=a100", "b=h100")
@@ -565,6 +577,19 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		_, err := c.step(t.Context(), "p")
 		require.True(t, apierrors.IsConflict(err), "%v", err)
 	})
+}
+
+// counting is a view in which something happens while it counts.
+type counting struct {
+	*merged.View
+
+	meanwhile func()
+}
+
+// Report implements view.
+func (c counting) Report(patch string, naming int) (merged.Report, bool) {
+	c.meanwhile()
+	return c.View.Report(patch, naming)
 }
 
 // lagging is a cache that lags behind.
