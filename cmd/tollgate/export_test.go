@@ -24,7 +24,7 @@ spec:
 // export runs the command with a file, or without one with standard input.
 func export(t *testing.T, text string, fromFile bool) (string, error) {
 	t.Helper()
-	root := newRootCommand()
+	root := newRootCommand("tollgate")
 	var out bytes.Buffer
 	root.SetOut(&out)
 	file := "-"
@@ -73,7 +73,7 @@ func TestExportMapRefusesWhatItCannotExport(t *testing.T) {
 			require.ErrorContains(t, err, c.names)
 		})
 	}
-	root := newRootCommand()
+	root := newRootCommand("tollgate")
 	root.SetArgs([]string{"export", "map", "-f", filepath.Join(t.TempDir(), "none")})
 	require.ErrorIs(t, root.ExecuteContext(t.Context()), os.ErrNotExist)
 }

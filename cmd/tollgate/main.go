@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 )
 
 func main() {
@@ -18,9 +20,9 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newRootCommand().ExecuteContext(ctx); err != nil {
+	if err := newRootCommand(os.Args[0]).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "tollgate:", err)
-		return 1
+		return kubectl.ExitCode(err)
 	}
 	return 0
 }

@@ -2,12 +2,18 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/devices"
 )
 
-func newRootCommand() *cobra.Command {
+// newRootCommand returns the program's command, which calls itself as it was called: as
+// kubectl-tollgate it is a plugin, and kubectl tollgate is what people type.
+func newRootCommand(called string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tollgate",
 		Short: "Decide who may pass a taint, and evict safely those who may not stay",
@@ -18,7 +24,10 @@ NoExecute taints, on time and never the wrong one.`,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(newServeCommand(), newExportCommand(), newDevicesCommand(), newVersionCommand())
+	if strings.HasPrefix(filepath.Base(called), "kubectl-") {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"}
+	}
+	root.AddCommand(newServeCommand(), newExportCommand(), devices.New(), newVersionCommand())
 	return root
 }
 

@@ -8,32 +8,11 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/policy/wording"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
 )
-
-// none stands where there is nothing, as in tables of kubectl.
-const none = "<none>"
-
-// summed returns the first of many and how many more there are.
-func summed(items []string) string {
-	switch len(items) {
-	case 0:
-		return none
-	case 1:
-		return items[0]
-	default:
-		return items[0] + " +" + strconv.Itoa(len(items)-1)
-	}
-}
-
-func joined(items []string) string {
-	if len(items) == 0 {
-		return none
-	}
-	return strings.Join(items, ", ")
-}
 
 // node says from where a device can be used.
 func node(d *Device) string {
@@ -50,7 +29,7 @@ func node(d *Device) string {
 	case selector != nil:
 		return "<selector>"
 	default:
-		return none
+		return columns.None
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 )
 
 // table returns the lines of a table.
@@ -63,12 +65,12 @@ func TestAWideTableSaysAllInFullAndWhereItComesFrom(t *testing.T) {
 			"example.com/rack=7 (patch racks), model=A100", "<none>",
 		},
 	} {
-		require.Equal(t, cells, columns(lines[i]))
+		require.Equal(t, cells, cellsOf(lines[i]))
 	}
 }
 
-// columns returns the cells of a line.
-func columns(line string) []string {
+// cellsOf returns the cells of a line.
+func cellsOf(line string) []string {
 	var cells []string
 	for cell := range strings.SplitSeq(line, "  ") {
 		if cell = strings.TrimSpace(cell); cell != "" {
@@ -98,7 +100,7 @@ func TestNoNameMakesATableTooWide(t *testing.T) {
 	lines := table(t, v, false)
 	require.Len(t, lines, 4)
 	for _, line := range lines {
-		require.LessOrEqual(t, utf8.RuneCountInString(line), Width)
+		require.LessOrEqual(t, utf8.RuneCountInString(line), columns.Width)
 		require.True(t, utf8.ValidString(line))
 	}
 }
@@ -150,7 +152,7 @@ func TestCells(t *testing.T) {
 			v.AddSlice(&resourcev1.ResourceSlice{Spec: *read[resourcev1.ResourceSliceSpec](t, []byte(c.spec))})
 			for d := range v.Devices(t.Context()) {
 				require.Equal(t, c.node, node(d))
-				require.Equal(t, c.attributes, joined(attributes(d)))
+				require.Equal(t, c.attributes, columns.Joined(attributes(d)))
 			}
 			require.Equal(t, 1, v.matched)
 		})
@@ -174,7 +176,7 @@ spec:
   devices:
     attributes:
 `+attributes.String())
-	require.Equal(t, []string{"d/p/a", "node-1", "<none>", "large (limited)", "<none>", "<none>"}, columns(table(t, v, false)[1]))
+	require.Equal(t, []string{"d/p/a", "node-1", "<none>", "large (limited)", "<none>", "<none>"}, cellsOf(table(t, v, false)[1]))
 	var out bytes.Buffer
 	require.NoError(t, v.WriteYAML(t.Context(), &out))
 	require.Contains(t, out.String(), "\n  limited: would have 33 attributes and capacities, of which 32 are allowed\n")

@@ -1,4 +1,4 @@
-package main
+package devices
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -24,12 +23,15 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
+
+// cluster is what is served, by group and version.
+type cluster map[string][]string
 
 // allServed is what Kubernetes 1.37 with Tollgate's CRDs serves of devices.
 var allServed = cluster{
@@ -77,7 +79,7 @@ spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: example.com/hot, 
 )
 
 // readerOf reads a cluster that serves some kinds and has some objects.
-func readerOf(t *testing.T, serves cluster, version string, patches, rules []string) *deviceReader {
+func readerOf(t *testing.T, serves cluster, version string, patches, rules []string) *reader {
 	t.Helper()
 	typed := fake.NewClientset(decoded[resourcev1.ResourceSlice](t, gpuSlice), decoded[resourcev1.DeviceClass](t, gpuClass), decoded[resourcev1.ResourceClaim](t, gpuClaim))
 	discovery, ok := typed.Discovery().(*discoveryfake.FakeDiscovery)
@@ -100,7 +102,7 @@ func readerOf(t *testing.T, serves cluster, version string, patches, rules []str
 			require.NoError(t, err)
 		}
 	}
-	return &deviceReader{kubernetes: typed, custom: custom}
+	return &reader{&kubectl.Clients{Kubernetes: typed, Dynamic: custom}}
 }
 
 func decoded[T any](t *testing.T, text string) *T {
@@ -111,14 +113,14 @@ func decoded[T any](t *testing.T, text string) *T {
 }
 
 // shows runs the command on a cluster and returns what it writes.
-func shows(t *testing.T, r *deviceReader, filter devicetable.Filter, output string) (out, notes string) {
+func shows(t *testing.T, r *reader, filter devicetable.Filter, output string) (out, notes string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	require.NoError(t, showDevices(t.Context(), r, filter, output, &stdout, &stderr))
+	require.NoError(t, show(t.Context(), r, filter, output, &stdout, &stderr))
 	return stdout.String(), stderr.String()
 }
 
-func TestDevicesShowsAllThatIsServed(t *testing.T) {
+func TestShowsAllThatIsServed(t *testing.T) {
 	t.Parallel()
 	v1alpha3 := cluster{"resource.k8s.io/v1": {"resourceslices", "resourceclaims"}, "resource.k8s.io/v1alpha3": {"devicetaintrules"}}
 	for sentence, c := range map[string]struct {
@@ -139,7 +141,7 @@ func TestDevicesShowsAllThatIsServed(t *testing.T) {
 	}
 }
 
-func TestDevicesWritesEachFormat(t *testing.T) {
+func TestWritesEachFormat(t *testing.T) {
 	t.Parallel()
 	r := readerOf(t, allServed, "v1", []string{gpuPatch}, nil)
 	for output, want := range map[string]string{
@@ -156,7 +158,7 @@ func TestDevicesWritesEachFormat(t *testing.T) {
 }
 
 // Rights are asked for what is shown and for no more.
-func TestDevicesReadsNoMoreThanItNeeds(t *testing.T) {
+func TestReadsNoMoreThanItNeeds(t *testing.T) {
 	t.Parallel()
 	for sentence, c := range map[string]struct {
 		patches []string
@@ -178,9 +180,9 @@ func TestDevicesReadsNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-func listed(r *deviceReader) []string {
+func listed(r *reader) []string {
 	var names []string
-	for _, action := range r.kubernetes.(*fake.Clientset).Actions() {
+	for _, action := range r.Kubernetes.(*fake.Clientset).Actions() {
 		if action.GetVerb() == "list" {
 			names = append(names, action.GetResource().Resource)
 		}
@@ -188,23 +190,23 @@ func listed(r *deviceReader) []string {
 	return names
 }
 
-func TestDevicesAsksForTheSlicesOfOneDriver(t *testing.T) {
+func TestAsksForTheSlicesOfOneDriver(t *testing.T) {
 	t.Parallel()
 	r := readerOf(t, allServed, "v1", nil, nil)
 	shows(t, r, devicetable.Filter{Driver: "gpu.example.com"}, "name")
-	for _, action := range r.kubernetes.(*fake.Clientset).Actions() {
+	for _, action := range r.Kubernetes.(*fake.Clientset).Actions() {
 		if list, ok := action.(clienttesting.ListAction); ok {
 			require.Equal(t, "spec.driver=gpu.example.com", list.GetListRestrictions().Fields.String())
 		}
 	}
 }
 
-func TestDevicesReadsListsInChunks(t *testing.T) {
+func TestReadsListsInChunks(t *testing.T) {
 	t.Parallel()
 	r := readerOf(t, allServed, "v1", nil, nil)
 	var limits []int64
 	var from []string
-	r.kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	r.Kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		options := action.(clienttesting.ListActionImpl).ListOptions
 		limits, from = append(limits, options.Limit), append(from, options.Continue)
 		page := &resourcev1.ResourceSliceList{Items: []resourcev1.ResourceSlice{*decoded[resourcev1.ResourceSlice](t, gpuSlice)}}
@@ -221,7 +223,7 @@ func TestDevicesReadsListsInChunks(t *testing.T) {
 	require.Equal(t, []string{"", "after 1", "after 2"}, from)
 }
 
-func TestDevicesSaysWhatToDoAboutAnError(t *testing.T) {
+func TestSaysWhatToDoAboutAnError(t *testing.T) {
 	t.Parallel()
 	slices := schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceslices"}
 	for sentence, c := range map[string]struct {
@@ -239,20 +241,20 @@ func TestDevicesSaysWhatToDoAboutAnError(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			r := readerOf(t, allServed, "v1", nil, nil)
-			r.kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+			r.Kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, c.err
 			})
-			err := showDevices(t.Context(), r, devicetable.Filter{}, "table", io.Discard, io.Discard)
+			err := show(t.Context(), r, devicetable.Filter{}, "table", io.Discard, io.Discard)
 			for _, name := range c.names {
 				require.ErrorContains(t, err, name)
 			}
 		})
 	}
-	err := showDevices(t.Context(), readerOf(t, cluster{}, "v1", nil, nil), devicetable.Filter{}, "table", io.Discard, io.Discard)
+	err := show(t.Context(), readerOf(t, cluster{}, "v1", nil, nil), devicetable.Filter{}, "table", io.Discard, io.Discard)
 	require.EqualError(t, err, "list resourceslices.resource.k8s.io in version v1: the API server does not serve it (devices need Kubernetes 1.34 or later)")
 }
 
-func TestDevicesFindsNothingWithoutAnError(t *testing.T) {
+func TestFindsNothingWithoutAnError(t *testing.T) {
 	t.Parallel()
 	out, notes := shows(t, readerOf(t, allServed, "v1", nil, nil), devicetable.Filter{Driver: "nic.example.com"}, "table")
 	require.Empty(t, out)
@@ -262,14 +264,15 @@ func TestDevicesFindsNothingWithoutAnError(t *testing.T) {
 // runDevices runs the command line.
 func runDevices(t *testing.T, arguments ...string) error {
 	t.Helper()
-	root := newRootCommand()
-	root.SetOut(io.Discard)
-	root.SetErr(io.Discard)
-	root.SetArgs(append([]string{"devices"}, arguments...))
-	return root.ExecuteContext(t.Context())
+	cmd := New()
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs(arguments)
+	return cmd.ExecuteContext(t.Context())
 }
 
-func TestDevicesRefusesFlagsThatItCannotObey(t *testing.T) {
+func TestRefusesFlagsThatItCannotObey(t *testing.T) {
 	t.Parallel()
 	require.EqualError(t, runDevices(t, "-o", "xml"), `--output is "xml", want one of table, wide, yaml, json, name`)
 	require.ErrorIs(t, runDevices(t, "--kubeconfig", filepath.Join(t.TempDir(), "none")), os.ErrNotExist)
@@ -280,7 +283,7 @@ func TestDevicesRefusesFlagsThatItCannotObey(t *testing.T) {
 }
 
 // Through real clients and a kubeconfig, to something that answers as an API server does.
-func TestDevicesReadsTheClusterOfItsKubeconfig(t *testing.T) {
+func TestReadsTheClusterOfItsKubeconfig(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
 		"/apis/resource.k8s.io/v1":                         `{"kind": "APIResourceList", "groupVersion": "resource.k8s.io/v1", "resources": [{"name": "resourceslices", "kind": "ResourceSlice", "verbs": ["list"]}, {"name": "devicetaintrules", "kind": "DeviceTaintRule", "verbs": ["list"]}]}`,
@@ -310,12 +313,12 @@ clusters: [{name: here, cluster: {server: "`+server.URL+`", insecure-skip-tls-ve
 contexts: [{name: here, context: {cluster: here, user: me}}, {name: elsewhere, context: {cluster: elsewhere, user: me}}]
 users: [{name: me, user: {token: mine}}]
 `), 0o600))
-	root := newRootCommand()
+	cmd := New()
 	var out, notes bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&notes)
-	root.SetArgs([]string{"devices", "--kubeconfig", kubeconfig, "--context", "here", "--driver", "gpu.example.com"})
-	require.NoError(t, root.ExecuteContext(t.Context()))
+	cmd.SetOut(&out)
+	cmd.SetErr(&notes)
+	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--context", "here", "--driver", "gpu.example.com"})
+	require.NoError(t, cmd.ExecuteContext(t.Context()))
 	require.Equal(t, "DRIVER/POOL/DEVICE            NODE    TAINTS          PATCHES  CLAIM   POD\n"+
 		"gpu.example.com/node-7/gpu-0  node-7  hot:NoSchedule  racks    ml/one  train\n", out.String())
 	require.Empty(t, notes.String())
@@ -328,52 +331,9 @@ func listOf(t *testing.T, version, kind, item string) string {
 	return `{"apiVersion": "` + version + `", "kind": "` + kind + `", "metadata": {}, "items": [` + string(object) + `]}`
 }
 
-func TestProgressIsSaidOnceItTakesLong(t *testing.T) {
-	t.Parallel()
-	var out, table bytes.Buffer
-	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	p := startProgress(&out, clk)
-	p.tell(1, "resourceslices read")
-	clk.Step(3 * time.Second)
-	p.tell(2, "resourceslices read")
-	p.tell(3, "resourceslices read")
-	clk.Step(time.Second)
-	p.tell(4, "resourceslices read")
-	require.Equal(t, []string{"", "2 resourceslices read ...", "4 resourceslices read ..."}, trimmed(out.String()))
-
-	_, err := p.before(&table).Write([]byte("x"))
-	require.NoError(t, err)
-	clk.Step(time.Hour)
-	p.tell(5, "devices looked at")
-	require.Equal(t, []string{"", "2 resourceslices read ...", "4 resourceslices read ...", "", ""}, trimmed(out.String()))
-	require.Equal(t, "x", table.String())
-}
-
-func TestProgressIsNotSaidToNobody(t *testing.T) {
-	t.Parallel()
-	file, err := os.Create(filepath.Join(t.TempDir(), "errors"))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, file.Close()) }()
-	for _, out := range []io.Writer{&bytes.Buffer{}, file} {
-		p := newProgress(out, clocktesting.NewFakeClock(time.Unix(0, 0)))
-		require.Nil(t, p)
-		p.tell(1, "x")
-		p.end()
-	}
-}
-
-// trimmed returns what was written between carriage returns.
-func trimmed(text string) []string {
-	var lines []string
-	for line := range bytes.SplitSeq([]byte(text), []byte("\r")) {
-		lines = append(lines, string(bytes.TrimRight(line, " ")))
-	}
-	return lines
-}
-
-func TestDevicesEndsWhenItIsInterrupted(t *testing.T) {
+func TestEndsWhenItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	require.ErrorIs(t, showDevices(ctx, readerOf(t, allServed, "v1", nil, nil), devicetable.Filter{}, "table", io.Discard, io.Discard), context.Canceled)
+	require.ErrorIs(t, show(ctx, readerOf(t, allServed, "v1", nil, nil), devicetable.Filter{}, "table", io.Discard, io.Discard), context.Canceled)
 }

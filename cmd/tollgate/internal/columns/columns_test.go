@@ -1,0 +1,64 @@
+package columns_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
+)
+
+func TestATableFitsUnlessItIsWide(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 120) + "-end"
+	rows := [][]string{{long, "1", ""}, {"a", "2", long}}
+	head := []string{"NAME", "COUNT", "REASON"}
+
+	var narrow, wide bytes.Buffer
+	require.NoError(t, columns.Write(&narrow, false, head, rows))
+	lines := strings.Split(strings.TrimSuffix(narrow.String(), "\n"), "\n")
+	require.Len(t, lines, 3)
+	for _, line := range lines {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), columns.Width)
+		require.Equal(t, strings.TrimRight(line, " "), line)
+	}
+	require.True(t, strings.HasPrefix(lines[1], "..."))
+	require.True(t, strings.HasSuffix(lines[2], "-end"))
+
+	require.NoError(t, columns.Write(&wide, true, head, rows))
+	require.Contains(t, wide.String(), long+"  1")
+}
+
+// There is no room for what was cut in a column that is as narrow as its head.
+func TestManyNarrowColumnsDoNotFit(t *testing.T) {
+	t.Parallel()
+	var head, cells []string
+	for range 40 {
+		head, cells = append(head, "AB"), append(cells, "abcdef")
+	}
+	var out bytes.Buffer
+	require.NoError(t, columns.Write(&out, false, head, [][]string{cells}))
+	require.Equal(t, strings.TrimRight(strings.Repeat("..  ", 40), " ")+"\n", strings.SplitAfter(out.String(), "\n")[1])
+}
+
+func TestCellsOfLists(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "<none>", columns.Summed(nil))
+	require.Equal(t, "a", columns.Summed([]string{"a"}))
+	require.Equal(t, "a +2", columns.Summed([]string{"a", "b", "c"}))
+	require.Equal(t, "<none>", columns.Joined(nil))
+	require.Equal(t, "a, b", columns.Joined([]string{"a", "b"}))
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("pipe closed") }
+
+func TestAWriterThatFailsIsSaid(t *testing.T) {
+	t.Parallel()
+	require.EqualError(t, columns.Write(broken{}, false, []string{"A"}, nil), "pipe closed")
+}
