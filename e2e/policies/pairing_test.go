@@ -136,6 +136,29 @@ func runs(pod *corev1.Pod) error {
 	return nil
 }
 
+// waitKeptOff returns the one pod of a namespace once it has waited for so long that it would
+// have been given the device and evicted, were it not kept off: that it waits at one moment
+// may be because the pod before it has the device still, or because the scheduler has not
+// heard of the pair.
+func waitKeptOff(t *testing.T, namespace string) *corev1.Pod {
+	t.Helper()
+	const long = 4 * time.Second
+	var waiting types.UID
+	var since time.Time
+	return waitOnlyPod(t, namespace, "waits", func(pod *corev1.Pod) error {
+		if pod.UID != waiting || waits(pod) != nil {
+			waiting, since = pod.UID, time.Now()
+		}
+		if err := waits(pod); err != nil {
+			return err
+		}
+		if waited := time.Since(since); waited < long {
+			return fmt.Errorf("%s waits for no longer than %s", pod.Name, waited)
+		}
+		return nil
+	})
+}
+
 func waits(pod *corev1.Pod) error {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
@@ -198,7 +221,7 @@ spec:
 	require.Equal(t, "pairing-kept-noschedule", pair.Name)
 	require.Equal(t, "pairing-kept", pair.OwnerReferences[0].Name)
 
-	held := waitOnlyPod(t, namespace, "waits", waits)
+	held := waitKeptOff(t, namespace)
 	require.NotEqual(t, first.UID, held.UID, "the pod that was there has gone")
 
 	t.Run("its claims are not given it twice", func(t *testing.T) {
@@ -227,7 +250,7 @@ spec:
 			return err
 		})
 	})
-	held = waitOnlyPod(t, namespace, "waits", waits)
+	held = waitKeptOff(t, namespace)
 
 	repair(t, "pairing-kept")
 	waitPairs(t, driver, 0)
@@ -266,7 +289,7 @@ spec:
 	pair := waitPairs(t, driver, 1)[0]
 	require.Equal(t, "ResourceSlice", pair.OwnerReferences[0].Kind)
 	require.Equal(t, "gpu-0", *pair.Spec.DeviceSelector.Device)
-	held := waitOnlyPod(t, namespace, "waits", waits)
+	held := waitKeptOff(t, namespace)
 
 	publish()
 	waitPairs(t, driver, 0)
