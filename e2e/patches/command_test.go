@@ -17,7 +17,7 @@ import (
 // devicesOf runs tollgate devices with a kubeconfig, and returns what it writes where.
 func devicesOf(t *testing.T, kubeconfig string, args ...string) (out, notes string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), append([]string{"devices"}, args...)...) //nolint:gosec // It is what was built.
+	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), append([]string{"devices"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
