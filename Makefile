@@ -122,17 +122,18 @@ fmt: $(LINT) ## Format the code.
 	@for module in $(MODULES); do (cd $$module && $(LINT) fmt ./...); done
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and CRDs.
-	@$(call say,generating deepcopy functions and CRDs)
+generate: ## Generate deepcopy functions, CRDs and the manual of the commands.
+	@$(call say,generating deepcopy functions$(comma) CRDs and docs/cli.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
+	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/tollgate -update >/dev/null
 
 .PHONY: verify
 verify: generate ## Fail if generated files or go.mod are not as they should be.
 	@for module in $(MODULES); do $(call say,checking go.mod of $$module); (cd $$module && $(GO) mod tidy -diff && $(GO) mod verify >/dev/null); done
 	@$(call say,checking that nothing was left to generate)
-	@git diff --exit-code -- api deploy || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
-	@untracked=$$(git ls-files --others --exclude-standard -- api deploy); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
+	@git diff --exit-code -- api deploy docs/cli.md || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
+	@untracked=$$(git ls-files --others --exclude-standard -- api deploy docs/cli.md); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
 
 .PHONY: clean
 clean: cluster-down ## End the cluster and remove what was built.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+)
+
+var update = flag.Bool("update", false, "write docs/cli.md")
+
+const manualFile = "../../docs/cli.md"
+
+// manualIntro begins the manual.
+const manualIntro = `# The command line
+
+<!-- Written by make generate from the commands themselves and from what their tests expect of them. -->
+
+` + "`tollgate`" + ` is one program: what runs in the cluster (` + "`tollgate serve`" + `), and the commands below. As
+` + "`kubectl-tollgate`" + ` on the PATH it is a plugin of kubectl:
+
+` + "```sh" + `
+ln -s "$(command -v tollgate)" ~/.local/bin/kubectl-tollgate
+printf '#!/bin/sh\nexec kubectl tollgate __complete "$@"\n' > ~/.local/bin/kubectl_complete-tollgate # for kubectl's completion
+chmod +x ~/.local/bin/kubectl_complete-tollgate
+kubectl tollgate devices
+` + "```" + `
+
+The commands read the cluster as you, with your rights, and ask the same functions that admission and eviction go by.
+None of them needs Tollgate in the cluster; without it they say what Kubernetes alone will do.
+
+Exit codes: 0, done; 1, an error: of the command line, a file, or the cluster; 2, the answer is no, where a command says so.
+
+`
+
+// example is what a command prints, as its tests expect it.
+type example struct {
+	// line is what was typed.
+	line string
+	// file has what was printed.
+	file string
+}
+
+// examples are the outputs that the manual shows, by command.
+func examples() map[string][]example {
+	return map[string][]example{}
+}
+
+// The manual is written from the commands; make generate writes it anew.
+func TestTheManualIsAsTheCommandsAre(t *testing.T) {
+	t.Parallel()
+	root := newRootCommand("tollgate")
+	root.InitDefaultCompletionCmd()
+	shown := examples()
+	manual := manualOf(t, root, shown)
+	require.Empty(t, shown, "examples of commands that are not there")
+	if *update {
+		require.NoError(t, os.WriteFile(manualFile, manual, 0o600))
+	}
+	written, err := os.ReadFile(manualFile)
+	require.NoError(t, err)
+	require.Equal(t, string(manual), string(written), "docs/cli.md is out of date: run make generate")
+}
+
+// manualOf takes what it shows out of the examples.
+func manualOf(t *testing.T, root *cobra.Command, shown map[string][]example) []byte {
+	t.Helper()
+	out := bytes.NewBufferString(manualIntro)
+	commands := described(root)
+	for _, cmd := range commands {
+		fmt.Fprintf(out, "- [%s](#%s): %s\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
+	}
+	connection := connectionFlags()
+	fmt.Fprintf(out, "\n## Flags of all that read a cluster\n\nThey are kubectl's.\n\n```\n%s```\n", connection.FlagUsages())
+	for _, cmd := range commands {
+		describe(t, out, cmd, connection, shown[cmd.CommandPath()])
+		delete(shown, cmd.CommandPath())
+	}
+	return out.Bytes()
+}
+
+// described returns the commands that do something, and that people run.
+func described(cmd *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden && sub.Name() != "completion" && sub.Name() != "help" {
+			all = append(all, described(sub)...)
+		}
+	}
+	if cmd.Runnable() && cmd.HasParent() {
+		all = append([]*cobra.Command{cmd}, all...)
+	}
+	return all
+}
+
+// connectionFlags are those of every command that reads a cluster.
+func connectionFlags() *pflag.FlagSet {
+	cmd := &cobra.Command{}
+	kubectl.Connect(cmd)
+	// Its default is a folder of whoever builds the manual.
+	if cache := cmd.Flags().Lookup("cache-dir"); cache != nil {
+		cache.DefValue = "$HOME/.kube/cache"
+	}
+	return cmd.Flags()
+}
+
+func describe(t *testing.T, out *bytes.Buffer, cmd *cobra.Command, connection *pflag.FlagSet, shown []example) {
+	t.Helper()
+	text := cmd.Long
+	if text == "" {
+		text = cmd.Short + "."
+	}
+	fmt.Fprintf(out, "\n## %s\n\n%s\n\n```\n%s\n```\n", cmd.CommandPath(), text, cmd.UseLine())
+	if cmd.Example != "" {
+		fmt.Fprintf(out, "\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
+	}
+	own, connects := pflag.NewFlagSet("", pflag.ContinueOnError), false
+	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if known := connection.Lookup(f.Name); known != nil && known.Usage == f.Usage {
+			connects = true
+			return
+		}
+		if f.Name != "help" {
+			own.AddFlag(f)
+		}
+	})
+	if own.HasFlags() {
+		fmt.Fprintf(out, "\n```\n%s```\n", own.FlagUsages())
+	}
+	if connects {
+		out.WriteString("\nIt has the flags of all that read a cluster.\n")
+	}
+	for _, e := range shown {
+		printed, err := os.ReadFile(filepath.FromSlash(e.file))
+		require.NoError(t, err)
+		fmt.Fprintf(out, "\n```\n$ %s\n%s```\n", e.line, printed)
+	}
+}
+
+func TestEveryCommandSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range described(newRootCommand("tollgate")) {
+		require.NotEmpty(t, cmd.Short, cmd.CommandPath())
+		require.False(t, strings.HasSuffix(cmd.Short, "."), cmd.CommandPath())
+		for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
+			require.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 120, "%s: %s", cmd.CommandPath(), line)
+		}
+		var undocumented []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" && !f.Hidden {
+				undocumented = append(undocumented, f.Name)
+			}
+		})
+		require.Empty(t, slices.DeleteFunc(undocumented, func(name string) bool { return name == "help" }), cmd.CommandPath())
+	}
+}
