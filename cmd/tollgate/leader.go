@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 )
 
 // addLeader adds what one replica does at a time, until told is done. The lease is given
@@ -62,11 +64,10 @@ func (p *program) newLock() (*leader.Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the lease: %w", err)
 	}
-	inner, err := resourcelock.New(resourcelock.LeasesResourceLock, p.config.Namespace, objectName,
-		clientset.CoreV1(), clientset.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())})
-	if err != nil {
-		return nil, fmt.Errorf("make the lease: %w", err)
-	}
-	return leader.New(inner, p.local, p.clock), nil
+	return leader.New(&resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: p.config.Namespace, Name: objectName},
+		Client:     clientset.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		Labels:     terms.Of(&p.config.Eviction, p.features).Labels(),
+	}, p.local, p.clock), nil
 }

@@ -26,11 +26,12 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 	"github.com/tollgate-dev/tollgate/webhook/authority"
 )
 
 // objectName names the Lease and both webhook configurations in deploy.
-const objectName = "tollgate"
+const objectName = terms.Name
 
 // program is what the parts of tollgate serve share.
 type program struct {
