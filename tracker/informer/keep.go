@@ -29,14 +29,23 @@ func keepNodes() toolscache.TransformFunc {
 }
 
 func keepPods() toolscache.TransformFunc {
-	words, tolerations, origins := newWords(), newLists(appendToleration), newOrigins()
-	windows := newWindows()
+	keep := KeepPods()
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok {
 			return obj, nil
 		}
-		kept := &keptPod{tracker.PodOf(pod)}
+		return &keptPod{keep(pod)}, nil
+	}
+}
+
+// KeepPods returns what returns what is kept of pods, for lists without an informer. What
+// many of them have in common is kept once. It is goroutine-safe.
+func KeepPods() func(*corev1.Pod) tracker.Pod {
+	words, tolerations, origins := newWords(), newLists(appendToleration), newOrigins()
+	windows := newWindows()
+	return func(pod *corev1.Pod) tracker.Pod {
+		kept := tracker.PodOf(pod)
 		kept.Namespace = words.one(kept.Namespace)
 		kept.NodeName = words.one(kept.NodeName)
 		kept.PodGroup = words.one(kept.PodGroup)
@@ -47,7 +56,7 @@ func keepPods() toolscache.TransformFunc {
 			// A pointer into the list of conditions holds on to all of it.
 			kept.Disruption = new(*kept.Disruption)
 		}
-		return kept, nil
+		return kept
 	}
 }
 

@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 )
 
 // Progress says on a line that it rewrites how much was read, once that takes long. The nil
-// Progress says nothing. It is not goroutine-safe.
+// Progress says nothing. It is goroutine-safe.
 type Progress struct {
 	out   io.Writer
 	clock clock.PassiveClock
+
+	mu sync.Mutex
 	// next is when there is something to be said.
 	next  time.Time
 	said  bool
@@ -35,7 +38,12 @@ func startProgress(out io.Writer, clk clock.PassiveClock) *Progress {
 
 // Tell says how much of something was done.
 func (p *Progress) Tell(count int, of string) {
-	if p == nil || p.ended || p.clock.Now().Before(p.next) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.clock.Now().Before(p.next) {
 		return
 	}
 	p.next, p.said = p.clock.Now().Add(time.Second), true
@@ -44,7 +52,12 @@ func (p *Progress) Tell(count int, of string) {
 
 // End leaves an empty line, and says no more.
 func (p *Progress) End() {
-	if p == nil || p.ended {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
 		return
 	}
 	p.ended = true
