@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+	"github.com/tollgate-dev/tollgate/tracker/merged"
+)
+
+// Wants says what is kept besides what evictions depend on. The zero Wants is enough for
+// forecasts of taints of nodes, rules and slices. Of the functions, nil keeps nothing;
+// they may be called by several goroutines at once, but each by one.
+type Wants struct {
+	// Lease is the namespace that Tollgate runs in; terms.Namespace when empty.
+	Lease string
+	// NoDevices leaves out all that is about devices.
+	NoDevices bool
+	// Selection reads whole ResourceSlices and DeviceClasses, without which Selected knows
+	// no devices.
+	Selection bool
+	// Policies reads policies of all kinds, and not EvictionPolicies alone.
+	Policies bool
+
+	Node  func(*corev1.Node) bool
+	Pod   func(*corev1.Pod) bool
+	Claim func(*resourcev1.ResourceClaim) bool
+}
+
+// Everything keeps all objects of a kind.
+func Everything[T any](*T) bool { return true }
+
+// Cluster is a cluster as it was when it was read.
+type Cluster struct {
+	// Now is when it was read.
+	Now     time.Time
+	Tracker *tracker.Tracker
+	// Tollgate says whether Tollgate runs, and how it evicts.
+	Tollgate Tollgate
+	// Rules are those of whoever evicts.
+	Rules evictor.Rules
+	// Policies are those that are stored: EvictionPolicies, and all others if they are
+	// wanted. Foretold has those which keep pods where they are.
+	Policies *inforce.Policies
+	// EvictionPolicies and TaintPolicies are the objects that Policies are made of, by
+	// name.
+	EvictionPolicies []v1alpha1.EvictionPolicy
+	TaintPolicies    []v1alpha1.TaintPolicy
+	// Patches are all ResourceSlicePatches, by name.
+	Patches []v1alpha1.ResourceSlicePatch
+	// Rule has the DeviceTaintRules as they are stored, by name, and RuleVersion is the
+	// version of their API, empty where they are not served.
+	Rule        map[string]*resourcev1.DeviceTaintRule
+	RuleVersion string
+
+	// Nodes, Pods and Claims are those that are wanted, in the order of the API.
+	Nodes  []*corev1.Node
+	Pods   []*corev1.Pod
+	Claims []*resourcev1.ResourceClaim
+
+	namespaces map[string]labels.Set
+	// namespacesKnown, budgetsKnown and claimsKnown say that the user may see them.
+	namespacesKnown, budgetsKnown, claimsKnown bool
+	// devices is nil unless a selection is wanted.
+	devices *merged.View
+	// selectable says that all that a selection depends on was read.
+	selectable bool
+	// comparing says that a pod has a toleration with the operator Lt or Gt.
+	comparing bool
+	missing   []string
+}
+
+// Missing says what was not to be read, and what an answer lacks because of it: sentences
+// without an end.
+func (c *Cluster) Missing() []string { return c.missing }
+
+// DevicesKnown reports whether it is known which pods use which devices.
+func (c *Cluster) DevicesKnown() bool { return c.claimsKnown }
+
+// NamespaceLabels returns the labels of a namespace; false where they are not known. A
+// namespace that is gone meanwhile is not.
+func (c *Cluster) NamespaceLabels(name string) (labels.Labels, bool) {
+	set, known := c.namespaces[name]
+	return set, known
+}
+
+// Foretold returns the EvictionPolicies that hold or protect pods; nil where nobody goes
+// by any, and so also where Kubernetes evicts beside Tollgate.
+func (c *Cluster) Foretold() *evicting.Set {
+	if !c.Tollgate.heeds() {
+		return nil
+	}
+	return c.Policies.Evictions
+}
+
+// View returns what foretells writes to this cluster.
+func (c *Cluster) View() *forecast.View {
+	yes := func() bool { return true }
+	return forecast.NewView(forecast.Options{
+		Tracker: c.Tracker, Rules: c.Rules,
+		PodsKnown: yes, NodesKnown: yes, DevicesKnown: c.DevicesKnown,
+		BudgetsKnown: func() bool { return c.budgetsKnown },
+		Policies:     c.Foretold, NamespaceLabels: c.NamespaceLabels,
+	})
+}
+
+// Selected returns the published devices that a ResourceSlicePatch would be meant for if it
+// were written. The error is of a cluster that was read without a Selection, or in part, or
+// that of ctx.
+func (c *Cluster) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, error) {
+	if c.devices == nil || !c.selectable {
+		return nil, fmt.Errorf("find the devices of ResourceSlicePatch %s: not all ResourceSlices and DeviceClasses could be read", patch.Name)
+	}
+	ids, err := c.devices.Would(ctx, patch)
+	if err != nil {
+		return nil, fmt.Errorf("find the devices of ResourceSlicePatch %s: %w", patch.Name, err)
+	}
+	return ids, nil
+}

@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
+)
+
+var (
+	podResource       = schema.GroupResource{Resource: "pods"}
+	nodeResource      = schema.GroupResource{Resource: "nodes"}
+	namespaceResource = schema.GroupResource{Resource: "namespaces"}
+	budgetResource    = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
+)
+
+// core returns the lists of what every cluster has.
+func (r *reading) core() []list {
+	return []list{
+		{resource: nodeResource, read: r.nodes},
+		{resource: podResource, read: r.pods},
+		{resource: namespaceResource, without: "where a policy asks for labels of namespaces, its pods count as not held and not protected", read: r.namespaces},
+		{resource: budgetResource, without: "it is not known which pods a PodDisruptionBudget guards", read: r.budgets},
+	}
+}
+
+func (r *reading) nodes(ctx context.Context) error {
+	client := r.Kubernetes.CoreV1().Nodes()
+	return kubectl.Each(ctx, r.Clients, nodeResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(node *corev1.Node) error {
+		r.cluster.Tracker.SetNode(tracker.NodeOf(node), r.cluster.Now)
+		if r.wants.Node != nil && r.wants.Node(node) {
+			r.cluster.Nodes = append(r.cluster.Nodes, node)
+		}
+		return nil
+	})
+}
+
+func (r *reading) pods(ctx context.Context) error {
+	client, keep := r.Kubernetes.CoreV1().Pods(metav1.NamespaceAll), informer.KeepPods()
+	return kubectl.Each(ctx, r.Clients, podResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(pod *corev1.Pod) error {
+		kept := keep(pod)
+		r.cluster.Tracker.SetPod(kept)
+		r.cluster.comparing = r.cluster.comparing || compares(kept.Tolerations)
+		if r.wants.Pod != nil && r.wants.Pod(pod) {
+			r.cluster.Pods = append(r.cluster.Pods, pod)
+		}
+		return nil
+	})
+}
+
+func compares(tolerations []corev1.Toleration) bool {
+	for i := range tolerations {
+		if operator := tolerations[i].Operator; operator == corev1.TolerationOpLt || operator == corev1.TolerationOpGt {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reading) namespaces(ctx context.Context) error {
+	client := r.Kubernetes.CoreV1().Namespaces()
+	return kubectl.Each(ctx, r.Clients, namespaceResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(namespace *corev1.Namespace) error {
+		r.cluster.namespaces[namespace.Name] = namespace.Labels
+		return nil
+	})
+}
+
+func (r *reading) budgets(ctx context.Context) error {
+	client := r.Kubernetes.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	err := kubectl.Each(ctx, r.Clients, budgetResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {
+		r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
+		return nil
+	})
+	r.cluster.budgetsKnown = err == nil
+	return err
+}

@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/merged"
+)
+
+// reading reads a cluster. Each of its lists writes to fields of its own.
+type reading struct {
+	*kubectl.Clients
+
+	wants    Wants
+	cluster  *Cluster
+	policies policies
+	// slices and classes say that they could be read.
+	slices, classes bool
+}
+
+// list is one kind of object.
+type list struct {
+	resource schema.GroupResource
+	// without is what an answer lacks for whoever may not see it; empty where there is no
+	// answer then.
+	without string
+	read    func(ctx context.Context) error
+}
+
+// Read reads the cluster as it is at now. Errors say what to do about them.
+func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, wants Wants) (*Cluster, error) {
+	if wants.Lease == "" {
+		wants.Lease = terms.Namespace
+	}
+	r := &reading{Clients: clients, wants: wants, cluster: &Cluster{
+		Now: now, Tracker: tracker.New(), Policies: inforce.None(), namespaces: map[string]labels.Set{},
+	}}
+	if wants.Selection {
+		r.cluster.devices = merged.New()
+	}
+	lists := append(r.core(), r.ours()...)
+	if !wants.NoDevices {
+		lists = append(lists, r.ofDevices()...)
+	}
+	if err := r.all(ctx, lists); err != nil {
+		return nil, err
+	}
+	r.finish()
+	return r.cluster, nil
+}
+
+// all reads Tollgate's Lease and the lists, beside each other.
+func (r *reading) all(ctx context.Context, lists []list) error {
+	lacks := make([]string, 1+len(lists))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		r.cluster.Tollgate, lacks[0], err = readTollgate(ctx, r.Clients, r.wants.Lease, r.cluster.Now)
+		return err
+	})
+	for i := range lists {
+		group.Go(func() (err error) {
+			lacks[1+i], err = lists[i].try(ctx)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, lack := range lacks {
+		if lack != "" {
+			r.cluster.missing = append(r.cluster.missing, lack)
+		}
+	}
+	return nil
+}
+
+// try reads a list, and returns what is to be said if the user may not. What is not served
+// lacks nothing: there is none.
+func (l *list) try(ctx context.Context) (lack string, err error) {
+	err = l.read(ctx)
+	switch {
+	case l.without == "":
+		return "", err
+	case errors.Is(err, kubectl.ErrNotServed):
+		return "", nil
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("you may not list %s: %s%s", l.resource.Resource, l.without, kubectl.Advice(err, "list", l.resource)), nil
+	default:
+		return "", err
+	}
+}
+
+// finish puts together what depends on several lists.
+func (r *reading) finish() {
+	c := r.cluster
+	c.Rules = c.Tollgate.rules(c.comparing)
+	c.selectable = r.slices && r.classes
+	r.policies.into(c)
+	// A forecast asks for more than that devices are known, see DevicesKnown.
+	c.Tracker.SetDevicesKnown(c.claimsKnown)
+}
