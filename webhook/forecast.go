@@ -260,15 +260,7 @@ func (p *Preview) registration(object *v1alpha1.TaintPolicy) []string {
 	}
 	set := tainting.Compile([]v1alpha1.TaintPolicy{*object})
 	now := p.config.Clock.Now()
-	changes, err := p.config.View.Nodes(func(labels map[string]string) []corev1.Taint {
-		var given []corev1.Taint
-		for _, r := range set.Register(labels) {
-			if r.Reconcile {
-				given = append(given, corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect})
-			}
-		}
-		return given
-	}, now)
+	changes, err := p.config.View.Nodes(set.Kept, now)
 	if err != nil {
 		warning, _ := unforetold(tracker.SourceNode, err)
 		return []string{warning}

@@ -36,6 +36,17 @@ type Registered struct {
 	by *compiled
 }
 
+// Kept returns the taints that are kept on a node with labels that exists already.
+func (s *Set) Kept(labels map[string]string) []corev1.Taint {
+	var kept []corev1.Taint
+	for _, r := range s.Register(labels) {
+		if r.Reconcile {
+			kept = append(kept, corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect})
+		}
+	}
+	return kept
+}
+
 // Is reports whether t is the registered taint, whatever its time.
 func (r *Registered) Is(t *corev1.Taint) bool {
 	return r.Same(t) && t.Value == r.Taint.Value
