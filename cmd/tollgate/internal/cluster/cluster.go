@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/forecast"
 	"github.com/tollgate-dev/tollgate/policy/evicting"
@@ -36,6 +38,11 @@ type Wants struct {
 	Node  func(*corev1.Node) bool
 	Pod   func(*corev1.Pod) bool
 	Claim func(*resourcev1.ResourceClaim) bool
+}
+
+// AddFlags adds the flag that says where Tollgate runs.
+func (w *Wants) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&w.Lease, "tollgate-namespace", terms.Namespace, "`namespace` of Tollgate, whose Lease says how it evicts")
 }
 
 // Everything keeps all objects of a kind.

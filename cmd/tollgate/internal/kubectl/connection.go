@@ -71,6 +71,7 @@ func (c *Connection) Clients(notes io.Writer) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.WarningHandler = rest.NewWarningWriter(notes, rest.WarningWriterOptions{Deduplicate: true})
 	custom, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for Tollgate's objects: %w", err)

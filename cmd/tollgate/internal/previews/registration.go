@@ -1,0 +1,19 @@
+package previews
+
+import (
+	"fmt"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/tainting"
+)
+
+// Registration foretells what becomes of pods when a TaintPolicy puts taints on the nodes
+// that there are.
+func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) (Preview, error) {
+	set := tainting.Compile([]v1alpha1.TaintPolicy{*policy})
+	changes, err := t.view.Nodes(set.Kept, t.cluster.Now)
+	if err != nil {
+		return Preview{}, fmt.Errorf("foretell TaintPolicy %s: %w", policy.Name, err)
+	}
+	return t.tell("taintpolicy/"+policy.Name, changes), nil
+}
