@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
@@ -67,8 +68,13 @@ func (t *Target) parse(text string) error {
 	return nil
 }
 
+// Empty reports whether no devices are named.
+func (t *Target) Empty() bool {
+	return t.Driver == "" && t.Pool == "" && t.Device == "" && !t.Conditional()
+}
+
 func (t *Target) check() error {
-	if t.Driver == "" && t.Pool == "" && t.Device == "" && t.Class == "" && len(t.Selectors) == 0 {
+	if t.Empty() {
 		return errors.New("no devices are named: want DRIVER/POOL/DEVICE, or one of --driver, --pool, --device, --class and --selector")
 	}
 	return nil
@@ -106,6 +112,20 @@ func (t *Target) Filter() *v1alpha1.DevicePatchFilter {
 		filter.Selectors = append(filter.Selectors, v1alpha1.PatchedDeviceSelector{CEL: &v1alpha1.CELDeviceSelector{Expression: expression}})
 	}
 	return filter
+}
+
+// TargetOf returns the target that a filter has.
+func TargetOf(filter *v1alpha1.DevicePatchFilter) Target {
+	target := Target{
+		Driver: ptr.Deref(filter.Driver, ""), Pool: ptr.Deref(filter.Pool, ""), Device: ptr.Deref(filter.Device, ""),
+		Class: ptr.Deref(filter.DeviceClassName, ""),
+	}
+	for _, selector := range filter.Selectors {
+		if selector.CEL != nil {
+			target.Selectors = append(target.Selectors, selector.CEL.Expression)
+		}
+	}
+	return target
 }
 
 func given(name string) *string {

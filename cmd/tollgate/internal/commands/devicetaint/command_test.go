@@ -1,0 +1,396 @@
+package devicetaint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/taintargs"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
+)
+
+// world is a node with a pod that uses gpu-0.
+var world = []string{
+	`{apiVersion: v1, kind: Node, metadata: {name: node-7, uid: node-7}}`,
+	`
+apiVersion: v1
+kind: Pod
+metadata: {name: train, namespace: ml, uid: train, creationTimestamp: "2026-03-01T11:00:00Z"}
+spec: {nodeName: node-7, resourceClaims: [{name: gpu, resourceClaimName: gpu}]}`,
+	`
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpus, uid: gpus}
+spec:
+  driver: gpu.example.com
+  nodeName: node-7
+  pool: {name: node-7, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, attributes: {model: {string: A100}}}, {name: gpu-1, attributes: {model: {string: H100}}, taints: [{key: xid, effect: NoSchedule}]}]`,
+	`
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: a100}
+spec: {selectors: [{cel: {expression: "device.attributes['gpu.example.com'].model == 'A100'"}}]}`,
+	`
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: gpu, namespace: ml, uid: gpu}
+status:
+  allocation: {devices: {results: [{request: r, driver: gpu.example.com, pool: node-7, device: gpu-0}]}}
+  reservedFor: [{resource: pods, name: train, uid: train}]`,
+	`
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: theirs, uid: theirs, managedFields: [{manager: monitor}]}
+spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: hot, effect: NoSchedule}}`,
+}
+
+// tollgate returns the clients of a cluster with Tollgate.
+func tollgate(t testing.TB, more ...string) *kubectl.Clients {
+	t.Helper()
+	clients := clientsOf(t, allKinds, append(append(world, lease(terms.Default(), noon)), more...)...)
+	typed, ok := clients.Kubernetes.(*fake.Clientset)
+	require.True(t, ok)
+	typed.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		review := &authenticationv1.SelfSubjectReview{}
+		review.Status.UserInfo.Username = "alice"
+		return true, review, nil
+	})
+	return clients
+}
+
+type result struct {
+	out, notes string
+	err        error
+}
+
+// types runs a command line with somebody at a terminal who types an answer; nobody is
+// there if it is empty.
+func types(t *testing.T, clients *kubectl.Clients, make func(edge) *cobra.Command, answer string, arguments ...string) result {
+	t.Helper()
+	cmd := make(edge{
+		clock: clocktesting.NewFakePassiveClock(noon), terminal: func(io.Reader) bool { return answer != "" },
+		connect: func(io.Writer) (*kubectl.Clients, error) { return clients, nil },
+	})
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	var out, notes bytes.Buffer
+	cmd.SetIn(strings.NewReader(answer))
+	cmd.SetOut(&out)
+	cmd.SetErr(&notes)
+	cmd.SetArgs(append([]string{"device"}, arguments...))
+	err := cmd.ExecuteContext(t.Context())
+	return result{out.String(), notes.String(), err}
+}
+
+// stored returns the objects of a kind by name.
+func stored(t *testing.T, clients *kubectl.Clients, kind string) map[string]unstructured.Unstructured {
+	t.Helper()
+	list, err := clients.Dynamic.Resource(customKinds[kind]).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	all := map[string]unstructured.Unstructured{}
+	for _, object := range list.Items {
+		all[object.GetName()] = object
+	}
+	return all
+}
+
+const gpu0 = "gpu.example.com/node-7/gpu-0"
+
+func TestATaintIsShownAskedForWrittenAndTakenAway(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	r := types(t, clients, newTaint, "y\n", gpu0, "example.com/hot=fan:NoExecute")
+	require.NoError(t, r.err)
+	require.Equal(t, "device/gpu.example.com/node-7/gpu-0: evicts 1 pod in 1 namespace: 1 now; 1 without a controller\n"+
+		"NAMESPACE  PODS  NOW  LATER  LATEST  GUARDED  NO CONTROLLER\n"+
+		"ml         1     1    0      now     0        1\n"+
+		"Taint gpu.example.com/node-7/gpu-0? [y/N] ", r.notes)
+	name, found := strings.CutPrefix(strings.TrimSuffix(r.out, " created\n"), "devicetaintrule.resource.k8s.io/")
+	require.True(t, found, r.out)
+	require.Regexp(t, "^gpu-0-hot-noexecute-[0-9a-f]{8}$", name)
+	rule := stored(t, clients, "DeviceTaintRule")[name]
+	require.Equal(t, map[string]string{"tollgate.dev/made-by": "kubectl-tollgate"}, rule.GetLabels())
+	require.Equal(t, map[string]string{"tollgate.dev/author": "alice"}, rule.GetAnnotations())
+	require.Equal(t, map[string]any{
+		"deviceSelector": map[string]any{"driver": "gpu.example.com", "pool": "node-7", "device": "gpu-0"},
+		"taint":          map[string]any{"key": "example.com/hot", "value": "fan", "effect": "NoExecute"},
+	}, rule.Object["spec"])
+
+	r = types(t, clients, newTaint, "y\n", gpu0, "example.com/hot=pump:NoExecute")
+	require.EqualError(t, r.err, "devicetaintrule.resource.k8s.io/"+name+" gives them a taint with the key example.com/hot and the effect NoExecute already, and --overwrite is not given")
+	r = types(t, clients, newTaint, "", gpu0, "example.com/hot=pump:NoExecute", "--overwrite", "--yes")
+	require.NoError(t, r.err)
+	require.Equal(t, "devicetaintrule.resource.k8s.io/"+name+" configured\n", r.out)
+	require.Equal(t, "device/gpu.example.com/node-7/gpu-0: evicts no pods\n", r.notes, "it has to leave already")
+	rule = stored(t, clients, "DeviceTaintRule")[name]
+	value, _, err := unstructured.NestedString(rule.Object, "spec", "taint", "value")
+	require.NoError(t, err)
+	require.Equal(t, "pump", value)
+
+	r = types(t, clients, newUntaint, "", gpu0, "example.com/hot")
+	require.NoError(t, r.err)
+	require.Equal(t, "devicetaintrule.resource.k8s.io/"+name+" deleted\n", r.out)
+	require.Len(t, stored(t, clients, "DeviceTaintRule"), 1)
+}
+
+func TestAClassNeedsAPatch(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	flags := []string{"--class", "a100", "--selector", `device.driver == "gpu.example.com"`}
+	r := types(t, clients, newTaint, "", append(flags, "recall:NoExecute", "--yes", "-o", "yaml")...)
+	require.NoError(t, r.err)
+	require.Contains(t, r.notes, "evicts 1 pod in 1 namespace: 1 now")
+	object := map[string]any{}
+	require.NoError(t, yaml.Unmarshal([]byte(r.out), &object))
+	require.Equal(t, "ResourceSlicePatch", object["kind"])
+	require.Equal(t, map[string]any{"devices": map[string]any{
+		"filter": map[string]any{
+			"deviceClassName": "a100", "selectors": []any{map[string]any{"cel": map[string]any{"expression": `device.driver == "gpu.example.com"`}}},
+		},
+		"taints": []any{map[string]any{"key": "recall", "effect": "NoExecute"}},
+	}}, object["spec"])
+
+	r = types(t, clients, newTaint, "", append(flags, "recall=v2:NoExecute", "--yes", "--overwrite", "-o", "name")...)
+	require.NoError(t, r.err)
+	require.Regexp(t, `^resourceslicepatch.tollgate.dev/a100-recall-noexecute-[0-9a-f]{8}\n$`, r.out)
+	for _, patch := range stored(t, clients, "ResourceSlicePatch") {
+		taints, _, err := unstructured.NestedSlice(patch.Object, "spec", "devices", "taints")
+		require.NoError(t, err)
+		require.Equal(t, []any{map[string]any{"key": "recall", "value": "v2", "effect": "NoExecute"}}, taints)
+	}
+
+	r = types(t, clients, newUntaint, "", "--class", "a100", "recall")
+	require.ErrorContains(t, r.err, "made by alice, by taint device: untaint the same devices", "not the same devices")
+	r = types(t, clients, newUntaint, "", append(flags, "recall", "-o", "name")...)
+	require.NoError(t, r.err)
+	require.Empty(t, stored(t, clients, "ResourceSlicePatch"))
+}
+
+func TestAStockClusterHasRulesAndNoPatches(t *testing.T) {
+	t.Parallel()
+	clients := clientsOf(t, plainKinds, world...)
+	r := types(t, clients, newTaint, "", gpu0, "cold:NoExecute", "--yes")
+	require.NoError(t, r.err)
+	require.Contains(t, r.notes, "note: Tollgate does not run here")
+	r = types(t, clients, newUntaint, "", gpu0, "cold")
+	require.NoError(t, r.err)
+	r = types(t, clients, newTaint, "", "--class", "a100", "cold:NoExecute", "--yes")
+	require.EqualError(t, r.err, "--class and --selector need a ResourceSlicePatch, which the API server does not serve: install Tollgate, or name driver, pool and device")
+
+	r = types(t, clientsOf(t, served{}, world[:2]...), newTaint, "", gpu0, "cold:NoExecute", "--yes")
+	require.ErrorContains(t, r.err, "the API server does not serve DeviceTaintRules")
+	r = types(t, clientsOf(t, served{}), newUntaint, "", gpu0, "cold")
+	require.EqualError(t, r.err, `taint "cold" of gpu.example.com/node-7/gpu-0: taint device made none for these devices`)
+}
+
+func TestNothingIsWrittenUnlessSomebodySaysYes(t *testing.T) {
+	t.Parallel()
+	for sentence, c := range map[string]struct {
+		answer    string
+		arguments []string
+		want      string
+		out       string
+	}{
+		"the answer is no":    {"n\n", nil, "nothing is written: the answer was no", ""},
+		"no answer":           {"\n", nil, "nothing is written: the answer was no", ""},
+		"the end of input":    {"y", []string{"--dry-run"}, "", " created (dry run)\n"},
+		"nobody is there":     {"", nil, "nothing is written: there is no terminal to ask on, give --yes to taint without being asked", ""},
+		"a dry run asks none": {"", []string{"--dry-run=client", "--yes"}, "", " created (dry run)\n"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			clients := tollgate(t)
+			r := types(t, clients, newTaint, c.answer, append([]string{gpu0, "cold:NoExecute"}, c.arguments...)...)
+			if c.want == "" {
+				require.NoError(t, r.err)
+			} else {
+				require.EqualError(t, r.err, c.want)
+			}
+			require.True(t, strings.HasSuffix(r.out, c.out))
+			require.Contains(t, r.notes, "evicts 1 pod")
+			require.Len(t, stored(t, clients, "DeviceTaintRule"), 1)
+		})
+	}
+}
+
+func TestADryRunOnTheServerIsSaidToIt(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	r := types(t, clients, newTaint, "", gpu0, "cold:NoExecute", "hot:None", "--dry-run=server")
+	require.NoError(t, r.err)
+	require.Equal(t, 2, strings.Count(r.out, " created (server dry run)\n"))
+	custom, ok := clients.Dynamic.(*dynamicfake.FakeDynamicClient)
+	require.True(t, ok)
+	dry := 0
+	for _, action := range custom.Actions() {
+		if create, ok := action.(clienttesting.CreateActionImpl); ok && len(create.CreateOptions.DryRun) > 0 {
+			require.Equal(t, []string{metav1.DryRunAll}, create.CreateOptions.DryRun)
+			dry++
+		}
+	}
+	require.Equal(t, 2, dry)
+}
+
+func TestSeveralTaintsAreSeveralRules(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	r := types(t, clients, newTaint, "", "gpu.example.com", "a:NoExecute", "b:NoSchedule", "--yes", "-o", "json")
+	require.NoError(t, r.err)
+	require.Contains(t, r.out, `"kind": "List"`)
+	require.Len(t, stored(t, clients, "DeviceTaintRule"), 3)
+	r = types(t, clients, newUntaint, "", "gpu.example.com", "a", "c")
+	require.EqualError(t, r.err, `taint "c" of gpu.example.com: taint device made none for these devices`)
+	require.Len(t, stored(t, clients, "DeviceTaintRule"), 3, "all or nothing")
+	r = types(t, clients, newUntaint, "", "gpu.example.com", "a", "b:NoSchedule-", "--dry-run=client")
+	require.NoError(t, r.err)
+	require.Equal(t, 2, strings.Count(r.out, " deleted (dry run)\n"))
+	require.Len(t, stored(t, clients, "DeviceTaintRule"), 3)
+	r = types(t, clients, newUntaint, "", "--driver", "gpu.example.com", "a")
+	require.NoError(t, r.err, "a lone argument is a taint where flags name devices")
+	require.Len(t, stored(t, clients, "DeviceTaintRule"), 2)
+}
+
+func TestWhatOthersMadeStaysAndIsNamed(t *testing.T) {
+	t.Parallel()
+	written := `
+apiVersion: tollgate.dev/v1alpha1
+kind: ResourceSlicePatch
+metadata: {name: fans, uid: fans, annotations: {tollgate.dev/author: bob}}
+spec: {devices: {taints: [{key: fan, effect: NoExecute}]}}`
+	changed := `
+apiVersion: tollgate.dev/v1alpha1
+kind: ResourceSlicePatch
+metadata: {name: two, uid: two, labels: {tollgate.dev/made-by: kubectl-tollgate}}
+spec: {devices: {filter: {driver: gpu.example.com, pool: node-7, device: gpu-0}, taints: [{key: one, effect: NoExecute}, {key: other, effect: NoExecute}]}}`
+	clients := tollgate(t, written, changed)
+	for sentence, c := range map[string]struct {
+		devices, taint string
+		want           string
+	}{
+		"a rule of a monitor": {gpu0, "hot", "devicetaintrule.resource.k8s.io/theirs gives it to gpu.example.com; it was made by monitor: kubectl delete devicetaintrule.resource.k8s.io/theirs"},
+		"a patch of a person": {gpu0, "fan", "resourceslicepatch.tollgate.dev/fans gives it to all devices; it was made by bob: kubectl delete resourceslicepatch.tollgate.dev/fans"},
+		"a driver":            {"gpu.example.com/node-7/gpu-1", "xid", "a driver publishes it in ResourceSlice gpus, and has to take it back"},
+		"another effect":      {gpu0, "hot:NoExecute", `taint "hot:NoExecute" of gpu.example.com/node-7/gpu-0: taint device made none for these devices`},
+		"one that grew since": {gpu0, "one", "kubectl delete resourceslicepatch.tollgate.dev/two"},
+		"another driver":      {"nic.example.com", "hot", `taint "hot" of nic.example.com: taint device made none for these devices`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			r := types(t, clients, newUntaint, "", c.devices, c.taint)
+			require.ErrorContains(t, r.err, c.want)
+			require.Equal(t, kubectl.ExitError, kubectl.ExitCode(r.err))
+		})
+	}
+}
+
+func TestARuleOfThatNameIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	name := nameOf(&taintargs.Target{Driver: "gpu.example.com"}, taintargs.Taint{Key: "cold", Effect: "NoExecute"})
+	clients := tollgate(t, "{apiVersion: resource.k8s.io/v1, kind: DeviceTaintRule, metadata: {name: "+name+"}, spec: {taint: {key: cold, effect: NoExecute}}}")
+	r := types(t, clients, newTaint, "", "gpu.example.com", "cold:NoExecute", "--yes", "--overwrite")
+	require.EqualError(t, r.err, "devicetaintrule.resource.k8s.io/"+name+" exists, and taint device did not make it: delete it first")
+}
+
+func TestWithoutPermissionsItSaysWhatToAskFor(t *testing.T) {
+	t.Parallel()
+	rules := schema.GroupResource{Group: "resource.k8s.io", Resource: "devicetaintrules"}
+	for verb, c := range map[string]struct {
+		make      func(edge) *cobra.Command
+		arguments []string
+	}{
+		"create": {newTaint, []string{gpu0, "cold:NoExecute", "--yes"}},
+		"get":    {newTaint, []string{gpu0, "cold:NoExecute", "--yes"}},
+		"list":   {newUntaint, []string{gpu0, "cold"}},
+		"delete": {newUntaint, []string{gpu0, "cold"}},
+	} {
+		clients := tollgate(t)
+		if verb == "delete" {
+			require.NoError(t, types(t, clients, newTaint, "", gpu0, "cold:NoExecute", "--yes").err)
+		}
+		custom, ok := clients.Dynamic.(*dynamicfake.FakeDynamicClient)
+		require.True(t, ok)
+		custom.PrependReactor(verb, rules.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(rules, "", errors.New("eve may not"))
+		})
+		r := types(t, clients, c.make, "", c.arguments...)
+		require.ErrorContains(t, r.err, "ask for a ClusterRole with the verb "+verb+" on devicetaintrules of API group resource.k8s.io")
+	}
+}
+
+func TestRefusesWhatItCannotWrite(t *testing.T) {
+	t.Parallel()
+	for sentence, c := range map[string]struct {
+		make      func(edge) *cobra.Command
+		arguments []string
+		want      string
+	}{
+		"no devices":         {newTaint, []string{"cold:NoExecute"}, "no devices are named"},
+		"no taint":           {newTaint, []string{gpu0}, "no taint is given, want KEY[=VALUE]:EFFECT"},
+		"a removal":          {newTaint, []string{gpu0, "cold-"}, `taint "cold" is to go: that is what untaint device is for`},
+		"an effect of nodes": {newTaint, []string{gpu0, "cold:PreferNoSchedule"}, "want key=value:EFFECT with one of None, NoSchedule, NoExecute"},
+		"a format":           {newTaint, []string{gpu0, "cold:NoExecute", "-o", "xml"}, `--output is "xml", want one of name, yaml, json`},
+		"a dry run":          {newTaint, []string{gpu0, "cold:NoExecute", "--dry-run=all"}, `--dry-run is "all", want one of none, client, server`},
+		"a wrong expression": {newTaint, []string{"--selector", "device.", "cold:NoExecute", "--yes"}, "spec.devices.filter.selectors[0].cel.expression"},
+		"nothing to remove":  {newUntaint, []string{gpu0}, "no taint is given, want KEY[:EFFECT]"},
+		"a wrong effect":     {newUntaint, []string{gpu0, "cold:Never"}, `effect is "Never"`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			require.ErrorContains(t, types(t, tollgate(t), c.make, "", c.arguments...).err, c.want)
+		})
+	}
+}
+
+func TestNamesAreAllowedAndTellTaintsApart(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 200)
+	seen := map[string]bool{}
+	for _, target := range []taintargs.Target{
+		{Driver: "d"},
+		{Pool: "d"},
+		{Driver: "d", Pool: "p/q"},
+		{Driver: "d", Pool: "p", Device: "q"},
+		{Class: "c"},
+		{Selectors: []string{"a"}},
+		{Selectors: []string{"b"}},
+		{Driver: long},
+	} {
+		for _, key := range []string{"a", "example.com/a", "A_b", long + "/a"} {
+			for _, effect := range taintargs.OfDevices {
+				name := nameOf(&target, taintargs.Taint{Key: key, Effect: effect})
+				require.Regexp(t, "^[a-z0-9]([a-z0-9-]{0,68}[a-z0-9])$", name)
+				require.False(t, seen[name], name)
+				seen[name] = true
+				require.Equal(t, name, nameOf(&target, taintargs.Taint{Key: key, Value: "v", Effect: effect}), "a value is overwritten")
+			}
+		}
+	}
+}
+
+func TestAnInterruptEndsTheQuestion(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	silent, writer := io.Pipe()
+	defer func() { require.NoError(t, writer.Close()) }()
+	asking := &tainting{edge: edge{terminal: func(io.Reader) bool { return true }}}
+	require.ErrorIs(t, asking.ask(ctx, silent, io.Discard), context.Canceled)
+}

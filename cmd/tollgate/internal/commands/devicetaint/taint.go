@@ -1,0 +1,233 @@
+package devicetaint
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/previews"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/taintargs"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
+)
+
+// tainting is one run of taint device.
+type tainting struct {
+	edge
+	writing
+
+	wants          cluster.Wants
+	taints         []taintargs.Taint
+	overwrite, yes bool
+}
+
+func (t *tainting) parse(arguments []string) error {
+	rest, err := t.target.Take(arguments, taintargs.IsTaint)
+	if err != nil {
+		return err
+	}
+	changes, err := taintargs.Parse(rest, taintargs.OfDevices)
+	switch {
+	case err != nil:
+		return err
+	case len(changes.Remove) > 0:
+		return fmt.Errorf("taint %q is to go: that is what untaint device is for", changes.Remove[0])
+	case len(changes.Add) == 0:
+		return errors.New("no taint is given, want KEY[=VALUE]:EFFECT")
+	}
+	t.taints = changes.Add
+	return t.check()
+}
+
+// run shows what the taints do, asks, and writes them.
+func (t *tainting) run(cmd *cobra.Command) error {
+	ctx, notes := cmd.Context(), cmd.ErrOrStderr()
+	clients, err := t.connect(notes)
+	if err != nil {
+		return err
+	}
+	defer clients.Progress.End()
+	var owners previews.Owners
+	wants := t.wants
+	wants.Pod, wants.Selection = owners.Pod, t.target.Conditional()
+	c, err := cluster.Read(ctx, clients, t.clock.Now(), wants)
+	if err != nil {
+		return err
+	}
+	carriers, err := t.carriers(ctx, clients, c)
+	if err != nil {
+		return err
+	}
+	all, err := t.preview(ctx, previews.NewTeller(c, &owners), carriers)
+	if err != nil {
+		return err
+	}
+	clients.Progress.End()
+	if err := previews.NewTeller(c, &owners).Write(notes, false, all); err != nil {
+		return err
+	}
+	for _, lack := range c.Missing() {
+		if _, err := fmt.Fprintln(notes, "note: "+lack); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	}
+	if t.dryRun == dryRuns[0] && !t.yes {
+		if err := t.ask(ctx, cmd.InOrStdin(), notes); err != nil {
+			return err
+		}
+	}
+	return t.write(ctx, clients, carriers, cmd.OutOrStdout())
+}
+
+// carriers returns what is to be written, one object for each taint.
+func (t *tainting) carriers(ctx context.Context, clients *kubectl.Clients, c *cluster.Cluster) ([]*carrier, error) {
+	served := versions{rule: c.RuleVersion}
+	if t.target.Conditional() {
+		version, err := clients.Version(ctx, patchResource, v1alpha1.GroupVersion.Version)
+		if err != nil && !errors.Is(err, kubectl.ErrNotServed) {
+			return nil, err
+		}
+		served.patch = version
+	}
+	author := ""
+	review, err := clients.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err == nil { // Else nobody is named: that is no reason to write nothing.
+		author = review.Status.UserInfo.Username
+	}
+	carriers := make([]*carrier, 0, len(t.taints))
+	for _, taint := range t.taints {
+		made, err := served.of(&t.target, taint, author)
+		if err != nil {
+			return nil, err
+		}
+		stands, err := clients.Dynamic.Resource(made.resource).Get(ctx, made.object.GetName(), metav1.GetOptions{})
+		switch {
+		case err == nil:
+			err = made.meet(stands, taint, t.overwrite)
+		case apierrors.IsNotFound(err):
+			err = nil
+		default:
+			err = fmt.Errorf("read %s: %w%s", made, err, kubectl.Advice(err, "get", made.resource.GroupResource()))
+		}
+		if err != nil {
+			return nil, err
+		}
+		carriers = append(carriers, made)
+	}
+	return carriers, nil
+}
+
+// preview foretells what the carriers do. Of one it is known exactly; several are looked at
+// together, as if none of them stood.
+func (t *tainting) preview(ctx context.Context, teller *previews.Teller, carriers []*carrier) ([]previews.Preview, error) {
+	var p previews.Preview
+	var err error
+	switch {
+	case len(carriers) > 1:
+		p, err = teller.Target(ctx, &t.target, t.taints)
+	case t.target.Conditional():
+		patch := &v1alpha1.ResourceSlicePatch{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(carriers[0].object.Object, patch); err != nil {
+			return nil, fmt.Errorf("read %s: %w", carriers[0], err)
+		}
+		p, err = teller.Patch(ctx, patch)
+	default:
+		rule, ruleErr := informer.RuleOf(carriers[0].object)
+		if ruleErr != nil {
+			return nil, ruleErr
+		}
+		p, err = teller.Rule(rule)
+	}
+	p.Of = "device/" + t.target.String()
+	return []previews.Preview{p}, err
+}
+
+// ask asks whether the taints are to be written. An error says that they are not.
+func (t *tainting) ask(ctx context.Context, in io.Reader, notes io.Writer) error {
+	if !t.terminal(in) {
+		return errors.New("nothing is written: there is no terminal to ask on, give --yes to taint without being asked")
+	}
+	if _, err := fmt.Fprintf(notes, "Taint %s? [y/N] ", &t.target); err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // The end of input is a no.
+		answers <- line
+	}()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("ask: %w", ctx.Err())
+	case line := <-answers:
+		if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
+			return nil
+		}
+		return errors.New("nothing is written: the answer was no")
+	}
+}
+
+// write writes the carriers and says so, and stops at the first that cannot be written.
+func (t *tainting) write(ctx context.Context, clients *kubectl.Clients, carriers []*carrier, out io.Writer) error {
+	var written []*unstructured.Unstructured
+	for _, made := range carriers {
+		done, err := t.one(ctx, clients, made)
+		if err != nil {
+			return errors.Join(err, t.show(out, carriers, written))
+		}
+		written = append(written, done)
+	}
+	return t.show(out, carriers, written)
+}
+
+// one writes a carrier and returns what stands then.
+func (t *tainting) one(ctx context.Context, clients *kubectl.Clients, made *carrier) (*unstructured.Unstructured, error) {
+	if t.dryRun == dryRuns[1] {
+		return made.object, nil
+	}
+	client := clients.Dynamic.Resource(made.resource)
+	if made.stands != nil {
+		done, err := client.Update(ctx, made.object, metav1.UpdateOptions{DryRun: t.dry()})
+		if err != nil {
+			return nil, fmt.Errorf("update %s: %w%s", made, err, kubectl.Advice(err, "update", made.resource.GroupResource()))
+		}
+		return done, nil
+	}
+	done, err := client.Create(ctx, made.object, metav1.CreateOptions{DryRun: t.dry()})
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w%s", made, err, kubectl.Advice(err, "create", made.resource.GroupResource()))
+	}
+	return done, nil
+}
+
+// show says what was written.
+func (t *tainting) show(out io.Writer, carriers []*carrier, written []*unstructured.Unstructured) error {
+	if t.output == "yaml" || t.output == "json" {
+		return printObjects(out, t.output, written)
+	}
+	for i := range written {
+		text := carriers[i].String()
+		if t.output == "" {
+			done := " created"
+			if carriers[i].stands != nil {
+				done = " configured"
+			}
+			text += done + t.suffix()
+		}
+		if _, err := fmt.Fprintln(out, text); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+	}
+	return nil
+}
