@@ -121,19 +121,27 @@ func (t *Tracker) Live() int {
 	return t.live
 }
 
-// Nodes returns the names and the labels of all nodes, and which NoExecute taints they
-// have, by name. What it returns must not be written to.
+// Nodes returns the names, the labels and the taints of all nodes, by name. What it
+// returns must not be written to.
 func (t *Tracker) Nodes() []LabelledNode {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	nodes := make([]LabelledNode, 0, len(t.nodes))
 	for name, state := range t.nodes {
 		if state.known {
-			nodes = append(nodes, LabelledNode{Name: name, Labels: state.labels, Taints: state.taints})
+			nodes = append(nodes, LabelledNode{Name: name, Labels: state.labels, Taints: state.taints, Written: state.written})
 		}
 	}
 	slices.SortFunc(nodes, func(a, b LabelledNode) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes
+}
+
+// NodesVersion returns a number that differs from what it was when nodes have come or
+// gone since, or have other labels or taints. When taints were added does not matter.
+func (t *Tracker) NodesVersion() uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.nodesVersion
 }
 
 // EachPod calls visit with every pod on a node, in no order and without the lock: pods
@@ -169,8 +177,10 @@ func (t *Tracker) appendPodsOn(node string, pods []*Pod) []*Pod {
 type LabelledNode struct {
 	Name   string
 	Labels Labels
-	// Taints are those with effect NoExecute.
-	Taints []Taint
+	// Taints are those with effect NoExecute, and Written those of every effect as they
+	// stand in the node.
+	Taints  []Taint
+	Written []corev1.Taint
 }
 
 // eachPublished calls visit for each device of the newest slices that is selected,

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -16,6 +17,9 @@ type nodeState struct {
 	labels          Labels
 	// taints is replaced, never written to: callers hold it without the lock.
 	taints []Taint
+	// written are the taints of every effect as they stand in the node. They are replaced
+	// as well.
+	written []corev1.Taint
 	// twins has the keys of those taints that have a twin; nil for none.
 	twins []string
 	// outage is what the node adds to that of all.
@@ -59,6 +63,10 @@ func (t *Tracker) setNode(s *nodeState, node Node, now time.Time) []Key {
 	outage := outageOf(&node)
 	t.outage.count(s.outage, outage)
 	s.outage, s.twins = outage, twins
+	if !s.known || !slices.Equal(s.labels, node.Labels) || !slices.EqualFunc(s.written, node.Taints, sameWritten) {
+		t.nodesVersion++
+	}
+	s.written = node.Taints
 	s.known, s.uid, s.resourceVersion, s.labels = true, node.UID, node.ResourceVersion, node.Labels
 	if !changed {
 		return nil
@@ -79,6 +87,7 @@ func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
 		return nil
 	}
 	tainted := len(state.taints) > 0
+	t.nodesVersion++
 	t.outage.count(state.outage, outage{})
 	*state = nodeState{pods: state.pods}
 	t.pruneNode(name)
@@ -87,6 +96,10 @@ func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
 	}
 	return state.keys()
 }
+
+// sameWritten reports whether two taints are the same to the scheduler, which does not
+// look at the time.
+func sameWritten(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
 
 // Taints returns the UID and the NoExecute taints of a node. The taints must not
 // be written to.

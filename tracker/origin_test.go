@@ -1,6 +1,7 @@
 package tracker_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +68,48 @@ func TestEachPodVisitsEveryPodOnce(t *testing.T) {
 		tr.DeletePod(p.Key) // no lock is held
 	})
 	require.ElementsMatch(t, []string{"a", "b", "c", "d"}, names)
+}
+
+// TestNodesAreToldOfOnceTheyChange pins what whoever keeps the list of nodes goes by.
+func TestNodesAreToldOfOnceTheyChange(t *testing.T) {
+	t.Parallel()
+	tr := tracker.New()
+	version := 0
+	write := func(labels map[string]string, taints ...corev1.Taint) {
+		version++
+		n := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}
+		n.ObjectMeta = metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: strconv.Itoa(version), Labels: labels}
+		tr.SetNode(tracker.NodeOf(n), start)
+	}
+	soft := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	zone := map[string]string{"zone": "a"}
+	before := tr.NodesVersion()
+	changes := func() bool {
+		was := before
+		before = tr.NodesVersion()
+		return before != was
+	}
+
+	write(zone, soft)
+	require.True(t, changes(), "it comes")
+	require.Equal(t, []corev1.Taint{soft}, tr.Nodes()[0].Written)
+	require.Empty(t, tr.Nodes()[0].Taints)
+	dated := soft
+	dated.TimeAdded = new(metav1.NewTime(start))
+	write(zone, dated)
+	require.False(t, changes(), "neither a heartbeat nor a time")
+	write(map[string]string{"zone": "b"}, dated)
+	require.True(t, changes(), "a label")
+	other := soft
+	other.Value = "x"
+	write(map[string]string{"zone": "b"}, other)
+	require.True(t, changes(), "a value")
+	write(map[string]string{"zone": "b"})
+	require.True(t, changes(), "a taint that goes")
+	tr.SetPod(pod("p", "a", 1))
+	require.False(t, changes(), "pods do not matter")
+	tr.DeleteNode("a", "other")
+	require.False(t, changes())
+	tr.DeleteNode("a", "u")
+	require.True(t, changes(), "it goes")
 }

@@ -22,6 +22,8 @@ type Tracker struct {
 	// nodes holds every known node and every node named by a pod. An entry goes
 	// when it is neither.
 	nodes map[string]*nodeState
+	// nodesVersion counts what changes about nodes that NodesVersion tells of.
+	nodesVersion uint64
 	// claims holds, in the same way, every claim that is known or used by a pod.
 	claims map[ClaimName]*claimState
 	// allocated finds the known claims by the devices allocated to them.
