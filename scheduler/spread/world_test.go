@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -222,13 +223,14 @@ func (d dice) selector() *metav1.LabelSelector {
 
 // String says what tells worlds apart, for one that fails.
 func (w *world) String() string {
-	text := fmt.Sprintf("constraints %+v\ntolerations %+v\nselector %v affinity %+v labels %v\n",
+	var text strings.Builder
+	fmt.Fprintf(&text, "constraints %+v\ntolerations %+v\nselector %v affinity %+v labels %v\n",
 		w.pod.Spec.TopologySpreadConstraints, w.pod.Spec.Tolerations, w.pod.Spec.NodeSelector, w.pod.Spec.Affinity, w.pod.Labels)
 	for _, n := range w.nodes {
-		text += fmt.Sprintf("node %s %v %v\n", n.Name, n.Labels, n.Spec.Taints)
+		fmt.Fprintf(&text, "node %s %v %v\n", n.Name, n.Labels, n.Spec.Taints)
 	}
 	for _, p := range w.pods {
-		text += fmt.Sprintf("pod %s/%s on %s %v terminating %t\n", p.Namespace, p.Name, p.Spec.NodeName, p.Labels, p.DeletionTimestamp != nil)
+		fmt.Fprintf(&text, "pod %s/%s on %s %v terminating %t\n", p.Namespace, p.Name, p.Spec.NodeName, p.Labels, p.DeletionTimestamp != nil)
 	}
-	return text
+	return text.String()
 }
