@@ -63,6 +63,22 @@ func (r *required) matches(node *Node) bool {
 	return !r.limited
 }
 
+// effort returns how many comparisons it takes at most to match a node.
+func (r *required) effort() int {
+	n := 0
+	if r.selector != nil {
+		requirements, _ := r.selector.Requirements()
+		n = len(requirements)
+	}
+	for i := range r.terms {
+		n += len(r.terms[i].names)
+		for j := range r.terms[i].labels {
+			n += 1 + len(r.terms[i].labels[j].ValuesUnsorted())
+		}
+	}
+	return n
+}
+
 // readTerm returns a term, and false for one that matches nothing: an empty one, and one
 // that cannot be read, which the scheduler passes over.
 func readTerm(in *corev1.NodeSelectorTerm) (term, bool) {

@@ -63,6 +63,12 @@ func mayWedge(c Constraint) bool {
 	return c.NodeTaintsPolicy == corev1.NodeInclusionPolicyIgnore && !c.Idle()
 }
 
+// Effort returns how many comparisons Wedges may need for a node, by what the pod says. It
+// lets whoever asks keep away from a pod that says too much.
+func (s *Spreading) Effort() int {
+	return len(s.constraints) + len(s.tolerations) + s.required.effort()
+}
+
 // barredNode is a node that a taint keeps the pod from.
 type barredNode struct {
 	*Node
