@@ -45,6 +45,9 @@ type Config struct {
 	// Preview says what taints would do to pods. Nil foresees nothing, and cannot answer
 	// where a limit has to be looked at.
 	Preview *Preview
+	// Spread warns of topology spread constraints that count nodes which pods cannot use.
+	// Nil warns of nothing.
+	Spread *Spread
 	// DeviceClasses says of which classes pods request devices.
 	DeviceClasses deviceClasses
 	// Window says that Tollgate is in mode Window: pods and claims are given the

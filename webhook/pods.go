@@ -45,6 +45,7 @@ type podJudge struct {
 	schedulers []string
 	// directives says whether changes of scheduling directives are judged.
 	directives bool
+	spread     *Spread
 }
 
 // Judge implements judge.
@@ -75,7 +76,11 @@ func (j *podJudge) Judge(ctx context.Context, req admission.Request) (admission.
 	if mirror {
 		found = auditOnly(found)
 	}
-	return judgedBy(respond(policy.Decide(found), nil), policies), nil
+	var warnings []string
+	if old == nil && !mirror {
+		warnings = j.spread.pod(&req)
+	}
+	return judgedBy(respond(policy.Decide(found), warnings), policies), nil
 }
 
 // syntax holds the pod against the rules of Kubernetes itself (AV-23 to AV-28,

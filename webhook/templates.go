@@ -49,6 +49,9 @@ type templateJudge struct {
 	// keeps in a ControllerRevision. Only what is read from a template can be inherited
 	// from one, so what does not read as a template is nobody's concern.
 	revision bool
+	// placement and spread find out whether pods may wait for spread without end.
+	placement *placer
+	spread    *Spread
 }
 
 // Judge implements judge.
@@ -71,7 +74,11 @@ func (j *templateJudge) Judge(ctx context.Context, req admission.Request) (admis
 	if err != nil {
 		return admission.Response{}, err
 	}
-	return judgedBy(respond(policy.Decide(found), nil), policies), nil
+	var warnings []string
+	if !j.daemons && !j.revision {
+		warnings = j.spread.template(ctx, j.placement, policies, &req, template, old, j.path("spec"))
+	}
+	return judgedBy(respond(policy.Decide(found), warnings), policies), nil
 }
 
 func (j *templateJudge) byPolicies(ctx context.Context, policies *inforce.Policies, req *admission.Request, template, old *podTemplate) ([]policy.Finding, error) {

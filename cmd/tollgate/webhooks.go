@@ -123,6 +123,11 @@ func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.
 	if known.devices != nil {
 		config.DeviceTaints = known.tracker
 	}
+	if known.nodes {
+		config.Spread = webhook.NewSpread(webhook.SpreadConfig{
+			Nodes: known.tracker, Known: known.pods, ComparisonOperators: p.config.Eviction.ComparisonOperators, Clock: p.local,
+		})
+	}
 	return config
 }
 

@@ -1,0 +1,186 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/spread"
+	"github.com/tollgate-dev/tollgate/policy/wording"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const (
+	// maxSpreadEffort bounds how many comparisons a warning may take: tens of milliseconds. Beyond,
+	// there is none, because a review must not get slow by it.
+	maxSpreadEffort = 1 << 20
+	// spreadNodesAge is how old the nodes may be that warnings are about, so that nodes
+	// which change all the time do not make every review read them anew.
+	spreadNodesAge = time.Second
+)
+
+// nodeList is the part of a tracker that knows nodes.
+type nodeList interface {
+	Nodes() []tracker.LabelledNode
+	NodesVersion() uint64
+}
+
+// SpreadConfig is what a Spread looks at.
+type SpreadConfig struct {
+	Nodes nodeList
+	// Known reports whether Nodes has all nodes that there were at the start.
+	Known func() bool
+	// ComparisonOperators says whether tolerations compare numbers in the cluster.
+	ComparisonOperators bool
+	Clock               clock.PassiveClock
+}
+
+// Spread warns of topology spread constraints that pods may wait for without end, because
+// they count nodes whose taints the pods do not tolerate (TS-06). It never refuses
+// anything. The nil Spread, where nodes are not followed, warns of nothing. It is safe for
+// concurrent use.
+type Spread struct {
+	config SpreadConfig
+
+	mu      sync.Mutex // guards what is below
+	nodes   []spread.Node
+	version uint64
+	read    time.Time
+}
+
+// NewSpread returns a Spread.
+func NewSpread(config SpreadConfig) *Spread { return &Spread{config: config} }
+
+// mayConcern reports whether an object can have constraints at all. That takes less than
+// to decode it, and most have none.
+func (s *Spread) mayConcern(raw []byte) bool {
+	return s != nil && bytes.Contains(raw, []byte(`"topologySpreadConstraints"`)) && s.config.Known()
+}
+
+// pod returns the warnings about a pod that is created. Where a controller made it from
+// a template, whoever wrote that was warned.
+func (s *Spread) pod(req *admission.Request) []string {
+	if !s.mayConcern(req.Object.Raw) || hasController(req.Object.Raw) {
+		return nil
+	}
+	pod, err := decodePlacedPod(req.Object.Raw)
+	if err != nil {
+		return nil
+	}
+	return s.warnings(&pod.pod, field.NewPath("spec"))
+}
+
+// template returns the warnings about a template that is written, with what
+// PlacementPolicies give to its pods.
+func (s *Spread) template(ctx context.Context, placer *placer, policies *inforce.Policies, req *admission.Request, written, old *podTemplate, path *field.Path) []string {
+	if !s.mayConcern(written.raw) || hasController(req.Object.Raw) {
+		return nil
+	}
+	pod, err := decodePlacedPod(written.raw)
+	if err != nil || old != nil && !spreadsOtherwise(pod, old) {
+		return nil
+	}
+	if placer != nil && policies.Placement.Len() > 0 {
+		matching, err := placer.ofPod(ctx, policies.Placement, req, pod)
+		if err != nil {
+			return nil
+		}
+		additions := matching.GivePod(placement.Pod{Spec: &pod.pod.Spec})
+		additions.Apply(&pod.pod.Spec)
+	}
+	return s.warnings(&pod.pod, path)
+}
+
+// spreadsOtherwise reports whether anything that spread hangs on differs from what the
+// template was.
+func spreadsOtherwise(pod *placedPod, old *podTemplate) bool {
+	was, err := decodePlacedPod(old.raw)
+	return err != nil || !equality.Semantic.DeepEqual(was.pod.Spec, pod.pod.Spec) || !equality.Semantic.DeepEqual(was.pod.Labels, pod.pod.Labels)
+}
+
+// hasController reports whether a controller made the object.
+func hasController(raw []byte) bool {
+	var metadata, references json.RawMessage
+	var owners []metav1.OwnerReference
+	if findMembers(raw, member{"metadata", &metadata}) != nil || findMembers(metadata, member{"ownerReferences", &references}) != nil ||
+		decodeField(references, "metadata.ownerReferences", &owners) != nil {
+		return false
+	}
+	return metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners}) != nil
+}
+
+// warnings returns the warnings about a pod whose spec stands at path. Constraints that
+// the API server refuses are none of this.
+func (s *Spread) warnings(pod *corev1.Pod, path *field.Path) []string {
+	if pod.Spec.NodeName != "" || len(pod.Spec.TopologySpreadConstraints) == 0 {
+		return nil
+	}
+	asked, err := spread.Read(pod, spread.Options{ComparisonOperators: s.config.ComparisonOperators})
+	if err != nil {
+		return nil
+	}
+	nodes := s.current()
+	if len(nodes)*asked.Effort() > maxSpreadEffort {
+		return nil
+	}
+	var warnings []string
+	for _, wedge := range asked.Wedges(nodes) {
+		warnings = append(warnings, wedgeWarning(&wedge, path.Child("topologySpreadConstraints")))
+	}
+	return warnings
+}
+
+// wedgeWarning says on one line what is wrong with a constraint and what to do.
+func wedgeWarning(w *spread.Wedge, path *field.Path) string {
+	taints := make([]string, 0, len(w.Taints))
+	for i := range w.Taints {
+		taints = append(taints, w.Taints[i].ToString())
+	}
+	return fmt.Sprintf("%s: topologyKey %s counts %s, where every node has a taint that the pod does not tolerate (%s): while no such pod is there, "+
+		"no more than %d fit in the %s (maxSkew %d) and the rest stays pending; set nodeTaintsPolicy: Honor to leave out such domains",
+		path.Index(w.Constraint.Index), wording.Short(w.Constraint.TopologyKey, wording.Key), wording.List(w.Domains, ", ", wording.Value),
+		wording.List(taints, ", ", wording.Key), w.Constraint.MaxSkew*w.Usable, domains(w.Usable), w.Constraint.MaxSkew)
+}
+
+func domains(n int) string {
+	if n == 1 {
+		return "other domain"
+	}
+	return strconv.Itoa(n) + " other domains"
+}
+
+// current returns the nodes as they were at most spreadNodesAge ago.
+func (s *Spread) current() []spread.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.config.Clock.Now()
+	if s.nodes != nil && now.Sub(s.read).Abs() < spreadNodesAge {
+		return s.nodes
+	}
+	// The number is read first: what changes after it is found the next time.
+	version := s.config.Nodes.NodesVersion()
+	s.read = now
+	if s.nodes != nil && version == s.version {
+		return s.nodes
+	}
+	list := s.config.Nodes.Nodes()
+	s.nodes = make([]spread.Node, len(list))
+	for i := range list {
+		s.nodes[i] = spread.Node{Name: list[i].Name, Labels: list[i].Labels, Taints: list[i].Written}
+	}
+	s.version = version
+	return s.nodes
+}
