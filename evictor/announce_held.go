@@ -34,21 +34,22 @@ func heldMessage(of *toldOf) string {
 	if of.pods != 1 {
 		pods = fmt.Sprintf("%d pods that have", of.pods)
 	}
-	return fmt.Sprintf("Holding %s to leave because of taint %s: %s", pods, of.taint, explainHold(of.reason, of.policy))
+	return fmt.Sprintf("Holding %s"+leaveForTaint+"%s: %s", pods, of.taint, of.reason.Explain(of.policy))
 }
 
 func releasedMessage(of *toldOf) string {
 	why := string(of.reason)
 	if of.policy != "" {
-		why += ", EvictionPolicy " + of.policy
+		why += byPolicy + of.policy
 	}
-	return fmt.Sprintf("No pod that has to leave because of taint %s is held any more (%s)", of.taint, why)
+	return fmt.Sprintf("No pod that has"+leaveForTaint+"%s"+noneHeld+"%s)", of.taint, why)
 }
 
-// explainHold says why pods are held, and what ends it.
-func explainHold(reason HoldReason, by string) string {
+// Explain says why pods are held, and what ends it. By is the name of the policy that
+// holds, empty for none.
+func (r HoldReason) Explain(by string) string {
 	policy := "EvictionPolicy " + by
-	switch reason {
+	switch r {
 	case HoldPaused:
 		return policy + " is paused. Set spec.paused to false to let them go"
 	case HoldProtected:
@@ -66,7 +67,7 @@ func explainHold(reason HoldReason, by string) string {
 	case HoldBudget:
 		return "their PodDisruptionBudgets do not let them go. This is tried again and again" + budgetEnd(by)
 	}
-	return string(reason)
+	return string(r)
 }
 
 func budgetEnd(policy string) string {

@@ -51,6 +51,16 @@ type Decision struct {
 	Because []Reason
 }
 
+// Due returns the reasons that are due at now, the earliest first.
+func (d *Decision) Due(now time.Time) []Reason {
+	for i := range d.Because {
+		if d.Because[i].At.After(now) {
+			return d.Because[:i:i]
+		}
+	}
+	return d.Because
+}
+
 // Rules are the choices a cluster has about what a decision means. The zero
 // Rules are those of Kubernetes by default.
 type Rules struct {

@@ -1,13 +1,11 @@
 package evictor
 
 import (
-	"errors"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/disruption"
 	"github.com/tollgate-dev/tollgate/evictor/loops"
 	"github.com/tollgate-dev/tollgate/policy/evicting"
@@ -87,9 +85,9 @@ func (g *gate) pass(now time.Time, pod *tracker.Pod, due []Reason) grounds {
 		return grounds{because: due, due: due}
 	}
 	passed := grounds{due: due, because: make([]Reason, 0, len(due)), treatments: make([]evicting.Treatment, 0, len(due))}
-	subject := g.subject(pod)
+	subject := SubjectOf(pod, g.namespaces)
 	for i := range due {
-		treatment, err := treat(set, &due[i], &subject)
+		treatment, err := Treat(set, &due[i], &subject)
 		held, isHeld := g.holds(now, pod, &due[i], treatment, err)
 		if isHeld {
 			passed.holds = append(passed.holds, held)
@@ -114,15 +112,12 @@ func (g *gate) open(now time.Time, pod *tracker.Pod, due []Reason) bool {
 // holds returns what holds a reason. What only a policy can end comes first.
 func (g *gate) holds(now time.Time, pod *tracker.Pod, reason *Reason, treatment evicting.Treatment, unknown error) (hold, bool) {
 	policy := treatment.Policy
-	switch {
-	case unknown != nil:
-		held := newHold(reason, HoldNamespaceUnknown, nil)
-		held.policy = whoAsks(unknown)
+	if why, name := HeldByPolicy(treatment, unknown); why != "" {
+		held := newHold(reason, why, policy)
+		held.policy = name
 		return held, true
-	case policy != nil && policy.Paused:
-		return newHold(reason, HoldPaused, policy), true
-	case policy != nil && treatment.Protected:
-		return newHold(reason, HoldProtected, policy), true
+	}
+	switch {
 	case g.nodesDown(now, &reason.Taint):
 		return newHold(reason, HoldNodesDown, nil), true
 	case g.mode == ModeWindow && !g.tracker.Twin(reason.Taint.Source, reason.Taint, reason.Device):
@@ -149,41 +144,13 @@ func (g *gate) nodesDown(now time.Time, taint *tracker.Taint) bool {
 	return g.disruption.Holds(taint)
 }
 
-// whoAsks returns the name of the policy that asks for what is not known.
-func whoAsks(err error) string {
-	if unknown, ok := errors.AsType[*evicting.NamespaceUnknownError](err); ok {
-		return unknown.Policy
-	}
-	return ""
-}
-
-// subject returns what policies ask of a pod.
-func (g *gate) subject(pod *tracker.Pod) evicting.Subject {
-	subject := evicting.Subject{Namespace: pod.Namespace, Labels: pod.Labels(), PriorityClassName: pod.PriorityClassName()}
-	if g.namespaces != nil {
-		subject.NamespaceLabels, subject.NamespaceKnown = g.namespaces(pod.Namespace)
-	}
-	return subject
-}
-
 // windowed leaves of the reasons of a pod those for which it was given a window: in
 // mode Window all others are the business of Kubernetes' own controllers. Where it
 // cannot be told yet the reason is left, and held when it is due.
 func (g *gate) windowed(pod *tracker.Pod, because []Reason) []Reason {
-	set, subject := g.policies(), g.subject(pod)
+	set, subject := g.policies(), SubjectOf(pod, g.namespaces)
 	return slices.DeleteFunc(because, func(reason Reason) bool {
-		treatment, err := treat(set, &reason, &subject)
+		treatment, err := Treat(set, &reason, &subject)
 		return err == nil && (treatment.Policy == nil || treatment.Policy.WindowSeconds == nil)
 	})
-}
-
-// treat returns how an eviction because of a reason is carried out.
-func treat(set *evicting.Set, reason *Reason, subject *evicting.Subject) (evicting.Treatment, error) {
-	taint := evicting.Taint{
-		Target: v1alpha1.TaintTargetNode, Key: reason.Taint.Key, Value: reason.Taint.Value, Effect: reason.Taint.Effect,
-	}
-	if reason.Taint.Source.Kind.OnDevice() {
-		taint.Target, taint.Driver = v1alpha1.TaintTargetDevice, reason.Device.Driver
-	}
-	return set.For(&taint, subject)
 }

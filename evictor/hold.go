@@ -141,7 +141,7 @@ func (e *Evictor) HeldFor(rule types.UID) (pods int, reason, why string) {
 	if pods == 0 {
 		return 0, "", ""
 	}
-	return pods, most.reason.Condition(), explainHold(most.reason, most.policy)
+	return pods, most.reason.Condition(), most.reason.Explain(most.policy)
 }
 
 // WakeHeld has the pods looked at that a policy holds, all that are held if the UID is

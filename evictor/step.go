@@ -164,7 +164,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, tried []hold) (targe
 		return target{}, longestSleep, false
 	}
 	goal := target{pod: situation.Pod, decision: decision, now: now}
-	goal.open = e.gate.pass(now, &goal.pod, decision.due(now))
+	goal.open = e.gate.pass(now, &goal.pod, decision.Due(now))
 	for i := range tried {
 		goal.open.without(tried[i])
 	}
@@ -176,21 +176,11 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, tried []hold) (targe
 	return goal, 0, true
 }
 
-// due returns the reasons that are due at now.
-func (d *Decision) due(now time.Time) []Reason {
-	for i := range d.Because {
-		if d.Because[i].At.After(now) {
-			return d.Because[:i:i]
-		}
-	}
-	return d.Because
-}
-
 // nextLook returns when a pod is looked at again of which every reason that is due is
 // held: at the latest when the next one is due.
 func nextLook(now time.Time, decision *Decision, holds []hold) time.Duration {
 	again := heldPause
-	if due := len(decision.due(now)); due < len(decision.Because) {
+	if due := len(decision.Due(now)); due < len(decision.Because) {
 		again = min(again, decision.Because[due].At.Sub(now))
 	}
 	for i := range holds {
