@@ -1,0 +1,162 @@
+package evictiontable
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/disruption"
+	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// Cluster is what was read. Nothing of it is written to.
+type Cluster struct {
+	Tracker *tracker.Tracker
+	// Rules are those of whoever evicts, without the tolerations of mode Window.
+	Rules evictor.Rules
+	// Mode says what Tollgate does; empty where there is no Tollgate.
+	Mode configv1alpha1.EvictionMode
+	// Set are the EvictionPolicies that Tollgate goes by, nil for none, and Policies the
+	// same with what they say in their status.
+	Set      *evicting.Set
+	Policies []v1alpha1.EvictionPolicy
+	// Namespaces returns the labels of a namespace; false where they are not known.
+	Namespaces func(name string) (labels.Labels, bool)
+	// Said is what events say.
+	Said Said
+}
+
+// List returns the pods that have to leave and satisfy a filter, those that leave first
+// before the others.
+func (c *Cluster) List(now time.Time, filter *Filter) []Eviction {
+	l := c.look(now)
+	var list []Eviction
+	for _, key := range c.Tracker.Exposed() {
+		if !filter.admitsNamespace(key.Namespace) {
+			continue
+		}
+		situation, ok := c.Tracker.Lookup(key)
+		if !ok {
+			continue
+		}
+		if e, leaves := l.at(situation); leaves && filter.admits(&e) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b Eviction) int { return compare(&a, &b) })
+	return list
+}
+
+// looker looks at pods at one moment.
+type looker struct {
+	*Cluster
+
+	now        time.Time
+	statuses   map[types.UID]*v1alpha1.EvictionPolicyStatus
+	disruption disruption.State
+}
+
+func (c *Cluster) look(now time.Time) *looker {
+	l := &looker{Cluster: c, now: now, statuses: map[types.UID]*v1alpha1.EvictionPolicyStatus{}}
+	for i := range c.Policies {
+		l.statuses[c.Policies[i].UID] = &c.Policies[i].Status
+	}
+	nodes, down := c.Tracker.NodesDown()
+	l.disruption.Observe(now, nodes, down)
+	return l
+}
+
+// at returns what becomes of a pod; false if it stays.
+func (l *looker) at(s tracker.Situation) (Eviction, bool) {
+	leaving := s.Pod.Terminating
+	if leaving {
+		// A pod on its way out may be over already; what sent it is asked.
+		s.Pod.Terminating, s.Pod.Finished = false, false
+	}
+	e, ok := l.decide(&s)
+	if !ok {
+		return Eviction{}, false
+	}
+	e.Key, e.Node = s.Pod.Key, s.Pod.NodeName
+	if s.Pod.Disruption != nil && s.Pod.Disruption.Status == corev1.ConditionTrue {
+		e.Disruption = s.Pod.Disruption.Reason
+	}
+	if leaving {
+		e.State, e.Hold = Leaving, Hold{}
+	}
+	return e, true
+}
+
+// decide returns when a pod has to leave, by whom, and what keeps it.
+func (l *looker) decide(s *tracker.Situation) (Eviction, bool) {
+	native := l.Rules.Decide(l.now, *s)
+	switch l.Mode {
+	case configv1alpha1.EvictionReplace:
+		if native.Verdict != evictor.EvictAt {
+			return Eviction{}, false
+		}
+		return l.byTollgate(&s.Pod, native.Because), true
+	case configv1alpha1.EvictionWindow:
+		return l.inWindow(s, &native)
+	case configv1alpha1.EvictionObserve:
+	}
+	return l.byKubernetes(&native)
+}
+
+// byKubernetes returns the eviction by Kubernetes' own controllers, which nothing keeps.
+func (l *looker) byKubernetes(native *evictor.Decision) (Eviction, bool) {
+	if native.Verdict != evictor.EvictAt {
+		return Eviction{}, false
+	}
+	return Eviction{State: l.stateAt(native.At), At: native.At, Because: native.Because, By: ByKubernetes}, true
+}
+
+// inWindow returns the eviction by Tollgate of a pod that was given a window, at the end
+// of which Kubernetes deletes it. Other pods are left to Kubernetes.
+func (l *looker) inWindow(s *tracker.Situation, native *evictor.Decision) (Eviction, bool) {
+	rules := l.Rules
+	rules.Window = true
+	decision := rules.Decide(l.now, *s)
+	subject := evictor.SubjectOf(&s.Pod, l.Namespaces)
+	because := slices.DeleteFunc(slices.Clone(decision.Because), func(reason evictor.Reason) bool {
+		way, err := evictor.Treat(l.Set, &reason, &subject)
+		return err == nil && (way.Policy == nil || way.Policy.WindowSeconds == nil)
+	})
+	if len(because) == 0 {
+		return l.byKubernetes(native)
+	}
+	e := l.byTollgate(&s.Pod, because)
+	switch {
+	case native.Verdict != evictor.EvictAt:
+	case !native.At.After(l.now):
+		return l.byKubernetes(native) // The window is over, or there was none.
+	case !e.Hold.None():
+		e.Hold.Until = earliest(e.Hold.Until, native.At)
+		if e.State == Protected || e.State == Paused {
+			e.At = native.At
+		}
+	}
+	return e, true
+}
+
+func (l *looker) stateAt(at time.Time) State {
+	if at.After(l.now) {
+		return Waiting
+	}
+	return Due
+}
+
+// earliest returns the earlier of two times, of which zero is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
