@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
@@ -88,7 +89,8 @@ func stateOf(reason evictor.HoldReason) State {
 // do whether or not the pod is due.
 func (l *looker) hold(pod *tracker.Pod, reason *evictor.Reason, way evicting.Treatment, unknown error) Hold {
 	due := !reason.At.After(l.now)
-	if why, policy := evictor.HeldByPolicy(way, unknown); why != "" && (due || why != evictor.HoldNamespaceUnknown) {
+	// That labels are not known here does not say that Tollgate does not know them.
+	if why, policy := evictor.HeldByPolicy(way, unknown); why != "" && why != evictor.HoldNamespaceUnknown {
 		return Hold{Reason: why, By: policyRef(policy), Why: why.Explain(policy), Word: "spec of " + policyRef(policy)}
 	}
 	if !due {
@@ -170,7 +172,7 @@ func endOf(policy *evicting.Policy) string {
 	if policy.DeleteAfter == nil {
 		return ". " + policy.Ref() + " has no deleteAfter: without the budget's leave the pod stays"
 	}
-	return ". " + policy.Ref() + " has it deleted " + policy.DeleteAfter.String() + " after it was due (deleteAfter)"
+	return ". " + policy.Ref() + " has it deleted " + duration.HumanDuration(*policy.DeleteAfter) + " after it was due (deleteAfter)"
 }
 
 // settled is how long a pod is due before what was said of others counts for it: who has

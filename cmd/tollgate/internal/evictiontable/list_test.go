@@ -77,7 +77,7 @@ func TestStates(t *testing.T) {
 		},
 		"and until deleteAfter": {
 			replace, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict, "deleteAfter: 5m"), budget("web", "a", "0")},
-			"p | 60s ago | Blocked | broken of node/n1; budget web, leaves in 4m1s",
+			"p | 60s ago | Blocked | broken of node/n1; budget web, leaves in 4m",
 		},
 		"but not longer": {
 			replace, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict, "deleteAfter: 1m"), budget("web", "a", "0")},
@@ -92,9 +92,9 @@ func TestStates(t *testing.T) {
 			replace, []string{node(-time.Hour, "node.kubernetes.io/unreachable"), pod("p", "a")},
 			"p | 60m ago | Held | unreachable of node/n1; all nodes are down",
 		},
-		"a namespace that is not known holds it": {
+		"that the labels of a namespace are not known here holds nobody": {
 			replace, []string{broken, strings.Replace(pod("p", "a"), "namespace: web", "namespace: unknown", 1), policy("teams", "example.com/broken", "namespaceSelector: {matchLabels: {team: a}}")},
-			"p | 60s ago | Held | broken of node/n1; labels of its namespace unknown",
+			"p | 60s ago | Due | broken of node/n1",
 		},
 		"what an event says of the node holds it": {
 			replace, []string{broken, pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},

@@ -26,7 +26,7 @@ type Screen struct {
 const (
 	// mostBars is how many bars there are at most, and barWidth how long each is.
 	mostBars = 6
-	barWidth = 24
+	barWidth = 20
 	clockOf  = "15:04:05 MST"
 	// legend explains the bars.
 	legend = "  # gone  > leaving  . to go  x blocked  ! held or paused  = protected"
@@ -40,32 +40,34 @@ func (s *Screen) Lines(now time.Time) []string {
 		lines = append(lines, s.bars()...)
 		lines = append(lines, legend, "")
 	}
-	states := make([]State, len(lines), len(lines)+len(s.List)+1)
-	if len(s.List) > 0 {
-		table := tableLines(s.List, now, false)
-		room := max(s.Height-len(lines)-len(s.Notes), 0)
-		if len(table) > room {
-			room = max(room-1, 0)
-			more := len(s.List) - max(room-1, 0)
-			table = append(table[:min(room, len(table)):min(room, len(table))], "... and "+counted(more, "more pod"))
-		}
-		for i, line := range table {
-			state := State("")
-			if i > 0 && i <= len(s.List) {
-				state = s.List[i-1].State
-			}
-			lines, states = append(lines, line), append(states, state)
-		}
+	heads := len(lines)
+	lines = append(lines, s.table(now, s.Height-len(lines)-len(s.Notes))...)
+	rows := len(lines) - 1
+	if len(lines)-heads <= len(s.List) {
+		rows-- // The last one says how many more there are.
 	}
 	lines = append(lines, s.Notes...)
 	lines = lines[:min(len(lines), max(s.Height, 0))]
 	for i := range lines {
 		lines[i] = cut(lines[i], s.Width)
-		if s.Colour && i < len(states) && lines[i] != "" {
-			lines[i] = painted(states[i], lines[i])
+		if row := i - heads - 1; s.Colour && row >= 0 && i <= rows {
+			lines[i] = painted(s.List[row].State, lines[i])
 		}
 	}
 	return lines
+}
+
+// table returns the head and as many rows as there is room for, with a line that says how
+// many more there are.
+func (s *Screen) table(now time.Time, room int) []string {
+	if len(s.List) == 0 {
+		return nil
+	}
+	if len(s.List)+1 <= room {
+		return tableLines(s.List, now, false)
+	}
+	shown := max(room-2, 0)
+	return append(tableLines(s.List[:shown], now, false), "... and "+counted(len(s.List)-shown, "more pod"))
 }
 
 func (s *Screen) headline(now time.Time) string {

@@ -34,7 +34,7 @@ func WriteTable(w io.Writer, list []Eviction, now time.Time, wide, colour bool) 
 func tableLines(list []Eviction, now time.Time, wide bool) []string {
 	head, row := []string{"NAMESPACE", "POD", "WHEN", "STATE", "REASON"}, shortRow
 	if wide {
-		head, row = []string{"NAMESPACE", "POD", "WHEN", "STATE", "DUE", "BY", "NODE", "TAINTS", "HOLD", "ACCORDING TO"}, wideRow
+		head, row = []string{"NAMESPACE", "POD", "WHEN", "STATE", "DUE", "BY", "NODE", "TAINTS", "HOLD", "ACCORDING-TO"}, wideRow
 	}
 	rows := make([][]string, 0, len(list))
 	for i := range list {
@@ -62,7 +62,7 @@ func wideRow(e *Eviction, now time.Time) []string {
 	if !e.Hold.None() {
 		hold = e.Hold.By + ": " + e.Hold.Why
 	}
-	return []string{e.Namespace, e.Name, when(e, now), string(e.State), stamp(e.At), by, e.Node, columns.Joined(taints), hold, word}
+	return []string{e.Namespace, e.Name, when(e, now), string(e.State), stamp(e.At), by, e.Node, strings.Join(taints, "; "), hold, word}
 }
 
 // according says whose word the state of a pod is.

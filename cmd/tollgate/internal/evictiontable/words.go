@@ -143,7 +143,7 @@ func taintInFull(reason *evictor.Reason) string {
 	if reason.Tolerated {
 		return text + ", tolerated until " + stamp(reason.At)
 	}
-	return text + ", not tolerated"
+	return text + ", not tolerated from " + stamp(reason.At) + " on"
 }
 
 func stamp(at time.Time) string {
