@@ -1,0 +1,81 @@
+package evictionfeed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/evictor"
+)
+
+var eventResource = schema.GroupResource{Resource: "events"}
+
+// Read reads a cluster as it is at now, and what its events say of holds. Lease is the
+// namespace of Tollgate, empty for the usual one. It returns the cluster as it was read as
+// well, and sentences about what an answer lacks.
+func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, lease string) (*evictiontable.Cluster, *cluster.Cluster, []string, error) {
+	found, err := cluster.Read(ctx, clients, now, cluster.Wants{Lease: lease})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	shown, missing := shownOf(found), found.Missing()
+	if !found.Tollgate.Installed {
+		return shown, found, missing, nil
+	}
+	for _, reason := range eventReasons() {
+		client := clients.Kubernetes.CoreV1().Events(metav1.NamespaceAll)
+		err := kubectl.Each(ctx, clients, eventResource, kubectl.Pages(client.List), eventsFor(reason), func(event *corev1.Event) error {
+			shown.Said.Add(event)
+			return nil
+		})
+		if apierrors.IsForbidden(err) {
+			lack := "you may not list events: what only they say of pods that are held is not known"
+			return shown, found, append(missing, lack+kubectl.Advice(err, "list", eventResource)), nil
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return shown, found, missing, nil
+}
+
+// shownOf returns what is shown of a cluster, without its events.
+func shownOf(found *cluster.Cluster) *evictiontable.Cluster {
+	shown := &evictiontable.Cluster{
+		Tracker: found.Tracker, Rules: found.Rules, Policies: found.EvictionPolicies, Namespaces: found.NamespaceLabels,
+	}
+	shown.Rules.Window = false
+	if found.Tollgate.Installed {
+		shown.Mode = found.Tollgate.Terms.Mode
+	}
+	if found.Tollgate.Terms.Policies {
+		shown.Set = found.Policies.Evictions
+	}
+	return shown
+}
+
+func eventReasons() []string {
+	return append(evictor.EventReasonsHeld(), evictor.EventReasonsHeldUp()...)
+}
+
+func eventsFor(reason string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("reason", reason).String()}
+}
+
+// refusal returns an error with what to do about it if the API server does not let the
+// user do something, else nil.
+func refusal(err error, verb string, resource schema.GroupResource) error {
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w%s", verb, resource, err, kubectl.Advice(err, verb, resource))
+}
