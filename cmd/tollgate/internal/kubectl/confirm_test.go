@@ -1,0 +1,24 @@
+package kubectl
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOnlyYesIsYes(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, " y \n": true, "\n": false, "": false, "n\n": false, "yep\n": false} {
+		var out bytes.Buffer
+		got, err := confirm(strings.NewReader(answer), &out, "Go?")
+		require.NoError(t, err)
+		require.Equal(t, want, got, answer)
+		require.Equal(t, "Go? [y/N] ", out.String())
+	}
+	var out bytes.Buffer
+	_, err := Confirm(strings.NewReader("y\n"), &out, "Go?")
+	require.ErrorIs(t, err, ErrNobodyToAsk)
+	require.Empty(t, out.String())
+}
