@@ -54,8 +54,10 @@ type taint struct {
 	// Source is what carries the taint, and WrittenFor the patch behind it.
 	Source     string `json:"source"`
 	WrittenFor string `json:"writtenFor,omitempty"`
-	Device     string `json:"device,omitempty"`
-	Claim      string `json:"claim,omitempty"`
+	// WrittenBy is the field manager that wrote it last.
+	WrittenBy string `json:"writtenBy,omitempty"`
+	Device    string `json:"device,omitempty"`
+	Claim     string `json:"claim,omitempty"`
 }
 
 func documentOf(evictions []Eviction, now time.Time) list {
@@ -80,7 +82,7 @@ func itemOf(e *Eviction) item {
 		reason := &e.Because[i]
 		t := taint{
 			Key: reason.Taint.Key, Value: reason.Taint.Value, Effect: string(reason.Taint.Effect), TimeAdded: metav1.NewTime(reason.Taint.TimeAdded),
-			Due: metav1.NewTime(reason.At), Tolerated: reason.Tolerated,
+			Due: metav1.NewTime(reason.At), Tolerated: reason.Tolerated, WrittenBy: e.Writers[reason.Taint.Author()],
 			Source: kinds[reason.Taint.Source.Kind] + "/" + reason.Taint.Source.Name,
 		}
 		if author := reason.Taint.Author(); author != reason.Taint.Source {

@@ -54,6 +54,8 @@ type Eviction struct {
 	// Disruption is the reason of the condition DisruptionTarget, empty for none. Of a pod
 	// that is Leaving it says who sent it.
 	Disruption string
+	// Writers are who wrote the taints, by where: nil where nobody asked. It is shared.
+	Writers map[tracker.Source]string
 }
 
 // Who evicts.

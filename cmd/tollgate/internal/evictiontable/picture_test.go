@@ -41,6 +41,9 @@ func incident(t testing.TB) *Cluster {
 func TestOutputs(t *testing.T) {
 	t.Parallel()
 	list := incident(t).List(noon, &Filter{})
+	for i := range list {
+		list[i].Writers = map[tracker.Source]string{{Kind: tracker.SourceNode, Name: "n1"}: "kubectl-taint"}
+	}
 	for file, write := range map[string]func(out *bytes.Buffer) error{
 		"table.txt":   func(out *bytes.Buffer) error { return WriteTable(out, list, noon, false, false) },
 		"colours.txt": func(out *bytes.Buffer) error { return WriteTable(out, list, noon, false, true) },

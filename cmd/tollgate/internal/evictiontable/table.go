@@ -52,7 +52,7 @@ func shortRow(e *Eviction, now time.Time) []string {
 func wideRow(e *Eviction, now time.Time) []string {
 	var taints []string
 	for i := range e.Because {
-		taints = append(taints, taintInFull(&e.Because[i]))
+		taints = append(taints, taintInFull(&e.Because[i], e.Writers[e.Because[i].Taint.Author()]))
 	}
 	by := e.By
 	if e.Policy != "" {

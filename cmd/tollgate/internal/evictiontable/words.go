@@ -131,7 +131,7 @@ func reasonInShort(e *Eviction, now time.Time) string {
 
 // taintInFull says all of a reason: the taint, what it is on, who wrote it there, and
 // until when it is tolerated.
-func taintInFull(reason *evictor.Reason) string {
+func taintInFull(reason *evictor.Reason, writer string) string {
 	text := reason.Taint.String()
 	if reason.Device.Name != "" {
 		text += " on " + reason.Device.String() + " (claim " + reason.Claim.Name + ")"
@@ -139,6 +139,9 @@ func taintInFull(reason *evictor.Reason) string {
 	text += " of " + ref(reason.Taint.Source)
 	if author := reason.Taint.Author(); author != reason.Taint.Source {
 		text += " for " + ref(author)
+	}
+	if writer != "" {
+		text += " (written by " + writer + ")"
 	}
 	if reason.Tolerated {
 		return text + ", tolerated until " + stamp(reason.At)

@@ -62,9 +62,9 @@ WHEN is when the pod is due, and since when if it is. STATE is one of
 What leaves first comes first. What is due, and when, is computed here from taints and
 tolerations, and so is what specs of EvictionPolicies hold. The rest is what others say:
 statuses of EvictionPolicies, PodDisruptionBudgets and DeviceTaintRules, and events. -o wide,
-yaml and json say of each pod which it is, all taints, and absolute times. Without Tollgate,
-and in mode Observe, Kubernetes' own controllers delete pods when they are due, and ask
-neither budgets nor policies.
+yaml and json say of each pod which it is, all taints and who wrote them, and absolute times.
+Without Tollgate, and in mode Observe, Kubernetes' own controllers delete pods when they are
+due, and ask neither budgets nor policies.
 
 -w goes on until it is interrupted: on a terminal with a picture that is drawn each second
 and has a bar for each object that makes pods leave, else with a line for each change.
@@ -159,12 +159,17 @@ func run(ctx context.Context, clients *kubectl.Clients, clk clock.WithTicker, op
 
 // show writes what there is now.
 func show(ctx context.Context, clients *kubectl.Clients, now time.Time, opts *options, to streams) error {
-	shown, _, missing, err := evictionfeed.Read(ctx, clients, now, opts.lease)
+	shown, found, missing, err := evictionfeed.Read(ctx, clients, now, opts.lease)
 	clients.Progress.End()
 	if err != nil {
 		return err
 	}
 	list := shown.List(now, &opts.filter)
+	if opts.output != "table" && opts.output != "name" {
+		if err := evictionfeed.AddWriters(ctx, clients, found, list); err != nil {
+			return err
+		}
+	}
 	if err := write(to, list, now, opts.output); err != nil {
 		return err
 	}

@@ -1,0 +1,33 @@
+package evictions
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// interrupt runs the program until a line has some words, and interrupts it then.
+func (s *site) interrupt(ctx context.Context, t *testing.T, arguments, words string) answer {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, programs.Tollgate(), strings.Fields(s.text(arguments))...) //nolint:gosec // Running it is the purpose.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var text strings.Builder
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		text.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), words) {
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		}
+	}
+	require.Contains(t, text.String(), words)
+	_ = cmd.Wait() // Its code is looked at.
+	return answer{out: text.String(), code: cmd.ProcessState.ExitCode()}
+}
