@@ -39,7 +39,7 @@ func TestTheObjectThatSomebodyWroteIsNamed(t *testing.T) {
 	} {
 		require.Equal(t, s.namespace+"/"+want+"\n", s.does(t, "evictions "+filter+" -o name").out)
 	}
-	require.Contains(t, s.does(t, "evictions -n NAMESPACE").out, s.text("broken=moved of patch/NAMESPACE-patch; policy NAMESPACE-paused is paused"))
+	require.Contains(t, s.does(t, "evictions -n NAMESPACE").out, s.text("moved of patch/NAMESPACE-patch; policy NAMESPACE-paused is paused"))
 
 	require.NoError(t, rules.Delete(t.Context(), rule.Name, metav1.DeleteOptions{}))
 	s.waitStates(t, map[string]int{"Paused": 2})

@@ -100,17 +100,27 @@ func (f *Feed) core() ([]*watch, error) {
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
 	return []*watch{
-		shared(nodeResource, true, nodes), shared(podResource, true, pods), shared(budgetResource, false, budgets),
+		shared(nodeResource, true, nodes, feed.HasSynced), shared(podResource, true, pods, feed.HasSynced),
+		shared(budgetResource, false, budgets, budgetFeed.HasSynced),
 	}, nil
 }
 
-// shared returns the watch of an informer.
-func shared(resource schema.GroupResource, needed bool, of toolscache.SharedIndexInformer) *watch {
-	w := &watch{resource: resource, needed: needed, refused: make(chan struct{}), synced: of.HasSyncedChecker().Done()}
+// shared returns the watch of an informer. Told reports whether the tracker has been given
+// what there was at the beginning: an informer knows it before its handlers do.
+func shared(resource schema.GroupResource, needed bool, of toolscache.SharedIndexInformer, told toolscache.InformerSynced) *watch {
+	done := make(chan struct{})
+	w := &watch{resource: resource, needed: needed, refused: make(chan struct{}), synced: done}
 	w.run = func(ctx context.Context) {
 		// It refuses a handler only once it runs.
 		_ = of.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { w.failed(err) })
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if toolscache.WaitForCacheSync(ctx.Done(), told) {
+				close(done)
+			}
+		})
 		of.RunWithContext(ctx)
+		waiting.Wait()
 	}
 	return w
 }

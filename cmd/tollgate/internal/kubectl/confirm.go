@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"golang.org/x/term"
 )
 
 // ErrNobodyToAsk is why nothing was done that somebody has to agree to.
@@ -15,8 +17,9 @@ var ErrNobodyToAsk = errors.New("nobody can be asked, since the input is no term
 // Confirm asks a question on out, and reports whether the answer on in is yes. Without a
 // terminal the error is ErrNobodyToAsk. No answer is no.
 func Confirm(in io.Reader, out io.Writer, question string) (bool, error) {
+	// Terminal takes /dev/null for one, where nobody answers.
 	file, ok := in.(*os.File)
-	if !ok || !Terminal(file) {
+	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return false, ErrNobodyToAsk
 	}
 	return confirm(in, out, question)

@@ -2,6 +2,7 @@ package kubectl
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -19,6 +20,11 @@ func TestOnlyYesIsYes(t *testing.T) {
 	}
 	var out bytes.Buffer
 	_, err := Confirm(strings.NewReader("y\n"), &out, "Go?")
+	require.ErrorIs(t, err, ErrNobodyToAsk)
+	nobody, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, nobody.Close()) }()
+	_, err = Confirm(nobody, &out, "Go?")
 	require.ErrorIs(t, err, ErrNobodyToAsk)
 	require.Empty(t, out.String())
 }

@@ -177,7 +177,7 @@ func follows(t *testing.T, clients *kubectl.Clients, opts options, terminal bool
 	ctx, stop := context.WithCancel(t.Context())
 	f.stop = stop
 	go func() { f.ended <- follow(ctx, clients, clock.RealClock{}, &opts, to) }()
-	f.pass(2 * time.Second)
+	f.pass(2500 * time.Millisecond) // between two looks
 	return f
 }
 
