@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,7 +109,7 @@ func (s *steering) authors(key string) []string {
 
 // missing warns of what the pod should have been given beside gates.
 func (m Matching) missing(lacks *PodAdditions, to *report) {
-	lack := func(policies []string, at, value string) {
+	m.each(lacks, func(policies []string, at, value string) {
 		to.add(warning(policy.Finding{
 			Reason:  policy.PlacementMissing,
 			Policy:  refsTo(policies),
@@ -119,21 +118,7 @@ func (m Matching) missing(lacks *PodAdditions, to *report) {
 			Problem: "is given by the policy, and is not there",
 			Remedy:  createAgain,
 		}))
-	}
-	for _, t := range lacks.tolerations {
-		lack([]string{t.policy}, "spec.tolerations", tolerationWords(t.value))
-	}
-	for _, l := range lacks.NodeSelector {
-		lack(l.policies, "spec.nodeSelector", requirementWords(new(inValues(l.Key, l.Value))))
-	}
-	for _, t := range lacks.Terms {
-		for i := range t.needs {
-			lack(t.needs[i].policies, termPath(t.Index), requirementWords(&t.needs[i].NodeSelectorRequirement))
-		}
-	}
-	for _, set := range lacks.Spread {
-		lack(m.spreaders(), "spec.topologySpreadConstraints["+strconv.Itoa(set.Index)+"]", set.words())
-	}
+	})
 }
 
 // missingGates refuses a pod that lacks a gate. One that is put on a node by name

@@ -1,0 +1,136 @@
+package placement
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+)
+
+const fieldTolerations = "spec.tolerations"
+
+// Gift is one thing that policies give to a pod or to a claim, for those who ask where a
+// value comes from.
+type Gift struct {
+	// Policies are the names of the policies that give it.
+	Policies []string
+	// Field is where it belongs, and Value what it is, as in findings.
+	Field, Value string
+	// Has is true when the object has it, or has what says as much. Nothing tells whether
+	// it was given, or written by whoever made the object.
+	Has bool
+}
+
+// Gifts returns what the policies give to a pod like this one: what it has of it, and what
+// it lacks, because it was made before the policy, was changed, or had a gate opened. A
+// default that a constraint of the pod contradicts was never given.
+func (m Matching) Gifts(pod Pod) []Gift {
+	bare := pod
+	bare.Spec = bareOf(pod.Spec)
+	all, lacks := m.GivePod(bare), m.GivePod(pod)
+	missing := map[string]bool{}
+	m.each(&lacks, func(_ []string, field, value string) { missing[sameGift(field, value)] = true })
+	spread := all.Spread
+	all.Spread = nil
+	var gifts []Gift
+	m.each(&all, func(policies []string, field, value string) {
+		gifts = append(gifts, Gift{Policies: policies, Field: field, Value: value, Has: !missing[sameGift(field, value)]})
+	})
+	gifts = append(gifts, m.spreadGifts(spread, pod.Spec.TopologySpreadConstraints)...)
+	for _, gate := range all.gates {
+		has := slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: *gate.value})
+		gifts = append(gifts, Gift{Policies: []string{gate.policy}, Field: "spec.schedulingGates", Value: printable(*gate.value, maxName), Has: has})
+	}
+	return gifts
+}
+
+// sameGift returns what a gift goes by. Where a pod is steered does not matter: by its
+// nodeSelector, or by a term of its affinity that depends on what else is there.
+func sameGift(field, value string) string {
+	if field == fieldTolerations {
+		return field + " " + value
+	}
+	return value
+}
+
+// bareOf returns a spec with nothing in it that policies give, but with the constraints
+// that they complete.
+func bareOf(spec *corev1.PodSpec) *corev1.PodSpec {
+	bare := *spec
+	bare.Tolerations, bare.NodeSelector, bare.Affinity, bare.SchedulingGates = nil, nil, nil, nil
+	bare.NodeName = "" // It was made without one, as a rule.
+	bare.TopologySpreadConstraints = slices.Clone(spec.TopologySpreadConstraints)
+	for i := range bare.TopologySpreadConstraints {
+		bare.TopologySpreadConstraints[i].NodeTaintsPolicy, bare.TopologySpreadConstraints[i].NodeAffinityPolicy = nil, nil
+	}
+	return &bare
+}
+
+// spreadGifts returns the defaults that constraints have or lack.
+func (m Matching) spreadGifts(all []SpreadDefault, constraints []corev1.TopologySpreadConstraint) []Gift {
+	var gifts []Gift
+	for _, set := range all {
+		own := &constraints[set.Index]
+		for _, d := range []struct{ given, own *corev1.NodeInclusionPolicy }{
+			{set.NodeTaintsPolicy, own.NodeTaintsPolicy}, {set.NodeAffinityPolicy, own.NodeAffinityPolicy},
+		} {
+			if d.given == nil || d.own != nil && *d.own != *d.given {
+				continue
+			}
+			one := SpreadDefault{Index: set.Index}
+			if d.given == set.NodeTaintsPolicy {
+				one.NodeTaintsPolicy = d.given
+			} else {
+				one.NodeAffinityPolicy = d.given
+			}
+			gifts = append(gifts, Gift{Policies: m.spreaders(), Field: spreadPath(set.Index), Value: one.words(), Has: d.own != nil})
+		}
+	}
+	return gifts
+}
+
+// Failed returns the policies of which it cannot be told whether they are for the object,
+// by name, and why.
+func (m Matching) Failed() map[string]string {
+	failed := make(map[string]string, len(m.failed))
+	for _, f := range m.failed {
+		failed[f.policy.name] = printable(f.problem, maxProblem)
+	}
+	return failed
+}
+
+// ClaimGifts returns what the policies give to the requests of a claim.
+func (m Matching) ClaimGifts(requests []ClaimRequest) []Gift {
+	var gifts []Gift
+	for i := range requests {
+		r := &requests[i]
+		for _, t := range m.deviceTolerations() {
+			has := slices.ContainsFunc(r.Tolerations, func(have resourcev1.DeviceToleration) bool { return coversDevice(&have, t.value) })
+			gifts = append(gifts, Gift{Policies: []string{t.policy}, Field: r.Path.String(), Value: tolerationWords(ofDevice(t.value)), Has: has})
+		}
+	}
+	return gifts
+}
+
+// each calls visit with what is given beside gates, and by which policies.
+func (m Matching) each(additions *PodAdditions, visit func(policies []string, field, value string)) {
+	for _, t := range additions.tolerations {
+		visit([]string{t.policy}, fieldTolerations, tolerationWords(t.value))
+	}
+	for _, l := range additions.NodeSelector {
+		visit(l.policies, "spec.nodeSelector", requirementWords(new(inValues(l.Key, l.Value))))
+	}
+	for _, t := range additions.Terms {
+		for i := range t.needs {
+			visit(t.needs[i].policies, termPath(t.Index), requirementWords(&t.needs[i].NodeSelectorRequirement))
+		}
+	}
+	for _, set := range additions.Spread {
+		visit(m.spreaders(), spreadPath(set.Index), set.words())
+	}
+}
+
+func spreadPath(index int) string {
+	return "spec.topologySpreadConstraints[" + strconv.Itoa(index) + "]"
+}
