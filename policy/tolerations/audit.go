@@ -46,6 +46,11 @@ func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
 	if s.Len() == 0 || len(in.Tolerations) == 0 {
 		return nil, nil
 	}
+	return s.audit(ctx, in.input(), in.Tolerations)
+}
+
+// input returns what is judged of pods that stand already.
+func (in *AuditInput) input() Input {
 	judged := Input{
 		Review: &expression.Review{
 			Request:   creation(in.Namespace.Name),
@@ -65,7 +70,7 @@ func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
 	if judged.NamespaceLabels == nil {
 		judged.NamespaceLabels = map[string]string{}
 	}
-	return s.audit(ctx, judged, in.Tolerations)
+	return judged
 }
 
 // creation is what is known of the request by which a pod came to be.
