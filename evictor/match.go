@@ -11,3 +11,9 @@ import (
 func tolerates(toleration *corev1.Toleration, taint *corev1.Taint, comparisonOperators bool) bool {
 	return toleration.ToleratesTaint(logr.Logger{}, taint, comparisonOperators)
 }
+
+// Tolerates reports whether a toleration of a pod matches a taint of a node, however long
+// it lasts.
+func (r Rules) Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool {
+	return tolerates(toleration, taint, r.ComparisonOperators)
+}
