@@ -12,6 +12,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/devices"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/devicetaint"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/explain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/preview"
 )
 
@@ -32,7 +33,7 @@ NoExecute taints, on time and never the wrong one.`,
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"}
 	}
 	root.AddCommand(newServeCommand(), newExportCommand(), devices.New(), newVersionCommand())
-	root.AddCommand(preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), evictions.New(), newVersionCommand(), approve.New())
+	root.AddCommand(preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), evictions.New(), newVersionCommand(), approve.New(), explain.New())
 	return root
 }
 
