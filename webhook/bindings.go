@@ -60,7 +60,7 @@ func (j *bindingJudge) Judge(ctx context.Context, req admission.Request) (admiss
 	if value, there := binding.Metadata.Annotations[v1alpha1.AnnotationWindow]; there {
 		found = append(found, forged("metadata", value)...)
 	}
-	return judgedBy(respond(policy.Decide(found), nil), policies), nil
+	return judgedBy(respond(ctx, policy.Decide(found), nil), policies), nil
 }
 
 // byPolicies judges the pod as it is now. A target that is no node is the API server's

@@ -102,7 +102,7 @@ func (j *claimJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	if err != nil {
 		return admission.Response{}, err
 	}
-	return judgedBy(respond(policy.Decide(append(documented, found...)), warnings), policies), nil
+	return judgedBy(respond(ctx, policy.Decide(append(documented, found...)), warnings), policies), nil
 }
 
 // documented holds the tolerations to the rules of Kubernetes, and to those that it

@@ -62,6 +62,9 @@ func (e *unfollowedError) Error() string {
 	return "a TaintPolicy limits how many pods the taint may affect, and that cannot be known: " + unfollowed(e.kind)
 }
 
+// Is has errors.Is find ErrUnfollowed.
+func (e *unfollowedError) Is(target error) bool { return target == ErrUnfollowed }
+
 // PreviewConfig is what a Preview looks at.
 type PreviewConfig struct {
 	View *forecast.View

@@ -70,8 +70,8 @@ func (g *governor) judge(ctx context.Context, set *tainting.Set, in tainting.Inp
 }
 
 // respond adds what was foreseen to a decision, and says what became of the request.
-func (p previewed) respond(decision policy.Decision, warnings []string) admission.Response {
+func (p previewed) respond(ctx context.Context, decision policy.Decision, warnings []string) admission.Response {
 	decision = policy.Decide(slices.Concat(decision.Findings, p.findings))
 	p.settle(decision)
-	return respond(decision, slices.Concat(warnings, p.warnings))
+	return respond(ctx, decision, slices.Concat(warnings, p.warnings))
 }

@@ -51,7 +51,7 @@ func (j *labelJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	if err != nil {
 		return admission.Response{}, err
 	}
-	return judgedBy(respond(policy.Decide(found), nil), policies), nil
+	return judgedBy(respond(ctx, policy.Decide(found), nil), policies), nil
 }
 
 // everyKey is the name under which RBAC is asked about the taints of all keys.

@@ -103,7 +103,7 @@ func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission
 	found := findings(taints.ValidateNode(node.Taints, taintsOn(old), now, maxSkew))
 	warnings := taints.Warnings(node.Taints, taintsOn(old), now)
 	if j.governor.isSelf(&req) {
-		return respond(policy.Decide(found), warnings), nil
+		return respond(ctx, policy.Decide(found), warnings), nil
 	}
 	marked, err := twinsRemarked(&req)
 	if err != nil {
@@ -124,7 +124,7 @@ func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission
 		return admission.Response{}, fault
 	}
 	if decision.Verdict == policy.Denied || change.Registers() {
-		return judgedBy(respond(decision, warnings), policies), nil
+		return judgedBy(respond(ctx, decision, warnings), policies), nil
 	}
 	// Pods are hit as hard by a taint that a policy keeps on the node, whoever adds it,
 	// and where the node is new, there may be those of an earlier one of its name.
@@ -133,7 +133,7 @@ func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission
 	if err != nil {
 		return admission.Response{}, err
 	}
-	return judgedBy(seen.respond(decision, warnings), policies), nil
+	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
 }
 
 // nodeStatusJudge judges what a node may change of itself by way of its status: the
@@ -143,7 +143,7 @@ type nodeStatusJudge struct {
 }
 
 // Judge implements judge.
-func (j *nodeStatusJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+func (j *nodeStatusJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
 	node, old, err := decodeNodes(req)
 	if err != nil {
 		return admission.Response{}, err
@@ -158,5 +158,5 @@ func (j *nodeStatusJudge) Judge(_ context.Context, req admission.Request) (admis
 		return admission.Response{}, err
 	}
 	judged := policies.Taints.JudgeNode(tainting.NodeChange{New: node, Old: old, User: &req.UserInfo})
-	return judgedBy(respond(policy.Decide(append(found, judged...)), nil), policies), nil
+	return judgedBy(respond(ctx, policy.Decide(append(found, judged...)), nil), policies), nil
 }

@@ -93,7 +93,7 @@ func (j *patchJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	change := w.change()
 	writes := change.Writes()
 	if len(writes) == 0 || j.governor.isSelf(&req) {
-		return respond(policy.Decide(found), warnings), nil
+		return respond(ctx, policy.Decide(found), warnings), nil
 	}
 	return j.govern(ctx, req, &w, change, writes, found, warnings)
 }
@@ -113,13 +113,13 @@ func (j *patchJudge) govern(ctx context.Context, req admission.Request, w *patch
 		return admission.Response{}, fault
 	}
 	if w.now == nil || decision.Verdict == policy.Denied {
-		return judgedBy(respond(decision, warnings), policies), nil // nobody is evicted by the end of a patch
+		return judgedBy(respond(ctx, decision, warnings), policies), nil // nobody is evicted by the end of a patch
 	}
 	seen, err := j.preview.patch(ctx, req, policies.Taints, in, w)
 	if err != nil {
 		return admission.Response{}, err
 	}
-	return judgedBy(seen.respond(decision, warnings), policies), nil
+	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
 }
 
 // patchedTaints returns the taints of a patch and the names that it selects devices by;

@@ -80,7 +80,7 @@ func (j *podJudge) Judge(ctx context.Context, req admission.Request) (admission.
 	if old == nil && !mirror {
 		warnings = j.spread.pod(&req)
 	}
-	return judgedBy(respond(policy.Decide(found), warnings), policies), nil
+	return judgedBy(respond(ctx, policy.Decide(found), warnings), policies), nil
 }
 
 // syntax holds the pod against the rules of Kubernetes itself (AV-23 to AV-28,

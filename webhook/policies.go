@@ -37,7 +37,7 @@ type policyJudge[T any, P written[T]] struct {
 // Judge implements judge. What is written to an object that is on its way out, or
 // beside its spec, is nobody's concern here: a policy that became invalid with a
 // change of versions must still be labelled, finalized and deleted.
-func (j *policyJudge[T, P]) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+func (j *policyJudge[T, P]) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
 	object, old := P(new(T)), P(new(T))
 	if err := unmarshal(req.Object.Raw, object); err != nil {
 		return admission.Response{}, &badReviewError{fmt.Errorf("decode %s: %w", j.kind, err)}
@@ -55,7 +55,7 @@ func (j *policyJudge[T, P]) Judge(_ context.Context, req admission.Request) (adm
 	if j.warn != nil && decision.Verdict == policy.Allowed {
 		warnings = j.warn(object)
 	}
-	return respond(decision, warnings), nil
+	return respond(ctx, decision, warnings), nil
 }
 
 func newTolerationPolicyJudge() judge {

@@ -69,7 +69,7 @@ type reservationJudge struct {
 
 // Judge implements judge. What allocates the claim, and what only takes consumers
 // away, is not judged.
-func (j *reservationJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+func (j *reservationJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
 	if j.taints == nil {
 		return allowed(), nil
 	}
@@ -96,7 +96,7 @@ func (j *reservationJudge) Judge(_ context.Context, req admission.Request) (admi
 	if !known {
 		return admission.Response{}, errDevicesUnknown
 	}
-	return respond(policy.Decide(reservationFindings(gained, obstacles)), nil), nil
+	return respond(ctx, policy.Decide(reservationFindings(gained, obstacles)), nil), nil
 }
 
 // consumer is who a claim is newly reserved for, and where that stands.

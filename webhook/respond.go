@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -25,8 +26,10 @@ const (
 )
 
 // respond turns a decision into the response of a validating webhook. Denials
-// say everything at once, so that a user who fixes one does not meet the next.
-func respond(decision policy.Decision, warnings []string) admission.Response {
+// say everything at once, so that a user who fixes one does not meet the next. Whoever
+// listens to ctx, see Endpoint.Review, is told what the decision was made of.
+func respond(ctx context.Context, decision policy.Decision, warnings []string) admission.Response {
+	tell(ctx, decision)
 	var denials []policy.Finding
 	var audits []string
 	for _, finding := range decision.Findings {

@@ -163,7 +163,7 @@ func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission
 		return admission.Response{}, err
 	}
 	if collected || j.governor.isSelf(&req) {
-		return respond(policy.Decide(found), warnings), nil
+		return respond(ctx, policy.Decide(found), warnings), nil
 	}
 	reserved, err := reservedFindings(&req)
 	if err != nil {
@@ -189,7 +189,7 @@ func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change ta
 		return admission.Response{}, fault
 	}
 	if spec == nil || decision.Verdict == policy.Denied {
-		return judgedBy(respond(decision, warnings), policies), nil // nobody is evicted by the end of a rule
+		return judgedBy(respond(ctx, decision, warnings), policies), nil // nobody is evicted by the end of a rule
 	}
 	if unknown.left {
 		// What it selected is less than it seems, and may be nothing of what it does now.
@@ -204,7 +204,7 @@ func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change ta
 	if len(unknown.names) > 0 && len(seen.warnings) > 0 {
 		seen.warnings = append(seen.warnings, narrowerWarning)
 	}
-	return judgedBy(seen.respond(decision, warnings), policies), nil
+	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
 }
 
 // rules holds a rule against the rules of Kubernetes itself.

@@ -138,7 +138,7 @@ func (j *sliceJudge) Judge(ctx context.Context, req admission.Request) (admissio
 		return admission.Response{}, err
 	}
 	if j.governor.isSelf(&req) {
-		return respond(policy.Decide(found), warnings), nil
+		return respond(ctx, policy.Decide(found), warnings), nil
 	}
 	policies, writes := &inforce.Policies{}, []tainting.Write(nil) // none for a driver
 	if !tainting.PublishesSlice(&req.UserInfo, node) {
@@ -154,13 +154,13 @@ func (j *sliceJudge) Judge(ctx context.Context, req admission.Request) (admissio
 		return admission.Response{}, fault
 	}
 	if decision.Verdict == policy.Denied {
-		return judgedBy(respond(decision, warnings), policies), nil
+		return judgedBy(respond(ctx, decision, warnings), policies), nil
 	}
 	seen, err := j.preview.slice(ctx, req, policies.Taints, in, old, current)
 	if err != nil {
 		return admission.Response{}, err
 	}
-	return judgedBy(seen.respond(decision, warnings), policies), nil
+	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
 }
 
 // sliceStamper writes into the taints of ResourceSlices since when they count. It

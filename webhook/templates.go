@@ -78,7 +78,7 @@ func (j *templateJudge) Judge(ctx context.Context, req admission.Request) (admis
 	if !j.daemons && !j.revision {
 		warnings = j.spread.template(ctx, j.placement, policies, &req, template, old, j.path("spec"))
 	}
-	return judgedBy(respond(policy.Decide(found), warnings), policies), nil
+	return judgedBy(respond(ctx, policy.Decide(found), warnings), policies), nil
 }
 
 func (j *templateJudge) byPolicies(ctx context.Context, policies *inforce.Policies, req *admission.Request, template, old *podTemplate) ([]policy.Finding, error) {

@@ -78,7 +78,7 @@ func forged(path, value string) []policy.Finding {
 type podStatusJudge struct{}
 
 // Judge implements judge.
-func (podStatusJudge) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
+func (podStatusJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
 	if req.Operation != admissionv1.Update {
 		return allowed(), nil
 	}
@@ -86,5 +86,5 @@ func (podStatusJudge) Judge(_ context.Context, req admission.Request) (admission
 	if err != nil {
 		return admission.Response{}, err
 	}
-	return respond(policy.Decide(found), nil), nil
+	return respond(ctx, policy.Decide(found), nil), nil
 }
