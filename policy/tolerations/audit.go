@@ -7,25 +7,31 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy/expression"
 )
 
-// AuditInput is what pods that stand already have in common. Pods for which all of it
-// is the same get the same answer.
+// AuditInput is what pods, or claims, that stand already have in common. Those for which
+// all of it is the same get the same answer.
 type AuditInput struct {
 	Namespace *corev1.Namespace
 	// Labels of the pods; they matter where AuditNeedsLabels says so.
 	Labels         map[string]string
 	ServiceAccount string
 	Tolerations    []corev1.Toleration
+	// Requests are those of a claim, with the tolerations of each. Pods have none.
+	Requests []Asked
 
 	// DefaultSeconds, HostNetwork and Added are as in Input. OfDaemonSet says that a
 	// DaemonSet owns the pods.
 	DefaultSeconds           *DefaultSeconds
 	OfDaemonSet, HostNetwork bool
 	Added                    []corev1.Toleration
+	// AddedDevices is as in Input.
+	AddedDevices []resourcev1.DeviceToleration
 }
 
 // Violation is a policy that does not allow a toleration of a pod that stands.
@@ -34,6 +40,9 @@ type Violation struct {
 	Policy string
 	// Toleration is the first that violates it, in words.
 	Toleration string
+	// Field is where that stands: within the tolerations of a pod, or in the list of its
+	// request.
+	Field string
 }
 
 // AuditNeedsLabels reports whether labels of pods make a difference to some policy.
@@ -43,10 +52,14 @@ func (s *Set) AuditNeedsLabels() bool { return s != nil && s.labels }
 // once. Nobody knows any more who created them, and not all of them is known: what
 // depends on that is not held against them.
 func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
-	if s.Len() == 0 || len(in.Tolerations) == 0 {
+	if s.Len() == 0 || len(in.Tolerations)+len(in.Requests) == 0 {
 		return nil, nil
 	}
-	return s.audit(ctx, in.input(), in.Tolerations)
+	asked := in.Requests
+	if len(in.Tolerations) > 0 {
+		asked = append([]Asked{{Path: field.NewPath("tolerations"), New: in.Tolerations}}, asked...)
+	}
+	return s.audit(ctx, in.input(), asked)
 }
 
 // input returns what is judged of pods that stand already.
@@ -66,6 +79,7 @@ func (in *AuditInput) input() Input {
 		FromDaemonSetController: in.OfDaemonSet,
 		HostNetwork:             in.HostNetwork,
 		Added:                   in.Added,
+		AddedDevices:            in.AddedDevices,
 	}
 	if judged.NamespaceLabels == nil {
 		judged.NamespaceLabels = map[string]string{}
@@ -98,29 +112,38 @@ func unknown(uses expression.Uses) bool {
 	})
 }
 
-func (s *Set) audit(ctx context.Context, in Input, tolerations []corev1.Toleration) ([]Violation, error) {
+func (s *Set) audit(ctx context.Context, in Input, lists []Asked) ([]Violation, error) {
 	h := newHearing(in)
-	asked := Asked{New: tolerations}
-	violated := map[int]string{}
-	for i, t := range h.fresh(&asked) {
+	violated := map[int]Violation{}
+	for i := range lists {
+		if err := s.auditList(ctx, &h, &lists[i], violated); err != nil {
+			return nil, err
+		}
+	}
+	found := make([]Violation, 0, len(violated))
+	for _, position := range slices.Sorted(maps.Keys(violated)) {
+		found = append(found, violated[position])
+	}
+	return found, nil
+}
+
+// auditList adds what a list of tolerations violates, by the position of the policy.
+func (s *Set) auditList(ctx context.Context, h *hearing, asked *Asked, violated map[int]Violation) error {
+	for i, t := range h.fresh(asked) {
 		for position := range s.guarding(&t) {
 			if _, ok := violated[position]; ok {
 				continue
 			}
 			c := s.policies[position]
-			r := h.rule(ctx, &question{position: position, policy: c, t: &t, asked: &asked, i: i, outlasts: c.outlasted(&t) != nil})
+			r := h.rule(ctx, &question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: c.outlasted(&t) != nil})
 			switch {
 			case r.allowed:
 			case r.fault != nil:
-				return nil, r.fault
+				return r.fault
 			default:
-				violated[position] = describe(&t)
+				violated[position] = Violation{Policy: c.name, Toleration: describe(&t), Field: asked.Path.Index(i).String()}
 			}
 		}
 	}
-	list := make([]Violation, 0, len(violated))
-	for _, position := range slices.Sorted(maps.Keys(violated)) {
-		list = append(list, Violation{Policy: s.policies[position].name, Toleration: violated[position]})
-	}
-	return list, nil
+	return nil
 }

@@ -5,7 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -82,10 +84,28 @@ func TestAnAuditNamesEachPolicyOnceWithItsFirstToleration(t *testing.T) {
 		{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}`))
 	require.NoError(t, err)
 	require.Equal(t, []Violation{
-		{Policy: "a", Toleration: "key=dedicated operator=Equal value=blue"},
-		{Policy: "b", Toleration: "key=dedicated operator=Exists"},
-		{Policy: "z", Toleration: "operator=Exists effect=NoSchedule (every taint of the effect)"},
+		{Policy: "a", Toleration: "key=dedicated operator=Equal value=blue", Field: "tolerations[0]"},
+		{Policy: "b", Toleration: "key=dedicated operator=Exists", Field: "tolerations[1]"},
+		{Policy: "z", Toleration: "operator=Exists effect=NoSchedule (every taint of the effect)", Field: "tolerations[2]"},
 	}, got)
+}
+
+func TestAnAuditLooksAtTheRequestsOfClaims(t *testing.T) {
+	set := Compile([]v1alpha1.TolerationPolicy{
+		policyOf(t, "gpus", `{taints: [{target: Device, key: example.com/*, deviceClasses: [gpus]}]}`),
+		policyOf(t, "nodes", `{taints: [{key: "*"}]}`),
+	})
+	given := resourcev1.DeviceToleration{Key: "example.com/window", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(60))}
+	in := standing(t, "apple", "")
+	path := field.NewPath("requests")
+	in.Requests = []Asked{
+		{Path: path.Index(0), Class: "nics", Devices: []resourcev1.DeviceToleration{{Key: "example.com/hot", Operator: "Exists"}}},
+		{Path: path.Index(1), Class: "gpus", Devices: []resourcev1.DeviceToleration{given, {Key: "example.com/hot", Operator: "Exists"}}},
+	}
+	in.AddedDevices = []resourcev1.DeviceToleration{given}
+	got, err := set.Audit(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, []Violation{{Policy: "gpus", Toleration: "key=example.com/hot operator=Exists", Field: "requests[1][1]"}}, got)
 }
 
 func TestC16AnAuditLeavesOutWhatKubernetesAdds(t *testing.T) {
