@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/approve"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/check"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/devices"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/devicetaint"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/evictions"
@@ -33,7 +34,7 @@ NoExecute taints, on time and never the wrong one.`,
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"}
 	}
 	root.AddCommand(newServeCommand(), newExportCommand(), devices.New(), newVersionCommand())
-	root.AddCommand(preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), evictions.New(), newVersionCommand(), approve.New(), explain.New())
+	root.AddCommand(preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), evictions.New(), newVersionCommand(), approve.New(), explain.New(), check.New())
 	return root
 }
 

@@ -1,0 +1,81 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking"
+)
+
+// document is a report for programs.
+type document struct {
+	Report `json:",inline"`
+
+	Results []positioned `json:"results"`
+	Cases   []positCase  `json:"cases,omitempty"`
+	Summary summary      `json:"summary"`
+}
+
+// positioned is a result with where the object stands.
+type positioned struct {
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+
+	checking.Result `json:",inline"`
+}
+
+type positCase struct {
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+
+	Case `json:",inline"`
+}
+
+type summary struct {
+	Allowed   int `json:"allowed"`
+	Warned    int `json:"warned"`
+	Denied    int `json:"denied"`
+	Undecided int `json:"undecided"`
+	Failed    int `json:"failed"`
+}
+
+func (r *Report) document() *document {
+	d := &document{Report: *r, Results: []positioned{}, Summary: summary{
+		r.Count(checking.Allowed), r.Count(checking.Warned), r.Count(checking.Denied), r.Count(checking.Undecided), r.Failed(),
+	}}
+	for i := range r.Results {
+		at := r.Results[i].Position
+		d.Results = append(d.Results, positioned{at.File, at.Line, r.Results[i]})
+	}
+	for i := range r.Cases {
+		at := r.Cases[i].Position
+		d.Cases = append(d.Cases, positCase{at.File, at.Line, r.Cases[i]})
+	}
+	return d
+}
+
+// WriteJSON writes a report as JSON. An error is that of the writer.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r.document()); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
+// WriteYAML writes a report as YAML. An error is that of the writer.
+func (r *Report) WriteYAML(w io.Writer) error {
+	text, err := yaml.Marshal(r.document())
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err != nil {
+		return fmt.Errorf("write YAML: %w", err)
+	}
+	return nil
+}

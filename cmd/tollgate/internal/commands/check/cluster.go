@@ -1,0 +1,105 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking/report"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking/standing"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/webhook/authority"
+)
+
+// kindsOfPolicies are the resources of policies.
+var kindsOfPolicies = []string{"tolerationpolicies", "placementpolicies", "taintpolicies", "gatepolicies", "evictionpolicies"}
+
+// lookup has what is not in the files looked up in the cluster.
+func (r *runner) lookup(ctx context.Context, options *checking.Options) error {
+	clients, err := r.connection.Clients(r.notes)
+	if err != nil {
+		return err
+	}
+	if options.Namespace, _, err = r.connection.Namespace(); err != nil {
+		return err
+	}
+	stored := &checking.Policies{}
+	for _, resource := range kindsOfPolicies {
+		if err := policiesOf(ctx, clients, resource, stored); err != nil {
+			return err
+		}
+	}
+	clients.Progress.End()
+	options.Policies = stored.Over(options.Policies)
+	options.Cluster = kubectl.NewReader(clients)
+	options.Authorizer = authority.New(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), r.clock)
+	return nil
+}
+
+// policiesOf reads the policies of a kind that are in a cluster. Where Tollgate is not
+// installed there are none.
+func policiesOf(ctx context.Context, clients *kubectl.Clients, resource string, into *checking.Policies) error {
+	of := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
+	version, err := clients.Version(ctx, of, v1alpha1.GroupVersion.Version)
+	if errors.Is(err, kubectl.ErrNotServed) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return kubectl.Each(ctx, clients, of, clients.List(of, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+		return into.AddStored(object)
+	})
+}
+
+// scan judges what stands in the cluster: by the policies that are given, or by its own.
+func (r *runner) scan(ctx context.Context, given checking.Policies, found *report.Report) error {
+	clients, err := r.connection.Clients(r.notes)
+	if err != nil {
+		return err
+	}
+	defer clients.Progress.End()
+	if len(r.flags.policies) == 0 {
+		if err := policiesOf(ctx, clients, kindsOfPolicies[0], &given); err != nil {
+			return err
+		}
+	}
+	found.Policies = len(given.Tolerations)
+	if found.Policies == 0 {
+		found.Notes = append(found.Notes, "there is no TolerationPolicy to judge by: everything is allowed")
+		return nil
+	}
+	namespace, named, err := r.connection.Namespace()
+	if err != nil {
+		return err
+	}
+	if !named {
+		namespace = metav1.NamespaceAll
+	}
+	admission := r.config.Admission
+	judge := standing.New(given.Tolerations, tolerations.DefaultSeconds{
+		NotReady: admission.DefaultNotReadyTolerationSeconds, Unreachable: admission.DefaultUnreachableTolerationSeconds,
+	})
+	outside := func(namespace string) bool {
+		return namespace == metav1.NamespaceSystem || namespace == r.config.Namespace
+	}
+	notes, err := standing.Scan(ctx, clients, judge, namespace, outside, func(result checking.Result) {
+		if result.Verdict == checking.Allowed {
+			found.Unlisted++
+			return
+		}
+		found.Results = append(found.Results, result)
+	})
+	if err != nil {
+		return fmt.Errorf("judge what stands in the cluster: %w", err)
+	}
+	found.Notes = append(found.Notes, notes...)
+	return nil
+}
