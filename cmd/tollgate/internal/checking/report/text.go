@@ -45,6 +45,15 @@ func (r *Report) WriteText(w io.Writer, style Style) error {
 	return t.out.Flush()
 }
 
+// WriteNotes writes the notes for people. An error is that of the writer.
+func (r *Report) WriteNotes(w io.Writer) error {
+	t := &text{out: bufio.NewWriter(w)}
+	for _, note := range r.Notes {
+		t.line(0, "note: "+note)
+	}
+	return t.out.Flush()
+}
+
 type text struct {
 	out   *bufio.Writer
 	style Style

@@ -50,8 +50,9 @@ among the manifests. What was not found there and may have made a difference is 
 
 Objects are created by --as and --as-group, else by nobody in particular, who is in no group
 but system:authenticated. Workloads that are let in are followed by a pod of each, as its
-controller makes it: PlacementPolicies are about pods. --config takes the configuration of the Tollgate whose verdicts are
-wanted, where its mode, its feature gates or its admission settings are not the default.
+controller makes it: PlacementPolicies are about pods. --config takes the configuration of the
+Tollgate whose verdicts are wanted, where its mode, its feature gates or its admission settings
+are not the default.
 
 With --cluster, what is not in the files is looked up in the cluster: policies, namespaces,
 nodes, and what RBAC allows. That takes the rights to get and list these and to create

@@ -152,10 +152,8 @@ func (r *runner) write(found *report.Report) error {
 	if r.flags.quiet {
 		return nil
 	}
-	for _, note := range found.Notes {
-		if _, err := fmt.Fprintln(r.notes, "note: "+note); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
+	if err := found.WriteNotes(r.notes); err != nil {
+		return fmt.Errorf("write notes: %w", err)
 	}
 	switch r.flags.output {
 	case "json":
