@@ -97,7 +97,7 @@ func (w *world) List(ctx context.Context, list client.ObjectList, opts ...client
 	}
 	single := reflect.TypeOf(item).Elem().Elem()
 	for _, object := range here {
-		one, ok := reflect.New(single).Interface().(client.Object)
+		one, ok := reflect.TypeAssert[client.Object](reflect.New(single))
 		if !ok {
 			return fmt.Errorf("list %T: it holds %s", list, single)
 		}

@@ -90,7 +90,7 @@ func TestReadsFilesDirectoriesAndStandardInput(t *testing.T) {
 		names = append(names, o.GetName())
 	}
 	require.Equal(t, []string{"c", "d", "b", "v", "s", "g"}, names)
-	require.Equal(t, "<stdin>:1", objects[4].Position.String())
+	require.Equal(t, "<stdin>:1", objects[4].String())
 
 	_, err = Read([]string{filepath.Join(dir, "values.yaml")}, nil)
 	require.True(t, IsNotObject(err), "a file that was named has to hold objects: %v", err)

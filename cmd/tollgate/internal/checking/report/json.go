@@ -14,24 +14,24 @@ import (
 type document struct {
 	Report `json:",inline"`
 
-	Results []positioned `json:"results"`
-	Cases   []positCase  `json:"cases,omitempty"`
-	Summary summary      `json:"summary"`
+	Results []positioned     `json:"results"`
+	Cases   []positionedCase `json:"cases,omitempty"`
+	Summary summary          `json:"summary"`
 }
 
 // positioned is a result with where the object stands.
 type positioned struct {
+	checking.Result `json:",inline"`
+
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
-
-	checking.Result `json:",inline"`
 }
 
-type positCase struct {
+type positionedCase struct {
+	Case `json:",inline"`
+
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
-
-	Case `json:",inline"`
 }
 
 type summary struct {
@@ -48,11 +48,11 @@ func (r *Report) document() *document {
 	}}
 	for i := range r.Results {
 		at := r.Results[i].Position
-		d.Results = append(d.Results, positioned{at.File, at.Line, r.Results[i]})
+		d.Results = append(d.Results, positioned{r.Results[i], at.File, at.Line})
 	}
 	for i := range r.Cases {
 		at := r.Cases[i].Position
-		d.Cases = append(d.Cases, positCase{at.File, at.Line, r.Cases[i]})
+		d.Cases = append(d.Cases, positionedCase{r.Cases[i], at.File, at.Line})
 	}
 	return d
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,10 +55,10 @@ func served() map[string][]string {
 }
 
 // clusterOf has the objects in a text, and serves some kinds.
-func clusterOf(t testing.TB, text string, serves map[string][]string) (*fakeConnection, *fake.Clientset) {
-	t.Helper()
+func clusterOf(tb testing.TB, text string, serves map[string][]string) (*fakeConnection, *fake.Clientset) {
+	tb.Helper()
 	objects, err := manifest.Parse("cluster", []byte(text))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	var typed, custom []runtime.Object
 	decoder := serializer.NewCodecFactory(clientgoscheme.Scheme).UniversalDeserializer()
 	for _, o := range objects {
@@ -66,14 +67,14 @@ func clusterOf(t testing.TB, text string, serves map[string][]string) (*fakeConn
 			continue
 		}
 		content, err := o.MarshalJSON()
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		object, _, err := decoder.Decode(content, nil, nil)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		typed = append(typed, object)
 	}
 	clientset := fake.NewClientset(typed...)
 	discovery, ok := clientset.Discovery().(*discoveryfake.FakeDiscovery)
-	require.True(t, ok)
+	require.True(tb, ok)
 	for group, names := range serves {
 		list := &metav1.APIResourceList{GroupVersion: group}
 		for _, name := range names {
@@ -90,8 +91,8 @@ func clusterOf(t testing.TB, text string, serves map[string][]string) (*fakeConn
 }
 
 // runsIn runs a command line in a cluster.
-func runsIn(t testing.TB, in connection, stdin string, f *flags) (out, notes string, code int) {
-	t.Helper()
+func runsIn(tb testing.TB, in connection, stdin string, f *flags) (out, notes string, code int) {
+	tb.Helper()
 	var stdout, stderr bytes.Buffer
 	if f.output == "" {
 		f.output = "text"
@@ -101,7 +102,7 @@ func runsIn(t testing.TB, in connection, stdin string, f *flags) (out, notes str
 		flags: f, config: configv1alpha1.Default(), clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), connection: in,
 		stdin: strings.NewReader(stdin), out: &stdout, notes: &stderr,
 	}
-	err := r.run(t.Context())
+	err := r.run(tb.Context())
 	if err != nil {
 		stderr.WriteString("error: " + err.Error() + "\n")
 	}
@@ -259,6 +260,7 @@ func TestClustersWithoutWhatIsLookedFor(t *testing.T) {
 	t.Parallel()
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: apple}}"
 	policy := &flags{policies: []string{"testdata/policies"}}
+	_, withoutPolicy, _ := strings.Cut(standingThere, "---")
 	for sentence, c := range map[string]struct {
 		text   string
 		serves map[string][]string
@@ -268,7 +270,7 @@ func TestClustersWithoutWhatIsLookedFor(t *testing.T) {
 	}{
 		"an empty one": {namespace, served(), &flags{policies: []string{"testdata/policies"}}, "0 objects judged by 2 policies\n", ""},
 		"one without policies": {
-			standingThere[strings.Index(standingThere, "---"):], served(), &flags{}, "0 objects judged by 0 policies\n",
+			withoutPolicy, served(), &flags{}, "0 objects judged by 0 policies\n",
 			"note: there is no TolerationPolicy to judge by: everything is allowed\n",
 		},
 		"one without Tollgate": {
@@ -335,7 +337,7 @@ func TestAnAuthorizerThatDoesNotAnswerDecidesNothing(t *testing.T) {
 func BenchmarkStanding10000Pods(b *testing.B) {
 	in, clientset := clusterOf(b, standingThere, served())
 	for i := range 10_000 {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Namespace: "banana", Labels: map[string]string{"app": fmt.Sprint(i % 100)}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Namespace: "banana", Labels: map[string]string{"app": strconv.Itoa(i % 100)}}}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}, {Key: fmt.Sprintf("k%d", i%50)}}
 		require.NoError(b, clientset.Tracker().Add(pod))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"k8s.io/utils/clock"
 
@@ -71,7 +72,7 @@ func onlyPolicies(given []manifest.Object) error {
 // check does what the command line asks for.
 func (r *runner) check(ctx context.Context, given, objects []manifest.Object) (*report.Report, error) {
 	found := &report.Report{}
-	policies, err := (&checking.Policies{}).With(append(given[:len(given):len(given)], objects...))
+	policies, err := (&checking.Policies{}).With(slices.Concat(given, objects))
 	if err != nil {
 		return nil, fmt.Errorf("policies that are not valid:\n%w", err)
 	}
@@ -86,7 +87,7 @@ func (r *runner) check(ctx context.Context, given, objects []manifest.Object) (*
 	}
 	switch {
 	case len(r.flags.manifests) > 0:
-		options.Objects = append(given[:len(given):len(given)], objects...)
+		options.Objects = slices.Concat(given, objects)
 		return found, r.judge(ctx, options, objects, found)
 	case r.flags.cluster:
 		return found, r.scan(ctx, options.Policies, found)
