@@ -41,7 +41,8 @@ the API server has added by then is added first: default tolerations and fields,
 RuntimeClass brings, the priority, the taint of a new node; then what PlacementPolicies and
 TaintPolicies give. Pods, templates of pods, claims and their templates, nodes, namespaces,
 slices, DeviceTaintRules and Tollgate's own objects are judged, and others left out. What
-Kubernetes itself thinks of an object is not looked at.
+Kubernetes itself thinks of an object is not looked at. What was read from a cluster is judged
+as if it were created anew: a pod that is bound already, as one put past the scheduler.
 
 Policies and manifests are files, directories with .yaml, .yml and .json files, or - for
 standard input; policies may also stand among the manifests. Namespaces with their labels,
@@ -95,6 +96,9 @@ denied, a test did not come out as expected, or there is a warning under
 	set.StringVarP(&f.output, "output", "o", f.output, "`format`: "+strings.Join(outputs, ", "))
 	set.BoolVarP(&f.quiet, "quiet", "q", false, "write nothing: the exit code tells")
 	set.BoolVar(&f.strict, "warnings-as-errors", false, "a warning is as bad as a refusal")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // There is such a flag.
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.validate(); err != nil {
 			return err

@@ -223,6 +223,31 @@ func TestJUnitCountsItsCases(t *testing.T) {
 	require.Equal(t, all.Failures, failures)
 }
 
+// The page shows a test of a sample, which is run here as it stands there.
+func TestTheTestInTheDocumentationPasses(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..", "..", "..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "policies.md"))
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(page), "```yaml\napiVersion: config.tollgate.dev/v1alpha1\nkind: PolicyTest\n")
+	require.True(t, found)
+	test, _, found := strings.Cut(after, "```")
+	require.True(t, found)
+	policy, err := os.ReadFile(filepath.Join(root, "deploy", "samples", "dedicated-nodes.yaml"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"dedicated-nodes.yaml": string(policy),
+		"node.yaml":            "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nspec: {taints: [{key: dedicated, value: banana, effect: NoSchedule}]}\n",
+		"test.yaml":            "apiVersion: config.tollgate.dev/v1alpha1\nkind: PolicyTest\n" + test,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	out, notes, code := runs(t, "", "--tests", dir)
+	require.Zero(t, code, "%s%s", out, notes)
+	require.Equal(t, "4 cases: 4 passed, 0 failed\n", out)
+}
+
 func TestTheHelpSaysWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	cmd := New()
