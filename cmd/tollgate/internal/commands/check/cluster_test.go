@@ -86,7 +86,9 @@ func clusterOf(tb testing.TB, text string, serves map[string][]string) (*fakeCon
 	for _, resource := range kindsOfPolicies {
 		lists[schema.GroupVersionResource{Group: "tollgate.dev", Version: "v1alpha1", Resource: resource}] = strings.ToUpper(resource[:1]) + resource[1:] + "List"
 	}
-	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(clientgoscheme.Scheme, lists, custom...)
+	scheme := runtime.NewScheme() // of its own: the client adds kinds to it
+	require.NoError(tb, clientgoscheme.AddToScheme(scheme))
+	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, lists, custom...)
 	return &fakeConnection{clients: &kubectl.Clients{Kubernetes: clientset, Dynamic: dynamic}}, clientset
 }
 
