@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +89,9 @@ func createNode(t *testing.T, as *person, name string, labels map[string]string,
 	return node
 }
 
+// deleteNodeAfter deletes a node when the test is over, if it is still there, and the pods
+// on it: where there is no node, nobody ends them but the garbage collection of pods, after
+// up to 80 seconds, and the namespaces of the test stay for as long.
 func deleteNodeAfter(t *testing.T, name string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -95,7 +99,31 @@ func deleteNodeAfter(t *testing.T, name string) {
 		if !apierrors.IsNotFound(err) {
 			require.NoError(t, err)
 		}
+		endPodsOn(t, name)
 	})
+}
+
+// endPodsOn ends the pods on a node, as its kubelet does.
+func endPodsOn(t *testing.T, node string) {
+	t.Helper()
+	client := admin(t).CoreV1()
+	list, err := client.Pods(metav1.NamespaceAll).List(afterwards(t), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	require.NoError(t, err)
+	group, ctx := errgroup.WithContext(afterwards(t))
+	group.SetLimit(parallel)
+	for i := range list.Items {
+		pod := &list.Items[i]
+		group.Go(func() error {
+			err := client.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+				GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID},
+			})
+			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it has gone, or another one has its name
+				return nil
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
 }
 
 func nodeObject(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
