@@ -187,6 +187,33 @@ func TestThePreviewOfATaintIsWhatThenHappens(t *testing.T) {
 	})
 }
 
+// foretells repeats a dry run until it is answered with a warning that has all of the
+// parts: what Tollgate knows of pods and devices comes through watches.
+func foretells(t *testing.T, who *person, dry func() error, parts ...string) {
+	t.Helper()
+	becomes(t, fmt.Sprintf("a preview with %q", parts), func() error {
+		who.heard.take()
+		if err := dry(); err != nil {
+			return err
+		}
+		heard := who.heard.take()
+		if !slices.ContainsFunc(heard, func(text string) bool { return containsAll(text, parts) }) {
+			return fmt.Errorf("warned of %q", heard)
+		}
+		return nil
+	})
+}
+
+// waitForetold returns when the preview of one more taint of a node has all of the parts.
+func waitForetold(t *testing.T, who *person, node string, taint corev1.Taint, parts ...string) {
+	t.Helper()
+	foretells(t, who, func() error {
+		patch := patchOf(t, append(nodeNow(t, node).Spec.Taints, taint)...)
+		_, err := who.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{DryRun: dryRun})
+		return err
+	}, parts...)
+}
+
 func patchOf(t *testing.T, taints ...corev1.Taint) []byte {
 	t.Helper()
 	return encode(t, specTaints(taints))
