@@ -108,25 +108,23 @@ func waitRuns(t *testing.T, namespace, name string) string {
 	return on
 }
 
-// waitUnschedulable returns what the scheduler says about a pod that it has no node
-// for.
-func waitUnschedulable(t *testing.T, namespace, name string) string {
+// waitUnschedulable returns when the scheduler says that it has no node for a pod, and
+// that with all of the parts: what it says at first may be from before it knew of a node.
+func waitUnschedulable(t *testing.T, namespace, name string, parts ...string) {
 	t.Helper()
-	var says string
 	eventually(t, "the scheduler has no node for pod "+name, func(ctx context.Context) error {
 		pod, err := admin(t).CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
-				says = condition.Message
+			unschedulable := condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable
+			if unschedulable && containsAll(condition.Message, parts) {
 				return nil
 			}
 		}
-		return errors.New("it has not said so")
+		return fmt.Errorf("it is on %q: %v", pod.Spec.NodeName, pod.Status.Conditions)
 	})
-	return says
 }
 
 // waitGone returns when a pod is deleted, or has been told to go.

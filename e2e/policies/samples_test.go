@@ -185,7 +185,7 @@ func TestSampleOfSpotNodes(t *testing.T) {
 	}
 	alice := tenant(t, "alice")
 	alice.createPod(t, "spot-users", toSpot(podNamed("not-asked")))
-	require.Contains(t, waitUnschedulable(t, "spot-users", "not-asked"), "untolerated taint")
+	waitUnschedulable(t, "spot-users", "not-asked", "untolerated taint")
 	alice.createPod(t, "spot-users", spot(toSpot(podNamed("asked"))))
 	require.Equal(t, name, waitRuns(t, "spot-users", "asked"))
 	requireRefused(t, alice.admit(t, "spot-users", podWith(exists("spot.example.com/node", ""))), policy.TolerationNotGranted,
