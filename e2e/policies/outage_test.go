@@ -110,38 +110,41 @@ func TestNodesThatRegisterWhileTollgateIsAwayGetTheirTaintsFromTheLeader(t *test
 }
 
 func TestAnExportedPolicyHoldsWhileTollgateIsAway(t *testing.T) {
-	const name = "outage-exported"
+	const name, key = "outage-exported", "exported.example.com/dedicated"
+	// Its own pool and key: the API server may go on by the exported policy for a moment
+	// after that is deleted, and in the other test nobody is to give nodes their taints.
+	governed, pool := strings.ReplaceAll(registration, "outage.example.com", "exported.example.com"), map[string]string{"exported.example.com/pool": "banana"}
 	namespaces(t, "outage-exported")
-	enforce(t, registration)
-	exported := export(t, registration)
+	enforce(t, governed)
+	exported := export(t, governed)
 	mustKubectl(t, "apply", "-f", exported)
 	t.Cleanup(func() { mustKubectl(t, "delete", "-f", exported) })
 	tenant(t, "alice").createPod(t, "outage-exported", waitingFor(name))
 	terminate(t)
 
 	eventually(t, "the API server has read the exported policy", func(ctx context.Context) error {
-		node, err := admin(t).CoreV1().Nodes().Create(ctx, nodeObject("outage-probe", outagePool), metav1.CreateOptions{DryRun: dryRun})
-		if err == nil && taintOf(node, outageKey, corev1.TaintEffectNoSchedule) == nil {
+		node, err := admin(t).CoreV1().Nodes().Create(ctx, nodeObject("outage-probe", pool), metav1.CreateOptions{DryRun: dryRun})
+		if err == nil && taintOf(node, key, corev1.TaintEffectNoSchedule) == nil {
 			err = fmt.Errorf("taints %v", node.Spec.Taints)
 		}
 		return err
 	})
-	createNode(t, kubelet(t, name), name, outagePool, noSchedule("own.example.com/x", ""))
+	createNode(t, kubelet(t, name), name, pool, noSchedule("own.example.com/x", ""))
 	waitReady(t, name)
 	born := nodeNow(t, name)
-	require.Equal(t, "banana", taintOf(born, outageKey, corev1.TaintEffectNoSchedule).Value)
+	require.Equal(t, "banana", taintOf(born, key, corev1.TaintEffectNoSchedule).Value)
 	require.NotNil(t, taintOf(born, "own.example.com/x", corev1.TaintEffectNoSchedule), "its own taints stay")
 	waitUnschedulable(t, "outage-exported", "waits-for-"+name, "untolerated taint")
 	t.Run("nodes of other pools are born as they are", func(t *testing.T) {
-		node := createNode(t, kubelet(t, "outage-other"), "outage-other", map[string]string{"outage.example.com/pool": "kiwi"})
-		require.Nil(t, taintOf(node, outageKey, corev1.TaintEffectNoSchedule))
+		node := createNode(t, kubelet(t, "outage-other"), "outage-other", map[string]string{"exported.example.com/pool": "kiwi"})
+		require.Nil(t, taintOf(node, key, corev1.TaintEffectNoSchedule))
 	})
 	t.Run("beside Tollgate it changes nothing", func(t *testing.T) {
 		require.NoError(t, tollgate.Start(t.Context()))
-		node := createNode(t, kubelet(t, "outage-both"), "outage-both", outagePool)
+		node := createNode(t, kubelet(t, "outage-both"), "outage-both", pool)
 		count := 0
 		for _, taint := range node.Spec.Taints {
-			if taint.Key == outageKey {
+			if taint.Key == key {
 				count++
 			}
 		}
