@@ -174,13 +174,16 @@ func TestC24AnOlderGenerationHidesNoTaint(t *testing.T) {
 	namespaces(t, "generations")
 	deviceClass(t, driver)
 	plugin, alice := serviceAccount(t, "generations", "plugin"), tenant(t, "alice")
-	publish := func(name string, generation int64, device resourcev1.Device) {
+	create := func(name string, generation int64, device resourcev1.Device, options ...string) error {
 		slice := dra.Slice(driver, "pool", device)
 		slice.Name, slice.Spec.Pool.Generation = driver+"-"+name, generation
-		_, err := plugin.ResourceV1().ResourceSlices().Create(t.Context(), slice, metav1.CreateOptions{})
-		require.NoError(t, err)
+		_, err := plugin.ResourceV1().ResourceSlices().Create(t.Context(), slice, metav1.CreateOptions{DryRun: options})
+		return err
+	}
+	publish := func(name string, generation int64, device resourcev1.Device) {
+		require.NoError(t, create(name, generation, device))
 		t.Cleanup(func() {
-			require.NoError(t, admin(t).ResourceV1().ResourceSlices().Delete(afterwards(t), slice.Name, metav1.DeleteOptions{}))
+			require.NoError(t, admin(t).ResourceV1().ResourceSlices().Delete(afterwards(t), driver+"-"+name, metav1.DeleteOptions{}))
 		})
 	}
 	tainted := dra.Device("d", dra.Taint(key, "", resourcev1.DeviceTaintEffectNoExecute))
@@ -188,7 +191,14 @@ func TestC24AnOlderGenerationHidesNoTaint(t *testing.T) {
 	require.NoError(t, alice.claim(t, "generations", dra.Claim("claim", driver, "d")))
 	alice.createPod(t, "generations", dra.Pod("user", "claim"))
 	waitRuns(t, "generations", "user")
-	plugin.heard.take()
+	foretells(t, plugin, func() error { return create("newer", 6, tainted, dryRun...) }, "evicts 1 pod in 1 namespace: 1 now")
+	becomes(t, "Tollgate knows the generation that counts", func() error {
+		err := create("older", 1, tainted, dryRun...)
+		if heard := plugin.heard.take(); err == nil && len(heard) > 0 {
+			err = fmt.Errorf("warned of %q", heard)
+		}
+		return err
+	})
 
 	publish("older", 1, tainted)
 	require.Empty(t, plugin.heard.take(), "a generation that is over evicts nobody")

@@ -268,10 +268,12 @@ func TestThePreviewOfARuleIsWhatThenHappens(t *testing.T) {
 	require.NoError(t, alice.createRule(t, ruleObject("preview-devices", driver, key, resourcev1.DeviceTaintEffectNone)))
 	alice.heard.take()
 	foretold := regexp.MustCompile(`^evicts 15 pods in 1 namespace: 10 now, 5 within (20|19)s; 15 without a controller$`)
+	write := func(options metav1.PatchOptions) error {
+		return alice.patchRule(t, "preview-devices", `{"spec":{"taint":{"effect":"NoExecute"}}}`, options)
+	}
+	foretells(t, alice, func() error { return write(metav1.PatchOptions{DryRun: dryRun}) }, "evicts 15 pods in 1 namespace")
 	for _, options := range []metav1.PatchOptions{{DryRun: dryRun}, {}} {
-		becomes(t, "the rule is written", func() error {
-			return alice.patchRule(t, "preview-devices", `{"spec":{"taint":{"effect":"NoExecute"}}}`, options)
-		})
+		becomes(t, "the rule is written", func() error { return write(options) })
 		heard := alice.heard.take()
 		require.True(t, slices.ContainsFunc(heard, foretold.MatchString), "%q", heard)
 	}

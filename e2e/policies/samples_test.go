@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -74,11 +75,14 @@ func TestSampleOfAHealthMonitorThatQuarantinesGPUs(t *testing.T) {
 	}
 	deleteRuleAfter(t, "failed-a")
 	t.Run("it quarantines a GPU, and who uses it goes", func(t *testing.T) {
-		eventuallyAllowed(t, func() error {
+		create := func(options ...string) error {
 			rule := quarantine("failed-a", "health.example.com/failed", resourcev1.DeviceTaintEffectNoExecute)
-			_, err := monitor.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{})
+			_, err := monitor.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{DryRun: options})
 			return err
-		})
+		}
+		eventuallyAllowed(t, func() error { return create(dryRun...) })
+		foretells(t, monitor, func() error { return create(dryRun...) }, "evicts 1 pod in 1 namespace: 1 now")
+		require.NoError(t, create())
 		requireWarned(t, monitor.heard.take(), "evicts 1 pod in 1 namespace: 1 now")
 		waitGone(t, "gpu-users", "user")
 	})
@@ -192,8 +196,10 @@ func TestSampleOfSpotNodes(t *testing.T) {
 		"label the pod spot=true to run on spot nodes", "spot.example.com/node")
 	requireRefused(t, alice.admit(t, "spot-users", spot(podWith(forSeconds("spot.example.com/notice", 3600)))), policy.TolerationTooLong, "120")
 	handler := serviceAccount(t, "spot-system", "spot-handler")
+	foretold := []string{"evicts 1 pod in 1 namespace: 1 within 1", "without a controller"} // 120 seconds, or 119
+	waitForetold(t, handler, name, noExecute("spot.example.com/notice", ""), foretold...)
 	require.NoError(t, handler.taintNode(t, name, noExecute("spot.example.com/notice", "")))
-	requireWarned(t, handler.heard.take(), "evicts 1 pod in 1 namespace: 1 within 1", "without a controller") // 120 seconds, or 119
+	requireWarned(t, handler.heard.take(), foretold...)
 	requireRefused(t, alice.taintNode(t, name, noSchedule("spot.example.com/other", "")), policy.TaintNotGranted)
 }
 
@@ -205,9 +211,9 @@ func TestSampleOfDefaultLimits(t *testing.T) {
 	sample(t, "default-limits.yaml")
 	alice := tenant(t, "alice")
 	becomes(t, "Tollgate knows all pods", func() error {
-		_, err := alice.kubectl(t, "taint", "node", name, key+"=:NoExecute", "--dry-run=server")
-		if err == nil {
-			return errStill
+		out, err := alice.kubectl(t, "taint", "node", name, key+"=:NoExecute", "--dry-run=server")
+		if err == nil || !containsAll(out, []string{"110 pods"}) {
+			return fmt.Errorf("it says %s", out)
 		}
 		return nil
 	})
