@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -27,10 +29,10 @@ var devicePatches = v1alpha1.GroupVersion.WithResource("resourceslicepatches")
 
 // patchDevices applies a ResourceSlicePatch as somebody, of which it is given
 // spec.devices.
-func (p *person) patchDevices(t *testing.T, name, devices string) error {
+func (p *person) patchDevices(t *testing.T, name, devices string, options ...string) error {
 	t.Helper()
 	object := objects(t, "kind: ResourceSlicePatch\nmetadata: {name: "+name+"}\nspec: {devices: {"+devices+"}}\n")[0]
-	_, err := p.resource(t, devicePatches, "").Apply(t.Context(), name, object, metav1.ApplyOptions{FieldManager: "test", Force: true})
+	_, err := p.resource(t, devicePatches, "").Apply(t.Context(), name, object, metav1.ApplyOptions{FieldManager: "test", Force: true, DryRun: options})
 	return err
 }
 
@@ -59,13 +61,22 @@ func TestSampleOfDevicePatches(t *testing.T) {
 		alice.createPod(t, "recalled", dra.Pod(name, name))
 	}
 	waitRuns(t, "recalled", "new")
+	// The rule is there, and the scheduler hears of it through a watch: until then pods get
+	// the GPU all the same.
 	eventually(t, "the scheduler says that the other GPU is tainted", func(ctx context.Context) error {
 		pod, err := admin(t).CoreV1().Pods("recalled").Get(ctx, "old", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = alice.CoreV1().Pods("recalled").Create(ctx, dra.Pod("old", "old"), metav1.CreateOptions{})
+			return errors.Join(errStill, err)
+		}
 		if err != nil {
 			return err
 		}
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			return errors.Join(errStill, alice.CoreV1().Pods("recalled").Delete(ctx, "old", metav1.DeleteOptions{}))
+		}
 		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && pod.DeletionTimestamp == nil {
 				return nil
 			}
 		}
@@ -106,7 +117,14 @@ spec:
 	t.Run("a setter is refused what hits more pods than are allowed", func(t *testing.T) {
 		require.NoError(t, gina.patchDevices(t, "recall", ofOld+`, taints: [{key: example.com/recalled, effect: NoSchedule}]`))
 		waitReadyPatch(t, "recall", "True InForce: 1 device is selected.")
-		requireRefused(t, gina.patchDevices(t, "recall", ofOld+`, taints: [{key: example.com/recalled, effect: NoExecute}]`), policy.TooManyAffected, "1 pod")
+		evicting := ofOld + `, taints: [{key: example.com/recalled, effect: NoExecute}]`
+		becomes(t, "Tollgate knows the pod", func() error {
+			if err := gina.patchDevices(t, "recall", evicting, dryRun...); !apierrors.IsForbidden(err) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		})
+		requireRefused(t, gina.patchDevices(t, "recall", evicting), policy.TooManyAffected, "1 pod")
 	})
 	t.Run("until it is approved", func(t *testing.T) {
 		require.NoError(t, admin(t).write(t, objects(t, `
@@ -125,9 +143,28 @@ spec:
 		waitGone(t, "patched-users", "user")
 	})
 	t.Run("nobody else touches the rules that Tollgate makes of it", func(t *testing.T) {
-		list, err := admin(t).ResourceV1().DeviceTaintRules().List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelPatch})
-		require.NoError(t, err)
-		require.Len(t, list.Items, 1)
-		requireRefused(t, gina.patchRule(t, list.Items[0].Name, `{"metadata":{"labels":{"`+v1alpha1.LabelPatch+`":null}}}`, metav1.PatchOptions{}), policy.PatchReserved)
+		requireRefused(t, gina.patchRule(t, waitRuleOf(t, "recall"), `{"metadata":{"labels":{"`+v1alpha1.LabelPatch+`":null}}}`, metav1.PatchOptions{}), policy.PatchReserved)
 	})
+}
+
+// waitRuleOf returns the name of the rule of a patch, once there is no more than one: that
+// of a taint that the patch had before goes after the new one has come.
+func waitRuleOf(t *testing.T, name string) string {
+	t.Helper()
+	patch, err := admin(t).resource(t, devicePatches, "").Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	of := metav1.ListOptions{LabelSelector: v1alpha1.LabelPatch + "=" + string(patch.GetUID())}
+	var rule string
+	eventually(t, "patch "+name+" has one rule", func(ctx context.Context) error {
+		list, err := admin(t).ResourceV1().DeviceTaintRules().List(ctx, of)
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 1 {
+			return fmt.Errorf("it has %d", len(list.Items))
+		}
+		rule = list.Items[0].Name
+		return nil
+	})
+	return rule
 }
