@@ -27,9 +27,11 @@ import (
 )
 
 const (
-	// grace is how long the patient pods of these tests tolerate a taint. A preview that
-	// is made in the second after the one that the taint has as its time has one less.
+	// grace is how long the patient pods of these tests tolerate a taint.
 	grace = 20 * time.Second
+	// withinGrace are the seconds that a preview may say for that: those since the taint got
+	// its time are taken off, which is in another call.
+	withinGrace = "(20|1[5-9])"
 	// parallel is how many requests a test makes at once.
 	parallel = 16
 )
@@ -133,7 +135,7 @@ func TestThePreviewOfATaintIsWhatThenHappens(t *testing.T) {
 	node(t, first, nil)
 	node(t, second, nil)
 	populate(t, first, second, key)
-	foretold := regexp.MustCompile(`evicts 360 pods in 5 namespaces: 300 now, 60 within (20|19)s; ` +
+	foretold := regexp.MustCompile(`evicts 360 pods in 5 namespaces: 300 now, 60 within ` + withinGrace + `s; ` +
 		`100 guarded by a PodDisruptionBudget, 260 without a controller`)
 	alice := tenant(t, "alice")
 	eventually(t, "Tollgate knows all pods", func(ctx context.Context) error {
@@ -148,6 +150,8 @@ func TestThePreviewOfATaintIsWhatThenHappens(t *testing.T) {
 	})
 	doomed := names(t, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == first && !tolerated(pod, key) })
 	require.Len(t, doomed, 360)
+	stay := names(t, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == first && tolerated(pod, key) })
+	require.Len(t, stay, 40)
 	t.Run("kubectl shows it, and a dry run changes nothing", func(t *testing.T) {
 		out, err := alice.kubectl(t, "taint", "node", first, key+"=:NoExecute", "--dry-run=server")
 		require.NoError(t, err, out)
@@ -165,14 +169,19 @@ func TestThePreviewOfATaintIsWhatThenHappens(t *testing.T) {
 	require.Regexp(t, "Warning: "+foretold.String(), out)
 	added := taintOf(nodeNow(t, first), key, corev1.TaintEffectNoExecute).TimeAdded.Time
 	becomes(t, "360 pods go", func() error {
-		if gone := leaving.gone(); len(gone) < len(doomed) {
+		gone := leaving.gone()
+		maps.DeleteFunc(gone, func(name string, _ time.Time) bool { return !doomed[name] })
+		if len(gone) < len(doomed) {
 			return fmt.Errorf("%d are gone", len(gone))
 		}
 		return nil
 	})
 	early := 0
 	for name, at := range leaving.gone() {
-		require.Contains(t, doomed, name, "nobody else goes")
+		require.NotContains(t, stay, name, "nobody else goes")
+		if !doomed[name] { // It came in the place of one that left, before the scheduler had heard of the taint.
+			continue
+		}
 		if patient := containsAll(name, []string{"patient"}); patient {
 			require.False(t, at.Before(added.Add(grace)), "%s left %s after the taint", name, at.Sub(added))
 			continue
@@ -267,7 +276,7 @@ func TestThePreviewOfARuleIsWhatThenHappens(t *testing.T) {
 	}
 	require.NoError(t, alice.createRule(t, ruleObject("preview-devices", driver, key, resourcev1.DeviceTaintEffectNone)))
 	alice.heard.take()
-	foretold := regexp.MustCompile(`^evicts 15 pods in 1 namespace: 10 now, 5 within (20|19)s; 15 without a controller$`)
+	foretold := regexp.MustCompile(`^evicts 15 pods in 1 namespace: 10 now, 5 within ` + withinGrace + `s; 15 without a controller$`)
 	write := func(options metav1.PatchOptions) error {
 		return alice.patchRule(t, "preview-devices", `{"spec":{"taint":{"effect":"NoExecute"}}}`, options)
 	}
