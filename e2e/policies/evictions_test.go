@@ -250,15 +250,14 @@ func TestD03AnEvictionPolicyThatIsStoredAllTheSameHoldsWhatItMayMean(t *testing.
 	alice.createPod(t, "stored", onNode(podNamed("meant"), name))
 	alice.createPod(t, "stored", onNode(podNamed("other"), name))
 	putBack := takeOutOfTheWay(t)
-	becomes(t, "it is stored while the webhooks are away", func() error {
-		return admin(t).write(t, objects(t, `
+	require.NoError(t, admin(t).write(t, objects(t, `
 kind: EvictionPolicy
 metadata: {name: stored}
 spec: {taints: [{key: stored.example.com/a}], podSelector: {matchExpressions: [{key: app, operator: Near, values: [web]}]}}
-`)[0])
-	})
+`)[0]), "it is stored while the webhooks are away")
 	t.Cleanup(func() { withdraw(t, "EvictionPolicy", "stored") })
 	putBack()
+	waitAsked(t)
 	eventually(t, "its status says why", func(ctx context.Context) error {
 		found, err := admin(t).resource(t, ofTollgate("EvictionPolicy"), "").Get(ctx, "stored", metav1.GetOptions{})
 		if err == nil && !containsAll(string(encode(t, found.Object["status"])), []string{"PartlyInForce", "spec.podSelector"}) {

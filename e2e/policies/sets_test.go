@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -116,12 +117,7 @@ func TestD02ThousandsOfPoliciesAreInForceSoonAndCheap(t *testing.T) {
 	require.Less(t, time.Since(start), 30*time.Second, "most of it is the process and its certificate")
 
 	alice := tenant(t, "alice")
-	becomes(t, "the API server asks Tollgate", func() error {
-		if err := alice.admit(t, "many", podWith(exists("", ""))); err == nil || !containsAll(err.Error(), []string{"denied the request"}) {
-			return fmt.Errorf("got %w", err)
-		}
-		return nil
-	})
+	waitAsked(t)
 	requireRefused(t, alice.admit(t, "many", podWith(exists(fmt.Sprintf("many.example.com/many-%d", count-1), ""))), policy.TolerationNotGranted, fmt.Sprintf("TolerationPolicy/many-%d", count-1))
 	err := alice.admit(t, "many", podWith(exists("", "")))
 	requireRefused(t, err, policy.MoreFindings)
@@ -141,7 +137,7 @@ func policyFor(name string) *unstructured.Unstructured {
 }
 
 // takeOutOfTheWay removes the validating webhooks, as one does in an emergency, and
-// returns what puts them back.
+// returns when the API server asks nobody any more, and what puts them back.
 func takeOutOfTheWay(t *testing.T) (putBack func()) {
 	t.Helper()
 	mustKubectl(t, "delete", "validatingwebhookconfiguration", "tollgate")
@@ -149,7 +145,36 @@ func takeOutOfTheWay(t *testing.T) (putBack func()) {
 		require.NoError(t, install.Apply(afterwards(t), shared, filepath.Join(programs.Root, "deploy", "overlays", "outside")))
 	})
 	t.Cleanup(putBack)
+	becomes(t, "the API server has heard that nobody is asked", func() error { return writeUnjudged(t) })
 	return putBack
+}
+
+// writeUnjudged tries to write a policy, as a dry run, to which only Tollgate objects.
+func writeUnjudged(t *testing.T) error {
+	t.Helper()
+	object := objects(t, "kind: TolerationPolicy\nmetadata: {name: unjudged}\nspec: {taints: [{key: unjudged.example.com/x}], messageExpression: \"1\"}")[0]
+	_, err := admin(t).resource(t, ofTollgate("TolerationPolicy"), "").Create(t.Context(), object, metav1.CreateOptions{DryRun: dryRun})
+	return err
+}
+
+// waitAsked returns when the API server asks Tollgate again after the webhooks were put
+// back. They come with the URL of an example, and Tollgate writes its own.
+func waitAsked(t *testing.T) {
+	t.Helper()
+	becomes(t, "the API server asks Tollgate to judge", func() error {
+		if err := writeUnjudged(t); err == nil || !containsAll(err.Error(), []string{"denied the request"}) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	eventually(t, "and to give taints their times", func(ctx context.Context) error {
+		tainted := nodeObject("asked", nil, noSchedule("asked.example.com/x", ""))
+		node, err := admin(t).CoreV1().Nodes().Create(ctx, tainted, metav1.CreateOptions{DryRun: dryRun})
+		if err == nil && taintOf(node, "asked.example.com/x", corev1.TaintEffectNoSchedule).TimeAdded == nil {
+			err = errStill
+		}
+		return err
+	})
 }
 
 func TestD05PoliciesOutliveTheirDefinition(t *testing.T) {
