@@ -185,17 +185,51 @@ func testDevices(t *testing.T) {
 	}
 	leftInTime(t, namespace, deviceController, tainted, web, stuck)
 	ready(t, namespace, "web", 1)
-	claims, err := client.ResourceV1().ResourceClaims(namespace).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	for i := range claims.Items {
-		if allocation := claims.Items[i].Status.Allocation; allocation != nil && claims.Items[i].DeletionTimestamp == nil {
-			require.Equal(t, "b", allocation.Devices.Results[0].Device, "pods do not come back to a tainted device")
+	waitsForDevice(t, namespace)
+}
+
+// waitsForDevice returns when the pod that needs the tainted device has waited for it so
+// long that it would have been given it, were it not kept off, and no claim has a tainted
+// device: those of pods that have left go after them.
+func waitsForDevice(t *testing.T, namespace string) {
+	t.Helper()
+	const long = 3 * time.Second
+	client := clientOf(t)
+	look := func(ctx context.Context) (types.UID, error) {
+		claims, err := client.ResourceV1().ResourceClaims(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
 		}
+		for i := range claims.Items {
+			allocation := claims.Items[i].Status.Allocation
+			if allocation != nil && claims.Items[i].DeletionTimestamp == nil && allocation.Devices.Results[0].Device != "b" {
+				return "", fmt.Errorf("claim %s has device %s", claims.Items[i].Name, allocation.Devices.Results[0].Device)
+			}
+		}
+		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=stuck"})
+		if err != nil {
+			return "", err
+		}
+		if len(list.Items) != 1 || list.Items[0].Spec.NodeName != "" {
+			return "", fmt.Errorf("there are %d pods: %v", len(list.Items), list.Items)
+		}
+		return list.Items[0].UID, nil
 	}
-	list, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=stuck"})
-	require.NoError(t, err)
-	require.Len(t, list.Items, 1)
-	require.Empty(t, list.Items[0].Spec.NodeName, "the pod that needs the device waits for it")
+	var waiting types.UID
+	var since time.Time
+	eventually(t, "the pod that needs the device waits for it, and pods do not come back to a tainted device", func(ctx context.Context) error {
+		uid, err := look(ctx)
+		if err != nil || uid != waiting {
+			waiting, since = uid, time.Now()
+		}
+		if err != nil {
+			return err
+		}
+		if waited := time.Since(since); waited < long {
+			return fmt.Errorf("%s waits for no longer than %s", uid, waited)
+		}
+		return nil
+	})
 }
 
 // testObserve taints a node where Tollgate only looks on.
