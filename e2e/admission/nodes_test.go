@@ -174,12 +174,13 @@ func TestATimeThatIsGiven(t *testing.T) {
 		return &node.Spec.Taints[0], nil
 	}
 	tests := map[string]struct {
-		effect  corev1.TaintEffect
-		offset  time.Duration
+		effect corev1.TaintEffect
+		offset time.Duration
+		// warning leaves out seconds: times of taints are cut off to whole ones.
 		warning string
 	}{
 		"in the past is kept":                      {corev1.TaintEffectNoSchedule, -time.Hour, ""},
-		"of NoExecute in the past is warned about": {corev1.TaintEffectNoExecute, -time.Hour, "spec.taints[0]: given.example.com/b:NoExecute has been there for 1h0m0s"},
+		"of NoExecute in the past is warned about": {corev1.TaintEffectNoExecute, -time.Hour, "spec.taints[0]: given.example.com/b:NoExecute has been there for 1h0m"},
 		"that is a little ahead is kept":           {corev1.TaintEffectNoExecute, 30 * time.Second, ""},
 	}
 	for what, tt := range tests {
