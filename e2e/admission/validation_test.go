@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -102,13 +104,18 @@ func TestD03AnUpdateIsHeldToTheSame(t *testing.T) {
 }
 
 // withoutValidation removes the validating webhooks for as long as do takes, and
-// puts them back as the administrator would, without a caBundle.
+// puts them back as the administrator would, without a caBundle. The API server hears of
+// either through a watch.
 func withoutValidation(t *testing.T, do func()) {
 	t.Helper()
 	configurations := clientOf(t).AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	saved, err := configurations.Get(t.Context(), install.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NoError(t, configurations.Delete(t.Context(), install.Name, metav1.DeleteOptions{}))
+	// Nobody but Tollgate objects to it.
+	write := func() error {
+		return createPolicyFrom(t, `{taints: [{key: invalid.example.com/x}], messageExpression: "1"}`, metav1.FieldValidationStrict)
+	}
 	defer func() {
 		again := &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: saved.Name, Annotations: saved.Annotations, Labels: saved.Labels}, Webhooks: saved.Webhooks,
@@ -119,10 +126,17 @@ func withoutValidation(t *testing.T, do func()) {
 		ctx := afterwards(t)
 		_, err := configurations.Create(ctx, again, metav1.CreateOptions{})
 		require.NoError(t, err)
+		eventually(ctx, t, "Tollgate is asked again", func(context.Context) error {
+			if err := write(); err == nil || !strings.Contains(err.Error(), "denied the request") {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		})
 		eventually(ctx, t, "pods are let in again", func(ctx context.Context) error {
 			return admit(ctx, clientOf(t), metav1.NamespaceDefault, podWith())
 		})
 	}()
+	eventually(t.Context(), t, "nobody is asked", func(context.Context) error { return write() })
 	do()
 }
 
@@ -174,11 +188,15 @@ func TestD03APolicyThatIsStoredAllTheSameIsReportedAndTheOthersStay(t *testing.T
 		kubectl(t, "label", "tolerationpolicy", "stored-broken", "example.com/a=b")
 	})
 	t.Run("repaired it is in force", func(t *testing.T) {
-		var policy v1alpha1.TolerationPolicy
 		c := policiesOf(t)
-		require.NoError(t, c.Get(t.Context(), keyOf("stored-broken"), &policy))
-		policy.Spec.MatchConditions, policy.Spec.Grants[0].Expression = nil, ""
-		require.NoError(t, c.Update(t.Context(), &policy))
+		require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // Tollgate writes its status, too
+			var policy v1alpha1.TolerationPolicy
+			if err := c.Get(t.Context(), keyOf("stored-broken"), &policy); err != nil {
+				return err
+			}
+			policy.Spec.MatchConditions, policy.Spec.Grants[0].Expression = nil, ""
+			return c.Update(t.Context(), &policy)
+		}))
 		require.Equal(t, metav1.ConditionTrue, readyOf(t, "stored-broken").Status)
 		eventually(t.Context(), t, "the grant counts", func(ctx context.Context) error {
 			return admit(ctx, client, namespace, podWith(exists("broken.stored.example.com/x", "")))
