@@ -90,6 +90,7 @@ func TestTheTimeOfAFailedNodeIsHandedOnByTheNodeLifecycleController(t *testing.T
 	addNode(t, later)
 	before := time.Now()
 	fail(t, name, corev1.ConditionFalse)
+	waitTaints(t, name, 2) // for NoExecute and NoSchedule, which two parts of the controller set
 	node := waitTaint(t, name, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
 	requireNow(t, timeOf(t, node, corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), before)
 	requireNow(t, timeOf(t, node, corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), before)
