@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
@@ -28,11 +29,15 @@ func TestACABundleThatAnAdministratorEditsIsRestored(t *testing.T) {
 	edits := map[string][]byte{"removed": nil, "another CA's": foreign}
 	for what, edited := range edits {
 		t.Run("validating, "+what, func(t *testing.T) {
-			configuration, err := api.ValidatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
-			require.NoError(t, err)
-			configuration.Webhooks[0].ClientConfig.CABundle = edited
-			_, err = api.ValidatingWebhookConfigurations().Update(ctx, configuration, metav1.UpdateOptions{})
-			require.NoError(t, err)
+			require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // Tollgate writes it, too
+				configuration, err := api.ValidatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				configuration.Webhooks[0].ClientConfig.CABundle = edited
+				_, err = api.ValidatingWebhookConfigurations().Update(ctx, configuration, metav1.UpdateOptions{})
+				return err
+			}))
 			eventually(ctx, t, "it is restored and pods are let in", func(ctx context.Context) error {
 				now, err := api.ValidatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 				if err == nil && string(now.Webhooks[0].ClientConfig.CABundle) != string(right) {
@@ -42,11 +47,15 @@ func TestACABundleThatAnAdministratorEditsIsRestored(t *testing.T) {
 			})
 		})
 		t.Run("mutating, "+what, func(t *testing.T) {
-			configuration, err := api.MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
-			require.NoError(t, err)
-			configuration.Webhooks[0].ClientConfig.CABundle = edited
-			_, err = api.MutatingWebhookConfigurations().Update(ctx, configuration, metav1.UpdateOptions{})
-			require.NoError(t, err)
+			require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // Tollgate writes it, too
+				configuration, err := api.MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				configuration.Webhooks[0].ClientConfig.CABundle = edited
+				_, err = api.MutatingWebhookConfigurations().Update(ctx, configuration, metav1.UpdateOptions{})
+				return err
+			}))
 			eventually(ctx, t, "it is restored and taints get their times", func(ctx context.Context) error {
 				now, err := api.MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 				if err == nil && string(now.Webhooks[0].ClientConfig.CABundle) != string(right) {
