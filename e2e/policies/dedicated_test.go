@@ -52,7 +52,9 @@ func TestTheStoryOfDedicatedNodes(t *testing.T) {
 
 	t.Run("a node that was there before gets its taint", func(t *testing.T) { waitTaint(t, "banana-existing", "banana") })
 	t.Run("a node that registers is born with it", func(t *testing.T) {
-		createNode(t, kubelet(t, "banana-new"), "banana-new", map[string]string{"pool": "banana"})
+		// It brings a taint that keeps the pods of banana off: the scheduler may not have heard
+		// yet that it is gone when they come.
+		createNode(t, kubelet(t, "banana-new"), "banana-new", map[string]string{"pool": "banana"}, noSchedule("new.example.com/x", ""))
 		require.NotNil(t, taintOf(nodeNow(t, "banana-new"), dedicatedTaint, corev1.TaintEffectNoSchedule))
 	})
 	t.Run("pods of banana land on its nodes without a word in their specs", func(t *testing.T) {
