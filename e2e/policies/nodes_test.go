@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/tollgate-dev/tollgate/policy"
 )
@@ -125,10 +126,12 @@ func TestC23AGovernedTaintIsKeptHoweverItsRemovalIsWritten(t *testing.T) {
 			return patch(alice, types.JSONPatchType, []any{map[string]any{"op": "remove", "path": jsonPointer(at(key))}}, metav1.PatchOptions{})
 		},
 		"an update": func() error {
-			changed := nodeNow(t, name)
-			changed.Spec.Taints = without(key)
-			_, err := alice.CoreV1().Nodes().Update(t.Context(), changed, metav1.UpdateOptions{})
-			return err
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // controllers write it, too
+				changed := nodeNow(t, name)
+				changed.Spec.Taints = without(key)
+				_, err := alice.CoreV1().Nodes().Update(t.Context(), changed, metav1.UpdateOptions{})
+				return err
+			})
 		},
 		"server-side apply": func() error {
 			return patch(alice, types.ApplyPatchType, map[string]any{
