@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
@@ -26,6 +28,7 @@ func sample(t *testing.T, name string) string {
 	file := filepath.Join(programs.Root, "deploy", "samples", name)
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
+	waitNamespacesGone(t, objects(t, string(content)))
 	mustKubectl(t, "apply", "--validate=strict", "-f", file)
 	t.Cleanup(func() {
 		mustKubectl(t, "delete", "--ignore-not-found", "--wait=false", "-f", file)
@@ -38,6 +41,24 @@ func sample(t *testing.T, name string) string {
 	}
 	waitInForce(t)
 	return file
+}
+
+// waitNamespacesGone returns when there are none of the namespaces among objects: those of
+// an earlier run of the test may still be on their way out, and take nothing in.
+func waitNamespacesGone(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() != "Namespace" {
+			continue
+		}
+		eventually(t, "namespace "+object.GetName()+" is gone", func(ctx context.Context) error {
+			_, err := admin(t).CoreV1().Namespaces().Get(ctx, object.GetName(), metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.Join(errStill, err)
+		})
+	}
 }
 
 // dedicatedTaint is what the nodes of the story are kept by.

@@ -121,7 +121,11 @@ func TestSampleOfAMaintenancePodOnATaintedDevice(t *testing.T) {
 	// The policy first, and what the operator applies as the operator.
 	all, err := os.ReadFile(file)
 	require.NoError(t, err)
-	t.Cleanup(func() { mustKubectl(t, "delete", "--ignore-not-found", "--wait=false", "-f", file) })
+	waitNamespacesGone(t, objects(t, string(all)))
+	t.Cleanup(func() {
+		mustKubectl(t, "delete", "--ignore-not-found", "--wait=false", "-f", file)
+		waitInForce(t)
+	})
 	for _, object := range objects(t, string(all)) {
 		if object.GetKind() != "TolerationPolicy" && object.GetKind() != "Namespace" {
 			continue
