@@ -169,6 +169,7 @@ func TestEffectNoneOfAPatchTellsWhatItWouldDo(t *testing.T) {
 	s := newSite(t, shared)
 	s.publish(t, "one", ofModel("a", "a100"), ofModel("b", "a100"), dra.Device("c"))
 	pods := s.place(t, use{pod: "a", claim: "a", pool: "one", device: "a"}, use{pod: "b", claim: "b", pool: "one", device: "b"}, use{pod: "c", claim: "c", pool: "one", device: "c"})
+	s.waitForeseen(t, "one", len(pods))
 	patch := s.patch(t, "p", fmt.Sprintf(selecting, "a100")+`taints: [{key: `+key+`, effect: None}]}`)
 	s.waitPatch(t, patch, inProgress, "False NoEffect: 2 published devices selected. 2 allocated devices selected. 2 pods would be evicted in 1 namespace if the effect was NoExecute.")
 	found := s.waitPatch(t, patch, preview, "True ")

@@ -3,7 +3,9 @@ package devices
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,9 +67,61 @@ func (s *site) createRule(t *testing.T, rule *resourcev1.DeviceTaintRule) *resou
 // rule creates a rule that selects by pool.
 func (s *site) rule(t *testing.T, name, pool string, effect resourcev1.DeviceTaintEffect) *resourcev1.DeviceTaintRule {
 	t.Helper()
+	return s.createRule(t, s.poolRule(name, pool, effect))
+}
+
+func (s *site) poolRule(name, pool string, effect resourcev1.DeviceTaintEffect) *resourcev1.DeviceTaintRule {
 	rule := dra.Rule(s.namespace+"-"+name, s.driver, dra.Taint(key, "", effect))
 	rule.Spec.DeviceSelector.Pool = &pool
-	return s.createRule(t, rule)
+	return rule
+}
+
+// warnings keeps what the API server warns of.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+// take returns what came since it was called last.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	texts := w.texts
+	w.texts = nil
+	return texts
+}
+
+// waitForeseen waits until Tollgate would warn of so many pods that a rule for a pool
+// evicts. What it says once, of the rule that comes next, is from what it knows then; its
+// watches of pods and of claims may be behind that of rules.
+func (s *site) waitForeseen(t *testing.T, pool string, pods int) {
+	t.Helper()
+	object, err := s.encode(s.poolRule("foreseen", pool, resourcev1.DeviceTaintEffectNone))
+	require.NoError(t, err)
+	heard := &warnings{}
+	config := s.plane.restConfig()
+	config.WarningHandler = heard
+	client, err := dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	rules := client.Resource(resourcev1.SchemeGroupVersion.WithResource("devicetaintrules"))
+	words := fmt.Sprintf("it would evict %d pods ", pods)
+	eventually(t, "pods foreseen", func(ctx context.Context) error {
+		if _, err := rules.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			return err
+		}
+		texts := heard.take()
+		if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, words) }) {
+			return fmt.Errorf("it warns of %q", texts)
+		}
+		return nil
+	})
 }
 
 func (s *site) getRule(ctx context.Context, t *testing.T, name string) (*resourcev1.DeviceTaintRule, error) {

@@ -88,11 +88,12 @@ func TestPreviewG20(t *testing.T) {
 	// would not. Two share a claim.
 	pods := s.place(t,
 		use{pod: "a", claim: "a", pool: "pool", device: "a"},
-		use{pod: "b1", claim: "b", pool: "pool", device: "b", tolerations: []resourcev1.DeviceToleration{dra.TolerateFor(key, 2)}},
+		use{pod: "b1", claim: "b", pool: "pool", device: "b", tolerations: []resourcev1.DeviceToleration{dra.TolerateFor(key, 10)}},
 		use{pod: "b2", claim: "b", pool: "pool", device: "b"},
 		use{pod: "c", claim: "c", pool: "pool", device: "c", tolerations: []resourcev1.DeviceToleration{dra.Tolerate(key)}},
 		use{pod: "d", claim: "d", pool: "other", device: "d"},
 	)
+	s.waitForeseen(t, "pool", 3)
 	rule := s.rule(t, "r", "pool", resourcev1.DeviceTaintEffectNone)
 	const summary = "3 published devices selected. 3 allocated devices selected. 3 pods would be evicted in 1 namespace if the effect was NoExecute."
 	require.Contains(t, s.waitCondition(t, rule.Name, inProgress, "False NoEffect"), summary)
