@@ -88,8 +88,9 @@ func (s *site) requireAnsweredCounted(t *testing.T, said string, pods int) {
 	}
 }
 
+// It is not parallel: events on pods are left out while the pods of other tests leave
+// faster than events may be written.
 func TestEventsTellOfDeviceEvictionsDE42(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, shared)
 	s.publish(t, "pool", dra.Device("leave"), dra.Device("stay"))
 	pods := s.place(t,

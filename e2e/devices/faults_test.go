@@ -51,8 +51,9 @@ func TestAllConsumersOfASharedClaimG11(t *testing.T) {
 	require.Equal(t, "False Completed: 256 pods evicted so far.", s.waitCondition(t, rule.Name, inProgress, "False "))
 }
 
+// It is not parallel: the event that it waits for is written once, and not at all while
+// the pods of other tests leave faster than events may be written.
 func TestDeletionThatIsDeniedIsRepeatedG16(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, shared)
 	allow := s.denyDeletions(t)
 	s.publish(t, "pool", dra.Device("a"))
