@@ -187,7 +187,7 @@ func TestRightsLostWhileEvictingG19(t *testing.T) {
 	t.Logf("refused %d times within %s", len(refused), took)
 	// Each time it waits twice as long; without that it would take a few milliseconds.
 	require.Greater(t, took, time.Second)
-	require.Contains(t, s.waitCondition(t, rule.Name, inProgress, "True PodsPendingEviction"), "5 pods need to be evicted")
+	s.waitCondition(t, rule.Name, inProgress, "True PodsPendingEviction: 5 pods need to be evicted")
 	require.Empty(t, s.deletions(t))
 	restore()
 	s.waitAlive(t, nil)
