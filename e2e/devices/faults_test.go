@@ -252,5 +252,9 @@ func TestNamespaceThatIsBeingDeletedG19(t *testing.T) {
 	})
 	rule := s.rule(t, "r", "pool", noExecute)
 	s.waitCondition(t, rule.Name, inProgress, "False NotStarted")
-	require.Empty(t, s.asked(t), "there is nothing left to do")
+	// It may hear of the rule before it hears that the pod is on its way out. What it asks
+	// for then is refused, as the pod is not the one that it knows.
+	for _, event := range s.asked(t) {
+		require.True(t, event.Verb == "get" || event.ResponseStatus.Code != http.StatusOK, "there is nothing left to do: %v", event)
+	}
 }
