@@ -48,7 +48,7 @@ func TestAllConsumersOfASharedClaimG11(t *testing.T) {
 	require.NoError(t, err)
 	s.waitAlive(t, staying)
 	s.waitDeletions(t, consumers)
-	require.Equal(t, "False Completed: 256 pods evicted so far.", s.waitCondition(t, rule.Name, inProgress, "False "))
+	s.requireCompleted(t, s.waitCondition(t, rule.Name, inProgress, "False "), consumers)
 }
 
 // It is not parallel: the event that it waits for is written once, and not at all while
@@ -79,7 +79,7 @@ func TestDeletionThatIsDeniedIsRepeatedG16(t *testing.T) {
 	counts := auditlog.Count(s.asked(t))
 	t.Logf("requests: %v", counts)
 	require.Equal(t, 1, counts["patch pods/status 200"], "the condition stands after the first attempt")
-	require.Equal(t, "False Completed: 1 pod evicted so far.", s.waitCondition(t, rule.Name, inProgress, "False "))
+	s.requireCompleted(t, s.waitCondition(t, rule.Name, inProgress, "False "), 1)
 }
 
 // denyDeletions makes the API server refuse to delete pods of the namespace, to
@@ -151,8 +151,8 @@ func TestPodThatAFinalizerHoldsIsDeletedOnceG17(t *testing.T) {
 	// The rule goes on to other pods, and changes, while the first one is held.
 	s.editRule(t, rule.Name, func(rule *resourcev1.DeviceTaintRule) { rule.Spec.Taint.Value = "changed" })
 	s.waitAlive(t, nil)
-	require.Equal(t, "False Completed: 2 pods evicted so far.", s.waitCondition(t, rule.Name, inProgress, "False "),
-		"a pod that is on its way out is not pending")
+	// A pod that is on its way out is not pending.
+	s.requireCompleted(t, s.waitCondition(t, rule.Name, inProgress, "False "), 2)
 	s.waitDeletions(t, 2)
 	require.Equal(t, 2, auditlog.Count(s.asked(t))["patch pods/status 200"])
 	finalizers("null")

@@ -2,6 +2,7 @@ package devices
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -57,6 +58,18 @@ func (p *plane) terms(t *testing.T) int {
 	t.Helper()
 	terms, err := p.logLines("evictor started")
 	require.NoError(t, err)
+	return terms
+}
+
+// waitLeads waits until Tollgate leads, and returns how often it came to do so.
+func (p *plane) waitLeads(t *testing.T) (terms int) {
+	t.Helper()
+	eventually(t, "Tollgate leads", func(context.Context) error {
+		if terms = p.terms(t); terms == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	return terms
 }
 

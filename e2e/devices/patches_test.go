@@ -62,18 +62,23 @@ func (s *site) waitPatch(t *testing.T, patch *v1alpha1.ResourceSlicePatch, kind,
 		if err := s.patches(t).Get(ctx, client.ObjectKeyFromObject(patch), found); err != nil {
 			return err
 		}
-		said := "absent"
-		for _, c := range found.Status.Conditions {
-			if c.Type == kind && c.ObservedGeneration == found.Generation {
-				said = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
-			}
-		}
-		if !strings.HasPrefix(said, prefix) {
+		if said := patchCondition(found, kind); !strings.HasPrefix(said, prefix) {
 			return fmt.Errorf("it is %q", said)
 		}
 		return nil
 	})
 	return found
+}
+
+// patchCondition returns a condition of a patch as "status reason: message", if it is of
+// this generation.
+func patchCondition(patch *v1alpha1.ResourceSlicePatch, kind string) string {
+	for _, c := range patch.Status.Conditions {
+		if c.Type == kind && c.ObservedGeneration == patch.Generation {
+			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return "absent"
 }
 
 // patchRules returns the rules that are written out for a patch, in words.
@@ -140,7 +145,7 @@ func TestTaintsOfAPatchEvictFromTheDevicesThatItSelects(t *testing.T) {
 	require.Equal(t, []string{s.driver + "/one/a", s.driver + "/two/d"}, said.Status.Matched)
 	require.Len(t, said.Status.Taints, 1)
 	since := said.Status.Taints[0].TimeAdded
-	s.waitPatch(t, patch, inProgress, "False Completed: 2 pods evicted so far.")
+	s.requireCompleted(t, patchCondition(s.waitPatch(t, patch, inProgress, "False "), inProgress), 2)
 
 	// What somebody does to the rules is put right.
 	list, err := s.rules(t).List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelPatch + "=" + string(patch.UID)})
@@ -182,7 +187,7 @@ func TestEffectNoneOfAPatchTellsWhatItWouldDo(t *testing.T) {
 	delete(pods, "a")
 	delete(pods, "b")
 	s.waitAlive(t, pods)
-	s.waitPatch(t, patch, inProgress, "False Completed: 2 pods evicted so far.")
+	s.requireCompleted(t, patchCondition(s.waitPatch(t, patch, inProgress, "False "), inProgress), 2)
 }
 
 func TestAPatchByNamesIsOneRule(t *testing.T) {

@@ -47,6 +47,9 @@ type site struct {
 	driver    string
 	// version is that in which rules are written.
 	version string
+	// led is how often Tollgate came to lead, by the time that the evictions of the test
+	// begin: it is to lead for as long as they last.
+	led int
 }
 
 // newNamespace returns a site that has no devices.
@@ -58,7 +61,7 @@ func newNamespace(t *testing.T, on *plane) *site {
 	require.NoError(t, err)
 	return &site{
 		plane: on, client: client, namespace: namespace, driver: namespace + ".example.com",
-		version: resourcev1.SchemeGroupVersion.Version,
+		version: resourcev1.SchemeGroupVersion.Version, led: on.waitLeads(t),
 	}
 }
 
