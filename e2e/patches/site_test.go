@@ -138,9 +138,11 @@ func (s *site) editPatch(t *testing.T, name, devices string) {
 	}))
 }
 
-// edit writes a patch anew. Tollgate writes its status meanwhile.
+// edit writes a patch anew. Tollgate writes its status meanwhile, again for every change:
+// whoever changes one as often as the barrier is may lose to it several times in a row.
 func (s *site) edit(ctx context.Context, name string, change func(*v1alpha1.ResourceSlicePatch)) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	stubborn := wait.Backoff{Steps: 50, Duration: 10 * time.Millisecond, Factor: 1.1, Jitter: 1}
+	return retry.RetryOnConflict(stubborn, func() error {
 		patch := &v1alpha1.ResourceSlicePatch{}
 		if err := s.patches.Get(ctx, client.ObjectKey{Name: name}, patch); err != nil {
 			return err
