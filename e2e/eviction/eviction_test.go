@@ -91,6 +91,9 @@ func waitAlive(t *testing.T, namespace string, want map[string]*corev1.Pod) {
 func TestThousandPodsLeaveAtOnce(t *testing.T) {
 	const perNode = 50
 	require.NoError(t, shared.AddNodes(t.Context(), "untainted"))
+	t.Cleanup(func() {
+		require.NoError(t, clientOf(t).CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), "untainted", metav1.DeleteOptions{}))
+	})
 	namespace := namespaceOf(t)
 	nodes := nodesOf(nodeCount)
 	var leave, stay []*corev1.Pod
