@@ -285,6 +285,34 @@ func deletions(t *testing.T, events []auditv1.Event) map[string]time.Time {
 	return times
 }
 
+// waitDeletions returns as deletions does, once there are as many: the log may be a moment
+// behind what is seen of the pods. More of them are a failure.
+func waitDeletions(t *testing.T, namespace string, want int) (times map[string]time.Time) {
+	t.Helper()
+	eventually(t, "deletions in the audit log", func(context.Context) error {
+		if times = deletions(t, asked(t, namespace)); len(times) < want {
+			return fmt.Errorf("%d of %d", len(times), want)
+		}
+		return nil
+	})
+	require.Len(t, times, want)
+	return times
+}
+
+// waitRunning waits until all pods of a namespace run: what a kubelet still writes into
+// them would get in between.
+func waitRunning(t *testing.T, namespace string) {
+	t.Helper()
+	client := clientOf(t).CoreV1().Pods(namespace)
+	eventually(t, "pods run", func(ctx context.Context) error {
+		list, err := client.List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Running"})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d do not", len(list.Items))
+		}
+		return err
+	})
+}
+
 // metric returns the sum of a metric of Tollgate over all its labels; a histogram
 // counts its samples.
 func metric(ctx context.Context, name string) (float64, error) {

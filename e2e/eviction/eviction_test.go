@@ -105,6 +105,7 @@ func TestThousandPodsLeaveAtOnce(t *testing.T) {
 	}
 	staying := create(t, namespace, stay...)
 	create(t, namespace, leave...)
+	waitRunning(t, namespace)
 	conditions := watchConditions(t, namespace)
 	before, err := metric(t.Context(), "taint_eviction_controller_pod_deletions_total")
 	require.NoError(t, err)
@@ -113,26 +114,38 @@ func TestThousandPodsLeaveAtOnce(t *testing.T) {
 	began := time.Now()
 	taint(t, nodes...)
 	waitAlive(t, namespace, staying)
-	t.Logf("%d pods on %d nodes left in %s", len(leave), nodeCount, time.Since(began).Round(time.Millisecond))
+	took := time.Since(began)
+	t.Logf("%d pods on %d nodes left in %s", len(leave), nodeCount, took.Round(time.Millisecond))
 
 	waitPending(t, 0)
-	after, err := metric(t.Context(), "taint_eviction_controller_pod_deletions_total")
-	require.NoError(t, err)
-	require.InDelta(t, len(leave), after-before, 0, "each deletion is counted, and no other")
+	// A deletion is counted a moment after it is pending no more.
+	eventually(t, "each deletion is counted, and no other", func(ctx context.Context) error {
+		after, err := metric(ctx, "taint_eviction_controller_pod_deletions_total")
+		if err == nil && int(after-before) != len(leave) {
+			err = fmt.Errorf("%v are", after-before)
+		}
+		return err
+	})
+	deleted := waitDeletions(t, namespace, len(leave))
 	events := asked(t, namespace)
 	counts := count(events)
 	t.Logf("requests: %v", counts)
-	deleted := deletions(t, events)
-	require.Len(t, deleted, len(leave))
 	for name := range deleted {
 		require.True(t, strings.HasPrefix(name, "leave-"), "%s was not to leave", name)
 	}
 	require.Equal(t, len(leave), counts["patch pods/status 200"], "each pod is marked once")
-	require.LessOrEqual(t, len(events)+len(asked(t, ""))-reads, len(leave)*21/10, "requests a pod, those about nodes included")
+	require.LessOrEqual(t, len(events), len(leave)*205/100, "requests a pod")
+	// However long all of it takes, a node is read again after five seconds at the earliest.
+	require.LessOrEqual(t, len(asked(t, ""))-reads, nodeCount*(2+int(took/(5*time.Second))), "requests about nodes")
+	eventually(t, "pods were seen with the condition", func(context.Context) error {
+		if seen := len(conditions()); seen <= len(leave)/2 {
+			return fmt.Errorf("%d were; a watch may skip versions, but hardly so many", seen)
+		}
+		return nil
+	})
 	for name, reason := range conditions() {
 		require.Equal(t, "DeletionByTaintManager", reason, name)
 	}
-	require.Greater(t, len(conditions()), len(leave)/2, "a watch may skip versions, but hardly so many")
 }
 
 func TestKilledWhileEvictionsWait(t *testing.T) {
@@ -160,8 +173,7 @@ func TestKilledWhileEvictionsWait(t *testing.T) {
 	require.NoError(t, tollgate.Start(t.Context()))
 
 	waitAlive(t, namespace, staying)
-	deleted := deletions(t, asked(t, namespace))
-	require.Len(t, deleted, count, "none is forgotten")
+	deleted := waitDeletions(t, namespace, count) // None is forgotten.
 	var latest time.Duration
 	for name, pod := range leaving {
 		due := added[pod.Spec.NodeName].Add(time.Duration(*pod.Spec.Tolerations[0].TolerationSeconds) * time.Second)
@@ -231,9 +243,8 @@ func TestPodThatChangesAllTheTimeLeaves(t *testing.T) {
 	waitAlive(t, namespace, nil)
 	cancel()
 	writer.Wait()
-	events := asked(t, namespace)
-	t.Logf("%d writes beside; requests: %v", writes, count(events))
-	require.Len(t, deletions(t, events), 1)
+	waitDeletions(t, namespace, 1)
+	t.Logf("%d writes beside; requests: %v", writes, count(asked(t, namespace)))
 }
 
 func TestDeletionThatIsDeniedIsRepeated(t *testing.T) {
@@ -259,8 +270,8 @@ func TestDeletionThatIsDeniedIsRepeated(t *testing.T) {
 	require.Contains(t, pods, "guarded")
 	allow()
 	waitAlive(t, namespace, tried)
+	waitDeletions(t, namespace, 1)
 	events := asked(t, namespace)
 	t.Logf("requests: %v", count(events))
-	require.Len(t, deletions(t, events), 1)
 	require.Equal(t, 1, count(events)["patch pods/status 200"], "the condition stands after the first attempt")
 }
