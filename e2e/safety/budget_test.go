@@ -19,6 +19,10 @@ import (
 // slack is by how much pods may be slower than the pace.
 const slack = 0.1
 
+// stall is for how long a machine may have something else to do while pods leave, which
+// is not made good for. Pods that wait for others would need as long as all that leave.
+const stall = 4 * time.Second
+
 func TestG18BudgetsHoldAtFullPaceAndNobodyElseWaits(t *testing.T) {
 	const key = prefix + "g18"
 	// With a burst that is far smaller than what leaves while an API server that is slow
@@ -90,7 +94,7 @@ func requireFree(t *testing.T, c *crowds, limit pace, left []departure) {
 	t.Logf("%d pods without a budget left in %s, the last as number %d of all, which takes %s at the pace; ahead of the pace by at most %.1f pods; an answer took %s",
 		free, took.Round(time.Millisecond), last+1, takes, excess, answer.Round(time.Millisecond))
 	require.Less(t, excess, 1.0, "the pace holds")
-	require.Less(t, took, time.Duration(float64(takes)*(1+slack))+time.Second+slowness(takes, answer), "nobody waits for those who cannot leave")
+	require.Less(t, took, time.Duration(float64(takes)*(1+slack))+stall+slowness(takes, answer), "nobody waits for those who cannot leave")
 }
 
 // slowness is what an API server that is slow costs: the nodes are read anew every 5 s,
