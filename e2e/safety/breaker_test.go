@@ -65,7 +65,7 @@ func TestJ01J05ABreakerHoldsWhatIsMoreThanItsLimit(t *testing.T) {
 	status := waitHeld(t, policy, pods-limit, "BreakerTripped")
 	t.Run("it lets as many go as its limit says, and holds the rest", func(t *testing.T) {
 		waitAlive(t, namespace, pods-limit, created)
-		require.Len(t, departures(t, namespace), limit)
+		waitDepartures(t, namespace, limit)
 		require.NotNil(t, status.Breaker)
 		require.NotNil(t, status.Breaker.Tripped)
 		require.Equal(t, []v1alpha1.HeldEvictions{{Kind: "Node", Name: node, Pods: pods - limit}}, status.Holding)
@@ -86,7 +86,7 @@ func TestJ01J05ABreakerHoldsWhatIsMoreThanItsLimit(t *testing.T) {
 		waitMetric(t, 1, "tollgate_breakers_tripped")
 		waitHeld(t, policy, pods-limit, "BreakerTripped")
 		waitAlive(t, namespace, pods-limit, created)
-		require.Len(t, departures(t, namespace), limit)
+		waitDepartures(t, namespace, limit)
 	})
 	t.Run("an approval lets as many go as it says", func(t *testing.T) {
 		released := approve(t, "j01", v1alpha1.EvictionApprovalSpec{
@@ -110,7 +110,7 @@ func TestJ01J05ABreakerHoldsWhatIsMoreThanItsLimit(t *testing.T) {
 		waitEvent(t, metav1.NamespaceDefault, policy, "BreakerReleased", "fits into the limit again")
 		waitMetric(t, 0, "tollgate_evictions_held", `reason="breaker_tripped"`, `source="node"`)
 		waitAlive(t, namespace, pods-limit-approved, created)
-		require.Len(t, departures(t, namespace), limit+approved)
+		waitDepartures(t, namespace, limit+approved)
 		eventually(t, "the status of the breaker", func(ctx context.Context) error {
 			status, err := statusOf(ctx, objectsOf(t), policy)
 			if err == nil && status.Breaker.Tripped != nil {

@@ -46,7 +46,7 @@ func TestG18BudgetsHoldAtFullPaceAndNobodyElseWaits(t *testing.T) {
 	waitMoved(t, namespace, c.moved)
 	waitLeft(t, w, c.blocked()+c.moved)
 
-	left := departures(t, namespace)
+	left := waitDepartures(t, namespace, c.pods-c.blocked())
 	requireFree(t, c, limit, left)
 	least := w.requireUnbroken(t)
 	require.Equal(t, c.some-c.mayGo(), least[crowdSome], "all left that could")
@@ -69,8 +69,7 @@ func TestG18BudgetsHoldAtFullPaceAndNobodyElseWaits(t *testing.T) {
 	// One budget is asked by a few at a time.
 	most := limit.takes(c.blocked()) + time.Duration(c.some)*100*time.Millisecond + 10*time.Second
 	require.Less(t, time.Since(began), most, "that is told, and not found out by trying")
-	all := departures(t, namespace)
-	require.Len(t, all, c.pods, "everybody left once")
+	all := waitDepartures(t, namespace, c.pods) // Everybody left once.
 	require.Less(t, limit.excess(all), 1.0, "the pace holds")
 	require.False(t, slices.ContainsFunc(all, func(d departure) bool { return !d.evicted }), "nobody is deleted past a budget")
 	waitMetric(t, 0, "tollgate_evictions_held")

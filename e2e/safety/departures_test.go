@@ -1,7 +1,9 @@
 package safety
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -56,6 +58,20 @@ func departures(t *testing.T, namespace string) []departure {
 		}
 	}
 	slices.SortFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// waitDepartures returns as departures does, once there are as many: the log may be a
+// moment behind what is seen of the pods. More of them are a failure.
+func waitDepartures(t *testing.T, namespace string, want int) (list []departure) {
+	t.Helper()
+	eventually(t, "departures in the audit log", func(context.Context) error {
+		if list = departures(t, namespace); len(list) < want {
+			return fmt.Errorf("%d of %d", len(list), want)
+		}
+		return nil
+	})
+	require.Len(t, list, want)
 	return list
 }
 

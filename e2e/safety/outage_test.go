@@ -52,8 +52,7 @@ func TestI03AfterAnOutageEvictionsAreAtFullPaceAtOnce(t *testing.T) {
 
 	gone, back := withoutAPIServer(t, outage)
 	waitAlive(t, namespace, 0, created)
-	left := departures(t, namespace)
-	require.Len(t, left, pending, "nobody is forgotten, and nobody leaves twice")
+	left := waitDepartures(t, namespace, pending) // Nobody is forgotten, and nobody leaves twice.
 	for _, d := range left {
 		require.Equal(t, created[d.pod], d.uid)
 		require.False(t, d.at.Before(due[d.pod]), "%s left at %s, and was due at %s", d.pod, d.at, due[d.pod])

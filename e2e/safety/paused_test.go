@@ -39,7 +39,7 @@ func TestPausedAndProtectedPodsStay(t *testing.T) {
 		require.NoError(t, objectsOf(t).Patch(t.Context(), &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}, patch))
 		require.Contains(t, waitAlive(t, namespace, 1, created), critical.Name)
 		waitHeld(t, policy, 1, "Protected")
-		require.Len(t, departures(t, namespace), pods)
+		waitDepartures(t, namespace, pods)
 	})
 	t.Run("without the taint nothing is held", func(t *testing.T) {
 		untaint(t, nodeOfPaused)
@@ -70,8 +70,7 @@ func TestDeleteAfterEndsThePatienceWithABudget(t *testing.T) {
 
 	due := taint(t, key, nodeOfBlocked)[controlplane.NodeName(nodeOfBlocked)]
 	waitAlive(t, namespace, 0, nil)
-	left := departures(t, namespace)
-	require.Len(t, left, 1)
+	left := waitDepartures(t, namespace, 1)
 	require.False(t, left[0].evicted, "it is deleted in the end")
 	require.Positive(t, refused(t, namespace, 429), "its budget was asked")
 	late := left[0].at.Sub(due)

@@ -52,7 +52,7 @@ func TestJ01ARuleThatSelectsEveryDeviceIsHeld(t *testing.T) {
 		require.NoError(t, rules.Delete(t.Context(), rule, metav1.DeleteOptions{}))
 		waitHeld(t, policy, 0, "NothingHeld")
 		waitAlive(t, namespace, pods-limit-approved, created)
-		require.Len(t, departures(t, namespace), limit+approved)
+		waitDepartures(t, namespace, limit+approved)
 	})
 }
 
