@@ -134,8 +134,7 @@ func stale() []row {
 			s.setTaints("tainted")
 			s.begin()
 			anew := s.pod("b", "tainted")
-			s.after(3 * time.Second)
-			return s.fate("b", anew)
+			return s.fateWithin(5*time.Second, "b", anew)
 		},
 		kubernetes: evicted, tollgate: stays,
 	}}

@@ -244,6 +244,18 @@ func (s *stage) fate(name string, uid types.UID) string {
 	return fate
 }
 
+// fateWithin says what has become of a pod as soon as it is evicted, and else when so much
+// time has passed since the beginning.
+func (s *stage) fateWithin(d time.Duration, name string, uid types.UID) string {
+	for s.err == nil && time.Since(s.began) < d {
+		if s.fate(name, uid) == evicted {
+			return evicted
+		}
+		s.pause(interval)
+	}
+	return s.fate(name, uid)
+}
+
 // left is how many pods are in the namespace and not on their way out.
 func (s *stage) left() int {
 	count := 0
