@@ -231,6 +231,20 @@ func deletions(t *testing.T, namespace string) map[string]time.Time {
 	return times
 }
 
+// waitDeletions returns as deletions does, once there are as many: the log may be a moment
+// behind what is seen of the pods. More of them are a failure.
+func waitDeletions(t *testing.T, namespace string, want int) (times map[string]time.Time) {
+	t.Helper()
+	eventually(t, "deletions in the audit log", func(context.Context) error {
+		if times = deletions(t, namespace); len(times) < want {
+			return fmt.Errorf("%d of %d", len(times), want)
+		}
+		return nil
+	})
+	require.Len(t, times, want)
+	return times
+}
+
 // requireNeverEarly fails if a pod was deleted before its toleration was over.
 func requireNeverEarly(t *testing.T, pods map[string]*corev1.Pod, added, deleted map[string]time.Time) {
 	t.Helper()

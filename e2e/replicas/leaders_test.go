@@ -72,8 +72,7 @@ func TestJ06U17ALeaderThatWasStoppedPastItsLeaseDoesNothingOnWaking(t *testing.T
 
 	standby.signal(t, syscall.SIGCONT)
 	waitAlive(t, namespace, stays)
-	deleted := deletions(t, namespace)
-	require.Len(t, deleted, count)
+	deleted := waitDeletions(t, namespace, count)
 	requireNeverEarly(t, leaves, added, deleted)
 	requireOneAtATime(t, stopped)
 }
@@ -151,8 +150,7 @@ func TestJ08ALeaderThatCannotRenewItsLeaseStopsBeforeSomebodyElseHasIt(t *testin
 		require.True(t, write.Answered.Before(taken), "it ended before the successor could begin")
 	}
 	t.Logf("the lease was last renewed at %s, lost to the other replica at %s", last.Sub(began), taken.Sub(began))
-	deleted := deletions(t, namespace)
-	require.Len(t, deleted, count, "none is lost")
+	deleted := waitDeletions(t, namespace, count) // None is lost.
 	requireNeverEarly(t, leaves, added, deleted)
 	requireOneAtATime(t, began)
 
