@@ -18,7 +18,7 @@ import (
 )
 
 // takeover is after what time a leader that is dead has a successor that leads.
-const takeover = leaseDuration + 3*time.Second
+const takeover = leaseDuration + 5*time.Second
 
 // staying returns a pod on each node that tolerates the taint for ever.
 func staying() []*corev1.Pod {
@@ -33,7 +33,7 @@ func staying() []*corev1.Pod {
 // has a successor, and then the successor too, so that nobody has done the work by the
 // time the first one wakes up.
 func TestJ06U17ALeaderThatWasStoppedPastItsLeaseDoesNothingOnWaking(t *testing.T) {
-	const count, seconds = 20, 9
+	const count, seconds = 20, 14
 	leader, standby := waitLeader(t)
 	namespace := namespaceOf(t)
 	var pods []*corev1.Pod
