@@ -21,7 +21,7 @@ const (
 	leaseDuration = 4 * time.Second
 	renewDeadline = 2500 * time.Millisecond
 	retryPeriod   = 500 * time.Millisecond
-	drainPeriod   = 2 * time.Second
+	drainPeriod   = 4 * time.Second
 )
 
 // What it takes until nothing more comes to a replica that says it is not ready; less

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -149,8 +150,15 @@ type term struct {
 	sent, answered time.Time
 }
 
-// terms are the writes of the lease since some time.
+// terms are the writes of the lease since some time by which a replica took or kept it.
 func terms(t *testing.T, since time.Time) []term {
+	t.Helper()
+	return slices.DeleteFunc(leaseWrites(t, since), func(w term) bool { return w.holder == "" })
+}
+
+// leaseWrites are all writes of the lease since some time. Who gives it back leaves no
+// holder.
+func leaseWrites(t *testing.T, since time.Time) []term {
 	t.Helper()
 	var found []term
 	for _, w := range written.find(func(w faultproxy.Write) bool {
@@ -160,14 +168,15 @@ func terms(t *testing.T, since time.Time) []term {
 		require.NoError(t, err)
 		lease, ok := object.(*coordinationv1.Lease)
 		require.True(t, ok, "%T", object)
-		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-			continue // given back
+		holder := ""
+		if lease.Spec.HolderIdentity != nil {
+			holder = *lease.Spec.HolderIdentity
 		}
 		by := first
 		if w.Replica == second.Name {
 			by = second
 		}
-		found = append(found, term{by, *lease.Spec.HolderIdentity, w.Sent, w.Answered})
+		found = append(found, term{by, holder, w.Sent, w.Answered})
 	}
 	return found
 }
@@ -196,6 +205,22 @@ func (r *replica) waitTerm(t *testing.T, since time.Time) time.Time {
 		for _, term := range terms(t, since) {
 			if term.replica == r {
 				at = term.answered
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
+	return at
+}
+
+// gaveBack returns when a replica first gave the lease back after some time.
+func (r *replica) gaveBack(t *testing.T, since time.Time) time.Time {
+	t.Helper()
+	var at time.Time
+	eventually(t, r.Name+" gives the lease back", func(context.Context) error {
+		for _, write := range leaseWrites(t, since) {
+			if write.replica == r && write.holder == "" {
+				at = write.answered
 				return nil
 			}
 		}
