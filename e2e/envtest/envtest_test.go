@@ -4,6 +4,7 @@ import (
 	"io"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,10 @@ func TestEnvtestServesOurTypes(t *testing.T) {
 		BinaryAssetsDirectory: programs.Envtest(),
 		CRDDirectoryPaths:     []string{filepath.Join(programs.Root, "deploy", "crd")},
 		ErrorIfCRDPathMissing: true,
+		// All of this is far above what it takes.
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: time.Minute},
+		ControlPlaneStartTimeout: 2 * time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
 	}
 	config, err := env.Start()
 	require.NoError(t, err)
