@@ -82,8 +82,8 @@ func changes() []row {
 			s.taint("tainted")
 			s.waitGone("b", untolerant) // The toleration of the other one runs.
 			s.tolerate("a", to)
-			s.pause(18 * time.Second)
-			return s.fate("a", uid)
+			s.begin()
+			return s.fateWithin(21*time.Second, "a", uid)
 		}
 	}
 	return []row{
