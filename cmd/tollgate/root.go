@@ -34,7 +34,7 @@ NoExecute taints, on time and never the wrong one.`,
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"}
 	}
 	root.AddCommand(newServeCommand(), newExportCommand(), devices.New(), newVersionCommand())
-	root.AddCommand(preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), evictions.New(), newVersionCommand(), approve.New(), explain.New(), check.New())
+	root.AddCommand(preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), evictions.New(), approve.New(), explain.New(), check.New())
 	return root
 }
 
