@@ -319,6 +319,18 @@ func TestWhatMayNotBeFollowedIsSaid(t *testing.T) {
 	}
 }
 
+func TestWhatGoesWrongIsSaid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		clients := clientsOf(t, allKinds, world(t)...)
+		clients.Kubernetes.(*fake.Clientset).PrependWatchReactor("pods", refusingWatch(errors.New("connection reset")))
+		f := follows(t, clients, options{output: "table"}, true)
+		require.Contains(t, f.out.take(), "what is shown may be old: watch pods: connection reset")
+		f.stop()
+		require.NoError(t, <-f.ended)
+	})
+}
+
 func TestEndsWhenItIsInterruptedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
