@@ -96,10 +96,12 @@ func (f *Feed) Run(ctx context.Context) error {
 
 // unlessDone returns an error, but nil once ctx is done: that is why there is one.
 func unlessDone(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 // begin takes over what the watches do not bring.

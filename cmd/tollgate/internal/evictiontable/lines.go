@@ -79,9 +79,10 @@ func WriteEvents(w io.Writer, changed []Eviction, now time.Time) error {
 	for i := range changed {
 		it := itemOf(&changed[i])
 		if err := encoder.Encode(struct {
-			Time string `json:"time"`
 			item
-		}{now.UTC().Format(time.RFC3339), it}); err != nil {
+
+			Time string `json:"time"`
+		}{it, now.UTC().Format(time.RFC3339)}); err != nil {
 			return fmt.Errorf("write changes: %w", err)
 		}
 	}

@@ -40,80 +40,98 @@ func TestStates(t *testing.T) {
 			replace, []string{broken, pod("p", "a", "{key: example.com/broken, operator: Exists}")}, "",
 		},
 		"a pod on its way out leaves, and its condition says who sent it": {
-			replace, []string{broken, strings.Replace(pod("p", "a"), "creationTimestamp", "deletionTimestamp: "+stamped(30*time.Second)+", creationTimestamp", 1) +
+			replace,
+			[]string{broken, strings.Replace(pod("p", "a"), "creationTimestamp", "deletionTimestamp: "+stamped(30*time.Second)+", creationTimestamp", 1) +
 				"\nstatus: {phase: Failed, conditions: [{type: DisruptionTarget, status: \"True\", reason: DeletionByTaintManager}]}"},
 			"p | now | Leaving | broken of node/n1; DeletionByTaintManager",
 		},
 		"a policy that is paused holds it, due or not": {
-			replace, []string{broken, pod("p", "a"), pod("q", "a", tolerated("example.com/broken", "300")), policy("stop", "example.com/broken", "paused: true")},
+			replace,
+			[]string{broken, pod("p", "a"), pod("q", "a", tolerated("example.com/broken", "300")), policy("stop", "example.com/broken", "paused: true")},
 			"p | 60s ago | Paused | broken of node/n1; policy stop is paused\nq | in 4m1s | Paused | broken of node/n1; policy stop is paused",
 		},
 		"a policy that protects it keeps it": {
-			replace, []string{broken, pod("p", "a"), policy("safe", "example.com/broken", "protect: {podSelector: {matchLabels: {app: a}}}")},
+			replace,
+			[]string{broken, pod("p", "a"), policy("safe", "example.com/broken", "protect: {podSelector: {matchLabels: {app: a}}}")},
 			"p | stays | Protected | broken of node/n1; policy safe protects it",
 		},
 		"protected from one taint it leaves because of another": {
-			replace, []string{node(-time.Minute, "example.com/broken", "example.com/hot"), pod("p", "a", tolerated("example.com/hot", "300")), policy("safe", "example.com/broken", "protect: {podSelector: {matchLabels: {app: a}}}")},
+			replace,
+			[]string{node(-time.Minute, "example.com/broken", "example.com/hot"), pod("p", "a", tolerated("example.com/hot", "300")), policy("safe", "example.com/broken", "protect: {podSelector: {matchLabels: {app: a}}}")},
 			"p | in 4m1s | Waiting | hot of node/n1 +1",
 		},
 		"paused for one taint it leaves because of another when that is due": {
-			replace, []string{node(-time.Minute, "example.com/broken", "example.com/hot"), pod("p", "a", tolerated("example.com/hot", "300")), policy("stop", "example.com/broken", "paused: true")},
+			replace,
+			[]string{node(-time.Minute, "example.com/broken", "example.com/hot"), pod("p", "a", tolerated("example.com/hot", "300")), policy("stop", "example.com/broken", "paused: true")},
 			"p | 60s ago | Paused | broken of node/n1 +1; policy stop is paused, leaves in 4m1s",
 		},
 		"a breaker that has tripped holds it once it is due": {
-			replace, []string{broken, pod("p", "a"), pod("q", "a", tolerated("example.com/broken", "300")), policy("gentle", "example.com/broken", breaker) + tripped},
+			replace,
+			[]string{broken, pod("p", "a"), pod("q", "a", tolerated("example.com/broken", "300")), policy("gentle", "example.com/broken", breaker) + tripped},
 			"q | in 4m1s | Waiting | broken of node/n1\np | 60s ago | Held | broken of node/n1; breaker of policy gentle",
 		},
 		"a breaker that has not does not": {
 			replace, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", breaker)}, "p | 60s ago | Due | broken of node/n1",
 		},
 		"the breaker of a policy that does not decide holds it as well": {
-			replace, []string{broken, pod("p", "a"), policy("first", "example.com/broken", "priority: 1"), policy("all", `"*"`, "breaker: {maxPods: 1, window: 10m, scope: Selected}") + tripped},
+			replace,
+			[]string{broken, pod("p", "a"), policy("first", "example.com/broken", "priority: 1"), policy("all", `"*"`, "breaker: {maxPods: 1, window: 10m, scope: Selected}") + tripped},
 			"p | 60s ago | Held | broken of node/n1; breaker of policy all",
 		},
 		"a budget that allows nothing blocks who is evicted": {
-			replace, []string{broken, pod("p", "a"), pod("q", "b"), policy("gentle", "example.com/broken", evict), budget("web", "a", "0"), budget("b", "b", "1")},
+			replace,
+			[]string{broken, pod("p", "a"), pod("q", "b"), policy("gentle", "example.com/broken", evict), budget("web", "a", "0"), budget("b", "b", "1")},
 			"q | 60s ago | Due | broken of node/n1\np | 60s ago | Blocked | broken of node/n1; budget web",
 		},
 		"and until deleteAfter": {
-			replace, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict, "deleteAfter: 5m"), budget("web", "a", "0")},
+			replace,
+			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict, "deleteAfter: 5m"), budget("web", "a", "0")},
 			"p | 60s ago | Blocked | broken of node/n1; budget web, leaves in 4m",
 		},
 		"but not longer": {
-			replace, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict, "deleteAfter: 1m"), budget("web", "a", "0")},
+			replace,
+			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict, "deleteAfter: 1m"), budget("web", "a", "0")},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"two budgets block whatever they allow": {
-			replace, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict), budget("web", "a", "5"), budget("also", "a", "5")},
+			replace,
+			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken", evict), budget("web", "a", "5"), budget("also", "a", "5")},
 			"p | 60s ago | Blocked | broken of node/n1; several budgets: also,web",
 		},
 		"nobody asks a budget who deletes": {replace, []string{broken, pod("p", "a"), budget("web", "a", "0")}, "p | 60s ago | Due | broken of node/n1"},
 		"where all nodes are down nobody leaves because of that": {
-			replace, []string{node(-time.Hour, "node.kubernetes.io/unreachable"), pod("p", "a")},
+			replace,
+			[]string{node(-time.Hour, "node.kubernetes.io/unreachable"), pod("p", "a")},
 			"p | 60m ago | Held | unreachable of node/n1; all nodes are down",
 		},
 		"that the labels of a namespace are not known here holds nobody": {
-			replace, []string{broken, strings.Replace(pod("p", "a"), "namespace: web", "namespace: unknown", 1), policy("teams", "example.com/broken", "namespaceSelector: {matchLabels: {team: a}}")},
+			replace,
+			[]string{broken, strings.Replace(pod("p", "a"), "namespace: web", "namespace: unknown", 1), policy("teams", "example.com/broken", "namespaceSelector: {matchLabels: {team: a}}")},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"what an event says of the node holds it": {
-			replace, []string{broken, pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			replace,
+			[]string{broken, pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
 			"p | 60s ago | Held | broken of node/n1; it comes back again and again",
 		},
 		"until an event says that it is over": {
-			replace, []string{broken, pod("p", "a"), event("Node", "n1", "EvictionReleased", "No pod that has to leave because of taint example.com/broken:NoExecute is held any more (looping)", -10*time.Second), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			replace,
+			[]string{broken, pod("p", "a"), event("Node", "n1", "EvictionReleased", "No pod that has to leave because of taint example.com/broken:NoExecute is held any more (looping)", -10*time.Second), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"an event says nothing of who has just become due": {
-			replace, []string{node(-time.Second, "example.com/broken"), pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			replace,
+			[]string{node(-time.Second, "example.com/broken"), pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
 			"p | 1s ago | Due | broken of node/n1",
 		},
 		"an event on the pod says why it is not let go": {
-			replace, []string{broken, pod("p", "a"), event("Pod", "p", "TaintManagerEvictionHeldUp", "Pod web/p has to leave its node, and this is tried again and again: refused by somebody", -10*time.Second)},
+			replace,
+			[]string{broken, pod("p", "a"), event("Pod", "p", "TaintManagerEvictionHeldUp", "Pod web/p has to leave its node, and this is tried again and again: refused by somebody", -10*time.Second)},
 			"p | 60s ago | Blocked | broken of node/n1; refused: refused by somebody",
 		},
 		"an event from before it was due says nothing": {
-			replace, []string{broken, pod("p", "a"), event("Pod", "p", "TaintManagerEvictionHeldUp", "Pod web/p has to leave its node, and this is tried again and again: refused by somebody", -2*time.Minute)},
+			replace,
+			[]string{broken, pod("p", "a"), event("Pod", "p", "TaintManagerEvictionHeldUp", "Pod web/p has to leave its node, and this is tried again and again: refused by somebody", -2*time.Minute)},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"in mode Observe Kubernetes evicts, whatever policies say": {
@@ -124,7 +142,8 @@ func TestStates(t *testing.T) {
 			window, []string{broken, windowed("p"), policy("gentle", "example.com/broken", "window: {seconds: 300}")}, "p | 60s ago | Due | broken of node/n1",
 		},
 		"and what it holds leaves at the end of the window": {
-			window, []string{broken, windowed("p"), policy("gentle", "example.com/broken", "window: {seconds: 300}", evict), budget("web", "a", "0")},
+			window,
+			[]string{broken, windowed("p"), policy("gentle", "example.com/broken", "window: {seconds: 300}", evict), budget("web", "a", "0")},
 			"p | 60s ago | Blocked | broken of node/n1; budget web, leaves in 4m1s",
 		},
 		"who has no window is evicted by Kubernetes": {
@@ -134,7 +153,8 @@ func TestStates(t *testing.T) {
 			window, []string{broken, pod("p", "a", tolerated("example.com/broken", "300")), policy("stop", "example.com/broken", "paused: true")}, "p | in 4m1s | Waiting | broken of node/n1; by Kubernetes",
 		},
 		"who leaves first comes first": {
-			replace, []string{broken, pod("d", "a", tolerated("example.com/broken", "90")), pod("c", "a", tolerated("example.com/broken", "300")), pod("b", "a"), pod("a", "b"), policy("safe", "example.com/broken", "protect: {podSelector: {matchLabels: {app: b}}}")},
+			replace,
+			[]string{broken, pod("d", "a", tolerated("example.com/broken", "90")), pod("c", "a", tolerated("example.com/broken", "300")), pod("b", "a"), pod("a", "b"), policy("safe", "example.com/broken", "protect: {podSelector: {matchLabels: {app: b}}}")},
 			"b | 60s ago | Due | broken of node/n1\nd | in 31s | Waiting | broken of node/n1\nc | in 4m1s | Waiting | broken of node/n1\na | stays | Protected | broken of node/n1; policy safe protects it",
 		},
 	} {
@@ -219,8 +239,8 @@ status: {conditions: [{type: tollgate.dev/EvictionHeld, status: "True", reason: 
 }
 
 // manyPods is a cluster of that many pods on a tainted node, by states in turn.
-func manyPods(t testing.TB, count int) *Cluster {
-	t.Helper()
+func manyPods(tb testing.TB, count int) *Cluster {
+	tb.Helper()
 	documents := []string{
 		node(-time.Minute, "example.com/broken"), budget("web", "a1", "0"),
 		policy("gentle", "example.com/broken", "method: Evict", "protect: {podSelector: {matchLabels: {app: a2}}}"),
@@ -232,7 +252,7 @@ func manyPods(t testing.TB, count int) *Cluster {
 		}
 		documents = append(documents, pod("p-"+strconv.Itoa(i), "a"+strconv.Itoa(i%4), tolerations...))
 	}
-	return world(t, configv1alpha1.EvictionReplace, documents...)
+	return world(tb, configv1alpha1.EvictionReplace, documents...)
 }
 
 func BenchmarkList10000Pods(b *testing.B) {

@@ -18,9 +18,9 @@ import (
 )
 
 // incident is a cluster with a pod in each state.
-func incident(t testing.TB) *Cluster {
-	t.Helper()
-	return world(t, configv1alpha1.EvictionReplace, gpus,
+func incident(tb testing.TB) *Cluster {
+	tb.Helper()
+	return world(tb, configv1alpha1.EvictionReplace, gpus,
 		node(-time.Minute, "example.com/broken"),
 		pod("front-7d9c8b6f5-x2x4k", "front"),
 		pod("back-0", "back", tolerated("example.com/broken", "300")),

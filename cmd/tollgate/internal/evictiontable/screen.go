@@ -164,13 +164,13 @@ func (g *Group) bar() string {
 }
 
 func (g *Group) sentence() string {
-	text := strconv.Itoa(g.Gone) + " of " + strconv.Itoa(g.total()) + " gone"
+	clauses := []string{strconv.Itoa(g.Gone) + " of " + strconv.Itoa(g.total()) + " gone"}
 	for _, part := range parts[1:] {
 		if n := g.count(part.states); n > 0 {
-			text += ", " + strconv.Itoa(n) + " " + part.text
+			clauses = append(clauses, strconv.Itoa(n)+" "+part.text)
 		}
 	}
-	return text
+	return strings.Join(clauses, ", ")
 }
 
 // cut returns the beginning of a line that is too long.

@@ -106,7 +106,7 @@ func painted(state State, line string) string {
 		return yellow + line + plain
 	case Held, Paused:
 		return red + line + plain
-	case Waiting, Protected:
+	case Waiting, Protected, Gone, Staying:
 		return line
 	default:
 		return line

@@ -29,53 +29,53 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // world returns the cluster that documents of YAML describe. The UID of an object is its
 // name.
-func world(t testing.TB, mode configv1alpha1.EvictionMode, documents ...string) *Cluster {
-	t.Helper()
+func world(tb testing.TB, mode configv1alpha1.EvictionMode, documents ...string) *Cluster {
+	tb.Helper()
 	c := &Cluster{Tracker: tracker.New(), Mode: mode, Namespaces: func(name string) (labels.Labels, bool) {
 		return labels.Set{corev1.LabelMetadataName: name}, name != "unknown"
 	}}
 	for text := range strings.SplitSeq(strings.Join(documents, "\n---\n"), "\n---\n") {
-		add(t, c, text)
+		add(tb, c, text)
 	}
 	c.Tracker.SetDevicesKnown(true)
 	c.Set = evicting.Compile(c.Policies)
 	return c
 }
 
-func add(t testing.TB, c *Cluster, text string) {
-	t.Helper()
-	switch kind := decoded[metav1.PartialObjectMetadata](t, text).Kind; kind {
+func add(tb testing.TB, c *Cluster, text string) {
+	tb.Helper()
+	switch kind := decoded[metav1.PartialObjectMetadata](tb, text).Kind; kind {
 	case "Node":
-		object := decoded[corev1.Node](t, text)
+		object := decoded[corev1.Node](tb, text)
 		object.UID = types.UID(object.Name)
 		c.Tracker.SetNode(tracker.NodeOf(object), noon)
 	case "Pod":
-		object := decoded[corev1.Pod](t, text)
+		object := decoded[corev1.Pod](tb, text)
 		object.UID = types.UID(object.Name)
 		c.Tracker.SetPod(tracker.PodOf(object))
 	case "PodDisruptionBudget":
-		c.Tracker.SetBudget(tracker.BudgetOf(decoded[policyv1.PodDisruptionBudget](t, text)))
+		c.Tracker.SetBudget(tracker.BudgetOf(decoded[policyv1.PodDisruptionBudget](tb, text)))
 	case "ResourceSlice":
-		c.Tracker.SetSlice(tracker.SliceOf(decoded[resourcev1.ResourceSlice](t, text)), noon)
+		c.Tracker.SetSlice(tracker.SliceOf(decoded[resourcev1.ResourceSlice](tb, text)), noon)
 	case "DeviceTaintRule":
-		c.Tracker.SetRule(tracker.RuleOf(decoded[resourcev1.DeviceTaintRule](t, text)), noon)
+		c.Tracker.SetRule(tracker.RuleOf(decoded[resourcev1.DeviceTaintRule](tb, text)), noon)
 	case "ResourceClaim":
-		c.Tracker.SetClaim(tracker.ClaimOf(decoded[resourcev1.ResourceClaim](t, text)))
+		c.Tracker.SetClaim(tracker.ClaimOf(decoded[resourcev1.ResourceClaim](tb, text)))
 	case "EvictionPolicy":
-		object := decoded[v1alpha1.EvictionPolicy](t, text)
+		object := decoded[v1alpha1.EvictionPolicy](tb, text)
 		object.UID = types.UID(object.Name)
 		c.Policies = append(c.Policies, *object)
 	case "Event":
-		c.Said.Add(decoded[corev1.Event](t, text))
+		c.Said.Add(decoded[corev1.Event](tb, text))
 	default:
-		require.Fail(t, "unknown kind "+kind, text)
+		require.Fail(tb, "unknown kind "+kind, text)
 	}
 }
 
-func decoded[T any](t testing.TB, text string) *T {
-	t.Helper()
+func decoded[T any](tb testing.TB, text string) *T {
+	tb.Helper()
 	object := new(T)
-	require.NoError(t, yaml.Unmarshal([]byte(text), object), text)
+	require.NoError(tb, yaml.Unmarshal([]byte(text), object), text)
 	return object
 }
 
@@ -84,11 +84,11 @@ func stamped(offset time.Duration) string { return `"` + noon.Add(offset).Format
 
 // node returns node n1 with taints of keys that came there some time after noon.
 func node(since time.Duration, keys ...string) string {
-	text := "kind: Node\nmetadata: {name: n1}\nspec:\n  taints:\n"
+	var taints []string
 	for _, key := range keys {
-		text += "  - {key: " + key + ", effect: NoExecute, timeAdded: " + stamped(since) + "}\n"
+		taints = append(taints, "{key: "+key+", effect: NoExecute, timeAdded: "+stamped(since)+"}")
 	}
-	return text
+	return "kind: Node\nmetadata: {name: n1}\nspec: {taints: [" + strings.Join(taints, ", ") + "]}"
 }
 
 // pod returns pod p on node n1, with the label app, that tolerates some keys for a while.

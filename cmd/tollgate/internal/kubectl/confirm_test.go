@@ -11,7 +11,7 @@ import (
 
 func TestOnlyYesIsYes(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, " y \n": true, "\n": false, "": false, "n\n": false, "yep\n": false} {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\ty\n": true, "\n": false, "": false, "n\n": false, "yep\n": false} {
 		var out bytes.Buffer
 		got, err := confirm(strings.NewReader(answer), &out, "Go?")
 		require.NoError(t, err)

@@ -102,7 +102,7 @@ func plan(list []evictiontable.Eviction, opts *options) (*approvals, error) {
 	}
 	for i := range a.list {
 		one := &a.list[i]
-		one.most = int32(min(len(one.held), math.MaxInt32)) //nolint:gosec // It is bounded.
+		one.most = int32(min(len(one.held), math.MaxInt32))
 		if opts.pods > 0 {
 			one.most = opts.pods
 		}

@@ -3,6 +3,7 @@ package approve
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,11 +33,11 @@ var (
 
 // clientsOf are those of a cluster that has some objects, and serves Tollgate's kinds, or
 // not.
-func clientsOf(t testing.TB, tollgate bool, objects ...string) *kubectl.Clients {
-	t.Helper()
+func clientsOf(tb testing.TB, tollgate bool, objects ...string) *kubectl.Clients {
+	tb.Helper()
 	typed := fake.NewClientset()
 	discovery, ok := typed.Discovery().(*discoveryfake.FakeDiscovery)
-	require.True(t, ok)
+	require.True(tb, ok)
 	discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "resource.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "resourceslices"}, {Name: "resourceclaims"}, {Name: "devicetaintrules"}}}}
 	if tollgate {
 		discovery.Resources = append(discovery.Resources, &metav1.APIResourceList{GroupVersion: "tollgate.dev/v1alpha1", APIResources: []metav1.APIResource{
@@ -48,27 +49,27 @@ func clientsOf(t testing.TB, tollgate bool, objects ...string) *kubectl.Clients 
 	})
 	for _, text := range objects {
 		object := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(text), &object.Object), text)
+		require.NoError(tb, yaml.Unmarshal([]byte(text), &object.Object), text)
 		kind, found := map[string]schema.GroupVersionResource{"EvictionPolicy": policyKind, "DeviceTaintRule": ruleKind}[object.GetKind()]
 		if found {
-			require.NoError(t, custom.Tracker().Create(kind, object, ""))
+			require.NoError(tb, custom.Tracker().Create(kind, object, ""))
 			continue
 		}
 		document, err := object.MarshalJSON()
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		known, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
-		require.NoError(t, err)
-		require.NoError(t, typed.Tracker().Add(known))
+		require.NoError(tb, err)
+		require.NoError(tb, typed.Tracker().Add(known))
 	}
 	return &kubectl.Clients{Kubernetes: typed, Dynamic: custom}
 }
 
 // world is a cluster whose breaker holds pods because of two taints of one node and one
 // of another, and because of a rule, a patch, and a driver.
-func world(t testing.TB) []string {
-	t.Helper()
+func world(tb testing.TB) []string {
+	tb.Helper()
 	labels, err := json.Marshal(terms.Default().Labels())
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	const since = `timeAdded: "2026-03-01T11:50:00Z"`
 	objects := []string{
 		`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: tollgate, namespace: tollgate-system, labels: ` + string(labels) +
@@ -94,13 +95,13 @@ func world(t testing.TB) []string {
 
 // pod returns a pod that has a claim, if that is named, and tolerates some keys.
 func pod(name, node, claim string, tolerated ...string) string {
-	text := "{apiVersion: v1, kind: Pod, metadata: {namespace: web, name: " + name + ", uid: " + name + "}, spec: {nodeName: " + node
+	var claims, tolerations []string
 	if claim != "" {
-		text += ", resourceClaims: [{name: c, resourceClaimName: " + claim + "}]"
+		claims = append(claims, "{name: c, resourceClaimName: "+claim+"}")
 	}
-	text += ", tolerations: ["
 	for _, key := range tolerated {
-		text += "{key: " + key + ", operator: Exists}, "
+		tolerations = append(tolerations, "{key: "+key+", operator: Exists}")
 	}
-	return text + "]}}"
+	return "{apiVersion: v1, kind: Pod, metadata: {namespace: web, name: " + name + ", uid: " + name + "}, spec: {nodeName: " + node +
+		", resourceClaims: [" + strings.Join(claims, ", ") + "], tolerations: [" + strings.Join(tolerations, ", ") + "]}}"
 }

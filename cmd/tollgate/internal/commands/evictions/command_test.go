@@ -77,7 +77,8 @@ func TestSaysThatNobodyHasTo(t *testing.T) {
 		"an empty cluster": {allKinds, []string{lease(t)}, evictiontable.Filter{}, "no pod has to leave\n"},
 		"without Tollgate": {kubernetesKinds, nil, evictiontable.Filter{}, "Tollgate does not run here (there is no Lease tollgate-system/tollgate): the controllers of Kubernetes evict, past PodDisruptionBudgets and EvictionPolicies\nno pod has to leave\n"},
 		"nobody who is asked about": {
-			allKinds, world(t), evictiontable.Filter{Namespace: "web", Node: "node-8", Rule: "hot", Patch: "racks"},
+			allKinds, world(t),
+			evictiontable.Filter{Namespace: "web", Node: "node-8", Rule: "hot", Patch: "racks"},
 			"no pod has to leave in namespace web, on node node-8, because of DeviceTaintRule hot, because of ResourceSlicePatch racks\n",
 		},
 	} {

@@ -1,6 +1,7 @@
 package evictions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -47,10 +48,10 @@ func follow(ctx context.Context, clients *kubectl.Clients, clk clock.WithTicker,
 	go func() { ended <- feed.Run(ctx) }()
 	over, err := watched(ctx, feed, ended, clk, opts, viewOf(opts, to))
 	stop()
-	if !over {
-		<-ended
+	if over {
+		return err
 	}
-	return err
+	return cmp.Or(err, <-ended)
 }
 
 func viewOf(opts *options, to streams) view {

@@ -90,10 +90,7 @@ func (v *screenView) lines(at *moment) []string {
 
 // end leaves the last picture behind.
 func (v *screenView) end(at *moment) error {
-	text := leave
-	for _, line := range v.lines(at) {
-		text += line + "\r\n"
-	}
+	text := leave + strings.Join(append(v.lines(at), ""), "\r\n")
 	if _, err := io.WriteString(v.to.out, text); err != nil {
 		return fmt.Errorf("draw: %w", err)
 	}

@@ -45,11 +45,11 @@ var (
 )
 
 // clientsOf are those of a cluster that serves some kinds and has some objects.
-func clientsOf(t testing.TB, serves served, objects ...string) *kubectl.Clients {
-	t.Helper()
+func clientsOf(tb testing.TB, serves served, objects ...string) *kubectl.Clients {
+	tb.Helper()
 	typed := fake.NewClientset()
 	discovery, ok := typed.Discovery().(*discoveryfake.FakeDiscovery)
-	require.True(t, ok)
+	require.True(tb, ok)
 	for group, names := range serves {
 		list := &metav1.APIResourceList{GroupVersion: group}
 		for _, name := range names {
@@ -63,26 +63,26 @@ func clientsOf(t testing.TB, serves served, objects ...string) *kubectl.Clients 
 	}
 	clients := &kubectl.Clients{Kubernetes: typed, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)}
 	for _, text := range objects {
-		create(t, clients, text)
+		create(tb, clients, text)
 	}
 	return clients
 }
 
 // create puts an object there.
-func create(t testing.TB, clients *kubectl.Clients, text string) {
-	t.Helper()
+func create(tb testing.TB, clients *kubectl.Clients, text string) {
+	tb.Helper()
 	object := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal([]byte(text), &object.Object), text)
+	require.NoError(tb, yaml.Unmarshal([]byte(text), &object.Object), text)
 	if resource, found := customKinds[object.GetKind()]; found {
 		_, err := clients.Dynamic.Resource(resource).Create(context.Background(), object, metav1.CreateOptions{}) //nolint:usetesting // Benchmarks have none yet.
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		return
 	}
 	document, err := object.MarshalJSON()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	known, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
-	require.NoError(t, err, text)
-	require.NoError(t, clients.Kubernetes.(*fake.Clientset).Tracker().Add(known))
+	require.NoError(tb, err, text)
+	require.NoError(tb, clients.Kubernetes.(*fake.Clientset).Tracker().Add(known))
 }
 
 // forbid lets clients do nothing with a resource.
@@ -95,10 +95,10 @@ func forbid(t *testing.T, clients *kubectl.Clients, resource string, err error) 
 }
 
 // lease returns the Lease of a Tollgate that has just renewed it.
-func lease(t testing.TB) string {
-	t.Helper()
+func lease(tb testing.TB) string {
+	tb.Helper()
 	labels, err := json.Marshal(terms.Default().Labels())
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: tollgate, namespace: tollgate-system, labels: " + string(labels) +
 		"}\nspec: {holderIdentity: a, leaseDurationSeconds: 15, renewTime: \"" + noon.Format("2006-01-02T15:04:05.000000Z07:00") + `"}`
 }
@@ -107,10 +107,10 @@ func stamped(offset time.Duration) string { return `"` + noon.Add(offset).Format
 
 // world is a node with a pod that is due, one that waits for two minutes, one that is
 // paused and one that is protected.
-func world(t testing.TB) []string {
-	t.Helper()
+func world(tb testing.TB) []string {
+	tb.Helper()
 	return []string{
-		lease(t),
+		lease(tb),
 		"{apiVersion: v1, kind: Node, metadata: {name: node-7, uid: node-7}, spec: {taints: [{key: example.com/broken, effect: NoExecute, timeAdded: " + stamped(-time.Minute) + "}]}}",
 		"{apiVersion: v1, kind: Node, metadata: {name: node-8, uid: node-8}}",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: web}}",
