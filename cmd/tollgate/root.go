@@ -14,6 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/devicetaint"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/explain"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/export"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/commands/preview"
 )
 
@@ -33,8 +34,10 @@ NoExecute taints, on time and never the wrong one.`,
 	if strings.HasPrefix(filepath.Base(called), "kubectl-") {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"}
 	}
-	root.AddCommand(newServeCommand(), newExportCommand(), devices.New(), newVersionCommand())
-	root.AddCommand(preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), evictions.New(), approve.New(), explain.New(), check.New())
+	root.AddCommand(
+		newServeCommand(), preview.New(), devicetaint.NewTaint(), devicetaint.NewUntaint(), devices.New(), evictions.New(),
+		approve.New(), explain.New(), check.New(), export.New(), newVersionCommand(),
+	)
 	return root
 }
 

@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ spec:
     taints: [{key: dedicated, value: banana, effect: NoSchedule}]
 `
 
-// export runs the command with a file, or without one with standard input.
-func export(t *testing.T, text string, fromFile bool) (string, error) {
+// runMap runs the command with a file, or without one with standard input.
+func runMap(t *testing.T, text string, fromFile bool) (string, error) {
 	t.Helper()
-	root := newRootCommand("tollgate")
+	root := New()
 	var out bytes.Buffer
 	root.SetOut(&out)
 	file := "-"
@@ -33,7 +33,7 @@ func export(t *testing.T, text string, fromFile bool) (string, error) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	root.SetIn(strings.NewReader(text))
-	root.SetArgs([]string{"export", "map", "-f", file})
+	root.SetArgs([]string{"map", "-f", file})
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
 }
@@ -50,7 +50,7 @@ func TestExportMapWritesOnePolicyAndBindingForEachEntry(t *testing.T) {
 		"beside objects of other kinds": {"apiVersion: v1\nkind: Pod\n---\n# nothing\n---\n" + registeringPolicy, true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			out, err := export(t, c.text, c.fromFile)
+			out, err := runMap(t, c.text, c.fromFile)
 			require.NoError(t, err)
 			require.Equal(t, 1, strings.Count(out, "\nkind: MutatingAdmissionPolicy\n"), out)
 			require.Equal(t, 1, strings.Count(out, "\nkind: MutatingAdmissionPolicyBinding\n"), out)
@@ -69,11 +69,11 @@ func TestExportMapRefusesWhatItCannotExport(t *testing.T) {
 		"what is not YAML":               {"{", "read policies"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			_, err := export(t, c.text, true)
+			_, err := runMap(t, c.text, true)
 			require.ErrorContains(t, err, c.names)
 		})
 	}
-	root := newRootCommand("tollgate")
-	root.SetArgs([]string{"export", "map", "-f", filepath.Join(t.TempDir(), "none")})
+	root := New()
+	root.SetArgs([]string{"map", "-f", filepath.Join(t.TempDir(), "none")})
 	require.ErrorIs(t, root.ExecuteContext(t.Context()), os.ErrNotExist)
 }
