@@ -1,0 +1,74 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/e2e/install"
+)
+
+// That the handler which the other test asks in its own process is what an installed Tollgate
+// says is shown by a sample.
+func TestAnInstalledTollgateSaysWhatItsHandlerSays(t *testing.T) {
+	d := newDice(t)
+	world, everybody := furnish(t, d), crowd{}
+	requests := world.requests(t, d, everybody, 60, 20)
+	found := policies{
+		tolerations: []v1alpha1.TolerationPolicy{d.tolerationPolicy("a"), d.tolerationPolicy("b")},
+		taints:      []v1alpha1.TaintPolicy{d.taintPolicy("c")},
+	}
+	installed, err := install.Install(t.Context(), shared, install.Options{Programs: programs})
+	require.NoError(t, err)
+	require.True(t, installed.Alive())
+	for i := range found.tolerations {
+		enforce(t, "TolerationPolicy", "tolerationpolicies", &found.tolerations[i])
+	}
+	for i := range found.taints {
+		enforce(t, "TaintPolicy", "taintpolicies", &found.taints[i])
+	}
+	by := handler(t, &found)
+	var n tally
+	for _, r := range requests {
+		_, got := everybody.send(t, r)
+		n.compare(t, r, judge(t, by, r), got, &found)
+	}
+	t.Logf("%+v", n)
+}
+
+// enforce creates a policy for the length of the test, and returns when it is in force.
+func enforce(t *testing.T, kind, resource string, object runtime.Object) {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	require.NoError(t, err)
+	policy := &unstructured.Unstructured{Object: content}
+	policy.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	unstructured.RemoveNestedField(policy.Object, "status")
+	to := objectsClient(t).Resource(schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: resource})
+	_, err = to.Create(t.Context(), policy, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, to.Delete(context.WithoutCancel(t.Context()), policy.GetName(), metav1.DeleteOptions{}))
+	})
+	eventually(t, kind+" "+policy.GetName()+" is in force", func(ctx context.Context) error {
+		now, err := to.Get(ctx, policy.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		conditions, _, err := unstructured.NestedSlice(now.Object, "status", "conditions")
+		for _, condition := range conditions {
+			c, ok := condition.(map[string]any)
+			if ok && c["type"] == v1alpha1.ConditionReady && c["status"] == "True" && c["observedGeneration"] == now.GetGeneration() {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v, %w", conditions, err)
+	})
+}
