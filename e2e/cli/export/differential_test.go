@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,7 @@ func TestTheExportedPoliciesSayWhatTollgateSays(t *testing.T) {
 		found.taints = append(found.taints, d.taintPolicy("c"))
 		requests := world.requests(t, d, everybody, 80, 27)
 		revoke := apply(t, i, &found)
+		t.Cleanup(revoke)
 		by := handler(t, &found)
 		for _, r := range requests {
 			_, got := everybody.send(t, r)
@@ -197,11 +199,11 @@ func apply(t *testing.T, set int, found *policies) (revoke func()) {
 	eventually(t, name+" judges", func(ctx context.Context) error {
 		return judged(ctx, t, name)
 	})
-	return func() {
+	return sync.OnceFunc(func() {
 		for _, object := range objects {
 			remove(t, object)
 		}
-	}
+	})
 }
 
 // sentinel is a policy that is created last: where it is in force, the others are.
@@ -261,9 +263,9 @@ func remove(t *testing.T, object runtime.Object) {
 	api := admin(t).AdmissionregistrationV1()
 	switch o := object.(type) {
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		require.NoError(t, api.ValidatingAdmissionPolicies().Delete(t.Context(), o.Name, metav1.DeleteOptions{}))
+		require.NoError(t, api.ValidatingAdmissionPolicies().Delete(context.WithoutCancel(t.Context()), o.Name, metav1.DeleteOptions{}))
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
-		require.NoError(t, api.ValidatingAdmissionPolicyBindings().Delete(t.Context(), o.Name, metav1.DeleteOptions{}))
+		require.NoError(t, api.ValidatingAdmissionPolicyBindings().Delete(context.WithoutCancel(t.Context()), o.Name, metav1.DeleteOptions{}))
 	}
 }
 
