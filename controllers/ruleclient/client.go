@@ -72,7 +72,7 @@ func (c *Client) Create(ctx context.Context, build Build) error {
 }
 
 // Update gives a rule the spec, the owners and the marks of the one that is built. What
-// was written since it was read fails it.
+// was written since it was read fails it, as a conflict.
 func (c *Client) Update(ctx context.Context, stored *resourcev1.DeviceTaintRule, build Build) error {
 	resource, ok := c.served()
 	if !ok {
@@ -82,10 +82,10 @@ func (c *Client) Update(ctx context.Context, stored *resourcev1.DeviceTaintRule,
 	if err != nil {
 		return err
 	}
-	operations := []map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": stored.UID},
-		{"op": "test", "path": "/metadata/resourceVersion", "value": stored.ResourceVersion},
-	}
+	// The version is written and not tested: a test that fails is answered as what is
+	// invalid is (422), another version is a conflict. It tells one rule from another that
+	// was created anew, too.
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": stored.ResourceVersion}}
 	for path, both := range map[string][2]map[string]string{
 		"/metadata/labels":      {stored.Labels, object.GetLabels()},
 		"/metadata/annotations": {stored.Annotations, object.GetAnnotations()},

@@ -34,7 +34,7 @@ func wanted(uid string, annotations map[string]string) Build {
 }
 
 const (
-	untouched = `{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/resourceVersion","value":"7"}`
+	untouched = `{"op":"replace","path":"/metadata/resourceVersion","value":"7"}`
 	replaced  = `{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"example.com/v1","kind":"Owner","name":"owner","uid":"o"}]},
 		{"op":"replace","path":"/spec","value":{"deviceSelector":{"driver":"gpu.example.com"},"taint":{"key":"degraded","effect":"NoSchedule"}}}`
 )
