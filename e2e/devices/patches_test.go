@@ -13,11 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/e2e/devices/dra"
 )
 
@@ -224,6 +227,41 @@ func TestAnExpressionThatFailsIsReported(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestARuleThatWasWrittenSinceItWasReadIsAConflict(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, shared)
+	direct, err := dynamic.NewForConfig(s.plane.restConfig())
+	require.NoError(t, err)
+	rules := ruleclient.New(direct, func() (schema.GroupVersionResource, bool) {
+		return resourcev1.SchemeGroupVersion.WithResource("devicetaintrules"), true
+	})
+	rule := s.rule(t, "r", "pool", resourcev1.DeviceTaintEffectNoSchedule)
+	stored, err := rules.Get(t.Context(), rule.Name)
+	require.NoError(t, err)
+	build := func(string) *resourcev1.DeviceTaintRule {
+		return s.poolRule("r", "other", resourcev1.DeviceTaintEffectNoSchedule)
+	}
+
+	s.editRule(t, rule.Name, func(rule *resourcev1.DeviceTaintRule) { rule.Spec.Taint.Value = "changed" })
+	err = rules.Update(t.Context(), stored, build)
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	s.deleteRule(t, rule.Name)
+	s.rule(t, "r", "pool", resourcev1.DeviceTaintEffectNoSchedule)
+	err = rules.Update(t.Context(), stored, build)
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+
+	// Tollgate writes the status meanwhile.
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if stored, err = rules.Get(t.Context(), rule.Name); err != nil {
+			return err
+		}
+		return rules.Update(t.Context(), stored, build)
+	}))
+	found, err := s.getRule(t.Context(), t, rule.Name)
+	require.NoError(t, err)
+	require.Equal(t, "other", *found.Spec.DeviceSelector.Pool)
 }
 
 func TestNobodyElseMakesRulesOfPatches(t *testing.T) {
