@@ -77,8 +77,8 @@ type Cluster struct {
 	Claims []*resourcev1.ResourceClaim
 
 	namespaces map[string]labels.Set
-	// namespacesKnown, budgetsKnown and claimsKnown say that the user may see them.
-	namespacesKnown, budgetsKnown, claimsKnown bool
+	// budgetsKnown and claimsKnown say that the user may see them.
+	budgetsKnown, claimsKnown bool
 	// devices is nil unless a selection is wanted.
 	devices *merged.View
 	// selectable says that all that a selection depends on was read.

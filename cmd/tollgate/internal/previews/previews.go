@@ -21,11 +21,11 @@ import (
 
 // Preview is what one write would do.
 type Preview struct {
-	// Of names what is written, as kubectl does: node/worker-1.
-	Of string
 	// Forecast is about the pods that would have to leave, or sooner.
 	forecast.Forecast
 
+	// Of names what is written, as kubectl does: node/worker-1.
+	Of string
 	// Mere says that nobody is evicted by the write as it stands, and that the forecast is
 	// about one that evicts. But is what stands in the way of it.
 	Mere bool
@@ -45,7 +45,7 @@ func (p *Preview) Sentence() string {
 	if p.Nothing != "" {
 		return p.Of + ": " + p.Nothing
 	}
-	text := p.Forecast.String()
+	text := p.String()
 	switch {
 	case p.Mere:
 		text = cmp.Or(p.If(), "would evict no pods")
@@ -144,7 +144,7 @@ func (t *Teller) mere(of, but string, changes []tracker.Change) Preview {
 	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes)}
 }
 
-// Nodes foretells what becomes of pods when the taints of a node are others than they were.
+// Node foretells what becomes of pods when the taints of a node are others than they were.
 func (t *Teller) Node(name string, old, taints []corev1.Taint) (Preview, error) {
 	changes, err := t.view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
 	if err != nil {

@@ -84,8 +84,10 @@ func TestDevicesAreNamedFromTheDriverOn(t *testing.T) {
 		"a pool with a slash":  {nil, "gpu.example.com/rack/7/gpu-0", Target{Driver: "gpu.example.com", Pool: "rack/7", Device: "gpu-0"}, "gpu.example.com/rack/7/gpu-0"},
 		"a pool of any driver": {[]string{"--pool", "node-7"}, "", Target{Pool: "node-7"}, "*/node-7"},
 		"a class in a driver": {
-			[]string{"--class", "gpus", "--selector", "true"}, "gpu.example.com",
-			Target{Driver: "gpu.example.com", Class: "gpus", Selectors: []string{"true"}}, "gpu.example.com (class gpus, true)",
+			[]string{"--class", "gpus", "--selector", "true"},
+			"gpu.example.com",
+			Target{Driver: "gpu.example.com", Class: "gpus", Selectors: []string{"true"}},
+			"gpu.example.com (class gpus, true)",
 		},
 		"a class": {[]string{"--class", "gpus"}, "", Target{Class: "gpus"}, "(class gpus)"},
 	} {

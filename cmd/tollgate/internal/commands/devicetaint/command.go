@@ -35,10 +35,22 @@ type edge struct {
 }
 
 func realEdge() edge {
-	return edge{clock: clock.RealClock{}, terminal: func(in io.Reader) bool {
-		file, ok := in.(*os.File)
-		return ok && kubectl.Terminal(file)
-	}}
+	return edge{clock: clock.RealClock{}, terminal: answers}
+}
+
+// answers reports whether somebody may answer on a reader. The null device is a terminal as
+// far as its mode says, and the standard input of what runs without one.
+func answers(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	if !ok || !kubectl.Terminal(file) {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
 // writing is how both commands write, and say what they wrote.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -64,11 +65,11 @@ spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: hot, effect: NoSc
 }
 
 // tollgate returns the clients of a cluster with Tollgate.
-func tollgate(t testing.TB, more ...string) *kubectl.Clients {
-	t.Helper()
-	clients := clientsOf(t, allKinds, append(append(world, lease(terms.Default(), noon)), more...)...)
+func tollgate(tb testing.TB, more ...string) *kubectl.Clients {
+	tb.Helper()
+	clients := clientsOf(tb, allKinds, append(append(world, lease(terms.Default(), noon)), more...)...)
 	typed, ok := clients.Kubernetes.(*fake.Clientset)
-	require.True(t, ok)
+	require.True(tb, ok)
 	typed.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		review := &authenticationv1.SelfSubjectReview{}
 		review.Status.UserInfo.Username = "alice"
@@ -84,9 +85,9 @@ type result struct {
 
 // types runs a command line with somebody at a terminal who types an answer; nobody is
 // there if it is empty.
-func types(t *testing.T, clients *kubectl.Clients, make func(edge) *cobra.Command, answer string, arguments ...string) result {
+func types(t *testing.T, clients *kubectl.Clients, command func(edge) *cobra.Command, answer string, arguments ...string) result {
 	t.Helper()
-	cmd := make(edge{
+	cmd := command(edge{
 		clock: clocktesting.NewFakePassiveClock(noon), terminal: func(io.Reader) bool { return answer != "" },
 		connect: func(io.Writer) (*kubectl.Clients, error) { return clients, nil },
 	})
@@ -383,6 +384,15 @@ func TestNamesAreAllowedAndTellTaintsApart(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestNobodyAnswersOnTheNullDevice(t *testing.T) {
+	t.Parallel()
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, null.Close()) }()
+	require.False(t, answers(null))
+	require.False(t, answers(strings.NewReader("y")))
 }
 
 func TestAnInterruptEndsTheQuestion(t *testing.T) {

@@ -168,9 +168,9 @@ func runs(t *testing.T, clients *kubectl.Clients, stdin string, arguments ...str
 	return result{out.String(), notes.String(), err}
 }
 
-func tollgate(t testing.TB) *kubectl.Clients {
-	t.Helper()
-	return clientsOf(t, allKinds, append(world, lease(terms.Default(), noon))...)
+func tollgate(tb testing.TB) *kubectl.Clients {
+	tb.Helper()
+	return clientsOf(tb, allKinds, append(world, lease(terms.Default(), noon))...)
 }
 
 func TestWritesWhatTheGoldenFilesHave(t *testing.T) {

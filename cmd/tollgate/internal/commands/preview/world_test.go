@@ -48,11 +48,11 @@ var customKinds = map[string]schema.GroupVersionResource{
 }
 
 // clientsOf are those of a cluster that serves some kinds and has some objects.
-func clientsOf(t testing.TB, serves served, objects ...string) *kubectl.Clients {
-	t.Helper()
+func clientsOf(tb testing.TB, serves served, objects ...string) *kubectl.Clients {
+	tb.Helper()
 	typed := fake.NewClientset()
 	discovery, ok := typed.Discovery().(*discoveryfake.FakeDiscovery)
-	require.True(t, ok)
+	require.True(tb, ok)
 	for group, names := range serves {
 		list := &metav1.APIResourceList{GroupVersion: group}
 		for _, name := range names {
@@ -67,17 +67,17 @@ func clientsOf(t testing.TB, serves served, objects ...string) *kubectl.Clients 
 	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	for _, text := range objects {
 		object := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(text), &object.Object))
+		require.NoError(tb, yaml.Unmarshal([]byte(text), &object.Object))
 		if resource, found := customKinds[object.GetKind()]; found {
 			_, err := custom.Resource(resource).Create(context.Background(), object, metav1.CreateOptions{}) //nolint:usetesting // Benchmarks have none yet.
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			continue
 		}
 		data, err := object.MarshalJSON()
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		known, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
-		require.NoError(t, err)
-		require.NoError(t, typed.Tracker().Add(known))
+		require.NoError(tb, err)
+		require.NoError(tb, typed.Tracker().Add(known))
 	}
 	return &kubectl.Clients{Kubernetes: typed, Dynamic: custom}
 }
