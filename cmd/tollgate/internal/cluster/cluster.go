@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,8 +41,8 @@ type Wants struct {
 }
 
 // AddFlags adds the flag that says where Tollgate runs.
-func (w *Wants) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&w.Lease, "tollgate-namespace", terms.Namespace, "`namespace` of Tollgate, whose Lease says how it evicts")
+func (w *Wants) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.Lease, "tollgate-namespace", terms.Namespace, "`namespace` of Tollgate, whose Lease says how it evicts")
 }
 
 // Everything keeps all objects of a kind.

@@ -3,7 +3,7 @@ package taintargs
 import (
 	"testing"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,9 +63,9 @@ func TestRemovalsNeedNoDash(t *testing.T) {
 func target(t *testing.T, flags []string, arguments ...string) (Target, []string, error) {
 	t.Helper()
 	var asked Target
-	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	asked.AddFlags(set)
-	require.NoError(t, set.Parse(flags))
+	cmd := &cobra.Command{}
+	asked.AddFlags(cmd)
+	require.NoError(t, cmd.ParseFlags(flags))
 	rest, err := asked.Take(arguments, IsTaint)
 	return asked, rest, err
 }

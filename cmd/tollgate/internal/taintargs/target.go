@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
 
@@ -22,7 +22,8 @@ type Target struct {
 }
 
 // AddFlags adds the flags of a target.
-func (t *Target) AddFlags(flags *pflag.FlagSet) {
+func (t *Target) AddFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&t.Driver, "driver", "", "devices of this `driver`")
 	flags.StringVar(&t.Pool, "pool", "", "devices in pools of this `name`, which several drivers may have")
 	flags.StringVar(&t.Device, "device", "", "devices of this `name`, which several pools may have")

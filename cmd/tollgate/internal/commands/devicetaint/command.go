@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -59,8 +58,9 @@ type writing struct {
 	output, dryRun string
 }
 
-func (w *writing) addFlags(flags *pflag.FlagSet) {
-	w.target.AddFlags(flags)
+func (w *writing) addFlags(cmd *cobra.Command) {
+	w.target.AddFlags(cmd)
+	flags := cmd.Flags()
 	flags.StringVarP(&w.output, "output", "o", "", "`format` of what was written: name, yaml, json")
 	flags.StringVar(&w.dryRun, "dry-run", dryRuns[0], "`none`, client (ask the API server nothing) or server (have it judge, and write nothing)")
 	flags.Lookup("dry-run").NoOptDefVal = dryRuns[1]
@@ -132,8 +132,8 @@ resourceslicepatches.`,
 	if t.connect == nil {
 		t.connect = connection.Clients
 	}
-	t.addFlags(cmd.Flags())
-	t.wants.AddFlags(cmd.Flags())
+	t.addFlags(cmd)
+	t.wants.AddFlags(cmd)
 	cmd.Flags().BoolVar(&t.overwrite, "overwrite", false, "give taints that taint device made another value")
 	cmd.Flags().BoolVarP(&t.yes, "yes", "y", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
@@ -175,7 +175,7 @@ resourceslicepatches.`,
 	if u.connect == nil {
 		u.connect = connection.Clients
 	}
-	u.addFlags(cmd.Flags())
+	u.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
 		if err := u.parse(arguments); err != nil {
 			return err

@@ -134,7 +134,7 @@ do.
   tollgate preview device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute`,
 	}
 	s := addSettings(cmd, clk, connect)
-	asked.target.AddFlags(cmd.Flags())
+	asked.target.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
 		rest, err := asked.target.Take(arguments, taintargs.IsTaint)
 		if err != nil {
@@ -158,7 +158,7 @@ func addSettings(cmd *cobra.Command, clk clock.PassiveClock, connect connecting)
 	flags := cmd.Flags()
 	flags.StringVarP(&s.output, "output", "o", s.output, "`format`: "+strings.Join(outputs, ", "))
 	flags.IntVar(&s.failOver, "fail-over", -1, "exit with 2 if more than this `number` of pods would go; not if it is negative")
-	s.wants.AddFlags(flags)
+	s.wants.AddFlags(cmd)
 	return s
 }
 
