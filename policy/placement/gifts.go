@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -98,6 +99,37 @@ func (m Matching) Failed() map[string]string {
 		failed[f.policy.name] = printable(f.problem, maxProblem)
 	}
 	return failed
+}
+
+// PersonalPods returns the policies, by name, that are for a pod or not depending on who
+// made it: all else of their match holds for the subject, and their matchConditions ask for
+// the requester. A pod that stands does not tell.
+func (s *Set) PersonalPods(ctx context.Context, subject *Subject) ([]string, error) {
+	if s == nil || s.pods.empty() {
+		return nil, nil
+	}
+	asking := asking{subject: subject}
+	positions, err := asking.candidates(ctx, &s.pods)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, position := range positions {
+		c := &s.policies[position]
+		if !c.match.conditional || !c.match.conditions.Uses().Requester {
+			continue
+		}
+		rest := c.match
+		rest.conditional = false
+		matches, err := asking.matches(ctx, &rest)
+		if err != nil {
+			return nil, err
+		}
+		if matches {
+			names = append(names, c.name)
+		}
+	}
+	return names, nil
 }
 
 // ClaimGifts returns what the policies give to the requests of a claim.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -78,4 +79,24 @@ func TestClaimGiftsSayWhatRequestsHaveFromPolicies(t *testing.T) {
 		{Policies: []string{"all"}, Field: "spec.devices.requests[1].exactly.tolerations", Value: "gpu/degraded:NoSchedule"},
 	}, gifts)
 	require.Empty(t, matching.Failed())
+}
+
+func TestPoliciesThatAskWhoMadeAPodAreKnownAsSuch(t *testing.T) {
+	t.Parallel()
+	asks := func(name, expression string, namespaces ...string) v1alpha1.PlacementPolicy {
+		p := steers(name, "pool", "a")
+		p.Spec.Match.Namespaces = namespaces
+		p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a", Expression: expression}}
+		return p
+	}
+	set := Compile([]v1alpha1.PlacementPolicy{
+		asks("who", "request.userInfo.username == 'alice'", "banana"), asks("elsewhere", "request.userInfo.username == 'alice'", "apple"),
+		asks("what", "request.operation == 'CREATE'", "banana"), steers("all", "pool", "a"),
+	})
+	names, err := set.PersonalPods(t.Context(), &Subject{Namespace: "banana", NamespaceLabels: map[string]string{}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"who"}, names)
+	names, err = (*Set)(nil).PersonalPods(t.Context(), &Subject{})
+	require.NoError(t, err)
+	require.Empty(t, names)
 }
