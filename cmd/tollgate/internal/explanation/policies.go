@@ -61,15 +61,24 @@ func (w *World) policiesOf(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	matching, err := w.Policies.Placement.MatchPod(ctx, &placement.Subject{
+	subject := &placement.Subject{
 		Review: review, Namespace: pod.Namespace, NamespaceLabels: labelled(w.Namespace), Labels: pod.Labels,
 		Resources:     func() ([]string, error) { return requested(pod), nil },
 		DeviceClasses: func(context.Context) ([]string, error) { return w.classes(pod), nil },
-	})
+	}
+	matching, err := w.Policies.Placement.MatchPod(ctx, subject)
 	if err != nil {
 		return fmt.Errorf("match PlacementPolicies with pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	p.Placement = placementOf(matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: ofDaemonSet(pod)}), matching.Failed())
+	personal, err := w.Policies.Placement.PersonalPods(ctx, subject)
+	if err != nil {
+		return fmt.Errorf("match PlacementPolicies with pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	unknown := matching.Failed()
+	for _, name := range personal {
+		unknown[name] = "a matchCondition asks who made the pod, which nothing tells any more"
+	}
+	p.Placement = placementOf(matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: ofDaemonSet(pod)}), unknown)
 	return nil
 }
 
