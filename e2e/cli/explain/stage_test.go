@@ -1,0 +1,289 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// patience is far above what anything here takes.
+	patience = 90 * time.Second
+	interval = 200 * time.Millisecond
+)
+
+// stage is where one scenario takes place: a namespace, and nodes that its pods select by
+// the label lane.
+type stage struct {
+	client.Client
+
+	// lane is the name of the namespace, of the label's value, and in every name of an
+	// object of the scenario that has no namespace. X stands for it in YAML.
+	lane string
+}
+
+func newStage(t *testing.T, lane string) *stage {
+	t.Helper()
+	config := shared.RESTConfig()
+	config.WarningHandler = rest.NoWarnings{}
+	c, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	s := &stage{Client: c, lane: lane}
+	s.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: X}\n")
+	s.eventually(t, "the namespace can be used", func(ctx context.Context) error {
+		return s.Get(ctx, client.ObjectKey{Namespace: lane, Name: "default"}, &corev1.ServiceAccount{})
+	})
+	return s
+}
+
+func (s *stage) eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	last := errors.New("never looked")
+	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	require.NoError(t, err, "%s: %v", what, last)
+}
+
+// apply creates objects that are written as YAML, with --- between them, and returns when
+// those of Tollgate are in force.
+func (s *stage) apply(t *testing.T, text string) {
+	t.Helper()
+	for part := range strings.SplitSeq(strings.ReplaceAll(text, "X", s.lane), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(part), &object.Object), part)
+		kind := object.GroupVersionKind()
+		mapping, err := s.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		require.NoError(t, err, part)
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			object.SetNamespace(s.lane)
+		}
+		require.NoError(t, s.Create(t.Context(), object), part)
+		if strings.HasSuffix(kind.Kind, "Policy") && kind.Group == "tollgate.dev" {
+			s.eventually(t, "the policy is in force", func(ctx context.Context) error {
+				if err := s.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+					return err
+				}
+				conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+				for _, c := range conditions {
+					if condition, ok := c.(map[string]any); ok && condition["type"] == "Ready" && condition["status"] == "True" {
+						return nil
+					}
+				}
+				return fmt.Errorf("conditions %v", conditions)
+			})
+		}
+	}
+}
+
+// node adds a Ready node with more labels and a list of taints.
+func (s *stage) node(t *testing.T, name, labels, taints string) {
+	t.Helper()
+	s.apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Node
+metadata: {name: X-%s, labels: {kubernetes.io/hostname: X-%s, kubernetes.io/os: linux, lane: X, %s}}
+spec: {taints: [%s]}
+`, name, name, labels, taints))
+	s.eventually(t, "the node is ready", func(ctx context.Context) error {
+		node := s.nodeNow(ctx, t, name)
+		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		born := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+		if !ready || born {
+			return fmt.Errorf("%v %v", node.Status.Conditions, node.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+func (s *stage) nodeNow(ctx context.Context, t *testing.T, name string) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{}
+	require.NoError(t, s.Get(ctx, client.ObjectKey{Name: s.lane + "-" + name}, node))
+	return node
+}
+
+// taint puts one more taint on a node, whose key ends with the name of the lane.
+func (s *stage) taint(t *testing.T, name, value string, effect corev1.TaintEffect) {
+	t.Helper()
+	node := s.nodeNow(t.Context(), t, name)
+	before := client.MergeFrom(node.DeepCopy())
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: s.key(), Value: value, Effect: effect})
+	require.NoError(t, s.Patch(t.Context(), node, before))
+}
+
+// key is the key of taints of the scenario. In YAML it is written example.com/X.
+func (s *stage) key() string { return "example.com/" + s.lane }
+
+// pod creates a pod for the nodes of the lane, with more of its spec.
+func (s *stage) pod(t *testing.T, name, spec string) {
+	t.Helper()
+	s.apply(t, podYAML(name, spec))
+}
+
+func podYAML(name, spec string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: web}}
+spec: {nodeSelector: {lane: X}, terminationGracePeriodSeconds: 0, containers: [{name: c, image: image}], %s}
+`, name, spec)
+}
+
+func (s *stage) podNow(ctx context.Context, name string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := s.Get(ctx, client.ObjectKey{Namespace: s.lane, Name: name}, pod)
+	return pod, err
+}
+
+// waits returns when the scheduler has said that it has no node for a pod.
+func (s *stage) waits(t *testing.T, name string) {
+	t.Helper()
+	s.eventually(t, "the scheduler has no node", func(ctx context.Context) error {
+		pod, err := s.podNow(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is on %q: %v", pod.Spec.NodeName, pod.Status.Conditions)
+	})
+}
+
+// runs returns when a pod runs.
+func (s *stage) runs(t *testing.T, name string) {
+	t.Helper()
+	s.eventually(t, "the pod runs", func(ctx context.Context) error {
+		pod, err := s.podNow(ctx, name)
+		if err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s: %v", pod.Status.Phase, pod.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// leaves returns when a pod is gone.
+func (s *stage) leaves(t *testing.T, name string) {
+	t.Helper()
+	s.eventually(t, "the pod is gone", func(ctx context.Context) error {
+		_, err := s.podNow(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there (%w)", err)
+	})
+}
+
+// holds returns when a policy says that it holds so many pods.
+func (s *stage) holds(t *testing.T, policy string, pods int64) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("tollgate.dev/v1alpha1")
+	object.SetKind("EvictionPolicy")
+	s.eventually(t, "the policy holds pods", func(ctx context.Context) error {
+		if err := s.Get(ctx, client.ObjectKey{Name: policy}, object); err != nil {
+			return err
+		}
+		if held, _, _ := unstructured.NestedInt64(object.Object, "status", "held"); held != pods {
+			return fmt.Errorf("%d held", held)
+		}
+		return nil
+	})
+}
+
+// answer is what the program says, as far as it is looked at.
+type answer struct {
+	State  string
+	Answer string
+	Causes []struct{ Kind string }
+
+	Leaves      *metav1.Time
+	Tolerations []struct {
+		Policy  string
+		Granted bool
+	}
+	Placement struct {
+		Gifts []struct {
+			Policies     []string
+			Field, Value string
+			Has          bool
+		}
+	}
+}
+
+// kinds are the kinds of the causes, in order.
+func (a *answer) kinds() string {
+	list := make([]string, len(a.Causes))
+	for i := range a.Causes {
+		list[i] = a.Causes[i].Kind
+	}
+	return strings.Join(list, " ")
+}
+
+// ask runs the built program.
+func (s *stage) ask(ctx context.Context, t *testing.T, args ...string) answer {
+	t.Helper()
+	out := s.run(ctx, t, append(args, "-o", "json")...)
+	var a answer
+	require.NoError(t, json.Unmarshal(out, &a), string(out))
+	return a
+}
+
+func (s *stage) run(ctx context.Context, t *testing.T, args ...string) []byte {
+	t.Helper()
+	all := append([]string{"explain", "--kubeconfig", shared.Kubeconfig(), "-n", s.lane}, args...)
+	cmd := exec.CommandContext(ctx, programs.Tollgate(), all...)
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	require.NoError(t, err, problems.String())
+	require.Empty(t, problems.String(), "it may read all, and Tollgate runs")
+	return out
+}
+
+// explains asks about a pod until the answer is the one that is wanted. The scheduler, the
+// evictor and events take their time, but nobody but the wanted cause may be named.
+func (s *stage) explains(t *testing.T, pod, state, kinds string, words ...string) answer {
+	t.Helper()
+	var a answer
+	s.eventually(t, "the answer is true", func(ctx context.Context) error {
+		a = s.ask(ctx, t, "pod", pod)
+		if a.State != state || a.kinds() != kinds {
+			return fmt.Errorf("it is %s because of %s: %s", a.State, a.kinds(), a.Answer)
+		}
+		for _, word := range words {
+			if word = strings.ReplaceAll(word, "X", s.lane); !strings.Contains(a.Answer, word) {
+				return fmt.Errorf("%q is not in %s", word, a.Answer)
+			}
+		}
+		return nil
+	})
+	t.Log(a.Answer)
+	return a
+}
