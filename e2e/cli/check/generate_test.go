@@ -214,7 +214,7 @@ func (g *generator) object() *unstructured.Unstructured {
 		return fields{"metadata": fields{"labels": labels}, "spec": g.podSpec(restart)}
 	}
 	selector := fields{"matchLabels": fields{"app": name}}
-	make := func(apiVersion, kind, namespace string, rest fields) *unstructured.Unstructured {
+	made := func(apiVersion, kind, namespace string, rest fields) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: rest}
 		o.SetAPIVersion(apiVersion)
 		o.SetKind(kind)
@@ -228,33 +228,33 @@ func (g *generator) object() *unstructured.Unstructured {
 	in := one(g, namespaces...)
 	switch n := g.IntN(100); {
 	case n < 35:
-		return make("v1", "Pod", in, fields{"spec": g.podSpec("Always")})
+		return made("v1", "Pod", in, fields{"spec": g.podSpec("Always")})
 	case n < 42:
-		return make("apps/v1", "Deployment", in, fields{"spec": fields{"selector": selector, "template": template("Always")}})
+		return made("apps/v1", "Deployment", in, fields{"spec": fields{"selector": selector, "template": template("Always")}})
 	case n < 47:
-		return make("apps/v1", "DaemonSet", in, fields{"spec": fields{"selector": selector, "template": template("Always")}})
+		return made("apps/v1", "DaemonSet", in, fields{"spec": fields{"selector": selector, "template": template("Always")}})
 	case n < 50:
-		return make("apps/v1", "StatefulSet", in, fields{"spec": fields{"serviceName": "s", "selector": selector, "template": template("Always")}})
+		return made("apps/v1", "StatefulSet", in, fields{"spec": fields{"serviceName": "s", "selector": selector, "template": template("Always")}})
 	case n < 53:
-		return make("batch/v1", "Job", in, fields{"spec": fields{"template": template("Never")}})
+		return made("batch/v1", "Job", in, fields{"spec": fields{"template": template("Never")}})
 	case n < 56:
-		return make("batch/v1", "CronJob", in, fields{"spec": fields{"schedule": "0 * * * *", "jobTemplate": fields{"spec": fields{"template": template("Never")}}}})
+		return made("batch/v1", "CronJob", in, fields{"spec": fields{"schedule": "0 * * * *", "jobTemplate": fields{"spec": fields{"template": template("Never")}}}})
 	case n < 58:
-		return make("v1", "PodTemplate", in, fields{"template": template("Always")})
+		return made("v1", "PodTemplate", in, fields{"template": template("Always")})
 	case n < 68:
-		return make("resource.k8s.io/v1", "ResourceClaim", in, fields{"spec": fields{"devices": fields{"requests": g.requests()}}})
+		return made("resource.k8s.io/v1", "ResourceClaim", in, fields{"spec": fields{"devices": fields{"requests": g.requests()}}})
 	case n < 74:
-		return make("resource.k8s.io/v1", "ResourceClaimTemplate", in, fields{"spec": fields{"spec": fields{"devices": fields{"requests": g.requests()}}}})
+		return made("resource.k8s.io/v1", "ResourceClaimTemplate", in, fields{"spec": fields{"spec": fields{"devices": fields{"requests": g.requests()}}}})
 	case n < 84:
-		return g.node(make("v1", "Node", "", fields{}))
+		return g.node(made("v1", "Node", "", fields{}))
 	case n < 92:
-		return make("resource.k8s.io/v1", "DeviceTaintRule", "", fields{"spec": g.rule()})
+		return made("resource.k8s.io/v1", "DeviceTaintRule", "", fields{"spec": g.rule()})
 	case n < 95:
-		return make("tollgate.dev/v1alpha1", "ResourceSlicePatch", "", fields{"spec": fields{"devices": fields{
+		return made("tollgate.dev/v1alpha1", "ResourceSlicePatch", "", fields{"spec": fields{"devices": fields{
 			"filter": fields{"driver": one(g, "gpu.example.com", "nic.example.com")}, "taints": []any{g.deviceTaint()},
 		}}})
 	default:
-		namespace := make("v1", "Namespace", "", fields{})
+		namespace := made("v1", "Namespace", "", fields{})
 		namespace.SetLabels(map[string]string{one(g, "tier", "team"): one(g, "gold", "iron", "a", "b")})
 		return namespace
 	}
