@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -245,6 +246,13 @@ func fillOwn(object runtime.Object) {
 	switch o := object.(type) {
 	case *v1alpha1.TolerationPolicy:
 		defaultToleration(o)
+	case *v1alpha1.PlacementPolicy:
+		if o.Spec.Claim != nil {
+			for i := range o.Spec.Claim.Tolerations {
+				t := &o.Spec.Claim.Tolerations[i]
+				t.Operator = cmp.Or(t.Operator, resourcev1.DeviceTolerationOpEqual)
+			}
+		}
 	case *v1alpha1.TaintPolicy:
 		defaultTaint(o)
 	case *v1alpha1.GatePolicy:
