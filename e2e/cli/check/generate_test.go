@@ -335,6 +335,12 @@ func (g *generator) policies() []*unstructured.Unstructured {
 			fields{"schedulingGates": []any{"queue.example.com/admission"}},
 		)})
 	}
+	if g.in(50) {
+		add("PlacementPolicy", fields{
+			"match": fields{"namespaces": []any{one(g, namespaces...)}, "deviceClasses": []any{"gpu.example.com"}},
+			"claim": fields{"tolerations": []any{fields{"key": one(g, deviceKeys...), "value": "a", "effect": "NoSchedule"}}},
+		})
+	}
 	for range g.IntN(3) {
 		setters := []any{one(g, fields{"subjects": []any{fields{"kind": "Group", "name": "platform"}}}, fields{"rbac": true},
 			fields{"expression": "request.userInfo.username == 'rita'"})}
