@@ -107,6 +107,14 @@ spec:
 	const ofOld = `filter: {driver: gpu.example.com, selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].?firmware.orValue("") == "1.2.3"'}}]}`
 	t.Cleanup(func() {
 		require.NoError(t, gina.resource(t, devicePatches, "").Delete(afterwards(t), "recall", metav1.DeleteOptions{}))
+		// Other tests have devices of the same names.
+		eventually(t, "the rules of the patch are gone", func(ctx context.Context) error {
+			list, err := admin(t).ResourceV1().DeviceTaintRules().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelPatch})
+			if err == nil && len(list.Items) > 0 {
+				err = errStill
+			}
+			return err
+		})
 	})
 	t.Run("somebody who is no setter is refused", func(t *testing.T) {
 		requireRefused(t, alice.patchDevices(t, "recall", ofOld+`, taints: [{key: example.com/recalled, effect: NoSchedule}]`), policy.TaintNotGranted, "call the GPU operators")
