@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -110,6 +111,42 @@ func replicas(t *testing.T, namespace, name string, count, away int32, spec core
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+}
+
+// letGo has the budget of a ReplicaSet let so many of its pods be away.
+func letGo(t *testing.T, namespace, name string, away int) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"maxUnavailable":%d}}`, away)
+	_, err := clientOf(t).PolicyV1().PodDisruptionBudgets(namespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// waitKeptOff returns when the scheduler says that it has no node for a new pod: what keeps
+// it off comes to the scheduler through a watch, and pods are let in until then.
+func waitKeptOff(t *testing.T, namespace string, spec corev1.PodSpec) {
+	t.Helper()
+	const name = "kept-off"
+	pods := clientOf(t).CoreV1().Pods(namespace)
+	if len(spec.Containers) == 0 {
+		spec.Containers = []corev1.Container{{Name: "c", Image: "image"}}
+	}
+	eventually(t, "the scheduler keeps a pod off", func(ctx context.Context) error {
+		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+			return errors.Join(errors.New("there was none"), err)
+		case err != nil:
+			return err
+		case pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil:
+			return errors.Join(errors.New("it was let in"), pods.Delete(ctx, name, metav1.DeleteOptions{}))
+		}
+		if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
+			return fmt.Errorf("it says %v", pod.Status.Conditions)
+		}
+		return nil
+	})
+	require.NoError(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // ready returns the pods of a ReplicaSet by name, once so many are ready.

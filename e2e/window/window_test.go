@@ -79,8 +79,9 @@ func testNode(t *testing.T) {
 	govern(t, "window-node", v1alpha1.TaintSelector{Key: nodeKey})
 	cordon(t, client, controlplane.NodeName(2), true)
 	cordon(t, client, controlplane.NodeName(3), true)
+	waitKeptOff(t, namespaceOf(t), corev1.PodSpec{Affinity: on(controlplane.NodeName(2), controlplane.NodeName(3))})
 	affinity := on(node, controlplane.NodeName(2), controlplane.NodeName(3))
-	replicas(t, namespace, "web", 4, 1, corev1.PodSpec{Affinity: affinity})
+	replicas(t, namespace, "web", 4, 0, corev1.PodSpec{Affinity: affinity})
 	replicas(t, namespace, "stuck", 2, 0, corev1.PodSpec{Affinity: affinity})
 	web, stuck := ready(t, namespace, "web", 4), ready(t, namespace, "stuck", 2)
 	for _, pod := range web {
@@ -104,6 +105,8 @@ func testNode(t *testing.T) {
 		}
 		return err
 	})
+	waitKeptOff(t, namespaceOf(t), corev1.PodSpec{Affinity: on(node)}) // or it gives it those that come in the place of others
+	letGo(t, namespace, "web", 1)
 	leftInTime(t, namespace, nodeController, tainted, web, stuck)
 	ready(t, namespace, "web", 4)
 	ready(t, namespace, "stuck", 2)
@@ -170,7 +173,7 @@ func testDevices(t *testing.T) {
 	using := func(template string) corev1.PodSpec {
 		return corev1.PodSpec{Affinity: on(controlplane.NodeName(4)), ResourceClaims: []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: &template}}}
 	}
-	replicas(t, namespace, "web", 1, 1, using("any"))
+	replicas(t, namespace, "web", 1, 0, using("any"))
 	replicas(t, namespace, "stuck", 1, 0, using("s"))
 	web, stuck := ready(t, namespace, "web", 1), ready(t, namespace, "stuck", 1)
 	_, err = client.ResourceV1().ResourceSlices().Create(t.Context(), dra.Slice(driver, "spare", dra.Device("b")), metav1.CreateOptions{})
@@ -183,9 +186,41 @@ func testDevices(t *testing.T) {
 		_, err = client.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
+	waitTwins(t, namespace)
+	letGo(t, namespace, "web", 1)
 	leftInTime(t, namespace, deviceController, tainted, web, stuck)
 	ready(t, namespace, "web", 1)
 	waitsForDevice(t, namespace)
+}
+
+// waitTwins returns when the scheduler knows the twins of both rules of a test. It hears of
+// rules in their order, so it knows them when it keeps pods off for one that is newer.
+func waitTwins(t *testing.T, namespace string) {
+	t.Helper()
+	api := clientOf(t).ResourceV1()
+	eventually(t, "both rules have twins", func(ctx context.Context) error {
+		for _, device := range []string{"a", "s"} {
+			if _, err := api.DeviceTaintRules().Get(ctx, namespace+"-"+device+"-noschedule", metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	// Two devices: without the rule the second pod would be given the one that is left.
+	driver, elsewhere := "newer."+namespace+".example.com", namespaceOf(t)
+	_, err := api.DeviceClasses().Create(t.Context(), dra.Class(driver), metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = api.ResourceSlices().Create(t.Context(), dra.Slice(driver, "pool", dra.Device("a"), dra.Device("b")), metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = api.ResourceClaimTemplates(elsewhere).Create(t.Context(), dra.Template("newer", driver, ""), metav1.CreateOptions{})
+	require.NoError(t, err)
+	using := dra.FromTemplate(dra.Pod(""), "newer").Spec
+	replicas(t, elsewhere, "first", 1, 1, corev1.PodSpec{ResourceClaims: using.ResourceClaims})
+	ready(t, elsewhere, "first", 1)
+	rule := dra.Rule(namespace+"-newer", driver, dra.Taint(deviceKey, "", resourcev1.DeviceTaintEffectNoSchedule))
+	_, err = api.DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{})
+	require.NoError(t, err)
+	waitKeptOff(t, elsewhere, using)
 }
 
 // waitsForDevice returns when the pod that needs the tainted device has waited for it so
