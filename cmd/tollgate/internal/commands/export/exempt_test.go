@@ -134,7 +134,7 @@ spec: {taints: [{key: dedicated}, {key: other}]}
 			r.UserInfo.Username = "jane"
 			got, want := ask(t, exported, r, nobody), judge(t, tollgate, r)
 			require.Equal(t, c.denied, got.denied, &got)
-			require.Equal(t, c.denied, want.denied, &want)
+			require.Equal(t, want.denied, c.denied, &want)
 		})
 	}
 }
