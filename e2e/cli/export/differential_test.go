@@ -174,7 +174,7 @@ func (w *world) refresh(t *testing.T) {
 }
 
 // apply creates what policies are exported as, and returns when the API server judges by
-// that and has no warnings about it.
+// that and has no warnings about it. Revoke returns when it does so no more.
 func apply(t *testing.T, set int, found *policies) (revoke func()) {
 	t.Helper()
 	var objects []runtime.Object
@@ -200,9 +200,21 @@ func apply(t *testing.T, set int, found *policies) (revoke func()) {
 		return judged(ctx, t, name)
 	})
 	return sync.OnceFunc(func() {
+		// The sentinel goes last: once it judges no more, none of them does.
 		for _, object := range objects {
 			remove(t, object)
 		}
+		eventually(t, name+" judges no more", func(ctx context.Context) error {
+			err := judged(ctx, t, name)
+			switch {
+			case errors.Is(err, errLetsPass):
+				return nil
+			case err == nil:
+				return errors.New("it refuses")
+			default:
+				return err
+			}
+		})
 	})
 }
 
@@ -218,13 +230,15 @@ func sentinel(name string) []runtime.Object {
 	return p.Objects()
 }
 
-// judged returns nil where a sentinel is in force.
+var errLetsPass = errors.New("it lets pass")
+
+// judged returns nil where a sentinel is in force, and errLetsPass where it is not.
 func judged(ctx context.Context, t *testing.T, name string) error {
 	t.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_, err := admin(t).CoreV1().ConfigMaps("default").Create(ctx, config, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil {
-		return errors.New("it lets pass")
+		return errLetsPass
 	}
 	if apierrors.IsInvalid(err) {
 		return nil
