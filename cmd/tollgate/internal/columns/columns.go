@@ -26,14 +26,43 @@ const (
 // cells lose their beginnings where it would not fit into Width: names begin alike. An
 // error is that of the writer.
 func Write(w io.Writer, wide bool, head []string, rows [][]string) error {
-	widths := widthsOf(head, rows)
-	if !wide {
-		fit(widths, head)
+	return NewLines(w, wide, head).Write(rows)
+}
+
+// Lines is a table that grows: under one head, with columns as wide as what was in them
+// until then. It is not goroutine-safe.
+type Lines struct {
+	out    io.Writer
+	wide   bool
+	head   []string
+	widths []int
+}
+
+// NewLines returns a table without rows.
+func NewLines(w io.Writer, wide bool, head []string) *Lines {
+	return &Lines{out: w, wide: wide, head: head}
+}
+
+// Write adds rows of as many cells as the head has. It is written before the first ones. An
+// error is that of the writer.
+func (l *Lines) Write(rows [][]string) error {
+	out := bufio.NewWriter(l.out)
+	first := l.widths == nil
+	if first {
+		l.widths = make([]int, len(l.head))
 	}
-	out := bufio.NewWriter(w)
-	writeRow(out, head, widths)
+	widen(l.widths, l.head)
 	for _, cells := range rows {
-		writeRow(out, cells, widths)
+		widen(l.widths, cells)
+	}
+	if !l.wide {
+		fit(l.widths, l.head)
+	}
+	if first {
+		writeRow(out, l.head, l.widths)
+	}
+	for _, cells := range rows {
+		writeRow(out, cells, l.widths)
 	}
 	return out.Flush()
 }
@@ -58,18 +87,11 @@ func Joined(items []string) string {
 	return strings.Join(items, ", ")
 }
 
-// widthsOf returns how many characters the longest cell of each column has.
-func widthsOf(head []string, rows [][]string) []int {
-	widths := make([]int, len(head))
-	for i, cell := range head {
-		widths[i] = utf8.RuneCountInString(cell)
+// widen makes columns as wide as the cells of a row are long.
+func widen(widths []int, cells []string) {
+	for i, cell := range cells {
+		widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 	}
-	for _, cells := range rows {
-		for i, cell := range cells {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	return widths
 }
 
 // fit makes the widest columns narrower, and none narrower than its head, until the table

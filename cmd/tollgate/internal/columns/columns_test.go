@@ -45,6 +45,16 @@ func TestManyNarrowColumnsDoNotFit(t *testing.T) {
 	require.Equal(t, strings.TrimRight(strings.Repeat("..  ", 40), " ")+"\n", strings.SplitAfter(out.String(), "\n")[1])
 }
 
+func TestATableThatGrowsKeepsItsColumns(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	lines := columns.NewLines(&out, false, []string{"NAME", "NODE"})
+	for _, rows := range [][][]string{{{"a-long-name", "n1"}}, {{"b", "n2"}}, nil, {{"an-even-longer-name", "n3"}, {"c", "n4"}}} {
+		require.NoError(t, lines.Write(rows))
+	}
+	require.Equal(t, "NAME         NODE\na-long-name  n1\nb            n2\nan-even-longer-name  n3\nc                    n4\n", out.String())
+}
+
 func TestCellsOfLists(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "<none>", columns.Summed(nil))

@@ -13,19 +13,34 @@ import (
 // wide says all in full, with where it comes from; else the longest cells lose their
 // beginnings where it would not fit into columns.Width.
 func (v *Inventory) WriteTable(ctx context.Context, w io.Writer, wide bool) error {
+	rows := v.Rows(ctx, wide)
+	if ctx.Err() != nil || len(rows) == 0 {
+		return ctx.Err()
+	}
+	return columns.Write(w, wide, Head(wide), rows)
+}
+
+// Head returns the head of a table.
+func Head(wide bool) []string {
 	head := []string{"DRIVER/POOL/DEVICE", "NODE", "TAINTS", "PATCHES", "CLAIM", "POD"}
+	if wide {
+		head = append(head, "ATTRIBUTES", "CAPACITY")
+	}
+	return head
+}
+
+// Rows returns the rows of a table, the first cell of each being driver/pool/device. They are
+// not all there are once ctx is done.
+func (v *Inventory) Rows(ctx context.Context, wide bool) [][]string {
 	row := shortRow
 	if wide {
-		head, row = append(head, "ATTRIBUTES", "CAPACITY"), wideRow
+		row = wideRow
 	}
 	var rows [][]string
 	for d := range v.Devices(ctx) {
 		rows = append(rows, row(d))
 	}
-	if ctx.Err() != nil || len(rows) == 0 {
-		return ctx.Err()
-	}
-	return columns.Write(w, wide, head, rows)
+	return rows
 }
 
 // WriteNames writes driver/pool/device of each device on a line.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
@@ -20,7 +21,7 @@ var outputs = []string{"table", "wide", "yaml", "json", "name"}
 // New returns the command.
 func New() *cobra.Command {
 	var filter devicetable.Filter
-	output := outputs[0]
+	output, watch := outputs[0], false
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "Show devices as patches make them, and where each value comes from",
@@ -30,16 +31,23 @@ pods that have them. It reads the cluster as you, and needs no Tollgate in it.
 A table has at most 100 columns: long names lose their beginnings. -o wide says all in
 full, with attributes and capacity, and which patch or rule each comes from. -o yaml and
 -o json write the ResourceSlices as they have to be seen, and under "devices" the source
-of each value: what the driver published, and which patches were overruled.`,
+of each value: what the driver published, and which patches were overruled.
+
+With -w the table is followed by a row for each device that changes, at most once a second;
+a device that is gone, or does not satisfy the filter any more, has <gone> for its node. It
+ends when it is interrupted, and needs the rights to list and watch resourceslices,
+deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
 		Example: `  tollgate devices
   tollgate devices --pool node-7 -o wide
   tollgate devices --patched -o yaml
+  tollgate devices --driver gpu.example.com --tainted -w
   tollgate devices --class gpu.example.com --tainted -o name`,
 		Args: cobra.NoArgs,
 	}
 	connection := kubectl.ConnectToAll(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&output, "output", "o", output, "`format`: "+strings.Join(outputs, ", "))
+	flags.BoolVarP(&watch, "watch", "w", false, "go on, and write what changes; with -o table, wide or name")
 	flags.StringVar(&filter.Driver, "driver", "", "only devices of this `driver`")
 	flags.StringVar(&filter.Pool, "pool", "", "only devices in pools of this `name`")
 	flags.StringVar(&filter.Device, "device", "", "only devices of this `name`")
@@ -50,9 +58,16 @@ of each value: what the driver published, and which patches were overruled.`,
 		if !slices.Contains(outputs, output) {
 			return fmt.Errorf("--output is %q, want one of %s", output, strings.Join(outputs, ", "))
 		}
+		if watch && (output == "yaml" || output == "json") {
+			return fmt.Errorf("--output is %q, and --watch goes with table, wide and name", output)
+		}
 		clients, err := connection.Clients(cmd.ErrOrStderr())
 		if err != nil {
 			return err
+		}
+		if watch {
+			clients.Progress.End()
+			return newFollower(clients, clock.RealClock{}, filter, output).run(cmd.Context(), cmd.OutOrStdout())
 		}
 		return show(cmd.Context(), &reader{clients}, filter, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}

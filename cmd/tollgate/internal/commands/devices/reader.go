@@ -78,7 +78,7 @@ func (r *reader) patches(ctx context.Context, inventory *devicetable.Inventory) 
 
 // rules reads DeviceTaintRules, in whatever version there are some.
 func (r *reader) rules(ctx context.Context, inventory *devicetable.Inventory) error {
-	version, err := r.Version(ctx, informer.RuleResource, "v1", "v1beta2", "v1alpha3")
+	version, err := r.Version(ctx, informer.RuleResource, ruleVersions()...)
 	if errors.Is(err, kubectl.ErrNotServed) {
 		return nil
 	}
@@ -86,17 +86,25 @@ func (r *reader) rules(ctx context.Context, inventory *devicetable.Inventory) er
 		return err
 	}
 	return kubectl.Each(ctx, r.Clients, informer.RuleResource, r.List(informer.RuleResource, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		known, err := informer.RuleOf(object)
-		if err != nil {
-			return err
-		}
-		rule := &resourcev1.DeviceTaintRule{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
-			return fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
-		}
-		inventory.AddRule(rule, known.Unsupported)
-		return nil
+		return addRule(inventory, object)
 	})
+}
+
+// ruleVersions are those in which DeviceTaintRules may be served, the newest first.
+func ruleVersions() []string { return []string{"v1", "v1beta2", "v1alpha3"} }
+
+// addRule takes in a DeviceTaintRule of any version.
+func addRule(inventory *devicetable.Inventory, object *unstructured.Unstructured) error {
+	known, err := informer.RuleOf(object)
+	if err != nil {
+		return err
+	}
+	rule := &resourcev1.DeviceTaintRule{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
+		return fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
+	}
+	inventory.AddRule(rule, known.Unsupported)
+	return nil
 }
 
 func (r *reader) classes(ctx context.Context, inventory *devicetable.Inventory) error {
