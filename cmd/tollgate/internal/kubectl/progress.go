@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/term"
 	"k8s.io/utils/clock"
 )
 
@@ -86,9 +87,5 @@ func (w *afterProgress) Write(data []byte) (int, error) {
 // Terminal reports whether somebody looks at what is written.
 func Terminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && term.IsTerminal(int(file.Fd())) // The null device has characters, too.
 }

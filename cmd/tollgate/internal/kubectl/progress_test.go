@@ -38,7 +38,10 @@ func TestProgressIsNotSaidToNobody(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "errors"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()
-	for _, out := range []io.Writer{&bytes.Buffer{}, file} {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, null.Close()) }()
+	for _, out := range []io.Writer{&bytes.Buffer{}, file, null} {
 		p := NewProgress(out, clocktesting.NewFakeClock(time.Unix(0, 0)))
 		require.Nil(t, p)
 		p.Tell(1, "x")

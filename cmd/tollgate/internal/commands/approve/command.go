@@ -142,7 +142,7 @@ func run(ctx context.Context, clients *kubectl.Clients, clk clock.PassiveClock, 
 		return err
 	}
 	if opts.dryRun == dryRunNone && !opts.yes {
-		agreed, err := kubectl.Confirm(to.in, to.notes, "Approve?")
+		agreed, err := kubectl.Confirm(ctx, to.in, to.notes, "Approve?")
 		if err != nil {
 			return err
 		}

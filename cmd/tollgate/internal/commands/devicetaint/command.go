@@ -4,7 +4,6 @@ package devicetaint
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -34,22 +33,7 @@ type edge struct {
 }
 
 func realEdge() edge {
-	return edge{clock: clock.RealClock{}, terminal: answers}
-}
-
-// answers reports whether somebody may answer on a reader. The null device is a terminal as
-// far as its mode says, and the standard input of what runs without one.
-func answers(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok || !kubectl.Terminal(file) {
-		return false
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	return edge{clock: clock.RealClock{}, terminal: kubectl.Answers}
 }
 
 // writing is how both commands write, and say what they wrote.

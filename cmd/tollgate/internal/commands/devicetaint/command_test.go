@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
@@ -384,15 +383,6 @@ func TestNamesAreAllowedAndTellTaintsApart(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestNobodyAnswersOnTheNullDevice(t *testing.T) {
-	t.Parallel()
-	null, err := os.Open(os.DevNull)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, null.Close()) }()
-	require.False(t, answers(null))
-	require.False(t, answers(strings.NewReader("y")))
 }
 
 func TestAnInterruptEndsTheQuestion(t *testing.T) {

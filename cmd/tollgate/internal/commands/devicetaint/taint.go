@@ -1,12 +1,10 @@
 package devicetaint
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -159,23 +157,11 @@ func (t *tainting) ask(ctx context.Context, in io.Reader, notes io.Writer) error
 	if !t.terminal(in) {
 		return errors.New("nothing is written: there is no terminal to ask on, give --yes to taint without being asked")
 	}
-	if _, err := fmt.Fprintf(notes, "Taint %s? [y/N] ", &t.target); err != nil {
-		return fmt.Errorf("ask: %w", err)
+	agreed, err := kubectl.Ask(ctx, in, notes, fmt.Sprintf("Taint %s?", &t.target))
+	if err == nil && !agreed {
+		err = errors.New("nothing is written: the answer was no")
 	}
-	answers := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // The end of input is a no.
-		answers <- line
-	}()
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("ask: %w", ctx.Err())
-	case line := <-answers:
-		if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
-			return nil
-		}
-		return errors.New("nothing is written: the answer was no")
-	}
+	return err
 }
 
 // write writes the carriers and says so, and stops at the first that cannot be written.
