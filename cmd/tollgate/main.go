@@ -20,6 +20,9 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// The second signal ends the program, whatever it waits for: standard input cannot be
+	// interrupted.
+	context.AfterFunc(ctx, stop)
 	if err := newRootCommand(os.Args[0]).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "tollgate:", err)
 		return kubectl.ExitCode(err)

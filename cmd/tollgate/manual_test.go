@@ -37,7 +37,7 @@ kubectl tollgate devices
 ` + "```" + `
 
 The commands read the cluster as you, with your rights, and ask the same functions that admission and eviction go by.
-None of them needs Tollgate in the cluster; without it they say what Kubernetes alone will do.
+Without Tollgate in the cluster they say what Kubernetes alone will do; ` + "`approve`" + ` is of use only where it runs.
 
 Exit codes: 0, done; 1, an error: of the command line, a file, or the cluster; 2, the answer is no, where a command says so.
 
