@@ -63,6 +63,10 @@ func examples() map[string][]example {
 		"tollgate preview device": {
 			{"tollgate preview device gpu.example.com/node-7/gpu-0 hot:NoExecute", commands + "preview/testdata/device.txt"},
 		},
+		"tollgate devices": {
+			{"tollgate devices", "internal/devicetable/testdata/table.txt"},
+			{"tollgate devices -o wide", "internal/devicetable/testdata/wide.txt"},
+		},
 		"tollgate evictions": {
 			{"tollgate evictions -A", "internal/evictiontable/testdata/table.txt"},
 		},
