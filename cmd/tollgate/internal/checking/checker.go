@@ -21,6 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook"
 )
 
@@ -51,6 +52,7 @@ type Checker struct {
 	namespace        string
 	policies         *inforce.Policies
 	mutate, validate *webhook.Endpoint
+	nodes            *nodes
 	pace             *steps
 }
 
@@ -72,6 +74,9 @@ func New(options Options) (*Checker, error) {
 		c.place(object)
 		object.SetUID(identityOf(object)) // owners are known by theirs
 		c.world.add(object)
+	}
+	c.nodes = &nodes{
+		world: c.world, followed: gates.Enabled(features.NodeTaintEviction), known: tracker.New(), now: options.Clock.Now(),
 	}
 	by := options.Authorizer
 	if by == nil {
@@ -131,6 +136,10 @@ func (c *Checker) endpoints(options Options, by authorizer.Authorizer, gates fea
 		JudgeDirectives:  gates.Enabled(features.SchedulingDirectives),
 		JudgeDevices:     gates.Enabled(features.DeviceTaintAdmission),
 		Window:           options.Config.Eviction.Mode == configv1alpha1.EvictionWindow,
+		Spread: webhook.NewSpread(webhook.SpreadConfig{
+			Nodes: c.nodes.known, Known: func() bool { return c.nodes.read },
+			ComparisonOperators: options.Config.Eviction.ComparisonOperators, Clock: c.pace,
+		}),
 	}
 }
 
@@ -155,6 +164,9 @@ func (c *Checker) Notes() []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.world.unknown)) {
 		notes = append(notes, "namespace "+name+" is not among the manifests: taken to have no labels but its name")
+	}
+	if c.nodes.note != "" {
+		notes = append(notes, c.nodes.note)
 	}
 	return notes
 }

@@ -1,6 +1,7 @@
 package checking
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +233,50 @@ func TestNotesSayWhatIsNotKnown(t *testing.T) {
 	notes := strings.Join(checker.Notes(), "\n")
 	require.Contains(t, notes, "needs --cluster")
 	require.Contains(t, notes, "namespace iron is not among the manifests")
+}
+
+func TestTS06SpreadThatCountsWhatPodsCannotUseIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const spread = "topologySpreadConstraints: [{topologyKey: pool, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]"
+	const labelled = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: iron, labels: {app: web}}, spec: {%s}}"
+	const nodes = `
+{apiVersion: v1, kind: Node, metadata: {name: a, labels: {pool: a}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: b, labels: {pool: b}}, spec: {taints: [{key: broken, effect: NoSchedule}]}}
+---
+`
+	workload := strings.Replace(template("iron", spread), "template: {", "template: {metadata: {labels: {app: web}}, ", 1)
+	for sentence, c := range map[string]struct {
+		text, object string
+		off          bool
+		want         string
+		note         bool
+	}{
+		"a pod":                             {nodes, fmt.Sprintf(labelled, spread), false, "spec.topologySpreadConstraints[0]: topologyKey pool counts b, ", false},
+		"a workload":                        {nodes, workload, false, "spec.template.spec.topologySpreadConstraints[0]: topologyKey pool counts b, ", false},
+		"a DaemonSet is not spread":         {nodes, strings.Replace(workload, "Deployment", "DaemonSet", 1), false, "", false},
+		"a pod that tolerates the taint":    {nodes, fmt.Sprintf(labelled, spread+", tolerations: [{key: broken}]"), false, "", false},
+		"a constraint that asks for little": {nodes, fmt.Sprintf(labelled, strings.Replace(spread, "DoNotSchedule", "ScheduleAnyway", 1)), false, "", false},
+		"a constraint that honors taints":   {nodes, fmt.Sprintf(labelled, strings.Replace(spread, "maxSkew", "nodeTaintsPolicy: Honor, maxSkew", 1)), false, "", false},
+		"where no node is known":            {"", fmt.Sprintf(labelled, spread), false, "", true},
+		"where nodes are not followed":      {nodes, fmt.Sprintf(labelled, spread), true, "", false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			checker := checkerOf(t, c.text, func(config *configv1alpha1.TollgateConfiguration) {
+				config.FeatureGates = map[string]bool{"NodeTaintEviction": !c.off}
+			})
+			result := checker.Judge(t.Context(), parsed(t, c.object)[0], Subject{User: "alice"})
+			require.Equal(t, c.note, strings.Contains(strings.Join(checker.Notes(), "\n"), "there are no nodes among the manifests"))
+			if c.want == "" {
+				require.Equal(t, Allowed, result.Verdict, "%+v", result)
+				return
+			}
+			require.Equal(t, Warned, result.Verdict, "%+v", result)
+			require.Len(t, result.Warnings, 1)
+			require.Contains(t, result.Warnings[0], c.want)
+		})
+	}
 }
 
 func TestALimitOnPodsIsNotKnown(t *testing.T) {

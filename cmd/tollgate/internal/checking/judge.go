@@ -86,6 +86,9 @@ func (c *Checker) judge(ctx context.Context, o *unstructured.Unstructured, by Su
 		result.Verdict = Allowed
 		return nil
 	}
+	if err := c.nodes.need(ctx, typed); err != nil {
+		return err
+	}
 	req, err := request(&k, typed, o, by)
 	if err != nil {
 		return err
