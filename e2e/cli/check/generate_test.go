@@ -46,11 +46,11 @@ metadata: {name: runner, namespace: banana}
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: plain, labels: {pool: iron}}
+metadata: {name: plain, labels: {pool: iron, zone: a}}
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: tainted, labels: {pool: banana}}
+metadata: {name: tainted, labels: {pool: banana, zone: b}}
 spec: {taints: [{key: dedicated, value: banana, effect: NoSchedule}, {key: example.com/spot, effect: PreferNoSchedule}]}
 ---
 apiVersion: node.k8s.io/v1
@@ -174,10 +174,26 @@ func (g *generator) podSpec(restart string) fields {
 	if g.in(10) {
 		spec["hostNetwork"] = true
 	}
+	if g.in(30) {
+		spec["topologySpreadConstraints"] = []any{g.constraint()}
+	}
 	if g.in(15) {
 		spec["resourceClaims"] = []any{fields{"name": "d", "resourceClaimTemplateName": one(g, "gpu", "none")}}
 	}
 	return spec
+}
+
+// constraint returns one that now and then counts a node which pods cannot use.
+func (g *generator) constraint() fields {
+	c := fields{
+		"topologyKey": one(g, "zone", "pool", "kubernetes.io/hostname"), "maxSkew": one(g, 1, 2),
+		"whenUnsatisfiable": one(g, "DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
+		"labelSelector":     fields{"matchExpressions": []any{fields{"key": "app", "operator": "Exists"}}},
+	}
+	if g.in(20) {
+		c["nodeTaintsPolicy"] = one(g, "Honor", "Ignore")
+	}
+	return c
 }
 
 func (g *generator) requests() []any {
