@@ -168,6 +168,9 @@ func (c *Checker) Notes() []string {
 	if c.nodes.note != "" {
 		notes = append(notes, c.nodes.note)
 	}
+	if c.world.behind != nil {
+		notes = append(notes, c.world.behind.notes()...)
+	}
 	return notes
 }
 

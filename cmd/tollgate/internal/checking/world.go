@@ -31,7 +31,7 @@ type world struct {
 	scheme  *runtime.Scheme
 	objects map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured
 	// behind is nil without a cluster.
-	behind client.Reader
+	behind *cluster
 	// unknown are the namespaces that were asked for and are nowhere.
 	unknown map[string]struct{}
 }
@@ -40,7 +40,10 @@ func newWorld(behind client.Reader) (*world, error) {
 	w := &world{
 		scheme:  runtime.NewScheme(),
 		objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{},
-		behind:  behind, unknown: map[string]struct{}{},
+		unknown: map[string]struct{}{},
+	}
+	if behind != nil {
+		w.behind = newCluster(behind)
 	}
 	if err := errors.Join(clientgoscheme.AddToScheme(w.scheme), v1alpha1.AddToScheme(w.scheme)); err != nil {
 		return nil, fmt.Errorf("make the scheme: %w", err)

@@ -258,6 +258,64 @@ func TestLooksUpInTheClusterWhatIsNotInTheFiles(t *testing.T) {
 	require.Contains(t, out, "2 objects judged by 1 policy: 2 allowed")
 }
 
+// asks counts what a command line reads of a cluster for manifests.
+func asks(t *testing.T, in *fakeConnection) map[string]int {
+	t.Helper()
+	dynamic, ok := in.clients.Dynamic.(*dynamicfake.FakeDynamicClient)
+	require.True(t, ok)
+	count := map[string]int{}
+	for _, action := range dynamic.Actions() {
+		count[action.GetVerb()+" "+action.GetResource().Resource]++
+	}
+	return count
+}
+
+func TestAsksTheClusterOnceForEachThing(t *testing.T) {
+	t.Parallel()
+	in, _ := clusterOf(t, standingThere, served())
+	var text strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: Pod, metadata: {name: p%d, namespace: apple}, spec: {nodeName: n1, runtimeClassName: special}}\n", i)
+	}
+	_, notes, code := runsIn(t, in, text.String(), &flags{manifests: []string{"-"}})
+	require.Equal(t, kubectl.ExitVerdict, code, notes) // pods that pass by the scheduler
+	count := asks(t, in)
+	for _, resource := range []string{"get namespaces", "get runtimeclasses", "list priorityclasses", "get nodes"} {
+		require.Equal(t, 1, count[resource], "%s: %v", resource, count)
+	}
+	require.Zero(t, count["list nodes"], "nothing is spread")
+}
+
+func TestManifestsNeedNoRightsToWhatOnlyGivesPodsSomething(t *testing.T) {
+	t.Parallel()
+	const spread = "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: apple}, spec: {%s, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]}}"
+	for sentence, c := range map[string]struct {
+		verb, resource string
+		spec           string
+		code           int
+		note           string
+	}{
+		"the default priority":    {"list", "priorityclasses", "hostNetwork: true", 0, "note: PriorityClasses may not be read"},
+		"a named priority":        {"get", "priorityclasses", "priorityClassName: high", 0, "note: PriorityClasses may not be read"},
+		"a runtime":               {"get", "runtimeclasses", "runtimeClassName: special", 0, "note: RuntimeClasses may not be read"},
+		"nodes to spread over":    {"list", "nodes", "hostNetwork: true", 0, "note: nodes may not be listed"},
+		"a namespace is not such": {"get", "namespaces", "tolerations: [{key: dedicated}]", 1, "1 object is undecided"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			in, _ := clusterOf(t, standingThere, served())
+			dynamic, ok := in.clients.Dynamic.(*dynamicfake.FakeDynamicClient)
+			require.True(t, ok)
+			dynamic.PrependReactor(c.verb, c.resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("no"))
+			})
+			out, notes, code := runsIn(t, in, fmt.Sprintf(spread, c.spec), &flags{manifests: []string{"-"}})
+			require.Equal(t, c.code, code, out+notes)
+			require.Contains(t, strings.Join(strings.Fields(notes), " "), c.note)
+		})
+	}
+}
+
 func TestClustersWithoutWhatIsLookedFor(t *testing.T) {
 	t.Parallel()
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: apple}}"

@@ -55,12 +55,17 @@ controller makes it: PlacementPolicies are about pods. --config takes the config
 Tollgate whose verdicts are wanted, where its mode, its feature gates or its admission settings
 are not the default.
 
-With --cluster, what is not in the files is looked up in the cluster: policies, namespaces,
-nodes, and what RBAC allows. That takes the rights to get and list these and to create
-SubjectAccessReviews. Without manifests, --cluster asks what TolerationPolicies, those of -p
-or else those of the cluster, would refuse of the pods, templates and claims that stand
-there. Nobody knows who created these: what policies say of that is not held against them.
-That takes the right to list them, namespaces, and policies.
+With --cluster, what is not in the files is looked up in the cluster, each thing once: policies,
+namespaces, nodes, and what RBAC allows. That takes the rights to list policies, to get
+namespaces, and, where an object hangs on them, to get nodes, ResourceClaims and their templates,
+to list DeviceClasses and to create SubjectAccessReviews. Without the rights to get and list
+PriorityClasses, to get RuntimeClasses, or to list nodes, over which pods spread, a note says
+what is not known.
+
+Without manifests, --cluster asks what TolerationPolicies, those of -p or else those of the
+cluster, would refuse of the pods, templates and claims that stand there. Nobody knows who
+created these: what policies say of that is not held against them. That takes the right to list
+them, namespaces, and policies.
 
 Limits of TaintPolicies on how many pods a taint may affect are not known here: an object
 that they would have to be looked at for is undecided.
