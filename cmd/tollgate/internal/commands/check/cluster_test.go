@@ -213,6 +213,10 @@ Pod apple/intruder: denied
     key=dedicated operator=Exists: no grant of the policy allows it; ask the platform
 10 objects judged by 1 policy: 7 allowed, 3 denied
 `, out)
+	out, _, _ = runsIn(t, in, "", &flags{output: "wide"})
+	require.Contains(t, out, "Pod banana/granted: allowed\n")
+	require.Equal(t, 7, strings.Count(out, ": allowed\n"), out)
+	require.Contains(t, out, "10 objects judged by 1 policy: 7 allowed, 3 denied\n")
 }
 
 func TestJudgesWhatStandsByANewPolicy(t *testing.T) {
