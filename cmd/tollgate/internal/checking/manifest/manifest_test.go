@@ -92,6 +92,14 @@ func TestReadsFilesDirectoriesAndStandardInput(t *testing.T) {
 	require.Equal(t, []string{"c", "d", "b", "v", "s", "g"}, names)
 	require.Equal(t, "<stdin>:1", objects[4].String())
 
+	link := filepath.Join(t.TempDir(), "deploy")
+	require.NoError(t, os.Symlink(dir, link))
+	linked, err := Read([]string{link}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"Pod/c " + filepath.Join(link, "a/c.yml") + ":1", "Pod/d " + filepath.Join(link, "a/d.json") + ":1", "Pod/b " + filepath.Join(link, "b.yaml") + ":1",
+	}, named(linked)[:3])
+
 	_, err = Read([]string{filepath.Join(dir, "values.yaml")}, nil)
 	require.True(t, IsNotObject(err), "a file that was named has to hold objects: %v", err)
 	_, err = Read([]string{filepath.Join(dir, "none")}, nil)

@@ -72,20 +72,27 @@ func readDirectory(directory string) ([]Object, error) {
 }
 
 // Files returns the files with manifests in a directory and below it, sorted; path itself
-// if it is a file.
+// if it is a file. Path may be a symbolic link; links to directories below it are not
+// followed, because they may lead back.
 func Files(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("look for manifests: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
 	var files []string
-	err := filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(os.DirFS(path), ".", func(at string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case at != path && strings.HasPrefix(entry.Name(), "."):
+		case at != "." && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
-				return filepath.SkipDir
+				return fs.SkipDir
 			}
-			return nil
-		case !entry.IsDir() && (at == path || slices.Contains(extensions, filepath.Ext(at))):
-			files = append(files, at)
+		case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(at)):
+			files = append(files, filepath.Join(path, at))
 		}
 		return nil
 	})
