@@ -183,10 +183,12 @@ func (g *generator) podSpec(restart string) fields {
 	return spec
 }
 
-// constraint returns one that now and then counts a node which pods cannot use.
+// constraint returns one that now and then counts a node which pods cannot use. No generated
+// node has one of the keys: check counts those among its files, and the API server none of
+// a dry run.
 func (g *generator) constraint() fields {
 	c := fields{
-		"topologyKey": one(g, "zone", "pool", "kubernetes.io/hostname"), "maxSkew": one(g, 1, 2),
+		"topologyKey": one(g, "zone", "zone", "rack"), "maxSkew": one(g, 1, 2),
 		"whenUnsatisfiable": one(g, "DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
 		"labelSelector":     fields{"matchExpressions": []any{fields{"key": "app", "operator": "Exists"}}},
 	}
