@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -125,9 +126,47 @@ func (c *carrier) meet(stands *unstructured.Unstructured, taint taintargs.Taint,
 	case !overwrite:
 		return fmt.Errorf("%s gives them a taint with the key %s and the effect %s already, and --overwrite is not given", c, taint.Key, taint.Effect)
 	}
+	made := c.object
 	c.stands = stands
 	c.object = stands.DeepCopy()
-	return c.revalue(taint.Value)
+	if err := c.revalue(taint.Value); err != nil {
+		return err
+	}
+	// Else the new value would reach devices that nobody names.
+	if field := c.differs(made); field != "" {
+		return fmt.Errorf("%s was changed: its %s is not the one that it was made with: delete it first", c, field)
+	}
+	return nil
+}
+
+// differs returns the field in which the object is not what was made, but for since when its
+// taint counts; empty for none.
+func (c *carrier) differs(made *unstructured.Unstructured) string {
+	paths := [][]string{{"spec", "deviceSelector"}, {"spec", "taint", "key"}, {"spec", "taint", "effect"}}
+	if c.resource.Resource == patchResource.Resource {
+		paths = [][]string{{"spec", "devices", "filter"}}
+		if taintOf(c.object) != taintOf(made) {
+			return "spec.devices.taints[0]"
+		}
+	}
+	for _, path := range paths {
+		is, _, _ := unstructured.NestedFieldNoCopy(c.object.Object, path...)
+		was, _, _ := unstructured.NestedFieldNoCopy(made.Object, path...)
+		if !equality.Semantic.DeepEqual(is, was) {
+			return strings.Join(path, ".")
+		}
+	}
+	return ""
+}
+
+// taintOf returns the first taint of a ResourceSlicePatch, as far as untaint device knows it
+// by that.
+func taintOf(patch *unstructured.Unstructured) taintargs.Taint {
+	all, err := ofPatch(patch)
+	if err != nil || len(all) == 0 {
+		return taintargs.Taint{}
+	}
+	return taintargs.Taint{Key: all[0].key, Effect: all[0].effect}
 }
 
 // revalue changes the value of the taint.

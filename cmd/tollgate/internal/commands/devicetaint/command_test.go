@@ -309,6 +309,45 @@ func TestARuleOfThatNameIsNotTakenOver(t *testing.T) {
 	require.EqualError(t, r.err, "devicetaintrule.resource.k8s.io/"+name+" exists, and taint device did not make it: delete it first")
 }
 
+func TestWhatWasChangedSinceIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	for sentence, c := range map[string]struct {
+		devices []string
+		kind    string
+		value   any
+		path    []string
+	}{
+		"the devices of a rule":     {[]string{gpu0}, "DeviceTaintRule", map[string]any{"driver": "gpu.example.com"}, []string{"spec", "deviceSelector"}},
+		"no devices of a rule":      {[]string{gpu0}, "DeviceTaintRule", nil, []string{"spec", "deviceSelector"}},
+		"the effect of a rule":      {[]string{gpu0}, "DeviceTaintRule", "NoSchedule", []string{"spec", "taint", "effect"}},
+		"the key of a rule":         {[]string{gpu0}, "DeviceTaintRule", "colder", []string{"spec", "taint", "key"}},
+		"the devices of a patch":    {[]string{"--class", "a100"}, "ResourceSlicePatch", map[string]any{"driver": "gpu.example.com"}, []string{"spec", "devices", "filter"}},
+		"the taint of a patch":      {[]string{"--class", "a100"}, "ResourceSlicePatch", []any{map[string]any{"key": "cold", "effect": "NoSchedule"}}, []string{"spec", "devices", "taints"}},
+		"the number of its taints":  {[]string{"--class", "a100"}, "ResourceSlicePatch", []any{}, []string{"spec", "devices", "taints"}},
+		"a device of another class": {[]string{"--class", "a100"}, "ResourceSlicePatch", "h100", []string{"spec", "devices", "filter", "deviceClassName"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			clients := tollgate(t)
+			arguments := append(c.devices, "cold:NoExecute", "--yes")
+			require.NoError(t, types(t, clients, newTaint, "", arguments...).err)
+			for _, object := range stored(t, clients, c.kind) {
+				if isOurs(&object) {
+					require.NoError(t, unstructured.SetNestedField(object.Object, c.value, c.path...))
+					_, err := clients.Dynamic.Resource(customKinds[c.kind]).Update(t.Context(), &object, metav1.UpdateOptions{})
+					require.NoError(t, err)
+				}
+			}
+			before := stored(t, clients, c.kind)
+			r := types(t, clients, newTaint, "", append(arguments, "--overwrite")...)
+			require.ErrorContains(t, r.err, " was changed: ")
+			require.ErrorContains(t, r.err, strings.Join(c.path[:2], "."))
+			require.ErrorContains(t, r.err, "delete it first")
+			require.Equal(t, before, stored(t, clients, c.kind))
+		})
+	}
+}
+
 func TestWithoutPermissionsItSaysWhatToAskFor(t *testing.T) {
 	t.Parallel()
 	rules := schema.GroupResource{Group: "resource.k8s.io", Resource: "devicetaintrules"}
