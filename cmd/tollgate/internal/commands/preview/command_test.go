@@ -281,6 +281,16 @@ func TestAClusterWithoutTollgateIsForetoldAsKubernetesDoesIt(t *testing.T) {
 	require.Contains(t, r.out, "device/gpu.example.com: evicts 1 pod in 1 namespace: 1 now\n")
 }
 
+func TestWithoutTollgateNobodyRegistersTaints(t *testing.T) {
+	t.Parallel()
+	clients := clientsOf(t, plainKinds, world[:len(world)-1]...)
+	_, policy, found := strings.Cut(manyKinds, "kind: TaintPolicy")
+	require.True(t, found)
+	r := runs(t, clients, "apiVersion: tollgate.dev/v1alpha1\nkind: TaintPolicy"+policy, "-f", "-", "--fail-over", "0")
+	require.NoError(t, r.err)
+	require.Contains(t, r.out, "taintpolicy/dedicated: evicts no pods: with Tollgate in the cluster, it would evict 5 pods")
+}
+
 func TestWithoutPermissionsItSaysWhatToAskFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
