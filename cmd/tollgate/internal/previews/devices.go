@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/taintargs"
+	"github.com/tollgate-dev/tollgate/evictor/forecast"
 	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -37,19 +38,19 @@ func (t *Teller) Rule(rule tracker.Rule) (Preview, error) {
 			rule.Taint.TimeAdded = known.Taint.TimeAdded
 		}
 	}
-	mere := rule.Taint.Effect == resourcev1.DeviceTaintEffectNone
-	if mere {
-		rule.Taint.Effect, rule.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
-	}
 	changes, err := t.view.Rule(old, rule, t.cluster.Now)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Preview{}, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
-	case mere:
-		return t.mere(of, withNoExecute, changes), nil
-	default:
-		return t.tell(of, changes), nil
 	}
+	p := t.tell(of, changes)
+	if rule.Taint.Effect != resourcev1.DeviceTaintEffectNone {
+		return p, nil
+	}
+	rule.Taint.Effect, rule.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
+	if changes, err = t.view.Rule(old, rule, t.cluster.Now); err != nil {
+		return Preview{}, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
+	}
+	return t.mere(of, withNoExecute, changes).ending(p.Ends), nil
 }
 
 // Slice foretells what becomes of pods when a ResourceSlice is written that stands as old.
@@ -73,24 +74,28 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 	if err != nil {
 		return Preview{}, err
 	}
-	all := t.dated(patch)
-	mere := merely(all)
-	if mere {
-		all = evicting(all)
+	written := tracker.PatchedTaints{
+		Patch: tracker.PatchRef{Name: patch.Name, UID: patch.UID}, Selectors: selectors, Taints: t.dated(patch),
 	}
-	changes, err := t.view.Patch(tracker.PatchedTaints{
-		Patch: tracker.PatchRef{Name: patch.Name, UID: patch.UID}, Selectors: selectors, Taints: all,
-	}, t.cluster.Now)
-	switch {
-	case err != nil:
+	changes, err := t.view.Patch(written, t.cluster.Now)
+	if err != nil {
 		return Preview{}, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
-	case mere:
-		return t.mere(of, withNoExecute, changes), nil
-	case t.observing():
-		return t.mere(of, t.instead(), changes), nil
-	default:
+	}
+	if !merely(written.Taints) {
+		if t.observing() {
+			return t.mere(of, t.instead(), changes), nil
+		}
 		return t.tell(of, changes), nil
 	}
+	var ends []forecast.Pod
+	if !t.observing() {
+		ends = t.tell(of, changes).Ends
+	}
+	written.Taints = evicting(written.Taints)
+	if changes, err = t.view.Patch(written, t.cluster.Now); err != nil {
+		return Preview{}, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
+	}
+	return t.mere(of, withNoExecute, changes).ending(ends), nil
 }
 
 // instead says what is otherwise where somebody evicts for patches.

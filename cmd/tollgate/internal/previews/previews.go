@@ -47,6 +47,8 @@ func (p *Preview) Sentence() string {
 	}
 	text := p.String()
 	switch {
+	case p.Mere && text == "" && len(p.Ends) > 0:
+		text = "evicts no pods" // It evicts now.
 	case p.Mere:
 		text = cmp.Or(p.If(), "would evict no pods")
 		text = "evicts no pods: " + p.But + ", it " + text
@@ -142,6 +144,12 @@ func (t *Teller) tell(of string, changes []tracker.Change) Preview {
 // mere says what a write would do that does not evict as it stands.
 func (t *Teller) mere(of, but string, changes []tracker.Change) Preview {
 	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes)}
+}
+
+// ending returns the preview with the evictions that the write ends or puts off as it stands.
+func (p Preview) ending(ends []forecast.Pod) Preview {
+	p.Ends = ends
+	return p
 }
 
 // Node foretells what becomes of pods when the taints of a node are others than they were.

@@ -281,6 +281,35 @@ func TestAClusterWithoutTollgateIsForetoldAsKubernetesDoesIt(t *testing.T) {
 	require.Contains(t, r.out, "device/gpu.example.com: evicts 1 pod in 1 namespace: 1 now\n")
 }
 
+func TestTheEffectNoneEndsEvictionsThatArePending(t *testing.T) {
+	t.Parallel()
+	rule := func(effect string) string {
+		return "{apiVersion: resource.k8s.io/v1, kind: DeviceTaintRule, metadata: {name: hot, uid: hot}, spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: hot, effect: " + effect + ", timeAdded: \"2026-03-01T11:59:00Z\"}}}"
+	}
+	patch := func(effect string) string {
+		return "{apiVersion: tollgate.dev/v1alpha1, kind: ResourceSlicePatch, metadata: {name: recall, uid: recall}, spec: {devices: {filter: {driver: gpu.example.com}, taints: [{key: recall, effect: " + effect + "}]}}}"
+	}
+	written := "{apiVersion: resource.k8s.io/v1, kind: DeviceTaintRule, metadata: {name: recall-1, uid: recall-1, labels: {tollgate.dev/resource-slice-patch: recall}, ownerReferences: [{apiVersion: tollgate.dev/v1alpha1, kind: ResourceSlicePatch, name: recall, uid: recall, controller: true}]}, spec: {deviceSelector: {driver: gpu.example.com, pool: node-7, device: gpu-0}, taint: {key: recall, effect: NoExecute, timeAdded: \"2026-03-01T11:59:00Z\"}}}"
+	for sentence, c := range map[string]struct {
+		stands  []string
+		applied string
+		want    string
+	}{
+		"of a rule":    {[]string{rule("NoExecute")}, rule("None"), "devicetaintrule/hot: evicts no pods; ends 1 pending eviction\n"},
+		"of a patch":   {[]string{patch("NoExecute"), written}, patch("None"), "resourceslicepatch/recall: evicts no pods; ends 1 pending eviction\n"},
+		"none to end":  {[]string{rule("None")}, rule("None"), "devicetaintrule/hot: evicts no pods: with the effect NoExecute, it would evict 1 pod"},
+		"no such rule": {nil, rule("None"), "devicetaintrule/hot: evicts no pods: with the effect NoExecute, it would evict 1 pod"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			clients := clientsOf(t, allKinds, append(append([]string{lease(terms.Default(), noon)}, world...), c.stands...)...)
+			r := runs(t, clients, c.applied, "-f", "-")
+			require.NoError(t, r.err)
+			require.Contains(t, r.out, c.want)
+		})
+	}
+}
+
 func TestWithoutTollgateNobodyRegistersTaints(t *testing.T) {
 	t.Parallel()
 	clients := clientsOf(t, plainKinds, world[:len(world)-1]...)
