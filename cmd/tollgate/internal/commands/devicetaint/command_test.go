@@ -268,6 +268,31 @@ func TestSeveralTaintsAreSeveralRules(t *testing.T) {
 	require.Len(t, stored(t, clients, "DeviceTaintRule"), 2)
 }
 
+func TestATaintThatIsNamedTwiceGoesOnce(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	require.NoError(t, types(t, clients, newTaint, "", gpu0, "cold:NoExecute", "--yes").err)
+	r := types(t, clients, newUntaint, "", gpu0, "cold", "cold:NoExecute")
+	require.NoError(t, r.err)
+	require.Equal(t, 1, strings.Count(r.out, " deleted\n"))
+}
+
+func TestWhatWentBeforeAnErrorIsSaid(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	require.NoError(t, types(t, clients, newTaint, "", gpu0, "cold:NoExecute", "wet:NoExecute", "--yes").err)
+	custom, ok := clients.Dynamic.(*dynamicfake.FakeDynamicClient)
+	require.True(t, ok)
+	custom.PrependReactor("delete", "devicetaintrules", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		deletion, ok := action.(clienttesting.DeleteAction)
+		return ok && strings.HasPrefix(deletion.GetName(), "gpu-0-wet"), nil, errors.New("etcd is full")
+	})
+	r := types(t, clients, newUntaint, "", gpu0, "cold", "wet", "-o", "yaml")
+	require.ErrorContains(t, r.err, "etcd is full")
+	require.Contains(t, r.out, "name: gpu-0-cold")
+	require.NotContains(t, r.out, "name: gpu-0-wet")
+}
+
 func TestWhatOthersMadeStaysAndIsNamed(t *testing.T) {
 	t.Parallel()
 	written := `

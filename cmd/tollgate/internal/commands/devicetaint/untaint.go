@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -71,7 +72,10 @@ func (u *untainting) remove(ctx context.Context, clients *kubectl.Clients, out i
 		found := false
 		for i := range all {
 			if b := &all[i]; b.gives(taint) && b.sole && isOurs(b.object) && u.exactly(b) {
-				gone, found = append(gone, b), true
+				found = true
+				if !slices.Contains(gone, b) { // Two taints may name it: one by its key, one with its effect.
+					gone = append(gone, b)
+				}
 			}
 		}
 		if !found {
@@ -84,20 +88,33 @@ func (u *untainting) remove(ctx context.Context, clients *kubectl.Clients, out i
 	return u.removeAll(ctx, clients, gone, out)
 }
 
+// removeAll removes objects and says so, and stops at the first that cannot be removed.
 func (u *untainting) removeAll(ctx context.Context, clients *kubectl.Clients, gone []*bearer, out io.Writer) error {
-	var objects []*unstructured.Unstructured
+	var removed []*bearer
 	for _, b := range gone {
 		uid, options := b.object.GetUID(), metav1.DeleteOptions{DryRun: u.dry()}
 		options.Preconditions = &metav1.Preconditions{UID: &uid}
 		if u.dryRun != dryRuns[1] {
 			if err := clients.Dynamic.Resource(b.resource).Delete(ctx, b.object.GetName(), options); err != nil {
-				return fmt.Errorf("delete %s: %w%s", b, err, kubectl.Advice(err, "delete", b.resource.GroupResource()))
+				err = fmt.Errorf("delete %s: %w%s", b, err, kubectl.Advice(err, "delete", b.resource.GroupResource()))
+				return errors.Join(err, u.show(out, removed))
 			}
 		}
-		objects = append(objects, b.object)
-		if u.output == "yaml" || u.output == "json" {
-			continue
+		removed = append(removed, b)
+	}
+	return u.show(out, removed)
+}
+
+// show says what was removed.
+func (u *untainting) show(out io.Writer, removed []*bearer) error {
+	if u.output == "yaml" || u.output == "json" {
+		objects := make([]*unstructured.Unstructured, 0, len(removed))
+		for _, b := range removed {
+			objects = append(objects, b.object)
 		}
+		return printObjects(out, u.output, objects)
+	}
+	for _, b := range removed {
 		text := b.String()
 		if u.output == "" {
 			text += " deleted" + u.suffix()
@@ -105,9 +122,6 @@ func (u *untainting) removeAll(ctx context.Context, clients *kubectl.Clients, go
 		if _, err := fmt.Fprintln(out, text); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
-	}
-	if u.output == "yaml" || u.output == "json" {
-		return printObjects(out, u.output, objects)
 	}
 	return nil
 }
