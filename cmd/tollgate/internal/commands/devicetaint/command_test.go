@@ -59,7 +59,14 @@ status:
 	`
 apiVersion: resource.k8s.io/v1
 kind: DeviceTaintRule
-metadata: {name: theirs, uid: theirs, managedFields: [{manager: monitor}]}
+metadata:
+  name: theirs
+  uid: theirs
+  managedFields:
+  - {manager: tollgate, operation: Apply, subresource: status, time: "2026-03-01T11:00:00Z", fieldsV1: {"f:status": {}}}
+  - {manager: janitor, operation: Apply, time: "2026-03-01T11:59:00Z", fieldsV1: {"f:spec": {"f:taint": {"f:value": {}}}}}
+  - {manager: labeller, operation: Update, time: "2026-03-01T10:00:00Z", fieldsV1: {"f:metadata": {}}}
+  - {manager: monitor, operation: Update, time: "2026-03-01T11:00:00Z", fieldsV1: {"f:spec": {}}}
 spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: hot, effect: NoSchedule}}`,
 }
 
@@ -266,6 +273,19 @@ func TestSeveralTaintsAreSeveralRules(t *testing.T) {
 	r = types(t, clients, newUntaint, "", "--driver", "gpu.example.com", "a")
 	require.NoError(t, r.err, "a lone argument is a taint where flags name devices")
 	require.Len(t, stored(t, clients, "DeviceTaintRule"), 2)
+}
+
+func TestUntaintAnswersWithoutTheRightToListSlices(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	typed, ok := clients.Kubernetes.(*fake.Clientset)
+	require.True(t, ok)
+	typed.PrependReactor("list", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(sliceResource, "", errors.New("eve may not"))
+	})
+	r := types(t, clients, newUntaint, "", gpu0, "hot")
+	require.ErrorContains(t, r.err, "taint device made none for these devices; devicetaintrule.resource.k8s.io/theirs gives it")
+	require.ErrorContains(t, r.err, " (what drivers publish is not known: you may not list resourceslices)")
 }
 
 func TestATaintThatIsNamedTwiceGoesOnce(t *testing.T) {

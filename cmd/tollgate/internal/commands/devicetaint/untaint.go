@@ -3,6 +3,7 @@ package devicetaint
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -227,7 +229,10 @@ func (u *untainting) notOurs(ctx context.Context, clients *kubectl.Clients, all 
 		found = fmt.Errorf("%w; %s", found, text)
 	}
 	published, err := u.published(ctx, clients, taint)
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err): // The answer does not hang on it.
+		return fmt.Errorf("%w (what drivers publish is not known: you may not list resourceslices)", found)
+	case err != nil:
 		return err
 	}
 	for _, name := range published {
@@ -247,11 +252,36 @@ func (b *bearer) devices() string {
 
 // author names who made an object, as far as it is known.
 func (b *bearer) author() string {
-	manager := ""
-	if fields := b.object.GetManagedFields(); len(fields) > 0 {
-		manager = fields[0].Manager
+	return cmp.Or(b.object.GetAnnotations()[v1alpha1.AnnotationAuthor], maker(b.object.GetManagedFields()), "<unknown>")
+}
+
+// maker returns who wrote a spec first, empty where that is not known. The entries are not
+// in the order of time, and who writes the status made nothing.
+func maker(entries []metav1.ManagedFieldsEntry) string {
+	var first *metav1.ManagedFieldsEntry
+	for i := range entries {
+		entry := &entries[i]
+		if entry.Subresource == "" && hasSpec(entry.FieldsV1) && (first == nil || entry.Time.Before(first.Time)) {
+			first = entry
+		}
 	}
-	return cmp.Or(b.object.GetAnnotations()[v1alpha1.AnnotationAuthor], manager, "<unknown>")
+	if first == nil {
+		return ""
+	}
+	return first.Manager
+}
+
+// hasSpec reports whether a set of fields has some of a spec.
+func hasSpec(fields *metav1.FieldsV1) bool {
+	if fields == nil {
+		return false
+	}
+	var at map[string]json.RawMessage
+	if json.Unmarshal(fields.GetRawBytes(), &at) != nil {
+		return false
+	}
+	_, found := at["f:spec"]
+	return found
 }
 
 // published returns the slices in which drivers publish the taint.
