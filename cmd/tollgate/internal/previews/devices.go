@@ -18,8 +18,18 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
+// UnforetoldError is why nothing is foretold of what can be written all the same: of the
+// cluster too little was to be read.
+type UnforetoldError struct{ Err error }
+
+// Error says what was not to be read.
+func (e *UnforetoldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what it is made of.
+func (e *UnforetoldError) Unwrap() error { return e.Err }
+
 // errClaims is why nothing is foretold of devices.
-var errClaims = errors.New("you may not list resourceclaims, and they say which pods use which devices (ask for a ClusterRole with the verb list on resourceclaims of API group resource.k8s.io)")
+var errClaims error = &UnforetoldError{errors.New("you may not list resourceclaims, and they say which pods use which devices (ask for a ClusterRole with the verb list on resourceclaims of API group resource.k8s.io)")}
 
 // withNoExecute begins what is said of taints with the effect None.
 const withNoExecute = "with the effect NoExecute"
@@ -151,7 +161,10 @@ func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 		return []device.Selector{selector}, nil
 	}
 	ids, err := t.cluster.Selected(ctx, patch)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return nil, &UnforetoldError{err}
+	case err != nil:
 		return nil, err
 	}
 	selectors := make([]device.Selector, 0, len(ids))

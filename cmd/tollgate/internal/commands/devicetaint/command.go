@@ -46,7 +46,7 @@ func (w *writing) addFlags(cmd *cobra.Command) {
 	w.target.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&w.output, "output", "o", "", "`format` of what was written: name, yaml, json")
-	flags.StringVar(&w.dryRun, "dry-run", dryRuns[0], "`none`, client (ask the API server nothing) or server (have it judge, and write nothing)")
+	flags.StringVar(&w.dryRun, "dry-run", dryRuns[0], "`none`, client (write nothing) or server (have the API server judge, and write nothing)")
 	flags.Lookup("dry-run").NoOptDefVal = dryRuns[1]
 }
 
@@ -106,8 +106,13 @@ value; since when it counts stays.
 
 The effects are NoExecute, which evicts, NoSchedule, and None, which does nothing and says
 what NoExecute would do. The exit code is 1 if nothing was written, also because the answer
-was no. You need the rights to list pods and nodes, and to create devicetaintrules or
-resourceslicepatches.`,
+was no.
+
+You need the right to create devicetaintrules or resourceslicepatches, and with --overwrite
+those to get and update them. The preview needs the rights to get them, and to list pods,
+nodes and resourceclaims, with --class or --selector resourceslices and deviceclasses too;
+with --yes it is left out where you lack them. What else you may not see is named on the
+standard error.`,
 		Example: `  tollgate taint device gpu.example.com/node-7/gpu-0 overheating:NoExecute
   tollgate taint device gpu.example.com/node-7 maintenance=fans:NoSchedule --yes
   tollgate taint device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute --dry-run=server`,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -275,6 +276,76 @@ func TestSeveralTaintsAreSeveralRules(t *testing.T) {
 	require.Len(t, stored(t, clients, "DeviceTaintRule"), 2)
 }
 
+// forbid lets the user do nothing but one thing with one kind.
+func forbid(t *testing.T, clients *kubectl.Clients, verb, resource string) {
+	t.Helper()
+	typed, ok := clients.Kubernetes.(*fake.Clientset)
+	require.True(t, ok)
+	custom, ok := clients.Dynamic.(*dynamicfake.FakeDynamicClient)
+	require.True(t, ok)
+	refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		asked := action.GetResource().GroupResource()
+		discovers := slices.Contains([]string{"group", "resource", "version"}, asked.Resource)
+		allowed := discovers || asked.Resource == "selfsubjectreviews" || action.GetVerb() == verb && asked.Resource == resource
+		return !allowed, nil, apierrors.NewForbidden(asked, "", errors.New("the monitor may not"))
+	}
+	typed.PrependReactor("*", "*", refuse)
+	custom.PrependReactor("*", "*", refuse)
+}
+
+func TestWhoMayCreateAndSeeNothingTaintsUnasked(t *testing.T) {
+	t.Parallel()
+	for sentence, c := range map[string]struct {
+		arguments []string
+		may       string
+		want      string
+		notes     string
+	}{
+		"by names":              {[]string{gpu0, "cold:NoExecute", "--yes"}, "devicetaintrules", "", "note: not foretold: "},
+		"by a class":            {[]string{"--class", "a100", "cold:NoExecute", "--yes"}, "resourceslicepatches", "", "note: not foretold: "},
+		"who is asked":          {[]string{gpu0, "cold:NoExecute"}, "devicetaintrules", "ask for a ClusterRole with the verb get on devicetaintrules", ""},
+		"who sees what stands":  {[]string{gpu0, "cold:NoExecute", "--yes", "--overwrite"}, "devicetaintrules", "ask for a ClusterRole with the verb get on devicetaintrules", ""},
+		"who may do nothing":    {[]string{gpu0, "cold:NoExecute", "--yes"}, "", "ask for a ClusterRole with the verb create on devicetaintrules", "note: not foretold: "},
+		"who may do it to none": {[]string{gpu0, "cold:NoExecute", "--yes"}, "resourceslicepatches", "ask for a ClusterRole with the verb create on devicetaintrules", "note: not foretold: "},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			clients := tollgate(t)
+			forbid(t, clients, "create", c.may)
+			r := types(t, clients, newTaint, "y\n", c.arguments...)
+			if c.want == "" {
+				require.NoError(t, r.err)
+				require.Contains(t, r.out, " created\n")
+			} else {
+				require.ErrorContains(t, r.err, c.want)
+			}
+			require.True(t, strings.HasPrefix(r.notes, c.notes), r.notes)
+		})
+	}
+}
+
+func TestWithoutClaimsOrSlicesNothingIsForetold(t *testing.T) {
+	t.Parallel()
+	for resource, arguments := range map[string][]string{
+		"resourceclaims": {gpu0, "cold:NoExecute"},
+		"resourceslices": {"--class", "a100", "cold:NoExecute"},
+	} {
+		clients := tollgate(t)
+		typed, ok := clients.Kubernetes.(*fake.Clientset)
+		require.True(t, ok)
+		typed.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "resource.k8s.io", Resource: resource}, "", errors.New("eve may not"))
+		})
+		r := types(t, clients, newTaint, "y\n", arguments...)
+		require.Error(t, r.err)
+		require.Empty(t, r.out)
+		r = types(t, clients, newTaint, "", append(arguments, "--yes")...)
+		require.NoError(t, r.err)
+		require.Contains(t, r.notes, "note: not foretold: ")
+		require.Contains(t, r.out, " created\n")
+	}
+}
+
 func TestUntaintAnswersWithoutTheRightToListSlices(t *testing.T) {
 	t.Parallel()
 	clients := tollgate(t)
@@ -401,7 +472,7 @@ func TestWithoutPermissionsItSaysWhatToAskFor(t *testing.T) {
 		arguments []string
 	}{
 		"create": {newTaint, []string{gpu0, "cold:NoExecute", "--yes"}},
-		"get":    {newTaint, []string{gpu0, "cold:NoExecute", "--yes"}},
+		"get":    {newTaint, []string{gpu0, "cold:NoExecute", "--yes", "--overwrite"}},
 		"list":   {newUntaint, []string{gpu0, "cold"}},
 		"delete": {newUntaint, []string{gpu0, "cold"}},
 	} {

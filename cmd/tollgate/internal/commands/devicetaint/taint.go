@@ -57,29 +57,17 @@ func (t *tainting) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer clients.Progress.End()
-	var owners previews.Owners
-	wants := t.wants
-	wants.Pod, wants.Selection = owners.Pod, t.target.Conditional()
-	c, err := cluster.Read(ctx, clients, t.clock.Now(), wants)
+	carriers, err := t.carriers(ctx, clients)
 	if err != nil {
 		return err
 	}
-	carriers, err := t.carriers(ctx, clients, c)
+	err = t.foretell(ctx, clients, carriers, notes)
+	if t.yes && unforetold(err) {
+		clients.Progress.End()
+		_, err = fmt.Fprintf(notes, "note: not foretold: %v\n", err)
+	}
 	if err != nil {
 		return err
-	}
-	all, err := t.preview(ctx, previews.NewTeller(c, &owners), carriers)
-	if err != nil {
-		return err
-	}
-	clients.Progress.End()
-	if err := previews.NewTeller(c, &owners).Write(notes, false, all); err != nil {
-		return err
-	}
-	for _, lack := range c.Missing() {
-		if _, err := fmt.Fprintln(notes, "note: "+lack); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
 	}
 	if t.dryRun == dryRuns[0] && !t.yes {
 		if err := t.ask(ctx, cmd.InOrStdin(), notes); err != nil {
@@ -89,15 +77,59 @@ func (t *tainting) run(cmd *cobra.Command) error {
 	return t.write(ctx, clients, carriers, cmd.OutOrStdout())
 }
 
-// carriers returns what is to be written, one object for each taint.
-func (t *tainting) carriers(ctx context.Context, clients *kubectl.Clients, c *cluster.Cluster) ([]*carrier, error) {
-	served := versions{rule: c.RuleVersion}
-	if t.target.Conditional() {
-		version, err := clients.Version(ctx, patchResource, v1alpha1.GroupVersion.Version)
-		if err != nil && !errors.Is(err, kubectl.ErrNotServed) {
-			return nil, err
+// unforetold reports whether an error is one of a user who may see too little for a preview:
+// who writes without being asked does not need it.
+func unforetold(err error) bool {
+	var unseen *previews.UnforetoldError
+	return apierrors.IsForbidden(err) || errors.As(err, &unseen)
+}
+
+// foretell shows what the carriers do.
+func (t *tainting) foretell(ctx context.Context, clients *kubectl.Clients, carriers []*carrier, notes io.Writer) error {
+	var owners previews.Owners
+	wants := t.wants
+	wants.Pod, wants.Selection = owners.Pod, t.target.Conditional()
+	c, err := cluster.Read(ctx, clients, t.clock.Now(), wants)
+	if err != nil {
+		return err
+	}
+	teller := previews.NewTeller(c, &owners)
+	all, err := t.preview(ctx, teller, carriers)
+	if err != nil {
+		return err
+	}
+	clients.Progress.End()
+	if err := teller.Write(notes, false, all); err != nil {
+		return err
+	}
+	for _, lack := range c.Missing() {
+		if _, err := fmt.Fprintln(notes, "note: "+lack); err != nil {
+			return fmt.Errorf("write notes: %w", err)
 		}
-		served.patch = version
+	}
+	return nil
+}
+
+// served returns in which version the kind that the taints need is served.
+func (t *tainting) served(ctx context.Context, clients *kubectl.Clients) (versions, error) {
+	var v versions
+	var err error
+	if t.target.Conditional() {
+		v.patch, err = clients.Version(ctx, patchResource, v1alpha1.GroupVersion.Version)
+	} else {
+		v.rule, err = clients.Version(ctx, informer.RuleResource, "v1", "v1beta2", "v1alpha3")
+	}
+	if errors.Is(err, kubectl.ErrNotServed) {
+		return versions{}, nil
+	}
+	return v, err
+}
+
+// carriers returns what is to be written, one object for each taint.
+func (t *tainting) carriers(ctx context.Context, clients *kubectl.Clients) ([]*carrier, error) {
+	served, err := t.served(ctx, clients)
+	if err != nil {
+		return nil, err
 	}
 	author := ""
 	review, err := clients.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -114,8 +146,8 @@ func (t *tainting) carriers(ctx context.Context, clients *kubectl.Clients, c *cl
 		switch {
 		case err == nil:
 			err = made.meet(stands, taint, t.overwrite)
-		case apierrors.IsNotFound(err):
-			err = nil
+		case apierrors.IsNotFound(err), t.yes && !t.overwrite && apierrors.IsForbidden(err):
+			err = nil // Where it stands, and is not to be seen, the API server refuses another.
 		default:
 			err = fmt.Errorf("read %s: %w%s", made, err, kubectl.Advice(err, "get", made.resource.GroupResource()))
 		}
