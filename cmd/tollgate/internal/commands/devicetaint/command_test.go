@@ -384,6 +384,25 @@ func TestWhatWentBeforeAnErrorIsSaid(t *testing.T) {
 	require.NotContains(t, r.out, "name: gpu-0-wet")
 }
 
+func TestEachOfSeveralTaintsIsForetoldInThePlaceOfWhatStands(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	both := []string{gpu0, "cold:NoExecute", "wet:NoExecute", "--yes"}
+	r := types(t, clients, newTaint, "", both...)
+	require.NoError(t, r.err)
+	for _, line := range []string{
+		"device/gpu.example.com/node-7/gpu-0 cold:NoExecute: evicts 1 pod in 1 namespace: 1 now; 1 without a controller\n",
+		"device/gpu.example.com/node-7/gpu-0 wet:NoExecute: evicts 1 pod in 1 namespace: 1 now; 1 without a controller\n",
+		"pods that go because of any of them: 1\n",
+	} {
+		require.Contains(t, strings.Join(strings.Fields(r.notes), " "), strings.TrimSpace(line))
+	}
+	r = types(t, clients, newTaint, "", append(both, "--overwrite")...)
+	require.NoError(t, r.err)
+	require.Equal(t, 2, strings.Count(r.notes, ": evicts no pods\n"), "they stand already: %s", r.notes)
+	require.True(t, strings.HasSuffix(r.notes, "\npods that go because of any of them: 0\n"))
+}
+
 func TestWhatOthersMadeStaysAndIsNamed(t *testing.T) {
 	t.Parallel()
 	written := `

@@ -94,13 +94,18 @@ func (t *tainting) foretell(ctx context.Context, clients *kubectl.Clients, carri
 		return err
 	}
 	teller := previews.NewTeller(c, &owners)
-	all, err := t.preview(ctx, teller, carriers)
+	all, err := t.previews(ctx, teller, carriers)
 	if err != nil {
 		return err
 	}
 	clients.Progress.End()
 	if err := teller.Write(notes, false, all); err != nil {
 		return err
+	}
+	if len(all) > 1 { // A pod may go because of several.
+		if _, err := fmt.Fprintf(notes, "pods that go because of any of them: %d\n", previews.Going(all)); err != nil {
+			return fmt.Errorf("write preview: %w", err)
+		}
 	}
 	for _, lack := range c.Missing() {
 		if _, err := fmt.Fprintln(notes, "note: "+lack); err != nil {
@@ -159,29 +164,37 @@ func (t *tainting) carriers(ctx context.Context, clients *kubectl.Clients) ([]*c
 	return carriers, nil
 }
 
-// preview foretells what the carriers do. Of one it is known exactly; several are looked at
-// together, as if none of them stood.
-func (t *tainting) preview(ctx context.Context, teller *previews.Teller, carriers []*carrier) ([]previews.Preview, error) {
-	var p previews.Preview
-	var err error
-	switch {
-	case len(carriers) > 1:
-		p, err = teller.Target(ctx, &t.target, t.taints)
-	case t.target.Conditional():
-		patch := &v1alpha1.ResourceSlicePatch{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(carriers[0].object.Object, patch); err != nil {
-			return nil, fmt.Errorf("read %s: %w", carriers[0], err)
+// previews foretells what the carriers do, each by itself.
+func (t *tainting) previews(ctx context.Context, teller *previews.Teller, carriers []*carrier) ([]previews.Preview, error) {
+	all := make([]previews.Preview, 0, len(carriers))
+	for i, made := range carriers {
+		p, err := t.preview(ctx, teller, made)
+		if err != nil {
+			return nil, err
 		}
-		p, err = teller.Patch(ctx, patch)
-	default:
-		rule, ruleErr := informer.RuleOf(carriers[0].object)
-		if ruleErr != nil {
-			return nil, ruleErr
+		p.Of = "device/" + t.target.String()
+		if len(carriers) > 1 {
+			p.Of += " " + t.taints[i].String()
 		}
-		p, err = teller.Rule(rule)
+		all = append(all, p)
 	}
-	p.Of = "device/" + t.target.String()
-	return []previews.Preview{p}, err
+	return all, nil
+}
+
+// preview foretells what a carrier does, in the place of what has its name.
+func (t *tainting) preview(ctx context.Context, teller *previews.Teller, made *carrier) (previews.Preview, error) {
+	if !t.target.Conditional() {
+		rule, err := informer.RuleOf(made.object)
+		if err != nil {
+			return previews.Preview{}, err
+		}
+		return teller.Rule(rule)
+	}
+	patch := &v1alpha1.ResourceSlicePatch{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.object.Object, patch); err != nil {
+		return previews.Preview{}, fmt.Errorf("read %s: %w", made, err)
+	}
+	return teller.Patch(ctx, patch)
 }
 
 // ask asks whether the taints are to be written. An error says that they are not.
