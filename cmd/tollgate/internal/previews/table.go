@@ -24,10 +24,13 @@ type Summary struct {
 	Later  int   `json:"later"`
 	Latest int64 `json:"latestSeconds,omitempty"`
 	// Guarded and Ownerless count the pods that a PodDisruptionBudget guards, and those
-	// that no controller creates anew.
-	Guarded   int `json:"guarded"`
-	Ownerless int `json:"withoutController"`
+	// that no controller creates anew. Guarded is nil where budgets are not known.
+	Guarded   *int `json:"guarded,omitempty"`
+	Ownerless int  `json:"withoutController"`
 }
+
+// unknown stands where it was not to be read what there is.
+const unknown = "<unknown>"
 
 // Summaries returns the summary of each namespace, by name.
 func (p *Preview) Summaries() []Summary {
@@ -36,6 +39,9 @@ func (p *Preview) Summaries() []Summary {
 		pod := &p.Pods[i]
 		if len(all) == 0 || all[len(all)-1].Namespace != pod.Namespace {
 			all = append(all, Summary{Namespace: pod.Namespace})
+			if !p.BudgetsUnknown {
+				all[len(all)-1].Guarded = new(int)
+			}
 		}
 		s := &all[len(all)-1]
 		s.Pods++
@@ -45,7 +51,9 @@ func (p *Preview) Summaries() []Summary {
 			s.Later++
 		}
 		s.Latest = max(s.Latest, int64(pod.Wait.Seconds()))
-		s.Guarded += one(pod.Guarded)
+		if s.Guarded != nil {
+			*s.Guarded += one(pod.Guarded)
+		}
 		s.Ownerless += one(pod.Ownerless)
 	}
 	return all
@@ -109,21 +117,25 @@ func (t *Teller) table(out io.Writer, wide bool, p *Preview) error {
 	var rows [][]string
 	if wide {
 		for i := range p.Pods {
-			rows = append(rows, t.row(&p.Pods[i]))
+			rows = append(rows, t.row(p, &p.Pods[i]))
 		}
 		return columns.Write(out, true, podHead, rows)
 	}
 	for _, s := range p.Summaries() {
+		guarded := unknown
+		if s.Guarded != nil {
+			guarded = strconv.Itoa(*s.Guarded)
+		}
 		rows = append(rows, []string{
 			s.Namespace, strconv.Itoa(s.Pods), strconv.Itoa(s.Now), strconv.Itoa(s.Later), in(time.Duration(s.Latest) * time.Second),
-			strconv.Itoa(s.Guarded), strconv.Itoa(s.Ownerless),
+			guarded, strconv.Itoa(s.Ownerless),
 		})
 	}
 	return columns.Write(out, false, summaryHead, rows)
 }
 
 // row is what a wide table says of a pod.
-func (t *Teller) row(pod *forecast.Pod) []string {
+func (t *Teller) row(p *Preview, pod *forecast.Pod) []string {
 	when := in(pod.Wait)
 	if !pod.Was.IsZero() {
 		when += " (had to at " + stamp(pod.Was) + ")"
@@ -135,8 +147,12 @@ func (t *Teller) row(pod *forecast.Pod) []string {
 	for i := range pod.Because {
 		why = append(why, because(&pod.Because[i]))
 	}
+	budgets := columns.Joined(t.budgets(pod))
+	if p.BudgetsUnknown {
+		budgets = unknown
+	}
 	return []string{
-		pod.Namespace, pod.Name, when, stamp(t.leaves(pod)), columns.Joined(why), columns.Joined(t.budgets(pod)),
+		pod.Namespace, pod.Name, when, stamp(t.leaves(pod)), columns.Joined(why), budgets,
 		cmp.Or(t.controller(pod), columns.None),
 	}
 }
@@ -198,7 +214,7 @@ func (t *Teller) controller(pod *forecast.Pod) string {
 	if of, found := t.owners.of[pod.UID]; found {
 		return strings.ToLower(of.kind) + "/" + of.name
 	}
-	return "<unknown>"
+	return unknown
 }
 
 // Going returns how many pods leave because of any of the writes, each once.

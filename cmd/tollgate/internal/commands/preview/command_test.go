@@ -345,6 +345,27 @@ func TestWithoutPermissionsItSaysWhatToAskFor(t *testing.T) {
 	}
 }
 
+func TestBudgetsThatAreNotKnownAreNotNone(t *testing.T) {
+	t.Parallel()
+	clients := tollgate(t)
+	typed, ok := clients.Kubernetes.(*fake.Clientset)
+	require.True(t, ok)
+	typed.PrependReactor("list", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, "", errors.New("eve may not"))
+	})
+	for output, c := range map[string]struct{ has, lacks string }{
+		"table": {`(?m)^web +2 +1 +1 +in 5m0s +<unknown> +0$`, `(?m)in 5m0s +0 `},
+		"wide":  {`(?m)^web +a .* tolerated for a while +<unknown> +replicaset/web-5d$`, `<none> +replicaset`},
+		"json":  {`"latestSeconds": 300,\n +"withoutController": 0`, `"guarded"`},
+	} {
+		r := runs(t, clients, "", "node", "node-7", "down=hard:NoExecute", "-o", output)
+		require.NoError(t, r.err)
+		require.Regexp(t, c.has, r.out)
+		require.NotRegexp(t, c.lacks, r.out)
+		require.Contains(t, r.notes, "it is not known which pods a PodDisruptionBudget guards")
+	}
+}
+
 func TestRefusesWhatItCannotForetell(t *testing.T) {
 	t.Parallel()
 	for sentence, c := range map[string]struct {
