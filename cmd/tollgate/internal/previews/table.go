@@ -90,7 +90,7 @@ func (t *Teller) Write(out io.Writer, wide bool, all []Preview) error {
 }
 
 func (t *Teller) write(out io.Writer, wide bool, p *Preview) error {
-	if _, err := fmt.Fprintln(out, p.Sentence()); err != nil {
+	if _, err := fmt.Fprintln(out, wrapped(p.Sentence())); err != nil {
 		return err
 	}
 	if len(p.Pods) > 0 {
