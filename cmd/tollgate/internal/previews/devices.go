@@ -60,7 +60,7 @@ func (t *Teller) Rule(rule tracker.Rule) (Preview, error) {
 	if changes, err = t.view.Rule(old, rule, t.cluster.Now); err != nil {
 		return Preview{}, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
 	}
-	return t.mere(of, withNoExecute, changes).ending(p.Ends), nil
+	return t.mere(of, withNoExecute, changes, p.Ends...), nil
 }
 
 // Slice foretells what becomes of pods when a ResourceSlice is written that stands as old.
@@ -105,7 +105,7 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 	if changes, err = t.view.Patch(written, t.cluster.Now); err != nil {
 		return Preview{}, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
 	}
-	return t.mere(of, withNoExecute, changes).ending(ends), nil
+	return t.mere(of, withNoExecute, changes, ends...), nil
 }
 
 // instead says what is otherwise where somebody evicts for patches.

@@ -141,15 +141,10 @@ func (t *Teller) tell(of string, changes []tracker.Change) Preview {
 	return Preview{Of: of, Forecast: t.view.Forecast(now, changes), Ends: t.view.Forecast(now, back).Pods}
 }
 
-// mere says what a write would do that does not evict as it stands.
-func (t *Teller) mere(of, but string, changes []tracker.Change) Preview {
-	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes)}
-}
-
-// ending returns the preview with the evictions that the write ends or puts off as it stands.
-func (p Preview) ending(ends []forecast.Pod) Preview {
-	p.Ends = ends
-	return p
+// mere says what a write would do that does not evict as it stands. Ends are the evictions
+// that it ends, or puts off, as it stands.
+func (t *Teller) mere(of, but string, changes []tracker.Change, ends ...forecast.Pod) Preview {
+	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes), Ends: ends}
 }
 
 // Node foretells what becomes of pods when the taints of a node are others than they were.

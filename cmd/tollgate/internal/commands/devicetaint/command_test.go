@@ -464,7 +464,7 @@ func TestWhatWasChangedSinceIsNotOverwritten(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			clients := tollgate(t)
-			arguments := append(c.devices, "cold:NoExecute", "--yes")
+			arguments := slices.Concat(c.devices, []string{"cold:NoExecute", "--yes"})
 			require.NoError(t, types(t, clients, newTaint, "", arguments...).err)
 			for _, object := range stored(t, clients, c.kind) {
 				if isOurs(&object) {
