@@ -22,6 +22,8 @@ type Set struct {
 	problems map[string]field.ErrorList
 	byUID    map[types.UID]*Policy
 	windows  []Window
+	// off are the targets because of whose taints nobody is treated by policies.
+	off []v1alpha1.TaintTarget
 }
 
 // Compile returns the set of policies. It keeps nothing of what it is given.
@@ -77,6 +79,17 @@ func (s *Set) add(position int, p *Policy) {
 		s.index.Add(position, &p.taints[i])
 	}
 	s.windows = append(s.windows, windowsOf(p)...)
+}
+
+// Without returns the set of a cluster where somebody else evicts because of the taints of
+// some targets, and asks no policies: its For returns the zero Treatment for them.
+func (s *Set) Without(targets ...v1alpha1.TaintTarget) *Set {
+	if s == nil || len(targets) == 0 {
+		return s
+	}
+	without := *s
+	without.off = targets
+	return &without
 }
 
 // Len returns how many policies the set holds.

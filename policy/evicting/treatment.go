@@ -2,6 +2,7 @@ package evicting
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -63,7 +64,7 @@ func (e *NamespaceUnknownError) Error() string {
 // until it is.
 func (s *Set) For(taint *Taint, subject *Subject) (Treatment, error) {
 	var t Treatment
-	if s == nil || len(s.policies) == 0 {
+	if s == nil || len(s.policies) == 0 || slices.Contains(s.off, selector.TargetOf(taint.Target)) {
 		return t, nil
 	}
 	cursor := s.index.Candidates(&selector.Toleration{

@@ -195,6 +195,20 @@ func TestANamespaceThatIsNotKnownIsNoVerdict(t *testing.T) {
 	}
 }
 
+func TestASetCanDoWithoutATarget(t *testing.T) {
+	t.Parallel()
+	set := Compile([]v1alpha1.EvictionPolicy{newPolicy("p", "*")})
+	got, err := set.Without(v1alpha1.TaintTargetNode).For(nodeTaint("a"), &Subject{})
+	require.NoError(t, err)
+	require.Zero(t, got)
+	for _, other := range []*Set{set, set.Without(), set.Without(v1alpha1.TaintTargetDevice)} {
+		got, err = other.For(nodeTaint("a"), &Subject{})
+		require.NoError(t, err)
+		require.NotNil(t, got.Policy)
+	}
+	require.Nil(t, (*Set)(nil).Without(v1alpha1.TaintTargetNode))
+}
+
 func TestNoSetSelectsNothing(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]*Set{"nil": nil, "zero": {}, "empty": Compile(nil)} {

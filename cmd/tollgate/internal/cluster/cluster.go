@@ -103,12 +103,20 @@ func (c *Cluster) NamespaceLabels(name string) (labels.Labels, bool) {
 }
 
 // Foretold returns the EvictionPolicies that hold or protect pods; nil where nobody goes
-// by any, and so also where Kubernetes evicts beside Tollgate.
+// by any, and so also where Kubernetes evicts beside Tollgate. Those taints because of
+// which Kubernetes evicts are none of theirs.
 func (c *Cluster) Foretold() *evicting.Set {
 	if !c.Tollgate.heeds() {
 		return nil
 	}
-	return c.Policies.Evictions
+	var off []v1alpha1.TaintTarget
+	if !c.Tollgate.Terms.Nodes {
+		off = append(off, v1alpha1.TaintTargetNode)
+	}
+	if !c.Tollgate.Terms.Devices {
+		off = append(off, v1alpha1.TaintTargetDevice)
+	}
+	return c.Policies.Evictions.Without(off...)
 }
 
 // View returns what foretells writes to this cluster.

@@ -98,6 +98,16 @@ func drained(t *testing.T, c *Cluster) forecast.Forecast {
 	return c.View().Forecast(noon, changes)
 }
 
+func TestAFeatureThatIsOffLeavesPodsToKubernetes(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []bool{true, false} {
+		said := terms.Default()
+		said.Nodes, said.Devices = nodes, !nodes
+		f := drained(t, read(t, clientsOf(t, allKinds, append(world, lease(said, noon))...), Wants{}))
+		require.Equal(t, nodes, f.Protected["keep-data"] == 1)
+	}
+}
+
 func TestForetellsAsTheServerDoes(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[configv1alpha1.EvictionMode]string{

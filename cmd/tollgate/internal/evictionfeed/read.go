@@ -55,7 +55,8 @@ func shownOf(found *cluster.Cluster) *evictiontable.Cluster {
 	}
 	shown.Rules.Window = false
 	if found.Tollgate.Installed {
-		shown.Mode = found.Tollgate.Terms.Mode
+		said := &found.Tollgate.Terms
+		shown.Mode, shown.NodesOff, shown.DevicesOff = said.Mode, !said.Nodes, !said.Devices
 	}
 	if found.Tollgate.Terms.Policies {
 		shown.Set = found.Policies.Evictions

@@ -23,6 +23,9 @@ type Cluster struct {
 	Rules evictor.Rules
 	// Mode says what Tollgate does; empty where there is no Tollgate.
 	Mode configv1alpha1.EvictionMode
+	// NodesOff says that Tollgate evicts nobody because of taints of nodes, and DevicesOff
+	// nobody because of those of devices: Kubernetes' own controllers do then.
+	NodesOff, DevicesOff bool
 	// Set are the EvictionPolicies that Tollgate goes by, nil for none, and Policies the
 	// same with what they say in their status.
 	Set      *evicting.Set
@@ -89,6 +92,9 @@ func (l *looker) at(s tracker.Situation) (Eviction, bool) {
 		e.Disruption = s.Pod.Disruption.Reason
 	}
 	if leaving {
+		if e.At.After(l.now) && e.Disruption == "" {
+			return Eviction{}, false // Somebody else deletes it, for a reason of their own.
+		}
 		e.State, e.Hold = Leaving, Hold{}
 	}
 	return e, true
@@ -99,51 +105,81 @@ func (l *looker) decide(s *tracker.Situation) (Eviction, bool) {
 	native := l.Rules.Decide(l.now, *s)
 	switch l.Mode {
 	case configv1alpha1.EvictionReplace:
-		if native.Verdict != evictor.EvictAt {
-			return Eviction{}, false
-		}
-		return l.byTollgate(&s.Pod, native.Because), true
+		ours := slices.DeleteFunc(slices.Clone(native.Because), func(r evictor.Reason) bool { return !l.evicts(&r) })
+		theirs := slices.DeleteFunc(slices.Clone(native.Because), func(r evictor.Reason) bool { return l.evicts(&r) })
+		return l.byEither(&s.Pod, ours, theirs)
 	case configv1alpha1.EvictionWindow:
-		return l.inWindow(s, &native)
+		return l.byEither(&s.Pod, l.inWindow(s), native.Because)
 	case configv1alpha1.EvictionObserve:
 	}
-	return l.byKubernetes(&native)
+	return l.byEither(&s.Pod, nil, native.Because)
+}
+
+// evicts reports whether Tollgate evicts because of taints such as that of a reason.
+func (l *looker) evicts(reason *evictor.Reason) bool {
+	if reason.Taint.Source.Kind.OnDevice() {
+		return !l.DevicesOff
+	}
+	return !l.NodesOff
 }
 
 // byKubernetes returns the eviction by Kubernetes' own controllers, which nothing keeps.
-func (l *looker) byKubernetes(native *evictor.Decision) (Eviction, bool) {
-	if native.Verdict != evictor.EvictAt {
-		return Eviction{}, false
-	}
-	return Eviction{State: l.stateAt(native.At), At: native.At, Because: native.Because, By: ByKubernetes}, true
+func (l *looker) byKubernetes(because []evictor.Reason) Eviction {
+	return Eviction{State: l.stateAt(because[0].At), At: because[0].At, Because: because, By: ByKubernetes}
 }
 
-// inWindow returns the eviction by Tollgate of a pod that was given a window, at the end
-// of which Kubernetes deletes it. Other pods are left to Kubernetes.
-func (l *looker) inWindow(s *tracker.Situation, native *evictor.Decision) (Eviction, bool) {
+// byEither returns the eviction by whoever comes first: by Tollgate for our reasons, unless
+// something keeps it, or by Kubernetes for theirs.
+func (l *looker) byEither(pod *tracker.Pod, ours, theirs []evictor.Reason) (Eviction, bool) {
+	switch {
+	case len(ours) == 0 && len(theirs) == 0:
+		return Eviction{}, false
+	case len(ours) == 0:
+		return l.byKubernetes(theirs), true
+	case len(theirs) == 0:
+		return l.byTollgate(pod, ours), true
+	}
+	e, then := l.byTollgate(pod, ours), theirs[0].At
+	if !then.After(l.now) || (e.Hold.None() && then.Before(e.At)) {
+		e = l.byKubernetes(theirs)
+		e.Because = joined(e.Because, ours)
+		return e, true
+	}
+	e.Because = joined(e.Because, theirs)
+	if !e.Hold.None() {
+		e.Hold.Until = earliest(e.Hold.Until, then)
+		if e.State == Protected || e.State == Paused {
+			e.At = then
+		}
+	}
+	return e, true
+}
+
+// joined returns reasons with those of others that are about other taints.
+func joined(because, others []evictor.Reason) []evictor.Reason {
+	because = slices.Clone(because)
+	for i := range others {
+		same := func(r evictor.Reason) bool {
+			return r.Taint.Source == others[i].Taint.Source && r.Device == others[i].Device && r.Taint.String() == others[i].Taint.String()
+		}
+		if !slices.ContainsFunc(because, same) {
+			because = append(because, others[i])
+		}
+	}
+	return because
+}
+
+// inWindow returns why a pod has to leave within windows that it was given, at the end of
+// which Kubernetes deletes it. All else is left to Kubernetes.
+func (l *looker) inWindow(s *tracker.Situation) []evictor.Reason {
 	rules := l.Rules
 	rules.Window = true
 	decision := rules.Decide(l.now, *s)
 	subject := evictor.SubjectOf(&s.Pod, l.Namespaces)
-	because := slices.DeleteFunc(slices.Clone(decision.Because), func(reason evictor.Reason) bool {
+	return slices.DeleteFunc(slices.Clone(decision.Because), func(reason evictor.Reason) bool {
 		way, err := evictor.Treat(l.Set, &reason, &subject)
-		return err == nil && (way.Policy == nil || way.Policy.WindowSeconds == nil)
+		return !l.evicts(&reason) || (err == nil && (way.Policy == nil || way.Policy.WindowSeconds == nil))
 	})
-	if len(because) == 0 {
-		return l.byKubernetes(native)
-	}
-	e := l.byTollgate(&s.Pod, because)
-	switch {
-	case native.Verdict != evictor.EvictAt:
-	case !native.At.After(l.now):
-		return l.byKubernetes(native) // The window is over, or there was none.
-	case !e.Hold.None():
-		e.Hold.Until = earliest(e.Hold.Until, native.At)
-		if e.State == Protected || e.State == Paused {
-			e.At = native.At
-		}
-	}
-	return e, true
 }
 
 func (l *looker) stateAt(at time.Time) State {

@@ -181,10 +181,19 @@ const settled = 3 * time.Second
 
 // saidOfCarrier returns the hold that Tollgate tells of, on what carries the taint or on
 // the patch behind it, and that nobody else can know.
-func (l *looker) saidOfCarrier(_ *tracker.Pod, reason *evictor.Reason, _ evicting.Treatment) Hold {
+func (l *looker) saidOfCarrier(_ *tracker.Pod, reason *evictor.Reason, way evicting.Treatment) Hold {
 	if l.now.Sub(reason.At) < settled {
 		return Hold{}
 	}
+	hold := l.toldOfCarrier(reason)
+	if hold.Reason == evictor.HoldLooping && way.Policy == nil {
+		return Hold{} // That is said of other pods: without a policy none is slowed down.
+	}
+	return hold
+}
+
+// toldOfCarrier returns the hold that is told of, of whichever pods.
+func (l *looker) toldOfCarrier(reason *evictor.Reason) Hold {
 	for _, source := range []tracker.Source{reason.Taint.Author(), reason.Taint.Source} {
 		if hold, ok := l.Said.of(source, reason.Taint.String()); ok {
 			return hold

@@ -45,6 +45,17 @@ func TestStates(t *testing.T) {
 				"\nstatus: {phase: Failed, conditions: [{type: DisruptionTarget, status: \"True\", reason: DeletionByTaintManager}]}"},
 			"p | now | Leaving | broken of node/n1; DeletionByTaintManager",
 		},
+		"who is deleted long before the taint makes them leave does not leave because of it": {
+			replace,
+			[]string{broken, strings.Replace(pod("p", "a", tolerated("example.com/broken", "300")), "creationTimestamp", "deletionTimestamp: "+stamped(30*time.Second)+", creationTimestamp", 1)},
+			"",
+		},
+		"unless a condition says that somebody evicted it": {
+			replace,
+			[]string{broken, strings.Replace(pod("p", "a", tolerated("example.com/broken", "300")), "creationTimestamp", "deletionTimestamp: "+stamped(30*time.Second)+", creationTimestamp", 1) +
+				"\nstatus: {conditions: [{type: DisruptionTarget, status: \"True\", reason: EvictionByEvictionAPI}]}"},
+			"p | now | Leaving | broken of node/n1; EvictionByEvictionAPI",
+		},
 		"a policy that is paused holds it, due or not": {
 			replace,
 			[]string{broken, pod("p", "a"), pod("q", "a", tolerated("example.com/broken", "300")), policy("stop", "example.com/broken", "paused: true")},
@@ -111,17 +122,22 @@ func TestStates(t *testing.T) {
 		},
 		"what an event says of the node holds it": {
 			replace,
-			[]string{broken, pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
 			"p | 60s ago | Held | broken of node/n1; it comes back again and again",
+		},
+		"of a loop it says nothing of pods without a policy": {
+			replace,
+			[]string{broken, pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			"p | 60s ago | Due | broken of node/n1",
 		},
 		"until an event says that it is over": {
 			replace,
-			[]string{broken, pod("p", "a"), event("Node", "n1", "EvictionReleased", "No pod that has to leave because of taint example.com/broken:NoExecute is held any more (looping)", -10*time.Second), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken"), event("Node", "n1", "EvictionReleased", "No pod that has to leave because of taint example.com/broken:NoExecute is held any more (looping)", -10*time.Second), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"an event says nothing of who has just become due": {
 			replace,
-			[]string{node(-time.Second, "example.com/broken"), pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			[]string{node(-time.Second, "example.com/broken"), pod("p", "a"), policy("gentle", "example.com/broken"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
 			"p | 1s ago | Due | broken of node/n1",
 		},
 		"an event on the pod says why it is not let go": {
@@ -152,6 +168,15 @@ func TestStates(t *testing.T) {
 		"and so is who has a toleration and a policy without a window": {
 			window, []string{broken, pod("p", "a", tolerated("example.com/broken", "300")), policy("stop", "example.com/broken", "paused: true")}, "p | in 4m1s | Waiting | broken of node/n1; by Kubernetes",
 		},
+		"a taint without a window lets Kubernetes evict before the end of that of another": {
+			window,
+			[]string{
+				node(-time.Minute, "example.com/broken", "example.com/hot"),
+				pod("p", "a", tolerated("example.com/broken", "600"), tolerated("example.com/hot", "120")),
+				policy("gentle", "example.com/broken", "window: {seconds: 300}"),
+			},
+			"p | in 61s | Waiting | hot of node/n1 +1; by Kubernetes",
+		},
 		"who leaves first comes first": {
 			replace,
 			[]string{broken, pod("d", "a", tolerated("example.com/broken", "90")), pod("c", "a", tolerated("example.com/broken", "300")), pod("b", "a"), pod("a", "b"), policy("safe", "example.com/broken", "protect: {podSelector: {matchLabels: {app: b}}}")},
@@ -161,6 +186,43 @@ func TestStates(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, c.want, said(world(t, c.mode, c.world...).List(noon, &Filter{}), noon))
+		})
+	}
+}
+
+func TestWhatIsSwitchedOffIsLeftToKubernetes(t *testing.T) {
+	t.Parallel()
+	const (
+		stop  = "kind: EvictionPolicy\nmetadata: {name: stop}\nspec: {taints: [{key: example.com/broken}], podSelector: {matchLabels: {app: a}}, paused: true}"
+		cool  = "kind: EvictionPolicy\nmetadata: {name: cool}\nspec: {taints: [{key: example.com/hot, target: Device}], protect: {podSelector: {matchLabels: {app: train}}}}"
+		train = "metadata: {name: train, namespace: ml, labels: {app: train}, "
+	)
+	devices := strings.Replace(gpus, "metadata: {name: train, namespace: ml, ", train, 1)
+	tainted := strings.Replace(devices, "nodeName: node-7, resourceClaims", "nodeName: n1, resourceClaims", 1)
+	for sentence, c := range map[string]struct {
+		nodes, devices bool
+		world          []string
+		want           string
+	}{
+		"taints of nodes are": {false, true, []string{node(-time.Minute, "example.com/broken"), pod("p", "a"), stop}, "p | 60s ago | Due | broken of node/n1; by Kubernetes"},
+		"and those of devices are not": {
+			false, true, []string{devices, cool}, "train | in 10m | Waiting | moved=rack-7 of patch/racks +1",
+		},
+		"taints of devices are": {
+			true, false, []string{devices, cool}, "train | 60s ago | Due | hot of rule/hot +1; by Kubernetes",
+		},
+		"and those of nodes are not": {true, false, []string{node(-time.Minute, "example.com/broken"), pod("p", "a"), stop}, "p | 60s ago | Paused | broken of node/n1; policy stop is paused"},
+		"what Tollgate holds leaves when Kubernetes evicts it": {
+			false, true,
+			[]string{tainted, cool, node(5*time.Minute, "example.com/broken")},
+			"train | in 5m | Waiting | broken of node/n1 +2; by Kubernetes",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			cluster := world(t, configv1alpha1.EvictionReplace, c.world...)
+			cluster.NodesOff, cluster.DevicesOff = !c.nodes, !c.devices
+			require.Equal(t, c.want, said(cluster.List(noon, &Filter{}), noon))
 		})
 	}
 }
@@ -231,7 +293,9 @@ func TestOfARuleItsStatusSaysWhatOnlyTollgateKnows(t *testing.T) {
 	t.Parallel()
 	looping := strings.Replace(gpus, `"2026-03-01T11:59:00Z"}}`, `"2026-03-01T11:59:00Z"}}
 status: {conditions: [{type: tollgate.dev/EvictionHeld, status: "True", reason: Looping, message: "1 pod is held: again.", lastTransitionTime: "2026-03-01T11:59:30Z"}]}`, 1)
-	list := world(t, configv1alpha1.EvictionReplace, looping).List(noon, &Filter{})
+	const gentle = "kind: EvictionPolicy\nmetadata: {name: gentle}\nspec: {taints: [{key: example.com/hot, target: Device}]}"
+	require.Equal(t, "train | 60s ago | Due | hot of rule/hot +1", said(world(t, configv1alpha1.EvictionReplace, looping).List(noon, &Filter{}), noon), "no policy slows it down")
+	list := world(t, configv1alpha1.EvictionReplace, looping, gentle).List(noon, &Filter{})
 	require.Equal(t, "train | 60s ago | Held | hot of rule/hot +1; it comes back again and again, leaves in 10m", said(list, noon))
 	require.Equal(t, "status of DeviceTaintRule/hot", list[0].Hold.Word)
 	require.Equal(t, "1 pod is held: again.", list[0].Hold.Why)

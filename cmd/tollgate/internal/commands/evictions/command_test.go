@@ -27,6 +27,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 )
 
 func refusingWatch(err error) clienttesting.WatchReactionFunc {
@@ -98,6 +99,15 @@ func TestWithoutTollgateKubernetesEvicts(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out, "db         protected  60s ago  Due      broken of node/node-7; by Kubernetes\n")
 	require.Contains(t, notes, "Tollgate does not run here")
+}
+
+func TestWhatTheLeaseSaysIsSwitchedOffIsByKubernetes(t *testing.T) {
+	t.Parallel()
+	said := terms.Default()
+	said.Nodes = false
+	out, _, err := shows(t, clientsOf(t, allKinds, append(world(t)[1:], leaseOf(t, said))...), options{output: "table"})
+	require.NoError(t, err)
+	require.Contains(t, out, "web        paused     60s ago  Due      broken of node/node-7; by Kubernetes\n")
 }
 
 func forbidden(resource string) error {

@@ -97,7 +97,13 @@ func forbid(t *testing.T, clients *kubectl.Clients, resource string, err error) 
 // lease returns the Lease of a Tollgate that has just renewed it.
 func lease(tb testing.TB) string {
 	tb.Helper()
-	labels, err := json.Marshal(terms.Default().Labels())
+	return leaseOf(tb, terms.Default())
+}
+
+// leaseOf is lease for a Tollgate on some terms.
+func leaseOf(tb testing.TB, said terms.Terms) string {
+	tb.Helper()
+	labels, err := json.Marshal(said.Labels())
 	require.NoError(tb, err)
 	return "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: tollgate, namespace: tollgate-system, labels: " + string(labels) +
 		"}\nspec: {holderIdentity: a, leaseDurationSeconds: 15, renewTime: \"" + noon.Format("2006-01-02T15:04:05.000000Z07:00") + `"}`
