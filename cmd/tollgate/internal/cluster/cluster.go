@@ -27,6 +27,9 @@ import (
 type Wants struct {
 	// Lease is the namespace that Tollgate runs in; terms.Namespace when empty.
 	Lease string
+	// Namespace is the one that is asked about, empty for all. Who may not see all pods,
+	// claims and budgets is shown those in it, and whoever may not see nodes no error.
+	Namespace string
 	// NoDevices leaves out all that is about devices.
 	NoDevices bool
 	// Selection reads whole ResourceSlices and DeviceClasses, without which Selected knows
@@ -86,11 +89,18 @@ type Cluster struct {
 	// comparing says that a pod has a toleration with the operator Lt or Gt.
 	comparing bool
 	missing   []string
+	// unread are the resources that the user may not see.
+	unread map[string]bool
+	// ownClaims says that the claims are those of one namespace.
+	ownClaims bool
 }
 
 // Missing says what was not to be read, and what an answer lacks because of it: sentences
 // without an end.
 func (c *Cluster) Missing() []string { return c.missing }
+
+// Unread reports whether the user may not see a resource, by its name in the plural.
+func (c *Cluster) Unread(resource string) bool { return c.unread[resource] }
 
 // DevicesKnown reports whether it is known which pods use which devices.
 func (c *Cluster) DevicesKnown() bool { return c.claimsKnown }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,8 +23,12 @@ var (
 
 // core returns the lists of what every cluster has.
 func (r *reading) core() []list {
+	nodes := list{resource: nodeResource, read: r.nodes}
+	if r.wants.Namespace != "" {
+		nodes.without = "which taints nodes have, and which pods leave because of them, is not known"
+	}
 	return []list{
-		{resource: nodeResource, read: r.nodes},
+		nodes,
 		{resource: podResource, read: r.pods},
 		{resource: namespaceResource, without: "where a policy asks for labels of namespaces, its pods count as not held and not protected", read: r.namespaces},
 		{resource: budgetResource, without: "it is not known which pods a PodDisruptionBudget guards", read: r.budgets},
@@ -42,8 +47,8 @@ func (r *reading) nodes(ctx context.Context) error {
 }
 
 func (r *reading) pods(ctx context.Context) error {
-	client, keep := r.Kubernetes.CoreV1().Pods(metav1.NamespaceAll), informer.KeepPods()
-	return kubectl.Each(ctx, r.Clients, podResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(pod *corev1.Pod) error {
+	keep := informer.KeepPods()
+	take := func(pod *corev1.Pod) error {
 		kept := keep(pod)
 		r.cluster.Tracker.SetPod(kept)
 		r.cluster.comparing = r.cluster.comparing || compares(kept.Tolerations)
@@ -51,7 +56,25 @@ func (r *reading) pods(ctx context.Context) error {
 			r.cluster.Pods = append(r.cluster.Pods, pod)
 		}
 		return nil
+	}
+	_, err := r.each(func(namespace string) error {
+		client := r.Kubernetes.CoreV1().Pods(namespace)
+		return kubectl.Each(ctx, r.Clients, podResource, kubectl.Pages(client.List), metav1.ListOptions{}, take)
 	})
+	return err
+}
+
+// each calls list for all namespaces, and for whoever may not see those, for the one that
+// is asked about. Own reports whether it was that one. What was refused was not begun.
+func (r *reading) each(list func(namespace string) error) (own bool, err error) {
+	err = list(metav1.NamespaceAll)
+	if !apierrors.IsForbidden(err) || r.wants.Namespace == "" {
+		return false, err
+	}
+	if list(r.wants.Namespace) != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 func compares(tolerations []corev1.Toleration) bool {
@@ -65,17 +88,28 @@ func compares(tolerations []corev1.Toleration) bool {
 
 func (r *reading) namespaces(ctx context.Context) error {
 	client := r.Kubernetes.CoreV1().Namespaces()
-	return kubectl.Each(ctx, r.Clients, namespaceResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(namespace *corev1.Namespace) error {
+	err := kubectl.Each(ctx, r.Clients, namespaceResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(namespace *corev1.Namespace) error {
 		r.cluster.namespaces[namespace.Name] = namespace.Labels
 		return nil
 	})
+	if !apierrors.IsForbidden(err) || r.wants.Namespace == "" {
+		return err
+	}
+	namespace, getErr := client.Get(ctx, r.wants.Namespace, metav1.GetOptions{})
+	if getErr != nil {
+		return err
+	}
+	r.cluster.namespaces[namespace.Name] = namespace.Labels
+	return nil
 }
 
 func (r *reading) budgets(ctx context.Context) error {
-	client := r.Kubernetes.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
-	err := kubectl.Each(ctx, r.Clients, budgetResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {
-		r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
-		return nil
+	_, err := r.each(func(namespace string) error {
+		client := r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace)
+		return kubectl.Each(ctx, r.Clients, budgetResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {
+			r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
+			return nil
+		})
 	})
 	r.cluster.budgetsKnown = err == nil
 	return err

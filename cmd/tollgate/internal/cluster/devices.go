@@ -48,13 +48,16 @@ func (r *reading) claims(ctx context.Context) error {
 		r.cluster.claimsKnown = errors.Is(err, kubectl.ErrNotServed)
 		return err
 	}
-	client := r.Kubernetes.ResourceV1().ResourceClaims(metav1.NamespaceAll)
-	err = kubectl.Each(ctx, r.Clients, claimResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(claim *resourcev1.ResourceClaim) error {
+	take := func(claim *resourcev1.ResourceClaim) error {
 		r.cluster.Tracker.SetClaim(tracker.ClaimOf(claim))
 		if r.wants.Claim != nil && r.wants.Claim(claim) {
 			r.cluster.Claims = append(r.cluster.Claims, claim)
 		}
 		return nil
+	}
+	r.cluster.ownClaims, err = r.each(func(namespace string) error {
+		client := r.Kubernetes.ResourceV1().ResourceClaims(namespace)
+		return kubectl.Each(ctx, r.Clients, claimResource, kubectl.Pages(client.List), metav1.ListOptions{}, take)
 	})
 	r.cluster.claimsKnown = err == nil
 	return err

@@ -44,7 +44,7 @@ func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, wants Wa
 		wants.Lease = terms.Namespace
 	}
 	r := &reading{Clients: clients, wants: wants, cluster: &Cluster{
-		Now: now, Tracker: tracker.New(), Policies: inforce.None(), namespaces: map[string]labels.Set{},
+		Now: now, Tracker: tracker.New(), Policies: inforce.None(), namespaces: map[string]labels.Set{}, unread: map[string]bool{},
 	}}
 	if wants.Selection {
 		r.cluster.devices = merged.New()
@@ -77,9 +77,13 @@ func (r *reading) all(ctx context.Context, lists []list) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for _, lack := range lacks {
-		if lack != "" {
-			r.cluster.missing = append(r.cluster.missing, lack)
+	for i, lack := range lacks {
+		if lack == "" {
+			continue
+		}
+		r.cluster.missing = append(r.cluster.missing, lack)
+		if i > 0 {
+			r.cluster.unread[lists[i-1].resource.Resource] = true
 		}
 	}
 	return nil
@@ -107,6 +111,9 @@ func (r *reading) finish() {
 	c.Rules = c.Tollgate.rules(c.comparing)
 	c.selectable = r.slices && r.classes
 	r.policies.into(c)
+	if c.ownClaims {
+		c.missing = append(c.missing, "you may list resourceclaims in namespace "+r.wants.Namespace+" alone: which devices the claims of others have is not known")
+	}
 	// A forecast asks for more than that devices are known, see DevicesKnown.
 	c.Tracker.SetDevicesKnown(c.claimsKnown)
 }

@@ -98,6 +98,35 @@ func drained(t *testing.T, c *Cluster) forecast.Forecast {
 	return c.View().Forecast(noon, changes)
 }
 
+func TestWhoMaySeeOneNamespaceIsShownThat(t *testing.T) {
+	t.Parallel()
+	clients := clientsOf(t, allKinds, append(world, lease(terms.Default(), noon))...)
+	typed, ok := clients.Kubernetes.(*fake.Clientset)
+	require.True(t, ok)
+	for _, resource := range []string{"pods", "nodes", "poddisruptionbudgets", "resourceclaims", "namespaces"} {
+		typed.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return action.GetNamespace() == "", nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
+		})
+	}
+	_, err := Read(t.Context(), clients, noon, Wants{})
+	require.ErrorContains(t, err, "list nodes: ")
+	_, err = Read(t.Context(), clients, noon, Wants{Namespace: "web", NoDevices: true})
+	require.NoError(t, err)
+	c := read(t, clients, Wants{Namespace: "web"})
+	require.Equal(t, 2, c.Tracker.Live())
+	require.Len(t, c.Tracker.Budgets("web"), 1)
+	require.True(t, c.DevicesKnown())
+	require.True(t, c.Unread("nodes"))
+	require.False(t, c.Unread("pods"))
+	set, known := c.NamespaceLabels("web")
+	require.True(t, known)
+	require.Equal(t, "front", set.Get("tier"))
+	require.Equal(t, []string{
+		`you may not list nodes: which taints nodes have, and which pods leave because of them, is not known (ask for a ClusterRole with the verb list on nodes of API group "")`,
+		"you may list resourceclaims in namespace web alone: which devices the claims of others have is not known",
+	}, c.Missing())
+}
+
 func TestAFeatureThatIsOffLeavesPodsToKubernetes(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []bool{true, false} {

@@ -3,6 +3,7 @@ package evictionfeed
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -26,9 +27,14 @@ import (
 type Feed struct {
 	clients *kubectl.Clients
 	clock   clock.PassiveClock
-	lease   string
-	synced  chan struct{}
-	changed chan struct{}
+	wants   cluster.Wants
+	// Check is asked about the cluster as it was at the beginning, if it is not nil: its
+	// error ends Run. Complete says that what makes pods leave must be known in full. Both
+	// are set before Run.
+	Check    func(*cluster.Cluster) error
+	Complete bool
+	synced   chan struct{}
+	changed  chan struct{}
 
 	mu sync.Mutex
 	// shown is what is known. Its tracker and policies are those of the watches.
@@ -46,9 +52,9 @@ type Feed struct {
 }
 
 // New returns a feed that follows nothing until it runs.
-func New(clients *kubectl.Clients, clk clock.PassiveClock, lease string) *Feed {
+func New(clients *kubectl.Clients, clk clock.PassiveClock, wants cluster.Wants) *Feed {
 	return &Feed{
-		clients: clients, clock: clk, lease: lease, synced: make(chan struct{}), changed: make(chan struct{}, 1),
+		clients: clients, clock: clk, wants: wants, synced: make(chan struct{}), changed: make(chan struct{}, 1),
 		policies: map[string]v1alpha1.EvictionPolicy{}, namespaces: map[string]labels.Set{}, refused: map[schema.GroupResource]string{},
 	}
 }
@@ -62,10 +68,13 @@ func (f *Feed) Changed() <-chan struct{} { return f.changed }
 // Run follows the cluster until ctx is done, and returns nil then. An error is that of a
 // cluster that cannot be followed, and says what to do about it.
 func (f *Feed) Run(ctx context.Context) error {
-	_, first, missing, err := Read(ctx, f.clients, f.clock.Now(), f.lease)
+	_, first, missing, err := Read(ctx, f.clients, f.clock.Now(), f.wants)
 	f.clients.Progress.End()
 	if err != nil {
 		return unlessDone(ctx, err)
+	}
+	if err := f.check(first); err != nil {
+		return err
 	}
 	f.begin(first, missing)
 	watches, err := f.watches(ctx, first)
@@ -102,6 +111,21 @@ func unlessDone(ctx context.Context, err error) error {
 	default:
 		return err
 	}
+}
+
+// check asks whether the cluster is what is wanted.
+func (f *Feed) check(first *cluster.Cluster) error {
+	if f.Complete {
+		for _, resource := range reasons {
+			if first.Unread(resource.Resource) {
+				return fmt.Errorf("whether no pod has to leave cannot be told: %s", strings.Join(first.Missing(), "; "))
+			}
+		}
+	}
+	if f.Check == nil {
+		return nil
+	}
+	return f.Check(first)
 }
 
 // begin takes over what the watches do not bring.
@@ -153,7 +177,7 @@ func (f *Feed) Notes(now time.Time) []string {
 // be told without, ends all.
 func (f *Feed) failed(w *watch, err error, stop context.CancelCauseFunc) {
 	refused := refusal(err, "watch", w.resource)
-	if refused != nil && w.needed {
+	if refused != nil && (w.needed || (f.Complete && slices.Contains(reasons, w.resource))) {
 		stop(refused)
 		return
 	}

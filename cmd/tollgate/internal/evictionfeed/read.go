@@ -19,11 +19,11 @@ import (
 
 var eventResource = schema.GroupResource{Resource: "events"}
 
-// Read reads a cluster as it is at now, and what its events say of holds. Lease is the
-// namespace of Tollgate, empty for the usual one. It returns the cluster as it was read as
+// Read reads a cluster as it is at now, and what its events say of holds. Wants says where
+// Tollgate runs, and which namespace is asked about. It returns the cluster as it was read as
 // well, and sentences about what an answer lacks.
-func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, lease string) (*evictiontable.Cluster, *cluster.Cluster, []string, error) {
-	found, err := cluster.Read(ctx, clients, now, cluster.Wants{Lease: lease})
+func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, wants cluster.Wants) (*evictiontable.Cluster, *cluster.Cluster, []string, error) {
+	found, err := cluster.Read(ctx, clients, now, wants)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -35,6 +35,9 @@ var (
 	policyResource    = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
 )
 
+// reasons are what makes pods leave.
+var reasons = []schema.GroupResource{nodeResource, claimResource, sliceResource, informer.RuleResource}
+
 // watch is one watch.
 type watch struct {
 	resource schema.GroupResource

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictionfeed"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 )
 
 // What some flags take.
@@ -42,7 +42,7 @@ type options struct {
 	yes    bool
 	output string
 	dryRun string
-	lease  string
+	wants  cluster.Wants
 }
 
 // New returns the command.
@@ -94,7 +94,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringVarP(&o.output, "output", "o", "", "`format` of what is created: name, yaml, json")
 	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "`none`, client (create nothing) or server (have the API server check it, and create nothing)")
-	flags.StringVar(&o.lease, "tollgate-namespace", terms.Namespace, "the `namespace` that Tollgate runs in")
+	o.wants.AddFlags(cmd)
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient // as kubectl had it
 }
 
@@ -129,7 +129,7 @@ var errNo = errors.New("nothing was approved")
 
 func run(ctx context.Context, clients *kubectl.Clients, clk clock.PassiveClock, opts *options, to streams) error {
 	now := clk.Now()
-	shown, _, missing, err := evictionfeed.Read(ctx, clients, now, opts.lease)
+	shown, _, missing, err := evictionfeed.Read(ctx, clients, now, opts.wants)
 	clients.Progress.End()
 	if err != nil {
 		return err

@@ -15,10 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictionfeed"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // What -o takes, and what it takes with -w.
@@ -35,8 +37,7 @@ type options struct {
 	watch         bool
 	untilDone     bool
 	timeout       time.Duration
-	// lease is the namespace that Tollgate runs in.
-	lease string
+	wants         cluster.Wants
 }
 
 // New returns the command.
@@ -69,9 +70,12 @@ due, and ask neither budgets nor policies.
 -w goes on until it is interrupted: on a terminal with a picture that is drawn each second
 and has a bar for each object that makes pods leave, else with a line for each change.
 --until-done ends it when no pod has to leave any more but those that are protected. The
-exit code is 2 if that is not so after --timeout, 1 on errors, else 0.
+exit code is 2 if that is not so after --timeout, 1 on errors, else 0. It is an error as well
+if the node, rule or patch that is named does not exist, or if you may not see all that makes
+pods leave: nodes, resourceclaims, resourceslices and devicetaintrules.
 
-It needs the verb list (and with -w watch) on pods and nodes, and shows more with that on
+It needs the verb list (and with -w watch) on pods and nodes; without -w, for one namespace,
+on the pods of that is enough. It shows more with that on
 namespaces, poddisruptionbudgets, events, evictionpolicies, resourceclaims, resourceslices and
 devicetaintrules, and get on Lease tollgate in the namespace of Tollgate.`,
 		Example: `  tollgate evictions -A
@@ -100,7 +104,7 @@ devicetaintrules, and get on Lease tollgate in the namespace of Tollgate.`,
 
 // newOptions adds the flags to a command, and returns what they will say.
 func newOptions(cmd *cobra.Command) *options {
-	opts := &options{output: outputs[0], lease: terms.Namespace}
+	opts := &options{output: outputs[0]}
 	flags := cmd.Flags()
 	flags.StringVarP(&opts.output, "output", "o", opts.output, "`format`: "+strings.Join(outputs, ", "))
 	flags.BoolVarP(&opts.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces, as with --node, --rule and --patch unless -n is given")
@@ -110,7 +114,7 @@ func newOptions(cmd *cobra.Command) *options {
 	flags.BoolVarP(&opts.watch, "watch", "w", false, "go on until interrupted")
 	flags.BoolVar(&opts.untilDone, "until-done", false, "watch until no pod has to leave any more")
 	flags.DurationVar(&opts.timeout, "timeout", 0, "with --until-done, for how `long` at most; 0 for as long as it takes")
-	flags.StringVar(&opts.lease, "tollgate-namespace", opts.lease, "the `namespace` that Tollgate runs in")
+	opts.wants.AddFlags(cmd)
 	return opts
 }
 
@@ -137,7 +141,7 @@ func (o *options) settle(connection *kubectl.Connection) error {
 	if o.allNamespaces || (wide && !given) {
 		namespace = ""
 	}
-	o.filter.Namespace = namespace
+	o.filter.Namespace, o.wants.Namespace = namespace, namespace
 	return nil
 }
 
@@ -159,9 +163,12 @@ func run(ctx context.Context, clients *kubectl.Clients, clk clock.WithTicker, op
 
 // show writes what there is now.
 func show(ctx context.Context, clients *kubectl.Clients, now time.Time, opts *options, to streams) error {
-	shown, found, missing, err := evictionfeed.Read(ctx, clients, now, opts.lease)
+	shown, found, missing, err := evictionfeed.Read(ctx, clients, now, opts.wants)
 	clients.Progress.End()
 	if err != nil {
+		return err
+	}
+	if err := opts.check(found); err != nil {
 		return err
 	}
 	list := shown.List(now, &opts.filter)
@@ -181,6 +188,27 @@ func show(ctx context.Context, clients *kubectl.Clients, now time.Time, opts *op
 		notes = append(notes, evictiontable.Notes(list, now)...)
 	}
 	return say(to.notes, notes)
+}
+
+// check says which object there is not that is asked about. Of those that the user may not
+// see it says nothing.
+func (o *options) check(found *cluster.Cluster) error {
+	filter := &o.filter
+	named := func(node tracker.LabelledNode) bool { return node.Name == filter.Node }
+	if filter.Node != "" && !found.Unread("nodes") && !slices.ContainsFunc(found.Tracker.Nodes(), named) {
+		return fmt.Errorf("there is no Node %s", filter.Node)
+	}
+	if filter.Rule != "" && !found.Unread("devicetaintrules") && found.Rule[filter.Rule] == nil {
+		return fmt.Errorf("there is no DeviceTaintRule %s", filter.Rule)
+	}
+	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {
+		return fmt.Errorf("whether there is a ResourceSlicePatch %s cannot be told: %s", filter.Patch, strings.Join(found.Missing(), "; "))
+	}
+	is := func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == filter.Patch }
+	if filter.Patch != "" && !found.Unread("resourceslicepatches") && !slices.ContainsFunc(found.Patches, is) {
+		return fmt.Errorf("there is no ResourceSlicePatch %s", filter.Patch)
+	}
+	return nil
 }
 
 func say(to io.Writer, notes []string) error {

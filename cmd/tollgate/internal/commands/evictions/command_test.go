@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
@@ -79,8 +80,8 @@ func TestSaysThatNobodyHasTo(t *testing.T) {
 		"without Tollgate": {kubernetesKinds, nil, evictiontable.Filter{}, "Tollgate does not run here (there is no Lease tollgate-system/tollgate): the controllers of Kubernetes evict, past PodDisruptionBudgets and EvictionPolicies\nno pod has to leave\n"},
 		"nobody who is asked about": {
 			allKinds, world(t),
-			evictiontable.Filter{Namespace: "web", Node: "node-8", Rule: "hot", Patch: "racks"},
-			"no pod has to leave in namespace web, on node node-8, because of DeviceTaintRule hot, because of ResourceSlicePatch racks\n",
+			evictiontable.Filter{Namespace: "web", Node: "node-8"},
+			"no pod has to leave in namespace web, on node node-8\n",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -91,6 +92,65 @@ func TestSaysThatNobodyHasTo(t *testing.T) {
 			require.Equal(t, c.want, notes)
 		})
 	}
+}
+
+func TestWhatDoesNotExistIsAnError(t *testing.T) {
+	t.Parallel()
+	for want, filter := range map[string]evictiontable.Filter{
+		"there is no Node nod-7":                {Node: "nod-7"},
+		"there is no DeviceTaintRule hot":       {Rule: "hot"},
+		"there is no ResourceSlicePatch racks2": {Patch: "racks2"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := shows(t, clientsOf(t, allKinds, world(t)...), options{output: "table", filter: filter})
+			require.EqualError(t, err, want)
+			require.Equal(t, kubectl.ExitError, kubectl.ExitCode(err))
+			synctest.Test(t, func(t *testing.T) {
+				f := follows(t, clientsOf(t, allKinds, world(t)...), options{output: "table", untilDone: true, filter: filter}, false)
+				require.EqualError(t, <-f.ended, want)
+			})
+		})
+	}
+	require.Equal(t, " in namespace a, because of DeviceTaintRule hot, because of ResourceSlicePatch racks", where(&evictiontable.Filter{Namespace: "a", Rule: "hot", Patch: "racks"}))
+}
+
+func TestItIsNotDoneWhereReasonsAreNotKnown(t *testing.T) {
+	t.Parallel()
+	for _, resource := range []string{"resourceclaims", "resourceslices"} {
+		for _, verb := range []string{"list", "watch"} {
+			synctest.Test(t, func(t *testing.T) {
+				clients := clientsOf(t, allKinds, lease(t))
+				if verb == "list" {
+					forbid(t, clients, resource, forbidden(resource))
+				} else {
+					clients.Kubernetes.(*fake.Clientset).PrependWatchReactor(resource, refusingWatch(forbidden(resource)))
+				}
+				f := follows(t, clients, options{output: "table", untilDone: true}, false)
+				err := <-f.ended
+				require.ErrorContains(t, err, "the verb "+verb+" on "+resource)
+				require.Equal(t, kubectl.ExitError, kubectl.ExitCode(err))
+			})
+		}
+	}
+}
+
+func TestOneNamespaceIsEnough(t *testing.T) {
+	t.Parallel()
+	clients := clientsOf(t, allKinds, world(t)...)
+	for _, resource := range []string{"pods", "nodes", "poddisruptionbudgets", "resourceclaims", "namespaces"} {
+		clients.Kubernetes.(*fake.Clientset).PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return action.GetNamespace() == "", nil, forbidden(resource)
+		})
+	}
+	opts := options{output: "table", filter: evictiontable.Filter{Namespace: "web"}, wants: cluster.Wants{Namespace: "web"}}
+	out, notes, err := shows(t, clients, opts)
+	require.NoError(t, err)
+	require.Empty(t, out)
+	require.Equal(t, 3, strings.Count(notes, "\n"), notes)
+	require.Contains(t, notes, "you may not list nodes: which taints nodes have, and which pods leave because of them, is not known (ask for")
+	require.Contains(t, notes, "you may list resourceclaims in namespace web alone")
+	require.Contains(t, notes, "no pod has to leave in namespace web\n")
 }
 
 func TestWithoutTollgateKubernetesEvicts(t *testing.T) {

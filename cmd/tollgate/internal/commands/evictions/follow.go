@@ -43,7 +43,8 @@ type moment struct {
 // to be done.
 func follow(ctx context.Context, clients *kubectl.Clients, clk clock.WithTicker, opts *options, to streams) error {
 	ctx, stop := context.WithCancel(ctx)
-	feed := evictionfeed.New(clients, clk, opts.lease)
+	feed := evictionfeed.New(clients, clk, opts.wants)
+	feed.Check, feed.Complete = opts.check, opts.untilDone
 	ended := make(chan error, 1)
 	go func() { ended <- feed.Run(ctx) }()
 	over, err := watched(ctx, feed, ended, clk, opts, viewOf(opts, to))

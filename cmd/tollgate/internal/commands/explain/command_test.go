@@ -215,11 +215,14 @@ func TestExplainOfAnEmptyClusterSaysSo(t *testing.T) {
 
 func TestExplainWithoutPermissionsSaysWhatToAskFor(t *testing.T) {
 	t.Parallel()
-	for _, resource := range []string{"pods", "nodes"} {
-		_, _, err := ask(t, newFakes(t, tollgate).add(t, tainted, waiting, namespace).forbid(resource), kindPod, "web", "text")
+	for resource, kind := range map[string]string{"pods": kindPod, "nodes": kindNode} {
+		_, _, err := ask(t, newFakes(t, tollgate).add(t, tainted, waiting, namespace).forbid(resource), kind, "web", "text")
 		require.ErrorContains(t, err, "ask for a ClusterRole with the verb list on "+resource)
 		require.Equal(t, kubectl.ExitError, kubectl.ExitCode(err))
 	}
+	_, notes, err := ask(t, newFakes(t, tollgate).add(t, tainted, waiting, namespace).forbid("nodes"), kindPod, "web", "text")
+	require.NoError(t, err)
+	require.Contains(t, notes, "note: you may not list nodes: ")
 	for _, resource := range []string{"events", "namespaces", "resourceclaims", "resourceslices", "deviceclasses", "tolerationpolicies", "devicetaintrules", "poddisruptionbudgets", "leases"} {
 		out, notes, err := ask(t, newFakes(t, tollgate).add(t, tainted, waiting, namespace, gpu, gpus, slice, grants).forbid(resource), kindPod, "web", "text")
 		require.NoError(t, err, resource)

@@ -39,6 +39,7 @@ type reader struct {
 func (r *reader) read(ctx context.Context) (*explanation.World, error) {
 	wants := cluster.Wants{Policies: true, Node: cluster.Everything[corev1.Node]}
 	if r.kind == kindPod || r.kind == kindClaim {
+		wants.Namespace = r.namespace
 		wants.Pod = func(pod *corev1.Pod) bool { return pod.Namespace == r.namespace }
 		wants.Claim = func(claim *resourcev1.ResourceClaim) bool { return claim.Namespace == r.namespace }
 	}
