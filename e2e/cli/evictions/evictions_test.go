@@ -58,7 +58,7 @@ func TestPausedAndProtectedPodsStay(t *testing.T) {
 	require.Equal(t, s.text("EvictionPolicy/NAMESPACE-paused"), rows["paused"].Hold.By)
 	require.Equal(t, s.text("spec of EvictionPolicy/NAMESPACE-paused"), rows["paused"].AccordingTo)
 	require.Equal(t, "Protected", rows["safe"].Hold.Reason)
-	notes := s.does(t, "evictions -n NAMESPACE").notes
+	notes := unwrapped(s.does(t, "evictions -n NAMESPACE").notes)
 	require.Contains(t, notes, s.text("1 pod held by EvictionPolicy/NAMESPACE-paused: EvictionPolicy NAMESPACE-paused is paused. Set spec.paused to false"))
 	require.Contains(t, notes, "They stay until the taint goes, or spec.protect is changed")
 }
@@ -96,7 +96,7 @@ func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 		require.Equal(t, s.text("EvictionPolicy/NAMESPACE-limited"), r.Hold.By)
 		require.Equal(t, s.text("status of EvictionPolicy/NAMESPACE-limited"), r.AccordingTo)
 	}
-	require.Contains(t, s.does(t, "evictions -n NAMESPACE").notes, s.text("To approve: tollgate approve policy NAMESPACE-limited"))
+	require.Contains(t, unwrapped(s.does(t, "evictions -n NAMESPACE").notes), s.text("To approve: tollgate approve policy NAMESPACE-limited"))
 
 	t.Run("without an answer nothing is approved", func(t *testing.T) {
 		refused, err := s.run(t.Context(), "approve node NODE")
@@ -150,7 +150,7 @@ func TestFollowsUntilNobodyHasToLeave(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nodeOfFollowed)
 	s.create(t, policy("safe", "podSelector: {matchLabels: {app: safe}}", "protect: {podSelector: {matchLabels: {app: safe}}}"),
-		pod("now", "a", 0), pod("soon", "a", 5), pod("safe", "safe", 0))
+		pod("now", "a", 0), pod("soon", "a", 30), pod("safe", "safe", 0))
 	s.waitPods(t, 3)
 	s.taint(t)
 	got, err := s.run(t.Context(), "evictions -n NAMESPACE --until-done --timeout 90s")

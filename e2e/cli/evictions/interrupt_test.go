@@ -11,6 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// unwrapped returns notes in one line.
+func unwrapped(notes string) string { return strings.Join(strings.Fields(notes), " ") }
+
 // interrupt runs the program until a line has some words, and interrupts it then.
 func (s *site) interrupt(ctx context.Context, t *testing.T, arguments, words string) answer {
 	t.Helper()
@@ -20,10 +23,12 @@ func (s *site) interrupt(ctx context.Context, t *testing.T, arguments, words str
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	var text strings.Builder
+	interrupted := false
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		text.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), words) {
+		if !interrupted && strings.Contains(lines.Text(), words) {
+			interrupted = true
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		}
 	}

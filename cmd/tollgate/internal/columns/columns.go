@@ -1,5 +1,5 @@
 // Package columns writes tables for people: of at most Width characters a line unless
-// they ask for more, without blanks at the ends of lines.
+// they ask for more, without blanks at the ends of lines, and of cells as Clean has them.
 package columns
 
 import (
@@ -52,6 +52,7 @@ func (l *Lines) Write(rows [][]string) error {
 		l.widths = make([]int, len(l.head))
 	}
 	widen(l.widths, l.head)
+	rows = cleaned(rows)
 	for _, cells := range rows {
 		widen(l.widths, cells)
 	}
@@ -85,6 +86,19 @@ func Joined(items []string) string {
 		return None
 	}
 	return strings.Join(items, ", ")
+}
+
+// cleaned returns rows with Clean cells.
+func cleaned(rows [][]string) [][]string {
+	clean := make([][]string, 0, len(rows))
+	for _, cells := range rows {
+		row := make([]string, len(cells))
+		for i, cell := range cells {
+			row[i] = Clean(cell)
+		}
+		clean = append(clean, row)
+	}
+	return clean
 }
 
 // widen makes columns as wide as the cells of a row are long.

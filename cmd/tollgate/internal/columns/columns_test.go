@@ -55,6 +55,29 @@ func TestATableThatGrowsKeepsItsColumns(t *testing.T) {
 	require.Equal(t, "NAME         NODE\na-long-name  n1\nb            n2\nan-even-longer-name  n3\nc                    n4\n", out.String())
 }
 
+func TestNothingTellsATerminalWhatToDo(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a plain text, with é and 漢": "a plain text, with é and 漢",
+		"\x1b[2Jred":                 "^[[2Jred",
+		"two\nlines\tand more\r":     "two lines and more^M",
+		"\x7f\x00":                   "^?^@",
+		"\u009b31m \u202eback":       `\u009b31m \u202eback`,
+	} {
+		require.Equal(t, want, columns.Clean(text))
+	}
+	var out bytes.Buffer
+	require.NoError(t, columns.Write(&out, true, []string{"A", "B"}, [][]string{{"\x1b[2J", "x"}}))
+	require.Equal(t, "A      B\n^[[2J  x\n", out.String())
+}
+
+func TestTextIsWrappedBetweenWords(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, columns.Wrapped(" ", 10))
+	require.Equal(t, []string{"one line"}, columns.Wrapped("one line", 8))
+	require.Equal(t, []string{"one", "  line", "  averylongword", "  \x5e[ x"}, columns.Wrapped("one line averylongword \x1b x", 7))
+}
+
 func TestCellsOfLists(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "<none>", columns.Summed(nil))

@@ -14,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
+	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -90,8 +91,28 @@ func TestSaysThatItCannotWrite(t *testing.T) {
 	require.ErrorIs(t, WriteYAML(refusing{}, list, noon), errFull)
 	require.ErrorIs(t, WriteJSON(refusing{}, list, noon), errFull)
 	require.ErrorIs(t, WriteEvents(refusing{}, list, noon), errFull)
-	require.ErrorIs(t, NewLines(refusing{}, false).Write(list, noon), errFull)
+	require.ErrorIs(t, NewLines(refusing{}).Write(list, noon), errFull)
 	require.NoError(t, WriteTable(refusing{}, nil, noon, false, false))
+}
+
+func TestWhatOthersWroteTellsATerminalNothing(t *testing.T) {
+	t.Parallel()
+	const nasty = "refused: \x1b[2J\nby \u202esomebody"
+	list := incident(t).List(noon, &Filter{})
+	for i := range list {
+		list[i].Hold = Hold{Reason: evictor.HoldBudget, By: "Pod/web/p", Why: nasty, Word: nasty}
+	}
+	var out bytes.Buffer
+	require.NoError(t, WriteTable(&out, list, noon, false, false))
+	require.NoError(t, WriteTable(&out, list, noon, true, false))
+	require.NoError(t, NewLines(&out).Write(list, noon))
+	log := NewLog(noon)
+	log.Next(list, nil)
+	screen := Screen{Since: noon, Groups: log.Groups(), List: list, Notes: Notes(list, noon), Width: 100, Height: 40}
+	out.WriteString(strings.Join(screen.Lines(noon), "\n"))
+	require.NotContains(t, out.String(), "\x1b")
+	require.NotContains(t, out.String(), "\u202e")
+	require.Contains(t, out.String(), "^[[2J by \\u202esomebody")
 }
 
 // story follows the incident while pods go, one may stay, and time goes by.
@@ -124,12 +145,13 @@ func story(t *testing.T, each func(log *Log, list, changed []Eviction, now time.
 func TestEachChangeIsALine(t *testing.T) {
 	t.Parallel()
 	var text, events bytes.Buffer
-	lines := NewLines(&text, false)
+	lines := NewLines(&text)
 	story(t, func(_ *Log, _, changed []Eviction, now time.Time) {
 		require.NoError(t, lines.Write(changed, now))
 		require.NoError(t, WriteEvents(&events, changed, now))
 	})
 	golden(t, "changes.txt", text.String())
+	requireFits(t, strings.Split(text.String(), "\n"), columns.Width)
 	golden(t, "changes.json", events.String())
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -16,7 +17,7 @@ type Screen struct {
 	Since  time.Time
 	Groups []Group
 	List   []Eviction
-	// Notes stand at the end, if there is room.
+	// Notes stand at the end, in half of the picture at most.
 	Notes []string
 	// Width and Height are those of the terminal, in characters.
 	Width, Height int
@@ -40,13 +41,13 @@ func (s *Screen) Lines(now time.Time) []string {
 		lines = append(lines, s.bars()...)
 		lines = append(lines, legend, "")
 	}
-	heads := len(lines)
-	lines = append(lines, s.table(now, s.Height-len(lines)-len(s.Notes))...)
+	heads, notes := len(lines), s.notes()
+	lines = append(lines, s.table(now, s.Height-len(lines)-len(notes))...)
 	rows := len(lines) - 1
 	if len(lines)-heads <= len(s.List) {
 		rows-- // The last one says how many more there are.
 	}
-	lines = append(lines, s.Notes...)
+	lines = append(lines, notes...)
 	lines = lines[:min(len(lines), max(s.Height, 0))]
 	for i := range lines {
 		lines[i] = cut(lines[i], s.Width)
@@ -55,6 +56,15 @@ func (s *Screen) Lines(now time.Time) []string {
 		}
 	}
 	return lines
+}
+
+// notes returns the lines of the notes.
+func (s *Screen) notes() []string {
+	var lines []string
+	for _, note := range s.Notes {
+		lines = append(lines, columns.Wrapped(note, min(s.Width, columns.Width))...)
+	}
+	return lines[:min(len(lines), max(s.Height/2, 0))]
 }
 
 // table returns the head and as many rows as there is room for, with a line that says how

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictionfeed"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
@@ -213,7 +214,7 @@ func (o *options) check(found *cluster.Cluster) error {
 
 func say(to io.Writer, notes []string) error {
 	for _, note := range notes {
-		if _, err := fmt.Fprintln(to, note); err != nil {
+		if _, err := fmt.Fprintln(to, strings.Join(columns.Wrapped(note, columns.Width), "\n")); err != nil {
 			return fmt.Errorf("write notes: %w", err)
 		}
 	}

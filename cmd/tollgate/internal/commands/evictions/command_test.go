@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
@@ -40,8 +41,14 @@ func shows(t *testing.T, clients *kubectl.Clients, opts options) (out, notes str
 	t.Helper()
 	var stdout, stderr paper
 	err = show(t.Context(), clients, noon, &opts, streams{out: &stdout, notes: &stderr})
-	return stdout.String(), stderr.String(), err
+	for line := range strings.Lines(stderr.String()) {
+		require.LessOrEqual(t, len(line), 1+columns.Width)
+	}
+	return stdout.String(), unwrapped(stderr.String()), err
 }
+
+// unwrapped returns notes, each in one line.
+func unwrapped(notes string) string { return strings.ReplaceAll(notes, "\n  ", " ") }
 
 func TestShowsWhoHasToLeave(t *testing.T) {
 	t.Parallel()
@@ -382,7 +389,7 @@ func TestWhatMayNotBeFollowedIsSaid(t *testing.T) {
 			f := follows(t, clients, options{output: "table"}, false)
 			f.pass(time.Minute)
 			require.Contains(t, f.out.String(), "due")
-			require.Equal(t, 1, strings.Count(f.notes.String(), "ask for a ClusterRole"), f.notes.String())
+			require.Equal(t, 1, strings.Count(unwrapped(f.notes.String()), "ask for a ClusterRole"), f.notes.String())
 			require.Contains(t, f.notes.String(), resource)
 			f.stop()
 			require.NoError(t, <-f.ended)

@@ -64,7 +64,7 @@ func viewOf(opts *options, to streams) view {
 	case to.terminal:
 		return &screenView{to: to}
 	default:
-		return &lineView{to: to, write: evictiontable.NewLines(to.out, to.colour).Write}
+		return &lineView{to: to, write: evictiontable.NewLines(to.out).Write}
 	}
 }
 
