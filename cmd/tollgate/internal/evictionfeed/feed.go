@@ -149,13 +149,13 @@ func (f *Feed) List(now time.Time, filter *evictiontable.Filter) []evictiontable
 	return f.shown.List(now, filter)
 }
 
-// Lives reports whether a pod is there and is not over.
+// Lives reports whether a pod is there and is not over, or about to be.
 func (f *Feed) Lives(key tracker.Key) bool {
 	f.mu.Lock()
 	known := f.shown.Tracker
 	f.mu.Unlock()
 	situation, found := known.Lookup(key)
-	return found && !situation.Pod.Finished
+	return found && !situation.Pod.Finished && !situation.Pod.Terminating
 }
 
 // Notes say what is lacking, and what goes wrong at the moment.

@@ -22,9 +22,9 @@ import (
 const mostAsked = 50
 
 // AddWriters enters who wrote the taints because of which pods have to leave: the field
-// manager that the API server noted last. Where the user may not see that, or there are
-// too many objects, nobody is entered.
-func AddWriters(ctx context.Context, clients *kubectl.Clients, found *cluster.Cluster, list []evictiontable.Eviction) error {
+// manager that the API server noted last. Where the user may not see that nobody is entered,
+// and nobody at all where there are too many objects: then it returns what is to be said.
+func AddWriters(ctx context.Context, clients *kubectl.Clients, found *cluster.Cluster, list []evictiontable.Eviction) (note string, err error) {
 	writers := map[tracker.Source]string{}
 	for i := range list {
 		for j := range list[i].Because {
@@ -32,19 +32,19 @@ func AddWriters(ctx context.Context, clients *kubectl.Clients, found *cluster.Cl
 		}
 	}
 	if len(writers) > mostAsked {
-		return nil
+		return fmt.Sprintf("who wrote the taints is not said: they are of %d objects, and it is asked of %d at most. Narrow the list", len(writers), mostAsked), nil
 	}
 	for source := range writers {
 		writer, err := writerOf(ctx, clients, source, found.RuleVersion)
 		if err != nil {
-			return err
+			return "", err
 		}
 		writers[source] = writer
 	}
 	for i := range list {
 		list[i].Writers = writers
 	}
-	return nil
+	return "", nil
 }
 
 // writerOf returns who wrote the taints of an object; empty where that is not known.

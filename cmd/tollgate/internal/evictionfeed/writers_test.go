@@ -1,12 +1,28 @@
 package evictionfeed
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
+
+func TestThatItIsNotAskedWhoWroteIsSaid(t *testing.T) {
+	t.Parallel()
+	list := make([]evictiontable.Eviction, mostAsked+1)
+	for i := range list {
+		list[i].Because = []evictor.Reason{{Taint: tracker.Taint{Source: tracker.Source{Kind: tracker.SourceNode, Name: strconv.Itoa(i)}}}}
+	}
+	note, err := AddWriters(t.Context(), nil, nil, list)
+	require.NoError(t, err)
+	require.Equal(t, "who wrote the taints is not said: they are of 51 objects, and it is asked of 50 at most. Narrow the list", note)
+}
 
 func TestWhoWroteAFieldLastIsNamed(t *testing.T) {
 	t.Parallel()

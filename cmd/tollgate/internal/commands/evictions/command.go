@@ -174,8 +174,12 @@ func show(ctx context.Context, clients *kubectl.Clients, now time.Time, opts *op
 	}
 	list := shown.List(now, &opts.filter)
 	if opts.output != "table" && opts.output != "name" {
-		if err := evictionfeed.AddWriters(ctx, clients, found, list); err != nil {
+		note, err := evictionfeed.AddWriters(ctx, clients, found, list)
+		if err != nil {
 			return err
+		}
+		if note != "" {
+			missing = append(missing, note)
 		}
 	}
 	if err := write(to, list, now, opts.output); err != nil {
