@@ -89,6 +89,8 @@ type Cluster struct {
 	// comparing says that a pod has a toleration with the operator Lt or Gt.
 	comparing bool
 	missing   []string
+	// lease is the namespace of the Lease, and leaseLack what of missing is about it.
+	lease, leaseLack string
 	// unread are the resources that the user may not see.
 	unread map[string]bool
 	// ownClaims says that the claims are those of one namespace.

@@ -77,6 +77,7 @@ func (r *reading) all(ctx context.Context, lists []list) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	r.cluster.lease, r.cluster.leaseLack = r.wants.Lease, lacks[0]
 	for i, lack := range lacks {
 		if lack == "" {
 			continue

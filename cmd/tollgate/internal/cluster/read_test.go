@@ -109,7 +109,7 @@ func TestWhoMaySeeOneNamespaceIsShownThat(t *testing.T) {
 		})
 	}
 	_, err := Read(t.Context(), clients, noon, Wants{})
-	require.ErrorContains(t, err, "list nodes: ")
+	require.ErrorContains(t, err, "is forbidden: no (ask for")
 	_, err = Read(t.Context(), clients, noon, Wants{Namespace: "web", NoDevices: true})
 	require.NoError(t, err)
 	c := read(t, clients, Wants{Namespace: "web"})

@@ -75,6 +75,25 @@ func readTollgate(ctx context.Context, clients *kubectl.Clients, namespace strin
 	return found, "", nil
 }
 
+// Again returns the same cluster with what the Lease says at now. C does not change.
+func (c *Cluster) Again(ctx context.Context, clients *kubectl.Clients, now time.Time) (*Cluster, error) {
+	said, lack, err := readTollgate(ctx, clients, c.lease, now)
+	if err != nil {
+		return nil, err
+	}
+	again := *c
+	again.Now, again.Tollgate, again.Rules, again.leaseLack, again.missing = now, said, said.rules(c.comparing), lack, nil
+	if lack != "" {
+		again.missing = append(again.missing, lack)
+	}
+	for _, sentence := range c.missing {
+		if sentence != c.leaseLack {
+			again.missing = append(again.missing, sentence)
+		}
+	}
+	return &again, nil
+}
+
 // leading reports whether a lease is held. The clock may be another one than that of who
 // renews it, so that it counts for some time longer than it says.
 func leading(lease *coordinationv1.Lease, now time.Time) bool {

@@ -90,6 +90,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		w.failed = func(err error) { f.failed(w, err, stop) }
 		running.Go(func() { w.run(watching) })
 	}
+	running.Go(func() { f.followLease(watching, first, missing[len(first.Missing()):]) })
 	for _, w := range watches {
 		select {
 		case <-w.synced:
@@ -101,6 +102,35 @@ func (f *Feed) Run(ctx context.Context) error {
 	close(f.synced)
 	<-watching.Done()
 	return unlessDone(ctx, context.Cause(watching))
+}
+
+// leaseEvery is how often it is read how Tollgate evicts, and whether it runs.
+const leaseEvery = 15 * time.Second
+
+// followLease reads the Lease of Tollgate again and again until ctx is done. Other are the
+// sentences about the first read that are not those of the cluster.
+func (f *Feed) followLease(ctx context.Context, first *cluster.Cluster, other []string) {
+	ticker := time.NewTicker(leaseEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		again, err := first.Again(ctx, f.clients, f.clock.Now())
+		f.change(func() {
+			if err != nil {
+				f.trouble, f.troubleAt = err.Error(), f.clock.Now()
+				return
+			}
+			is := shownOf(again)
+			f.shown.Mode, f.shown.NodesOff, f.shown.DevicesOff, f.shown.Rules = is.Mode, is.NodesOff, is.DevicesOff, is.Rules
+			f.heeds, f.shown.Set = again.Tollgate.Terms.Policies, nil
+			f.missing = slices.Concat(again.Missing(), other)
+			f.compile()
+		})
+	}
 }
 
 // unlessDone returns an error, but nil once ctx is done: that is why there is one.

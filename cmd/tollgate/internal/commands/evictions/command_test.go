@@ -295,10 +295,24 @@ func TestFollowsWithALineForEachChange(t *testing.T) {
 		require.NoError(t, err)
 		f.pass(time.Second)
 		require.Equal(t, 3, strings.Count(f.out.take(), "Staying"))
-		require.Empty(t, f.notes.String())
+		require.Contains(t, f.notes.take(), "no Tollgate leads at the moment", "nobody renews the Lease")
 		f.stop()
 		require.NoError(t, <-f.ended)
 		require.Equal(t, "no pod has to leave\n", f.notes.String())
+	})
+}
+
+func TestFollowsHowTollgateEvicts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := follows(t, clientsOf(t, allKinds, world(t)...), options{output: "table"}, false)
+		require.NotContains(t, f.out.take(), "by Kubernetes")
+		require.NoError(t, f.clients.Kubernetes.CoordinationV1().Leases("tollgate-system").Delete(t.Context(), "tollgate", metav1.DeleteOptions{}))
+		f.pass(20 * time.Second)
+		require.Contains(t, f.out.take(), "Due        broken of node/node-7; by Kubernetes")
+		require.Contains(t, f.notes.take(), "Tollgate does not run here")
+		f.stop()
+		require.NoError(t, <-f.ended)
 	})
 }
 
