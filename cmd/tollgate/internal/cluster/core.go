@@ -48,7 +48,7 @@ func (r *reading) nodes(ctx context.Context) error {
 
 func (r *reading) pods(ctx context.Context) error {
 	keep := informer.KeepPods()
-	take := func(pod *corev1.Pod) error {
+	take := func(pod *corev1.Pod) error { //nolint:unparam // kubectl.Each asks for it.
 		kept := keep(pod)
 		r.cluster.Tracker.SetPod(kept)
 		r.cluster.comparing = r.cluster.comparing || compares(kept.Tolerations)

@@ -48,7 +48,7 @@ func (r *reading) claims(ctx context.Context) error {
 		r.cluster.claimsKnown = errors.Is(err, kubectl.ErrNotServed)
 		return err
 	}
-	take := func(claim *resourcev1.ResourceClaim) error {
+	take := func(claim *resourcev1.ResourceClaim) error { //nolint:unparam // kubectl.Each asks for it.
 		r.cluster.Tracker.SetClaim(tracker.ClaimOf(claim))
 		if r.wants.Claim != nil && r.wants.Claim(claim) {
 			r.cluster.Claims = append(r.cluster.Claims, claim)
