@@ -24,8 +24,6 @@ type Event struct {
 const (
 	reasonNodeEviction   = "TaintManagerEviction"
 	reasonDeviceEviction = "DeviceTaintManagerEviction"
-	reasonHeld           = "EvictionHeld"
-	reasonReleased       = "EvictionReleased"
 	reasonScheduled      = "Scheduled"
 	reasonFailedCreate   = "FailedCreate"
 )

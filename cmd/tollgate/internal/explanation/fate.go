@@ -7,8 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -21,16 +20,15 @@ type Fate struct {
 	// At is when the pod has to leave, and Because of what; absent if it stays.
 	At      *metav1.Time `json:"at,omitempty"`
 	Because string       `json:"because,omitempty"`
-	// Policy is the EvictionPolicy that holds it.
+	// Policy is the EvictionPolicy that governs a pod which is Held; empty for none.
 	Policy string `json:"policy,omitempty"`
 
 	// exposed is true if a NoExecute taint holds for the pod.
 	exposed bool
 }
 
-// fate says what becomes of a pod, as far as it follows from taints and policies. A budget
-// or a breaker may hold it when its time comes.
-func (w *World) fate(key tracker.Key, now time.Time) (Fate, bool) {
+// fate says what becomes of a pod.
+func (w *World) fate(judge *evictiontable.Judge, key tracker.Key) (Fate, bool) {
 	situation, ok := w.Tracker.Lookup(key)
 	if !ok || situation.Pod.Finished {
 		return Fate{}, false
@@ -40,23 +38,21 @@ func (w *World) fate(key tracker.Key, now time.Time) (Fate, bool) {
 		f.State = Terminating
 		return f, true
 	}
-	decision := w.Rules.Decide(now, situation)
-	if decision.Verdict != evictor.EvictAt {
+	e, leaves := judge.Of(&situation)
+	if !leaves {
 		return f, true
 	}
-	ways := w.treatments(&situation.Pod, decision)
-	first := slices.IndexFunc(ways, func(t evicting.Treatment) bool { return !t.Protected })
-	if first < 0 {
-		f.State, f.Policy, f.Because = Held, ways[0].Policy.Name, w.taintOf(&decision.Because[0])
-		return f, true
-	}
-	reason := &decision.Because[first]
-	f.At, f.Because, f.State = stamp(reason.At), w.taintOf(reason), Leaving
-	if !reason.At.After(now) {
-		f.State = Due
-		if policy := ways[first].Policy; policy != nil && policy.Paused {
-			f.State, f.Policy = Held, policy.Name
+	f.Because, f.At = w.taintOf(&e.Because[0]), stamp(e.At)
+	switch {
+	case !e.Hold.None():
+		f.State, f.Policy = Held, e.Policy
+		if e.State == evictiontable.Protected {
+			f.At = stampOrNone(e.Hold.Until)
 		}
+	case e.State == evictiontable.Due:
+		f.State = Due
+	default:
+		f.State = Leaving
 	}
 	return f, true
 }
@@ -64,8 +60,9 @@ func (w *World) fate(key tracker.Key, now time.Time) (Fate, bool) {
 // fates returns what becomes of pods: who leaves first comes first.
 func (w *World) fates(keys []tracker.Key, now time.Time) []Fate {
 	var list []Fate
+	judge := w.Evictions.Judge(now)
 	for _, key := range keys {
-		if f, ok := w.fate(key, now); ok {
+		if f, ok := w.fate(judge, key); ok {
 			list = append(list, f)
 		}
 	}
@@ -112,7 +109,7 @@ func tally(fates []Fate, now time.Time) string {
 	if counts[Leaving] > 0 {
 		add(counts[Leaving], haveTo(counts[Leaving])+" leave later, the last "+in(last, now))
 	}
-	add(counts[Held], "held by an EvictionPolicy")
+	add(counts[Held], "held")
 	add(tolerating, tolerate(tolerating)+" for ever what would make "+itOrThem(tolerating)+" leave")
 	add(counts[Staying]-tolerating, stay(counts[Staying]-tolerating))
 	return joined(words)

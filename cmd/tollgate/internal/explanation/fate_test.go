@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
 func TestNodeCountsWhatBecomesOfItsPods(t *testing.T) {
@@ -29,7 +31,7 @@ spec: {taints: [{key: sick}], podSelector: {matchLabels: {keep: paused}}, paused
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: going, namespace: ml, finalizers: [a], deletionTimestamp: \"2026-03-01T12:00:20Z\"}\nspec: {nodeName: n-1, containers: []}\n",
 	)
 	got := w.Node("n-1", noon)
-	require.Equal(t, "Taint sick:NoExecute evicts who does not tolerate it: 1 pod on the way out, 1 pod has to leave now, 1 pod has to leave later, the last in 9m1s, 2 pods held by an EvictionPolicy and 1 pod tolerates for ever what would make it leave.", got.Answer)
+	require.Equal(t, "Taint sick:NoExecute evicts who does not tolerate it: 1 pod on the way out, 1 pod has to leave now, 1 pod has to leave later, the last in 9m1s, 2 pods held and 1 pod tolerates for ever what would make it leave.", got.Answer)
 	states := map[string]State{}
 	for _, f := range got.Pods {
 		states[f.Name] = f.State
@@ -47,11 +49,45 @@ func TestStaticPodsStay(t *testing.T) {
 	require.Equal(t, "Stays on node n-1: it is a static pod, which its kubelet runs whatever the taints.", got.Answer)
 }
 
+func TestNodeKnowsWhatBudgetsHold(t *testing.T) {
+	t.Parallel()
+	w := worldOf(t, held()...)
+	require.Contains(t, w.Node("n-1", noon).Answer, ": 1 pod held and 1 pod tolerates for ever")
+	got, err := w.Pod(t.Context(), "ml", "p", noon)
+	require.NoError(t, err)
+	require.Equal(t, Held, got.State)
+}
+
+func TestModesSayWhoEvicts(t *testing.T) {
+	t.Parallel()
+	const paused = "apiVersion: tollgate.dev/v1alpha1\nkind: EvictionPolicy\nmetadata: {name: x, uid: u}\nspec: {taints: [{key: sick}], paused: true, window: {seconds: 600}}\n"
+	const given = `
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ml, annotations: {tollgate.dev/window: "sick=600"}}
+spec: {nodeName: n-1, containers: [], tolerations: [{key: sick, operator: Exists, effect: NoExecute, tolerationSeconds: 600}]}
+status: {` + running + `}
+`
+	for mode, test := range map[configv1alpha1.EvictionMode]struct {
+		by, answer string
+	}{
+		configv1alpha1.EvictionObserve: {"Kubernetes", "Has to leave node n-1 in 9m1s: taint sick:NoExecute of node n-1 is tolerated for a while, which ends then (toleration sick:NoExecute for 600s)."},
+		configv1alpha1.EvictionWindow:  {"Tollgate", "Held on node n-1, which it would have to leave in 9m1s: EvictionPolicy/x is paused; it leaves in 9m1s all the same; "},
+	} {
+		w := worldOf(t, node("n-1", "1", sick), given, paused)
+		w.Evictions.Mode = mode
+		got, err := w.Pod(t.Context(), "ml", "p", noon)
+		require.NoError(t, err)
+		require.Contains(t, got.Answer, test.answer, mode)
+		require.Equal(t, test.by, got.Eviction.By, mode)
+	}
+}
+
 func TestWithoutTollgateNoPolicyHoldsAnybody(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, node("n-1", "1", sick), pod("p", onN, running),
 		"apiVersion: tollgate.dev/v1alpha1\nkind: EvictionPolicy\nmetadata: {name: x, uid: u}\nspec: {taints: [{key: sick}], paused: true}\n")
-	w.Foretold, w.Evicts = nil, "Kubernetes"
+	w.Evictions.Mode = ""
 	got, err := w.Pod(t.Context(), "ml", "p", noon)
 	require.NoError(t, err)
 	require.Equal(t, "Has to leave node n-1 now (due 60s ago): taint sick:NoExecute of node n-1 is not tolerated.", got.Answer)

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -47,10 +47,10 @@ type Budget struct {
 func (w *World) placed(p *Pod, pod *corev1.Pod, now time.Time) {
 	situation := w.situation(pod)
 	p.Taints = w.onNode(now, pod, &situation)
-	decision := w.Rules.Decide(now, situation)
-	p.Eviction = w.eviction(&situation.Pod, decision)
-	if decision.Verdict == evictor.EvictAt {
-		w.leaving(p, pod, &situation.Pod, decision, now)
+	if e, leaves := w.Evictions.Judge(now).Of(&situation); leaves {
+		p.Leaves = stamp(e.At)
+		p.Eviction = w.eviction(&situation.Pod, &e)
+		w.leaving(p, pod, &e, now)
 		return
 	}
 	var causes []Cause
@@ -92,30 +92,23 @@ func (w *World) tolerated(p *Pod, situation *tracker.Situation) []string {
 }
 
 // leaving tells of a pod that has to leave, now or later.
-func (w *World) leaving(p *Pod, pod *corev1.Pod, known *tracker.Pod, decision evictor.Decision, now time.Time) {
-	ways := w.treatments(known, decision)
-	first := slices.IndexFunc(ways, func(t evicting.Treatment) bool { return !t.Protected })
-	if first < 0 {
-		reason := &decision.Because[0]
-		p.conclude(Held, "Stays on node "+pod.Spec.NodeName, Cause{CauseProtected, ways[0].Policy.Ref() + " protects it from " + w.taintOf(reason) + ", because of which it would leave"})
-		return
-	}
-	reason := &decision.Because[first]
-	p.Leaves = stamp(reason.At)
+func (w *World) leaving(p *Pod, pod *corev1.Pod, e *evictiontable.Eviction, now time.Time) {
+	reason := &e.Because[0]
 	cause := Cause{causeOf(reason), w.why(pod, reason, now)}
-	if reason.At.After(now) {
-		p.conclude(Leaving, "Has to leave node "+pod.Spec.NodeName+" "+in(reason.At, now), cause)
-		return
+	onNode := " on node " + pod.Spec.NodeName
+	switch {
+	case e.State == evictiontable.Protected:
+		p.Leaves = stampOrNone(e.Hold.Until)
+		p.conclude(Held, "Stays"+onNode, Cause{CauseProtected, e.Hold.By + " protects it from " + w.taintOf(reason) + ", because of which it would leave" + allTheSame(&e.Hold, now)})
+	case !e.Hold.None() && e.At.After(now):
+		p.conclude(Held, "Held"+onNode+", which it would have to leave "+in(e.At, now), w.held(p, e, now), cause)
+	case !e.Hold.None():
+		p.conclude(Held, "Held"+onNode+", which it had to leave "+ago(e.At, now), w.held(p, e, now), cause)
+	case e.At.After(now):
+		p.conclude(Leaving, "Has to leave node "+pod.Spec.NodeName+" "+in(e.At, now), cause)
+	default:
+		p.conclude(Due, "Has to leave node "+pod.Spec.NodeName+" now (due "+ago(e.At, now)+")", cause)
 	}
-	holds := w.holds(p, &ways[first], reason.At, now)
-	if len(holds) == 0 {
-		holds = w.toldHeld(p, reason)
-	}
-	if len(holds) > 0 {
-		p.conclude(Held, "Held on node "+pod.Spec.NodeName+", which it had to leave "+ago(reason.At, now), append(holds, cause)...)
-		return
-	}
-	p.conclude(Due, "Has to leave node "+pod.Spec.NodeName+" now (due "+ago(reason.At, now)+")", cause)
 }
 
 func causeOf(reason *evictor.Reason) CauseKind {
@@ -179,41 +172,24 @@ func (w *World) metBy(pod *corev1.Pod, reason *evictor.Reason) (met Taint, claim
 	return Taint{}, reason.Claim.Name
 }
 
-// treatments returns how a pod leaves because of each reason. Where it cannot be told,
-// nothing speaks for the pod, as in forecasts.
-func (w *World) treatments(pod *tracker.Pod, decision evictor.Decision) []evicting.Treatment {
-	subject := evicting.Subject{Namespace: pod.Namespace, Labels: pod.Labels(), PriorityClassName: pod.PriorityClassName()}
-	if w.NamespaceLabels != nil {
-		subject.NamespaceLabels, subject.NamespaceKnown = w.NamespaceLabels(pod.Namespace)
-	}
-	ways := make([]evicting.Treatment, len(decision.Because))
-	for i := range decision.Because {
-		taint := &decision.Because[i].Taint
-		target := v1alpha1.TaintTargetNode
-		if taint.Source.Kind.OnDevice() {
-			target = v1alpha1.TaintTargetDevice
-		}
-		way, err := w.Foretold.For(&evicting.Taint{
-			Target: target, Driver: decision.Because[i].Device.Driver, Key: taint.Key, Value: taint.Value, Effect: taint.Effect,
-		}, &subject)
-		if err == nil {
-			ways[i] = way
+// eviction says how a pod leaves because of the first of the reasons for an eviction.
+func (w *World) eviction(pod *tracker.Pod, found *evictiontable.Eviction) *Eviction {
+	e := &Eviction{By: found.By, Method: string(v1alpha1.EvictionMethodDelete)}
+	budgets := w.Tracker.Budgets(pod.Namespace)
+	for i := range budgets {
+		if budgets[i].Guards(pod) {
+			e.Budgets = append(e.Budgets, Budget{Name: budgets[i].Name, Allowed: budgets[i].Allowed})
 		}
 	}
-	return ways
-}
-
-// eviction says how a pod leaves because of its first reason; nil without one.
-func (w *World) eviction(pod *tracker.Pod, decision evictor.Decision) *Eviction {
-	if decision.Verdict != evictor.EvictAt {
-		return nil
+	if found.By != evictiontable.ByTollgate {
+		return e
 	}
-	ways := w.treatments(pod, decision)
-	way := ways[0]
-	if first := slices.IndexFunc(ways, func(t evicting.Treatment) bool { return !t.Protected }); first >= 0 {
-		way = ways[first]
+	subject := evictor.SubjectOf(pod, w.Evictions.Namespaces)
+	// Where labels are not known, nothing speaks for the pod, as in forecasts.
+	way, err := evictor.Treat(w.Evictions.Set, &found.Because[0], &subject)
+	if err != nil {
+		return e
 	}
-	e := &Eviction{By: w.Evicts, Method: string(v1alpha1.EvictionMethodDelete)}
 	if way.Policy != nil {
 		e.Policy, e.Method, e.Paused, e.Protected = way.Policy.Name, string(way.Policy.Method), way.Policy.Paused, way.Protected
 		if after := way.Policy.DeleteAfter; after != nil {
@@ -222,71 +198,55 @@ func (w *World) eviction(pod *tracker.Pod, decision evictor.Decision) *Eviction 
 	}
 	for _, breaker := range way.Breakers {
 		e.Breakers = append(e.Breakers, breaker.Name)
-		if stored := w.evictionPolicy(breaker.Name); stored != nil && stored.Status.Breaker != nil && stored.Status.Breaker.Tripped != nil {
+		if w.tripped(breaker.Name) {
 			e.Tripped = append(e.Tripped, breaker.Name)
-		}
-	}
-	budgets := w.Tracker.Budgets(pod.Namespace)
-	for i := range budgets {
-		if budgets[i].Guards(pod) {
-			e.Budgets = append(e.Budgets, Budget{Name: budgets[i].Name, Allowed: budgets[i].Allowed})
 		}
 	}
 	return e
 }
 
-// holds says what keeps a pod that is due from leaving.
-func (w *World) holds(p *Pod, way *evicting.Treatment, at, now time.Time) []Cause {
-	var causes []Cause
-	if way.Policy == nil {
-		return nil
-	}
-	if way.Policy.Paused {
-		causes = append(causes, Cause{CausePaused, way.Policy.Ref() + " is paused"})
-	}
-	for _, name := range p.Eviction.Tripped {
-		causes = append(causes, Cause{CauseBreaker, "the breaker of EvictionPolicy/" + name + " has let as many pods go as it may, until an EvictionApproval or the end of its window"})
-	}
-	if way.Policy.Method != v1alpha1.EvictionMethodEvict || len(causes) > 0 {
-		return causes
-	}
-	end := ""
-	if after := way.Policy.DeleteAfter; after != nil {
-		deleted := at.Add(*after)
-		if !deleted.After(now) {
-			return nil
-		}
-		end = "; it is deleted " + in(deleted, now) + " all the same (deleteAfter)"
-	}
-	for _, b := range p.Eviction.Budgets {
-		if b.Allowed == 0 {
-			causes = append(causes, Cause{CauseBudget, "PodDisruptionBudget " + b.Name + " lets none of its pods go at the moment, and " + way.Policy.Ref() + " evicts with the method Evict" + end})
-		}
-	}
-	if len(p.Eviction.Budgets) > 1 {
-		causes = append(causes, Cause{CauseBudget, "the Eviction API takes no pod that " + counted(len(p.Eviction.Budgets), "PodDisruptionBudget") + " guard"})
-	}
-	return causes
+// tripped reports whether the breaker of an EvictionPolicy holds pods now.
+func (w *World) tripped(policy string) bool {
+	return slices.ContainsFunc(w.Evictions.Policies, func(stored v1alpha1.EvictionPolicy) bool {
+		return stored.Name == policy && stored.Status.Breaker != nil && stored.Status.Breaker.Tripped != nil
+	})
 }
 
-// toldHeld says what Tollgate has told of holds that are not to be seen from here, such as
-// that all nodes are down: of an object that carries the taint, since the taint is there.
-func (w *World) toldHeld(p *Pod, reason *evictor.Reason) []Cause {
-	kinds := map[tracker.SourceKind]string{
-		tracker.SourceNode: "Node", tracker.SourceRule: "DeviceTaintRule", tracker.SourcePatch: "ResourceSlicePatch", tracker.SourceSlice: "ResourceSlice",
+// held says what keeps a pod from leaving.
+func (w *World) held(p *Pod, e *evictiontable.Eviction, now time.Time) Cause {
+	end := allTheSame(&e.Hold, now)
+	switch e.Hold.Reason {
+	case evictor.HoldPaused:
+		return Cause{CausePaused, e.Hold.By + " is paused" + end}
+	case evictor.HoldBreakerTripped:
+		return Cause{CauseBreaker, "the breaker of " + e.Hold.By + " has let as many pods go as it may, until an EvictionApproval or the end of its window" + end}
+	case evictor.HoldBudget:
+		if after := p.Eviction.DeleteAfter; after != nil && e.Hold.Until.Equal(e.At.Add(after.Duration)) {
+			end = "; it is deleted " + in(e.Hold.Until, now) + " all the same (deleteAfter)"
+		}
+		return Cause{CauseBudget, budgetWords(p.Eviction, &e.Hold) + end}
+	case evictor.HoldProtected, evictor.HoldNodesDown, evictor.HoldLooping, evictor.HoldTwinMissing, evictor.HoldNamespaceUnknown:
 	}
-	carriers := []tracker.Source{reason.Taint.Source, reason.Taint.Author()}
-	events := newest(w.Events, func(e *corev1.Event) bool {
-		of := " because of taint " + reason.Taint.String()
-		return (e.Reason == reasonHeld || e.Reason == reasonReleased) && !when(e).Before(reason.Taint.TimeAdded) && strings.Contains(e.Message, of) &&
-			slices.ContainsFunc(carriers, func(s tracker.Source) bool {
-				return kinds[s.Kind] == e.InvolvedObject.Kind && s.Name == e.InvolvedObject.Name
-			})
-	})
-	if len(events) == 0 || events[0].Reason != reasonHeld {
-		return nil
+	return Cause{CauseHeld, e.By + " says that it holds pods: " + strings.TrimSuffix(e.Hold.Why, ".") + end}
+}
+
+// budgetWords says why disruption budgets do not let a pod go, or why the API server says
+// that it does not.
+func budgetWords(e *Eviction, hold *evictiontable.Hold) string {
+	switch {
+	case !strings.HasPrefix(hold.By, "PodDisruptionBudget/"):
+		return strings.TrimSuffix(hold.Why, ".")
+	case len(e.Budgets) > 1:
+		return "the Eviction API takes no pod that " + counted(len(e.Budgets), "PodDisruptionBudget") + " guard"
+	default:
+		return "PodDisruptionBudget " + e.Budgets[0].Name + " lets none of its pods go at the moment, and EvictionPolicy/" + e.Policy + " evicts with the method Evict"
 	}
-	p.Events = append(p.Events, told(events[:1])...)
-	_, why, _ := strings.Cut(events[0].Message, " because of taint "+reason.Taint.String()+": ")
-	return []Cause{{CauseHeld, w.Evicts + " says that it holds pods: " + strings.TrimSuffix(why, ".")}}
+}
+
+// allTheSame says when a pod leaves that is held; empty for never.
+func allTheSame(hold *evictiontable.Hold, now time.Time) string {
+	if hold.Until.IsZero() {
+		return ""
+	}
+	return "; it leaves " + in(hold.Until, now) + " all the same"
 }

@@ -25,7 +25,7 @@ const (
 	// Leaving pods have to leave later, Due pods by now.
 	Leaving State = "Leaving"
 	Due     State = "Due"
-	// Held pods would have to leave by now if nothing held them.
+	// Held pods would have to leave, now or later, if nothing held them.
 	Held State = "Held"
 	// Terminating pods are on their way out, and Finished pods are over.
 	Terminating State = "Terminating"

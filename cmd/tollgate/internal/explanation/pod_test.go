@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/evictor"
 )
 
 // node returns a node with a zone and taints in YAML.
@@ -238,11 +240,41 @@ spec: {gates: [example.com/queue], owners: [{kind: Group, apiGroup: rbac.authori
 			[]CauseKind{CauseNodeTaint},
 			"Has to leave node n-1 now (due 60s ago): taint sick:NoExecute of node n-1 is not tolerated.",
 		},
+		"paused, and not due yet": {
+			[]string{policy("paused: true", ""), node("n-1", "1", sick), pod("p", onN+", "+tolerating(fmt.Sprintf(sickFor, 120)), running)},
+			Held,
+			[]CauseKind{CausePaused, CauseNodeTaint},
+			"Held on node n-1, which it would have to leave in 61s: EvictionPolicy/gentle is paused; taint sick:NoExecute of node n-1 is tolerated for a while, which ends then (toleration sick:NoExecute for 120s).",
+		},
+		"one of two taints is under a paused policy": {
+			[]string{policy("paused: true", ""), node("n-1", "1", sick+`, {key: torn, effect: NoExecute, timeAdded: "2026-03-01T11:59:30Z"}`), pod("p", onN, running)},
+			Due,
+			[]CauseKind{CauseNodeTaint},
+			"Has to leave node n-1 now (due 30s ago): taint torn:NoExecute of node n-1 is not tolerated.",
+		},
+		"one of two taints is under a paused policy, and the other makes it leave later": {
+			[]string{policy("paused: true", ""), node("n-1", "1", sick+`, {key: torn, effect: NoExecute, timeAdded: "2026-03-01T12:01:00Z"}`), pod("p", onN, running)},
+			Held,
+			[]CauseKind{CausePaused, CauseNodeTaint},
+			"Held on node n-1, which it had to leave 60s ago: EvictionPolicy/gentle is paused; it leaves in 60s all the same; taint sick:NoExecute of node n-1 is not tolerated.",
+		},
 		"held by what only Tollgate can tell": {
-			[]string{node("n-1", "1", sick), event("Node", "n-1", "", "n", "EvictionHeld", "Holding 3 pods that have to leave because of taint sick:NoExecute: every node is not ready or unreachable", 10), pod("p", onN, running)},
+			[]string{policy("method: Delete", ""), node("n-1", "1", sick), event("Node", "n-1", "", "n", "EvictionHeld", "Holding 3 pods that have to leave because of taint sick:NoExecute: "+evictor.HoldLooping.Explain(""), 10), pod("p", onN, running)},
 			Held,
 			[]CauseKind{CauseHeld, CauseNodeTaint},
-			"Held on node n-1, which it had to leave 60s ago: Tollgate says that it holds pods: every node is not ready or unreachable; taint sick:NoExecute of node n-1 is not tolerated.",
+			"Held on node n-1, which it had to leave 60s ago: Tollgate says that it holds pods: " + evictor.HoldLooping.Explain("") + "; taint sick:NoExecute of node n-1 is not tolerated.",
+		},
+		"held because all nodes are down": {
+			[]string{node("n-1", "1", `{key: node.kubernetes.io/unreachable, effect: NoExecute, timeAdded: "2026-03-01T11:59:00Z"}`), pod("p", onN, running)},
+			Held,
+			[]CauseKind{CauseHeld, CauseNodeTaint},
+			"Held on node n-1, which it had to leave 60s ago: Tollgate says that it holds pods: " + evictor.HoldNodesDown.Explain("") + "; taint node.kubernetes.io/unreachable:NoExecute of node n-1 is not tolerated.",
+		},
+		"a policy holds others because of the same taint": {
+			[]string{node("n-1", "1", sick), event("Node", "n-1", "", "n", "EvictionHeld", "Holding 3 pods that have to leave because of taint sick:NoExecute: "+evictor.HoldPaused.Explain("theirs"), 10), pod("p", onN, running)},
+			Due,
+			[]CauseKind{CauseNodeTaint},
+			"Has to leave node n-1 now (due 60s ago): taint sick:NoExecute of node n-1 is not tolerated.",
 		},
 		"held no more": {
 			[]string{

@@ -25,7 +25,11 @@ func (p *Pod) WriteText(w io.Writer, wide bool, now time.Time) error {
 		page.fact("Node", p.Node)
 		page.fact("Controller", p.Controller)
 		page.fact("Created", page.when(p.Created))
-		page.fact("Leaves", page.when(p.Leaves))
+		leaves := "Leaves"
+		if p.State == Due || p.State == Held {
+			leaves = "Due"
+		}
+		page.fact(leaves, page.when(p.Leaves))
 		p.writeEviction(page)
 		if p.Scheduler != nil {
 			page.fact("Scheduler", p.Scheduler.Message)
@@ -58,7 +62,11 @@ func (p *Pod) writeEviction(page *page) {
 		how += ", deleted " + duration.HumanDuration(e.DeleteAfter.Duration) + " after it is due"
 	}
 	page.fact("Evicted by", how)
+	if e.Paused {
+		page.fact("Paused", "yes, EvictionPolicy "+e.Policy+" is")
+	}
 	page.fact("Breakers", strings.Join(e.Breakers, ", "))
+	page.fact("Tripped", strings.Join(e.Tripped, ", "))
 	var budgets []string
 	for _, b := range e.Budgets {
 		budgets = append(budgets, fmt.Sprintf("%s (%d may go now)", b.Name, b.Allowed))

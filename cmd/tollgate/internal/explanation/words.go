@@ -47,6 +47,13 @@ func roundUp(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
+func stampOrNone(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return stamp(at)
+}
+
 func stamp(at time.Time) *metav1.Time { return new(metav1.NewTime(at)) }
 
 // taintWords returns a taint as kubectl writes it.

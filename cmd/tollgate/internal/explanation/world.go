@@ -3,12 +3,11 @@ package explanation
 import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -17,13 +16,12 @@ import (
 type World struct {
 	Tracker *tracker.Tracker
 	Rules   evictor.Rules
-	// Policies are those that are stored. Foretold are the EvictionPolicies that keep pods
-	// where they are; nil where nobody goes by any.
+	// Evictions says who evicts, when, and what keeps pods where they are.
+	Evictions *evictiontable.Cluster
+	// Policies are those that are stored.
 	Policies *inforce.Policies
-	Foretold *evicting.Set
-	// EvictionPolicies and TaintPolicies are the objects that policies are made of.
-	EvictionPolicies []v1alpha1.EvictionPolicy
-	TaintPolicies    []v1alpha1.TaintPolicy
+	// TaintPolicies are the objects that policies are made of.
+	TaintPolicies []v1alpha1.TaintPolicy
 
 	// Nodes are all nodes. Pods and Claims are those of the namespace that is asked about.
 	Nodes  []*corev1.Node
@@ -31,8 +29,6 @@ type World struct {
 	Claims []*resourcev1.ResourceClaim
 	// Namespace is that namespace; nil if it is not known.
 	Namespace *corev1.Namespace
-	// NamespaceLabels returns the labels of any namespace; false where they are not known.
-	NamespaceLabels func(name string) (labels.Labels, bool)
 
 	// Inventory returns the devices that satisfy a filter, as the scheduler has to see
 	// them, with classes beside those of the cluster. Nil where devices are not known.
@@ -44,8 +40,6 @@ type World struct {
 	// object, those that say that pods could not be created, and those about evictions on
 	// the objects that carry taints.
 	Events []corev1.Event
-	// Evicts says who evicts, as the subject of a sentence: Tollgate or Kubernetes.
-	Evicts string
 	// Missing says what was not to be read, and what an answer lacks because of it.
 	Missing []string
 }
@@ -75,16 +69,6 @@ func (w *World) claim(name string) *resourcev1.ResourceClaim {
 	for _, claim := range w.Claims {
 		if claim.Name == name {
 			return claim
-		}
-	}
-	return nil
-}
-
-// evictionPolicy returns an EvictionPolicy, or nil.
-func (w *World) evictionPolicy(name string) *v1alpha1.EvictionPolicy {
-	for i := range w.EvictionPolicies {
-		if w.EvictionPolicies[i].Name == name {
-			return &w.EvictionPolicies[i]
 		}
 	}
 	return nil

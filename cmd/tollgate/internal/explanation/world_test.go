@@ -16,8 +16,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -44,9 +46,12 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	require.NoError(tb, scheme.AddToScheme(known))
 	require.NoError(tb, v1alpha1.AddToScheme(known))
 	b := &builder{World: &World{
-		Tracker: tracker.New(), Evicts: "Tollgate", Classes: map[string]*resourcev1.DeviceClass{},
-		Namespace: &corev1.Namespace{}, NamespaceLabels: func(string) (labels.Labels, bool) { return labels.Set{}, true },
+		Tracker: tracker.New(), Classes: map[string]*resourcev1.DeviceClass{}, Namespace: &corev1.Namespace{},
+		Evictions: &evictiontable.Cluster{
+			Mode: configv1alpha1.EvictionReplace, Namespaces: func(string) (labels.Labels, bool) { return labels.Set{}, true },
+		},
 	}}
+	b.Evictions.Tracker = b.Tracker
 	b.Namespace.Name = "ml"
 	for text := range strings.SplitSeq(strings.Join(texts, "\n---\n"), "\n---\n") {
 		if strings.TrimSpace(text) == "" {
@@ -61,8 +66,8 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	}
 	b.Tracker.SetDevicesKnown(true)
 	b.Policies = inforce.None().WithTolerations(b.tolerations).WithPlacement(b.placement).WithGates(b.gates).
-		WithTaints(b.TaintPolicies).WithEvictions(b.EvictionPolicies)
-	b.Foretold = b.Policies.Evictions
+		WithTaints(b.TaintPolicies).WithEvictions(b.Evictions.Policies)
+	b.Evictions.Set = b.Policies.Evictions
 	b.Inventory = b.inventory
 	return b.World
 }
@@ -81,6 +86,7 @@ func (b *builder) add(tb testing.TB, object runtime.Object) {
 		b.Tracker.SetPod(tracker.PodOf(o))
 	case *corev1.Event:
 		b.Events = append(b.Events, *o)
+		b.Evictions.Said.Add(o)
 	case *policyv1.PodDisruptionBudget:
 		b.Tracker.SetBudget(tracker.BudgetOf(o))
 	case *resourcev1.ResourceClaim:
@@ -95,7 +101,7 @@ func (b *builder) add(tb testing.TB, object runtime.Object) {
 		b.rules = append(b.rules, o)
 		b.Tracker.SetRule(tracker.RuleOf(o), noon)
 	case *v1alpha1.EvictionPolicy:
-		b.EvictionPolicies = append(b.EvictionPolicies, *o)
+		b.Evictions.Policies = append(b.Evictions.Policies, *o)
 	case *v1alpha1.TaintPolicy:
 		b.TaintPolicies = append(b.TaintPolicies, *o)
 	case *v1alpha1.TolerationPolicy:

@@ -14,8 +14,10 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictionfeed"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/explanation"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/evictor"
 )
 
 // What is read besides what package cluster reads.
@@ -49,13 +51,9 @@ func (r *reader) read(ctx context.Context) (*explanation.World, error) {
 	}
 	c := r.cluster
 	r.world = &explanation.World{
-		Tracker: c.Tracker, Rules: c.Rules, Policies: c.Policies, Foretold: c.Foretold(),
-		EvictionPolicies: c.EvictionPolicies, TaintPolicies: c.TaintPolicies,
-		Nodes: c.Nodes, Pods: c.Pods, Claims: c.Claims, NamespaceLabels: c.NamespaceLabels,
-		Evicts: "Kubernetes", Missing: c.Missing(),
-	}
-	if c.Tollgate.Installed {
-		r.world.Evicts = "Tollgate"
+		Tracker: c.Tracker, Rules: c.Rules,
+		Evictions: evictionfeed.Shown(c), Policies: c.Policies, TaintPolicies: c.TaintPolicies,
+		Nodes: c.Nodes, Pods: c.Pods, Claims: c.Claims, Missing: c.Missing(),
 	}
 	for _, read := range []func(context.Context) error{r.namespaceObject, r.events, r.devices} {
 		if err := read(ctx); err != nil {
@@ -114,17 +112,23 @@ func (r *reader) events(ctx context.Context) error {
 			queries = append(queries, query{r.namespace, term("reason", "FailedCreate")})
 		}
 		// Events about objects without a namespace are in this one.
-		for _, reason := range []string{"TaintManagerEviction", "DeviceTaintManagerEviction", "EvictionHeld", "EvictionReleased"} {
+		for _, reason := range []string{"TaintManagerEviction", "DeviceTaintManagerEviction"} {
 			queries = append(queries, query{metav1.NamespaceDefault, term("reason", reason)})
 		}
 	case kindNode:
 		queries = append(queries, query{metav1.NamespaceDefault, term("involvedObject.name", r.name)})
+	}
+	if r.kind != kindClaim {
+		for _, reason := range evictor.EventReasonsHeld() {
+			queries = append(queries, query{metav1.NamespaceDefault, term("reason", reason)})
+		}
 	}
 	for _, q := range queries {
 		client := r.Kubernetes.CoreV1().Events(q.namespace)
 		options := metav1.ListOptions{FieldSelector: q.selector.String()}
 		err := kubectl.Each(ctx, r.Clients, eventResource, kubectl.Pages(client.List), options, func(event *corev1.Event) error {
 			r.world.Events = append(r.world.Events, *event)
+			r.world.Evictions.Said.Add(event)
 			return nil
 		})
 		if err != nil {
