@@ -105,11 +105,26 @@ func (m Matching) Failed() map[string]string {
 // made it: all else of their match holds for the subject, and their matchConditions ask for
 // the requester. A pod that stands does not tell.
 func (s *Set) PersonalPods(ctx context.Context, subject *Subject) ([]string, error) {
-	if s == nil || s.pods.empty() {
+	if s == nil {
+		return nil, nil
+	}
+	return s.personal(ctx, &s.pods, subject)
+}
+
+// PersonalClaims is PersonalPods for a claim.
+func (s *Set) PersonalClaims(ctx context.Context, subject *Subject) ([]string, error) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.personal(ctx, &s.claims, subject)
+}
+
+func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]string, error) {
+	if x.empty() {
 		return nil, nil
 	}
 	asking := asking{subject: subject}
-	positions, err := asking.candidates(ctx, &s.pods)
+	positions, err := asking.candidates(ctx, x)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,9 @@ type Request struct {
 	Name  string `json:"name"`
 	Class string `json:"class"`
 	// Asks is how many devices, 0 for all.
-	Asks        int64    `json:"asks"`
+	Asks int64 `json:"asks"`
+	// AdminAccess is true if the request takes devices beside those that use them.
+	AdminAccess bool     `json:"adminAccess,omitempty"`
 	Tolerations []string `json:"tolerations,omitempty"`
 	// Candidates are the devices that the request selects, wherever they are; absent once
 	// the claim is allocated, and where devices are not known.
@@ -54,8 +56,8 @@ type Request struct {
 // Candidates counts devices.
 type Candidates struct {
 	Selected int `json:"selected"`
-	// Tainted have taints that are not tolerated, Taken are allocated to other claims, and
-	// Free are the rest.
+	// Tainted have taints that are not tolerated, Taken are allocated to other claims
+	// without admin access, and Free are the rest.
 	Tainted int `json:"tainted"`
 	Taken   int `json:"taken"`
 	Free    int `json:"free"`
@@ -87,6 +89,10 @@ func (w *World) Claim(ctx context.Context, namespace, name string, now time.Time
 func (w *World) explainClaim(ctx context.Context, namespace, name string, now time.Time) *Claim {
 	c := &Claim{Kind: "ResourceClaim", Namespace: namespace, Name: name}
 	stored := w.claim(name)
+	if stored == nil && w.Unread["resourceclaims"] {
+		c.Answer = "It is not known how it is: ResourceClaims could not be read."
+		return c
+	}
 	if stored == nil {
 		c.blocked = "claim " + name + " does not exist"
 		c.Answer = sentence("not found: namespace " + namespace + " has no ResourceClaim " + name)
@@ -111,7 +117,9 @@ func requestsOf(spec *resourcev1.ResourceClaimSpec) []Request {
 	for i := range spec.Devices.Requests {
 		r := &spec.Devices.Requests[i]
 		if r.Exactly != nil {
-			requests = append(requests, newRequest(r.Name, r.Exactly.DeviceClassName, r.Exactly.AllocationMode, r.Exactly.Count, r.Exactly.Tolerations))
+			request := newRequest(r.Name, r.Exactly.DeviceClassName, r.Exactly.AllocationMode, r.Exactly.Count, r.Exactly.Tolerations)
+			request.AdminAccess = r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess
+			requests = append(requests, request)
 		}
 		for j := range r.FirstAvailable {
 			sub := &r.FirstAvailable[j]
@@ -214,6 +222,23 @@ func selectorsOf(spec *resourcev1.ResourceClaimSpec, name string) []resourcev1.D
 	return nil
 }
 
+// Taken are the devices that claims have, those with admin access apart: who has that takes
+// a device from nobody.
+type Taken map[device.ID]bool
+
+// Add takes in a claim.
+func (t Taken) Add(claim *resourcev1.ResourceClaim) {
+	if claim.Status.Allocation == nil {
+		return
+	}
+	results := claim.Status.Allocation.Devices.Results
+	for i := range results {
+		if r := &results[i]; r.AdminAccess == nil || !*r.AdminAccess {
+			t[device.ID{Driver: r.Driver, Pool: r.Pool, Name: r.Device}] = true
+		}
+	}
+}
+
 // asked is the class by which devices are found that satisfy a request. No DeviceClass has
 // such a name, so that no patch means it.
 const asked = "as a request asks"
@@ -233,10 +258,11 @@ func (w *World) candidates(ctx context.Context, r *Request, selectors []resource
 	for d := range w.Inventory(devicetable.Filter{Class: asked}, both).Devices(ctx) {
 		found.Selected++
 		bad := w.untolerated(d.Device, r.tolerations)
-		switch shared := d.Spec.AllowMultipleAllocations != nil && *d.Spec.AllowMultipleAllocations; {
+		shared := r.AdminAccess || d.Spec.AllowMultipleAllocations != nil && *d.Spec.AllowMultipleAllocations
+		switch {
 		case len(bad) > 0:
 			found.Tainted++
-		case !shared && len(w.Tracker.ClaimsOn(d.Device)) > 0:
+		case !shared && w.Taken[d.Device]:
 			found.Taken++
 		default:
 			found.Free++
@@ -277,8 +303,8 @@ func (r *Request) problem() string {
 		return "DeviceClass " + r.Class + " of request " + r.Name + " does not exist"
 	case c.Selected == 0:
 		return "no device is what request " + r.Name + " asks for (DeviceClass " + r.Class + ")"
-	case r.Asks == 0 && c.Free < c.Selected, r.Asks > 0 && int64(c.Free) < r.Asks:
-	default:
+	case int64(c.Free) >= max(r.Asks, 1):
+		// All are those of one node, so that one which is free may do.
 		return ""
 	}
 	asks := "all"

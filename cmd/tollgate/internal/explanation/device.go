@@ -52,6 +52,9 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 	}
 	d.Pods = w.fates(w.Tracker.PodsUsing(id), now)
 	d.Answer = d.answer(taints, now)
+	if !d.Found && len(d.Claims) == 0 && (w.Unread["resourceslices"] || w.Unread["deviceclasses"]) {
+		d.Answer = "It is not known whether there is a device " + d.Name + ": ResourceSlices and DeviceClasses could not be read."
+	}
 	return d
 }
 

@@ -104,8 +104,13 @@ func nodeOf(events []*corev1.Event) string {
 func (w *World) evicted(event *corev1.Event, node string) Cause {
 	device := event.Reason == reasonDeviceEviction
 	carriers := w.carriers(event, node)
-	text := "it was evicted because of "
+	text, about := "it was evicted because of ", ""
 	switch standing := w.evictingTaints(node); {
+	case len(carriers) > 0 && device:
+		// Which devices it had is not known any more.
+		text, about = text+"a taint of a device", aboutThen(carriers)
+	case len(carriers) > 0 && node == "":
+		text, about = text+"a taint of its node, which is not known", aboutThen(carriers)
 	case len(carriers) == 1:
 		text += carriers[0]
 	case len(carriers) > 1:
@@ -119,11 +124,16 @@ func (w *World) evicted(event *corev1.Event, node string) Cause {
 	default:
 		text += "a taint of node " + node + ", which no event names and which is gone"
 	}
-	text += by(event.Message)
+	text += by(event.Message) + about
 	if device {
 		return Cause{CauseDeviceTaint, text}
 	}
 	return Cause{CauseNodeTaint, text}
+}
+
+// aboutThen says what made pods leave at the time, of which one may not be that pod.
+func aboutThen(carriers []string) string {
+	return "; about then pods left because of " + joined(carriers)
 }
 
 // carriers returns the taints, with the objects that carry them, because of which pods were
@@ -169,13 +179,23 @@ func (w *World) evictingTaints(name string) []string {
 	return words
 }
 
+// generated is what controllers add to their names for what they make: a random word or a
+// number, and an indexed Job both.
+var generated = regexp.MustCompile(`^-(\d+-)?[^-]+$`)
+
+// madeBy reports whether a name is one that a controller gives to what it makes.
+func madeBy(name, controller string) bool {
+	rest, found := strings.CutPrefix(name, controller)
+	return found && generated.MatchString(rest)
+}
+
 // notCreated tells of a pod of which there is no event: perhaps what should create it may
 // not.
 func (w *World) notCreated(p *Pod, now time.Time) {
 	refused := newest(w.Events, func(e *corev1.Event) bool {
 		owner := e.InvolvedObject
 		return e.Reason == reasonFailedCreate && owner.Namespace == p.Namespace &&
-			(owner.Name == p.Name || strings.HasPrefix(p.Name, owner.Name+"-") || strings.HasPrefix(owner.Name, p.Name+"-"))
+			(owner.Name == p.Name || madeBy(p.Name, owner.Name) || madeBy(owner.Name, p.Name))
 	})
 	if len(refused) == 0 {
 		p.conclude(NotFound, "Not found", Cause{CauseUnknown, "namespace " + p.Namespace + " has no pod " + p.Name + ", and no event tells of one (events are kept for an hour)"})

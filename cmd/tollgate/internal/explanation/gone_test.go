@@ -60,7 +60,7 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 				event("DeviceTaintRule", "hot", "", "r", "DeviceTaintManagerEviction", "Evicted 1 pod because of NoExecute taint hot:NoExecute", 31),
 			},
 			Gone, CauseDeviceTaint,
-			"Gone since about 30s ago: it was evicted because of taint hot:NoExecute of DeviceTaintRule hot (as EvictionPolicy gentle says).",
+			"Gone since about 30s ago: it was evicted because of a taint of a device (as EvictionPolicy gentle says); about then pods left because of taint hot:NoExecute of DeviceTaintRule hot.",
 		},
 		"by one of two patches": {
 			[]string{
@@ -69,7 +69,7 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 				event("ResourceSlicePatch", "a", "", "a", "DeviceTaintManagerEviction", "Evicted 2 pods because of NoExecute taints hot:NoExecute, old:NoExecute", 31),
 			},
 			Gone, CauseDeviceTaint,
-			"Gone since about 30s ago: it was evicted because of one of taint hot:NoExecute of ResourceSlicePatch b, taints hot:NoExecute, old:NoExecute of ResourceSlicePatch a.",
+			"Gone since about 30s ago: it was evicted because of a taint of a device; about then pods left because of taint hot:NoExecute of ResourceSlicePatch b and taints hot:NoExecute, old:NoExecute of ResourceSlicePatch a.",
 		},
 		"by no taint: one was cancelled": {
 			[]string{scheduled, ofP("TaintManagerEviction", "Cancelling deletion of Pod ml/p", 30), ofP("Killing", "Stopping container c", 40)},
@@ -83,6 +83,16 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 			[]string{event("ReplicaSet", "p", "ml", "rs", "FailedCreate", `Error creating: admission webhook denied the request: TolerationPolicy/dedicated: not granted.`, 50)},
 			NotCreated, CauseRefused,
 			"Not created: ReplicaSet p could not create it (10s ago): Error creating: admission webhook denied the request: TolerationPolicy/dedicated: not granted.",
+		},
+		"its node is not known": {
+			[]string{marked, event("Node", "n-2", "", "m", "TaintManagerEviction", "Evicted 9 pods because of NoExecute taint other:NoExecute", 31)},
+			Gone, CauseNodeTaint,
+			"Gone since about 30s ago: it was evicted because of a taint of its node, which is not known; about then pods left because of taint other:NoExecute of Node n-2.",
+		},
+		"what creates others of similar names is not its own": {
+			[]string{event("StatefulSet", "p-web", "ml", "s", "FailedCreate", "Error creating: x", 50), event("StatefulSet", "p-web-front", "ml", "s", "FailedCreate", "Error creating: y", 55)},
+			NotCreated, CauseRefused,
+			"Not created: StatefulSet p-web could not create it (10s ago): Error creating: x.",
 		},
 		"nothing is known of it": {
 			[]string{event("ReplicaSet", "q", "ml", "rs", "FailedCreate", "Error creating: x", 50)},
@@ -98,6 +108,16 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 			require.Equal(t, test.state, got.State)
 			require.Equal(t, test.kind, got.Causes[0].Kind)
 		})
+	}
+}
+
+func TestControllersNameWhatTheyMake(t *testing.T) {
+	t.Parallel()
+	for name, controller := range map[string]string{"web-7d4b9-x2x3": "web-7d4b9", "db-0": "db", "job-3-x2x3": "job"} {
+		require.True(t, madeBy(name, controller), name)
+	}
+	for name, controller := range map[string]string{"web-frontend-abc": "web", "webby": "web", "web": "web", "web-": "web"} {
+		require.False(t, madeBy(name, controller), name)
 	}
 }
 

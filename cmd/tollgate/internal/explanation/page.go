@@ -3,8 +3,10 @@ package explanation
 import (
 	"bufio"
 	"io"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,7 +57,29 @@ func (p *page) paragraph(first, text string) {
 	p.line(line)
 }
 
-func (p *page) line(text string) { _, _ = p.out.WriteString(text + "\n") } // Flush tells.
+func (p *page) line(text string) { _, _ = p.out.WriteString(plain(text) + "\n") } // Flush tells.
+
+// plain shows the control characters of what others wrote, as events and names of managers,
+// so that they do nothing to a terminal: ^[ for an escape.
+func plain(text string) string {
+	if !strings.ContainsFunc(text, unicode.IsControl) {
+		return text
+	}
+	var shown strings.Builder
+	for _, r := range text {
+		switch {
+		case !unicode.IsControl(r):
+			shown.WriteRune(r)
+		case r == '\n' || r == '\t':
+			shown.WriteByte(' ')
+		case r < ' ':
+			shown.WriteString("^" + string('@'+r))
+		default:
+			shown.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return shown.String()
+}
 
 // fact writes a name and a value, and nothing without a value.
 func (p *page) fact(name, value string) {
@@ -92,6 +116,11 @@ func (p *page) table(title string, head []string, rows [][]string) {
 	}
 	p.section(title)
 	head, rows = filled(head, rows)
+	for _, row := range rows {
+		for i := range row {
+			row[i] = plain(row[i])
+		}
+	}
 	if err := columns.Write(p.out, p.wide, head, rows); err != nil && p.err == nil {
 		p.err = err
 	}

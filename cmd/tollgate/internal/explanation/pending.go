@@ -68,7 +68,27 @@ func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
 	if open > 0 && len(causes) == 0 {
 		causes = append(causes, waiting(p, pod, said, open, now))
 	}
-	p.conclude(Pending, "Pending", append(causes, w.nodeCauses(p, pod)...)...)
+	causes = append(causes, w.nodeCauses(p, pod)...)
+	if len(causes) == 0 {
+		causes = append(causes, lastCause(p, pod, full))
+	}
+	p.conclude(Pending, "Pending", causes...)
+}
+
+// lastCause is what is left to be said of a pod of which nothing else is known.
+func lastCause(p *Pod, pod *corev1.Pod, full int) Cause {
+	switch {
+	case full > 0:
+		return spreadCause(p)
+	case p.Scheduler != nil:
+		return Cause{CauseScheduler, "the scheduler says: " + strings.TrimSuffix(p.Scheduler.Message, ".")}
+	default:
+		return Cause{CauseWaiting, "the scheduler " + schedulerOf(pod) + " has not said anything of it"}
+	}
+}
+
+func schedulerOf(pod *corev1.Pod) string {
+	return cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
 }
 
 // waiting says that nothing is known that keeps a pod from some nodes.
@@ -76,8 +96,7 @@ func waiting(p *Pod, pod *corev1.Pod, said *said, open int, now time.Time) Cause
 	names := p.Nodes[slices.IndexFunc(p.Nodes, func(s NodeSet) bool { return s.Standing == Open })].Nodes
 	where := counted(open, "node") + " (" + some(names) + ")"
 	if !said.looked {
-		scheduler := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
-		return Cause{CauseWaiting, "nothing keeps it from " + where + ", and the scheduler " + scheduler + " has not said anything of it since it was made " + ago(pod.CreationTimestamp.Time, now)}
+		return Cause{CauseWaiting, "nothing keeps it from " + where + ", and the scheduler " + schedulerOf(pod) + " has not said anything of it since it was made " + ago(pod.CreationTimestamp.Time, now)}
 	}
 	return Cause{CauseWaiting, "nothing that is known here keeps it from " + where + " any more, and the scheduler has not looked again yet"}
 }

@@ -175,6 +175,9 @@ func (w *World) gated(p *Pod, pod *corev1.Pod) {
 	var words []string
 	for _, gate := range pod.Spec.SchedulingGates {
 		g := Gate{Name: gate.Name, Opens: "no GatePolicy guards it: whoever may update the pod may remove it"}
+		if w.Unread["gatepolicies"] {
+			g.Opens = "it is not known which GatePolicy guards it"
+		}
 		var opens []string
 		for _, guard := range w.Policies.Gates.Guards(gate.Name) {
 			g.Policies = append(g.Policies, guard.Policy)

@@ -141,6 +141,24 @@ status: {disruptionsAllowed: 0, currentHealthy: 1, desiredHealthy: 1, expectedPo
 			[]CauseKind{CauseWaiting},
 			"Pending: nothing that is known here keeps it from 1 node (a) any more, and the scheduler has not looked again yet.",
 		},
+		"the taints have gone, and all nodes have their share": {
+			[]string{
+				node("a", "1", ""), node("b", "2", x), pod("other", "nodeName: a", running),
+				pod("p", "nodeSelector: {zone: \"1\"}, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, minDomains: 2, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]", untolerated),
+			},
+			Pending,
+			[]CauseKind{CauseSpread},
+			"Pending: topology spread keeps it from 1 node (a): one more in zone 1 (1 pod) would be more than maxSkew 1 ahead of the emptiest, which has 0.",
+		},
+		"topology spread that cannot be read": {
+			[]string{
+				node("a", "1", ""),
+				pod("p", "topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchExpressions: [{key: a, operator: Wrong}]}}]", untolerated),
+			},
+			Pending,
+			[]CauseKind{CauseScheduler},
+			"Pending: the scheduler says: 0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+		},
 		"two gates, one of which is guarded": {
 			[]string{`
 apiVersion: tollgate.dev/v1alpha1

@@ -74,24 +74,35 @@ func (w *World) policiesOf(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("match PlacementPolicies with pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	unknown := matching.Failed()
-	for _, name := range personal {
-		unknown[name] = "a matchCondition asks who made the pod, which nothing tells any more"
-	}
-	p.Placement = placementOf(matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: ofDaemonSet(pod)}), unknown)
+	gifts := matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: ofDaemonSet(pod)})
+	p.Placement = placementOf(gifts, unknownOf(matching, personal, "pod"))
 	return nil
 }
 
-func placementOf(gifts []placement.Gift, failed map[string]string) *Placement {
-	if len(gifts)+len(failed) == 0 {
-		return nil
+// unknownOf says of policies, by name, why it cannot be told whether they match an object.
+func unknownOf(matching placement.Matching, personal []string, object string) map[string]string {
+	unknown := matching.Failed()
+	for _, name := range personal {
+		unknown[name] = "a matchCondition asks who made the " + object + ", which nothing tells any more"
 	}
+	return unknown
+}
+
+// placementOf returns what policies give, apart from those of which nothing can be told.
+func placementOf(gifts []placement.Gift, unknown map[string]string) *Placement {
 	found := &Placement{}
 	for i := range gifts {
-		found.Gifts = append(found.Gifts, Gift(gifts[i]))
+		gift := Gift(gifts[i])
+		gift.Policies = slices.DeleteFunc(slices.Clone(gift.Policies), func(name string) bool { _, is := unknown[name]; return is })
+		if len(gift.Policies) > 0 {
+			found.Gifts = append(found.Gifts, gift)
+		}
 	}
-	if len(failed) > 0 {
-		found.Unknown = failed
+	if len(unknown) > 0 {
+		found.Unknown = unknown
+	}
+	if len(found.Gifts)+len(unknown) == 0 {
+		return nil
 	}
 	return found
 }
@@ -209,13 +220,18 @@ func (w *World) claimPlacement(ctx context.Context, c *Claim, claim *resourcev1.
 		}
 		requests = append(requests, placement.ClaimRequest{Path: at.Child("tolerations"), Tolerations: r.tolerations})
 	}
-	matching, err := w.Policies.Placement.MatchClaim(ctx, &placement.Subject{
+	subject := &placement.Subject{
 		Review: review, Namespace: claim.Namespace, NamespaceLabels: labelled(w.Namespace), Labels: claim.Labels,
 		DeviceClasses: func(context.Context) ([]string, error) { return classes, nil },
-	})
+	}
+	matching, err := w.Policies.Placement.MatchClaim(ctx, subject)
 	if err != nil {
 		return fmt.Errorf("match PlacementPolicies with claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	c.Placement = placementOf(matching.ClaimGifts(requests), matching.Failed())
+	personal, err := w.Policies.Placement.PersonalClaims(ctx, subject)
+	if err != nil {
+		return fmt.Errorf("match PlacementPolicies with claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	c.Placement = placementOf(matching.ClaimGifts(requests), unknownOf(matching, personal, "claim"))
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -140,6 +141,24 @@ func TestTextOfExplanations(t *testing.T) {
 				require.Equal(t, strings.TrimRight(line, " "), line)
 			}
 		})
+	}
+}
+
+func TestTextDoesNothingToTheTerminal(t *testing.T) {
+	t.Parallel()
+	p := &Pod{
+		Answer:  "Pending: \x1b[2J\u009b31m x.",
+		Events:  []Event{{About: "Pod p", Reason: "R", Message: "a\x1b]0;title\a\r\nb"}},
+		Taints:  []Taint{{Taint: "a\x1b[8m\nb"}},
+		Missing: nil,
+	}
+	for _, wide := range []bool{true, false} {
+		var out bytes.Buffer
+		require.NoError(t, p.WriteText(&out, wide, noon))
+		require.False(t, strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), unicode.IsControl), "%q", out.String())
+		require.Contains(t, out.String(), `Pending: ^[[2J\u009b31m x.`)
+		require.Contains(t, out.String(), "a^[]0;title^G b")
+		require.Contains(t, out.String(), "a^[[8m b")
 	}
 }
 

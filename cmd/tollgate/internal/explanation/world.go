@@ -33,6 +33,8 @@ type World struct {
 	// Inventory returns the devices that satisfy a filter, as the scheduler has to see
 	// them, with classes beside those of the cluster. Nil where devices are not known.
 	Inventory func(filter devicetable.Filter, also ...*resourcev1.DeviceClass) *devicetable.Inventory
+	// Taken are the devices that claims of all namespaces have.
+	Taken Taken
 	// Classes are the DeviceClasses, by name.
 	Classes map[string]*resourcev1.DeviceClass
 
@@ -40,6 +42,8 @@ type World struct {
 	// object, those that say that pods could not be created, and those about evictions on
 	// the objects that carry taints.
 	Events []corev1.Event
+	// Unread are the resources that the user may not see: what is not there of them may be.
+	Unread map[string]bool
 	// Missing says what was not to be read, and what an answer lacks because of it.
 	Missing []string
 }

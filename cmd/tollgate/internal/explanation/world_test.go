@@ -46,7 +46,7 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	require.NoError(tb, scheme.AddToScheme(known))
 	require.NoError(tb, v1alpha1.AddToScheme(known))
 	b := &builder{World: &World{
-		Tracker: tracker.New(), Classes: map[string]*resourcev1.DeviceClass{}, Namespace: &corev1.Namespace{},
+		Tracker: tracker.New(), Classes: map[string]*resourcev1.DeviceClass{}, Taken: Taken{}, Namespace: &corev1.Namespace{},
 		Evictions: &evictiontable.Cluster{
 			Mode: configv1alpha1.EvictionReplace, Namespaces: func(string) (labels.Labels, bool) { return labels.Set{}, true },
 		},
@@ -91,6 +91,7 @@ func (b *builder) add(tb testing.TB, object runtime.Object) {
 		b.Tracker.SetBudget(tracker.BudgetOf(o))
 	case *resourcev1.ResourceClaim:
 		b.Claims = append(b.Claims, o)
+		b.Taken.Add(o)
 		b.Tracker.SetClaim(tracker.ClaimOf(o))
 	case *resourcev1.ResourceSlice:
 		b.slices = append(b.slices, o)

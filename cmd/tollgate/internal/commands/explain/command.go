@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -81,6 +82,8 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 		},
 	}
 	connection := kubectl.Connect(cmd)
+	wants := cluster.Wants{}
+	wants.AddFlags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", output, "`format`: "+strings.Join(outputs, ", "))
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if !slices.Contains(outputs, output) {
@@ -95,7 +98,7 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 		if err != nil {
 			return err
 		}
-		asked := question{kind: kind, namespace: namespace, name: name, now: clock.RealClock{}.Now()}
+		asked := question{kind: kind, namespace: namespace, name: name, lease: wants.Lease, now: clock.RealClock{}.Now()}
 		return show(cmd.Context(), clients, asked, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
@@ -104,7 +107,9 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 // question is what is asked about.
 type question struct {
 	kind, namespace, name string
-	now                   time.Time
+	// lease is the namespace of Tollgate, empty for the usual one.
+	lease string
+	now   time.Time
 }
 
 // args checks that a kind and a name are given: pod NAME, or pod/NAME.

@@ -39,11 +39,15 @@ type reader struct {
 
 // read returns the world as the user may see it.
 func (r *reader) read(ctx context.Context) (*explanation.World, error) {
-	wants := cluster.Wants{Policies: true, Node: cluster.Everything[corev1.Node]}
+	wants := cluster.Wants{Lease: r.lease, Policies: true, Node: cluster.Everything[corev1.Node]}
+	taken := explanation.Taken{}
 	if r.kind == kindPod || r.kind == kindClaim {
 		wants.Namespace = r.namespace
 		wants.Pod = func(pod *corev1.Pod) bool { return pod.Namespace == r.namespace }
-		wants.Claim = func(claim *resourcev1.ResourceClaim) bool { return claim.Namespace == r.namespace }
+		wants.Claim = func(claim *resourcev1.ResourceClaim) bool {
+			taken.Add(claim)
+			return claim.Namespace == r.namespace
+		}
 	}
 	var err error
 	if r.cluster, err = cluster.Read(ctx, r.Clients, r.now, wants); err != nil {
@@ -53,7 +57,11 @@ func (r *reader) read(ctx context.Context) (*explanation.World, error) {
 	r.world = &explanation.World{
 		Tracker: c.Tracker, Rules: c.Rules,
 		Evictions: evictionfeed.Shown(c), Policies: c.Policies, TaintPolicies: c.TaintPolicies,
-		Nodes: c.Nodes, Pods: c.Pods, Claims: c.Claims, Missing: c.Missing(),
+		Nodes: c.Nodes, Pods: c.Pods, Claims: c.Claims, Taken: taken,
+		Missing: c.Missing(), Unread: map[string]bool{},
+	}
+	for _, resource := range c.Unread() {
+		r.world.Unread[resource] = true
 	}
 	for _, read := range []func(context.Context) error{r.namespaceObject, r.events, r.devices} {
 		if err := read(ctx); err != nil {
@@ -70,6 +78,7 @@ func (r *reader) lacks(err error, verb string, resource schema.GroupResource, wi
 	case err == nil, errors.Is(err, kubectl.ErrNotServed):
 		return nil
 	case apierrors.IsForbidden(err):
+		r.world.Unread[resource.Resource] = true
 		r.world.Missing = append(r.world.Missing,
 			fmt.Sprintf("you may not %s %s: %s%s", verb, resource.Resource, without, kubectl.Advice(err, verb, resource)))
 		return nil
