@@ -65,7 +65,8 @@ func TestPending(t *testing.T) {
 			func(t *testing.T, s *stage) {
 				t.Helper()
 				s.node(t, "1", "", "")
-				node := s.nodeNow(t.Context(), t, "1")
+				node, err := s.nodeNow(t.Context(), "1")
+				require.NoError(t, err)
 				before := client.MergeFrom(node.DeepCopy())
 				node.Spec.Unschedulable = true
 				require.NoError(t, s.Patch(t.Context(), node, before))
@@ -435,7 +436,8 @@ func TestAPodOfADaemonSetStaysOnACordonedNode(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "daemon")
 	s.node(t, "1", "", "")
-	node := s.nodeNow(t.Context(), t, "1")
+	node, err := s.nodeNow(t.Context(), "1")
+	require.NoError(t, err)
 	before := client.MergeFrom(node.DeepCopy())
 	node.Spec.Unschedulable = true
 	require.NoError(t, s.Patch(t.Context(), node, before))
@@ -521,13 +523,18 @@ func TestNodesClaimsAndDevicesExplainThemselves(t *testing.T) {
 	s.runs(t, "p")
 	s.taint(t, "1", "a", corev1.TaintEffectNoExecute)
 
-	node := s.ask(t.Context(), t, "node", "others-1")
+	node, err := s.ask(t.Context(), "node", "others-1")
+	require.NoError(t, err)
 	require.Contains(t, node.Answer, "Taint example.com/others=a:NoExecute evicts who does not tolerate it: 1 pod has to leave later, the last in ")
-	claim := s.ask(t.Context(), t, "claim", "gpu")
+	claim, err := s.ask(t.Context(), "claim", "gpu")
+	require.NoError(t, err)
 	require.Equal(t, "It has 1 device, and none of them has a taint that it does not tolerate.", claim.Answer)
-	device := s.ask(t.Context(), t, "device", "others.example.com/pool/gpu-0")
+	device, err := s.ask(t.Context(), "device", "others.example.com/pool/gpu-0")
+	require.NoError(t, err)
 	require.Contains(t, device.Answer, "Taint example.com/others=a:NoExecute (its driver in ResourceSlice others) evicts who does not tolerate it: 1 pod has to leave later")
 	for _, args := range [][]string{{"pod", "p"}, {"node/others-1"}, {"claim", "gpu"}, {"device", "others.example.com/pool/gpu-0"}} {
-		t.Logf("tollgate explain %v\n%s", args, s.run(t.Context(), t, args...))
+		text, err := s.run(t.Context(), args...)
+		require.NoError(t, err)
+		t.Logf("tollgate explain %v\n%s", args, text)
 	}
 }

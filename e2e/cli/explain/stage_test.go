@@ -104,7 +104,10 @@ metadata: {name: X-%s, labels: {kubernetes.io/hostname: X-%s, kubernetes.io/os: 
 spec: {taints: [%s]}
 `, name, name, labels, taints))
 	s.eventually(t, "the node is ready", func(ctx context.Context) error {
-		node := s.nodeNow(ctx, t, name)
+		node, err := s.nodeNow(ctx, name)
+		if err != nil {
+			return err
+		}
 		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
@@ -116,17 +119,17 @@ spec: {taints: [%s]}
 	})
 }
 
-func (s *stage) nodeNow(ctx context.Context, t *testing.T, name string) *corev1.Node {
-	t.Helper()
+func (s *stage) nodeNow(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	require.NoError(t, s.Get(ctx, client.ObjectKey{Name: s.lane + "-" + name}, node))
-	return node
+	err := s.Get(ctx, client.ObjectKey{Name: s.lane + "-" + name}, node)
+	return node, err
 }
 
 // taint puts one more taint on a node, whose key ends with the name of the lane.
 func (s *stage) taint(t *testing.T, name, value string, effect corev1.TaintEffect) {
 	t.Helper()
-	node := s.nodeNow(t.Context(), t, name)
+	node, err := s.nodeNow(t.Context(), name)
+	require.NoError(t, err)
 	before := client.MergeFrom(node.DeepCopy())
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: s.key(), Value: value, Effect: effect})
 	require.NoError(t, s.Patch(t.Context(), node, before))
@@ -247,24 +250,33 @@ func (a *answer) kinds() string {
 }
 
 // ask runs the built program.
-func (s *stage) ask(ctx context.Context, t *testing.T, args ...string) answer {
-	t.Helper()
-	out := s.run(ctx, t, append(args, "-o", "json")...)
+func (s *stage) ask(ctx context.Context, args ...string) (answer, error) {
 	var a answer
-	require.NoError(t, json.Unmarshal(out, &a), string(out))
-	return a
+	out, err := s.run(ctx, append(args, "-o", "json")...)
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(out, &a); err != nil {
+		return a, fmt.Errorf("read %s: %w", out, err)
+	}
+	return a, nil
 }
 
-func (s *stage) run(ctx context.Context, t *testing.T, args ...string) []byte {
-	t.Helper()
+// run returns what the program prints. It may read all, and Tollgate runs: that it has
+// anything to say besides is an error.
+func (s *stage) run(ctx context.Context, args ...string) ([]byte, error) {
 	all := append([]string{"explain", "--kubeconfig", shared.Kubeconfig(), "-n", s.lane}, args...)
 	cmd := exec.CommandContext(ctx, programs.Tollgate(), all...)
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
-	require.NoError(t, err, problems.String())
-	require.Empty(t, problems.String(), "it may read all, and Tollgate runs")
-	return out
+	if err == nil && problems.Len() > 0 {
+		err = errors.New("it wrote to stderr")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tollgate %v: %w: %s", args, err, problems.String())
+	}
+	return out, nil
 }
 
 // explains asks about a pod until the answer is the one that is wanted. The scheduler, the
@@ -273,7 +285,10 @@ func (s *stage) explains(t *testing.T, pod, state, kinds string, words ...string
 	t.Helper()
 	var a answer
 	s.eventually(t, "the answer is true", func(ctx context.Context) error {
-		a = s.ask(ctx, t, "pod", pod)
+		var err error
+		if a, err = s.ask(ctx, "pod", pod); err != nil {
+			return err
+		}
 		if a.State != state || a.kinds() != kinds {
 			return fmt.Errorf("it is %s because of %s: %s", a.State, a.kinds(), a.Answer)
 		}
