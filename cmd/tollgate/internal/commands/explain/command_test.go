@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,7 +174,7 @@ spec: {taints: [{key: dedicated}], grants: [{namespaces: [ml]}]}
 func ask(t *testing.T, f *fakes, kind, name, output string) (out, notes string, err error) {
 	t.Helper()
 	var text, said bytes.Buffer
-	err = show(t.Context(), f.clients(), question{kind: kind, namespace: "ml", name: name, now: noon}, output, &text, &said)
+	err = show(t.Context(), f.clients(), question{kind: kind, namespace: "ml", name: name, lease: "gates", now: noon}, output, &text, &said)
 	return text.String(), said.String(), err
 }
 
@@ -182,7 +183,7 @@ func TestExplainReadsWhatTheAnswerFollowsFrom(t *testing.T) {
 	f := newFakes(t, tollgate).add(t, tainted, waiting, namespace, gpu, gpus, slice, rule, grants)
 	out, notes, err := ask(t, f, kindPod, "web", "json")
 	require.NoError(t, err)
-	require.Contains(t, notes, "note: Tollgate does not run here")
+	require.Contains(t, notes, "note: Tollgate does not run here (there is no Lease gates/tollgate)")
 	var got explanation.Pod
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	require.Equal(t, "Pending: claim gpu cannot be allocated: request r asks for 1 of 1 device (DeviceClass gpus), of which 1 has taints that it does not tolerate: hot:NoSchedule (DeviceTaintRule hot; 1 device); the only node has taints that it does not tolerate: dedicated=x:NoSchedule (node n-1; its toleration dedicated=blue has another value).", got.Answer)
@@ -229,6 +230,63 @@ func TestExplainWithoutPermissionsSaysWhatToAskFor(t *testing.T) {
 		require.Contains(t, out, "dedicated=x:NoSchedule", resource)
 		require.Contains(t, notes, "note: you may not ", resource)
 		require.Contains(t, notes, resource)
+	}
+}
+
+func TestExplainTellsNothingUnreadAsAbsent(t *testing.T) {
+	t.Parallel()
+	gated := strings.Replace(waiting, "spec:", "spec:\n  schedulingGates: [{name: g}]", 1)
+	out, _, err := ask(t, newFakes(t, tollgate).add(t, tainted, gated, namespace).forbid("gatepolicies"), kindPod, "web", "text")
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(strings.Fields(out), " "), "it is not known which GatePolicy guards it")
+	out, _, err = ask(t, newFakes(t, tollgate).add(t, tainted).forbid("resourceslices"), kindDevice, "gpu.example.com/n-1/gpu-0", "text")
+	require.NoError(t, err)
+	require.Contains(t, out, "It is not known whether there is a device")
+}
+
+// lease is that of a Tollgate in a namespace of its own, in some mode.
+func lease(mode string) string {
+	return `
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata:
+  name: tollgate
+  namespace: gates
+  labels: {tollgate.dev/eviction-mode: ` + mode + `, tollgate.dev/comparison-operators: "false", tollgate.dev/max-hold: 0s, tollgate.dev/eviction-features: EvictionPolicies.NodeTaintEviction.DeviceTaintEviction}
+spec: {holderIdentity: a, leaseDurationSeconds: 15, renewTime: "2026-03-01T12:00:00.000000Z"}
+`
+}
+
+func TestExplainSaysWhoEvictsInEachMode(t *testing.T) {
+	t.Parallel()
+	const sick = `
+apiVersion: v1
+kind: Node
+metadata: {name: n-1}
+spec: {taints: [{key: sick, effect: NoExecute, timeAdded: "2026-03-01T11:59:00Z"}]}
+`
+	placed := strings.Replace(waiting, "spec:", "spec:\n  nodeName: n-1", 1)
+	const paused = `
+apiVersion: tollgate.dev/v1alpha1
+kind: EvictionPolicy
+metadata: {name: stop, uid: stop}
+spec: {taints: [{key: sick}], paused: true}
+`
+	for mode, want := range map[string]struct {
+		by    string
+		state explanation.State
+	}{
+		"Replace": {"Tollgate", explanation.Held},
+		"Observe": {"Kubernetes", explanation.Due},
+		"Window":  {"Kubernetes", explanation.Due},
+	} {
+		out, notes, err := ask(t, newFakes(t, tollgate).add(t, sick, placed, namespace, paused, lease(mode)), kindPod, "web", "json")
+		require.NoError(t, err)
+		require.Empty(t, notes)
+		var got explanation.Pod
+		require.NoError(t, json.Unmarshal([]byte(out), &got))
+		require.Equal(t, want.by, got.Eviction.By, mode)
+		require.Equal(t, want.state, got.State, mode)
 	}
 }
 
