@@ -89,15 +89,20 @@ type Cluster struct {
 	// comparing says that a pod has a toleration with the operator Lt or Gt.
 	comparing bool
 	missing   []string
-	unread    []string
+	// lease is the namespace of the Lease, and leaseLack what of missing is about it.
+	lease, leaseLack string
+	// unread are the resources that the user may not see.
+	unread map[string]bool
+	// ownClaims says that the claims are those of one namespace.
+	ownClaims bool
 }
 
 // Missing says what was not to be read, and what an answer lacks because of it: sentences
 // without an end.
 func (c *Cluster) Missing() []string { return c.missing }
 
-// Unread returns the resources, such as gatepolicies, that the user may not list.
-func (c *Cluster) Unread() []string { return c.unread }
+// Unread reports whether the user may not see a resource, by its name in the plural.
+func (c *Cluster) Unread(resource string) bool { return c.unread[resource] }
 
 // DevicesKnown reports whether it is known which pods use which devices.
 func (c *Cluster) DevicesKnown() bool { return c.claimsKnown }

@@ -77,13 +77,14 @@ func (r *reading) all(ctx context.Context, lists []list) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	r.cluster.lease, r.cluster.leaseLack = r.wants.Lease, lacks[0]
 	for i, lack := range lacks {
 		if lack == "" {
 			continue
 		}
 		r.cluster.missing = append(r.cluster.missing, lack)
 		if i > 0 {
-			r.cluster.unread = append(r.cluster.unread, lists[i-1].resource.Resource)
+			r.cluster.unread[lists[i-1].resource.Resource] = true
 		}
 	}
 	return nil

@@ -274,6 +274,8 @@ func (w *World) nodeCauses(p *Pod, pod *corev1.Pod) []Cause {
 	candidates := len(w.Nodes) - size(p.Nodes, NotSelected)
 	requires := requirement(pod)
 	switch {
+	case w.Unread["nodes"]:
+		return nil
 	case len(w.Nodes) == 0:
 		return []Cause{{CauseNoNodes, "the cluster has no node"}}
 	case candidates == 0:

@@ -60,8 +60,8 @@ func (r *reader) read(ctx context.Context) (*explanation.World, error) {
 		Nodes: c.Nodes, Pods: c.Pods, Claims: c.Claims, Taken: taken,
 		Missing: c.Missing(), Unread: map[string]bool{},
 	}
-	for _, resource := range c.Unread() {
-		r.world.Unread[resource] = true
+	for _, resource := range []string{"nodes", "gatepolicies", "resourceclaims", "resourceslices"} {
+		r.world.Unread[resource] = c.Unread(resource)
 	}
 	for _, read := range []func(context.Context) error{r.namespaceObject, r.events, r.devices} {
 		if err := read(ctx); err != nil {
