@@ -5,13 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -80,7 +83,7 @@ func (s *Spread) pod(req *admission.Request) []string {
 	if err != nil {
 		return nil
 	}
-	return s.warnings(&pod.pod, field.NewPath("spec"))
+	return s.warnings(&pod.pod, field.NewPath("spec"), unknownSize)
 }
 
 // template returns the warnings about a template that is written, with what
@@ -101,7 +104,7 @@ func (s *Spread) template(ctx context.Context, placer *placer, policies *inforce
 		additions := matching.GivePod(placement.Pod{Spec: &pod.pod.Spec})
 		additions.Apply(&pod.pod.Spec)
 	}
-	return s.warnings(&pod.pod, path)
+	return s.warnings(&pod.pod, path, sizeOf(req.Object.Raw))
 }
 
 // spreadsOtherwise reports whether anything that spread hangs on differs from what the
@@ -122,9 +125,38 @@ func hasController(raw []byte) bool {
 	return metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners}) != nil
 }
 
-// warnings returns the warnings about a pod whose spec stands at path. Constraints that
-// the API server refuses are none of this.
-func (s *Spread) warnings(pod *corev1.Pod, path *field.Path) []string {
+// unknownSize is the size of what may have any number of pods.
+const unknownSize = math.MaxInt
+
+// sizeOf returns how many pods of a workload there are at most at once: its replicas, and
+// what a Deployment may have beside them while it rolls out. Who scales it later is not
+// warned, because that never calls out.
+func sizeOf(raw []byte) int {
+	var spec, replicas, parallelism, strategy json.RawMessage
+	if findMembers(raw, member{"spec", &spec}) != nil ||
+		findMembers(spec, member{"replicas", &replicas}, member{"parallelism", &parallelism}, member{"strategy", &strategy}) != nil {
+		return unknownSize
+	}
+	size, atOnce := unknownSize, unknownSize
+	var rollout appsv1.DeploymentStrategy
+	if decodeField(replicas, "spec.replicas", &size) != nil || decodeField(parallelism, "spec.parallelism", &atOnce) != nil ||
+		decodeField(strategy, "spec.strategy", &rollout) != nil {
+		return unknownSize
+	}
+	if size == unknownSize || rollout.RollingUpdate == nil {
+		return min(size, atOnce)
+	}
+	surge, err := intstr.GetScaledValueFromIntOrPercent(rollout.RollingUpdate.MaxSurge, size, true)
+	if err != nil {
+		return unknownSize
+	}
+	return size + surge
+}
+
+// warnings returns the warnings about a pod whose spec stands at path, where more of its
+// kind may be there at once than fit. Constraints that the API server refuses are none of
+// this.
+func (s *Spread) warnings(pod *corev1.Pod, path *field.Path, size int) []string {
 	if pod.Spec.NodeName != "" || len(pod.Spec.TopologySpreadConstraints) == 0 {
 		return nil
 	}
@@ -138,6 +170,9 @@ func (s *Spread) warnings(pod *corev1.Pod, path *field.Path) []string {
 	}
 	var warnings []string
 	for _, wedge := range asked.Wedges(nodes) {
+		if size <= wedge.Most {
+			continue
+		}
 		warnings = append(warnings, wedgeWarning(&wedge, path.Child("topologySpreadConstraints")))
 	}
 	return warnings
@@ -149,10 +184,11 @@ func wedgeWarning(w *spread.Wedge, path *field.Path) string {
 	for i := range w.Taints {
 		taints = append(taints, w.Taints[i].ToString())
 	}
-	return fmt.Sprintf("%s: topologyKey %s counts %s, where every node has a taint that the pod does not tolerate (%s): while no such pod is there, "+
-		"no more than %d fit in the %s (maxSkew %d) and the rest stays pending; set nodeTaintsPolicy: Honor to leave out such domains",
+	return fmt.Sprintf("%s: topologyKey %s counts %s, where every node has a taint that the pod does not tolerate (%s): "+
+		"if there are more than %d such pods, the rest stays pending while none is there, because no more fit in the %s (maxSkew %d); "+
+		"set nodeTaintsPolicy: Honor to leave out such domains",
 		path.Index(w.Constraint.Index), wording.Short(w.Constraint.TopologyKey, wording.Key), wording.List(w.Domains, ", ", wording.Value),
-		wording.List(taints, ", ", wording.Key), w.Constraint.MaxSkew*w.Usable, domains(w.Usable), w.Constraint.MaxSkew)
+		wording.List(taints, ", ", wording.Key), w.Most, domains(w.Usable), w.Constraint.MaxSkew)
 }
 
 func domains(n int) string {

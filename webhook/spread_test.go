@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +64,7 @@ func spreadPod(change func(*corev1.Pod)) corev1.Pod {
 
 // wedged is the warning about a constraint by zone over threeZones.
 const wedged = "[0]: topologyKey zone counts c, where every node has a taint that the pod does not tolerate (broken=disk:NoSchedule): " +
-	"while no such pod is there, no more than 2 fit in the 2 other domains (maxSkew 1) and the rest stays pending; " +
+	"if there are more than 2 such pods, the rest stays pending while none is there, because no more fit in the 2 other domains (maxSkew 1); " +
 	"set nodeTaintsPolicy: Honor to leave out such domains"
 
 func TestTS06AWarningOfConstraintsThatCountWhatThePodCannotUse(t *testing.T) {
@@ -92,7 +93,8 @@ func TestTS06AWarningOfConstraintsThatCountWhatThePodCannotUse(t *testing.T) {
 		"an owner that is no controller": {func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "web", UID: "1"}}
 		}, []string{spec + wedged}},
-		"a constraint that the API server refuses": {func(p *corev1.Pod) { p.Spec.TopologySpreadConstraints[0].MaxSkew = 0 }, nil},
+		"a constraint that does not count the pod itself": {func(p *corev1.Pod) { p.Labels["app"] = "api" }, nil},
+		"a constraint that the API server refuses":        {func(p *corev1.Pod) { p.Spec.TopologySpreadConstraints[0].MaxSkew = 0 }, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -138,6 +140,23 @@ func TestTS06TemplatesAreWarnedOf(t *testing.T) {
 			require.Empty(t, judgePod(t, config, asked(t, res, "", named("ann"), bare, w.object)).Warnings)
 		})
 	}
+	for sentence, c := range map[string]struct {
+		res, sizes string
+		warned     int
+	}{
+		"not where the replicas of a Deployment fit while it rolls out": {"apps/deployments", `{"replicas":1,"strategy":{"rollingUpdate":{"maxSurge":"25%"}}}`, 0},
+		"where they fit, but not those beside them":                     {"apps/deployments", `{"replicas":2,"strategy":{"rollingUpdate":{"maxSurge":"25%"}}}`, 1},
+		"not where the old ones go first":                               {"apps/deployments", `{"replicas":2,"strategy":{"type":"Recreate"}}`, 0},
+		"where replicas do not fit":                                     {"apps/replicasets", `{"replicas":3}`, 1},
+		"not where replicas fit":                                        {"apps/statefulsets", `{"replicas":2}`, 0},
+		"not where so many pods of a Job do not run at once":            {"batch/jobs", `{"parallelism":2,"completions":9}`, 0},
+		"where they do": {"batch/jobs", `{"parallelism":3}`, 1},
+		"where a CronJob may start one Job more before the last one is over": {"batch/cronjobs", `{"jobTemplate":{"spec":{"parallelism":1}}}`, 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			require.Len(t, judgePod(t, config, asked(t, c.res, "", named("ann"), sized(t, workloadsWith(template)[c.res].object, c.sizes), nil)).Warnings, c.warned)
+		})
+	}
 	t.Run("not where a controller made the workload", func(t *testing.T) {
 		set := appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: template}}
 		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "1", Controller: new(true)}}
@@ -158,10 +177,18 @@ func TestTS06TemplatesAreWarnedOf(t *testing.T) {
 	})
 }
 
+// sized returns a workload with further fields of its spec.
+func sized(t *testing.T, workload any, spec string) string {
+	t.Helper()
+	patched, err := jsonpatch.MergePatch([]byte(text(t, workload)), []byte(`{"spec":`+spec+`}`))
+	require.NoError(t, err)
+	return string(patched)
+}
+
 func TestSpreadFollowsNodes(t *testing.T) {
 	s, tr, clock := spreadOver(true, zoned("a", "a"), zoned("c", "c"))
 	pod := spreadPod(func(*corev1.Pod) {})
-	warnings := func() int { return len(s.warnings(&pod, nil)) }
+	warnings := func() int { return len(s.warnings(&pod, nil, unknownSize)) }
 	require.Zero(t, warnings())
 	tainted := zoned("c", "c", brokenDisk)
 	tr.SetNode(tainted, clock.Now())
@@ -178,11 +205,11 @@ func TestSpreadFollowsNodes(t *testing.T) {
 func TestSpreadDoesNotSlowReviewsDown(t *testing.T) {
 	s, _, _ := spreadOver(true, largeCluster()...)
 	pod := spreadPod(func(*corev1.Pod) {})
-	require.Len(t, s.warnings(&pod, nil), 1)
+	require.Len(t, s.warnings(&pod, nil, unknownSize), 1)
 	for i := range 300 {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: fmt.Sprint("key-", i), Operator: corev1.TolerationOpExists})
 	}
-	require.Empty(t, s.warnings(&pod, nil))
+	require.Empty(t, s.warnings(&pod, nil, unknownSize))
 }
 
 // largeCluster has 5,000 nodes with the labels of a cloud, in 10 zones of which one is
@@ -298,6 +325,13 @@ func TestTheAPIServerCallsOutForTemplatesThatSpread(t *testing.T) {
 			require.Equal(t, tt.want, calls(t, all, seenBy(t, kind, "deployments", "", tt.object, tt.old, "ann")))
 		})
 	}
+	job := schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
+	t.Run("directives of a Job are looked at once", func(t *testing.T) {
+		for _, directive := range []string{selecting, `"affinity":{"nodeAffinity":{}}`, `"schedulingGates":[{"name":"a"}]`} {
+			require.Equal(t, []string{validate}, calls(t, all, seenBy(t, job, "jobs", "", deployment(hard+","+directive), deployment(hard), "ann")), directive)
+		}
+		require.Equal(t, []string{spread}, calls(t, all, seenBy(t, job, "jobs", "", deployment(hard+","+selecting), "", "ann")))
+	})
 	t.Run("wherever the template stands", func(t *testing.T) {
 		at := func(kind schema.GroupVersionKind, resource, object string) {
 			require.Equal(t, []string{spread}, calls(t, all, seenBy(t, kind, resource, "", object, "", "ann")), resource)
@@ -305,6 +339,6 @@ func TestTheAPIServerCallsOutForTemplatesThatSpread(t *testing.T) {
 		template := `{"spec":{` + hard + `}}`
 		at(corev1.SchemeGroupVersion.WithKind("PodTemplate"), "podtemplates", `{"metadata":{},"template":`+template+`}`)
 		at(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}, "cronjobs", `{"metadata":{},"spec":{"jobTemplate":{"spec":{"template":`+template+`}}}}`)
-		at(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "jobs", `{"metadata":{},"spec":{"template":`+template+`}}`)
+		at(job, "jobs", `{"metadata":{},"spec":{"template":`+template+`}}`)
 	})
 }

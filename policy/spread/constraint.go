@@ -38,14 +38,6 @@ func (c *Constraint) Selects(podLabels labels.Labels) bool {
 	return !c.Selector.Empty() && c.Selector.Matches(podLabels)
 }
 
-// Idle reports whether the constraint never keeps a pod from a node that has its key:
-// without a selector it counts no pods, and with the empty one none but the pod itself
-// (TS-10).
-func (c *Constraint) Idle() bool {
-	_, selects := c.Selector.Requirements()
-	return !selects || c.Selector.Empty()
-}
-
 // readConstraint reads a constraint. Labels are those of the pod.
 func readConstraint(in *corev1.TopologySpreadConstraint, index int, podLabels map[string]string) (Constraint, error) {
 	selector, err := metav1.LabelSelectorAsSelector(in.LabelSelector)

@@ -18,6 +18,8 @@ type Wedge struct {
 	Domains []string
 	// Usable is how many domains would still count.
 	Usable int
+	// Most is how many pods that are counted fit in those while none is in Domains.
+	Most int
 	// Taints are those that keep the pod away, of each node the first, and each once,
 	// sorted by key.
 	Taints []corev1.Taint
@@ -28,14 +30,14 @@ type Wedge struct {
 // not matter: those that come later fill the other domains.
 //
 // There is none where the pod can go to no node at all, because that is not due to
-// spread, nor where Honor would leave fewer domains than minDomains, because then the skew
+// spread, nor where the constraint does not count the pod itself, nor where Honor would leave fewer domains than minDomains, because then the skew
 // is measured from 0 anyhow (TS-09).
 //
 // It takes time in proportion to the nodes, and little of it unless a taint keeps the pod
 // from some.
 func (s *Spreading) Wedges(nodes []Node) []Wedge {
 	hard := s.acting(corev1.DoNotSchedule)
-	if !slices.ContainsFunc(hard, mayWedge) {
+	if !slices.ContainsFunc(hard, s.mayWedge) {
 		return nil
 	}
 	barred := s.barredNodes(nodes)
@@ -48,7 +50,7 @@ func (s *Spreading) Wedges(nodes []Node) []Wedge {
 	}
 	var wedges []Wedge
 	for i := range hard {
-		if !mayWedge(hard[i]) {
+		if !s.mayWedge(hard[i]) {
 			continue
 		}
 		if w, ok := s.wedge(divided, &hard[i]); ok {
@@ -58,9 +60,10 @@ func (s *Spreading) Wedges(nodes []Node) []Wedge {
 	return wedges
 }
 
-// mayWedge reports whether a constraint counts nodes whatever their taints, and pods.
-func mayWedge(c Constraint) bool {
-	return c.NodeTaintsPolicy == corev1.NodeInclusionPolicyIgnore && !c.Idle()
+// mayWedge reports whether a constraint counts nodes whatever their taints, and the pod
+// itself: pods that are not counted do not fill the other domains (TS-07).
+func (s *Spreading) mayWedge(c Constraint) bool {
+	return c.NodeTaintsPolicy == corev1.NodeInclusionPolicyIgnore && c.Selects(s.labels)
 }
 
 // Effort returns how many comparisons Wedges may need for a node, by what the pod says. It
@@ -163,6 +166,7 @@ func (s *Spreading) wedge(d *divided, c *Constraint) (Wedge, bool) {
 		Constraint: *c,
 		Domains:    slices.Sorted(maps.Keys(domains)),
 		Usable:     len(remain),
+		Most:       c.MaxSkew * len(remain),
 		Taints: slices.SortedFunc(maps.Keys(taints), func(a, b corev1.Taint) int {
 			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
 		}),

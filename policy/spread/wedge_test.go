@@ -37,12 +37,15 @@ func TestWedges(t *testing.T) {
 		"TS-01 Ignore is as if nothing was said": {
 			pod: pod(by("zone", taintsPolicy(ignore))), want: []string{"zone (DoNotSchedule): c of 2, gpu=x:NoSchedule net:NoExecute"},
 		},
-		"not where taints are honoured":                  {pod: pod(by("zone", taintsPolicy(honor)))},
-		"not with ScheduleAnyway":                        {pod: pod(by("zone", softly))},
-		"not without constraints":                        {pod: pod()},
-		"not where all taints are tolerated":             {pod: pod(by("zone"), tolerating(exists("gpu"), exists("net")))},
-		"TS-10 not without a selector":                   {pod: pod(by("zone", selecting(nil)))},
-		"TS-10 not with the empty selector":              {pod: pod(by("zone", selecting(&metav1.LabelSelector{})))},
+		"not where taints are honoured":      {pod: pod(by("zone", taintsPolicy(honor)))},
+		"not with ScheduleAnyway":            {pod: pod(by("zone", softly))},
+		"not without constraints":            {pod: pod()},
+		"not where all taints are tolerated": {pod: pod(by("zone"), tolerating(exists("gpu"), exists("net")))},
+		"TS-10 not without a selector":       {pod: pod(by("zone", selecting(nil)))},
+		"TS-10 not with the empty selector":  {pod: pod(by("zone", selecting(&metav1.LabelSelector{})))},
+		"TS-07 not where the pod itself is not counted": {
+			pod: pod(by("zone", selecting(&metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}))),
+		},
 		"TS-02 not where affinity leaves the domain out": {pod: pod(by("zone"), selectingNodes("zone=b"))},
 		"TS-02 where affinity is ignored the domain counts": {
 			pod: pod(by("zone", affinityPolicy(ignore)), selectingNodes("zone=b")), want: []string{"zone (DoNotSchedule): c of 2, gpu=x:NoSchedule net:NoExecute"},
@@ -95,8 +98,10 @@ func TestTS06AWedgeHoldsAndHonorLetsGo(t *testing.T) {
 		return len(pods)
 	}
 	s := read(t, pod(by("zone", maxSkew(2))))
-	require.Len(t, s.Wedges(nodes), 1)
-	require.Equal(t, 4, placed(s), "maxSkew in each domain that the pod can use")
+	wedges := s.Wedges(nodes)
+	require.Len(t, wedges, 1)
+	require.Equal(t, 4, wedges[0].Most, "maxSkew in each domain that the pod can use")
+	require.Equal(t, wedges[0].Most, placed(s))
 	honouring := s.WithTaintsPolicy(honor)
 	require.Empty(t, honouring.Wedges(nodes))
 	require.Equal(t, 10, placed(honouring))

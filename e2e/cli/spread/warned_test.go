@@ -17,7 +17,7 @@ import (
 
 // warning is what is said of a pod over zones a and b, and c with a taint.
 const warning = "topologySpreadConstraints[0]: topologyKey " + zoneKey + " counts c, where every node has a taint that the pod does not tolerate (" + gpu +
-	":NoSchedule): while no such pod is there, no more than 2 fit in the 2 other domains (maxSkew 1) and the rest stays pending; " +
+	":NoSchedule): if there are more than 2 such pods, the rest stays pending while none is there, because no more fit in the 2 other domains (maxSkew 1); " +
 	"set nodeTaintsPolicy: Honor to leave out such domains"
 
 func byZone() corev1.TopologySpreadConstraint {
