@@ -114,6 +114,9 @@ func (x *export) readMessage() {
 	case read.Reads("authorizer"):
 		x.notes = append(x.notes, vap.Note{Field: field, Text: "the plain message is used: messages cannot ask what is authorized"})
 	default:
+		if x.asksAuthorizer() {
+			x.notes = append(x.notes, vap.Note{Field: field, Text: "the plain message is used: messages cannot ask what grants are for, which ask RBAC or an authorizer"})
+		}
 		x.use(&read)
 		x.message = bindAll(&read, vap.BindText)
 	}

@@ -123,6 +123,13 @@ func TestWhatAnExportLeavesOutIsSaid(t *testing.T) {
 			"taints: [{key: a}]\nmessageExpression: \"authorizer.path('/x').check('get').allowed() ? 'a' : 'b'\"",
 			vap.Note{Field: "spec.messageExpression", Text: "the plain message is used: messages cannot ask what is authorized"},
 		},
+		"a message about grants that ask RBAC": {
+			"taints: [{key: a}]\ngrants: [{rbac: true}]\nmessageExpression: \"'not ' + toleration.key\"",
+			vap.Note{
+				Field: "spec.messageExpression",
+				Text:  "the plain message is used: messages cannot ask what grants are for, which ask RBAC or an authorizer",
+			},
+		},
 		"the taints of the node that a pod is bound to": {
 			"taints: [{key: a}]",
 			vap.Note{Text: "a pod with spec.nodeName, and a binding of a pod, are not held against the taints of the node, which the API server does not show a policy"},

@@ -13,7 +13,7 @@ import (
 // forbidden is what a client is told that Tollgate refuses.
 var forbidden = metav1.StatusReasonForbidden
 
-// plain is what is said where an expression for it failed.
+// plain is what is said where there is no expression for it, or it failed.
 func (x *export) plain() string {
 	text := "TolerationPolicy/" + x.p.Name + ": a toleration is not granted; " + x.remedy
 	if message := strings.TrimSpace(wording.Short(x.p.Spec.Message, maxFinding)); message != "" {
@@ -23,11 +23,11 @@ func (x *export) plain() string {
 }
 
 // words returns the expression of what is said of the first of a list of g. Path is the
-// expression of where g stands. What RBAC would say cannot be asked for a message: then it
-// is said of what RBAC was asked about.
+// expression of where g stands. What RBAC says cannot be asked for a message: then there is
+// none, because it is not known which g is refused.
 func (x *export) words(list, path, problem string) string {
 	if list == "refused" && x.asksAuthorizer() {
-		list = "unsettled"
+		return ""
 	}
 	all := "variables." + list
 	text := vap.Quote("TolerationPolicy/"+x.p.Name+": ") + " + " + path + ` + " (operator=" + g.toleration.operator` +

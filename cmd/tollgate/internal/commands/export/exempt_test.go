@@ -155,3 +155,29 @@ spec:
 	require.Equal(t, []string{"TolerationPolicy/gpus: spec.tolerations[0] (operator=Exists key=gpu effect=NoSchedule) and 1 more: " +
 		"could tolerate what the policy guards, which is not granted to user jane in namespace apple; allowed in namespaces banana: leave gpu to others"}, got.messages)
 }
+
+// Messages cannot ask what is authorized, so they do not say which toleration it is.
+func TestARefusalNamesNoTolerationThatRBACMayGrant(t *testing.T) {
+	t.Parallel()
+	exported := enforce(t, exportAll(t, policiesOf(t, `
+apiVersion: tollgate.dev/v1alpha1
+kind: TolerationPolicy
+metadata: {name: some}
+spec:
+  taints: [{key: dedicated}, {key: other}]
+  grants: [{rbac: true}]
+  message: ask the team
+`)))
+	r := podRequest(podOf(2, func(i int) string { return []string{"dedicated", "other"}[i] }), nil)
+	got := ask(t, exported, r, authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetName() == "dedicated" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	}))
+	require.True(t, got.denied)
+	require.Len(t, got.messages, 1)
+	require.NotContains(t, got.messages[0], "dedicated")
+	require.Contains(t, got.messages[0], "TolerationPolicy/some: a toleration is not granted; ")
+	require.Contains(t, got.messages[0], ": ask the team")
+}
