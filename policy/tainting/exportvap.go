@@ -77,6 +77,9 @@ func (x *exportVAP) fieldNotes() []vap.Note {
 		note(limits.MaxAffectedPercent != nil, "spec.limits.maxAffectedPercent", counts, true)
 		note(limits.MaxTimeAddedSkew != nil, "spec.limits.maxTimeAddedSkew", "expressions of the API server do not know the time", true)
 	}
+	if slices.ContainsFunc(spec.Setters, func(s v1alpha1.TaintSetter) bool { return s.RBAC }) {
+		notes = append(notes, vap.AboutKeys)
+	}
 	note(vap.Has(spec.Taints, v1alpha1.TaintTargetDevice), "spec.taints",
 		"taints of devices are judged in DeviceTaintRules, not in ResourceSlices and ResourceSlicePatches", true)
 	return notes

@@ -2,6 +2,7 @@ package tainting
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,4 +156,16 @@ func TestAPolicyWithAFaultIsNotExported(t *testing.T) {
 	p.Spec.Setters, p.Name = nil, strings.Repeat("p", 240)
 	_, err = Export(&p, nil, vap.DefaultSettings())
 	require.ErrorContains(t, err, "give it a shorter name")
+}
+
+func TestItIsSaidHowManyKeysRBACIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	for _, asks := range []bool{false, true} {
+		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{RBAC: asks, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "jane"}}}},
+		}}
+		exported, err := Export(&p, nil, vap.DefaultSettings())
+		require.NoError(t, err)
+		require.Equal(t, asks, slices.Contains(exported.Notes, vap.AboutKeys))
+	}
 }

@@ -15,10 +15,10 @@ var claimMakers = []string{"system:serviceaccount:kube-system:resource-claim-con
 // ofClaims returns the policy about ResourceClaims and their templates. What they tolerate
 // does not change.
 func (x *export) ofClaims() *vap.Policy {
-	p := x.blank("claims",
+	p := x.blank("claims", append(x.askingNotes(),
 		vap.Note{Text: "claims that Kubernetes makes from a template are let in, since the template was judged"},
 		vap.Note{Text: "what mode Window gives a claim is judged as if its user had asked for it"},
-	)
+	)...)
 	p.Rules = []admissionregistrationv1.NamedRuleWithOperations{
 		vap.Rule("resource.k8s.io", "v1", admissionregistrationv1.NamespacedScope, created, "resourceclaims", "resourceclaimtemplates"),
 	}

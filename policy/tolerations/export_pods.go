@@ -36,7 +36,7 @@ func (x *export) ofPods() *vap.Policy {
 		vap.Rule("batch", "v1", admissionregistrationv1.NamespacedScope, written, "jobs", "cronjobs"),
 	}
 	p.Conditions = []admissionregistrationv1.MatchCondition{
-		{Name: "not-made-from-a-template", Expression: vap.Not(vap.In("request.userInfo.username", makers))},
+		{Name: "not-made-from-a-template", Expression: vap.Not(vap.In("request.userInfo.username", slices.Concat(makers, x.settings.WorkloadControllers)))},
 		{Name: "not-a-mirror-pod", Expression: notMirror},
 	}
 	p.Variables = slices.Concat(
@@ -203,13 +203,21 @@ func (x *export) settled(daemon string) string {
 	))
 }
 
+// askingNotes says what RBAC is not asked about.
+func (x *export) askingNotes() []vap.Note {
+	if !x.asksRBAC() {
+		return nil
+	}
+	return []vap.Note{vap.AboutKeys}
+}
+
 // podNotes says what the policy about pods does not do.
 func (x *export) podNotes() []vap.Note {
 	var notes []vap.Note
 	if slices.ContainsFunc(x.p.Spec.Taints, keepsOff) {
 		notes = append(notes, vap.Note{Text: "a pod with spec.nodeName, and a binding of a pod, are not held against the taints of the node, which the API server does not show a policy"})
 	}
-	return append(notes,
+	return append(append(notes, x.askingNotes()...),
 		vap.Note{Text: "what the controllers of Kubernetes make from templates is let in, since the template was judged: what is added on the way, or to an owner that was never judged, is not"},
 		vap.Note{Text: "what a RuntimeClass, ExtendedResourceToleration, PodTolerationRestriction or mode Window adds to a pod is judged as if its user had asked for it"},
 		vap.Note{Text: "mirror pods are not recorded, and pods that stand already are not counted in status.violations"},

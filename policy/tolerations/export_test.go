@@ -134,6 +134,8 @@ func TestWhatAnExportLeavesOutIsSaid(t *testing.T) {
 			"taints: [{key: a}]",
 			vap.Note{Text: "a pod with spec.nodeName, and a binding of a pod, are not held against the taints of the node, which the API server does not show a policy"},
 		},
+		"how many keys RBAC is asked about for a pod":   {"taints: [{key: a}]\ngrants: [{rbac: true}]", vap.AboutKeys},
+		"how many keys RBAC is asked about for a claim": {"taints: [{key: a, target: Device}]\ngrants: [{rbac: true}]", vap.AboutKeys},
 		"the claims that Kubernetes makes": {
 			"taints: [{key: a, target: Device}]",
 			vap.Note{Text: "claims that Kubernetes makes from a template are let in, since the template was judged"},

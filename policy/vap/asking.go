@@ -14,6 +14,9 @@ import (
 // about. What has more keys is refused.
 const MostKeys = 8
 
+// AboutKeys is the note on that.
+var AboutKeys = Note{Text: "RBAC is asked about any number of keys: here an object is refused that has more than " + strconv.Itoa(MostKeys) + " which nothing but RBAC could allow"}
+
 // May returns whether somebody, who is an authorizer of CEL, may do a verb on the taints
 // with a key, which is an expression.
 func May(who, verb, key string) string {

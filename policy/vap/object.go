@@ -29,6 +29,9 @@ type Settings struct {
 	Exempt []string
 	// Self is the user that Tollgate is.
 	Self string
+	// WorkloadControllers are users who make pods from templates, beside those of
+	// Kubernetes.
+	WorkloadControllers []string
 	// NotReady and Unreachable are the seconds of the API server's
 	// DefaultTolerationSeconds plugin.
 	NotReady, Unreachable int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,7 +12,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/policy/vap"
@@ -40,6 +43,24 @@ func TestControllersAreLetMakeWhatTheyMakeFromTemplates(t *testing.T) {
 	for _, name := range webhook.DefaultWorkloadControllers() {
 		r.UserInfo.Username = name
 		require.False(t, ask(t, exported, r, nobody).denied, name)
+	}
+}
+
+func TestControllersOfTheConfigurationAreLetMakeWhatTheyMakeFromTemplates(t *testing.T) {
+	t.Parallel()
+	out, _, err := runVAP(t, "-", closed, "--workload-controllers", "maker,other")
+	require.NoError(t, err)
+	var found []runtime.Object
+	for text := range strings.SplitSeq(strings.TrimPrefix(out, "---\n"), "---\n") {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
+		require.NoError(t, err)
+		found = append(found, object)
+	}
+	exported := enforce(t, found)
+	r := podRequest(podOf(1, func(int) string { return "dedicated" }), nil)
+	for name, denied := range map[string]bool{"maker": false, "other": false, "jane": true, webhook.DefaultWorkloadControllers()[0]: false} {
+		r.UserInfo.Username = name
+		require.Equal(t, denied, ask(t, exported, r, nobody).denied, name)
 	}
 }
 

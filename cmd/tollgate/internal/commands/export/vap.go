@@ -45,9 +45,13 @@ policies do not follow the ones that they were exported from: export and apply t
 when those change, and delete what is exported from a policy that is gone, by the annotation
 tollgate.dev/exported-from.
 
+The policies have to be told what Tollgate's configuration and the flags of the API server
+say of the cluster, by flags: without --workload-controllers, what such a controller makes
+from a template that was judged is refused if its user is not granted it too.
+
 One expression of the API server may cost so much and no more. What costs more is refused:
-a pod that adds more than some hundred guarded tolerations to as many, or one with more than
-8 taint keys that nothing but RBAC could grant.
+an update that adds several hundred guarded tolerations to those of a pod, or an object with
+more than 8 taint keys that nothing but RBAC could grant.
 
 The command exits with 0 if all policies were exported, with 2 if some were not, and with 1
 if it could not read them. It needs the right to list tolerationpolicies and taintpolicies
@@ -63,6 +67,7 @@ of API group tollgate.dev.`,
 	flags.BoolVar(&o.partial, "partial", false, "export also policies of which something has to be left out")
 	flags.StringSliceVar(&o.settings.Exempt, "exempt-namespaces", o.settings.Exempt, "`namespaces` that are not looked at")
 	flags.StringVar(&o.settings.Self, "tollgate-user", o.settings.Self, "`user` that Tollgate is, whose writes of taints are not judged")
+	flags.StringSliceVar(&o.settings.WorkloadControllers, "workload-controllers", nil, "`users` who make pods from templates beside the controllers of Kubernetes, as in Tollgate's configuration")
 	flags.Int64Var(&o.settings.NotReady, "default-not-ready-toleration-seconds", o.settings.NotReady, "`seconds`, as the flag of the API server has them")
 	flags.Int64Var(&o.settings.Unreachable, "default-unreachable-toleration-seconds", o.settings.Unreachable, "`seconds`, as the flag of the API server has them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
