@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/policy/tainting"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
@@ -181,9 +184,31 @@ func (r *result) say(notes io.Writer) error {
 		lines = append(append(lines, "What Tollgate does and no exported policy can:"), r.general...)
 	}
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(notes, line); err != nil {
+		if _, err := io.WriteString(notes, wrapped(line)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// wrapped returns a line as lines that fit into columns.Width where words do. Those after
+// the first are further in.
+func wrapped(line string) string {
+	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+	var text strings.Builder
+	width := 0
+	for i, word := range strings.Fields(line) {
+		switch {
+		case i == 0:
+			word = indent + word
+		case width+1+utf8.RuneCountInString(word) > columns.Width:
+			text.WriteByte('\n')
+			word, width = indent+"  "+word, 0
+		default:
+			word = " " + word
+		}
+		text.WriteString(word)
+		width += utf8.RuneCountInString(word)
+	}
+	return text.String() + "\n"
 }
