@@ -76,10 +76,19 @@ func TestTS06AWarningComesTrueAndAPlacementPolicyHelps(t *testing.T) {
 	stuck := create("third")
 	require.Contains(t, refusal(stuck), "4 node(s) didn't match pod topology spread constraints")
 
-	as.heard.take()
-	_, err := as.AppsV1().Deployments(elsewhere).Create(t.Context(), deployment(3), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	require.NoError(t, err)
-	require.Equal(t, []string{"spec.template.spec." + warning}, as.heard.take())
+	// Nobody waits for Tollgate longer than a second, so it is asked until it answers.
+	warnedOfDeployment := func(what string) {
+		t.Helper()
+		eventually(t, what, func(ctx context.Context) error {
+			as.heard.take()
+			_, err := as.AppsV1().Deployments(elsewhere).Create(ctx, deployment(3), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if got := as.heard.take(); err != nil || len(got) != 1 || got[0] != "spec.template.spec."+warning {
+				return fmt.Errorf("it warns %q: %w", got, err)
+			}
+			return nil
+		})
+	}
+	warnedOfDeployment("a warning of a Deployment")
 
 	place(t, namespace)
 	eventually(t, "the policy is in force", func(context.Context) error {
@@ -92,10 +101,11 @@ func TestTS06AWarningComesTrueAndAPlacementPolicyHelps(t *testing.T) {
 	remove(t, as, stuck)
 	require.NotEmpty(t, create("third").Spec.NodeName)
 
-	as.heard.take()
-	_, err = as.AppsV1().Deployments(namespace).Create(t.Context(), deployment(4), metav1.CreateOptions{})
+	warnedOfDeployment("Tollgate is there to ask")
+	_, err := as.AppsV1().Deployments(namespace).Create(t.Context(), deployment(4), metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Empty(t, as.heard.take())
+	warnedOfDeployment("Tollgate still is")
 	eventually(t, "all pods of the Deployment are placed", func(ctx context.Context) error {
 		list, err := as.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
