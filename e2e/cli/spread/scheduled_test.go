@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,9 @@ func TestTS07PodsGoWhereSpreadLetsThem(t *testing.T) {
 		})
 	}
 	t.Logf("%d pods were placed, %d could not be", placed, waiting)
+	if os.Getenv(worldsEnv) != "" || os.Getenv(seedEnv) != "" {
+		return // Some worlds that were asked for need not have everything in them.
+	}
 	// A test in which nothing happens proves nothing.
 	require.Greater(t, placed, int(count))
 	require.Positive(t, waiting)
@@ -108,7 +112,8 @@ func (w *world) place(t *testing.T, n int) bool {
 	}
 	require.Zero(t, codes[spread.Success], "%s\n%s", refusal(pod), w.describe(created))
 	for code, n := range codes {
-		require.Contains(t, refusal(pod), fmt.Sprintf("%d %s", n, code.Message()), w.describe(created))
+		// One message is the beginning of the other, so the end counts.
+		require.Regexp(t, regexp.QuoteMeta(fmt.Sprintf("%d %s", n, code.Message()))+"[,.]", refusal(pod), w.describe(created))
 	}
 	remove(t, w.client, pod)
 	return false
