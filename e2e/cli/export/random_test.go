@@ -2,10 +2,12 @@ package export
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,11 +19,19 @@ import (
 // dice makes up policies and requests.
 type dice struct{ *rand.Rand }
 
+// seedEnv says with which seed to start.
+const seedEnv = "TOLLGATE_SEED"
+
 // newDice says with which seed it starts, so that a failure can be had again.
 func newDice(t *testing.T) dice {
 	t.Helper()
 	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	if given := os.Getenv(seedEnv); given != "" {
+		var err error
+		seed, err = strconv.ParseUint(given, 10, 64)
+		require.NoError(t, err, seedEnv)
+	}
+	t.Logf("%s=%d", seedEnv, seed)
 	return dice{rand.New(rand.NewPCG(seed, 1))}
 }
 

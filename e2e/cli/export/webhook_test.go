@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,9 +23,14 @@ func TestAnInstalledTollgateSaysWhatItsHandlerSays(t *testing.T) {
 	world, everybody := furnish(t, d), crowd{}
 	requests := world.requests(t, d, everybody, 60, 20)
 	found := policies{
-		tolerations: []v1alpha1.TolerationPolicy{d.tolerationPolicy("a"), d.tolerationPolicy("b")},
-		taints:      []v1alpha1.TaintPolicy{d.taintPolicy("c")},
+		tolerations: []v1alpha1.TolerationPolicy{
+			d.tolerationPolicy("a"), d.tolerationPolicy("b"),
+			// What is made up may grant everything, or warn only.
+			{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: v1alpha1.TolerationPolicySpec{Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}}}},
+		},
+		taints: []v1alpha1.TaintPolicy{d.taintPolicy("c")},
 	}
+	t.Cleanup(func() { uninstall(t) })
 	installed, err := install.Install(t.Context(), shared, install.Options{Programs: programs})
 	require.NoError(t, err)
 	require.True(t, installed.Alive())
@@ -41,6 +47,26 @@ func TestAnInstalledTollgateSaysWhatItsHandlerSays(t *testing.T) {
 		n.compare(t, r, judge(t, by, r), got, &found)
 	}
 	t.Logf("%+v", n)
+	require.Positive(t, n.Denied)
+}
+
+// uninstall ends Tollgate, and returns when the API server asks it no more: the other test
+// is about a cluster without webhooks.
+func uninstall(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	configurations := admin(t).AdmissionregistrationV1()
+	require.NoError(t, configurations.ValidatingWebhookConfigurations().Delete(ctx, install.Name, metav1.DeleteOptions{}))
+	require.NoError(t, configurations.MutatingWebhookConfigurations().Delete(ctx, install.Name, metav1.DeleteOptions{}))
+	require.NoError(t, shared.Kill(ctx, install.Name))
+	eventually(t, "pods are let in without Tollgate", func(ctx context.Context) error {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "without-tollgate"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/c"}}},
+		}
+		_, err := admin(t).CoreV1().Pods(namespaces[0]).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
 }
 
 // enforce creates a policy for the length of the test, and returns when it is in force.

@@ -3,10 +3,12 @@ package export
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,11 +22,19 @@ import (
 // dice makes up policies and requests.
 type dice struct{ *rand.Rand }
 
+// seedEnv says with which seed to start.
+const seedEnv = "TOLLGATE_SEED"
+
 // newDice says with which seed it starts, so that a failure can be had again.
 func newDice(tb testing.TB) dice {
 	tb.Helper()
 	seed := rand.Uint64()
-	tb.Logf("seed %d", seed)
+	if given := os.Getenv(seedEnv); given != "" {
+		var err error
+		seed, err = strconv.ParseUint(given, 10, 64)
+		require.NoError(tb, err, seedEnv)
+	}
+	tb.Logf("%s=%d", seedEnv, seed)
 	return diceOf(seed)
 }
 
