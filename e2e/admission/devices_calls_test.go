@@ -40,7 +40,7 @@ func TestWhatDoesNotMatterForTaintsOfDevicesIsNotSentToTollgate(t *testing.T) {
 
 	before := map[string]int{}
 	for _, resource := range judged {
-		before[resource] = callsAbout(t, resource)
+		before[resource] = callsAbout(t.Context(), t, resource)
 	}
 	const label = `{"metadata":{"labels":{"example.com/a":"b"}}}`
 	const seen = `{"status":{"conditions":[{"type":"example.com/Seen","status":"True","reason":"Seen","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
@@ -62,13 +62,13 @@ func TestWhatDoesNotMatterForTaintsOfDevicesIsNotSentToTollgate(t *testing.T) {
 		t.Run(name, func(t *testing.T) { require.NoError(t, write()) })
 	}
 	for _, resource := range judged {
-		require.Equal(t, before[resource], callsAbout(t, resource), resource)
+		require.Equal(t, before[resource], callsAbout(t.Context(), t, resource), resource)
 	}
 	t.Run("while claims with requests are, to be given what policies give", func(t *testing.T) {
 		require.NoError(t, create("resourceclaims", namespace, "new", claim, dryRun...))
-		require.Equal(t, before["resourceclaims"]+1, callsAbout(t, "resourceclaims"))
+		require.Equal(t, before["resourceclaims"]+1, callsAbout(t.Context(), t, "resourceclaims"))
 		require.NoError(t, create("resourceclaimtemplates", namespace, "new", "{spec: "+claim+"}", dryRun...))
-		require.Equal(t, before["resourceclaimtemplates"]+1, callsAbout(t, "resourceclaimtemplates"))
+		require.Equal(t, before["resourceclaimtemplates"]+1, callsAbout(t.Context(), t, "resourceclaimtemplates"))
 	})
 	t.Run("while what matters is", func(t *testing.T) {
 		for resource, effect := range map[string]string{
@@ -78,11 +78,11 @@ func TestWhatDoesNotMatterForTaintsOfDevicesIsNotSentToTollgate(t *testing.T) {
 			// Where the API server finds that the object was written since it read it, it asks
 			// again, so not every write will do.
 			effects := []string{"NoSchedule", "None"}
-			eventually(t.Context(), t, "a write of "+resource+" is sent to be stamped and to be judged", func(context.Context) error {
-				before := callsAbout(t, resource)
+			eventually(t.Context(), t, "a write of "+resource+" is sent to be stamped and to be judged", func(ctx context.Context) error {
+				before := callsAbout(ctx, t, resource)
 				require.NoError(t, merge(resource, "", "quiet", fmt.Sprintf(effect, effects[0])))
 				slices.Reverse(effects)
-				calls := callsAbout(t, resource) - before
+				calls := callsAbout(ctx, t, resource) - before
 				require.GreaterOrEqual(t, calls, 2)
 				if calls > 2 {
 					return fmt.Errorf("it was sent %d times", calls)

@@ -104,7 +104,7 @@ func TestAReservationOfATaintedDeviceIsRefused(t *testing.T) {
 		`has the taint admin.example.org/repair=fan:NoSchedule from DeviceTaintRule reserved, which the claim does not tolerate; `+
 		`more pods can use the claim once the taint is gone`)
 
-	calls := callsAbout(t, "resourceclaims/status")
+	calls := callsAbout(t.Context(), t, "resourceclaims/status")
 	t.Run("who has it keeps it, and other fields of the status change", func(t *testing.T) {
 		claim.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: driver, Pool: "p", Device: "d0", Conditions: []metav1.Condition{{
 			Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now(),
@@ -123,7 +123,7 @@ func TestAReservationOfATaintedDeviceIsRefused(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("none of that is sent to Tollgate at all", func(t *testing.T) {
-		require.Equal(t, calls, callsAbout(t, "resourceclaims/status"))
+		require.Equal(t, calls, callsAbout(t.Context(), t, "resourceclaims/status"))
 	})
 	t.Run("once the taint is gone, more may come", func(t *testing.T) {
 		require.NoError(t, clientOf(t).ResourceV1().DeviceTaintRules().Delete(t.Context(), "reserved", metav1.DeleteOptions{}))
@@ -131,7 +131,7 @@ func TestAReservationOfATaintedDeviceIsRefused(t *testing.T) {
 			_, err := reserve(ctx, t, claim, by[:2])
 			return err
 		})
-		require.Greater(t, callsAbout(t, "resourceclaims/status"), calls)
+		require.Greater(t, callsAbout(t.Context(), t, "resourceclaims/status"), calls)
 	})
 }
 
@@ -143,22 +143,22 @@ func TestG11AClaimWithAllConsumersItMayHave(t *testing.T) {
 	reversed := slices.Clone(by)
 	slices.Reverse(reversed)
 
-	calls := callsAbout(t, "resourceclaims/status")
+	calls := callsAbout(t.Context(), t, "resourceclaims/status")
 	_, err := reserve(t.Context(), t, claim, by, dryRun...)
 	require.NoError(t, err)
-	require.Equal(t, calls+1, callsAbout(t, "resourceclaims/status"), "the last consumer is found behind all others")
+	require.Equal(t, calls+1, callsAbout(t.Context(), t, "resourceclaims/status"), "the last consumer is found behind all others")
 	claim, err = reserve(t.Context(), t, claim, by)
 	require.NoError(t, err)
 
-	calls = callsAbout(t, "resourceclaims/status")
+	calls = callsAbout(t.Context(), t, "resourceclaims/status")
 	_, err = reserve(t.Context(), t, claim, reversed, dryRun...)
 	require.NoError(t, err, "comparing all with all is within what an expression may cost")
 	_, err = reserve(t.Context(), t, claim, reversed[:128], dryRun...)
 	require.NoError(t, err)
-	require.Equal(t, calls, callsAbout(t, "resourceclaims/status"), "nobody is new")
+	require.Equal(t, calls, callsAbout(t.Context(), t, "resourceclaims/status"), "nobody is new")
 	_, err = reserve(t.Context(), t, claim, consumers(len(by)), dryRun...)
 	require.NoError(t, err)
-	require.Equal(t, calls+1, callsAbout(t, "resourceclaims/status"), "all are new")
+	require.Equal(t, calls+1, callsAbout(t.Context(), t, "resourceclaims/status"), "all are new")
 
 	taintDriver(t, "crowded", driver, claim)
 	_, err = reserve(t.Context(), t, claim, append(slices.Clone(by[1:]), consumers(1)...))

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -240,9 +241,9 @@ func TestWhatIsLegalAndProbablyNotMeantIsWarnedOf(t *testing.T) {
 }
 
 // callsAbout returns how often Tollgate has been asked about a resource.
-func callsAbout(t *testing.T, resource string) int {
+func callsAbout(ctx context.Context, t *testing.T, resource string) int {
 	t.Helper()
-	_, body, err := fetch(t.Context(), tollgate.MetricsURL)
+	_, body, err := fetch(ctx, tollgate.MetricsURL)
 	require.NoError(t, err)
 	calls := 0
 	for line := range strings.SplitSeq(body, "\n") {

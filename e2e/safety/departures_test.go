@@ -33,9 +33,9 @@ type departure struct {
 // asked for. That a pod left twice, or was not meant by its UID, fails the test (INV-1).
 // Who is gone although that was never said to be done left by a request that was given up
 // before it was answered.
-func departures(t *testing.T, namespace string) []departure {
+func departures(ctx context.Context, t *testing.T, namespace string) []departure {
 	t.Helper()
-	present, err := alive(t.Context(), clientOf(t), namespace)
+	present, err := alive(ctx, clientOf(t), namespace)
 	require.NoError(t, err)
 	var list, givenUp []departure
 	seen := map[types.UID]bool{}
@@ -65,8 +65,8 @@ func departures(t *testing.T, namespace string) []departure {
 // moment behind what is seen of the pods. More of them are a failure.
 func waitDepartures(t *testing.T, namespace string, want int) (list []departure) {
 	t.Helper()
-	eventually(t, "departures in the audit log", func(context.Context) error {
-		if list = departures(t, namespace); len(list) < want {
+	eventually(t, "departures in the audit log", func(ctx context.Context) error {
+		if list = departures(ctx, t, namespace); len(list) < want {
 			return fmt.Errorf("%d of %d", len(list), want)
 		}
 		return nil

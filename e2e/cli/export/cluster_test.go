@@ -133,7 +133,8 @@ func (c crowd) send(t *testing.T, r *request) (*unstructured.Unstructured, answe
 	}
 	said := answer{denied: err != nil}
 	for _, warning := range p.heard.taken() {
-		if strings.Contains(warning, "Policy/") {
+		// What could not be evaluated is warned of without the words of the policy.
+		if strings.Contains(warning, "Policy/") || strings.Contains(warning, "ValidatingAdmissionPolicy '") {
 			said.warned, said.text = true, said.text+warning+"\n"
 		}
 	}

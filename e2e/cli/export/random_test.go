@@ -59,7 +59,11 @@ var people = []struct {
 	name   string
 	groups []string
 }{
-	{"jane", nil}, {"jane", []string{"sre"}}, {"jim", nil}, {"jim", []string{"ops", "sre"}}, {"root", []string{"ops"}},
+	{"jane", nil},
+	{"jane", []string{"sre"}},
+	{"jim", nil},
+	{"jim", []string{"ops", "sre"}},
+	{"root", []string{"ops"}},
 	{"system:serviceaccount:infra:robot", []string{"system:serviceaccounts", "system:serviceaccounts:infra"}},
 }
 

@@ -43,6 +43,7 @@ type APIServer struct {
 func (s *APIServer) Admit(ctx context.Context, object runtime.Object) error {
 	if template := TemplateOf(object); template != nil {
 		defaultPodSpec(&template.Spec)
+		defaultSize(object)
 		return nil
 	}
 	switch o := object.(type) {
