@@ -77,6 +77,8 @@ func (x *exportVAP) fieldNotes() []vap.Note {
 		note(limits.MaxAffectedPercent != nil, "spec.limits.maxAffectedPercent", counts, true)
 		note(limits.MaxTimeAddedSkew != nil, "spec.limits.maxTimeAddedSkew", "expressions of the API server do not know the time", true)
 	}
+	note(slices.ContainsFunc(spec.Setters, func(s v1alpha1.TaintSetter) bool { return strings.Contains(s.Expression, "timeAdded") }), "spec.setters",
+		"Tollgate gives taints of nodes their time before it judges, and the API server judges those as they were sent", false)
 	if slices.ContainsFunc(spec.Setters, func(s v1alpha1.TaintSetter) bool { return s.RBAC }) {
 		notes = append(notes, vap.AboutKeys)
 	}

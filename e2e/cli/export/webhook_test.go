@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ func TestAnInstalledTollgateSaysWhatItsHandlerSays(t *testing.T) {
 			// What is made up may grant everything, or warn only.
 			{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: v1alpha1.TolerationPolicySpec{Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}}}},
 		},
-		taints: []v1alpha1.TaintPolicy{d.taintPolicy("c")},
+		taints: []v1alpha1.TaintPolicy{untimed(t, d)},
 	}
 	t.Cleanup(func() { uninstall(t) })
 	installed, err := install.Install(t.Context(), shared, install.Options{Programs: programs})
@@ -67,6 +68,18 @@ func uninstall(t *testing.T) {
 		_, err := admin(t).CoreV1().Pods(namespaces[0]).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
+}
+
+// untimed returns a TaintPolicy that does not look at when taints were added: an installed
+// Tollgate gives them that before it judges, and the handler is asked about what the API
+// server makes of a node without Tollgate.
+func untimed(t *testing.T, d dice) v1alpha1.TaintPolicy {
+	t.Helper()
+	for {
+		if policy := d.taintPolicy("c"); !strings.Contains(text(t, policy), "timeAdded") {
+			return policy
+		}
+	}
 }
 
 // enforce creates a policy for the length of the test, and returns when it is in force.
