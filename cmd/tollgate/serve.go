@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	stdlog "log"
-	"os"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -63,7 +62,7 @@ configuration file the URL by which the API server reaches the webhook.`,
 			return serve(logr.NewContext(cmd.Context(), log), config, connection)
 		},
 	}
-	cmd.Flags().StringVar(&flags.config, "config", "", "configuration `file` (kind TollgateConfiguration); the defaults without one")
+	cmd.Flags().StringVar(&flags.config, "config", "", "configuration `file` (kind TollgateConfiguration), or a folder of them; the defaults without one")
 	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `file`; without one, the service account of the pod")
 	cmd.Flags().StringVar(&flags.logFormat, "log-format", "json", "`format` of the log: json or text")
 	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "log what is planned, not only what was done")
@@ -101,15 +100,7 @@ func loadConfig(path string) (*configv1alpha1.TollgateConfiguration, error) {
 	if path == "" {
 		return configv1alpha1.Default(), nil
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // The operator names the file.
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	config, err := configv1alpha1.Load(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return config, nil
+	return configv1alpha1.LoadPath(path)
 }
 
 // connect finds the API server. The kubeconfig of whoever starts Tollgate is not

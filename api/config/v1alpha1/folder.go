@@ -1,0 +1,58 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// LoadPath reads a configuration as Load does, from a file, or from all files named
+// *.yaml in a folder, in the order of their names. A later file is read on top of those
+// before it: its settings and feature gates count, and what it leaves out stays. An error
+// names the file.
+func LoadPath(path string) (*TollgateConfiguration, error) {
+	files, err := filesOf(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	config := Default()
+	for _, file := range files {
+		data, err := os.ReadFile(file) //nolint:gosec // The operator names the file.
+		if err != nil {
+			return nil, fmt.Errorf("read configuration: %w", err)
+		}
+		if err := overlay(config, data); err != nil {
+			return nil, fmt.Errorf("%s: read configuration: %w", file, err)
+		}
+	}
+	if err := config.Validate().ToAggregate(); err != nil {
+		return nil, fmt.Errorf("%s: check configuration: %w", path, err)
+	}
+	return config, nil
+}
+
+// filesOf returns path itself, or the files in the folder that it names. A folder
+// without any is an error: nobody means the defaults by it.
+func filesOf(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) == ".yaml" {
+			files = append(files, filepath.Join(path, entry.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no file named *.yaml", path)
+	}
+	return files, nil
+}
