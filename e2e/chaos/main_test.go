@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 			}
 			// No webhooks: what admission does under faults is for other tests, and a
 			// replica that is frozen would hold up the workload.
-			return nil, install.Apply(ctx, cp, filepath.Join(programs.Root, "deploy", "base"))
+			return nil, install.Apply(ctx, cp, filepath.Join(programs.Root, "deploy", "base", "rights"))
 		}))
 }
 

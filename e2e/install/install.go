@@ -76,7 +76,7 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	}
 	deploy := filepath.Join(options.Programs.Root, "deploy")
 	if !options.Replica {
-		if err := Apply(ctx, cp, filepath.Join(deploy, "base")); err != nil {
+		if err := Apply(ctx, cp, filepath.Join(deploy, "base", "rights")); err != nil {
 			return nil, err
 		}
 	}

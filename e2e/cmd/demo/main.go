@@ -92,7 +92,7 @@ func demo(ctx context.Context, out io.Writer, keep bool) (err error) {
 		}
 		say("left up: export KUBECONFIG=" + cp.Kubeconfig() + "; make cluster-down ends it")
 	}()
-	say("installing Tollgate: kubectl apply -k deploy/base, tollgate serve with a token of its own, kubectl apply -k deploy/overlays/outside")
+	say("installing Tollgate: kubectl apply -k deploy/base/rights, tollgate serve with a token of its own, kubectl apply -k deploy/overlays/outside")
 	tollgate, err := install.Install(ctx, cp, install.Options{Programs: programs, Patch: shortLease})
 	if err != nil {
 		return err
