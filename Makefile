@@ -8,10 +8,14 @@ SHELL := /usr/bin/env bash
 CONTROLLER_GEN := sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM := gotest.tools/gotestsum@v1.13.0
+# As in kubectl 1.37.
+KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
+HELM_VERSION := v4.3.1
 
 GO ?= go
 BIN := $(CURDIR)/bin
 LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+HELM := $(BIN)/helm-$(HELM_VERSION)
 # Every folder with a go.mod of its own.
 MODULES := . e2e scheduler
 
@@ -53,7 +57,7 @@ test-unit: ## Run the unit tests with the race detector.
 	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
 
 .PHONY: test-e2e
-test-e2e: ## Run the tests on a real etcd, API server, controller manager and scheduler.
+test-e2e: $(HELM) ## Run the tests on a real etcd, API server, controller manager and scheduler.
 	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,tests on a real control plane)
@@ -122,10 +126,11 @@ fmt: $(LINT) ## Format the code.
 	@for module in $(MODULES); do (cd $$module && $(LINT) fmt ./...); done
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs and the manual of the commands.
-	@$(call say,generating deepcopy functions$(comma) CRDs and docs/cli.md)
+generate: ## Generate deepcopy functions, CRDs, the files of the chart and the manual of the commands.
+	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart and docs/cli.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
+	@KUSTOMIZE="$(GO) run $(KUSTOMIZE)" deploy/chart/generate.sh
 	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/tollgate -update >/dev/null
 
 .PHONY: verify
@@ -135,6 +140,9 @@ verify: generate ## Fail if generated files or go.mod are not as they should be.
 	@git diff --exit-code -- api deploy docs/cli.md || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
 	@untracked=$$(git ls-files --others --exclude-standard -- api deploy docs/cli.md); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
 
+.PHONY: helm
+helm: $(HELM) ## Build bin/helm.
+
 .PHONY: clean
 clean: cluster-down ## End the cluster and remove what was built.
 	@rm -rf $(BIN) .cluster
@@ -143,3 +151,9 @@ $(LINT):
 	@$(call say,building golangci-lint $(GOLANGCI_LINT_VERSION) (a minute or two))
 	@GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	@mv $(BIN)/golangci-lint $@
+
+$(HELM):
+	@$(call say,building helm $(HELM_VERSION) (a few minutes))
+	@GOBIN=$(BIN) $(GO) install helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
+	@mv $(BIN)/helm $@
+	@ln -sf $(notdir $@) $(BIN)/helm

@@ -1,0 +1,89 @@
+{{- /* tollgate.change changes the object as values say. It prints nothing. */ -}}
+{{- define "tollgate.change" -}}
+{{- $kind := .object.kind -}}
+{{- if eq $kind "Deployment" }}{{ include "tollgate.deployment" . }}
+{{- else if eq $kind "ConfigMap" }}{{ include "tollgate.configmap" . }}
+{{- else if eq $kind "PodDisruptionBudget" }}{{ include "tollgate.poddisruptionbudget" . }}
+{{- else if eq $kind "NetworkPolicy" }}{{ include "tollgate.networkpolicy" . }}
+{{- else if hasSuffix "WebhookConfiguration" $kind }}{{ include "tollgate.webhooks" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "tollgate.deployment" -}}
+{{- $values := .root.Values -}}
+{{- $_ := set .object.spec "replicas" $values.replicas -}}
+{{- $template := .object.spec.template -}}
+{{- $pod := $template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- $_ := set $container "image" (include "tollgate.image" .root) -}}
+{{- with $values.image.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end -}}
+{{- with $values.imagePullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
+{{- $_ := set $container "resources" $values.resources -}}
+{{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
+{{- $_ := set $pod "nodeSelector" $values.nodeSelector -}}
+{{- $_ := set $pod "tolerations" $values.tolerations -}}
+{{- with $values.affinity }}{{ $_ := set $pod "affinity" . }}{{ end -}}
+{{- range $pod.topologySpreadConstraints -}}
+{{- $_ := set . "whenUnsatisfiable" (ternary $values.spread.nodes $values.spread.zones (eq .topologyKey "kubernetes.io/hostname")) -}}
+{{- end -}}
+{{- range $pod.volumes -}}
+{{- if eq .name "config" }}{{ $_ := set .configMap "name" "tollgate-config" }}{{ end -}}
+{{- end -}}
+{{- /* Pods are replaced when their configuration changes. */ -}}
+{{- $config := dict "checksum/config" (include "tollgate.settings" .root | sha256sum) -}}
+{{- $_ := set $template.metadata "annotations" (merge $config $template.metadata.annotations $values.podAnnotations) -}}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
+{{- end -}}
+
+{{- define "tollgate.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* tollgate.settings is what values add to the files of the configuration. */ -}}
+{{- define "tollgate.settings" -}}
+{{- $files := dict -}}
+{{- if ne .Values.mode "Replace" -}}
+{{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/modes/%s.yaml" (lower .Values.mode))) -}}
+{{- end -}}
+{{- with .Values.config -}}
+{{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
+{{- $_ := set $files "90-local.yaml" (toYaml (merge $head .)) -}}
+{{- end -}}
+{{- toYaml $files -}}
+{{- end -}}
+
+{{- define "tollgate.configmap" -}}
+{{- $_ := set .object.metadata "name" "tollgate-config" -}}
+{{- $_ := set .object "data" (merge (include "tollgate.settings" .root | fromYaml) .object.data) -}}
+{{- end -}}
+
+{{- define "tollgate.poddisruptionbudget" -}}
+{{- $_ := set .object.spec "maxUnavailable" .root.Values.podDisruptionBudget.maxUnavailable -}}
+{{- end -}}
+
+{{- define "tollgate.networkpolicy" -}}
+{{- $api := .root.Values.networkPolicy.apiServer -}}
+{{- $egress := first .object.spec.egress -}}
+{{- $ports := list -}}
+{{- range $api.ports }}{{ $ports = append $ports (dict "protocol" "TCP" "port" .) }}{{ end -}}
+{{- $_ := set $egress "ports" $ports -}}
+{{- if $api.cidrs -}}
+{{- $peers := list -}}
+{{- range $api.cidrs }}{{ $peers = append $peers (dict "ipBlock" (dict "cidr" .)) }}{{ end -}}
+{{- $_ := set $egress "to" $peers -}}
+{{- range .object.spec.ingress }}{{ $_ := set . "from" $peers }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tollgate.webhooks" -}}
+{{- $values := .root.Values.webhooks -}}
+{{- range .object.webhooks -}}
+{{- if eq .failurePolicy "Fail" }}{{ $_ := set . "failurePolicy" $values.failurePolicy }}{{ end -}}
+{{- if .namespaceSelector -}}
+{{- $outside := first .namespaceSelector.matchExpressions -}}
+{{- $_ := set $outside "values" (concat $outside.values $values.excludedNamespaces | uniq) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,16 @@
+{{- /* tollgate.wanted says something if the object is to be installed. */ -}}
+{{- define "tollgate.wanted" -}}
+{{- $kind := .object.kind -}}
+{{- $values := .root.Values -}}
+{{- if hasSuffix "WebhookConfiguration" $kind -}}
+{{- if $values.webhooks.install }}yes{{ end -}}
+{{- else if or (hasPrefix "ValidatingAdmissionPolicy" $kind) (eq .object.metadata.name "tollgate-administrator") -}}
+{{- if $values.protection.install }}yes{{ end -}}
+{{- else if eq $kind "NetworkPolicy" -}}
+{{- if $values.networkPolicy.install }}yes{{ end -}}
+{{- else if eq $kind "ResourceQuota" -}}
+{{- if $values.resourceQuota.install }}yes{{ end -}}
+{{- else -}}
+yes
+{{- end -}}
+{{- end -}}
