@@ -23,10 +23,15 @@ type files struct {
 	reporter  *reporter
 	metrics   *Metrics
 	use       *inUse
+	guard     *guard
 }
 
 func newFiles(o *Options, use *inUse, r *reporter) *files {
-	return &files{directory: o.Directory, reporter: r, metrics: o.Metrics, use: use}
+	g := &guard{targets: &publisher{reporter: r}, reporter: r, recheck: o.Recheck}
+	if o.Client != nil {
+		g.targets = newPublisher(o.Client, o, nil, r)
+	}
+	return &files{directory: o.Directory, reporter: r, metrics: o.Metrics, use: use, guard: g}
 }
 
 // watch does nothing: renewed certificates come a third of their life early, and
@@ -39,7 +44,8 @@ func (f *files) ready() error {
 	return nil
 }
 
-// refresh takes the files into use if they hold a pair that works (F02).
+// refresh takes the files into use if they hold a pair that works (F02), and that
+// the API server verifies if it verifies the one in use (F04).
 func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	var p *pair
 	var why reason
@@ -55,6 +61,10 @@ func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 		return time.Time{}, err
 	}
 	f.reporter.well(ctx, f.directory, reasonFilesRead, reasonFilesInvalid)
+	if until, err := f.guard.until(ctx, f.use.load(), p, now); err != nil || !until.IsZero() {
+		return until, err
+	}
+	f.reporter.well(ctx, "", reasonFilesUntrusted)
 	if f.use.adopt(ctx, p) {
 		f.metrics.renewed(kindServing)
 	}

@@ -28,6 +28,7 @@ const (
 	reasonConfigurationMissing reason = "configuration_missing"
 	reasonFilesRead            reason = "files_read"
 	reasonFilesInvalid         reason = "files_invalid"
+	reasonFilesUntrusted       reason = "files_untrusted"
 	reasonExpired              reason = "expired"
 	reasonIssue                reason = "issue"
 	reasonWatch                reason = "watch"
@@ -37,7 +38,7 @@ func reasons() []reason {
 	return []reason{
 		reasonSecretRead, reasonSecretWrite, reasonSecretInvalid, reasonSecretForeign,
 		reasonConfigurationRead, reasonConfigurationWrite, reasonConfigurationMissing,
-		reasonFilesRead, reasonFilesInvalid, reasonExpired, reasonIssue, reasonWatch,
+		reasonFilesRead, reasonFilesInvalid, reasonFilesUntrusted, reasonExpired, reasonIssue, reasonWatch,
 	}
 }
 

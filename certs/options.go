@@ -31,15 +31,17 @@ const (
 
 // Options say where certificates come from and whom they are for.
 type Options struct {
-	// Client is needed unless Directory is set.
+	// Client reads and writes the Secret and the webhook configurations; with
+	// Directory it reads the configurations, if any are named.
 	Client kubernetes.Interface
 	// Clock is the time that certificates are judged by.
 	Clock clock.WithTicker
 	// Metrics counts what happens.
 	Metrics *Metrics
 
-	// Directory holds tls.crt and tls.key, kept up to date by others. If it is
-	// set, only Clock, Metrics and Recheck are looked at beside it.
+	// Directory holds tls.crt and tls.key, kept up to date by others. If it is set,
+	// only Client, Clock, Metrics, Recheck and the names of the webhook
+	// configurations are looked at beside it.
 	Directory string
 
 	// Namespace and SecretName name the Secret that the replicas share.
@@ -53,7 +55,8 @@ type Options struct {
 	// Service is appended to it.
 	URL string
 	// ValidatingWebhooks and MutatingWebhooks name the configurations in which
-	// the bundle is kept, in each of their webhooks.
+	// the bundle is kept, in each of their webhooks. With Directory others keep it
+	// there, and a certificate that it does not verify yet waits.
 	ValidatingWebhooks []string
 	MutatingWebhooks   []string
 
@@ -107,10 +110,11 @@ func (o *Options) validate() error {
 	refuse(o.Clock == nil, "clock is missing")
 	refuse(o.Metrics == nil, "metrics are missing")
 	refuse(o.Recheck < 0, "recheck %s is negative", o.Recheck)
+	named := len(o.ValidatingWebhooks)+len(o.MutatingWebhooks) != 0
+	refuse(o.Client == nil && (o.Directory == "" || named), "client is missing")
 	if o.Directory != "" {
 		return errors.Join(errs...)
 	}
-	refuse(o.Client == nil, "client is missing")
 	refuse(o.Namespace == "", "namespace of the secret is missing")
 	refuse(o.SecretName == "", "name of the secret is missing")
 	refuse(len(o.Hosts) == 0 && o.URL == "", "hosts are missing")

@@ -22,8 +22,9 @@ var errNotACA = errors.New("certificate is not a CA")
 type pair struct {
 	certPEM []byte
 	keyPEM  []byte
-	// leaf is the first of the chain and belongs to the key.
-	leaf *x509.Certificate
+	// chain begins with the leaf, which belongs to the key.
+	chain []*x509.Certificate
+	leaf  *x509.Certificate
 	// issuer is the CA of ours that signed the leaf; nil for files.
 	issuer *x509.Certificate
 	// served is what a handshake is given. It is never changed.
@@ -50,7 +51,7 @@ func parsePair(certPEM, keyPEM []byte) (*pair, error) {
 	for _, c := range chain {
 		served.Certificate = append(served.Certificate, c.Raw)
 	}
-	return &pair{certPEM: certPEM, keyPEM: keyPEM, leaf: chain[0], served: served}, nil
+	return &pair{certPEM: certPEM, keyPEM: keyPEM, chain: chain, leaf: chain[0], served: served}, nil
 }
 
 func parseCertificates(data []byte) ([]*x509.Certificate, error) {

@@ -255,8 +255,7 @@ func (c *ownCA) waitUntil(current, next *pair) time.Time {
 	if current == nil || current.issuer.Equal(next.issuer) {
 		return time.Time{}
 	}
-	life := current.leaf.NotAfter.Sub(current.leaf.NotBefore)
-	until := current.leaf.NotAfter.Add(-min(c.options.Recheck, life/10))
+	until := lastMoment(current, c.options.Recheck)
 	if since, ok := c.trust.since(next); ok {
 		until = earlier(until, since.Add(c.wanted.bundleDelay))
 	}

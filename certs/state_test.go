@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 )
 
 func TestStateSurvivesTheSecret(t *testing.T) {
@@ -137,28 +136,6 @@ func TestStateOfBrokenSecrets(t *testing.T) {
 // and again.
 func megabyteOfPEM() []byte {
 	return bytes.Repeat([]byte("-----BEGIN \n"), 1<<20/12+1)[:1<<20]
-}
-
-// TestF05LargePEMIsQuick measures what is let through to the decoder, for what
-// is larger is not decoded at all. The limit is what F05 asks for, of the best
-// of a few tries, since the machine may be busy.
-func TestF05LargePEMIsQuick(t *testing.T) {
-	t.Parallel()
-	for name, data := range map[string][]byte{
-		"a megabyte":         megabyteOfPEM(),
-		"as much as allowed": megabyteOfPEM()[:maxPEM],
-	} {
-		best := time.Hour
-		for range 5 {
-			began := time.Now()
-			s := parseState(&corev1.Secret{Data: map[string][]byte{
-				dataBundle: data, dataCAKey: data, dataNextCAKey: data, dataServingCert: data, dataServingKey: data,
-			}})
-			best = min(best, time.Since(began))
-			require.Nil(t, s.ca)
-		}
-		require.Less(t, best, 5*time.Millisecond, name)
-	}
 }
 
 func TestStateIgnoresAnUnreadablePublicationTime(t *testing.T) {

@@ -56,9 +56,11 @@ func (p *program) addAdmission(
 func (p *program) certificateOptions() certs.Options {
 	config := p.config.Certificates
 	options := certs.Options{
-		Client:  p.clientset,
-		Clock:   p.clock,
-		Metrics: certs.NewMetrics(ctrlmetrics.Registry),
+		Client:             p.clientset,
+		Clock:              p.clock,
+		Metrics:            certs.NewMetrics(ctrlmetrics.Registry),
+		ValidatingWebhooks: []string{objectName},
+		MutatingWebhooks:   []string{objectName},
 	}
 	if config.Mode == configv1alpha1.CertificatesFiles {
 		options.Directory = config.Directory
@@ -68,8 +70,6 @@ func (p *program) certificateOptions() certs.Options {
 	options.SecretName = config.SecretName
 	options.Hosts = certs.ServiceHosts(p.config.Namespace, config.ServiceName)
 	options.URL = p.config.Webhook.URL
-	options.ValidatingWebhooks = []string{objectName}
-	options.MutatingWebhooks = []string{objectName}
 	options.CALifetime = config.CADuration.Duration
 	options.ServingLifetime = config.ServingDuration.Duration
 	return options

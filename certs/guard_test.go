@@ -1,0 +1,203 @@
+package certs
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8stesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// follower is a replica that is given files, while someone else injects bundles.
+type follower struct {
+	*replica
+	cluster   *cluster
+	directory string
+}
+
+func newFollower(t *testing.T, f fault) *follower {
+	t.Helper()
+	c := newCluster(t, validatingConfiguration(), mutatingConfiguration())
+	metrics := NewMetrics(prometheus.NewPedanticRegistry())
+	clock := clocktesting.NewFakeClock(start())
+	directory := t.TempDir()
+	m, err := New(Options{
+		Directory: directory, Client: c.client(f), Clock: clock, Metrics: metrics,
+		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
+	})
+	require.NoError(t, err)
+	return &follower{replica: &replica{Manager: m, clock: clock, metrics: metrics}, cluster: c, directory: directory}
+}
+
+// inject puts the CAs into one webhook of the three, or into all if it is negative.
+func (f *follower) inject(t *testing.T, webhook int, states ...*state) {
+	t.Helper()
+	var bundle []byte
+	for _, s := range states {
+		encoded, err := encodeBundle(s.bundle)
+		require.NoError(t, err)
+		bundle = append(bundle, encoded...)
+	}
+	api := f.cluster.client(nil).AdmissionregistrationV1()
+	validating, mutating := f.cluster.validating(t), f.cluster.mutating(t)
+	for i := range validating.Webhooks {
+		if webhook < 0 || webhook == i {
+			validating.Webhooks[i].ClientConfig.CABundle = bundle
+		}
+	}
+	if webhook < 0 || webhook == len(validating.Webhooks) {
+		mutating.Webhooks[0].ClientConfig.CABundle = bundle
+	}
+	_, err := api.ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	_, err = api.MutatingWebhookConfigurations().Update(t.Context(), mutating, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+// verified reports for each webhook whether it verifies what the replica serves.
+func (f *follower) verified(t *testing.T) []bool {
+	t.Helper()
+	var all []bool
+	for _, webhook := range f.cluster.validating(t).Webhooks {
+		all = append(all, f.verify(webhook.ClientConfig.CABundle) == nil)
+	}
+	return append(all, f.verify(f.cluster.mutating(t).Webhooks[0].ClientConfig.CABundle) == nil)
+}
+
+func TestF04FilesOfAnotherCA(t *testing.T) {
+	t.Parallel()
+	now := start()
+	old, next := freshState(t, now), freshState(t, now)
+	tests := map[string]struct {
+		bundle []*state
+		after  time.Duration
+		serves *state
+		why    float64
+	}{
+		"F04 wait while the bundles hold only the old CA": {bundle: []*state{old}, after: time.Hour, serves: old, why: 2},
+		"F04 wait a little once the bundles hold both":    {bundle: []*state{old, next}, after: filesDelay - time.Second, serves: old},
+		"F04 are used then":                               {bundle: []*state{old, next}, after: filesDelay, serves: next},
+		"are used at once if the old CA was taken out":    {bundle: []*state{next}, serves: next},
+		"are used at once if nothing verifies either":     {bundle: nil, serves: next},
+		"F03 are used before the one in use expires":      {bundle: []*state{old}, after: defaultServingLifetime - defaultFilesRecheck, serves: next, why: 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFollower(t, nil)
+			f.inject(t, -1, old)
+			writeFiles(t, f.directory, old.serving)
+			require.NoError(t, f.once(t.Context()))
+			f.inject(t, -1, tt.bundle...)
+			writeFiles(t, f.directory, next.serving)
+			for _, at := range []time.Duration{0, tt.after} {
+				f.clock.SetTime(now.Add(at))
+				err := f.once(t.Context())
+				require.True(t, err == nil || errors.Is(err, errUntrusted), "%v", err)
+			}
+			require.True(t, f.use.load().same(tt.serves.serving))
+			require.NoError(t, f.Ready(nil))
+			require.InDelta(t, tt.why, f.errorsOf(reasonFilesUntrusted), 0)
+			require.Empty(t, slices.DeleteFunc(f.cluster.writes(), func(w string) bool {
+				return w == "update validatingwebhookconfigurations" || w == "update mutatingwebhookconfigurations" // the test's
+			}))
+		})
+	}
+}
+
+func TestF04ARenewalByTheSameCAReadsNothing(t *testing.T) {
+	t.Parallel()
+	read := 0
+	f := newFollower(t, func(k8stesting.Action) error {
+		read++
+		return errors.New("nobody is to be asked")
+	})
+	first := freshState(t, start())
+	renewed := mustApply(t, stepIssue, first, start())
+	for _, s := range []*state{first, renewed} {
+		writeFiles(t, f.directory, s.serving)
+		require.NoError(t, f.once(t.Context()))
+		require.True(t, f.use.load().same(s.serving))
+	}
+	require.Zero(t, read)
+}
+
+func TestF04BundlesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		answer error
+		used   bool
+	}{
+		"F04 an API server that does not answer is asked again": {answer: apierrors.NewServiceUnavailable("away")},
+		"a missing permission lets the files be used":           {answer: forbidden("validatingwebhookconfigurations"), used: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFollower(t, func(k8stesting.Action) error { return tt.answer })
+			old, next := freshState(t, start()), freshState(t, start())
+			writeFiles(t, f.directory, old.serving)
+			require.NoError(t, f.once(t.Context()))
+			writeFiles(t, f.directory, next.serving)
+			require.Equal(t, tt.used, f.once(t.Context()) == nil)
+			require.Equal(t, tt.used, f.use.load().same(next.serving))
+		})
+	}
+}
+
+// TestF04NoWebhookLosesItsCertificate has CAs come, be injected webhook by webhook and be
+// taken out at random: what one webhook verifies before a look, it does after it.
+func TestF04NoWebhookLosesItsCertificate(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It is to be the same again.
+		f := newFollower(t, nil)
+		states := []*state{freshState(t, start()), freshState(t, start()), freshState(t, start())}
+		for step := range 40 {
+			switch random.IntN(4) {
+			case 0:
+				writeFiles(t, f.directory, states[random.IntN(len(states))].serving)
+			case 1, 2:
+				some := slices.DeleteFunc(slices.Clone(states), func(*state) bool { return random.IntN(3) == 0 })
+				f.inject(t, random.IntN(4)-1, some...)
+			case 3:
+				f.clock.Step(time.Duration(random.IntN(40)) * time.Second)
+			}
+			if f.use.load() == nil {
+				_ = f.once(t.Context())
+				continue
+			}
+			before := f.verified(t)
+			_ = f.once(t.Context()) // a certificate that waits is an error
+			for i, verified := range f.verified(t) {
+				require.False(t, before[i] && !verified, "seed %d, step %d, webhook %d", seed, step, i)
+			}
+		}
+	}
+}
+
+func TestF04TheWaitIsLookedAtAgainInTime(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, nil)
+	old, next := freshState(t, start()), freshState(t, start())
+	f.inject(t, -1, old, next)
+	writeFiles(t, f.directory, old.serving)
+	retry := f.newRetry()
+	f.refresh(quiet(t), &retry)
+	writeFiles(t, f.directory, next.serving)
+	var waited time.Duration
+	for !f.use.load().same(next.serving) {
+		pause := f.refresh(quiet(t), &retry)
+		f.clock.Step(pause)
+		waited += pause
+		require.LessOrEqual(t, waited, 2*filesDelay)
+	}
+	require.Zero(t, f.errorsOf(reasonFilesUntrusted))
+}
