@@ -2,8 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	stdlog "log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -13,8 +19,10 @@ import (
 	"k8s.io/klog/v2" //nolint:depguard // It is told where client-go is to log.
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/logsink"
 )
 
 // serveFlags are the flags of tollgate serve. What is not a matter of one
@@ -41,7 +49,11 @@ configuration file the URL by which the API server reaches the webhook.`,
   tollgate serve --kubeconfig tollgate.kubeconfig --config tollgate.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := newLogger(flags)
+			// A log whose reader has gone is written in vain, and ends nothing.
+			signal.Ignore(syscall.SIGPIPE)
+			sink := logsink.New(os.Stderr, logsink.NewLost(ctrlmetrics.Registry))
+			defer closeLog(context.WithoutCancel(cmd.Context()), sink)
+			log, err := newLogger(flags, sink)
 			if err != nil {
 				return err
 			}
@@ -79,7 +91,16 @@ func (w *debugWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func newLogger(flags serveFlags) (logr.Logger, error) {
+// lastLines is for how long the end of the program waits for its log to be written.
+const lastLines = 2 * time.Second
+
+func closeLog(ctx context.Context, sink *logsink.Sink) {
+	ctx, cancel := context.WithTimeout(ctx, lastLines)
+	defer cancel()
+	sink.Close(ctx)
+}
+
+func newLogger(flags serveFlags, to io.Writer) (logr.Logger, error) {
 	level := zapcore.InfoLevel
 	if flags.verbose {
 		level = zapcore.DebugLevel
@@ -93,7 +114,7 @@ func newLogger(flags serveFlags) (logr.Logger, error) {
 	default:
 		return logr.Logger{}, fmt.Errorf("--log-format is %q, want json or text", flags.logFormat)
 	}
-	return zap.New(zap.Level(level), encoder, zap.StacktraceLevel(zapcore.DPanicLevel)), nil
+	return zap.New(zap.WriteTo(to), zap.Level(level), encoder, zap.StacktraceLevel(zapcore.DPanicLevel)), nil
 }
 
 func loadConfig(path string) (*configv1alpha1.TollgateConfiguration, error) {

@@ -51,7 +51,8 @@ func apiServer() server {
 
 // startReplica starts one more Tollgate for the length of the test. All are registered
 // by the URL of the first, as the replicas of a Deployment are by that of a Service.
-func startReplica(t *testing.T, name string, at server) *replica {
+// Changes are made to what is run.
+func startReplica(t *testing.T, name string, at server, changes ...func(*process.Spec)) *replica {
 	t.Helper()
 	config := configOf(t)
 	addresses := moveTo(t, config)
@@ -67,12 +68,16 @@ func startReplica(t *testing.T, name string, at server) *replica {
 	kubeconfigPath := filepath.Join(dir, "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*kubeconfig, kubeconfigPath))
 
-	p, err := process.Start(process.Spec{
+	spec := process.Spec{
 		Name: name,
 		Path: programs.Tollgate(),
 		Args: []string{"serve", "--config", configPath, "--kubeconfig", kubeconfigPath},
 		Log:  shared.LogPath(name),
-	})
+	}
+	for _, change := range changes {
+		change(&spec)
+	}
+	p, err := process.Start(spec)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Terminate(afterwards(t), patience)) })
 	return &replica{process: p, webhookURL: "https://" + addresses.webhook, healthURL: "http://" + addresses.health}
