@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -29,8 +30,10 @@ into node taints the time from which they count, and evicts pods from nodes with
 NoExecute taints, on time and never the wrong one.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version(),
 		Args:          cobra.NoArgs,
 	}
+	root.SetVersionTemplate(origin())
 	if strings.HasPrefix(filepath.Base(called), "kubectl-") {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"}
 	}
@@ -47,14 +50,31 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, err := fmt.Fprint(cmd.OutOrStdout(), origin())
 			return err
 		},
 	}
 }
 
-// version is that of the module that the program was built from; "(devel)" for
-// a build from a checkout.
+// origin says what the program was built from and with: its version alone on the first
+// line, then the commit where the go command knew it.
+func origin() string {
+	lines := version() + "\n"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return lines
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			lines += "commit " + setting.Value + "\n"
+		}
+	}
+	return lines + info.GoVersion + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"
+}
+
+// version is that of the module that the program was built from: the tag of the commit,
+// without a tag a pseudo-version with its time and hash, with +dirty where there were
+// changes besides. It is "(devel)" where the go command did not look at git.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
