@@ -11,13 +11,14 @@ GOTESTSUM := gotest.tools/gotestsum@v1.13.0
 # As in kubectl 1.37.
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 HELM_VERSION := v4.3.1
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 GO ?= go
 BIN := $(CURDIR)/bin
 LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 HELM := $(BIN)/helm-$(HELM_VERSION)
 # Every folder with a go.mod of its own.
-MODULES := . e2e scheduler
+MODULES := . e2e scheduler deploy/image
 
 # What make soak does.
 OPERATIONS ?= 1000000
@@ -47,7 +48,7 @@ build: ## Build bin/tollgate.
 	@$(GO) build -o $(BIN)/tollgate ./cmd/tollgate
 
 .PHONY: test
-test: test-unit test-e2e ## Run every test: unit tests, then end to end on a real control plane.
+test: test-unit test-image test-e2e ## Run every test: unit tests, the image, then end to end on a real control plane.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -55,6 +56,11 @@ test-unit: ## Run the unit tests with the race detector.
 	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
 	@$(call say,tests of the scheduler (the first build takes a few minutes))
 	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
+
+.PHONY: test-image
+test-image: ## Build the image for this platform in two folders, compare, and run what is in it.
+	@$(call say,tests of the image (the first build takes a few minutes))
+	@cd deploy/image && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -shuffle=on -count=1 -timeout 1h ./...
 
 .PHONY: test-e2e
 test-e2e: $(HELM) ## Run the tests on a real etcd, API server, controller manager and scheduler.
@@ -104,6 +110,20 @@ bench: ## Run the benchmarks: admission, decisions, eviction and scheduling besi
 	@$(call say,pods with devices: the scheduler that applies patches beside Kubernetes' own$(comma) without patches)
 	@cd scheduler && $(GO) test -run '^$$' -bench . -benchmem ./...
 	@cd e2e && $(GO) run ./cmd/benchschedule
+
+.PHONY: image
+image: ## Build the container image into bin/image, and lists of what is in it into bin/sbom.
+	@$(call say,building the image for linux/amd64 and linux/arm64 (the first time takes a few minutes))
+	@cd deploy/image && $(GO) run . --root=$(CURDIR) --output=$(BIN)/image --sbom=$(BIN)/sbom
+
+.PHONY: image-verify
+image-verify: ## Build the image for all platforms again elsewhere, from nothing, and look into it.
+	@$(call say,building the image twice$(comma) the second time from nothing (some minutes))
+	@cd deploy/image && TOLLGATE_IMAGE_COLD=1 TOLLGATE_IMAGE_PLATFORMS=linux/amd64$(comma)linux/arm64 $(GO) test -count=1 -v -timeout 2h ./...
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in what Tollgate calls. Asks https://vuln.go.dev.
+	@$(GO) run $(GOVULNCHECK) ./...
 
 .PHONY: demo
 demo: ## Watch Tollgate refuse, stamp and evict in a real Kubernetes. KEEP=1 leaves it up.
