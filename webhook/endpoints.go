@@ -21,6 +21,12 @@ const (
 	PathValidate = "/validate"
 )
 
+// The names of the endpoints, in metrics and where it is said who may call them.
+const (
+	EndpointMutate   = "mutate"
+	EndpointValidate = "validate"
+)
+
 // Config is what the endpoints judge by.
 type Config struct {
 	Options
@@ -106,7 +112,7 @@ var (
 // Mutate returns the endpoint that fills in what is missing.
 func Mutate(c Config) *Endpoint {
 	placer := c.placer()
-	return newEndpoint("mutate", c.Options, c.switched(map[resource]judge{
+	return newEndpoint(EndpointMutate, c.Options, c.switched(map[resource]judge{
 		nodes:          &nodeStamper{clock: c.ServerClock, governor: c.governor(), unstamped: !c.StampNodeTaints},
 		resourceSlices: &sliceStamper{clock: c.ServerClock},
 		taintRules:     &ruleStamper{clock: c.ServerClock},
@@ -139,7 +145,7 @@ func Validate(c Config) *Endpoint {
 		approvalKind:         newApprovalJudge(),
 		slicePatchKind:       &patchJudge{clock: c.ServerClock, governor: c.governor(), preview: c.Preview},
 	})
-	return newEndpoint("validate", c.Options, c.switched(judges))
+	return newEndpoint(EndpointValidate, c.Options, c.switched(judges))
 }
 
 func (c Config) governor() *governor {

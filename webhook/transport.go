@@ -13,6 +13,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/webhook/callers"
 )
 
 // judge answers reviews of one resource. An error means that no decision could
@@ -50,6 +52,8 @@ type Options struct {
 	// Bodies bounds the bodies that are judged at the same time, on all endpoints
 	// that share it.
 	Bodies *Bodies
+	// Callers knows who may send reviews; whoever can reach the port where it is nil.
+	Callers *callers.Callers
 }
 
 // Endpoint serves AdmissionReviews on one path. It is safe for concurrent use
@@ -61,12 +65,16 @@ type Endpoint struct {
 
 	name   string
 	opts   Options
+	guard  *callers.Guard
 	judges map[resource]judge
 }
 
-// newEndpoint returns an endpoint without judges. Name stands in metrics.
+// newEndpoint returns an endpoint with its judges. Name stands in metrics, and is that of its
+// guard.
 func newEndpoint(name string, opts Options, judges map[resource]judge) *Endpoint {
-	return &Endpoint{logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, judges: judges}
+	return &Endpoint{
+		logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, guard: opts.Callers.Guard(name), judges: judges,
+	}
 }
 
 // ServeHTTP answers one review.
@@ -79,6 +87,12 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "internal error", http.StatusInternalServerError)
 		}
 	}()
+	// Before all else: who is not known learns nothing, and costs nothing.
+	visit, known := e.guard.Identify(r)
+	if !known {
+		e.refuseCaller(w)
+		return
+	}
 	if status, text := checkHeader(r); status != 0 {
 		e.refuse(w, status, text)
 		return
@@ -92,16 +106,20 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(r.URL.Query().Get("timeout"), e.opts.Budget))
 	defer cancel()
-	e.answer(ctx, w, body, start)
-}
-
-// answer judges the review in body and writes the response.
-func (e *Endpoint) answer(ctx context.Context, w http.ResponseWriter, body []byte, start time.Time) {
 	req, apiVersion, err := decodeReview(body)
 	if err != nil {
 		e.refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if !visit.MaySend(ctx, req.Resource.Group) {
+		e.refuseCaller(w)
+		return
+	}
+	e.answer(ctx, w, req, apiVersion, start)
+}
+
+// answer judges a review and writes the response.
+func (e *Endpoint) answer(ctx context.Context, w http.ResponseWriter, req admission.Request, apiVersion string, start time.Time) {
 	response, err := e.judge(ctx, req)
 	e.opts.Metrics.observe(e.name, req, response, err, e.opts.Clock.Since(start))
 	if bad := (*badReviewError)(nil); errors.As(err, &bad) {
@@ -156,7 +174,16 @@ func (e *Endpoint) refuse(w http.ResponseWriter, status int, text string) {
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
+	// The server reads what is left of a body before it goes on, however slowly that comes.
+	_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
 	http.Error(w, text, status)
+}
+
+// refuseCaller tells a caller nothing but that it is not known, or not for this review. It
+// is the same whatever was wrong.
+func (e *Endpoint) refuseCaller(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	e.refuse(w, http.StatusUnauthorized, "unauthorized")
 }
 
 // checkHeader judges a request by its header alone. A status of 0 means that the

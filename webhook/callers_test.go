@@ -1,0 +1,202 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/webhook/callers"
+)
+
+const audience = "https://tollgate.tollgate-system.svc:443/validate"
+
+// mint signs a token for the validating endpoint and for reviews of an API group.
+func mint(t *testing.T, key *ecdsa.PrivateKey, group string) string {
+	t.Helper()
+	with, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}}, nil)
+	require.NoError(t, err)
+	signed, err := with.Sign(marshal(t, map[string]any{
+		"iss": "https://issuer", "aud": []string{audience}, "iat": time.Now().Unix(), "exp": time.Now().Add(5 * time.Minute).Unix(),
+		"kubernetes.io": map[string]any{
+			"validatingwebhookconfiguration": map[string]any{"name": "tollgate"},
+			"attestations":                   map[string]any{"admissionReviewAPIGroups": []string{group}},
+		},
+	}))
+	require.NoError(t, err)
+	token, err := signed.CompactSerialize()
+	require.NoError(t, err)
+	return token
+}
+
+// askingForTokens are options that ask callers for tokens of a key.
+func askingForTokens(t *testing.T, required bool) (Options, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	published, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}})
+	require.NoError(t, err)
+	known, err := callers.New(callers.Options{
+		Required: required, Clock: clock.RealClock{}, ServerClock: clock.RealClock{}, Metrics: callers.NewMetrics(prometheus.NewPedanticRegistry()),
+		Tokens: &callers.Tokens{
+			Published: func(context.Context) (callers.Published, error) {
+				return callers.Published{Issuer: "https://issuer", Keys: published}, nil
+			},
+			Endpoints: map[string]callers.Endpoint{
+				EndpointValidate: {Audience: audience, Kind: callers.Validating, Name: "tollgate"},
+			},
+		},
+	})
+	require.NoError(t, err)
+	options := testOptions()
+	options.Callers = known
+	return options, key
+}
+
+// answerTo returns everything that is answered, but for the date.
+func answerTo(t *testing.T, method, url, authorization string, body io.Reader) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	response.Header.Del("Date")
+	var header bytes.Buffer
+	require.NoError(t, response.Header.Write(&header))
+	return response.StatusCode, header.String() + string(content)
+}
+
+func TestF06WhoIsNotKnownIsToldTheSameWhateverItSends(t *testing.T) {
+	options, key := askingForTokens(t, true)
+	var judged atomic.Int64
+	url := serveJudge(t, options, judgeFunc(func(context.Context, admission.Request) (admission.Response, error) {
+		judged.Add(1)
+		return admission.Denied("the taint dedicated is granted to the namespace banana only"), nil
+	}))
+	review := string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+	status, want := answerTo(t, http.MethodPost, url, "", strings.NewReader(review))
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.True(t, strings.HasSuffix(want, "unauthorized\n"))
+	require.Contains(t, want, "Www-Authenticate: Bearer\r\n")
+
+	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tests := map[string]struct{ method, authorization, body string }{
+		"no token":                    {http.MethodPost, "", review},
+		"a token of a stranger":       {http.MethodPost, "Bearer " + mint(t, stranger, "*"), review},
+		"a token for another group":   {http.MethodPost, "Bearer " + mint(t, key, "apps"), review},
+		"what is no token":            {http.MethodPost, "Bearer x", review},
+		"a body that is no review":    {http.MethodPost, "", "{}"},
+		"a body that is no JSON":      {http.MethodPost, "", "{"},
+		"an empty body":               {http.MethodPost, "", ""},
+		"a resource that none judges": {http.MethodPost, "", strings.ReplaceAll(review, `"pods"`, `"other"`)},
+		"another method":              {http.MethodPut, "", review},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			status, got := answerTo(t, tt.method, url, tt.authorization, strings.NewReader(tt.body))
+			require.Equal(t, http.StatusUnauthorized, status)
+			require.Equal(t, want, got)
+		})
+	}
+	require.Zero(t, judged.Load())
+	require.InDelta(t, len(tests)+1, testutil.ToFloat64(options.Metrics.refusals.WithLabelValues("validate", "401")), 0)
+
+	status, got := answerTo(t, http.MethodPost, url, "Bearer "+mint(t, key, "*"), strings.NewReader(review))
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, got, "banana")
+	require.Equal(t, int64(1), judged.Load())
+}
+
+func TestF06NothingIsReadOfTheBodyOfWhoIsNotKnown(t *testing.T) {
+	options, _ := askingForTokens(t, true)
+	body := &counting{}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", body)
+	r.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}).ServeHTTP(answer, r)
+	require.Equal(t, http.StatusUnauthorized, answer.Code)
+	require.Zero(t, body.read.Load())
+}
+
+func TestWhoIsNotKnownIsAnsweredWhereThatIsOptional(t *testing.T) {
+	options, key := askingForTokens(t, false)
+	url := serveJudge(t, options, allowAll)
+	review := string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+	_, want := answerTo(t, http.MethodPost, serveJudge(t, testOptions(), allowAll), "", strings.NewReader(review))
+	for _, authorization := range []string{"", "Bearer x", "Bearer " + mint(t, key, "apps"), "Bearer " + mint(t, key, "*")} {
+		status, got := answerTo(t, http.MethodPost, url, authorization, strings.NewReader(review))
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, want, got)
+	}
+}
+
+// A server reads what is left of a body before it reads the next request.
+func TestA04ABodyThatDoesNotComeAfterARefusalDoesNotHoldItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options, _ := askingForTokens(t, true)
+		client, served := net.Pipe()
+		server := &http.Server{Handler: newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}), ReadHeaderTimeout: time.Minute}
+		listener := &oneConnection{served: make(chan net.Conn, 1)}
+		listener.served <- served
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(listener) }()
+		start := time.Now()
+		go func() {
+			_, _ = io.WriteString(client, "POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+		}()
+		answer, err := io.ReadAll(client)
+		require.NoError(t, err, "the connection is closed")
+		require.Contains(t, string(answer), "401 Unauthorized")
+		require.LessOrEqual(t, time.Since(start), bodyTimeout)
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-ended, http.ErrServerClosed)
+	})
+}
+
+// oneConnection is a listener that is connected to once.
+type oneConnection struct {
+	served chan net.Conn
+	once   sync.Once
+}
+
+func (l *oneConnection) Accept() (net.Conn, error) {
+	if connection, ok := <-l.served; ok {
+		return connection, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *oneConnection) Close() error {
+	l.once.Do(func() { close(l.served) })
+	return nil
+}
+
+func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
