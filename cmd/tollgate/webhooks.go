@@ -20,6 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/authority"
+	"github.com/tollgate-dev/tollgate/webhook/callers"
 	"github.com/tollgate-dev/tollgate/webhook/snapshot"
 )
 
@@ -36,12 +37,16 @@ func (p *program) addAdmission(
 	if err := p.manager.Add(certificates); err != nil {
 		return nil, fmt.Errorf("keep certificates: %w", err)
 	}
-	server, err := p.newWebhookServer(certificates)
+	who, err := p.addCallers()
+	if err != nil {
+		return nil, err
+	}
+	server, err := p.newWebhookServer(certificates, who)
 	if err != nil {
 		return nil, err
 	}
 	config := p.webhookConfig(store, known)
-	config.Preview = preview
+	config.Preview, config.Callers = preview, who
 	ready := map[string]healthz.Checker{
 		"certificates": certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}
@@ -75,7 +80,7 @@ func (p *program) certificateOptions() certs.Options {
 	return options
 }
 
-func (p *program) newWebhookServer(certificates *certs.Manager) (ctrlwebhook.Server, error) {
+func (p *program) newWebhookServer(certificates *certs.Manager, who *callers.Callers) (ctrlwebhook.Server, error) {
 	host, portText, err := net.SplitHostPort(p.config.Webhook.BindAddress)
 	if err != nil {
 		return nil, fmt.Errorf("webhook.bindAddress: %w", err)
@@ -84,11 +89,11 @@ func (p *program) newWebhookServer(certificates *certs.Manager) (ctrlwebhook.Ser
 	if err != nil {
 		return nil, fmt.Errorf("webhook.bindAddress: %w", err)
 	}
-	return ctrlwebhook.NewServer(ctrlwebhook.Options{
-		Host:    host,
-		Port:    port,
-		TLSOpts: []func(*tls.Config){certificates.TLSConfig},
-	}), nil
+	options := []func(*tls.Config){certificates.TLSConfig}
+	if who != nil {
+		options = append(options, who.TLSConfig)
+	}
+	return ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: options}), nil
 }
 
 func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.Config {

@@ -20,6 +20,11 @@ func Default() *TollgateConfiguration {
 			Budget:           duration(time.Second),
 			DrainPeriod:      duration(5 * time.Second),
 			MaxInFlightBytes: 32 << 20,
+			Authentication: AuthenticationConfiguration{
+				// An API server shows nothing unless it is told to.
+				Mode:   AuthenticationOptional,
+				Tokens: WebhookTokensConfiguration{Enabled: true},
+			},
 		},
 		Certificates: CertificatesConfiguration{
 			Mode:            CertificatesSecret,

@@ -20,6 +20,8 @@ func TestAnEmptyConfigurationHasDefaults(t *testing.T) {
 	require.True(t, config.LeaderElection.Enabled)
 	require.Equal(t, v1alpha1.EvictionReplace, config.Eviction.Mode)
 	require.Equal(t, 5*time.Second, config.Webhook.DrainPeriod.Duration)
+	require.Equal(t, v1alpha1.AuthenticationOptional, config.Webhook.Authentication.Mode)
+	require.True(t, config.Webhook.Authentication.Tokens.Enabled)
 }
 
 func TestWhatIsSetStays(t *testing.T) {
@@ -89,6 +91,31 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"a scheduler without a name":         {head + "admission: {schedulers: ['']}", "admission.schedulers[0]"},
 		"a scheduler with a space":           {head + "admission: {schedulers: [' a']}", "admission.schedulers[0]"},
 		"a pattern of schedulers":            {head + "admission: {schedulers: [a, 'system:*']}", "admission.schedulers[1]"},
+		"a mode of authentication that is none": {
+			head + "webhook: {authentication: {mode: Always}}",
+			`webhook.authentication.mode: Unsupported value: "Always": supported values: "Off", "Optional", "Required"`,
+		},
+		"authentication that nobody could pass": {
+			head + "webhook: {authentication: {mode: Required, tokens: {enabled: false}}}", "webhook.authentication.mode",
+		},
+		"an authority that certifies everybody": {
+			head + "webhook: {authentication: {clientCA: {file: ca.crt}}}", "webhook.authentication.clientCA.commonNames: Required value",
+		},
+		"names without an authority": {
+			head + "webhook: {authentication: {clientCA: {organizations: [a]}}}", "webhook.authentication.clientCA.file: Required value",
+		},
+		"a pattern of names": {
+			head + "webhook: {authentication: {clientCA: {file: ca.crt, commonNames: ['*']}}}", "webhook.authentication.clientCA.commonNames[0]",
+		},
+		"an organization without a name": {
+			head + "webhook: {authentication: {clientCA: {file: ca.crt, organizations: [a, '']}}}", "webhook.authentication.clientCA.organizations[1]",
+		},
+		"an audience with a path": {
+			head + "webhook: {authentication: {tokens: {audience: 'https://a:1/validate'}}}", "webhook.authentication.tokens.audience",
+		},
+		"an issuer with a space": {
+			head + "webhook: {authentication: {tokens: {issuer: 'https://a '}}}", "webhook.authentication.tokens.issuer",
+		},
 		"a controller that is named twice":   {head + "admission: {workloadControllers: [a, a]}", `admission.workloadControllers[1]: Duplicate value: "a"`},
 	}
 	for name, tt := range tests {

@@ -51,6 +51,55 @@ type WebhookConfiguration struct {
 	DrainPeriod metav1.Duration `json:"drainPeriod,omitzero"`
 	// MaxInFlightBytes bounds the bodies of the reviews judged at one time.
 	MaxInFlightBytes int64 `json:"maxInFlightBytes,omitempty"`
+	// Authentication says what callers have to show.
+	Authentication AuthenticationConfiguration `json:"authentication,omitzero"`
+}
+
+// AuthenticationMode says whether callers have to show who they are.
+type AuthenticationMode string
+
+// The modes of authentication.
+const (
+	// AuthenticationOff looks at nothing that callers show.
+	AuthenticationOff AuthenticationMode = "Off"
+	// AuthenticationOptional answers everybody, and counts who would be refused.
+	AuthenticationOptional AuthenticationMode = "Optional"
+	// AuthenticationRequired answers only who shows who it is.
+	AuthenticationRequired AuthenticationMode = "Required"
+)
+
+// AuthenticationConfiguration says what callers have to show: one of what is accepted.
+type AuthenticationConfiguration struct {
+	// Mode is Off, Optional or Required.
+	Mode AuthenticationMode `json:"mode,omitempty"`
+	// ClientCA says which client certificates are accepted.
+	ClientCA ClientCAConfiguration `json:"clientCA,omitzero"`
+	// Tokens says which webhook tokens (KEP-6060) are accepted.
+	Tokens WebhookTokensConfiguration `json:"tokens,omitzero"`
+}
+
+// ClientCAConfiguration says which client certificates are accepted: those of an authority
+// in the file, with one of the names or organizations.
+type ClientCAConfiguration struct {
+	// File holds the authorities, as PEM. It is read again when it changes. No client
+	// certificate is accepted, or asked for, without.
+	File string `json:"file,omitempty"`
+	// CommonNames are accepted, compared whole.
+	CommonNames []string `json:"commonNames,omitempty"`
+	// Organizations are accepted, compared whole.
+	Organizations []string `json:"organizations,omitempty"`
+}
+
+// WebhookTokensConfiguration says which webhook tokens are accepted: those that the API
+// server issued for Tollgate's webhook configurations.
+type WebhookTokensConfiguration struct {
+	// Enabled accepts tokens.
+	Enabled bool `json:"enabled"`
+	// Issuer is the issuer of tokens; the one that the API server publishes if it is empty.
+	Issuer string `json:"issuer,omitempty"`
+	// Audience is the URL that tokens are for without its path: https://host:port. If it is
+	// empty, it is webhook.url or else that of the Service, on port 443.
+	Audience string `json:"audience,omitempty"`
 }
 
 // CertificatesMode says where the serving certificate comes from.

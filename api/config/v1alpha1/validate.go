@@ -38,7 +38,52 @@ func (c *WebhookConfiguration) validate(path *field.Path) field.ErrorList {
 	errs = append(errs, notNegative(c.DrainPeriod.Duration, path.Child("drainPeriod"))...)
 	// Less than one review of the largest size would refuse legitimate ones.
 	const largest = 16 << 20
-	return append(errs, atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes"))...)
+	errs = append(errs, atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes"))...)
+	return append(errs, c.Authentication.validate(path.Child("authentication"))...)
+}
+
+func (c *AuthenticationConfiguration) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch c.Mode {
+	case AuthenticationOff, AuthenticationOptional:
+	case AuthenticationRequired:
+		if c.ClientCA.File == "" && !c.Tokens.Enabled {
+			errs = append(errs, field.Invalid(path.Child("mode"), c.Mode, "needs clientCA.file or tokens.enabled: nobody could show who it is"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("mode"), c.Mode,
+			[]AuthenticationMode{AuthenticationOff, AuthenticationOptional, AuthenticationRequired}))
+	}
+	errs = append(errs, c.ClientCA.validate(path.Child("clientCA"))...)
+	if issuer := c.Tokens.Issuer; issuer != strings.TrimSpace(issuer) {
+		errs = append(errs, field.Invalid(path.Child("tokens", "issuer"), issuer, "must have no spaces around it"))
+	}
+	return append(errs, webhookURL(c.Tokens.Audience, path.Child("tokens", "audience"))...)
+}
+
+// validate asks for a name beside the authority: most authorities of a cluster sign for
+// others too, for every kubelet for example.
+func (c *ClientCAConfiguration) validate(path *field.Path) field.ErrorList {
+	errs := subjects(c.CommonNames, path.Child("commonNames"))
+	errs = append(errs, subjects(c.Organizations, path.Child("organizations"))...)
+	switch named := len(c.CommonNames)+len(c.Organizations) > 0; {
+	case c.File != "" && !named:
+		errs = append(errs, field.Required(path.Child("commonNames"), "clientCA.file needs commonNames or organizations to accept"))
+	case c.File == "" && named:
+		errs = append(errs, field.Required(path.Child("file"), "commonNames and organizations need the authorities that certify them"))
+	}
+	return errs
+}
+
+// subjects checks names in certificates, which are compared whole: a pattern would match none.
+func subjects(names []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range names {
+		if name == "" || strings.Contains(name, "*") {
+			errs = append(errs, field.Invalid(path.Index(i), name, "must be a whole name; there are no patterns"))
+		}
+	}
+	return errs
 }
 
 func (c *EvictionConfiguration) validate(path *field.Path) field.ErrorList {
