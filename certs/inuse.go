@@ -30,7 +30,7 @@ func (u *inUse) adopt(ctx context.Context, p *pair) bool {
 		return false
 	}
 	u.current.Store(p)
-	u.metrics.expires(kindServing, p.leaf.NotAfter)
+	u.metrics.valid(kindServing, p.leaf)
 	log.FromContext(ctx).Info("serving certificate in use", "serial", p.leaf.SerialNumber.Text(16), "notAfter", p.leaf.NotAfter)
 	return true
 }

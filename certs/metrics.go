@@ -1,7 +1,7 @@
 package certs
 
 import (
-	"time"
+	"crypto/x509"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -45,6 +45,7 @@ func reasons() []reason {
 // Metrics counts what happens to certificates.
 type Metrics struct {
 	expiry   *prometheus.GaugeVec
+	lifetime *prometheus.GaugeVec
 	renewals *prometheus.CounterVec
 	errors   *prometheus.CounterVec
 }
@@ -56,6 +57,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		expiry: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_certificate_expiry_timestamp_seconds",
 			Help: "When the serving certificate in use by this replica, and the CA that signs, expire, in seconds since the epoch.",
+		}, []string{"certificate"}),
+		lifetime: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tollgate_certificate_lifetime_seconds",
+			Help: "For how long the certificate is valid, from its beginning to its end. It is renewed when a third of that is left.",
 		}, []string{"certificate"}),
 		renewals: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_certificate_renewals_total",
@@ -73,8 +78,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) expires(kind certificateKind, at time.Time) {
-	m.expiry.WithLabelValues(string(kind)).Set(float64(at.Unix()))
+func (m *Metrics) valid(kind certificateKind, certificate *x509.Certificate) {
+	m.expiry.WithLabelValues(string(kind)).Set(float64(certificate.NotAfter.Unix()))
+	m.lifetime.WithLabelValues(string(kind)).Set(certificate.NotAfter.Sub(certificate.NotBefore).Seconds())
 }
 
 func (m *Metrics) renewed(kind certificateKind) {

@@ -231,7 +231,7 @@ func (c *ownCA) write(ctx context.Context, secret *corev1.Secret, s *state) erro
 func (c *ownCA) settle(ctx context.Context, s *state, now time.Time, published bool) time.Time {
 	if s.whole(now) {
 		c.remembered = s
-		c.metrics.expires(kindCA, s.ca.cert.NotAfter)
+		c.metrics.valid(kindCA, s.ca.cert)
 	}
 	if published {
 		c.trust.see(s.bundle, now)

@@ -28,10 +28,12 @@ func faultDenied(w *world) {
 	}, w.recorder.took())
 	require.Greater(w.t, w.value("tollgate_eviction_retries_total", "reason=denied"), 100.0)
 	require.InDelta(w.t, 1, w.value("tollgate_evictions_pending"), 0)
+	require.InDelta(w.t, 3600, w.value("tollgate_eviction_overdue_seconds"), 5)
 
 	w.api.setFaults(nil, nil)
 	w.pass(retryMax)
 	w.leaves(podA)
+	require.Zero(w.t, w.value("tollgate_eviction_overdue_seconds"))
 	require.InDelta(w.t, 1, w.value("taint_eviction_controller_pod_deletions_total"), 0)
 }
 

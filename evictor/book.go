@@ -246,6 +246,20 @@ func (b *book) take(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
 	return *e, outcome, true
 }
 
+// longestOverdue returns for how long the pod has had to leave at now that should have left
+// first, of those that nothing holds; zero for none.
+func (b *book) longestOverdue(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var longest time.Duration
+	for key, e := range b.entries {
+		if _, held := b.held.pods[key]; !held {
+			longest = max(longest, now.Sub(e.at))
+		}
+	}
+	return longest
+}
+
 // recover is called when a request went well. It returns the evictions that wait
 // because of a failure of the API server as a whole: there is no reason to let
 // them wait any longer.

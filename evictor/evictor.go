@@ -172,6 +172,7 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 		return e.tracker.UIDOf(author) == author.UID
 	})
 	e.book.local = options.Local.Now
+	e.metrics.overdue.Store(new(e.longestOverdue))
 	e.confirm = newConfirmer(options)
 	e.odd = &oddTimes{announce: e.announce, metrics: options.Metrics, told: map[objectName][]tracker.Taint{}}
 	e.stamper = &stamper{

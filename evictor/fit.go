@@ -99,6 +99,15 @@ func (e *Evictor) overdue(now time.Time) int {
 	return count
 }
 
+// longestOverdue returns for how long the pod has had to leave that should have left first
+// and that nothing holds. In mode Observe others make pods leave.
+func (e *Evictor) longestOverdue() time.Duration {
+	if e.options.Mode == ModeObserve {
+		return 0
+	}
+	return e.book.longestOverdue(e.clock.Now())
+}
+
 // asOthersSee returns a situation without the taints that evict for Tollgate alone.
 func (e *Evictor) asOthersSee(situation tracker.Situation) tracker.Situation {
 	devices := make([]tracker.TaintedDevice, 0, len(situation.Devices))

@@ -37,6 +37,7 @@ func TestHolds(t *testing.T) {
 			w.stays(podA)
 			w.holds(HoldPaused, 1)
 			require.Empty(w.t, w.api.took(), "what is held costs no request")
+			require.Zero(w.t, w.value("tollgate_eviction_overdue_seconds"), "what is held is not late")
 			w.setPolicy(newPolicy("p", nil))
 			w.pass(time.Second)
 			w.leaves(podA)

@@ -1,6 +1,7 @@
 package evictor
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,9 @@ type Metrics struct {
 	dropped   prometheus.Counter
 	stamped   prometheus.Counter
 	oddTimes  *prometheus.CounterVec
+	// overdue returns for how long the pod that should have left first has had to leave;
+	// nil before there is an evictor.
+	overdue atomic.Pointer[func() time.Duration]
 }
 
 // deletions are the metrics of one of Kubernetes' controllers.
@@ -98,8 +102,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "NoExecute taints of nodes and of DeviceTaintRules whose time is far ahead of or far behind the moment they appeared.",
 		}, []string{"direction"}),
 	}
+	overdue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tollgate_eviction_overdue_seconds",
+		Help: "For how long the pod has had to leave that should have left first, of the pods that nothing holds. 0 when there is none, and on replicas that do not lead.",
+	}, m.longestOverdue)
 	reg.MustRegister(
-		m.ofNodes.total, m.ofNodes.duration, m.ofDevices.total, m.ofDevices.duration,
+		overdue, m.ofNodes.total, m.ofNodes.duration, m.ofDevices.total, m.ofDevices.duration,
 		m.evictions, m.lateness, m.pending, m.held, m.misfit, m.loops, m.retries, m.dropped, m.stamped, m.oddTimes,
 	)
 	for _, source := range []tracker.SourceKind{tracker.SourceNode, tracker.SourceSlice, tracker.SourceRule} {
@@ -112,6 +120,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.misfit.WithLabelValues(finding.String()).Set(0)
 	}
 	return m
+}
+
+func (m *Metrics) longestOverdue() float64 {
+	overdue := m.overdue.Load()
+	if overdue == nil {
+		return 0
+	}
+	return (*overdue)().Seconds()
 }
 
 // ended counts an eviction that came to an end.

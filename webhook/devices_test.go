@@ -104,9 +104,19 @@ func TestOnlyTheStatusOfClaimsIsASubresourceThatIsJudged(t *testing.T) {
 
 func TestResourcesOfDevicesHaveLabelsOfTheirOwn(t *testing.T) {
 	for res := range deviceWrites() {
-		review := deviceReview(t, res, "v1", `{}`, "")
-		require.Equal(t, res, resourceLabel(review.Request.Resource.Resource, review.Request.SubResource))
+		require.Equal(t, res, labelOf(t, deviceReview(t, res, "v1", `{}`, "")))
 	}
-	require.Equal(t, "other", resourceLabel("resourceclaims", "anything"))
-	require.Equal(t, "other", resourceLabel("deviceclasses", ""))
+	review := deviceReview(t, "resourceclaims", "v1", `{}`, "")
+	review.Request.SubResource = "anything"
+	require.Equal(t, "other", labelOf(t, review))
+	review = deviceReview(t, "resourceclaims", "v1", `{}`, "")
+	review.Request.Resource.Resource = "deviceclasses"
+	require.Equal(t, "other", labelOf(t, review))
+}
+
+func labelOf(t *testing.T, review admissionv1.AdmissionReview) string {
+	t.Helper()
+	req, _, err := decodeReview(marshal(t, review))
+	require.NoError(t, err)
+	return Validate(testConfig()).label(req)
 }

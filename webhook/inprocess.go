@@ -10,9 +10,8 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// Review judges a request for somebody in this process, as it would be judged for the API
-// server, and returns what the response was made of beside it. An error means that no
-// decision could be made.
+// Review judges a request, of the API server or of somebody in this process, and returns what
+// the response was made of beside it. An error means that no decision could be made.
 func (e *Endpoint) Review(ctx context.Context, req admission.Request) (admission.Response, []policy.Finding, error) {
 	var told []policy.Finding
 	response, err := e.judge(context.WithValue(ctx, listener{}, &told), req)

@@ -1,19 +1,26 @@
 package webhook
 
 import (
+	"cmp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // Metrics counts what the admission endpoints do. Its labels come from closed
-// sets: endpoints, the resources that are judged, operations and verdicts.
+// sets: endpoints, the resources that are judged, operations, verdicts, kinds of
+// policies, and reasons and actions of findings.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	findings *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	panics   prometheus.Counter
 }
@@ -31,6 +38,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time from the header of a review to its verdict, in seconds.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}, []string{"endpoint", "resource", "verdict"}),
+		findings: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_policy_findings_total",
+			Help: "What was found not to be as a policy, or a rule that holds without one (none), asks: by the kind of policy, the reason (see docs/refusals.md), and what followed (deny, warn, audit). Dry runs count too.",
+		}, []string{"kind", "reason", "action"}),
 		refusals: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_admission_refused_total",
 			Help: "HTTP requests refused before a verdict, by endpoint and HTTP status.",
@@ -42,33 +53,45 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// observe counts a review that was judged, or that could not be.
-func (m *Metrics) observe(endpoint string, req admission.Request, response admission.Response, err error, took time.Duration) {
-	verdict := "denied"
-	switch {
-	case err != nil:
-		verdict = "error"
-	case response.Allowed:
-		verdict = "allowed"
-	}
-	name := resourceLabel(req.Resource.Resource, req.SubResource)
-	dryRun := req.DryRun != nil && *req.DryRun
-	m.requests.WithLabelValues(endpoint, name, string(req.Operation), verdict, strconv.FormatBool(dryRun)).Inc()
-	m.duration.WithLabelValues(endpoint, name, verdict).Observe(took.Seconds())
+// review is what became of a review.
+type review struct {
+	// resource is the label of what was judged, see Endpoint.label.
+	resource string
+	request  admission.Request
+	response admission.Response
+	findings []policy.Finding
+	// err is why no decision could be made.
+	err  error
+	took time.Duration
 }
 
-// resourceLabel keeps the label set closed: whoever can reach the port can send
-// reviews of resources with any name.
-func resourceLabel(name, subresource string) string {
-	if subresource != "" {
-		name += "/" + subresource
+// observe counts a review that was judged, or that could not be.
+func (m *Metrics) observe(endpoint string, r *review) {
+	verdict := "denied"
+	switch {
+	case r.err != nil:
+		verdict = "error"
+	case r.response.Allowed:
+		verdict = "allowed"
 	}
-	switch name {
-	case "pods", "nodes", "tolerationpolicies",
-		"resourceslices", "resourceclaims", "resourceclaims/status", "resourceclaimtemplates", "devicetaintrules":
-		return name
-	default:
-		return "other"
+	dryRun := r.request.DryRun != nil && *r.request.DryRun
+	m.requests.WithLabelValues(endpoint, r.resource, string(r.request.Operation), verdict, strconv.FormatBool(dryRun)).Inc()
+	m.duration.WithLabelValues(endpoint, r.resource, verdict).Observe(r.took.Seconds())
+	for i := range r.findings {
+		m.found(&r.findings[i])
+	}
+}
+
+// found counts a finding once for each of its actions.
+func (m *Metrics) found(f *policy.Finding) {
+	kind, _, _ := strings.Cut(f.Policy, "/")
+	kind = cmp.Or(kind, "none")
+	actions := f.Actions
+	if len(actions) == 0 {
+		actions = []v1alpha1.ValidationAction{v1alpha1.Deny}
+	}
+	for _, action := range actions {
+		m.findings.WithLabelValues(kind, string(f.Reason), strings.ToLower(string(action))).Inc()
 	}
 }
 

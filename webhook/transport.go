@@ -120,8 +120,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer judges a review and writes the response.
 func (e *Endpoint) answer(ctx context.Context, w http.ResponseWriter, req admission.Request, apiVersion string, start time.Time) {
-	response, err := e.judge(ctx, req)
-	e.opts.Metrics.observe(e.name, req, response, err, e.opts.Clock.Since(start))
+	response, findings, err := e.Review(ctx, req)
+	e.opts.Metrics.observe(e.name, &review{
+		resource: e.label(req), request: req, response: response, findings: findings, err: err, took: e.opts.Clock.Since(start),
+	})
 	if bad := (*badReviewError)(nil); errors.As(err, &bad) {
 		e.refuse(w, http.StatusBadRequest, bad.Error())
 		return
@@ -156,6 +158,18 @@ func (e *Endpoint) judge(ctx context.Context, req admission.Request) (admission.
 		err = ctx.Err()
 	}
 	return response, err
+}
+
+// label names what is judged in metrics. Resources without a judge share one name:
+// whoever can reach the port can send reviews of resources with any name (F14).
+func (e *Endpoint) label(req admission.Request) string {
+	if _, judged := e.judges[resource{req.Resource.Group, req.Resource.Resource, req.SubResource}]; !judged {
+		return "other"
+	}
+	if req.SubResource == "" {
+		return req.Resource.Resource
+	}
+	return req.Resource.Resource + "/" + req.SubResource
 }
 
 func describe(req admission.Request) string {

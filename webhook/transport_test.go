@@ -19,6 +19,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 const simplePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[]}}`
@@ -269,6 +272,28 @@ func TestMetricsHaveAClosedSetOfLabels(t *testing.T) {
 		require.Contains(t, text, name)
 	}
 	require.Equal(t, 1, testutil.CollectAndCount(opts.Metrics.requests))
+}
+
+func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
+	opts := testOptions()
+	url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+		return respond(ctx, policy.Decide([]policy.Finding{
+			{Policy: "TolerationPolicy/a", Reason: policy.TolerationNotGranted},
+			{Policy: "TolerationPolicy/b", Reason: policy.TolerationNotGranted, Actions: []v1alpha1.ValidationAction{v1alpha1.Warn, v1alpha1.Audit}},
+			{Reason: policy.Invalid},
+		}), nil), nil
+	}))
+	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+	require.Equal(t, http.StatusOK, status, text)
+	for _, labels := range [][]string{
+		{"TolerationPolicy", "TolerationNotGranted", "deny"},
+		{"TolerationPolicy", "TolerationNotGranted", "warn"},
+		{"TolerationPolicy", "TolerationNotGranted", "audit"},
+		{"none", "Invalid", "deny"},
+	} {
+		require.InDelta(t, 1, testutil.ToFloat64(opts.Metrics.findings.WithLabelValues(labels...)), 0, "%v", labels)
+	}
+	require.Equal(t, 4, testutil.CollectAndCount(opts.Metrics.findings))
 }
 
 func TestE13TheServersClockMovesNoDeadlineOfAConnection(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
@@ -25,6 +26,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/replica"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 	"github.com/tollgate-dev/tollgate/webhook/authority"
@@ -85,6 +87,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err := p.addLeader(ctx); err != nil {
 		return err
 	}
+	replica.Register(ctrlmetrics.Registry, version(), string(config.Eviction.Mode), p.leads)
 	serving, end := drain.Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()
 	ready, err := p.addAdmission(serving, store, known, foreseen.preview)
