@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
@@ -47,6 +47,8 @@ type program struct {
 	manager    ctrl.Manager
 	// authorizer answers what policies ask about permissions.
 	authorizer *authority.Authority
+	// certificates are those of the webhooks; nil until there is admission.
+	certificates *certs.Manager
 	// self is the user that this is.
 	self string
 	// stopEvents ends the writing of events, after everyone who might write some.
@@ -190,7 +192,7 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepOfNode}},
 		},
-		Metrics:                metricsserver.Options{BindAddress: p.config.Metrics.BindAddress},
+		Metrics:                p.metricsOptions(),
 		HealthProbeBindAddress: p.config.Health.BindAddress,
 		// Package leader elects, see there.
 		LeaderElection:          false,

@@ -37,6 +37,7 @@ func (p *program) addAdmission(
 	if err := p.manager.Add(certificates); err != nil {
 		return nil, fmt.Errorf("keep certificates: %w", err)
 	}
+	p.certificates = certificates
 	who, err := p.addCallers()
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // on top of it, so that a zero that someone wrote is a zero, and is judged.
 //
 // A replica that runs beside others is assumed, and metrics and health are
-// served on loopback only: they are open to everyone who can reach them.
+// served on loopback only: there they are open to everyone who can reach them.
 func Default() *TollgateConfiguration {
 	const tolerationSeconds = 300 // the API server's own default
 	return &TollgateConfiguration{
@@ -46,7 +46,7 @@ func Default() *TollgateConfiguration {
 			RetryPeriod:   duration(2 * time.Second),
 		},
 		ClientConnection: ClientConnectionConfiguration{QPS: 400, Burst: 800, WatchSilence: duration(150 * time.Second)},
-		Metrics:          EndpointConfiguration{BindAddress: "127.0.0.1:8080"},
+		Metrics:          MetricsConfiguration{BindAddress: "127.0.0.1:8080", Authorization: MetricsAuto},
 		Health:           EndpointConfiguration{BindAddress: "127.0.0.1:8081"},
 	}
 }

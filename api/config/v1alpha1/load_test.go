@@ -67,6 +67,10 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"a hold that is negative":            {head + "eviction: {maxHold: -1s}", "eviction.maxHold"},
 		"a bad address":                      {head + "webhook: {bindAddress: here}", `webhook.bindAddress: Invalid value: "here"`},
 		"a port out of range":                {head + "metrics: {bindAddress: ':70000'}", "metrics.bindAddress"},
+		"metrics shown in a way that is none": {
+			head + "metrics: {authorization: Token}",
+			`metrics.authorization: Unsupported value: "Token": supported values: "Auto", "RBAC", "None"`,
+		},
 		"a URL without TLS":                  {head + "webhook: {url: 'http://a:1'}", "webhook.url"},
 		"a URL with a path":                  {head + "webhook: {url: 'https://a:1/x'}", "webhook.url"},
 		"a duration of no unit":              {head + "webhook: {budget: '3'}", "missing unit"},
@@ -135,4 +139,26 @@ func FuzzLoad(f *testing.F) {
 			require.Empty(t, config.Validate())
 		}
 	})
+}
+
+func TestF12MetricsAreOpenOnLoopbackOnlyUnlessSomebodySaysSo(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		metrics v1alpha1.MetricsConfiguration
+		asked   bool
+	}{
+		"the default":                    {v1alpha1.Default().Metrics, false},
+		"loopback of IPv6":               {v1alpha1.MetricsConfiguration{BindAddress: "[::1]:8080", Authorization: v1alpha1.MetricsAuto}, false},
+		"localhost":                      {v1alpha1.MetricsConfiguration{BindAddress: "localhost:8080", Authorization: v1alpha1.MetricsAuto}, false},
+		"every address":                  {v1alpha1.MetricsConfiguration{BindAddress: ":8080", Authorization: v1alpha1.MetricsAuto}, true},
+		"an address of the machine":      {v1alpha1.MetricsConfiguration{BindAddress: "192.0.2.1:8080", Authorization: v1alpha1.MetricsAuto}, true},
+		"a name":                         {v1alpha1.MetricsConfiguration{BindAddress: "example.com:8080", Authorization: v1alpha1.MetricsAuto}, true},
+		"loopback, where RBAC is wanted": {v1alpha1.MetricsConfiguration{BindAddress: "127.0.0.1:8080", Authorization: v1alpha1.MetricsRBAC}, true},
+		"every address, open":            {v1alpha1.MetricsConfiguration{BindAddress: ":8080", Authorization: v1alpha1.MetricsNone}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.asked, tt.metrics.Asked())
+		})
+	}
 }

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"net"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -29,7 +31,7 @@ type TollgateConfiguration struct {
 	// ClientConnection bounds what Tollgate asks of the API server.
 	ClientConnection ClientConnectionConfiguration `json:"clientConnection,omitzero"`
 	// Metrics says where metrics are served.
-	Metrics EndpointConfiguration `json:"metrics,omitzero"`
+	Metrics MetricsConfiguration `json:"metrics,omitzero"`
 	// Health says where /healthz and /readyz are served.
 	Health EndpointConfiguration `json:"health,omitzero"`
 	// FeatureGates switch capabilities on and off by name.
@@ -218,6 +220,41 @@ type ClientConnectionConfiguration struct {
 	// time is accepted, but with less than about a minute watches on which nothing happens
 	// are begun anew all the time.
 	WatchSilence metav1.Duration `json:"watchSilence,omitzero"`
+}
+
+// MetricsAuthorization says who is shown metrics.
+type MetricsAuthorization string
+
+// The ways.
+const (
+	// MetricsAuto is None on a loopback address, and RBAC on others.
+	MetricsAuto MetricsAuthorization = "Auto"
+	// MetricsRBAC serves HTTPS, with the certificate of the webhooks, and shows metrics to
+	// whose bearer token the API server knows and whom RBAC lets get the path /metrics.
+	MetricsRBAC MetricsAuthorization = "RBAC"
+	// MetricsNone serves plain HTTP to everyone who can reach it.
+	MetricsNone MetricsAuthorization = "None"
+)
+
+// MetricsConfiguration says where metrics are served, and to whom.
+type MetricsConfiguration struct {
+	// BindAddress is host:port, or "0" to serve nothing.
+	BindAddress string `json:"bindAddress,omitempty"`
+	// Authorization is Auto, RBAC or None.
+	Authorization MetricsAuthorization `json:"authorization,omitempty"`
+}
+
+// Asked reports whether who asks for metrics has to show a token.
+func (c *MetricsConfiguration) Asked() bool {
+	if c.Authorization != MetricsAuto {
+		return c.Authorization == MetricsRBAC
+	}
+	host, _, err := net.SplitHostPort(c.BindAddress)
+	if err != nil {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
 // EndpointConfiguration is where something is served over plain HTTP.

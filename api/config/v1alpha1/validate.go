@@ -26,8 +26,18 @@ func (c *TollgateConfiguration) Validate() field.ErrorList {
 	}
 	errs = append(errs, atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst"))...)
 	errs = append(errs, positive(c.ClientConnection.WatchSilence.Duration, connection.Child("watchSilence"))...)
-	errs = append(errs, address(c.Metrics.BindAddress, true, field.NewPath("metrics", "bindAddress"))...)
+	errs = append(errs, c.Metrics.validate(field.NewPath("metrics"))...)
 	errs = append(errs, address(c.Health.BindAddress, true, field.NewPath("health", "bindAddress"))...)
+	return errs
+}
+
+func (c *MetricsConfiguration) validate(path *field.Path) field.ErrorList {
+	errs := address(c.BindAddress, true, path.Child("bindAddress"))
+	switch c.Authorization {
+	case MetricsAuto, MetricsRBAC, MetricsNone:
+	default:
+		errs = append(errs, field.NotSupported(path.Child("authorization"), c.Authorization, []MetricsAuthorization{MetricsAuto, MetricsRBAC, MetricsNone}))
+	}
 	return errs
 }
 

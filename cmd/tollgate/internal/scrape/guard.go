@@ -1,0 +1,147 @@
+// Package scrape shows metrics to whom the cluster lets see them.
+//
+// Who asks has to send a bearer token. The API server says whose it is (TokenReview), and
+// whether they may get the path (SubjectAccessReview), as for the metrics of Kubernetes'
+// own components. An answer about a token is kept for a minute, so a scraper costs two
+// requests a minute. Tokens that were not seen before are reviewed at a bounded rate:
+// whoever can reach the port could else use up what the API server has for Tollgate.
+package scrape
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// keptFor is for how long a token that was taken away may still be used.
+	keptFor = time.Minute
+	// kept is the number of answers kept, about good tokens and bad ones.
+	kept = 128
+	// maxToken is far above what tokens have, some of which list many groups.
+	maxToken = 16 << 10
+	// reviewsPerSecond and reviewsAtOnce bound the reviews of tokens.
+	reviewsPerSecond = 5
+	reviewsAtOnce    = 20
+	// patience is the time for both answers.
+	patience = 5 * time.Second
+)
+
+// errBusy is why a token is not looked at.
+var errBusy = errors.New("too many tokens to review")
+
+type reviewer interface {
+	Create(ctx context.Context, review *authenticationv1.TokenReview, options metav1.CreateOptions) (*authenticationv1.TokenReview, error)
+}
+
+type decider interface {
+	Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error)
+}
+
+// Guard lets through who may see what they ask for. It is safe for concurrent use.
+type Guard struct {
+	tokens  reviewer
+	allows  decider
+	clock   clock.PassiveClock
+	users   *cache.LRUExpireCache
+	reviews *rate.Limiter
+}
+
+// NewGuard returns a Guard that asks tokens whose a token is, and allows what they may do.
+func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
+	return &Guard{
+		tokens: tokens, allows: allows, clock: now,
+		users: cache.NewLRUExpireCacheWithClock(kept, now), reviews: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
+	}
+}
+
+// Around returns handler behind the guard. Refusals have no more than their status: 401
+// without a token that is known, 403 for those who may not, 429 for too many, 503 if the
+// API server does not say.
+func (g *Guard) Around(log logr.Logger, handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		status, err := g.judge(ctx, r)
+		cancel()
+		if err != nil {
+			// Anyone can cause it, a line each.
+			log.V(1).Info("metrics refused", "status", status, "reason", err.Error())
+		}
+		if status != http.StatusOK {
+			http.Error(w, http.StatusText(status), status)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// judge returns the status of a request: OK to let it through.
+func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok || token == "" || len(token) > maxToken {
+		return http.StatusUnauthorized, errors.New("no bearer token")
+	}
+	who, err := g.whose(ctx, token)
+	switch {
+	case errors.Is(err, errBusy):
+		return http.StatusTooManyRequests, err
+	case err != nil:
+		return http.StatusServiceUnavailable, err
+	case who == nil:
+		return http.StatusUnauthorized, errors.New("the token is nobody's")
+	}
+	decision, _, err := g.allows.Authorize(ctx, authorizer.AttributesRecord{User: who, Verb: strings.ToLower(r.Method), Path: r.URL.Path})
+	switch {
+	case err != nil:
+		return http.StatusServiceUnavailable, err
+	case decision != authorizer.DecisionAllow:
+		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", who.GetName(), strings.ToLower(r.Method), r.URL.Path)
+	}
+	return http.StatusOK, nil
+}
+
+// whose returns whose a token is, nil for nobody's.
+func (g *Guard) whose(ctx context.Context, token string) (user.Info, error) {
+	key := sha256.Sum256([]byte(token))
+	if known, ok := g.users.Get(key); ok {
+		who, _ := known.(user.Info)
+		return who, nil
+	}
+	if !g.reviews.AllowN(g.clock.Now(), 1) {
+		return nil, errBusy
+	}
+	review, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("review token: %w", err)
+	}
+	var who user.Info
+	if review.Status.Authenticated {
+		who = infoOf(&review.Status.User)
+	}
+	g.users.Add(key, who, keptFor)
+	return who, nil
+}
+
+func infoOf(u *authenticationv1.UserInfo) user.Info {
+	info := &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups}
+	if len(u.Extra) > 0 {
+		info.Extra = map[string][]string{}
+		for name, values := range u.Extra {
+			info.Extra[name] = values
+		}
+	}
+	return info
+}

@@ -1,0 +1,161 @@
+package scrape_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/scrape"
+)
+
+// cluster knows the tokens "scraper" and "stranger", of whom the first may get /metrics.
+type cluster struct {
+	mu      sync.Mutex
+	reviews int
+	down    bool
+	mute    bool
+}
+
+func (c *cluster) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reviews++
+	if c.down {
+		return nil, errors.New("connection refused by 10.0.0.1")
+	}
+	token := review.Spec.Token
+	review.Status.Authenticated = token == "scraper" || token == "stranger"
+	// What the API server says of who is nobody must not count.
+	review.Status.User = authenticationv1.UserInfo{Username: "scraper", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+	if token == "stranger" {
+		review.Status.User.Username = token
+	}
+	return review, nil
+}
+
+func (c *cluster) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mute {
+		return authorizer.DecisionNoOpinion, "", errors.New("no answer")
+	}
+	if a.GetUser().GetName() == "scraper" && a.GetUser().GetExtra()["k"][0] == "v" && a.GetVerb() == "get" && a.GetPath() == "/metrics" && !a.IsResourceRequest() {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func (c *cluster) set(down, mute bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down, c.mute = down, mute
+}
+
+func (c *cluster) asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reviews
+}
+
+// ask returns what is answered to a request with the header Authorization.
+func ask(t *testing.T, handler http.Handler, method, path, authorization string) (int, string) {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	return recorder.Code, recorder.Body.String()
+}
+
+func guarded(c *cluster, clock *clocktesting.FakePassiveClock) http.Handler {
+	return scrape.NewGuard(c, c, clock).Around(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("secret 1"))
+	}))
+}
+
+func TestF12MetricsAreShownToWhoMayGetThem(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		method, path, authorization string
+		down, mute                  bool
+		want                        int
+	}{
+		"who may get them":                      {authorization: "Bearer scraper", want: http.StatusOK},
+		"who may not":                           {authorization: "Bearer stranger", want: http.StatusForbidden},
+		"a token that is nobody's":              {authorization: "Bearer forged", want: http.StatusUnauthorized},
+		"no token":                              {want: http.StatusUnauthorized},
+		"an empty token":                        {authorization: "Bearer ", want: http.StatusUnauthorized},
+		"another scheme":                        {authorization: "Basic c2NyYXBlcjpzY3JhcGVy", want: http.StatusUnauthorized},
+		"a token of a megabyte":                 {authorization: "Bearer " + strings.Repeat("x", 1<<20), want: http.StatusUnauthorized},
+		"another verb than is granted":          {method: http.MethodPost, authorization: "Bearer scraper", want: http.StatusForbidden},
+		"another path than is granted":          {path: "/debug/pprof", authorization: "Bearer scraper", want: http.StatusForbidden},
+		"an API server that is away":            {authorization: "Bearer scraper", down: true, want: http.StatusServiceUnavailable},
+		"an API server that does not say if so": {authorization: "Bearer scraper", mute: true, want: http.StatusServiceUnavailable},
+		"a stranger, while it is away":          {authorization: "Bearer stranger", down: true, want: http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &cluster{}
+			c.set(test.down, test.mute)
+			method, path := test.method, test.path
+			if method == "" {
+				method = http.MethodGet
+			}
+			if path == "" {
+				path = "/metrics"
+			}
+			status, body := ask(t, guarded(c, clocktesting.NewFakePassiveClock(time.Unix(0, 0))), method, path, test.authorization)
+			require.Equal(t, test.want, status)
+			if status != http.StatusOK {
+				require.Equal(t, http.StatusText(status)+"\n", body, "no more than the status")
+			}
+		})
+	}
+}
+
+func TestF12WhatIsKnownOfTokensIsKeptForAMinute(t *testing.T) {
+	t.Parallel()
+	c, clock := &cluster{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	handler := guarded(c, clock)
+	for range 10 {
+		status, _ := ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
+		require.Equal(t, http.StatusOK, status)
+		status, _ = ask(t, handler, http.MethodGet, "/metrics", "Bearer forged")
+		require.Equal(t, http.StatusUnauthorized, status)
+	}
+	require.Equal(t, 2, c.asked())
+	clock.SetTime(time.Unix(61, 0))
+	c.set(true, false)
+	status, _ := ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	c.set(false, false)
+	status, _ = ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
+	require.Equal(t, http.StatusOK, status, "that nobody could say is not kept")
+}
+
+func TestF12ManyForgedTokensCostTheAPIServerLittle(t *testing.T) {
+	t.Parallel()
+	c := &cluster{}
+	handler := guarded(c, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	last := 0
+	for i := range 1000 {
+		last, _ = ask(t, handler, http.MethodGet, "/metrics", "Bearer forged-"+strconv.Itoa(i))
+	}
+	require.Equal(t, http.StatusTooManyRequests, last)
+	require.LessOrEqual(t, c.asked(), 20)
+}
