@@ -7,6 +7,7 @@ SHELL := /usr/bin/env bash
 
 CONTROLLER_GEN := sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 GOLANGCI_LINT_VERSION := v2.15.0
+PROMETHEUS_VERSION := v0.316.0
 GOTESTSUM := gotest.tools/gotestsum@v1.13.0
 # As in kubectl 1.37.
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
@@ -17,6 +18,9 @@ GO ?= go
 BIN := $(CURDIR)/bin
 LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 HELM := $(BIN)/helm-$(HELM_VERSION)
+# v0.316.0 is Prometheus 3.16.0.
+PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
+PROMTOOL := $(BIN)/promtool-$(PROMETHEUS_VERSION)
 # Every folder with a go.mod of its own.
 MODULES := . e2e scheduler deploy/image
 
@@ -72,6 +76,15 @@ test-e2e: $(HELM) ## Run the tests on a real etcd, API server, controller manage
 	@# of its own, and times that are held to.
 	@# The same schedules of faults each time; make chaos plays others.
 	@cd e2e && TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)" -- -race -shuffle=on -count=1 -p 1 -timeout 30m
+
+.PHONY: test-monitoring
+test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with promtool, and with a Prometheus that scrapes a real control plane.
+	@$(call say,checking and testing the rules)
+	@cd deploy/monitoring/rules && $(PROMTOOL) check rules --lint=all --lint-fatal tollgate.yaml && $(PROMTOOL) test rules tollgate.test.yaml
+	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
+	@cd e2e && $(GO) run ./cmd/cluster build
+	@$(call say,Prometheus scrapes a real control plane (a minute))
+	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test -race -shuffle=on -count=1 -timeout 20m ./monitoring
 
 .PHONY: soak
 soak: ## Run what takes longer: a million operations on the tracker, 10,000 policies, crashes, both evictors. OPERATIONS=1000000 SEED=
@@ -146,19 +159,21 @@ fmt: $(LINT) ## Format the code.
 	@for module in $(MODULES); do (cd $$module && $(LINT) fmt ./...); done
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, the files of the chart and the manual of the commands.
-	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart and docs/cli.md)
+generate: ## Generate deepcopy functions, CRDs, the files of the chart, and the manuals of commands and metrics.
+	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) docs/cli.md and docs/metrics.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
 	@KUSTOMIZE="$(GO) run $(KUSTOMIZE)" deploy/chart/generate.sh
 	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/tollgate -update >/dev/null
+	@$(GO) test -count=1 -run TestTheRulesForTheOperatorAreThePlainOnes ./deploy/monitoring -update >/dev/null
+	@$(GO) test -count=1 -run TestTheMetricsAreDocumentedAsTheyAre ./cmd/tollgate -update >/dev/null
 
 .PHONY: verify
 verify: generate ## Fail if generated files or go.mod are not as they should be.
 	@for module in $(MODULES); do $(call say,checking go.mod of $$module); (cd $$module && $(GO) mod tidy -diff && $(GO) mod verify >/dev/null); done
 	@$(call say,checking that nothing was left to generate)
-	@git diff --exit-code -- api deploy docs/cli.md || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
-	@untracked=$$(git ls-files --others --exclude-standard -- api deploy docs/cli.md); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
+	@git diff --exit-code -- api deploy docs/cli.md docs/metrics.md || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
+	@untracked=$$(git ls-files --others --exclude-standard -- api deploy docs/cli.md docs/metrics.md); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
 
 .PHONY: helm
 helm: $(HELM) ## Build bin/helm.
@@ -166,6 +181,12 @@ helm: $(HELM) ## Build bin/helm.
 .PHONY: clean
 clean: cluster-down ## End the cluster and remove what was built.
 	@rm -rf $(BIN) .cluster
+
+$(PROMETHEUS) $(PROMTOOL): $(BIN)/%-$(PROMETHEUS_VERSION):
+	@$(call say,building $* $(PROMETHEUS_VERSION) (some minutes))
+	@# Service discovery of all clouds would be most of the program.
+	@GOBIN=$(BIN) $(GO) install -tags remove_all_sd github.com/prometheus/prometheus/cmd/$*@$(PROMETHEUS_VERSION)
+	@mv $(BIN)/$* $@
 
 $(LINT):
 	@$(call say,building golangci-lint $(GOLANGCI_LINT_VERSION) (a minute or two))
