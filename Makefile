@@ -32,7 +32,11 @@ SEED ?=
 DURATION ?= 10m
 PARALLEL ?= 1
 
-# What make cluster-up starts.
+# The versions of Kubernetes that make test-versions tries.
+VERSIONS ?= 1.37.1 1.36.3 1.35.4 1.34.4
+
+# What make cluster-up starts. K8S is one of VERSIONS; empty is the newest.
+K8S ?=
 NODES ?= 5
 EVICTION ?= tollgate
 TOLLGATE ?= 1
@@ -85,6 +89,15 @@ test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with prom
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,Prometheus scrapes a real control plane (a minute))
 	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test -race -shuffle=on -count=1 -timeout 20m ./monitoring
+
+.PHONY: test-versions
+test-versions: ## Run the tests that show what works on each version of Kubernetes. VERSIONS="1.37.1 1.36.3 1.35.4 1.34.4"
+	@for version in $(VERSIONS); do \
+		$(call say,building Kubernetes $$version from its Go modules (about 6 minutes the first time)); \
+		(cd e2e && $(GO) run ./cmd/cluster build --kubernetes=$$version); \
+		$(call say,what works on Kubernetes $$version); \
+		(cd e2e && TOLLGATE_K8S=$$version $(GO) run $(GOTESTSUM) --format standard-verbose -- -race -shuffle=on -count=1 -p 1 -timeout 30m ./install ./compatibility); \
+	done
 
 .PHONY: soak
 soak: ## Run what takes longer: a million operations on the tracker, 10,000 policies, crashes, both evictors. OPERATIONS=1000000 SEED=
@@ -143,8 +156,8 @@ demo: ## Watch Tollgate refuse, stamp and evict in a real Kubernetes. KEEP=1 lea
 	@cd e2e && $(GO) run ./cmd/demo $(if $(filter 1,$(KEEP)),--keep)
 
 .PHONY: cluster-up
-cluster-up: ## Start a control plane with Tollgate and leave it running. NODES=5 EVICTION=tollgate|builtin|both TOLLGATE=1
-	@cd e2e && $(GO) run ./cmd/cluster up --nodes=$(NODES) --eviction=$(EVICTION) --tollgate=$(TOLLGATE)
+cluster-up: ## Start a control plane with Tollgate and leave it running. NODES=5 EVICTION=tollgate|builtin|both TOLLGATE=1 K8S=1.37.1|1.36.3|1.35.4|1.34.4
+	@cd e2e && $(GO) run ./cmd/cluster up $(if $(K8S),--kubernetes=$(K8S)) --nodes=$(NODES) --eviction=$(EVICTION) --tollgate=$(TOLLGATE)
 
 .PHONY: cluster-down
 cluster-down: ## End what make cluster-up started.
@@ -167,6 +180,11 @@ generate: ## Generate deepcopy functions, CRDs, the files of the chart, and the 
 	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/tollgate -update >/dev/null
 	@$(GO) test -count=1 -run TestTheRulesForTheOperatorAreThePlainOnes ./deploy/monitoring -update >/dev/null
 	@$(GO) test -count=1 -run TestTheMetricsAreDocumentedAsTheyAre ./cmd/tollgate -update >/dev/null
+
+.PHONY: versions
+versions: ## Write the go.mod files from which older versions of Kubernetes are built.
+	@$(call say,writing e2e/versions)
+	@cd e2e && $(GO) run ./cmd/versions
 
 .PHONY: verify
 verify: generate ## Fail if generated files or go.mod are not as they should be.

@@ -8,14 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/tollgate-dev/tollgate/e2e/filelock"
 )
-
-// KubernetesVersion is what the components report. It is the version of the
-// k8s.io/kubernetes module in go.mod, which a test holds it to.
-const KubernetesVersion = "v1.37.1"
 
 // module is the module at the root of the repository.
 const module = "github.com/tollgate-dev/tollgate"
@@ -45,29 +40,33 @@ func Root(from string) (string, error) {
 type Binaries struct {
 	// Root is the root of the repository.
 	Root string
+	// Kubernetes is the version of the control plane, one of Versions. Empty is
+	// KubernetesVersion.
+	Kubernetes string
 	// Progress is told what is being built, now and then. It may be nil.
 	Progress func(step string)
 }
 
 // ControlPlane is every component of the control plane, and kubectl.
-func (b Binaries) ControlPlane() string { return filepath.Join(b.Root, "bin", "controlplane") }
+func (b Binaries) ControlPlane() string { return filepath.Join(b.dir(), "controlplane") }
 
 // Kubectl is the same program by its own name.
-func (b Binaries) Kubectl() string { return filepath.Join(b.Root, "bin", "kubectl") }
+func (b Binaries) Kubectl() string { return filepath.Join(b.dir(), "kubectl") }
 
 // Tollgate is this repository's product.
 func (b Binaries) Tollgate() string { return filepath.Join(b.Root, "bin", "tollgate") }
 
 // Scheduler is the kube-scheduler of this repository, which obeys ResourceSlicePatches.
+// It is of KubernetesVersion whatever the control plane is.
 func (b Binaries) Scheduler() string { return filepath.Join(b.Root, "bin", "kube-scheduler") }
 
 // Envtest is the directory to give as envtest's BinaryAssetsDirectory.
-func (b Binaries) Envtest() string { return filepath.Join(b.Root, "bin", "envtest") }
+func (b Binaries) Envtest() string { return filepath.Join(b.dir(), "envtest") }
 
 // BuildControlPlane builds the control plane, and makes the symlinks.
 func (b Binaries) BuildControlPlane(ctx context.Context) error {
 	return b.locked(ctx, func() error {
-		err := b.goBuild(ctx, filepath.Join(b.Root, "e2e"), b.ControlPlane(), "./cmd/controlplane", linkedAsKubernetes())
+		err := b.goBuild(ctx, filepath.Join(b.Root, "e2e"), b.ControlPlane(), "./cmd/controlplane", b.buildFlags()...)
 		if err != nil {
 			return err
 		}
@@ -86,23 +85,8 @@ func (b Binaries) BuildTollgate(ctx context.Context) error {
 // version of Kubernetes in it.
 func (b Binaries) BuildScheduler(ctx context.Context) error {
 	return b.locked(ctx, func() error {
-		return b.goBuild(ctx, filepath.Join(b.Root, "scheduler"), b.Scheduler(), "./cmd/kube-scheduler", linkedAsKubernetes())
+		return b.goBuild(ctx, filepath.Join(b.Root, "scheduler"), b.Scheduler(), "./cmd/kube-scheduler", linkedAsKubernetes(KubernetesVersion))
 	})
-}
-
-// linkedAsKubernetes is the flag by which a component reports the version that it is
-// made from.
-func linkedAsKubernetes() string {
-	const version = "k8s.io/component-base/version."
-	major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	return "-ldflags=" + strings.Join([]string{
-		"-s", "-w",
-		"-X", version + "gitVersion=" + KubernetesVersion,
-		"-X", version + "gitMajor=" + major,
-		"-X", version + "gitMinor=" + minor,
-		"-X", version + "gitTreeState=clean",
-	}, " ")
 }
 
 // locked calls build while no other program builds into the same bin/: go test

@@ -36,6 +36,45 @@ func TestTheVersionIsThatOfTheModules(t *testing.T) {
 	}
 }
 
+func TestEveryOlderVersionHasAGoModOfItsOwn(t *testing.T) {
+	t.Parallel()
+	root, err := Root(".")
+	require.NoError(t, err)
+	require.Equal(t, KubernetesVersion, Versions()[0])
+	for _, version := range Versions()[1:] {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			modFile := Binaries{Root: root}.ModFile(version)
+			cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-modfile="+modFile, "-f", "{{.Version}}", "k8s.io/kubernetes")
+			cmd.Dir = filepath.Join(root, "e2e")
+			out, err := cmd.Output()
+			require.NoError(t, err)
+			require.Equal(t, version, strings.TrimSpace(string(out)))
+		})
+	}
+}
+
+func TestAVersionIsAskedForWithOrWithoutItsV(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]string{"": KubernetesVersion, "1.36.3": "v1.36.3", "v1.36.3": "v1.36.3"} {
+		version, err := Version(asked)
+		require.NoError(t, err)
+		require.Equal(t, want, version, "asked for %q", asked)
+	}
+	_, err := Version("1.36")
+	require.EqualError(t, err, `version "1.36" of Kubernetes is none of v1.37.1, v1.36.3, v1.35.4, v1.34.4`)
+}
+
+func TestOlderVersionsLieBesideTheNewest(t *testing.T) {
+	t.Parallel()
+	newest, older := Binaries{Root: "/r"}, Binaries{Root: "/r", Kubernetes: "v1.36.3"}
+	require.Equal(t, "/r/bin/controlplane", newest.ControlPlane())
+	require.Equal(t, "/r/bin/v1.36.3/controlplane", older.ControlPlane())
+	require.Equal(t, "/r/bin/v1.36.3/kubectl", older.Kubectl())
+	require.Equal(t, newest.Tollgate(), older.Tollgate())
+	require.Equal(t, newest.Scheduler(), older.Scheduler())
+}
+
 func TestTheSchedulerReportsTheVersionOfKubernetes(t *testing.T) {
 	t.Parallel()
 	root, err := Root(".")

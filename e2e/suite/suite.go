@@ -72,12 +72,17 @@ func Start(ctx context.Context, name string, options controlplane.Options) (*con
 	return controlplane.Start(ctx, options)
 }
 
-// Binaries builds the control plane, unless it is up to date, and says where it is.
+// Binaries builds the control plane, unless it is up to date, and says where it is. It is
+// of the version of Kubernetes that the environment asks for, see binaries.VersionVariable.
 func Binaries(ctx context.Context) (binaries.Binaries, error) {
 	root, err := binaries.Root(".")
 	if err != nil {
 		return binaries.Binaries{}, err
 	}
-	programs := binaries.Binaries{Root: root}
+	version, err := binaries.Version(os.Getenv(binaries.VersionVariable))
+	if err != nil {
+		return binaries.Binaries{}, fmt.Errorf("%s: %w", binaries.VersionVariable, err)
+	}
+	programs := binaries.Binaries{Root: root, Kubernetes: version}
 	return programs, programs.BuildControlPlane(ctx)
 }

@@ -71,11 +71,11 @@ func TestUpTwiceAndDownTwice(t *testing.T) {
 
 	again, err := cli(t, "up", "--tollgate=0", "--nodes=1", "--eviction=both")
 	require.NoError(t, err)
-	require.Contains(t, again, "up already, with NODES=1 EVICTION=both TOLLGATE=0")
+	require.Contains(t, again, "up already, with K8S=v1.37.1 NODES=1 EVICTION=both TOLLGATE=0")
 	require.Equal(t, pid, sourced(t, "KUBE_APISERVER_PID"))
 
 	_, err = cli(t, "up", "--tollgate=0", "--nodes=2")
-	require.EqualError(t, err, "up already, but with NODES=1 EVICTION=both TOLLGATE=0 instead of NODES=2 EVICTION=tollgate TOLLGATE=0: run make cluster-down first")
+	require.EqualError(t, err, "up already, but with K8S=v1.37.1 NODES=1 EVICTION=both TOLLGATE=0 instead of K8S=v1.37.1 NODES=2 EVICTION=tollgate TOLLGATE=0: run make cluster-down first")
 
 	down, err := cli(t, "down")
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,6 +41,7 @@ type cluster struct {
 
 func command() *cobra.Command {
 	var c cluster
+	var kubernetes string
 	root := &cobra.Command{
 		Use:           "cluster",
 		Short:         "Keep a local Kubernetes control plane with Tollgate in it",
@@ -54,11 +56,17 @@ func command() *cobra.Command {
 				c.dir = filepath.Join(root, ".cluster")
 			}
 			c.progress = stopwatch(cmd.OutOrStdout())
-			c.programs = binaries.Binaries{Root: root, Progress: c.progress}
+			version, err := binaries.Version(kubernetes)
+			if err != nil {
+				return err
+			}
+			c.programs = binaries.Binaries{Root: root, Kubernetes: version, Progress: c.progress}
 			return nil
 		},
 	}
 	root.PersistentFlags().StringVar(&c.dir, "dir", "", "directory of the control plane (default .cluster at the root of the repository)")
+	root.PersistentFlags().StringVar(&kubernetes, "kubernetes", binaries.KubernetesVersion,
+		"version of the control plane: "+strings.Join(binaries.Versions(), ", "))
 	root.AddCommand(c.buildCommand(), c.upCommand(), c.downCommand())
 	return root
 }
@@ -80,7 +88,7 @@ func (c *cluster) upCommand() *cobra.Command {
 		Short: "Start the control plane and install Tollgate, unless they are up",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			want.eviction = controlplane.Eviction(eviction)
+			want.kubernetes, want.eviction = c.programs.Kubernetes, controlplane.Eviction(eviction)
 			return c.locked(cmd.Context(), func() error { return c.up(cmd.Context(), want) })
 		},
 	}
@@ -113,7 +121,7 @@ func (c *cluster) locked(ctx context.Context, work func() error) error {
 }
 
 func (c *cluster) buildControlPlane(ctx context.Context) error {
-	c.progress("building Kubernetes " + binaries.KubernetesVersion + ", etcd and kwok from their Go modules (minutes the first time)")
+	c.progress("building Kubernetes " + c.programs.Kubernetes + ", etcd and kwok from their Go modules (minutes the first time)")
 	return c.programs.BuildControlPlane(ctx)
 }
 

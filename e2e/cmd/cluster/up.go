@@ -8,15 +8,17 @@ import (
 	"os"
 	"strings"
 
+	"github.com/tollgate-dev/tollgate/e2e/binaries"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
 
 // settings are what the user may choose.
 type settings struct {
-	nodes    int
-	eviction controlplane.Eviction
-	tollgate bool
+	kubernetes string
+	nodes      int
+	eviction   controlplane.Eviction
+	tollgate   bool
 }
 
 func (s settings) String() string {
@@ -24,7 +26,7 @@ func (s settings) String() string {
 	if s.tollgate {
 		installed = 1
 	}
-	return fmt.Sprintf("NODES=%d EVICTION=%s TOLLGATE=%d", s.nodes, s.eviction, installed)
+	return fmt.Sprintf("K8S=%s NODES=%d EVICTION=%s TOLLGATE=%d", s.kubernetes, s.nodes, s.eviction, installed)
 }
 
 // errDown says what to do about a control plane that is not as it should be.
@@ -108,11 +110,22 @@ func (c *cluster) isUp(ctx context.Context, want settings) (bool, error) {
 		return false, fmt.Errorf("%s: %s", strings.Join(logs, ", "), errDown)
 	}
 	_, installed := running[install.Name]
-	if has := (settings{nodes: cp.Nodes(), eviction: cp.Eviction(), tollgate: installed}); has != want {
+	has := settings{kubernetes: c.versionOf(cp), nodes: cp.Nodes(), eviction: cp.Eviction(), tollgate: installed}
+	if has != want {
 		return false, fmt.Errorf("up already, but with %s instead of %s: %s", has, want, errDown)
 	}
 	c.progress("up already, with " + want.String())
 	return true, nil
+}
+
+// versionOf returns the version of Kubernetes that a control plane was built of.
+func (c *cluster) versionOf(cp *controlplane.ControlPlane) string {
+	for _, version := range binaries.Versions() {
+		if (binaries.Binaries{Root: c.programs.Root, Kubernetes: version}).ControlPlane() == cp.Program() {
+			return version
+		}
+	}
+	return "of " + cp.Program()
 }
 
 func (c *cluster) down(ctx context.Context) error {
