@@ -3,6 +3,8 @@ package compatibility
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,22 +27,32 @@ type site struct {
 	slice             *resourcev1.ResourceSlice
 }
 
-// newSite returns a site whose pods run: Kubernetes' own scheduler has allocated the devices.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	return newSiteWith(t, map[string][]resourcev1.DeviceToleration{"a": nil, "b": {dra.Tolerate(deviceKey)}})
+}
+
+// newSiteWith returns a site with other pods, by the tolerations of their claims. The pods
+// run: Kubernetes' own scheduler has allocated the devices.
+func newSiteWith(t *testing.T, pods map[string][]resourcev1.DeviceToleration) *site {
+	t.Helper()
+	var published []resourcev1.Device
+	for _, device := range slices.Sorted(maps.Keys(pods)) {
+		published = append(published, dra.Device(device))
+	}
 	name, err := shared.CreateNamespace(t.Context(), "devices-")
 	require.NoError(t, err)
 	s := &site{client: admin(t), namespace: name, driver: name + ".example.com"}
 	resources := s.client.ResourceV1()
 	_, err = resources.DeviceClasses().Create(t.Context(), dra.Class(s.driver), metav1.CreateOptions{})
 	require.NoError(t, err)
-	s.slice, err = resources.ResourceSlices().Create(t.Context(), dra.Slice(s.driver, "pool", dra.Device("a"), dra.Device("b")), metav1.CreateOptions{})
+	s.slice, err = resources.ResourceSlices().Create(t.Context(), dra.Slice(s.driver, "pool", published...), metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, resources.ResourceSlices().Delete(afterwards(t), s.slice.Name, metav1.DeleteOptions{}))
 		require.NoError(t, s.client.CoreV1().Namespaces().Delete(afterwards(t), name, metav1.DeleteOptions{}))
 	})
-	for device, tolerations := range map[string][]resourcev1.DeviceToleration{"a": nil, "b": {dra.Tolerate(deviceKey)}} {
+	for device, tolerations := range pods {
 		claim := dra.Claim(device, s.driver, device, tolerations...)
 		_, err := resources.ResourceClaims(name).Create(t.Context(), claim, metav1.CreateOptions{})
 		require.NoError(t, err)
@@ -61,8 +73,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// publish publishes device a anew, with a taint, and returns what is stored. As the b of
-// no version of Kubernetes tolerates what drops tolerations too, it is not tainted.
+// publish publishes device a anew, with a taint, and returns what is stored. An API server
+// that drops taints drops tolerations too, so b gets none.
 func (s *site) publish(t *testing.T) *resourcev1.ResourceSlice {
 	t.Helper()
 	s.slice.Spec.Devices[0].Taints = []resourcev1.DeviceTaint{dra.Taint(deviceKey, "", resourcev1.DeviceTaintEffectNoExecute)}
