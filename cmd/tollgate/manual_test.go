@@ -63,12 +63,27 @@ func examples() map[string][]example {
 		"tollgate preview device": {
 			{"tollgate preview device gpu.example.com/node-7/gpu-0 hot:NoExecute", commands + "preview/testdata/device.txt"},
 		},
+		"tollgate taint device": {
+			{"tollgate taint device gpu.example.com/node-7/gpu-0 overheating:NoExecute", commands + "devicetaint/testdata/taint.txt"},
+			{"tollgate taint device gpu.example.com/node-7 fans:NoSchedule power:NoExecute --yes", commands + "devicetaint/testdata/taint-two.txt"},
+			{"tollgate taint device --class a100 recall:NoExecute --dry-run -o yaml", commands + "devicetaint/testdata/taint-class.txt"},
+		},
+		"tollgate untaint device": {
+			{"tollgate untaint device gpu.example.com/node-7/gpu-0 overheating", commands + "devicetaint/testdata/untaint.txt"},
+			{"tollgate untaint device gpu.example.com/node-7/gpu-0 hot", commands + "devicetaint/testdata/untaint-refused.txt"},
+		},
 		"tollgate devices": {
 			{"tollgate devices", "internal/devicetable/testdata/table.txt"},
 			{"tollgate devices -o wide", "internal/devicetable/testdata/wide.txt"},
 		},
 		"tollgate evictions": {
 			{"tollgate evictions -A", "internal/evictiontable/testdata/table.txt"},
+		},
+		"tollgate approve": {
+			{"tollgate approve node n1 --taint example.com/broken --dry-run", commands + "approve/testdata/node.txt"},
+			{"tollgate approve policy default --dry-run", commands + "approve/testdata/policy.txt"},
+			{"tollgate approve rule hot --for 30m --dry-run -o yaml", commands + "approve/testdata/yaml.txt"},
+			{"tollgate approve node new --taint example.com/broken --pods 120 --dry-run", commands + "approve/testdata/to-come.txt"},
 		},
 		"tollgate explain": {
 			{"tollgate explain pod p -n ml", "internal/explanation/testdata/pod-spread.txt"},

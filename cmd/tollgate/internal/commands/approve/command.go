@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictionfeed"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
@@ -155,7 +156,7 @@ func run(ctx context.Context, clients *kubectl.Clients, clk clock.PassiveClock, 
 
 func tell(to io.Writer, sentences []string) error {
 	for _, sentence := range sentences {
-		if _, err := fmt.Fprintln(to, sentence); err != nil {
+		if _, err := fmt.Fprintln(to, strings.Join(columns.Wrapped(sentence, columns.Width), "\n")); err != nil {
 			return fmt.Errorf("write notes: %w", err)
 		}
 	}

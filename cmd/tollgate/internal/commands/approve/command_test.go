@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +39,35 @@ func approves(t *testing.T, clients *kubectl.Clients, line string) (out, notes s
 	err = run(t.Context(), clients, clocktesting.NewFakePassiveClock(noon), opts, streams{in: &stdout, out: &stdout, notes: &stderr})
 	return stdout.String(), stderr.String(), err
 }
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// The manual shows what they have.
+func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]string{
+		"node":    "node n1 --taint example.com/broken --dry-run",
+		"yaml":    "rule hot --for 30m --dry-run -o yaml",
+		"policy":  "policy default --dry-run=client",
+		"to-come": "node new --taint example.com/broken --pods 120 --dry-run",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, notes, err := approves(t, clientsOf(t, true, world(t)...), line)
+			require.NoError(t, err)
+			path := filepath.Join("testdata", name+".txt")
+			if *update {
+				require.NoError(t, os.WriteFile(path, []byte(notes+out), 0o600))
+			}
+			want, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, string(want), notes+out)
+		})
+	}
+}
+
+// unwrapped returns notes with each sentence in a line of its own.
+func unwrapped(notes string) string { return strings.ReplaceAll(notes, "\n  ", " ") }
 
 // created returns the specs of the approvals that there are.
 func created(t *testing.T, clients *kubectl.Clients) []v1alpha1.EvictionApprovalSpec {
@@ -95,7 +127,7 @@ func TestApprovesWhatIsHeld(t *testing.T) {
 			clients := clientsOf(t, true, world(t)...)
 			out, notes, err := approves(t, clients, line)
 			require.NoError(t, err)
-			require.Equal(t, c.notes, notes)
+			require.Equal(t, c.notes, unwrapped(notes))
 			require.Regexp(t, `^evictionapproval\.tollgate\.dev/\S+ created\n$`, out)
 			want := specOf(c.key, c.pods)
 			c.want(&want)
@@ -115,8 +147,8 @@ evictionapproval.tollgate.dev/n1-hot-spot-* created (dry run)
 evictionapproval.tollgate.dev/n2-broken-* created (dry run)
 evictionapproval.tollgate.dev/racks-moved-* created (dry run)
 `, out)
-	require.Contains(t, notes, "Taint example.com/Hot_Spot of node n1: 1 pod held (web/hot)")
-	require.Contains(t, notes, "1 pod held because of taints that drivers publish, for which there are no approvals\n")
+	require.Contains(t, unwrapped(notes), "Taint example.com/Hot_Spot of node n1: 1 pod held (web/hot)")
+	require.Contains(t, unwrapped(notes), "1 pod held because of taints that drivers publish, for which there are no approvals\n")
 	require.Empty(t, created(t, clients))
 }
 
