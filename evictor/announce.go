@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -27,6 +28,7 @@ const (
 // is one.
 type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
+	AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any)
 }
 
 // announcer tells of evictions by events: on the pods as far as a rate allows, and
@@ -80,7 +82,9 @@ func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 func (a *announcer) evicted(goal *target, how method, uid types.UID) {
 	because := &goal.cause.Taint
 	source := because.Author()
-	a.onPod(goal.pod.Key, source.Kind, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
+	// The message is that of Kubernetes, which names no taint.
+	named := map[string]string{v1alpha1.AnnotationEvictedBecause: whatFor(&goal.cause)}
+	a.onPod(goal.pod.Key, source.Kind, named, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t, ok := a.tallies[source]
@@ -98,13 +102,24 @@ func (a *announcer) evicted(goal *target, how method, uid types.UID) {
 
 // cancelled tells of a pod that had to leave and may stay now.
 func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
-	a.onPod(key, cause, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).cancelling(key))
+	a.onPod(key, cause, nil, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).cancelling(key))
 }
 
 // heldUp tells of a pod that has to leave and is not let go.
 func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) {
-	a.onPod(key, cause, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
+	a.onPod(key, cause, nil, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
 		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+explain(err))
+}
+
+// whatFor names the taint because of which a pod was made to leave, the object that somebody
+// wrote it into, and the device.
+func whatFor(cause *Reason) string {
+	author := cause.Taint.Author()
+	text := "taint " + cause.Taint.String() + " of " + reference(author, "").Kind + " " + author.Name
+	if author.Kind.OnDevice() {
+		text += ", device " + cause.Device.String()
+	}
+	return text
 }
 
 // evictedMessage says how a pod was made to leave. Where no policy asks for more, the
@@ -122,7 +137,7 @@ func evictedMessage(goal *target, how method) string {
 	return words.marking(goal.pod.Key)
 }
 
-func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, eventType, reason, message string) {
+func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, annotations map[string]string, eventType, reason, message string) {
 	if a.withheld.Load() {
 		return
 	}
@@ -130,9 +145,9 @@ func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, eventType, 
 		a.metrics.dropped.Inc()
 		return
 	}
-	a.recorder(cause).Eventf(&corev1.ObjectReference{
+	a.recorder(cause).AnnotatedEventf(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name, UID: key.UID,
-	}, eventType, reason, "%s", message)
+	}, annotations, eventType, reason, "%s", message)
 }
 
 // onCarrier tells of an object that carries taints, known as uid.

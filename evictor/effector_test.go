@@ -15,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // trackedPod returns a pod as the tracker holds it.
@@ -186,6 +187,15 @@ func TestEventsNE21(t *testing.T) {
 				{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "a", UID: "a-uid"},
 				{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n-uid"},
 			}, w.recorder.refs)
+			require.Equal(w.t, []map[string]string{{"tollgate.dev/evicted-because": "taint gpu:NoExecute of Node n"}}, w.recorder.annotations)
 		})
+	})
+	t.Run("NE-21 DE-42 what an event on a pod leaves unsaid names the object that somebody wrote", func(t *testing.T) {
+		t.Parallel()
+		taint := tracker.Taint{Key: "hot", Value: "1", Effect: corev1.TaintEffectNoExecute, Source: tracker.Source{Kind: tracker.SourceRule, Name: "p-1"}}
+		used := device.ID{Driver: "d", Pool: "p", Name: "0"}
+		require.Equal(t, "taint hot=1:NoExecute of DeviceTaintRule p-1, device d/p/0", whatFor(&Reason{Taint: taint, Device: used}))
+		taint.Patch = tracker.PatchRef{Name: "p"}
+		require.Equal(t, "taint hot=1:NoExecute of ResourceSlicePatch p, device d/p/0", whatFor(&Reason{Taint: taint, Device: used}))
 	})
 }

@@ -14,9 +14,15 @@ type fakeRecorder struct {
 	mu     sync.Mutex
 	events []string
 	refs   []corev1.ObjectReference
+	// annotations are those of the events that have some.
+	annotations []map[string]string
 }
 
 func (r *fakeRecorder) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	r.AnnotatedEventf(object, nil, eventType, reason, format, args...)
+}
+
+func (r *fakeRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
 	ref := object.(*corev1.ObjectReference)
 	name := ref.Name
 	if ref.Namespace != "" {
@@ -25,6 +31,9 @@ func (r *fakeRecorder) Eventf(object runtime.Object, eventType, reason, format s
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refs = append(r.refs, *ref)
+	if annotations != nil {
+		r.annotations = append(r.annotations, annotations)
+	}
 	r.events = append(r.events, fmt.Sprintf("%s %s %s %s: %s", ref.Kind, name, eventType, reason, fmt.Sprintf(format, args...)))
 }
 

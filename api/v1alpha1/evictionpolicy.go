@@ -353,3 +353,7 @@ type BreakerGrant struct {
 	// +required
 	Pods int32 `json:"pods"`
 }
+
+// AnnotationEvictedBecause stands on the events that Tollgate writes on pods that it made
+// leave, whose messages are those of Kubernetes: which taint, of which object and device.
+const AnnotationEvictedBecause = "tollgate.dev/evicted-because"

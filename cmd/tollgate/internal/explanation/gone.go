@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
 )
 
@@ -103,32 +104,41 @@ func nodeOf(events []*corev1.Event) string {
 // evicted says because of what a pod was evicted of which an event tells.
 func (w *World) evicted(event *corev1.Event, node string) Cause {
 	device := event.Reason == reasonDeviceEviction
-	carriers := w.carriers(event, node)
-	text, about := "it was evicted because of ", ""
-	switch standing := w.evictingTaints(node); {
-	case len(carriers) > 0 && device:
-		// Which devices it had is not known any more.
-		text, about = text+"a taint of a device", aboutThen(carriers)
-	case len(carriers) > 0 && node == "":
-		text, about = text+"a taint of its node, which is not known", aboutThen(carriers)
-	case len(carriers) == 1:
-		text += carriers[0]
-	case len(carriers) > 1:
-		text += "one of " + strings.Join(carriers, ", ")
-	case device:
-		text += "a taint of a device, which no event names"
-	case node == "":
-		text += "a taint of its node, which no event names"
-	case len(standing) > 0:
-		text += "a taint of node " + node + ", which has " + strings.Join(standing, ", ")
-	default:
-		text += "a taint of node " + node + ", which no event names and which is gone"
+	text, about := event.Annotations[v1alpha1.AnnotationEvictedBecause], ""
+	if text == "" {
+		text, about = w.guessed(event, node)
 	}
-	text += by(event.Message) + about
+	text = "it was evicted because of " + text + by(event.Message) + about
 	if device {
 		return Cause{CauseDeviceTaint, text}
 	}
 	return Cause{CauseNodeTaint, text}
+}
+
+// guessed says because of what a pod was evicted by somebody who does not name it, as
+// Kubernetes' own controllers, and what is to be known about that.
+func (w *World) guessed(event *corev1.Event, node string) (text, about string) {
+	device := event.Reason == reasonDeviceEviction
+	carriers := w.carriers(event, node)
+	switch standing := w.evictingTaints(node); {
+	case len(carriers) > 0 && device:
+		// Which devices it had is not known any more.
+		return "a taint of a device", aboutThen(carriers)
+	case len(carriers) > 0 && node == "":
+		return "a taint of its node, which is not known", aboutThen(carriers)
+	case len(carriers) == 1:
+		return carriers[0], ""
+	case len(carriers) > 1:
+		return "one of " + strings.Join(carriers, ", "), ""
+	case device:
+		return "a taint of a device, which no event names", ""
+	case node == "":
+		return "a taint of its node, which no event names", ""
+	case len(standing) > 0:
+		return "a taint of node " + node + ", which has " + strings.Join(standing, ", "), ""
+	default:
+		return "a taint of node " + node + ", which no event names and which is gone", ""
+	}
 }
 
 // aboutThen says what made pods leave at the time, of which one may not be that pod.

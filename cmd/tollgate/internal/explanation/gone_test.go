@@ -2,6 +2,7 @@ package explanation
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,6 +62,16 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 			},
 			Gone, CauseDeviceTaint,
 			"Gone since about 30s ago: it was evicted because of a taint of a device (as EvictionPolicy gentle says); about then pods left because of taint hot:NoExecute of DeviceTaintRule hot.",
+		},
+		"by a rule that the event on the pod names": {
+			[]string{
+				scheduled,
+				strings.Replace(ofP("DeviceTaintManagerEviction", "Evicting, as EvictionPolicy gentle says", 30), "namespace: default}",
+					`namespace: default, annotations: {tollgate.dev/evicted-because: "taint hot:NoExecute of DeviceTaintRule hot, device d/p/0"}}`, 1),
+				event("DeviceTaintRule", "other", "", "r", "DeviceTaintManagerEviction", "Evicted 1 pod because of NoExecute taint other:NoExecute", 31),
+			},
+			Gone, CauseDeviceTaint,
+			"Gone since about 30s ago: it was evicted because of taint hot:NoExecute of DeviceTaintRule hot, device d/p/0 (as EvictionPolicy gentle says).",
 		},
 		"by one of two patches": {
 			[]string{
