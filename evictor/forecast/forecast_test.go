@@ -181,7 +181,7 @@ func TestNothingIsForetoldOfWhatIsNotKnown(t *testing.T) {
 			require.ErrorIs(t, err, test.devices)
 			if test.node == nil {
 				f := view.Forecast(noon, changes)
-				require.Equal(t, "evicts 1 pod in 1 namespace: 1 now; PodDisruptionBudgets have not been read yet", f.String())
+				require.Equal(t, "evicts 1 pod in 1 namespace: 1 now; which of them PodDisruptionBudgets guard is not known", f.String())
 			}
 		})
 	}

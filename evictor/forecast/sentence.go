@@ -63,7 +63,7 @@ func (f *Forecast) parts() []string {
 	add(f.Sooner, "that had to leave later before")
 	parts = append(parts, byPolicy(f.Paused, " held while EvictionPolicy/%s is paused")...)
 	if f.BudgetsUnknown {
-		parts = append(parts, "PodDisruptionBudgets have not been read yet")
+		parts = append(parts, "which of them PodDisruptionBudgets guard is not known")
 	}
 	return parts
 }

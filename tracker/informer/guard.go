@@ -72,7 +72,16 @@ func NewGuard(options GuardOptions) *Guard {
 // Option changes how an informer or a watch is made.
 type Option func(*settings)
 
-type settings struct{ guard *Guard }
+type settings struct {
+	guard     *Guard
+	namespace string
+}
+
+// Within has objects of one namespace alone followed, for users who may see no others; the
+// empty one is all. It is for pods, budgets and claims.
+func Within(namespace string) Option {
+	return func(s *settings) { s.namespace = namespace }
+}
 
 // Guarded has a guard watch over the requests; nil for none.
 func Guarded(guard *Guard) Option {

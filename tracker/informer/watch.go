@@ -58,13 +58,13 @@ func NewNodes(client kubernetes.Interface, options ...Option) toolscache.SharedI
 
 // NewPods returns an informer of all pods for a Feed.
 func NewPods(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
-	from, under := objects("pods", client.CoreV1().Pods(metav1.NamespaceAll), client, ignore, options)
+	from, under := objects("pods", client.CoreV1().Pods(settingsOf(options).namespace), client, ignore, options)
 	return newShared(from, under, &corev1.Pod{}, keepPods())
 }
 
 // NewBudgets returns an informer of PodDisruptionBudgets for a BudgetFeed.
 func NewBudgets(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
-	through := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	through := client.PolicyV1().PodDisruptionBudgets(settingsOf(options).namespace)
 	from, under := objects("poddisruptionbudgets", through, client, ignore, options)
 	return newShared(from, under, &policyv1.PodDisruptionBudget{}, keepBudgets())
 }
@@ -98,7 +98,7 @@ func NewSliceWatch(client kubernetes.Interface, handler toolscache.ResourceEvent
 
 // NewClaimWatch returns a watch of ResourceClaims, as NewSliceWatch does.
 func NewClaimWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error), options ...Option) *Watch {
-	from, under := objects("resourceclaims", client.ResourceV1().ResourceClaims(metav1.NamespaceAll), client, report, options)
+	from, under := objects("resourceclaims", client.ResourceV1().ResourceClaims(settingsOf(options).namespace), client, report, options)
 	return newWatch(from, under, &resourcev1.ResourceClaim{}, keepClaims(), handler)
 }
 

@@ -93,8 +93,8 @@ type Cluster struct {
 	lease, leaseLack string
 	// unread are the resources that the user may not see.
 	unread map[string]bool
-	// ownClaims says that the claims are those of one namespace.
-	ownClaims bool
+	// ownPods, ownBudgets and ownClaims say that these are those of one namespace.
+	ownPods, ownBudgets, ownClaims bool
 }
 
 // Missing says what was not to be read, and what an answer lacks because of it: sentences
@@ -103,6 +103,21 @@ func (c *Cluster) Missing() []string { return c.missing }
 
 // Unread reports whether the user may not see a resource, by its name in the plural.
 func (c *Cluster) Unread(resource string) bool { return c.unread[resource] }
+
+// Own reports whether the user may see a resource only in the namespace that is asked about,
+// by its name in the plural.
+func (c *Cluster) Own(resource string) bool {
+	switch resource {
+	case podResource.Resource:
+		return c.ownPods
+	case budgetResource.Resource:
+		return c.ownBudgets
+	case claimResource.Resource:
+		return c.ownClaims
+	default:
+		return false
+	}
+}
 
 // DevicesKnown reports whether it is known which pods use which devices.
 func (c *Cluster) DevicesKnown() bool { return c.claimsKnown }

@@ -57,10 +57,11 @@ func (r *reading) pods(ctx context.Context) error {
 		}
 		return nil
 	}
-	_, err := r.each(func(namespace string) error {
+	own, err := r.each(func(namespace string) error {
 		client := r.Kubernetes.CoreV1().Pods(namespace)
-		return kubectl.Each(ctx, r.Clients, podResource, kubectl.Pages(client.List), metav1.ListOptions{}, take)
+		return kubectl.EachIn(ctx, r.Clients, podResource, namespace, kubectl.Pages(client.List), metav1.ListOptions{}, take)
 	})
+	r.cluster.ownPods = own
 	return err
 }
 
@@ -71,10 +72,8 @@ func (r *reading) each(list func(namespace string) error) (own bool, err error) 
 	if !apierrors.IsForbidden(err) || r.wants.Namespace == "" {
 		return false, err
 	}
-	if list(r.wants.Namespace) != nil {
-		return false, err
-	}
-	return true, nil
+	err = list(r.wants.Namespace)
+	return err == nil, err
 }
 
 func compares(tolerations []corev1.Toleration) bool {
@@ -104,13 +103,13 @@ func (r *reading) namespaces(ctx context.Context) error {
 }
 
 func (r *reading) budgets(ctx context.Context) error {
-	_, err := r.each(func(namespace string) error {
+	own, err := r.each(func(namespace string) error {
 		client := r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace)
-		return kubectl.Each(ctx, r.Clients, budgetResource, kubectl.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {
+		return kubectl.EachIn(ctx, r.Clients, budgetResource, namespace, kubectl.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {
 			r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
 			return nil
 		})
 	})
-	r.cluster.budgetsKnown = err == nil
+	r.cluster.ownBudgets, r.cluster.budgetsKnown = own, err == nil
 	return err
 }

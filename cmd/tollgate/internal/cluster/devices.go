@@ -57,7 +57,7 @@ func (r *reading) claims(ctx context.Context) error {
 	}
 	r.cluster.ownClaims, err = r.each(func(namespace string) error {
 		client := r.Kubernetes.ResourceV1().ResourceClaims(namespace)
-		return kubectl.Each(ctx, r.Clients, claimResource, kubectl.Pages(client.List), metav1.ListOptions{}, take)
+		return kubectl.EachIn(ctx, r.Clients, claimResource, namespace, kubectl.Pages(client.List), metav1.ListOptions{}, take)
 	})
 	r.cluster.claimsKnown = err == nil
 	return err

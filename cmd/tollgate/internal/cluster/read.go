@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, wants Wa
 
 // all reads Tollgate's Lease and the lists, beside each other.
 func (r *reading) all(ctx context.Context, lists []list) error {
-	lacks := make([]string, 1+len(lists))
+	lacks, refusals := make([]string, 1+len(lists)), make([]error, len(lists))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		r.cluster.Tollgate, lacks[0], err = readTollgate(ctx, r.Clients, r.wants.Lease, r.cluster.Now)
@@ -71,10 +72,13 @@ func (r *reading) all(ctx context.Context, lists []list) error {
 	for i := range lists {
 		group.Go(func() (err error) {
 			lacks[1+i], err = lists[i].try(ctx)
+			if apierrors.IsForbidden(err) { // What else is refused is to be said as well.
+				refusals[i], err = err, nil
+			}
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	if err := cmp.Or(group.Wait(), together(refusals)); err != nil {
 		return err
 	}
 	r.cluster.lease, r.cluster.leaseLack = r.wants.Lease, lacks[0]
@@ -88,6 +92,20 @@ func (r *reading) all(ctx context.Context, lists []list) error {
 		}
 	}
 	return nil
+}
+
+// together returns errors as one, in one line; nil for none.
+func together(errs []error) error {
+	var all error
+	for _, err := range errs {
+		switch {
+		case all == nil:
+			all = err
+		case err != nil:
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
 }
 
 // try reads a list, and returns what is to be said if the user may not. What is not served

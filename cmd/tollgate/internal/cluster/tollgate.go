@@ -60,7 +60,7 @@ func readTollgate(ctx context.Context, clients *kubectl.Clients, namespace strin
 		return guessed, fmt.Sprintf("you may not read Lease %s/%s, so it is not known whether Tollgate runs: the answer is for one with the default configuration%s",
 			namespace, terms.Name, kubectl.Advice(err, "get", leaseResource)), nil
 	case err != nil:
-		return Tollgate{}, "", fmt.Errorf("read Lease %s/%s: %w%s", namespace, terms.Name, err, kubectl.Advice(err, "get", leaseResource))
+		return Tollgate{}, "", kubectl.Failed(err, "read Lease "+namespace+"/"+terms.Name, "get", leaseResource)
 	}
 	found := guessed
 	found.Leading = leading(lease, now)

@@ -68,7 +68,7 @@ func (f *Feed) Changed() <-chan struct{} { return f.changed }
 // Run follows the cluster until ctx is done, and returns nil then. An error is that of a
 // cluster that cannot be followed, and says what to do about it.
 func (f *Feed) Run(ctx context.Context) error {
-	_, first, missing, err := Read(ctx, f.clients, f.clock.Now(), f.wants)
+	_, first, missing, events, err := readAll(ctx, f.clients, f.clock.Now(), f.wants)
 	f.clients.Progress.End()
 	if err != nil {
 		return unlessDone(ctx, err)
@@ -77,7 +77,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		return err
 	}
 	f.begin(first, missing)
-	watches, err := f.watches(ctx, first)
+	watches, err := f.watches(ctx, first, events)
 	if err != nil {
 		return unlessDone(ctx, err)
 	}
@@ -146,10 +146,14 @@ func unlessDone(ctx context.Context, err error) error {
 // check asks whether the cluster is what is wanted.
 func (f *Feed) check(first *cluster.Cluster) error {
 	if f.Complete {
+		var lacks []string
 		for _, resource := range reasons {
 			if first.Unread(resource.Resource) {
-				return fmt.Errorf("whether no pod has to leave cannot be told: %s", strings.Join(first.Missing(), "; "))
+				lacks = append(lacks, "you may not list "+resource.Resource+kubectl.AskFor("list", resource))
 			}
+		}
+		if len(lacks) > 0 {
+			return fmt.Errorf("whether no pod has to leave cannot be told: %s", strings.Join(lacks, "; "))
 		}
 	}
 	if f.Check == nil {
@@ -170,6 +174,12 @@ func (f *Feed) begin(first *cluster.Cluster, missing []string) {
 		return set, known
 	}
 	f.heeds = first.Tollgate.Terms.Policies
+	// Who may not follow namespaces may know that one.
+	if known, ok := first.NamespaceLabels(f.wants.Namespace); ok {
+		if set, ok := known.(labels.Set); ok {
+			f.namespaces[f.wants.Namespace] = set
+		}
+	}
 }
 
 // List returns what evictiontable.Cluster.List does.

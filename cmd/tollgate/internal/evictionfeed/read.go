@@ -2,7 +2,6 @@ package evictionfeed
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,29 +22,48 @@ var eventResource = schema.GroupResource{Resource: "events"}
 // Tollgate runs, and which namespace is asked about. It returns the cluster as it was read as
 // well, and sentences about what an answer lacks.
 func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, wants cluster.Wants) (*evictiontable.Cluster, *cluster.Cluster, []string, error) {
-	found, err := cluster.Read(ctx, clients, now, wants)
-	if err != nil {
-		return nil, nil, nil, err
+	shown, found, missing, _, err := readAll(ctx, clients, now, wants)
+	return shown, found, missing, err
+}
+
+// readAll is Read, and returns as well the namespace whose events the user may see: none for
+// all.
+func readAll(ctx context.Context, clients *kubectl.Clients, now time.Time, wants cluster.Wants) (shown *evictiontable.Cluster, found *cluster.Cluster, missing []string, events string, err error) {
+	if found, err = cluster.Read(ctx, clients, now, wants); err != nil {
+		return nil, nil, nil, "", err
 	}
-	shown, missing := shownOf(found), found.Missing()
+	shown, missing = shownOf(found), found.Missing()
 	if !found.Tollgate.Installed {
-		return shown, found, missing, nil
+		return shown, found, missing, "", nil
 	}
+	err = readEvents(ctx, clients, metav1.NamespaceAll, shown)
+	if apierrors.IsForbidden(err) {
+		lack := "you may not list events: what only they say of pods that are held is not known"
+		if wants.Namespace != "" && readEvents(ctx, clients, wants.Namespace, shown) == nil {
+			events = wants.Namespace
+			lack = "you may list events in namespace " + events + " alone: what nodes, rules and patches were told of holds is not known"
+		}
+		missing, err = append(missing, lack+kubectl.Advice(err, "list", eventResource)), nil
+	}
+	if err != nil {
+		return nil, nil, nil, "", err
+	}
+	return shown, found, missing, events, nil
+}
+
+// readEvents reads what events of a namespace, or of all, say of holds.
+func readEvents(ctx context.Context, clients *kubectl.Clients, namespace string, shown *evictiontable.Cluster) error {
+	client := clients.Kubernetes.CoreV1().Events(namespace)
 	for _, reason := range eventReasons() {
-		client := clients.Kubernetes.CoreV1().Events(metav1.NamespaceAll)
-		err := kubectl.Each(ctx, clients, eventResource, kubectl.Pages(client.List), eventsFor(reason), func(event *corev1.Event) error {
+		err := kubectl.EachIn(ctx, clients, eventResource, namespace, kubectl.Pages(client.List), eventsFor(reason), func(event *corev1.Event) error {
 			shown.Said.Add(event)
 			return nil
 		})
-		if apierrors.IsForbidden(err) {
-			lack := "you may not list events: what only they say of pods that are held is not known"
-			return shown, found, append(missing, lack+kubectl.Advice(err, "list", eventResource)), nil
-		}
 		if err != nil {
-			return nil, nil, nil, err
+			return err
 		}
 	}
-	return shown, found, missing, nil
+	return nil
 }
 
 // shownOf returns what is shown of a cluster, without its events.
@@ -78,5 +96,5 @@ func refusal(err error, verb string, resource schema.GroupResource) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w%s", verb, resource, err, kubectl.Advice(err, verb, resource))
+	return kubectl.Failed(err, verb+" "+resource.String(), verb, resource)
 }

@@ -62,16 +62,17 @@ func (w *watch) report(err error) {
 	}
 }
 
-// watches returns the watches of all that is served.
-func (f *Feed) watches(ctx context.Context, first *cluster.Cluster) ([]*watch, error) {
-	list, err := f.core()
+// watches returns the watches of all that is served. Events are those of a namespace, or of
+// all.
+func (f *Feed) watches(ctx context.Context, first *cluster.Cluster, events string) ([]*watch, error) {
+	list, err := f.core(first)
 	if err != nil {
 		return nil, err
 	}
 	list = append(list, f.namespaceWatch())
 	if first.Tollgate.Installed {
 		for _, reason := range eventReasons() {
-			list = append(list, f.eventWatch(reason))
+			list = append(list, f.eventWatch(events, reason))
 		}
 		policies, err := f.served(ctx, policyResource, v1alpha1.GroupVersion.Version)
 		if err != nil {
@@ -81,7 +82,7 @@ func (f *Feed) watches(ctx context.Context, first *cluster.Cluster) ([]*watch, e
 			list = append(list, f.policyWatch())
 		}
 	}
-	devices, err := f.devices(ctx, first.RuleVersion)
+	devices, err := f.devices(ctx, first)
 	return append(list, devices...), err
 }
 
@@ -93,19 +94,34 @@ func (f *Feed) served(ctx context.Context, resource schema.GroupResource, versio
 	return err == nil, err
 }
 
-// core returns the watches that feed the tracker with what every cluster has.
-func (f *Feed) core() ([]*watch, error) {
+// core returns the watches that feed the tracker with what every cluster has. Nodes that may
+// not be seen are not asked for again: the tracker would wait for them.
+func (f *Feed) core(first *cluster.Cluster) ([]*watch, error) {
 	client := f.clients.Kubernetes
-	nodes, pods, budgets := informer.NewNodes(client), informer.NewPods(client), informer.NewBudgets(client)
+	pods, budgets := informer.NewPods(client, f.within(first, podResource)), informer.NewBudgets(client, f.within(first, budgetResource))
 	feed, budgetFeed := informer.NewFeed(f.shown.Tracker, f, f.clock), informer.NewBudgetFeed(f.shown.Tracker)
 	budgetFeed.OnBudget(f.PodsChanged)
-	if err := errors.Join(feed.Attach(nodes, pods), budgetFeed.Attach(budgets)); err != nil {
+	list := []*watch{shared(podResource, true, pods, feed.HasSynced), shared(budgetResource, false, budgets, budgetFeed.HasSynced)}
+	var err error
+	if first.Unread(nodeResource.Resource) {
+		err = feed.Attach(nil, pods)
+	} else {
+		nodes := informer.NewNodes(client)
+		err = feed.Attach(nodes, pods)
+		list = append(list, shared(nodeResource, true, nodes, feed.HasSynced))
+	}
+	if err := errors.Join(err, budgetFeed.Attach(budgets)); err != nil {
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
-	return []*watch{
-		shared(nodeResource, true, nodes, feed.HasSynced), shared(podResource, true, pods, feed.HasSynced),
-		shared(budgetResource, false, budgets, budgetFeed.HasSynced),
-	}, nil
+	return list, nil
+}
+
+// within has what the user may see in one namespace alone followed there.
+func (f *Feed) within(first *cluster.Cluster, resource schema.GroupResource) informer.Option {
+	if first.Own(resource.Resource) {
+		return informer.Within(f.wants.Namespace)
+	}
+	return informer.Within(metav1.NamespaceAll)
 }
 
 // shared returns the watch of an informer. Told reports whether the tracker has been given
@@ -129,7 +145,7 @@ func shared(resource schema.GroupResource, needed bool, of toolscache.SharedInde
 }
 
 // devices returns the watches that feed the tracker with devices, where they are served.
-func (f *Feed) devices(ctx context.Context, ruleVersion string) ([]*watch, error) {
+func (f *Feed) devices(ctx context.Context, first *cluster.Cluster) ([]*watch, error) {
 	groups, err := f.served(ctx, podGroupResource, "v1", "v1beta1", "v1alpha3", "v1alpha2")
 	if err != nil {
 		return nil, err
@@ -141,12 +157,12 @@ func (f *Feed) devices(ctx context.Context, ruleVersion string) ([]*watch, error
 	client, feed := f.clients.Kubernetes, informer.NewDeviceFeed(f.shown.Tracker, f, f.clock)
 	feed.SetPodGroups(groups)
 	list := []*watch{
-		fed(claimResource, func(report func(error)) *informer.Watch { return informer.NewClaimWatch(client, feed.Claims(), report) }),
+		fed(claimResource, func(report func(error)) *informer.Watch { return informer.NewClaimWatch(client, feed.Claims(), report, f.within(first, claimResource)) }),
 		fed(sliceResource, func(report func(error)) *informer.Watch { return informer.NewSliceWatch(client, feed.Slices(), report) }),
 	}
-	if ruleVersion != "" {
+	if first.RuleVersion != "" {
 		list = append(list, fed(informer.RuleResource, func(report func(error)) *informer.Watch {
-			return informer.NewRuleWatch(f.clients.Dynamic, ruleVersion, feed.Rules(), report)
+			return informer.NewRuleWatch(f.clients.Dynamic, first.RuleVersion, feed.Rules(), report)
 		}))
 	}
 	known := &watch{resource: claimResource, refused: make(chan struct{})}
@@ -239,9 +255,9 @@ func (f *Feed) namespaceWatch() *watch {
 
 // eventWatch follows events for a reason. What an event said stays said when it is gone:
 // the API server forgets events after an hour.
-func (f *Feed) eventWatch(reason string) *watch {
+func (f *Feed) eventWatch(namespace, reason string) *watch {
 	client := f.clients.Kubernetes
-	return watchOf(eventResource, client.CoreV1().Events(metav1.NamespaceAll), client, eventsFor(reason), &corev1.Event{}, handlerOf(
+	return watchOf(eventResource, client.CoreV1().Events(namespace), client, eventsFor(reason), &corev1.Event{}, handlerOf(
 		func(event *corev1.Event) { f.change(func() { f.shown.Said.Add(event) }) }, func(*corev1.Event) {},
 	))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
@@ -32,6 +33,10 @@ func connect(cmd *cobra.Command, change func(*genericclioptions.ConfigFlags)) *C
 	flags := genericclioptions.NewConfigFlags(true)
 	change(flags)
 	flags.AddFlags(cmd.Flags())
+	// Client libraries log requests that are given up. What matters of that is an error.
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+		cmd.SetContext(logr.NewContext(cmd.Context(), logr.Discard()))
+	}
 	return &Connection{flags: flags}
 }
 

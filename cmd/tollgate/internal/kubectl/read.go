@@ -58,10 +58,22 @@ func Pages[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, 
 // Each calls take for every object of a list. Of an object that is kept, none of the others
 // that came with it are. An error of the list says what to do about it.
 func Each[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
+	return Failed(each(ctx, c, resource, list, options, take), "list "+resource.String(), "list", resource)
+}
+
+// EachIn is Each for a list of a namespace, or of all if that is empty.
+func EachIn[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, namespace string, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
+	if namespace == metav1.NamespaceAll {
+		return Each(ctx, c, resource, list, options, take)
+	}
+	return FailedIn(each(ctx, c, resource, list, options, take), namespace, "list", resource)
+}
+
+func each[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
 	pages, count := pager.New(list), 0
 	// One chunk waits while another is read: they can be large.
 	pages.PageBufferSize = 1
-	err := pages.EachListItemWithAlloc(ctx, options, func(object runtime.Object) error {
+	return pages.EachListItemWithAlloc(ctx, options, func(object runtime.Object) error {
 		typed, ok := object.(T)
 		if !ok {
 			return fmt.Errorf("got %T", object)
@@ -70,28 +82,6 @@ func Each[T runtime.Object](ctx context.Context, c *Clients, resource schema.Gro
 		c.Progress.Tell(count, resource.Resource+" read")
 		return take(typed)
 	})
-	if err != nil {
-		return fmt.Errorf("list %s: %w%s", resource, err, Advice(err, "list", resource))
-	}
-	return nil
-}
-
-// Advice says what to do about an error of a request, and is empty where there is none.
-func Advice(err error, verb string, resource schema.GroupResource) string {
-	switch {
-	case apierrors.IsForbidden(err):
-		group := resource.Group
-		if group == "" {
-			group = `""`
-		}
-		return fmt.Sprintf(" (ask for a ClusterRole with the verb %s on %s of API group %s)", verb, resource.Resource, group)
-	case apierrors.IsUnauthorized(err):
-		return " (the credentials of the kubeconfig are not accepted: log in again)"
-	case apierrors.IsResourceExpired(err):
-		return " (the list took longer than the API server keeps its beginning: try again, or narrow it)"
-	default:
-		return ""
-	}
 }
 
 // As returns what takes objects of a kind that come from Clients.List, as the type that

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -28,20 +29,25 @@ func (r *Reader) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	}
 	object, err := r.clients.Dynamic.Resource(resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("get %s %s: %w%s", resource.GroupResource(), key.Name, err, Advice(err, "get", resource.GroupResource()))
+		return Failed(err, "get "+resource.GroupResource().String()+" "+key.Name, "get", resource.GroupResource())
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
-// List implements client.Reader. It knows no options: all objects of a kind are listed.
+// List implements client.Reader. It knows no options: all objects of a kind are listed, a
+// chunk at a time.
 func (r *Reader) List(ctx context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	resource, err := resourceOf(into)
 	if err != nil {
 		return err
 	}
-	list, err := r.clients.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
+	list, of := &unstructured.UnstructuredList{}, resource.GroupResource()
+	err = Each(ctx, r.clients, of, r.clients.List(of, resource.Version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+		list.Items = append(list.Items, *object)
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("list %s: %w%s", resource.GroupResource(), err, Advice(err, "list", resource.GroupResource()))
+		return err
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), into)
 }

@@ -3,7 +3,6 @@ package standing
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -58,7 +57,7 @@ func (s *scan) namespaces(ctx context.Context) error {
 		namespace, err := s.Kubernetes.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
 		if err != nil {
 			resource := schema.GroupResource{Resource: "namespaces"}
-			return fmt.Errorf("read namespace %s: %w%s", s.namespace, err, kubectl.Advice(err, "get", resource))
+			return kubectl.Failed(err, "read namespace "+s.namespace, "get", resource)
 		}
 		s.judge.Namespaces[s.namespace] = namespace
 		return nil

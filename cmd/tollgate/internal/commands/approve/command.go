@@ -129,6 +129,9 @@ type streams struct {
 var errNo = errors.New("nothing was approved")
 
 func run(ctx context.Context, clients *kubectl.Clients, clk clock.PassiveClock, opts *options, to streams) error {
+	if err := served(ctx, clients); err != nil {
+		return err
+	}
 	now := clk.Now()
 	shown, _, missing, err := evictionfeed.Read(ctx, clients, now, opts.wants)
 	clients.Progress.End()

@@ -219,7 +219,7 @@ func TestErrorsOfTheAPIServerAreShownAsTheyAre(t *testing.T) {
 		require.ErrorContains(t, got, want)
 	}
 	_, _, err := approves(t, clientsOf(t, false), "node n2 --taint a --pods 1 --yes")
-	require.EqualError(t, err, "create EvictionApproval: the API server does not serve it: Tollgate's CustomResourceDefinitions are not installed")
+	require.EqualError(t, err, "approve: the API server does not serve EvictionApprovals: nothing is held here until Tollgate's CustomResourceDefinitions are installed, and it runs")
 }
 
 func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {

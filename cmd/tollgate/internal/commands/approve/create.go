@@ -80,20 +80,23 @@ func create(ctx context.Context, clients *kubectl.Clients, wanted *approvals, op
 	return nil
 }
 
-func request(ctx context.Context, clients *kubectl.Clients, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
-	if _, err := clients.Version(ctx, approvalResource, v1alpha1.GroupVersion.Version); err != nil {
-		if errors.Is(err, kubectl.ErrNotServed) {
-			return nil, errors.New("create EvictionApproval: the API server does not serve it: Tollgate's CustomResourceDefinitions are not installed")
-		}
-		return nil, err
+// served returns an error where nobody would take an approval.
+func served(ctx context.Context, clients *kubectl.Clients) error {
+	_, err := clients.Version(ctx, approvalResource, v1alpha1.GroupVersion.Version)
+	if errors.Is(err, kubectl.ErrNotServed) {
+		return errors.New("approve: the API server does not serve EvictionApprovals: nothing is held here until Tollgate's CustomResourceDefinitions are installed, and it runs")
 	}
+	return err
+}
+
+func request(ctx context.Context, clients *kubectl.Clients, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	options := metav1.CreateOptions{FieldManager: "tollgate-approve", FieldValidation: metav1.FieldValidationStrict}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	created, err := clients.Dynamic.Resource(approvalResource.WithVersion(v1alpha1.GroupVersion.Version)).Create(ctx, object, options)
 	if err != nil {
-		return nil, fmt.Errorf("create EvictionApproval: %w%s", err, kubectl.Advice(err, "create", approvalResource))
+		return nil, kubectl.Failed(err, "create EvictionApproval", "create", approvalResource)
 	}
 	created.SetManagedFields(nil) // as kubectl shows objects
 	return created, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,7 +23,7 @@ import (
 var kindsOfPolicies = []string{"tolerationpolicies", "placementpolicies", "taintpolicies", "gatepolicies", "evictionpolicies"}
 
 // lookup has what is not in the files looked up in the cluster.
-func (r *runner) lookup(ctx context.Context, options *checking.Options) error {
+func (r *runner) lookup(ctx context.Context, options *checking.Options, found *report.Report) error {
 	clients, err := r.connection.Clients(r.notes)
 	if err != nil {
 		return err
@@ -32,8 +33,12 @@ func (r *runner) lookup(ctx context.Context, options *checking.Options) error {
 	}
 	stored := &checking.Policies{}
 	for _, resource := range kindsOfPolicies {
-		if err := policiesOf(ctx, clients, resource, stored); err != nil {
+		served, err := policiesOf(ctx, clients, resource, stored)
+		if err != nil {
 			return err
+		}
+		if !served && !slices.Contains(found.Notes, notInstalled) {
+			found.Notes = append(found.Notes, notInstalled)
 		}
 	}
 	clients.Progress.End()
@@ -43,18 +48,21 @@ func (r *runner) lookup(ctx context.Context, options *checking.Options) error {
 	return nil
 }
 
-// policiesOf reads the policies of a kind that are in a cluster. Where Tollgate is not
-// installed there are none.
-func policiesOf(ctx context.Context, clients *kubectl.Clients, resource string, into *checking.Policies) error {
+// notInstalled is said where the policies of a cluster are asked for.
+const notInstalled = "Tollgate's CustomResourceDefinitions are not installed in the cluster: it has no policies"
+
+// policiesOf reads the policies of a kind that are in a cluster. It reports whether there can
+// be such: not where Tollgate is not installed.
+func policiesOf(ctx context.Context, clients *kubectl.Clients, resource string, into *checking.Policies) (served bool, err error) {
 	of := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
 	version, err := clients.Version(ctx, of, v1alpha1.GroupVersion.Version)
 	if errors.Is(err, kubectl.ErrNotServed) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return kubectl.Each(ctx, clients, of, clients.List(of, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+	return true, kubectl.Each(ctx, clients, of, clients.List(of, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 		return into.AddStored(object)
 	})
 }
@@ -67,8 +75,12 @@ func (r *runner) scan(ctx context.Context, given checking.Policies, found *repor
 	}
 	defer clients.Progress.End()
 	if len(r.flags.policies) == 0 {
-		if err := policiesOf(ctx, clients, kindsOfPolicies[0], &given); err != nil {
+		served, err := policiesOf(ctx, clients, kindsOfPolicies[0], &given)
+		if err != nil {
 			return err
+		}
+		if !served {
+			return errors.New("the API server serves no TolerationPolicies to judge by: name policies with -p, or install Tollgate's CustomResourceDefinitions")
 		}
 	}
 	found.Policies = len(given.Tolerations)

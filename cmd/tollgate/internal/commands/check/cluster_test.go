@@ -337,9 +337,6 @@ func TestClustersWithoutWhatIsLookedFor(t *testing.T) {
 			withoutPolicy, served(), &flags{}, "0 objects judged by 0 policies\n",
 			"note: there is no TolerationPolicy to judge by: everything is allowed\n",
 		},
-		"one without Tollgate": {
-			namespace, nil, &flags{}, "0 objects judged by 0 policies\n", "note: there is no TolerationPolicy to judge by: everything is allowed\n",
-		},
 		"one without Tollgate and devices, by a policy of a file": {namespace, nil, policy, "0 objects judged by 2 policies\n", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -351,6 +348,15 @@ func TestClustersWithoutWhatIsLookedFor(t *testing.T) {
 			require.Equal(t, c.notes, notes)
 		})
 	}
+}
+
+func TestWithoutTollgateThereAreNoPoliciesToScanBy(t *testing.T) {
+	t.Parallel()
+	in, _ := clusterOf(t, "{apiVersion: v1, kind: Namespace, metadata: {name: apple}}", nil)
+	out, notes, code := runsIn(t, in, "", &flags{})
+	require.Equal(t, kubectl.ExitError, code)
+	require.Empty(t, out)
+	require.Contains(t, notes, "name policies with -p, or install Tollgate's CustomResourceDefinitions")
 }
 
 func TestSaysWhichRightsAreMissing(t *testing.T) {

@@ -99,7 +99,7 @@ func (r *runner) check(ctx context.Context, given, objects []manifest.Object) (*
 // judge judges manifests.
 func (r *runner) judge(ctx context.Context, options checking.Options, objects []manifest.Object, found *report.Report) error {
 	if r.flags.cluster {
-		if err := r.lookup(ctx, &options); err != nil {
+		if err := r.lookup(ctx, &options, found); err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func (r *runner) judge(ctx context.Context, options checking.Options, objects []
 			found.Results = append(found.Results, pod)
 		}
 	}
-	found.Notes = checker.Notes()
+	found.Notes = append(found.Notes, checker.Notes()...)
 	if r.flags.by.User == "" {
 		found.Notes = append([]string{"objects are created by nobody in particular, in no group but system:authenticated: say by whom with --as and --as-group"}, found.Notes...)
 	}

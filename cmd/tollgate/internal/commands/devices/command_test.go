@@ -232,7 +232,7 @@ func TestSaysWhatToDoAboutAnError(t *testing.T) {
 	}{
 		"no rights": {
 			apierrors.NewForbidden(slices, "", errors.New("User \"eve\" cannot list resource")),
-			[]string{"list resourceslices.resource.k8s.io: ", "eve", "ask for a ClusterRole with the verb list on resourceslices of API group resource.k8s.io"},
+			[]string{"you (eve) may not list resourceslices.resource.k8s.io ", "ask for a ClusterRole with the verb list on resourceslices of API group resource.k8s.io"},
 		},
 		"no login":   {apierrors.NewUnauthorized("token expired"), []string{"log in again"}},
 		"too slowly": {apierrors.NewResourceExpired("too old"), []string{"try again"}},

@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +32,7 @@ func watchOf[L runtime.Object](f *follower, store *toolscache.Store, resource sc
 	w := &watch{}
 	refused := func(err error, verb string) {
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-			w.refuse(fmt.Errorf("%s %s: %w%s", verb, resource, err, kubectl.Advice(err, verb, resource)))
+			w.refuse(kubectl.Failed(err, verb+" "+resource.String(), verb, resource))
 		}
 	}
 	*store, w.controller = toolscache.NewInformerWithOptions(toolscache.InformerOptions{

@@ -154,7 +154,7 @@ func (t *tainting) carriers(ctx context.Context, clients *kubectl.Clients) ([]*c
 		case apierrors.IsNotFound(err), t.yes && !t.overwrite && apierrors.IsForbidden(err):
 			err = nil // Where it stands, and is not to be seen, the API server refuses another.
 		default:
-			err = fmt.Errorf("read %s: %w%s", made, err, kubectl.Advice(err, "get", made.resource.GroupResource()))
+			err = kubectl.Failed(err, "read "+made.String(), "get", made.resource.GroupResource())
 		}
 		if err != nil {
 			return nil, err
@@ -231,13 +231,13 @@ func (t *tainting) one(ctx context.Context, clients *kubectl.Clients, made *carr
 	if made.stands != nil {
 		done, err := client.Update(ctx, made.object, metav1.UpdateOptions{DryRun: t.dry()})
 		if err != nil {
-			return nil, fmt.Errorf("update %s: %w%s", made, err, kubectl.Advice(err, "update", made.resource.GroupResource()))
+			return nil, kubectl.Failed(err, "update "+made.String(), "update", made.resource.GroupResource())
 		}
 		return done, nil
 	}
 	done, err := client.Create(ctx, made.object, metav1.CreateOptions{DryRun: t.dry()})
 	if err != nil {
-		return nil, fmt.Errorf("create %s: %w%s", made, err, kubectl.Advice(err, "create", made.resource.GroupResource()))
+		return nil, kubectl.Failed(err, "create "+made.String(), "create", made.resource.GroupResource())
 	}
 	return done, nil
 }

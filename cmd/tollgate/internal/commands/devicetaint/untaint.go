@@ -98,7 +98,7 @@ func (u *untainting) removeAll(ctx context.Context, clients *kubectl.Clients, go
 		options.Preconditions = &metav1.Preconditions{UID: &uid}
 		if u.dryRun != dryRuns[1] {
 			if err := clients.Dynamic.Resource(b.resource).Delete(ctx, b.object.GetName(), options); err != nil {
-				err = fmt.Errorf("delete %s: %w%s", b, err, kubectl.Advice(err, "delete", b.resource.GroupResource()))
+				err = kubectl.Failed(err, "delete "+b.String(), "delete", b.resource.GroupResource())
 				return errors.Join(err, u.show(out, removed))
 			}
 		}

@@ -75,10 +75,10 @@ exit code is 2 if that is not so after --timeout, 1 on errors, else 0. It is an 
 if the node, rule or patch that is named does not exist, or if you may not see all that makes
 pods leave: nodes, resourceclaims, resourceslices and devicetaintrules.
 
-It needs the verb list (and with -w watch) on pods and nodes; without -w, for one namespace,
-on the pods of that is enough. It shows more with that on
-namespaces, poddisruptionbudgets, events, evictionpolicies, resourceclaims, resourceslices and
-devicetaintrules, and get on Lease tollgate in the namespace of Tollgate.`,
+It needs the verb list (and with -w watch) on pods and nodes; for one namespace, on the pods
+of that is enough. It shows more with that on namespaces, poddisruptionbudgets, events,
+evictionpolicies, resourceclaims, resourceslices and devicetaintrules, and get on Lease
+tollgate in the namespace of Tollgate.`,
 		Example: `  tollgate evictions -A
   tollgate evictions --node node-7 -o wide
   tollgate evictions -A -w

@@ -160,6 +160,34 @@ func TestOneNamespaceIsEnough(t *testing.T) {
 	require.Contains(t, notes, "no pod has to leave in namespace web\n")
 }
 
+func TestOneNamespaceIsEnoughToFollow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		clients := clientsOf(t, allKinds, world(t)...)
+		typed := clients.Kubernetes.(*fake.Clientset)
+		for _, resource := range []string{"pods", "nodes", "poddisruptionbudgets", "resourceclaims", "namespaces", "events", "resourceslices"} {
+			typed.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return action.GetNamespace() == "", nil, forbidden(resource)
+			})
+			typed.PrependWatchReactor(resource, func(action clienttesting.Action) (bool, watch.Interface, error) {
+				return action.GetNamespace() == "", nil, forbidden(resource)
+			})
+		}
+		f := follows(t, clients, options{output: "table", filter: evictiontable.Filter{Namespace: "web"}, wants: cluster.Wants{Namespace: "web"}}, false)
+		f.pass(time.Minute)
+		require.Contains(t, unwrapped(f.notes.String()), "you may not list nodes: which taints nodes have")
+		require.Contains(t, unwrapped(f.notes.String()), "you may list events in namespace web alone")
+		require.NotContains(t, f.notes.String(), "what is shown may be old")
+		f.stop()
+		require.NoError(t, <-f.ended)
+		for _, action := range typed.Actions() {
+			if watching, ok := action.(clienttesting.WatchAction); ok && watching.GetResource().Resource == "pods" {
+				require.Equal(t, "web", watching.GetNamespace())
+			}
+		}
+	})
+}
+
 func TestWithoutTollgateKubernetesEvicts(t *testing.T) {
 	t.Parallel()
 	out, notes, err := shows(t, clientsOf(t, kubernetesKinds, world(t)[1:8]...), options{output: "table"})

@@ -218,7 +218,7 @@ func TestExplainWithoutPermissionsSaysWhatToAskFor(t *testing.T) {
 	t.Parallel()
 	for resource, kind := range map[string]string{"pods": kindPod, "nodes": kindNode} {
 		_, _, err := ask(t, newFakes(t, tollgate).add(t, tainted, waiting, namespace).forbid(resource), kind, "web", "text")
-		require.ErrorContains(t, err, "ask for a ClusterRole with the verb list on "+resource)
+		require.ErrorContains(t, err, "with the verb list on "+resource)
 		require.Equal(t, kubectl.ExitError, kubectl.ExitCode(err))
 	}
 	_, notes, err := ask(t, newFakes(t, tollgate).add(t, tainted, waiting, namespace).forbid("nodes"), kindPod, "web", "text")

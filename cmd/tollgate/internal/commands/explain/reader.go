@@ -101,7 +101,7 @@ func (r *reader) namespaceObject(ctx context.Context) error {
 		return nil
 	}
 	if !apierrors.IsForbidden(err) {
-		return fmt.Errorf("read namespace %s: %w%s", r.namespace, err, kubectl.Advice(err, "get", namespaceResource))
+		return kubectl.Failed(err, "read namespace "+r.namespace, "get", namespaceResource)
 	}
 	return r.lacks(err, "get", namespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
 }
@@ -141,7 +141,11 @@ func (r *reader) events(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			return r.lacks(err, "list", eventResource, "what pods that are gone died of is not known")
+			without := "what pods that are gone died of is not known"
+			if q.namespace != r.namespace {
+				without = "what nodes, rules and patches were told of evictions, and of pods that are held, is not known"
+			}
+			return r.lacks(err, "list", eventResource, without)
 		}
 	}
 	return nil

@@ -160,7 +160,7 @@ func ofSlice(ctx context.Context, clients *kubectl.Clients, t *previews.Teller, 
 		was = tracker.SliceOf(old)
 	case !apierrors.IsNotFound(err):
 		resource := schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}
-		return previews.Preview{}, fmt.Errorf("read ResourceSlice %s: %w%s", slice.Name, err, kubectl.Advice(err, "get", resource))
+		return previews.Preview{}, kubectl.Failed(err, "read ResourceSlice "+slice.Name, "get", resource)
 	}
 	return t.Slice(was, tracker.SliceOf(slice))
 }
