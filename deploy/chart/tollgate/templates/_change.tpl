@@ -51,12 +51,12 @@
 {{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
 {{- $_ := set $files "90-local.yaml" (toYaml (merge $head .)) -}}
 {{- end -}}
-{{- toYaml $files -}}
+{{- toJson $files -}}
 {{- end -}}
 
 {{- define "tollgate.configmap" -}}
 {{- $_ := set .object.metadata "name" "tollgate-config" -}}
-{{- $_ := set .object "data" (merge (include "tollgate.settings" .root | fromYaml) .object.data) -}}
+{{- $_ := set .object "data" (merge (include "tollgate.settings" .root | fromJson) .object.data) -}}
 {{- end -}}
 
 {{- define "tollgate.poddisruptionbudget" -}}

@@ -1,0 +1,218 @@
+package manifests
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+)
+
+// What values make the chart what an overlay is.
+var overlays = map[string][]string{
+	"self-signed":            nil,
+	"issued-by-cert-manager": {"--set=certificates.mode=CertManager"},
+	"window":                 {"--set=mode=Window"},
+	"observe":                {"--set=mode=Observe"},
+	"high-availability":      {"--set=replicas=3,spread.nodes=DoNotSchedule"},
+}
+
+func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
+	for name, values := range overlays {
+		t.Run(name, func(t *testing.T) {
+			want := normalized(kustomize(t, overlay(name)))
+			got := normalized(template(t, values...))
+			// Helm makes the namespace, and cannot without one.
+			require.Contains(t, want, "Namespace /tollgate-system")
+			delete(want, "Namespace /tollgate-system")
+			for id := range want {
+				require.Contains(t, got, id)
+				require.Equal(t, want[id].Object, got[id].Object, id)
+			}
+			require.Len(t, got, len(want))
+		})
+	}
+}
+
+var hashed = regexp.MustCompile(`^tollgate-config-[0-9a-z]{10}$`)
+
+// normalized takes away by what pods notice that their configuration changed, which is a
+// name with one tool and an annotation with the other, and what keeps Helm from deleting.
+func normalized(all objects) objects {
+	result := objects{}
+	for _, object := range all {
+		object = object.DeepCopy()
+		if hashed.MatchString(object.GetName()) {
+			object.SetName("tollgate-config")
+		}
+		switch object.GetKind() {
+		case "Deployment":
+			unstructured.RemoveNestedField(object.Object, "spec", "template", "metadata", "annotations", "checksum/config")
+			volumes, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "volumes")
+			for _, volume := range volumes {
+				if source, ok := volume.(map[string]any)["configMap"].(map[string]any); ok && hashed.MatchString(source["name"].(string)) {
+					source["name"] = "tollgate-config"
+				}
+			}
+			_ = unstructured.SetNestedSlice(object.Object, volumes, "spec", "template", "spec", "volumes")
+		case "CustomResourceDefinition":
+			unstructured.RemoveNestedField(object.Object, "metadata", "annotations", "helm.sh/resource-policy")
+		}
+		result[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object
+	}
+	return result
+}
+
+func TestTheChartHasNoFaultsThatHelmFinds(t *testing.T) {
+	_, err := helm(t, "lint", "--strict", chart())
+	require.NoError(t, err)
+}
+
+func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
+	tests := map[string]struct{ set, names string }{
+		"a value that is none":                        {"replica=3", "replica"},
+		"a value that is none, deeper down":           {"webhooks.failPolicy=Ignore", "failPolicy"},
+		"a failure policy in another case":            {"webhooks.failurePolicy=ignore", "failurePolicy"},
+		"no failure policy":                           {"webhooks.failurePolicy=null", "failurePolicy"},
+		"an empty failure policy":                     {"webhooks.failurePolicy=", "failurePolicy"},
+		"a mode that is none":                         {"mode=window", "mode"},
+		"a mode by two ways":                          {"config.eviction.mode=Window", "mode"},
+		"certificates by two ways":                    {"config.certificates.mode=Files", "mode"},
+		"a namespace by two ways":                     {"config.namespace=x", "namespace"},
+		"no replicas":                                 {"replicas=0", "replicas"},
+		"a text where a switch is":                    {"protection.install=enabled", "install"},
+		"no limit of memory, which the collector has": {"resources.limits.memory=null", "memory"},
+		"an address that is none":                     {"networkPolicy.apiServer.cidrs={10.0.0.1}", "cidrs"},
+		"a digest that is cut off":                    {"image.digest=sha256:abc", "digest"},
+		"a namespace that cannot be":                  {"webhooks.excludedNamespaces={*}", "excludedNamespaces"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := helm(t, "template", "tollgate", chart(), "--set="+tt.set)
+			require.ErrorContains(t, err, tt.names)
+			require.ErrorContains(t, err, "schema")
+		})
+	}
+}
+
+func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
+	for _, mode := range []string{"SelfSigned", "CertManager"} {
+		out, err := helm(t, "template", "tollgate", chart(), "--namespace=taints", "--set=certificates.mode="+mode)
+		require.NoError(t, err)
+		require.NotContains(t, string(out), "tollgate-system")
+		all := parse(t, out)
+		for id, object := range all {
+			if namespace := object.GetNamespace(); namespace != "" && namespace != "kube-system" {
+				require.Equal(t, "taints", namespace, id)
+			}
+		}
+		config := as[corev1.ConfigMap](t, all, "ConfigMap taints/tollgate-config")
+		require.Equal(t, "taints", configOf(t, config).Namespace)
+		webhooks := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration /tollgate")
+		require.Contains(t, webhooks.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values, "taints")
+		require.Equal(t, "taints", webhooks.Webhooks[0].ClientConfig.Service.Namespace)
+	}
+}
+
+func TestValuesChangeWhatTheyAreNamedFor(t *testing.T) {
+	all := template(t, "--set=image.repository=registry.example.com/t,image.digest=sha256:"+strings.Repeat("a", 64),
+		"--set=mode=Window,config.eviction.workers=7,config.featureGates.GatePolicies=false",
+		"--set=webhooks.failurePolicy=Ignore,webhooks.excludedNamespaces={storage},podAnnotations.a=b,podLabels.c=d",
+		"--set=networkPolicy.apiServer.cidrs={10.0.0.0/28},networkPolicy.apiServer.ports={6443}",
+		"--set=protection.install=false,resourceQuota.install=false,crds.keep=false,imagePullSecrets[0].name=registry")
+
+	deployment := as[appsv1.Deployment](t, all, "Deployment tollgate-system/tollgate")
+	pod := deployment.Spec.Template
+	require.Equal(t, "registry.example.com/t@sha256:"+strings.Repeat("a", 64), pod.Spec.Containers[0].Image)
+	require.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
+	require.Equal(t, "b", pod.Annotations["a"])
+	require.Equal(t, map[string]string{"app.kubernetes.io/name": "tollgate", "c": "d"}, pod.Labels)
+
+	config := configOf(t, as[corev1.ConfigMap](t, all, "ConfigMap tollgate-system/tollgate-config"))
+	require.Equal(t, configv1alpha1.EvictionWindow, config.Eviction.Mode)
+	require.Equal(t, 7, config.Eviction.Workers)
+	require.Equal(t, map[string]bool{"GatePolicies": false}, config.FeatureGates)
+
+	webhooks := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration /tollgate")
+	require.Equal(t, admissionregistrationv1.Ignore, *webhooks.Webhooks[0].FailurePolicy)
+	require.Equal(t, []string{"kube-system", "tollgate-system", "storage"}, webhooks.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values)
+
+	for id, object := range all {
+		require.NotContains(t, id, "ValidatingAdmissionPolicy")
+		require.NotContains(t, id, "ResourceQuota")
+		require.NotContains(t, object.GetAnnotations(), "helm.sh/resource-policy")
+	}
+}
+
+func TestADefinitionIsKeptUnlessSaidOtherwise(t *testing.T) {
+	all := template(t)
+	kept := 0
+	for _, object := range all {
+		if object.GetKind() == "CustomResourceDefinition" {
+			require.Equal(t, "keep", object.GetAnnotations()["helm.sh/resource-policy"])
+			kept++
+		}
+	}
+	require.Equal(t, 7, kept)
+}
+
+func TestPodsAreReplacedWhenTheirConfigurationChanges(t *testing.T) {
+	checksum := func(values ...string) string {
+		deployment := as[appsv1.Deployment](t, template(t, values...), "Deployment tollgate-system/tollgate")
+		return deployment.Spec.Template.Annotations["checksum/config"]
+	}
+	seen := map[string]bool{checksum(): true, checksum("--set=mode=Window"): true, checksum("--set=config.eviction.workers=7"): true}
+	require.Len(t, seen, 3)
+}
+
+// configOf reads the files of the ConfigMap as Tollgate does.
+func configOf(t *testing.T, files *corev1.ConfigMap) *configv1alpha1.TollgateConfiguration {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range files.Data {
+		writeFile(t, folder, name, text)
+	}
+	config, err := configv1alpha1.LoadPath(folder)
+	require.NoError(t, err)
+	return config
+}
+
+func TestTollgateUnderstandsTheConfigurationOfEachOverlay(t *testing.T) {
+	modes := map[string]configv1alpha1.EvictionMode{"window": configv1alpha1.EvictionWindow, "observe": configv1alpha1.EvictionObserve}
+	for name := range overlays {
+		t.Run(name, func(t *testing.T) {
+			all := normalized(kustomize(t, overlay(name)))
+			config := configOf(t, as[corev1.ConfigMap](t, all, "ConfigMap tollgate-system/tollgate-config"))
+			want := configv1alpha1.EvictionReplace
+			if mode, ok := modes[name]; ok {
+				want = mode
+			}
+			require.Equal(t, want, config.Eviction.Mode)
+			require.Equal(t, "tollgate-system", config.Namespace)
+			require.Equal(t, ":8081", config.Health.BindAddress)
+			wantCertificates := configv1alpha1.CertificatesSecret
+			if name == "issued-by-cert-manager" {
+				wantCertificates = configv1alpha1.CertificatesFiles
+			}
+			require.Equal(t, wantCertificates, config.Certificates.Mode)
+		})
+	}
+}
+
+// One version: the chart, its app, and the image of the manifests.
+func TestTheVersionIsTheSameEverywhere(t *testing.T) {
+	out, err := helm(t, "show", "chart", chart())
+	require.NoError(t, err)
+	var meta struct{ Version, AppVersion string }
+	require.NoError(t, yaml.Unmarshal(out, &meta))
+	require.Equal(t, "v"+meta.Version, meta.AppVersion)
+	deployment := as[appsv1.Deployment](t, kustomize(t, overlay("self-signed")), "Deployment tollgate-system/tollgate")
+	require.Equal(t, "ghcr.io/tollgate-dev/tollgate:"+meta.AppVersion, deployment.Spec.Template.Spec.Containers[0].Image)
+}

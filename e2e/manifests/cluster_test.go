@@ -1,0 +1,128 @@
+package manifests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/e2e/install"
+)
+
+func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return client
+}
+
+// dryRun has the API server judge the objects as if they were applied, unknown fields
+// included. It leaves out those of cert-manager, which is not there.
+func dryRun(t *testing.T, all objects) {
+	t.Helper()
+	var text strings.Builder
+	for _, object := range all {
+		if object.GroupVersionKind().Group == "cert-manager.io" {
+			continue
+		}
+		part, err := yaml.Marshal(object.Object)
+		require.NoError(t, err)
+		text.WriteString("---\n" + string(part))
+	}
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
+	out, err := install.Kubectl(t.Context(), shared, "apply", "--dry-run=server", "--validate=strict", "-f", file)
+	require.NoError(t, err, "%s", out)
+	require.NotContains(t, string(out), "Warning")
+}
+
+func TestTheAPIServerAcceptsEveryOverlay(t *testing.T) {
+	for name := range overlays {
+		t.Run(name, func(t *testing.T) { dryRun(t, kustomize(t, overlay(name))) })
+	}
+	t.Run("outside", func(t *testing.T) { dryRun(t, kustomize(t, overlay("outside"))) })
+}
+
+func TestTheAPIServerAcceptsTheChart(t *testing.T) {
+	for name, values := range overlays {
+		t.Run(name, func(t *testing.T) { dryRun(t, template(t, values...)) })
+	}
+	t.Run("with all that values can change", func(t *testing.T) {
+		dryRun(t, template(t, "--set=webhooks.excludedNamespaces={storage},networkPolicy.apiServer.cidrs={10.0.0.0/28}",
+			"--set=podDisruptionBudget.maxUnavailable=50%,image.pullPolicy=Always,imagePullSecrets[0].name=a,config.eviction.workers=7"))
+	})
+}
+
+// The namespace admits restricted pods only, and the controllers of Kubernetes make these.
+func TestL08RestrictedPodsRunOnNodesOfTheirOwn(t *testing.T) {
+	client := clientOf(t, shared.RESTConfig())
+	pods := client.CoreV1().Pods("tollgate-system")
+	require.Eventually(t, func() bool {
+		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=tollgate"})
+		nodes := map[string]bool{}
+		for i := range list.Items {
+			nodes[list.Items[i].Spec.NodeName] = true
+		}
+		delete(nodes, "")
+		return err == nil && len(list.Items) == 2 && len(nodes) == 2
+	}, patience, 200*time.Millisecond)
+
+	pod := podIn("tollgate-system")
+	pod.Spec.HostNetwork = true
+	_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	require.ErrorContains(t, err, "violates PodSecurity")
+}
+
+func podIn(namespace string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-", Namespace: namespace},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}},
+	}
+}
+
+// What deploy/README.md says of the time from one kubectl apply until Tollgate answers,
+// which it never does here.
+func TestUntilTollgateAnswersPodsElsewhereAreRefused(t *testing.T) {
+	client := clientOf(t, shared.RESTConfig())
+	create := func(namespace string) error {
+		_, err := client.CoreV1().Pods(namespace).Create(t.Context(), podIn(namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	require.Eventually(t, func() bool { return create("default") != nil }, patience, 200*time.Millisecond)
+	require.ErrorContains(t, create("default"), "failed calling webhook")
+	require.NoError(t, create("kube-system"))
+	require.ErrorContains(t, create("tollgate-system"), "violates PodSecurity", "Tollgate is not asked")
+
+	_, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "registers"}},
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	require.NoError(t, err)
+}
+
+func TestTheWebhooksCanBeAppliedLastAndDeletedFirst(t *testing.T) {
+	const webhooks = "webhookconfiguration.admissionregistration.k8s.io/tollgate"
+	all := kustomize(t, overlay("self-signed"))
+	out, err := install.Kubectl(t.Context(), shared, "apply", "--dry-run=server", "-k", overlay("self-signed"), "-l", "app.kubernetes.io/component!=webhooks")
+	require.NoError(t, err, "%s", out)
+	require.NotContains(t, string(out), webhooks)
+	require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), len(all)-2, "%s", out)
+
+	out, err = install.Kubectl(t.Context(), shared, "delete", "--dry-run=server", "-k", overlay("self-signed"), "-l", "app.kubernetes.io/component=webhooks")
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, 2, strings.Count(string(out), "deleted"), "%s", out)
+	require.Contains(t, string(out), "validatingwebhookconfiguration")
+	require.Contains(t, string(out), "mutatingwebhookconfiguration")
+}
+
+func TestEveryObjectIsLabelledAsTollgates(t *testing.T) {
+	for id, object := range template(t, "--set=certificates.mode=SelfSigned") {
+		require.Equal(t, "tollgate", object.GetLabels()["app.kubernetes.io/name"], id)
+	}
+}
