@@ -22,10 +22,8 @@
 {{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
 {{- $_ := set $pod "nodeSelector" $values.nodeSelector -}}
 {{- $_ := set $pod "tolerations" $values.tolerations -}}
-{{- with $values.affinity }}{{ $_ := set $pod "affinity" . }}{{ end -}}
-{{- range $pod.topologySpreadConstraints -}}
-{{- $_ := set . "whenUnsatisfiable" (ternary $values.spread.nodes $values.spread.zones (eq .topologyKey "kubernetes.io/hostname")) -}}
-{{- end -}}
+{{- $_ := set $pod "affinity" (merge $values.affinity $pod.affinity) -}}
+{{- range $pod.topologySpreadConstraints }}{{ $_ := set . "whenUnsatisfiable" $values.spread.nodes }}{{ end -}}
 {{- range $pod.volumes -}}
 {{- if eq .name "config" }}{{ $_ := set .configMap "name" "tollgate-config" }}{{ end -}}
 {{- end -}}
