@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,19 +27,44 @@ var overlays = map[string][]string{
 
 func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 	for name, values := range overlays {
-		t.Run(name, func(t *testing.T) {
-			want := normalized(kustomize(t, overlay(name)))
-			got := normalized(template(t, values...))
-			// Helm makes the namespace, and cannot without one.
-			require.Contains(t, want, "Namespace /tollgate-system")
-			delete(want, "Namespace /tollgate-system")
-			for id := range want {
-				require.Contains(t, got, id)
-				require.Equal(t, want[id].Object, got[id].Object, id)
-			}
-			require.Len(t, got, len(want))
-		})
+		t.Run(name, func(t *testing.T) { requireSame(t, kustomize(t, overlay(name)), template(t, values...)) })
 	}
+	t.Run("with components that are put together", func(t *testing.T) {
+		folder := together(t, "components/window", "components/high-availability", "monitoring")
+		requireSame(t, kustomize(t, folder), template(t, "--set=mode=Window,replicas=3,spread.nodes=DoNotSchedule",
+			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
+	})
+	t.Run("with pods that are monitored", func(t *testing.T) {
+		folder := together(t, "monitoring/endpoint", "monitoring/podmonitor")
+		requireSame(t, kustomize(t, folder), template(t, "--set=monitoring.metrics=true,monitoring.monitor=PodMonitor"))
+	})
+}
+
+// together writes an overlay of a user's own: the base with components of deploy/.
+func together(t *testing.T, components ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	deploy, err := filepath.Rel(folder, filepath.Join(programs.Root, "deploy"))
+	require.NoError(t, err)
+	text := "kind: Kustomization\nresources: [" + filepath.Join(deploy, "base") + "]\ncomponents:\n"
+	for _, component := range components {
+		text += "- " + filepath.Join(deploy, component) + "\n"
+	}
+	writeFile(t, folder, "kustomization.yaml", text)
+	return folder
+}
+
+func requireSame(t *testing.T, manifests, chart objects) {
+	t.Helper()
+	want, got := normalized(manifests), normalized(chart)
+	// Helm makes the namespace, and cannot without one.
+	require.Contains(t, want, "Namespace /tollgate-system")
+	delete(want, "Namespace /tollgate-system")
+	for id := range want {
+		require.Contains(t, got, id)
+		require.Equal(t, want[id].Object, got[id].Object, id)
+	}
+	require.Len(t, got, len(want))
 }
 
 var hashed = regexp.MustCompile(`^tollgate-config-[0-9a-z]{10}$`)
@@ -89,6 +115,7 @@ func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 		"no replicas":                                 {"replicas=0", "replicas"},
 		"a text where a switch is":                    {"protection.install=enabled", "install"},
 		"no limit of memory, which the collector has": {"resources.limits.memory=null", "memory"},
+		"a monitor of metrics that are not served":    {"monitoring.monitor=PodMonitor", "monitoring"},
 		"an address that is none":                     {"networkPolicy.apiServer.cidrs={10.0.0.1}", "cidrs"},
 		"a digest that is cut off":                    {"image.digest=sha256:abc", "digest"},
 		"a namespace that cannot be":                  {"webhooks.excludedNamespaces={*}", "excludedNamespaces"},

@@ -2,6 +2,8 @@
 {{- define "tollgate.change" -}}
 {{- $kind := .object.kind -}}
 {{- if eq $kind "Deployment" }}{{ include "tollgate.deployment" . }}
+{{- else if hasSuffix "Monitor" $kind }}{{ include "tollgate.monitor" . }}
+{{- else if .monitoring }}
 {{- else if eq $kind "ConfigMap" }}{{ include "tollgate.configmap" . }}
 {{- else if eq $kind "PodDisruptionBudget" }}{{ include "tollgate.poddisruptionbudget" . }}
 {{- else if eq $kind "NetworkPolicy" }}{{ include "tollgate.networkpolicy" . }}
@@ -27,6 +29,9 @@
 {{- range $pod.volumes -}}
 {{- if eq .name "config" }}{{ $_ := set .configMap "name" "tollgate-config" }}{{ end -}}
 {{- end -}}
+{{- if $values.monitoring.metrics -}}
+{{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" 8080 "protocol" "TCP")) -}}
+{{- end -}}
 {{- /* Pods are replaced when their configuration changes. */ -}}
 {{- $config := dict "checksum/config" (include "tollgate.settings" .root | sha256sum) -}}
 {{- $_ := set $template.metadata "annotations" (merge $config $template.metadata.annotations $values.podAnnotations) -}}
@@ -43,8 +48,9 @@
 {{- define "tollgate.settings" -}}
 {{- $files := dict -}}
 {{- if ne .Values.mode "Replace" -}}
-{{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/modes/%s.yaml" (lower .Values.mode))) -}}
+{{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/config/%s.yaml" (lower .Values.mode))) -}}
 {{- end -}}
+{{- if .Values.monitoring.metrics }}{{ $_ := set $files "40-metrics.yaml" (.Files.Get "files/config/metrics.yaml") }}{{ end -}}
 {{- with .Values.config -}}
 {{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
 {{- $_ := set $files "90-local.yaml" (toYaml (merge $head .)) -}}
@@ -72,6 +78,19 @@
 {{- range $api.cidrs }}{{ $peers = append $peers (dict "ipBlock" (dict "cidr" .)) }}{{ end -}}
 {{- $_ := set $egress "to" $peers -}}
 {{- range .object.spec.ingress }}{{ $_ := set . "from" $peers }}{{ end -}}
+{{- end -}}
+{{- if .root.Values.monitoring.metrics -}}
+{{- $rule := dict "ports" (list (dict "protocol" "TCP" "port" 8080)) -}}
+{{- $_ := set .object.spec "ingress" (append .object.spec.ingress $rule) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The CA is in the Secret of whoever issues the certificate. */ -}}
+{{- define "tollgate.monitor" -}}
+{{- if eq .root.Values.certificates.mode "CertManager" -}}
+{{- range concat (.object.spec.endpoints | default list) (.object.spec.podMetricsEndpoints | default list) -}}
+{{- $_ := set .tlsConfig.ca.secret "name" "tollgate-serving" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -2,7 +2,18 @@
 {{- define "tollgate.wanted" -}}
 {{- $kind := .object.kind -}}
 {{- $values := .root.Values -}}
-{{- if hasSuffix "WebhookConfiguration" $kind -}}
+{{- if .monitoring -}}
+{{- $monitoring := $values.monitoring -}}
+{{- if hasSuffix "Monitor" $kind -}}
+{{- if eq $monitoring.monitor $kind }}yes{{ end -}}
+{{- else if eq $kind "PrometheusRule" -}}
+{{- if $monitoring.rules }}yes{{ end -}}
+{{- else if eq $kind "ConfigMap" -}}
+{{- if $monitoring.dashboard }}yes{{ end -}}
+{{- else if $monitoring.metrics -}}
+yes
+{{- end -}}
+{{- else if hasSuffix "WebhookConfiguration" $kind -}}
 {{- if $values.webhooks.install }}yes{{ end -}}
 {{- else if or (hasPrefix "ValidatingAdmissionPolicy" $kind) (eq .object.metadata.name "tollgate-administrator") -}}
 {{- if $values.protection.install }}yes{{ end -}}
