@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -242,4 +243,36 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 	require.Equal(t, "v"+meta.Version, meta.AppVersion)
 	deployment := as[appsv1.Deployment](t, kustomize(t, overlay("self-signed")), "Deployment tollgate-system/tollgate")
 	require.Equal(t, "ghcr.io/tollgate-dev/tollgate:"+meta.AppVersion, deployment.Spec.Template.Spec.Containers[0].Image)
+}
+
+func TestEveryValueIsInTheReadMe(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chart(), "values.schema.json"))
+	require.NoError(t, err)
+	var schema map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &schema))
+	readme, err := os.ReadFile(filepath.Join(chart(), "README.md"))
+	require.NoError(t, err)
+	for _, name := range valuesOf(schema, "") {
+		require.Contains(t, string(readme), "`"+name+"`")
+	}
+}
+
+// valuesOf are the names of the values in a schema, down to those that Kubernetes or
+// Tollgate define.
+func valuesOf(schema map[string]any, prefix string) []string {
+	properties, _ := schema["properties"].(map[string]any)
+	var names []string
+	for name, part := range properties {
+		path := prefix + name
+		below, _ := part.(map[string]any)
+		_, isObject := below["properties"].(map[string]any)
+		switch {
+		case path == "global": // of Helm
+		case isObject && path != "resources" && path != "config":
+			names = append(names, valuesOf(below, path+".")...)
+		default:
+			names = append(names, path)
+		}
+	}
+	return names
 }
