@@ -47,11 +47,14 @@ func together(t *testing.T, components ...string) string {
 	folder := t.TempDir()
 	deploy, err := filepath.Rel(folder, filepath.Join(programs.Root, "deploy"))
 	require.NoError(t, err)
-	text := "kind: Kustomization\nresources: [" + filepath.Join(deploy, "base") + "]\ncomponents:\n"
-	for _, component := range components {
-		text += "- " + filepath.Join(deploy, component) + "\n"
+	for i := range components {
+		components[i] = filepath.Join(deploy, components[i])
 	}
-	writeFile(t, folder, "kustomization.yaml", text)
+	text, err := yaml.Marshal(map[string]any{
+		"kind": "Kustomization", "resources": []string{filepath.Join(deploy, "base")}, "components": components,
+	})
+	require.NoError(t, err)
+	writeFile(t, folder, "kustomization.yaml", string(text))
 	return folder
 }
 
