@@ -98,16 +98,41 @@ func applyCRDs(ctx context.Context) error {
 	return nil
 }
 
-// authorize gives a program a ServiceAccount that may do everything, and a kubeconfig.
-// What it really needs is for cert-manager to say.
+// roleOf returns what a program may do. cainjector has the rights that its chart gives
+// it, since Tollgate's objects are protected from others; for cert-manager itself
+// "everything" is nothing that Tollgate has to do with.
+func roleOf(name string) *rbacv1.ClusterRole {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if name != cainjector {
+		role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+		return role
+	}
+	read := []string{"get", "list", "watch"}
+	role.Rules = []rbacv1.PolicyRule{
+		{APIGroups: []string{"cert-manager.io"}, Resources: []string{"certificates"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"get", "create", "update", "patch"}},
+		{
+			APIGroups: []string{"admissionregistration.k8s.io"},
+			Resources: []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},
+			Verbs:     append(read, "update", "patch"),
+		},
+	}
+	return role
+}
+
+// authorize gives a program a ServiceAccount, its rights and a kubeconfig.
 func authorize(ctx context.Context, client kubernetes.Interface, name string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := client.CoreV1().ServiceAccounts(certManager).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create service account %s: %w", name, err)
 	}
+	if _, err := client.RbacV1().ClusterRoles().Create(ctx, roleOf(name), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create role of %s: %w", name, err)
+	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: certManager, Name: name}},
 	}
 	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {

@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
@@ -18,11 +20,11 @@ import (
 func TestTheCertificateIsIssuedAndItsCAInjected(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{caName, servingName} {
-		require.NoError(t, ready(ctx, certManagerOf(t), name))
+		eventually(ctx, t, "it is ready", func(ctx context.Context) error { return ready(ctx, certManagerOf(t), name) })
 	}
 	all, err := bundles(ctx, clientOf(t))
 	require.NoError(t, err)
-	require.Len(t, all, 5)
+	require.NotEmpty(t, all)
 	for webhook, bundle := range all {
 		require.NotEmpty(t, bundle, webhook)
 		require.Contains(t, string(bundle), strings.TrimSpace(string(secretOf(ctx, t, servingName)["ca.crt"])), webhook)
@@ -67,11 +69,29 @@ func TestCertManagerStartsWithoutTollgate(t *testing.T) {
 	require.NoError(t, admit(ctx, clientOf(t), certManager))
 }
 
-// readiness returns the answer of the check of the certificate.
-func readiness(ctx context.Context, health string) error {
-	status, body, err := fetch(ctx, health+"/readyz/certificates")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", status, body)
+func TestTollgateMayNeitherReadSecretsNorWriteBundles(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", tollgate.Kubeconfig)
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	const group = "admissionregistration.k8s.io"
+	tests := map[string]struct {
+		attributes authorizationv1.ResourceAttributes
+		allowed    bool
+	}{
+		"reading its certificate":   {attributes: authorizationv1.ResourceAttributes{Namespace: tollgateSystem, Resource: "secrets", Name: servingName, Verb: "get"}},
+		"reading the Secret of old": {attributes: authorizationv1.ResourceAttributes{Namespace: tollgateSystem, Resource: "secrets", Name: "tollgate-serving-certificate", Verb: "get"}},
+		"creating a Secret":         {attributes: authorizationv1.ResourceAttributes{Namespace: tollgateSystem, Resource: "secrets", Verb: "create"}},
+		"writing a bundle":          {attributes: authorizationv1.ResourceAttributes{Group: group, Resource: "validatingwebhookconfigurations", Name: install.Name, Verb: "patch"}},
+		"reading a bundle":          {attributes: authorizationv1.ResourceAttributes{Group: group, Resource: "validatingwebhookconfigurations", Name: install.Name, Verb: "get"}, allowed: true},
 	}
-	return err
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &tt.attributes},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, tt.allowed, review.Status.Allowed)
+		})
+	}
 }

@@ -39,7 +39,9 @@ func writeKustomization(dir, address string) (string, error) {
 	content, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1",
 		"kind":       "Kustomization",
-		"resources":  []string{filepath.Join(deploy, "base"), filepath.Join(deploy, "webhooks")},
+		"resources": []string{
+			filepath.Join(deploy, "base", "rights"), filepath.Join(deploy, "webhooks"), filepath.Join(deploy, "protection"),
+		},
 		"components": []string{filepath.Join(deploy, "overlays", "cert-manager")},
 		"patches":    patches,
 	})
