@@ -6,7 +6,8 @@
 // certificate, and the bundle is kept in the named webhook configurations. With
 // a directory, certificate and key are read from mounted files that someone
 // else renews, and the configurations are left to that someone (cert-manager
-// and its cainjector). They are read only when a certificate of another issuer
+// and its cainjector). They are read at the start, when a replica is not ready
+// before they verify its certificate, and when a certificate of another issuer
 // comes: it waits until they verify it, if they verify the one in use, since who
 // writes the files and who injects the CA know nothing of each other (F04).
 //

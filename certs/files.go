@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ type files struct {
 	metrics   *Metrics
 	use       *inUse
 	guard     *guard
+	// verified is whether what is in use was ever found to be verified by a webhook.
+	verified atomic.Bool
 }
 
 func newFiles(o *Options, use *inUse, r *reporter) *files {
@@ -40,7 +43,12 @@ func (f *files) watch(context.Context, func()) (func(), error) {
 	return func() {}, nil
 }
 
+// ready keeps a replica that starts from taking the place of one whose certificate is
+// verified. Once it is ready it stays so: other replicas would fare no better.
 func (f *files) ready() error {
+	if !f.verified.Load() {
+		return errUnverified
+	}
 	return nil
 }
 
@@ -64,10 +72,16 @@ func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	if until, err := f.guard.until(ctx, f.use.load(), p, now); err != nil || !until.IsZero() {
 		return until, err
 	}
-	f.reporter.well(ctx, "", reasonFilesUntrusted)
 	if f.use.adopt(ctx, p) {
 		f.metrics.renewed(kindServing)
 	}
+	if !f.verified.Load() {
+		if err := f.guard.verify(ctx, p, now); err != nil {
+			return time.Time{}, err
+		}
+		f.verified.Store(true)
+	}
+	f.reporter.well(ctx, "", reasonFilesUntrusted)
 	return p.leaf.NotAfter, nil
 }
 

@@ -16,7 +16,10 @@ import (
 // watch, and kubelets bring files to other replicas within minutes anyway.
 const filesDelay = 30 * time.Second
 
-var errUntrusted = errors.New("certificate cannot be verified yet by the caBundle of a webhook that verifies the one in use, which stays")
+var (
+	errUntrusted  = errors.New("certificate cannot be verified yet by the caBundle of a webhook that verifies the one in use, which stays")
+	errUnverified = errors.New("serving certificate has not been found to be verified by the caBundle of any webhook")
+)
 
 // guard keeps a certificate out that the API server would refuse where it takes
 // the one in use (F04). Those who issue certificates and those who inject the CA
@@ -63,6 +66,32 @@ func (g *guard) until(ctx context.Context, current, next *pair, now time.Time) (
 		return time.Time{}, nil
 	}
 	return until, nil
+}
+
+// verify returns an error if no webhook verifies p, though some has a caBundle. One
+// that has none leaves it to the roots of the API server's machine, or waits for one.
+func (g *guard) verify(ctx context.Context, p *pair, now time.Time) error {
+	found := g.targets.read(ctx)
+	if found.err != nil && !apierrors.IsForbidden(found.err) {
+		return found.err
+	}
+	some := false
+	for _, c := range found.configurations {
+		if c == nil {
+			continue
+		}
+		for _, h := range c.hooks {
+			if len(h.client.CABundle) == 0 || p.verifiedBy(h.client.CABundle, now) {
+				return nil
+			}
+			some = true
+		}
+	}
+	if !some {
+		return nil
+	}
+	g.reporter.report(ctx, reasonFilesUntrusted, "", errUnverified)
+	return errUnverified
 }
 
 // lastMoment is a little before p expires: from then on what comes next is used

@@ -100,7 +100,8 @@ func (m *Manager) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // Ready is a healthz.Checker. It returns an error until there is a certificate
 // that has not expired and, with a CA of our own, the webhook configurations
-// that exist hold the bundle that verifies it.
+// that exist hold the bundle that verifies it. With files it is enough that some
+// webhook verified it once.
 func (m *Manager) Ready(*http.Request) error {
 	err := m.use.check(m.clock.Now())
 	if err == nil {

@@ -71,7 +71,7 @@ func TestACertificateThatCannotBeIssuedIsReported(t *testing.T) {
 
 	_, err = issuers.Create(ctx, &certmanagerv1.Issuer{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       certmanagerv1.IssuerSpec{IssuerConfig: certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}}},
+		Spec:       certmanagerv1.IssuerSpec{IssuerConfig: certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: caName}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	eventually(ctx, t, "the certificate is issued and the replica ready", func(ctx context.Context) error {
