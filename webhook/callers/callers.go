@@ -61,8 +61,12 @@ func New(o Options) (*Callers, error) {
 	return c, nil
 }
 
-// Start keeps up with the file of authorities until ctx is done.
+// Start keeps up with the file of authorities until ctx is done. Where somebody may be
+// refused, it reads the keys of tokens before the first that is shown.
 func (c *Callers) Start(ctx context.Context) error {
+	if c.tokens != nil && c.options.Required {
+		c.tokens.keys.begin(ctx)
+	}
 	if c.certificates == nil {
 		<-ctx.Done()
 		return nil

@@ -180,6 +180,20 @@ func TestRefusalsAreLoggedWithTheirReasonAndDoNotFillTheLog(t *testing.T) {
 	require.LessOrEqual(t, len(limit(errorOf(strings.Repeat("é", 1000)))), 300)
 }
 
+func TestF07KeysAreReadBeforeTheFirstTokenIfAnybodyMayBeRefused(t *testing.T) {
+	for required, want := range map[bool]int{true: 1, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			from := publishing(newSigner(t, "one", jose.ES256))
+			known := acceptingTokens(t, required, from)
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			require.NoError(t, known.Start(ctx))
+			require.Equal(t, want, from.times())
+			require.Equal(t, required, known.tokens.keys.current() != nil)
+		})
+	}
+}
+
 func TestCallersEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := acceptingTokens(t, true, publishing())

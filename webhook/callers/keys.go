@@ -66,6 +66,11 @@ func newKeys(source Source, issuer string, local clock.PassiveClock, metrics *Me
 	return &keys{source: source, issuer: issuer, clock: local, metrics: metrics}
 }
 
+// begin begins to read the keys, and does not wait for them.
+func (k *keys) begin(ctx context.Context) {
+	_, _, _, _ = k.look(ctx, "") // No key has that ID.
+}
+
 // current returns the keys that were read last, nil if none were.
 func (k *keys) current() *keySet {
 	k.mu.Lock()
