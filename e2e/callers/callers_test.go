@@ -242,6 +242,29 @@ func TestF06OtherTokensOfTheAPIServerAreRefused(t *testing.T) {
 	}
 }
 
+// Who needs a token to be admitted must get one without being admitted.
+func TestTollgateIsNotAskedAboutTokens(t *testing.T) {
+	validates, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	mutates, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	var rules []admissionregistrationv1.RuleWithOperations
+	for i := range validates.Webhooks {
+		rules = append(rules, validates.Webhooks[i].Rules...)
+	}
+	for i := range mutates.Webhooks {
+		rules = append(rules, mutates.Webhooks[i].Rules...)
+	}
+	require.NotEmpty(t, rules)
+	for _, rule := range rules {
+		require.NotContains(t, rule.APIGroups, "*")
+		for _, resource := range rule.Resources {
+			require.NotContains(t, resource, "*")
+			require.NotContains(t, resource, "serviceaccounts")
+		}
+	}
+}
+
 // counted returns how many callers were counted.
 func counted(t *testing.T, way, outcome string) int {
 	t.Helper()
