@@ -349,19 +349,25 @@ func TestNothingIsSaidBeforeAllIsKnown(t *testing.T) {
 	})
 }
 
-func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
+func TestF10AWriteThatFailsIsTriedAgainLaterEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.patchErr = errors.New("away")
+		w.patchErr = errors.New("forbidden")
 		w.tracker.SetPod(pod("kiwi", "p", tolerating, nil))
 		w.enforce(guarding("a"))
 		lead(t, w, func() {
-			rest(time.Minute)
+			rest(31 * time.Second)
+			require.Equal(t, 5, w.count(), "at once, and after 2, 4, 8 and 16 seconds")
+			rest(5 * time.Minute)
+			require.Equal(t, 15, w.count(), "and every half minute")
 			w.mu.Lock()
 			w.patchErr = nil
 			w.mu.Unlock()
-			rest(3 * time.Second)
+			rest(31 * time.Second)
 			require.EqualValues(t, 1, w.violations(0).Count)
+			w.tracker.SetPod(pod("kiwi", "q", tolerating, nil))
+			rest(time.Minute)
+			require.EqualValues(t, 2, w.violations(0).Count, "what has succeeded is not waited for any more")
 		})
 	})
 }

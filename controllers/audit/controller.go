@@ -89,19 +89,48 @@ func (c *Controller) Start(ctx context.Context) error {
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
 	defer c.options.Metrics.violations.Set(0) // The next leader says how many.
+	failures := 0 // in a row
 	for {
 		var took time.Duration
-		looked := c.options.Synced() && c.options.Leads()
-		if looked {
-			took, looked = c.look(ctx, changed)
+		looked := false
+		if current := c.options.Policies.Current(); current != nil && c.options.Synced() && c.options.Leads() {
+			var err error
+			took, err = c.look(ctx, current, changed)
+			looked, failures = err == nil, c.tell(ctx, err, failures)
 		}
-		if !c.pause(ctx, min(max(soonPause, share*took), latePause), nil) {
+		if !c.pause(ctx, max(min(max(soonPause, share*took), latePause), retryPause(failures)), nil) {
 			return nil
 		}
 		if looked && !c.pause(ctx, scanPause, changed) {
 			return nil
 		}
 	}
+}
+
+// tell says that a look failed, aloud where it is the first in a row. It returns how many
+// there are now.
+func (c *Controller) tell(ctx context.Context, err error, failures int) int {
+	if err == nil {
+		return 0
+	}
+	failures++
+	log, again := logr.FromContextOrDiscard(ctx), retryPause(failures).String()
+	if failures == 1 {
+		log.Error(err, "cannot say what violates policies", "again", again)
+	} else {
+		log.V(1).Info("still cannot say what violates policies", "reason", err.Error(), "again", again)
+	}
+	return failures
+}
+
+// retryPause is how long to wait after so many failures in a row: twice as long each
+// time, since each look is at all pods, and what is not permitted stays so for long.
+func retryPause(failures int) time.Duration {
+	pause := time.Duration(0)
+	for range failures {
+		pause = min(max(soonPause, 2*pause), scanPause)
+	}
+	return pause
 }
 
 // pause returns true after d, or as soon as there is something in early; false when ctx
@@ -117,19 +146,12 @@ func (c *Controller) pause(ctx context.Context, d time.Duration, early <-chan st
 	}
 }
 
-// look looks at all pods, writes what changed, and returns how long the looking took,
-// and whether it could be done.
-func (c *Controller) look(ctx context.Context, changed <-chan struct{}) (took time.Duration, ok bool) {
-	current := c.options.Policies.Current()
-	if current == nil {
-		return 0, false
-	}
-	log := logr.FromContextOrDiscard(ctx)
+// look looks at all pods, writes what changed, and returns how long the looking took.
+func (c *Controller) look(ctx context.Context, current *inforce.Policies, changed <-chan struct{}) (took time.Duration, err error) {
 	began := c.options.Local.Now()
 	found, err := c.scan(ctx, current.Tolerations)
 	if err != nil {
-		log.Error(err, "cannot look for violations")
-		return 0, false
+		return 0, fmt.Errorf("look for violations: %w", err)
 	}
 	took = c.options.Local.Since(began)
 	c.options.Metrics.duration.Set(took.Seconds())
@@ -138,11 +160,7 @@ func (c *Controller) look(ctx context.Context, changed <-chan struct{}) (took ti
 		total += int(violations.Count)
 	}
 	c.options.Metrics.violations.Set(float64(total))
-	if err := c.write(ctx, current, found, changed); err != nil {
-		log.Error(err, "cannot write violations")
-		return took, false
-	}
-	return took, true
+	return took, c.write(ctx, current, found, changed)
 }
 
 func (c *Controller) scan(ctx context.Context, set judge) (map[string]*v1alpha1.TolerationViolations, error) {
