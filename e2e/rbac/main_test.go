@@ -1,0 +1,117 @@
+package rbac
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+	"github.com/tollgate-dev/tollgate/e2e/devices/auditlog"
+	"github.com/tollgate-dev/tollgate/e2e/install"
+	"github.com/tollgate-dev/tollgate/e2e/suite"
+)
+
+const (
+	// account is the user that Tollgate is.
+	account = "system:serviceaccount:tollgate-system:tollgate"
+
+	// auditPolicy has all written down that Tollgate asks for.
+	auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: ["` + account + `"]
+- level: None
+`
+)
+
+var (
+	shared   *controlplane.ControlPlane
+	tollgate *install.Tollgate
+	programs binaries.Binaries
+	audit    auditlog.Log
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what clients log here says nothing about Tollgate
+	dir, err := os.MkdirTemp("", "tollgate-audit-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	log, auditArgs, err := auditlog.New(dir, auditPolicy)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	audit = log
+	// PodGroups, and claims that are made for them.
+	const gates = "--feature-gates=GenericWorkload=true,DRAWorkloadResourceClaims=true"
+	return suite.Run(m, "rbac", controlplane.Options{Nodes: 4, ExtraArgs: map[string][]string{
+		controlplane.APIServer:         append(auditArgs, gates, "--runtime-config=scheduling.k8s.io/v1beta1=true"),
+		controlplane.ControllerManager: {gates},
+		controlplane.Scheduler:         {gates},
+	}}, installTollgate)
+}
+
+func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func(), error) {
+	shared = cp
+	var err error
+	if programs, err = suite.Binaries(ctx); err != nil {
+		return nil, err
+	}
+	if err := programs.BuildTollgate(ctx); err != nil {
+		return nil, err
+	}
+	if out, err := install.Kubectl(ctx, cp, "apply", "-f", "testdata/tenants.yaml"); err != nil {
+		return nil, fmt.Errorf("apply testdata/tenants.yaml: %w\n%s", err, out)
+	}
+	tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Patch: configure})
+	return nil, err
+}
+
+// configure lets a replica that is started take the lease soon, and has certificates
+// renewed during the tests.
+func configure(config map[string]any) {
+	config["leaderElection"] = map[string]any{"leaseDuration": "8s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+	config["certificates"] = map[string]any{"servingDuration": "30s", "caDuration": "1h"}
+}
+
+// restart ends Tollgate, does something, and starts it with another configuration.
+func restart(ctx context.Context, meanwhile func() error, change func(config map[string]any)) error {
+	if err := tollgate.Terminate(ctx); err != nil {
+		return err
+	}
+	if err := meanwhile(); err != nil {
+		return errors.Join(err, tollgate.Start(ctx))
+	}
+	text, err := os.ReadFile(tollgate.ConfigPath)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	config := map[string]any{}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return fmt.Errorf("decode configuration: %w", err)
+	}
+	change(config)
+	if text, err = yaml.Marshal(config); err != nil {
+		return fmt.Errorf("encode configuration: %w", err)
+	}
+	if err := os.WriteFile(tollgate.ConfigPath, text, 0o600); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	return tollgate.Start(ctx)
+}
