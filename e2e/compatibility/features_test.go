@@ -53,10 +53,10 @@ var switched = map[int]struct {
 	37: {"off", "DRADeviceTaintRules=false", "resource.k8s.io/v1/devicetaintrules=false", serves{true, "", false}},
 }
 
-// TestWhatWorks tries everything on the control plane as it is by default, and what has to
+// TestE12WhatWorks tries everything on the control plane as it is by default, and what has to
 // do with the taints of devices once more with the feature gates the other way round. At the
 // end the table must say so.
-func TestWhatWorks(t *testing.T) {
+func TestE12WhatWorks(t *testing.T) {
 	as := byDefault[minor]
 	table := column(t)
 	for _, f := range append(general(), devices(as)...) {

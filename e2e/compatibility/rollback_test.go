@@ -69,10 +69,7 @@ func TestE11UpgradedTakenBackAndUpgradedAgainWhileEvictionsAreDue(t *testing.T) 
 	u.stage(t)
 
 	// The new one beside the old, while the CRDs are the old ones: what a rollout passes through.
-	beside, err := install.Install(ctx, shared, install.Options{Name: "beside", Programs: programs, Replica: true, Patch: u.behind(u.from)})
-	require.NoError(t, err)
-	requireSameVerdicts(t, u.from, beside)
-	require.NoError(t, beside.Terminate(ctx))
+	u.requireSameVerdictsBeside(t, "beside")
 
 	u.change(t, u.from, programs, "base", "overlays/outside")
 	u.to, err = install.Install(ctx, shared, install.Options{Name: "upgraded", Programs: programs, Replica: true, Patch: quickLease})
@@ -85,7 +82,7 @@ func TestE11UpgradedTakenBackAndUpgradedAgainWhileEvictionsAreDue(t *testing.T) 
 	u.change(t, u.to, u.old, "overlays/outside")
 	require.NoError(t, u.from.Start(ctx))
 	u.requireNobodyEarly(t)
-	requireSameVerdicts(t, u.from, u.besideAgain(t))
+	u.requireSameVerdictsBeside(t, "beside-again")
 
 	u.change(t, u.from, programs, "overlays/outside")
 	require.NoError(t, u.to.Start(ctx))
@@ -126,27 +123,22 @@ func buildPrevious(t *testing.T) binaries.Binaries {
 	return old
 }
 
-// behind lets a Tollgate be a replica of another, to which the API server sends its reviews.
-func (u *upgrade) behind(first *install.Tollgate) func(config map[string]any) {
-	return func(config map[string]any) {
-		quickLease(config)
-		config["webhook"].(map[string]any)["url"] = first.WebhookURL //nolint:forcetypeassert // It is install's own.
-	}
-}
-
-// besideAgain starts the new version beside the old one that it was taken back to.
-func (u *upgrade) besideAgain(t *testing.T) *install.Tollgate {
+// requireSameVerdictsBeside starts the new version beside the old one, as a replica to which
+// the API server sends no reviews, and compares what they answer.
+func (u *upgrade) requireSameVerdictsBeside(t *testing.T, name string) {
 	t.Helper()
 	beside, err := install.Install(t.Context(), shared, install.Options{
-		Name: "beside-again", Programs: programs, Replica: true, Patch: u.behind(u.from),
+		Name: name, Programs: programs, Replica: true,
+		Patch: func(config map[string]any) {
+			quickLease(config)
+			webhook, ok := config["webhook"].(map[string]any)
+			require.True(t, ok)
+			webhook["url"] = u.from.WebhookURL
+		},
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		if beside.Alive() {
-			require.NoError(t, beside.Terminate(afterwards(t)))
-		}
-	})
-	return beside
+	requireSameVerdicts(t, u.from, beside)
+	require.NoError(t, beside.Terminate(t.Context()))
 }
 
 // stage puts a TolerationPolicy, a ResourceSlicePatch where there are DeviceTaintRules,

@@ -178,3 +178,11 @@ func TestAnUnknownEvictionStopsBeforeAnythingStarts(t *testing.T) {
 	cmd.SetArgs([]string{"up", "--tollgate=0", "--eviction=maybe", "--dir=" + t.TempDir()})
 	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), `eviction "maybe" is none of tollgate, builtin, both`)
 }
+
+func TestAnUnknownVersionStopsBeforeAnythingStarts(t *testing.T) {
+	t.Parallel()
+	cmd := command()
+	cmd.SetOut(new(bytes.Buffer))
+	cmd.SetArgs([]string{"up", "--tollgate=0", "--kubernetes=1.36", "--dir=" + t.TempDir()})
+	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), `version "1.36" of Kubernetes is none of v1.37.1, v1.36.3`)
+}
