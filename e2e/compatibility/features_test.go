@@ -53,6 +53,12 @@ var switched = map[int]struct {
 	37: {"off", "DRADeviceTaintRules=false", "resource.k8s.io/v1/devicetaintrules=false", serves{true, "", false}},
 }
 
+func TestTheControlPlaneIsOfTheVersionThatWasAskedFor(t *testing.T) {
+	version, err := admin(t).Discovery().ServerVersion()
+	require.NoError(t, err)
+	require.Equal(t, programs.Kubernetes, version.GitVersion)
+}
+
 // TestE12WhatWorks tries everything on the control plane as it is by default, and what has to
 // do with the taints of devices once more with the feature gates the other way round. At the
 // end the table must say so.

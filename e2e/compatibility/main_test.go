@@ -32,7 +32,9 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what clients log here says nothing about Tollgate
-	os.Exit(suite.Run(m, "compatibility", controlplane.Options{Nodes: 8}, installTollgate))
+	// Several versions may be tried at once.
+	name := "compatibility" + os.Getenv(binaries.VersionVariable)
+	os.Exit(suite.Run(m, name, controlplane.Options{Nodes: 8}, installTollgate))
 }
 
 func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func(), error) {
