@@ -261,7 +261,7 @@ func TestTheBudgetIsGivenBack(t *testing.T) {
 	require.Zero(t, endpoint.opts.Bodies.used.Load())
 }
 
-func TestMetricsHaveAClosedSetOfLabels(t *testing.T) {
+func TestF14MetricsHaveAClosedSetOfLabels(t *testing.T) {
 	opts := testOptions()
 	url := serveEndpoint(t, Validate(Config{Options: opts}))
 	review := podReview(t, admissionv1.Create, simplePod, "")

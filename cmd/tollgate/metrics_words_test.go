@@ -45,6 +45,14 @@ The metrics ` + "`workqueue_*`" + ` of client-go, such as ` + "`workqueue_depth`
 | ` + "`tollgate-policy-status`, `tollgate-evictions`, `tollgate-approvals`" + ` | policies and approvals, likewise |
 | ` + "`tollgate-register`, `tollgate-ttl`, `tollgate-twins`, `tollgate-pairing`, `tollgate-patches`" + ` | what the leader writes |
 
+## Of the scheduler that applies ResourceSlicePatches
+
+It serves them beside those of kube-scheduler ([scheduler.md](scheduler.md)).
+
+| metric | type | unit | labels | stability | what it says |
+|---|---|---|---|---|---|
+| ` + "`tollgate_scheduler_presence_failures_total`" + ` | counter | count |  | alpha | Renewals that failed of the Lease by which it says that it applies patches |
+
 ## Of libraries
 
 They are as the library has them, and may change with it.
