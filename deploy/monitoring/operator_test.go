@@ -28,10 +28,11 @@ spec:
 // The rules for the operator are those of the plain file; make generate writes them anew.
 func TestTheRulesForTheOperatorAreThePlainOnes(t *testing.T) {
 	t.Parallel()
-	plain := read(t, rulesFile)
+	_, plain, found := strings.Cut(read(t, rulesFile), "groups:\n")
+	require.True(t, found)
 	want := strings.Builder{}
-	want.WriteString(operatorHead)
-	for line := range strings.Lines(plain[strings.Index(plain, "groups:"):]) {
+	want.WriteString(operatorHead + "  groups:\n")
+	for line := range strings.Lines(plain) {
 		if line != "\n" {
 			want.WriteString("  ")
 		}

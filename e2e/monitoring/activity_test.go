@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,9 +42,6 @@ func makeActivity(ctx context.Context) error {
 	if err := apply(ctx, filepath.Join("testdata", "activity.yaml")); err != nil {
 		return err
 	}
-	if err := spreadPods(ctx, client, name); err != nil {
-		return err
-	}
 	for i, key := range []string{plainKey, breakerKey, budgetKey} {
 		if err := taintUnder(ctx, client, name, controlplane.NodeName(i+1), key); err != nil {
 			return err
@@ -52,26 +50,52 @@ func makeActivity(ctx context.Context) error {
 	return errors.Join(refusedToleration(ctx, client, name), badUpdate(ctx, client, name), strayRequest(ctx))
 }
 
-// spreadPods has the scheduler spread pods. It measures its plugins for one pod in ten, so
-// there are many.
-func spreadPods(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	const pods = 100
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(10)
-	for i := range pods {
-		pod := newPod("spread-" + strconv.Itoa(i))
-		pod.Labels = map[string]string{"app": "spread"}
-		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels},
-		}}
-		// They are not what is evicted.
-		for _, key := range []string{plainKey, breakerKey, budgetKey} {
-			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
-		}
-		group.Go(func() error { return create(ctx, client, namespace, pod) })
+// keepSpreading has the scheduler spread a pod again and again until stop is called, because a
+// rate is of what goes on, and the scheduler measures its plugins for one pod in ten.
+func keepSpreading(ctx context.Context) (stop func(), err error) {
+	client, err := newClient()
+	if err != nil {
+		return nil, err
 	}
-	return group.Wait()
+	namespace, err := shared.CreateNamespace(ctx, "spread-")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var spreading sync.WaitGroup
+	spreading.Go(func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			// One that could not be created is one less.
+			_, _ = client.CoreV1().Pods(namespace).Create(ctx, spreadPod(i), metav1.CreateOptions{})
+			if i >= most {
+				_ = client.CoreV1().Pods(namespace).Delete(ctx, spreadPod(i-most).Name, metav1.DeleteOptions{})
+			}
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+	return func() { cancel(); spreading.Wait() }, nil
+}
+
+// most is how many of the pods that are spread are there at one time.
+const most = 50
+
+// spreadPod returns a pod that tolerates what evicts others.
+func spreadPod(i int) *corev1.Pod {
+	pod := newPod("spread-" + strconv.Itoa(i))
+	pod.Labels = map[string]string{"app": "spread"}
+	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels},
+	}}
+	for _, key := range []string{plainKey, breakerKey, budgetKey} {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+	}
+	return pod
 }
 
 // taintUnder puts a taint on a node with three pods; under budgetKey a budget keeps them.
@@ -119,7 +143,7 @@ func refusedToleration(ctx context.Context, client kubernetes.Interface, namespa
 
 // badUpdate sends an update of a pod that is answered 400: its name is not that of the path.
 func badUpdate(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	err := client.CoreV1().RESTClient().Put().Namespace(namespace).Resource("pods").Name("spread-0").
+	err := client.CoreV1().RESTClient().Put().Namespace(namespace).Resource("pods").Name("one").
 		Body(newPod("another")).Do(ctx).Error()
 	if !apierrors.IsBadRequest(err) {
 		return fmt.Errorf("an update of a pod under another name is answered %w", err)

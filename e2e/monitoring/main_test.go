@@ -55,7 +55,14 @@ func run(m *testing.M) int {
 			if err != nil {
 				return nil, err
 			}
-			return scraper.stop, makeActivity(ctx)
+			if err := makeActivity(ctx); err != nil {
+				return nil, err
+			}
+			stopSpreading, err := keepSpreading(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return func() { stopSpreading(); scraper.stop() }, nil
 		})
 }
 

@@ -195,6 +195,18 @@ func TestAllRulesAreEvaluated(t *testing.T) {
 	})
 }
 
+func TestAnAlertFiresWhenWhatItIsAboutIsSoAndNoOtherDoes(t *testing.T) {
+	const firing = `ALERTS{alertstate="firing", severity="critical"}`
+	eventually(t, "the alert of the breaker that holds", func(ctx context.Context) error {
+		return scraper.numbers(ctx, `ALERTS{alertstate="firing", alertname="TollgateBreakerTripped"}`)
+	})
+	alerts, err := scraper.query(t.Context(), firing)
+	require.NoError(t, err)
+	for _, alert := range alerts {
+		require.Equal(t, "TollgateBreakerTripped", alert.Metric["alertname"])
+	}
+}
+
 // quietSelectors have no series here, with the reason.
 var quietSelectors = map[string]string{
 	`tollgate:admission_errors:ratio5m`:                                                                           "no review is without a decision",

@@ -67,10 +67,6 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"a hold that is negative":            {head + "eviction: {maxHold: -1s}", "eviction.maxHold"},
 		"a bad address":                      {head + "webhook: {bindAddress: here}", `webhook.bindAddress: Invalid value: "here"`},
 		"a port out of range":                {head + "metrics: {bindAddress: ':70000'}", "metrics.bindAddress"},
-		"metrics shown in a way that is none": {
-			head + "metrics: {authorization: Token}",
-			`metrics.authorization: Unsupported value: "Token": supported values: "Auto", "RBAC", "None"`,
-		},
 		"a URL without TLS":                  {head + "webhook: {url: 'http://a:1'}", "webhook.url"},
 		"a URL with a path":                  {head + "webhook: {url: 'https://a:1/x'}", "webhook.url"},
 		"a duration of no unit":              {head + "webhook: {budget: '3'}", "missing unit"},
@@ -121,6 +117,10 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 			head + "webhook: {authentication: {tokens: {issuer: 'https://a '}}}", "webhook.authentication.tokens.issuer",
 		},
 		"a controller that is named twice":   {head + "admission: {workloadControllers: [a, a]}", `admission.workloadControllers[1]: Duplicate value: "a"`},
+		"metrics shown in a way that is none": {
+			head + "metrics: {authorization: Token}",
+			`metrics.authorization: Unsupported value: "Token": supported values: "Auto", "RBAC", "None"`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
