@@ -148,6 +148,7 @@ func TestEveryCommandSaysWhatIsMissing(t *testing.T) {
 	stage(t, "by somebody who may see a namespace", tenant, append(tenants, asks{
 		"check --cluster -n NAMESPACE", 1, "(ask for a ClusterRole with the verb list on tolerationpolicies of API group tollgate.dev)",
 	}))
+	t.Run("one namespace is enough to follow evictions", followsOneNamespace)
 	for _, user := range []string{boss, nobody, tenant} {
 		for _, event := range asked(t, user) {
 			require.False(t, writes(&event), "%s: %s %s", user, event.Verb, event.RequestURI)
