@@ -35,6 +35,11 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 		requireSame(t, kustomize(t, folder), template(t, "--set=mode=Window,replicas=3,spread.nodes=DoNotSchedule",
 			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
 	})
+	t.Run("with monitoring and cert-manager", func(t *testing.T) {
+		folder := together(t, "monitoring", "overlays/cert-manager", "components/certificate-files")
+		requireSame(t, kustomize(t, folder), template(t, "--set=certificates.mode=CertManager",
+			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
+	})
 	t.Run("with pods that are monitored", func(t *testing.T) {
 		folder := together(t, "monitoring/endpoint", "monitoring/podmonitor")
 		requireSame(t, kustomize(t, folder), template(t, "--set=monitoring.metrics=true,monitoring.monitor=PodMonitor"))
