@@ -116,7 +116,7 @@ func TestF08AChainIsFollowedAndNoFurtherThanAnyAPIServerNeeds(t *testing.T) {
 	require.ErrorContains(t, err, "more than 5")
 }
 
-func TestF04TheFileOfAuthoritiesIsFollowed(t *testing.T) {
+func TestTheFileOfAuthoritiesIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := newCA(t, "before"), newCA(t, "after")
 		file := writeFile(t, before.pem())

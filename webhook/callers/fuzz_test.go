@@ -26,7 +26,7 @@ func FuzzToken(f *testing.F) {
 	f.Add(encode([]byte(`{"alg":"ES256","kid":"one","jwk":{"kty":"EC","crv":"P-256"}}`)) + "..")
 	f.Add("..")
 	f.Fuzz(func(t *testing.T, token string) {
-		// Another key each time a token is shown again, so that none is remembered.
+		// None is remembered: each shall be verified.
 		known.tokens.verified = verified[tokenContext]{}
 		_, err := known.tokens.identify(t.Context(), token, endpoints()[validate])
 		if err == nil {

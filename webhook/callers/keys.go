@@ -27,8 +27,8 @@ const (
 	// readEvery is how often keys are read at most: everybody can make up tokens of keys
 	// that are unknown.
 	readEvery = 5 * time.Second
-	// readTimeout bounds one reading, and wait how long a review waits for it.
-	readTimeout, wait = 5 * time.Second, time.Second
+	// readTimeout bounds one reading, and patience how long a review waits for it.
+	readTimeout, patience = 5 * time.Second, time.Second
 	// After a failure it is tried again after retryFirst, which doubles up to retryMost.
 	retryFirst, retryMost = time.Second, 30 * time.Second
 )
@@ -85,7 +85,7 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 	if underWay == nil {
 		return set, key, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
 	case <-underWay:

@@ -48,12 +48,12 @@ func TestF07KeysAreReadOnceForAllWhoWaitForThem(t *testing.T) {
 func TestF07WhoLeavesDoesNotEndTheReadingForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := publishing(newSigner(t, "one", jose.ES256))
-		p.takes = wait + time.Second
+		p.takes = patience + time.Second
 		k := keysOf(p)
 		start := time.Now()
 		_, _, err := k.find(t.Context(), "one")
 		require.ErrorIs(t, err, errNoKeys)
-		require.Equal(t, wait, time.Since(start), "a review does not wait longer")
+		require.Equal(t, patience, time.Since(start), "a review does not wait longer")
 		time.Sleep(2 * time.Second)
 		_, _, err = k.find(t.Context(), "one")
 		require.NoError(t, err)

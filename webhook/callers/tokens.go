@@ -52,8 +52,8 @@ const (
 const (
 	// maxToken bounds a token in bytes; those of an API server have about 1,000.
 	maxToken = 8 << 10
-	// maxLife is how long a token for a webhook lives at most (pkg/registry/core/
-	// serviceaccount/storage/token.go).
+	// maxLife is how long a token for a webhook lives at most, see
+	// pkg/registry/core/serviceaccount/storage/token.go.
 	maxLife = 10 * time.Minute
 	// leeway is by how much clocks may differ: there may be several API servers, and
 	// Tollgate follows one of them, in whole seconds.
