@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -177,7 +178,7 @@ func TestRefusalsAreLoggedWithTheirReasonAndDoNotFillTheLog(t *testing.T) {
 	require.LessOrEqual(t, len(logged.all()), 20)
 	require.Contains(t, logged.all()[0], errOtherName.Error())
 	require.Contains(t, logged.all()[0], "192.0.2.1")
-	require.LessOrEqual(t, len(limit(errorOf(strings.Repeat("é", 1000)))), 300)
+	require.LessOrEqual(t, len(limit(errors.New(strings.Repeat("é", 1000)))), 300)
 }
 
 func TestF07KeysAreReadBeforeTheFirstTokenIfAnybodyMayBeRefused(t *testing.T) {
@@ -203,10 +204,6 @@ func TestCallersEndWithTheirContext(t *testing.T) {
 		require.False(t, known.NeedLeaderElection())
 	})
 }
-
-type errorOf string
-
-func (e errorOf) Error() string { return string(e) }
 
 // total returns what was counted, by way and outcome, without what was not.
 func (m *Metrics) total(tb testing.TB) map[way]map[outcome]float64 {

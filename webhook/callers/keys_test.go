@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -169,7 +170,7 @@ func TestTokensThatWereVerifiedByOtherKeysAreVerifiedAgain(t *testing.T) {
 
 func TestWhatIsTakenOfAKeySet(t *testing.T) {
 	one := newSigner(t, "one", jose.ES256)
-	small, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // That such keys are not believed is the point.
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
 	require.NoError(t, err)
 	good := one.public()
 	edit := func(change func(*jose.JSONWebKey)) jose.JSONWebKey {
@@ -230,7 +231,7 @@ func TestNoMoreKeysAreTakenThanAnyAPIServerHas(t *testing.T) {
 	key := newSigner(t, "", jose.ES256).public()
 	var set jose.JSONWebKeySet
 	for i := range maxKeys + 10 {
-		key.KeyID = fmt.Sprint(i)
+		key.KeyID = strconv.Itoa(i)
 		set.Keys = append(set.Keys, key, key)
 	}
 	published, err := json.Marshal(set)

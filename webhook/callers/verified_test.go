@@ -12,7 +12,7 @@ import (
 // a map that forgets nothing.
 func TestWhatIsRememberedIsWhatWasVerified(t *testing.T) {
 	const seed = 1
-	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // It shall be the same each time.
+	random := rand.New(rand.NewPCG(seed, seed))
 	var v verified[int]
 	type put struct {
 		by    int
