@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/client-go/kubernetes"
@@ -40,7 +41,7 @@ func (p *program) addCallers() (*callers.Callers, error) {
 		}
 		options.Tokens = &callers.Tokens{
 			Issuer:    config.Tokens.Issuer,
-			Published: callers.FromAPIServer(clientset.Discovery().RESTClient()),
+			Published: callers.FromAPIServer(getFrom(clientset.Discovery().RESTClient())),
 			Endpoints: tokenEndpoints(p.config),
 		}
 	}
@@ -52,6 +53,14 @@ func (p *program) addCallers() (*callers.Callers, error) {
 		return nil, fmt.Errorf("follow who may send reviews: %w", err)
 	}
 	return known, nil
+}
+
+// getFrom reads what an API server serves. It serves keys as a type of their own, and only to
+// those who accept that.
+func getFrom(client rest.Interface) callers.Get {
+	return func(ctx context.Context, path string) ([]byte, error) {
+		return client.Get().AbsPath(path).SetHeader("Accept", "application/jwk-set+json, application/json").DoRaw(ctx)
+	}
 }
 
 // tokenEndpoints are the endpoints as an API server names them in a token: by the URL that

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/webhook/callers"
@@ -45,6 +50,27 @@ func TestTokensAreForTheURLThatTheAPIServerCalls(t *testing.T) {
 			}, tokenEndpoints(config))
 		})
 	}
+}
+
+func TestKeysAreAskedForAsTheTypeThatTheyHave(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/openid/v1/jwks" || !strings.Contains(r.Header.Get("Accept"), "application/jwk-set+json") {
+			http.Error(w, "not acceptable", http.StatusNotAcceptable)
+			return
+		}
+		if _, err := w.Write([]byte(`{"keys":[]}`)); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	get := getFrom(clientset.Discovery().RESTClient())
+	content, err := get(t.Context(), "/openid/v1/jwks")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"keys":[]}`, string(content))
+	_, err = get(t.Context(), "/elsewhere")
+	require.Error(t, err)
 }
 
 func TestNobodyIsAskedWhoHeIsInModeOff(t *testing.T) {

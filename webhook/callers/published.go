@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/go-jose/go-jose/v4"
-	"k8s.io/client-go/rest"
 )
 
 // Published is what an issuer publishes about its tokens.
@@ -30,14 +29,17 @@ const (
 	pathKeys      = "/openid/v1/jwks"
 )
 
+// Get reads what an API server serves at a path.
+type Get func(ctx context.Context, path string) ([]byte, error)
+
 // FromAPIServer returns what an API server publishes about itself. The address of the keys
 // in its discovery document is not followed: others may have to take them from there, and
 // a client of the API server does not.
-func FromAPIServer(client rest.Interface) Source {
+func FromAPIServer(get Get) Source {
 	return func(ctx context.Context) (Published, error) {
-		discovery, err := get(ctx, client, pathDiscovery)
+		discovery, err := get(ctx, pathDiscovery)
 		if err != nil {
-			return Published{}, err
+			return Published{}, fmt.Errorf("get %s: %w", pathDiscovery, err)
 		}
 		var document struct {
 			Issuer string `json:"issuer"`
@@ -45,17 +47,12 @@ func FromAPIServer(client rest.Interface) Source {
 		if err := json.Unmarshal(discovery, &document); err != nil {
 			return Published{}, fmt.Errorf("decode %s: %w", pathDiscovery, err)
 		}
-		keys, err := get(ctx, client, pathKeys)
-		return Published{Issuer: document.Issuer, Keys: keys}, err
+		keys, err := get(ctx, pathKeys)
+		if err != nil {
+			return Published{}, fmt.Errorf("get %s: %w", pathKeys, err)
+		}
+		return Published{Issuer: document.Issuer, Keys: keys}, nil
 	}
-}
-
-func get(ctx context.Context, client rest.Interface, path string) ([]byte, error) {
-	content, err := client.Get().AbsPath(path).SetHeader("Accept", "application/jwk-set+json, application/json").DoRaw(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", path, err)
-	}
-	return content, nil
 }
 
 // smallestRSA is the least bits that an RSA key is believed with.
