@@ -22,28 +22,28 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// standing is what stands in the namespaces STANDING and GRANTED before there is a policy.
-// Nothing of it gets a node.
+// standing is what stands in the namespaces STANDING and GRANTED before there is a policy. The
+// audit is about pods that have a node.
 const standing = `
 apiVersion: v1
 kind: Pod
 metadata: {name: violates, namespace: STANDING}
-spec: {nodeSelector: {no: node}, tolerations: [{key: standing.example.com/x, operator: Exists}], containers: [{name: c, image: i}]}
+spec: {tolerations: [{key: standing.example.com/x, operator: Exists}], containers: [{name: c, image: i}]}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: violates-by-all, namespace: STANDING}
-spec: {nodeSelector: {no: node}, tolerations: [{operator: Exists}], containers: [{name: c, image: i}]}
+spec: {tolerations: [{operator: Exists}], containers: [{name: c, image: i}]}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: harmless, namespace: STANDING}
-spec: {nodeSelector: {no: node}, tolerations: [{key: other.example.com/x, operator: Exists}], containers: [{name: c, image: i}]}
+spec: {tolerations: [{key: other.example.com/x, operator: Exists}], containers: [{name: c, image: i}]}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: granted, namespace: GRANTED}
-spec: {nodeSelector: {no: node}, tolerations: [{key: standing.example.com/x, operator: Exists}], containers: [{name: c, image: i}]}
+spec: {tolerations: [{key: standing.example.com/x, operator: Exists}], containers: [{name: c, image: i}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
