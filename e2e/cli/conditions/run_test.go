@@ -24,13 +24,21 @@ const patience = time.Minute
 type answer struct {
 	out, notes string
 	code       int
-	took       time.Duration
+	// begun is when it was started, took how long it was there, and worked how long it had a
+	// processor.
+	begun        time.Time
+	took, worked time.Duration
 	// peak is the most memory that it had resident, in KiB, up to a moment before it ended.
 	peak int64
 }
 
 // all is what was written, in one line.
 func (a *answer) all() string { return strings.Join(strings.Fields(a.out+" "+a.notes), " ") }
+
+// during reports whether the program was there at a time.
+func (a *answer) during(at time.Time) bool {
+	return !at.Before(a.begun) && at.Before(a.begun.Add(a.took))
+}
 
 // ask runs the program as a user, without a terminal. In arguments NAMESPACE and MANIFEST
 // stand for the tenant's namespace and for a file. The error is that it hangs, or crashes.
@@ -49,7 +57,10 @@ func ask(ctx context.Context, user, arguments, manifest string) (answer, error) 
 	ended, peak := make(chan struct{}), make(chan int64)
 	go func() { peak <- peakOf(cmd.Process.Pid, ended) }()
 	err := cmd.Wait()
-	a := answer{out: out.String(), notes: notes.String(), took: time.Since(begun)}
+	a := answer{
+		out: out.String(), notes: notes.String(), begun: begun, took: time.Since(begun),
+		worked: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
+	}
 	close(ended)
 	a.peak = <-peak
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {

@@ -157,7 +157,9 @@ func (f *Feed) devices(ctx context.Context, first *cluster.Cluster) ([]*watch, e
 	client, feed := f.clients.Kubernetes, informer.NewDeviceFeed(f.shown.Tracker, f, f.clock)
 	feed.SetPodGroups(groups)
 	list := []*watch{
-		fed(claimResource, func(report func(error)) *informer.Watch { return informer.NewClaimWatch(client, feed.Claims(), report, f.within(first, claimResource)) }),
+		fed(claimResource, func(report func(error)) *informer.Watch {
+			return informer.NewClaimWatch(client, feed.Claims(), report, f.within(first, claimResource))
+		}),
 		fed(sliceResource, func(report func(error)) *informer.Watch { return informer.NewSliceWatch(client, feed.Slices(), report) }),
 	}
 	if first.RuleVersion != "" {
