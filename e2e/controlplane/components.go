@@ -64,7 +64,7 @@ func (s *state) etcd(dir string) []string {
 
 func (s *state) apiServer(dir string) []string {
 	pki := pkiIn(dir)
-	return []string{
+	args := []string{
 		"--bind-address=" + loopback,
 		"--advertise-address=" + loopback,
 		"--secure-port=" + strconv.Itoa(s.Ports.APIServer),
@@ -90,6 +90,10 @@ func (s *state) apiServer(dir string) []string {
 		"--service-cluster-ip-range=" + serviceRange,
 		"--allow-privileged",
 	}
+	if s.PodNetwork != "" {
+		args = append(args, "--egress-selector-config-file="+egressConfigIn(dir))
+	}
+	return args
 }
 
 func (s *state) controllerManager(dir string) []string {

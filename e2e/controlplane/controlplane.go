@@ -89,6 +89,7 @@ func prepare(ctx context.Context, options Options) (*ControlPlane, error) {
 		ca.write(pkiIn(options.Dir)),
 		writeKubeconfigs(options.Dir, httpsURL(free.APIServer), ca),
 		writeKwokConfig(options.Dir),
+		writeEgressConfig(options.Dir, options.PodNetwork),
 	)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func prepare(ctx context.Context, options Options) (*ControlPlane, error) {
 		processes: map[string]*process.Process{},
 		state: &state{
 			Program: options.Program, Nodes: max(options.Nodes, 0), Eviction: options.Eviction,
-			ExtraArgs: options.ExtraArgs, Detached: options.Detached, Ports: free,
+			ExtraArgs: options.ExtraArgs, PodNetwork: options.PodNetwork, Detached: options.Detached, Ports: free,
 		},
 	}, nil
 }

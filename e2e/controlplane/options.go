@@ -50,6 +50,10 @@ type Options struct {
 	Eviction Eviction
 	// ExtraArgs are appended to the arguments of the components they are keyed by.
 	ExtraArgs map[string][]string
+	// PodNetwork is the path of a unix socket through which the API server reaches
+	// Services and pods: whoever listens there is an HTTP CONNECT proxy, see package
+	// podnetwork. Empty is none; the API server then reaches nothing but URLs.
+	PodNetwork string
 	// Detached components outlive this program.
 	Detached bool
 	// Progress is told each step as it is done. It may be nil.

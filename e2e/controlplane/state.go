@@ -13,14 +13,15 @@ import (
 // state is what state.json holds: all that is needed to find the processes
 // again and to start them again.
 type state struct {
-	Program   string              `json:"program"`
-	Nodes     int                 `json:"nodes"`
-	Eviction  Eviction            `json:"eviction"`
-	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
-	Scheduler schedulerState      `json:"scheduler,omitzero"`
-	Detached  bool                `json:"detached"`
-	Ports     ports               `json:"ports"`
-	Processes []record            `json:"processes"`
+	Program    string              `json:"program"`
+	Nodes      int                 `json:"nodes"`
+	Eviction   Eviction            `json:"eviction"`
+	ExtraArgs  map[string][]string `json:"extraArgs,omitempty"`
+	Scheduler  schedulerState      `json:"scheduler,omitzero"`
+	PodNetwork string              `json:"podNetwork,omitempty"`
+	Detached   bool                `json:"detached"`
+	Ports      ports               `json:"ports"`
+	Processes  []record            `json:"processes"`
 }
 
 // schedulerState is what ReplaceScheduler changes.
