@@ -11,6 +11,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/pairing"
 	"github.com/tollgate-dev/tollgate/controllers/policystatus"
 	"github.com/tollgate-dev/tollgate/controllers/register"
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/controllers/ttl"
 	"github.com/tollgate-dev/tollgate/controllers/twins"
@@ -23,7 +24,7 @@ func (p *program) addControllers(store *snapshot.Store, known *followed, foresee
 		Cache: p.manager.GetCache(), Client: p.manager.GetClient(), Clock: p.clock, Local: p.local,
 		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.kinds(), Policies: store,
 	})
-	p.leading = append(p.leading, status.Start)
+	p.leading = append(p.leading, status.Start, p.newRegistration().Start)
 	if p.kinds().Tolerations && known.tracker != nil {
 		p.leading = append(p.leading, p.newAudit(store, known).Start)
 	}
@@ -36,6 +37,14 @@ func (p *program) addControllers(store *snapshot.Store, known *followed, foresee
 	if p.kinds().Taints {
 		p.addTaintControllers(store, known, foreseen)
 	}
+}
+
+// newRegistration returns what says when somebody deletes or edits the webhooks.
+func (p *program) newRegistration() *registration.Watcher {
+	return registration.New(registration.Options{
+		Client: p.clientset, Name: objectName, Leads: p.leads, Lease: p.leaseReference(),
+		Recorder: p.recorders.policies, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
+	})
 }
 
 func (p *program) newAudit(store *snapshot.Store, known *followed) *audit.Controller {

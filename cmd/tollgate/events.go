@@ -62,7 +62,7 @@ const (
 
 // fitChanged returns what says aloud whether the mode fits what the cluster does.
 func (p *program) fitChanged() func(misfit.Finding) {
-	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: p.config.Namespace, Name: objectName}
+	lease := p.leaseReference()
 	mode := string(p.config.Eviction.Mode)
 	return func(finding misfit.Finding) {
 		if finding == misfit.Fits {
@@ -71,4 +71,9 @@ func (p *program) fitChanged() func(misfit.Finding) {
 		}
 		p.recorders.policies.Eventf(lease, corev1.EventTypeWarning, reasonModeMisfit, "eviction.mode %s does not fit: %s", mode, finding.Message())
 	}
+}
+
+// leaseReference is what events are about that are about Tollgate itself.
+func (p *program) leaseReference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: p.config.Namespace, Name: objectName}
 }

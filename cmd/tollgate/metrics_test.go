@@ -29,6 +29,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/pairing"
 	"github.com/tollgate-dev/tollgate/controllers/patches"
 	"github.com/tollgate-dev/tollgate/controllers/register"
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/ttl"
 	"github.com/tollgate-dev/tollgate/controllers/twins"
 	"github.com/tollgate-dev/tollgate/evictor"
@@ -55,6 +56,7 @@ func registerAll(reg prometheus.Registerer) {
 	pairing.NewMetrics(reg)
 	patches.NewMetrics(reg)
 	register.NewMetrics(reg)
+	registration.NewMetrics(reg)
 	ttl.NewMetrics(reg)
 	twins.NewMetrics(reg)
 	evictor.NewMetrics(reg)
@@ -264,6 +266,7 @@ var units = map[string]string{
 	"tollgate_policy_violations":           "pods",
 	"tollgate_preview_pods":                "pods",
 	"tollgate_tainted_devices":             "devices",
+	"tollgate_webhooks_registered":         "webhooks",
 }
 
 func unitOf(t *testing.T, name string) string {

@@ -116,7 +116,7 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"an issuer with a space": {
 			head + "webhook: {authentication: {tokens: {issuer: 'https://a '}}}", "webhook.authentication.tokens.issuer",
 		},
-		"a controller that is named twice":   {head + "admission: {workloadControllers: [a, a]}", `admission.workloadControllers[1]: Duplicate value: "a"`},
+		"a controller that is named twice": {head + "admission: {workloadControllers: [a, a]}", `admission.workloadControllers[1]: Duplicate value: "a"`},
 		"metrics shown in a way that is none": {
 			head + "metrics: {authorization: Token}",
 			`metrics.authorization: Unsupported value: "Token": supported values: "Auto", "RBAC", "None"`,

@@ -1,0 +1,11 @@
+// Package registration says aloud when somebody changes by what the API server calls
+// Tollgate (E10).
+//
+// Whoever deletes the webhooks, or lets them fail open, has switched off what policies
+// refuse, and nothing else shows it: nobody is refused any more. That may be an emergency,
+// so it is only said, by a metric, an event on the Lease and the log, and never put back.
+// What Tollgate and cert-manager write by themselves, the caBundle, is no change.
+//
+// One replica says it, the one that leads. What changed while nobody led is not said but
+// for what is missing, which the metric shows at any time.
+package registration

@@ -1,0 +1,169 @@
+package registration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func validatingConfiguration() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	hook := func(name string) admissionregistrationv1.ValidatingWebhook {
+		return admissionregistrationv1.ValidatingWebhook{
+			Name: name, FailurePolicy: new(admissionregistrationv1.Fail),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Name: "tollgate", Namespace: "tollgate-system"}, CABundle: []byte("old"),
+			},
+		}
+	}
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "tollgate", ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "helm", Time: new(metav1.Unix(10, 0))}, {Manager: "kubectl-edit", Time: new(metav1.Unix(20, 0))},
+		}},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{hook("a.tollgate.dev"), hook("b.tollgate.dev")},
+	}
+}
+
+func TestE10WhatIsAnotherIsNamed(t *testing.T) {
+	t.Parallel()
+	type hooks = []admissionregistrationv1.ValidatingWebhook
+	tests := map[string]struct {
+		change func(hooks) hooks
+		want   []string
+	}{
+		"nothing":                             {func(h hooks) hooks { return h }, nil},
+		"the caBundle, which Tollgate writes": {func(h hooks) hooks { h[0].ClientConfig.CABundle = []byte("new"); return h }, nil},
+		"another order":                       {func(h hooks) hooks { return hooks{h[1], h[0]} }, nil},
+		"it fails open": {
+			func(h hooks) hooks { h[1].FailurePolicy = new(admissionregistrationv1.Ignore); return h },
+			[]string{"webhook b.tollgate.dev: failurePolicy changed"},
+		},
+		"others are asked, about less": {
+			func(h hooks) hooks {
+				h[0].ClientConfig.Service = nil
+				h[0].ClientConfig.URL = new("https://example.com")
+				h[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"judged": "yes"}}
+				return h
+			},
+			[]string{"webhook a.tollgate.dev: clientConfig, namespaceSelector changed"},
+		},
+		"one is gone and one is new": {
+			func(h hooks) hooks { h[1].Name = "c.tollgate.dev"; return h },
+			[]string{"webhook b.tollgate.dev removed", "webhook c.tollgate.dev added"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := validatingConfiguration()
+			after.Webhooks = test.change(after.Webhooks)
+			require.Equal(t, test.want, differences(validatingEntries(validatingConfiguration()), validatingEntries(after)))
+		})
+	}
+}
+
+func TestTheLastWriterIsNamed(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "kubectl-edit", lastWriter(validatingConfiguration().ManagedFields))
+	require.Equal(t, "unknown", lastWriter(nil))
+}
+
+// told keeps the events that are written.
+type told struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (r *told) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lease, _ := object.(*corev1.ObjectReference)
+	r.events = append(r.events, lease.Name+" "+eventType+" "+reason+": "+fmt.Sprintf(format, args...))
+}
+
+func (r *told) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(validatingConfiguration())
+	registry := prometheus.NewPedanticRegistry()
+	recorder := &told{}
+	watcher := New(Options{
+		Client: client, Name: "tollgate", Leads: func() bool { return true },
+		Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Recorder: recorder, Metrics: NewMetrics(registry),
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- watcher.Start(ctx) }()
+	eventually := func(want ...string) {
+		t.Helper()
+		deadline := time.Now().Add(time.Minute)
+		for !slices.Equal(want, recorder.all()) && time.Now().Before(deadline) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		require.Equal(t, want, recorder.all())
+	}
+	registered := func(want float64, c string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return testutil.CollectAndCount(watcher.options.Metrics.registered) == 2 &&
+				testutil.ToFloat64(watcher.options.Metrics.registered.WithLabelValues(c)) == want
+		}, time.Minute, 5*time.Millisecond)
+	}
+	registered(2, "validating")
+	registered(0, "mutating")
+	eventually()
+
+	api := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	trusted := validatingConfiguration()
+	trusted.Webhooks[0].ClientConfig.CABundle = []byte("new")
+	_, err := api.Update(t.Context(), trusted, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	open := trusted.DeepCopy()
+	open.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
+	_, err = api.Update(t.Context(), open, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
+	require.NoError(t, err)
+	editedEvent := "lease Warning WebhooksEdited: ValidatingWebhookConfiguration tollgate was edited by kubectl-edit: webhook a.tollgate.dev: failurePolicy changed"
+	eventually(editedEvent)
+
+	require.NoError(t, api.Delete(t.Context(), "tollgate", metav1.DeleteOptions{}))
+	deletedEvent := "lease Warning WebhooksDeleted: ValidatingWebhookConfiguration tollgate was deleted: nothing is refused by policies, and nothing is foretold"
+	eventually(editedEvent, deletedEvent)
+	registered(0, "validating")
+
+	_, err = api.Create(t.Context(), validatingConfiguration(), metav1.CreateOptions{})
+	require.NoError(t, err)
+	eventually(editedEvent, deletedEvent, "lease Normal WebhooksCreated: ValidatingWebhookConfiguration tollgate was created")
+	registered(2, "validating")
+
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP tollgate_webhook_configuration_changes_total Changes of the configuration by which the API server calls Tollgate, but for the caBundle, that the leader saw.
+# TYPE tollgate_webhook_configuration_changes_total counter
+tollgate_webhook_configuration_changes_total{change="created",configuration="mutating"} 0
+tollgate_webhook_configuration_changes_total{change="created",configuration="validating"} 1
+tollgate_webhook_configuration_changes_total{change="deleted",configuration="mutating"} 0
+tollgate_webhook_configuration_changes_total{change="deleted",configuration="validating"} 1
+tollgate_webhook_configuration_changes_total{change="edited",configuration="mutating"} 0
+tollgate_webhook_configuration_changes_total{change="edited",configuration="validating"} 1
+`), "tollgate_webhook_configuration_changes_total"))
+
+	stop()
+	require.NoError(t, <-done)
+	require.Zero(t, testutil.CollectAndCount(watcher.options.Metrics.registered), "another replica says it")
+}
