@@ -97,8 +97,8 @@ func (w *podWorker) run(ctx context.Context) error {
 	}()
 	ending := w.attend(ctx, ends, over)
 	<-over
-	if ctx.Err() != nil || !ending {
-		return w.write(ctx, ending)
+	if !ending {
+		return nil // The machine is gone, and says nothing more.
 	}
 	if err := w.write(ctx, ending); err != nil && !errors.Is(err, errGone) {
 		return err
@@ -203,7 +203,7 @@ func (w *podWorker) kubeconfig(rewrite rewriter) (string, error) {
 	if dir == serviceAccountPath {
 		return "", fmt.Errorf("no token is mounted at %s", serviceAccountPath)
 	}
-	ca, err := os.ReadFile(filepath.Join(dir, corev1.ServiceAccountRootCAKey))
+	ca, err := os.ReadFile(filepath.Join(dir, corev1.ServiceAccountRootCAKey)) //nolint:gosec // The folder is this package's own.
 	if err != nil {
 		return "", fmt.Errorf("read the CA of the API server: %w", err)
 	}
@@ -221,9 +221,6 @@ func (w *podWorker) view(ending bool) view {
 
 // write writes the status, if it is another than it was.
 func (w *podWorker) write(ctx context.Context, ending bool) error {
-	if ctx.Err() != nil {
-		return nil // Whoever ends ctx says the pod's machine is gone.
-	}
 	pods := w.client.CoreV1().Pods(w.pod.Namespace)
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		pod, err := pods.Get(ctx, w.pod.Name, metav1.GetOptions{})

@@ -1,0 +1,191 @@
+package installing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+)
+
+// The labels by which the webhooks are told from the rest.
+const (
+	webhooksOnly = "-l=app.kubernetes.io/component=webhooks"
+	overlay      = "self-signed"
+)
+
+func TestTollgateIsInstalledByKustomizeSurvivesAnOutageAndLeavesNothing(t *testing.T) {
+	kustomization := filepath.Join(programs.Root, "deploy", "overlays", overlay)
+	machines := startKubelets(t)
+	t.Cleanup(func() {
+		kubectl(t, "delete", "-k", kustomization, "--ignore-not-found", "--timeout="+patience.String())
+	})
+	kubectl(t, "apply", "-k", kustomization)
+	admits(t)
+
+	t.Run("it works with two replicas", func(t *testing.T) {
+		deployment, err := client(t).AppsV1().Deployments(system).Get(t.Context(), "tollgate", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, deployment.Status.ReadyReplicas)
+		works(t)
+	})
+	t.Run("E10 webhooks that are edited or deleted are said", func(t *testing.T) { changesAreSaid(t, kustomization) })
+	t.Run("E01 all replicas die and come back by themselves", replicasDie)
+	t.Run("E02 E03 the API server and nodes come back while nobody answers", func(t *testing.T) {
+		machines.stop()
+		comesBack(t, machines)
+	})
+	t.Run("it leaves nothing and refuses nothing while it goes", func(t *testing.T) {
+		leaves(t, func() {
+			kubectl(t, "delete", "-k", kustomization, webhooksOnly)
+			kubectl(t, "delete", "-k", kustomization, "--ignore-not-found")
+		})
+	})
+}
+
+// refused tells whether a pod is refused because nobody answers.
+func refused(ctx context.Context, client kubernetes.Interface) error {
+	err := create(ctx, client, podOf())
+	if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+		return fmt.Errorf("a pod is not refused for want of an answer: %w", err)
+	}
+	return nil
+}
+
+// changesAreSaid edits one configuration and deletes the other, as an administrator in need
+// or an attacker would, and puts both back.
+func changesAreSaid(t *testing.T, kustomization string) {
+	t.Helper()
+	kubectl(t, "patch", "validatingwebhookconfiguration", "tollgate", "--type=json",
+		`-p=[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`)
+	said(t, "WebhooksEdited", "webhook validate.tollgate.dev: failurePolicy changed")
+	kubectl(t, "delete", "mutatingwebhookconfiguration", "tollgate")
+	said(t, "WebhooksDeleted", "MutatingWebhookConfiguration tollgate was deleted")
+	kubectl(t, "apply", "-k", kustomization)
+	said(t, "WebhooksCreated", "MutatingWebhookConfiguration tollgate was created")
+	admits(t)
+}
+
+// soon is within which such a change is said.
+const soon = 10 * time.Second
+
+// said waits for an event about Tollgate itself, and fails the test if it is older or newer
+// than what it is about.
+func said(t *testing.T, reason, text string) {
+	t.Helper()
+	client, since := client(t), time.Now()
+	eventually(t, "the event "+reason, func() error {
+		events, err := client.CoreV1().Events(system).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Lease,reason=" + reason})
+		if err != nil {
+			return err
+		}
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, text) {
+				require.WithinDuration(t, since, event.LastTimestamp.Time, soon)
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events with this reason, none says %q", len(events.Items), text)
+	})
+}
+
+// replicasDie deletes all pods at once and without grace.
+func replicasDie(t *testing.T) {
+	client := client(t)
+	before, err := client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+	require.NoError(t, err)
+	require.NotEmpty(t, before.Items)
+	kubectl(t, "delete", "pods", "-n", system, "-l", selector, "--grace-period=0", "--force")
+	eventually(t, "pods elsewhere are refused", func() error { return refused(t.Context(), client) })
+	admits(t)
+	after, err := client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+	require.NoError(t, err)
+	for _, pod := range after.Items {
+		for _, old := range before.Items {
+			require.NotEqual(t, old.UID, pod.UID)
+		}
+	}
+}
+
+// comesBack is called when no pod of Tollgate runs any more, and nobody is there to start
+// one.
+func comesBack(t *testing.T, machines *kubelets) {
+	t.Helper()
+	client := client(t)
+	eventually(t, "pods elsewhere are refused", func() error { return refused(t.Context(), client) })
+
+	require.NoError(t, shared.Restart(t.Context(), controlplane.APIServer))
+	eventually(t, "pods elsewhere are still refused", func() error { return refused(t.Context(), client) })
+	renewed := time.Now()
+	eventually(t, "leases are renewed", func() error {
+		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), controlplane.NodeName(1), metav1.GetOptions{})
+		if err == nil && !lease.Spec.RenewTime.After(renewed) {
+			return errors.New("the lease of a node is as it was")
+		}
+		return err
+	})
+
+	// A kubelet registers its node itself.
+	const name = "node-registers"
+	kubelet, err := kubernetes.NewForConfig(shared.As("system:node:"+name, "system:nodes"))
+	require.NoError(t, err)
+	_, err = kubelet.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux", corev1.LabelHostname: name},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	// All machines are lost, and come back.
+	nodes := []string{name}
+	for number := range shared.Nodes() {
+		nodes = append(nodes, controlplane.NodeName(number+1))
+	}
+	kubectl(t, append([]string{"delete", "nodes"}, nodes...)...)
+	require.NoError(t, shared.AddNodes(t.Context(), nodes[1:]...))
+	eventually(t, "pods elsewhere are still refused", func() error { return refused(t.Context(), client) })
+
+	machines.start()
+	admits(t)
+	works(t)
+}
+
+// leaves uninstalls Tollgate while pods are created, and after it wrote a taint.
+func leaves(t *testing.T, uninstall func()) {
+	t.Helper()
+	node := controlplane.NodeName(1)
+	kubectl(t, "label", "node", node, "installing=yes")
+	apply(t, `
+apiVersion: tollgate.dev/v1alpha1
+kind: TaintPolicy
+metadata: {name: installing-register}
+spec:
+  taints: [{key: registered.example.com/*}]
+  setters: [{subjects: [{kind: Group, name: "system:masters"}]}]
+  register:
+    - nodeSelector: {matchLabels: {installing: "yes"}}
+      taints: [{key: registered.example.com/group, effect: NoSchedule}]
+      reconcile: true
+`)
+	eventually(t, "the taint is registered", func() error {
+		if taintOf(t, node, "registered.example.com/group") == nil {
+			return errors.New("the node has no such taint")
+		}
+		return nil
+	})
+	all := startLoad(t)
+	uninstall()
+	all.requireUnharmed(t, "while Tollgate was uninstalled")
+	leavesNothing(t)
+	// What it gave to nodes is theirs, and goes as any other taint does.
+	require.NotNil(t, taintOf(t, node, "registered.example.com/group"))
+	kubectl(t, "taint", "node", node, "registered.example.com/group-")
+	kubectl(t, "label", "node", node, "installing-")
+}
