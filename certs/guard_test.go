@@ -156,7 +156,7 @@ func TestF04BundlesThatCannotBeRead(t *testing.T) {
 func TestF04NoWebhookLosesItsCertificate(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It is to be the same again.
+		random := rand.New(rand.NewPCG(seed, 0))
 		f := newFollower(t, nil)
 		states := []*state{freshState(t, start()), freshState(t, start()), freshState(t, start())}
 		for step := range 40 {

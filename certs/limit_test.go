@@ -34,9 +34,8 @@ func TestF05NoMoreIsReadOfAFileThanShowsThatItIsTooLarge(t *testing.T) {
 }
 
 // What is not decoded is not copied, nor searched for blocks: all that remains is an error
-// for each of five values.
-//
-//nolint:paralleltest // It counts what the whole program allocates.
+// for each of five values. What the whole program allocates is counted, so nothing else
+// runs meanwhile.
 func TestF05WhatIsTooLargeIsNotDecoded(t *testing.T) {
 	const allocations = 100 // counted with the race detector: 40
 	data := megabyteOfPEM()
