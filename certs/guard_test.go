@@ -83,7 +83,7 @@ func TestF04FilesOfAnotherCA(t *testing.T) {
 	}{
 		"F04 wait while the bundles hold only the old CA": {bundle: []*state{old}, after: time.Hour, serves: old, why: 2},
 		"F04 wait a little once the bundles hold both":    {bundle: []*state{old, next}, after: filesDelay - time.Second, serves: old},
-		"F04 are used then":                               {bundle: []*state{old, next}, after: filesDelay, serves: next},
+		"F04 are used half a minute after the bundles do": {bundle: []*state{old, next}, after: filesDelay, serves: next},
 		"are used at once if the old CA was taken out":    {bundle: []*state{next}, serves: next},
 		"are used at once if nothing verifies either":     {bundle: nil, serves: next},
 		"F03 are used before the one in use expires":      {bundle: []*state{old}, after: defaultServingLifetime - defaultFilesRecheck, serves: next, why: 1},
