@@ -25,8 +25,12 @@ type mount struct {
 	trouble atomic.Pointer[error]
 }
 
-// newMount makes a directory without files, as where there is no Secret yet.
+// newMount makes a directory without files, as where there is no Secret yet. What a former
+// run has left there would be taken for a certificate.
 func newMount(directory, secret string) (*mount, error) {
+	if err := os.RemoveAll(directory); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, err
 	}
