@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -89,7 +90,7 @@ func writeKubeconfigs(dir string) error {
 		}
 		for name := range config.AuthInfos {
 			auth := config.AuthInfos[name].DeepCopy()
-			auth.Impersonate, auth.ImpersonateGroups = user, append(groups, "system:authenticated")
+			auth.Impersonate, auth.ImpersonateGroups = user, slices.Concat(groups, []string{"system:authenticated"})
 			config.AuthInfos = map[string]*clientcmdapi.AuthInfo{name: auth}
 		}
 		kubeconfigs[user] = dir + "/" + user + ".kubeconfig"

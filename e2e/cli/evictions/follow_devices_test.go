@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,9 +52,9 @@ func (s *site) follow(t *testing.T, arguments string) *following {
 func (f *following) last(word string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i := len(f.lines) - 1; i >= 0; i-- {
-		if strings.Contains(f.lines[i], word) {
-			return f.lines[i]
+	for _, line := range slices.Backward(f.lines) {
+		if strings.Contains(line, word) {
+			return line
 		}
 	}
 	return ""
