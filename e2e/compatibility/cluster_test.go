@@ -56,6 +56,12 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	require.NoError(t, err, "%s: %v", what, last)
 }
 
+// becomes is eventually for what takes no context.
+func becomes(t *testing.T, what string, check func() error) {
+	t.Helper()
+	eventually(t, what, func(context.Context) error { return check() })
+}
+
 func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	config.WarningHandler = rest.NoWarnings{}
@@ -92,6 +98,7 @@ func mustKubectl(t *testing.T, args ...string) string {
 
 // sample applies one of deploy/samples for the length of the test.
 func sample(t *testing.T, name string) {
+	t.Helper()
 	applied(t, filepath.Join(programs.Root, "deploy", "samples", name))
 }
 
@@ -123,7 +130,7 @@ func applied(t *testing.T, path string) {
 // error has what it says of it.
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), args...) //nolint:gosec // The tests' own arguments.
+	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said

@@ -1,7 +1,6 @@
 package compatibility
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 // commandsRead shows that the commands read what the version serves, and miss nothing else.
 func commandsRead(t *testing.T) {
+	t.Helper()
 	const key = "compatibility.example.com/foretold"
 	node, in := controlplane.NodeName(4), namespace(t, "foretold", nil)
 	create(t, in, pod("now", node), pod("later", node, tolerates(key, 3600)))
@@ -20,7 +20,7 @@ func commandsRead(t *testing.T) {
 
 	taint(t, node, key)
 	waitLeft(t, in, "later")
-	eventually(t, "the eviction is listed", func(context.Context) error {
+	becomes(t, "the eviction is listed", func() error {
 		out, err := command(t, "evictions", "-n", in)
 		if err != nil {
 			return err
@@ -41,16 +41,19 @@ spec:
 
 // policiesAreExported shows that the API server takes what policies are exported as.
 func policiesAreExported(t *testing.T) {
+	t.Helper()
 	mustKubectl(t, "apply", "--dry-run=server", "-f", exported(t, "vap", "tolerationpolicy.yaml"))
 }
 
 // taintsAreExported is the same for what TaintPolicies register.
 func taintsAreExported(t *testing.T) {
+	t.Helper()
 	mustKubectl(t, "apply", "--dry-run=server", "-f", exported(t, "map", "dedicated-nodes.yaml"))
 }
 
 // taintsAreNotTaken shows that the API server says what it does not serve.
 func taintsAreNotTaken(t *testing.T) {
+	t.Helper()
 	out, err := kubectl(t, "apply", "--dry-run=server", "-f", exported(t, "map", "dedicated-nodes.yaml"))
 	require.Error(t, err)
 	require.NoError(t, mentions(out, "no matches for kind", "MutatingAdmissionPolicy"))

@@ -85,6 +85,7 @@ func (s *site) publish(t *testing.T) *resourcev1.ResourceSlice {
 
 // slicesEvict shows that the taints that a driver publishes evict.
 func slicesEvict(t *testing.T) {
+	t.Helper()
 	s := newSite(t)
 	require.NotNil(t, s.publish(t).Spec.Devices[0].Taints[0].TimeAdded)
 	waitLeft(t, s.namespace, "b")
@@ -93,6 +94,7 @@ func slicesEvict(t *testing.T) {
 // slicesLoseTheirTaints shows that the API server drops the taints, so that there is
 // nothing that Tollgate could go by.
 func slicesLoseTheirTaints(t *testing.T) {
+	t.Helper()
 	s := newSite(t)
 	require.Empty(t, s.publish(t).Spec.Devices[0].Taints)
 	left, err := alive(t.Context(), s.client, s.namespace)
@@ -104,8 +106,9 @@ func slicesLoseTheirTaints(t *testing.T) {
 // before.
 func rulesEvict(version string) func(t *testing.T) {
 	return func(t *testing.T) {
+		t.Helper()
 		s := newSite(t)
-		eventually(t, "the preview counts the pod", func(context.Context) error {
+		becomes(t, "the preview counts the pod", func() error {
 			out, err := command(t, "preview", "device", s.driver, deviceKey+":NoExecute")
 			if err != nil {
 				return err
@@ -131,6 +134,7 @@ spec:
 // rulesSayHowFarTheyAre shows that the status of a rule is written.
 func rulesSayHowFarTheyAre(version string) func(t *testing.T) {
 	return func(t *testing.T) {
+		t.Helper()
 		s := newSite(t)
 		apply(t, s.rule(version))
 		mustKubectl(t, "wait", "--for=condition=EvictionInProgress=false", "--timeout="+patience.String(), "devicetaintrule/"+s.namespace)
@@ -143,6 +147,7 @@ func rulesSayHowFarTheyAre(version string) func(t *testing.T) {
 // rulesHaveNoStatus shows that a rule evicts where it cannot be told so.
 func rulesHaveNoStatus(version string) func(t *testing.T) {
 	return func(t *testing.T) {
+		t.Helper()
 		requireState(t, "devicetaintrules/status", "unserved")
 		requireSaidUnserved(t, "devicetaintrules/status")
 		rulesEvict(version)(t)
@@ -151,6 +156,7 @@ func rulesHaveNoStatus(version string) func(t *testing.T) {
 
 // rulesAreNotServed shows that it is said that there are no rules.
 func rulesAreNotServed(t *testing.T) {
+	t.Helper()
 	requireState(t, "devicetaintrules", "unserved")
 	requireSaidUnserved(t, "devicetaintrules")
 	_, err := command(t, "taint", "device", "driver.example.com/pool/device", deviceKey+":NoExecute")
@@ -173,6 +179,7 @@ spec:
 
 // patchesEvict shows that the taint of a ResourceSlicePatch evicts, by way of rules.
 func patchesEvict(t *testing.T) {
+	t.Helper()
 	s := newSite(t)
 	apply(t, s.patch())
 	waitLeft(t, s.namespace, "b")
@@ -180,9 +187,10 @@ func patchesEvict(t *testing.T) {
 
 // patchesSayThatTheyCannot shows that a ResourceSlicePatch says why its taint evicts nobody.
 func patchesSayThatTheyCannot(t *testing.T) {
+	t.Helper()
 	s := newSite(t)
 	apply(t, s.patch())
-	eventually(t, "the patch says so", func(context.Context) error {
+	becomes(t, "the patch says so", func() error {
 		return mentions(mustKubectl(t, "get", "resourceslicepatch", s.namespace, "-o", "jsonpath={.status.conditions}"),
 			"RulesNotServed", "the API server does not serve DeviceTaintRules")
 	})

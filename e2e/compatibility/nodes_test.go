@@ -17,6 +17,7 @@ import (
 
 // tolerationsAreJudged shows that a TolerationPolicy decides who may tolerate a taint.
 func tolerationsAreJudged(t *testing.T) {
+	t.Helper()
 	sample(t, "tolerationpolicy.yaml")
 	ready(t, "tolerationpolicies/dedicated")
 	namespace(t, "banana", nil)
@@ -35,6 +36,7 @@ func tolerationsAreJudged(t *testing.T) {
 // dedicatedNodes shows that nodes are born with their taints, that their pods are steered to
 // them, and that others may not set such a taint.
 func dedicatedNodes(t *testing.T) {
+	t.Helper()
 	const node = "dedicated"
 	sample(t, "dedicated-nodes.yaml")
 	ready(t, "taintpolicies/dedicated-banana")
@@ -71,6 +73,7 @@ func hasTaint(node *corev1.Node, want corev1.Taint) bool {
 
 // gatesAreHeld shows that pods get scheduling gates, and that only their owner opens them.
 func gatesAreHeld(t *testing.T) {
+	t.Helper()
 	const gate = "queue.example.com/admission"
 	sample(t, "queue-gates.yaml")
 	ready(t, "placementpolicies/queue")
@@ -92,6 +95,7 @@ func gatesAreHeld(t *testing.T) {
 // nodesEvictOnTime shows that a NoExecute taint of a node gets its time, and that pods leave
 // when their tolerations are over.
 func nodesEvictOnTime(t *testing.T) {
+	t.Helper()
 	const (
 		key     = "compatibility.example.com/broken"
 		seconds = 3
@@ -108,6 +112,7 @@ func nodesEvictOnTime(t *testing.T) {
 // budgetsAreAsked shows that evictions go by an EvictionPolicy: by the Eviction API, which
 // a PodDisruptionBudget may refuse.
 func budgetsAreAsked(t *testing.T) {
+	t.Helper()
 	node, in := controlplane.NodeName(2), namespace(t, "gentle", nil)
 	sample(t, "gentle-eviction.yaml")
 	ready(t, "evictionpolicies/gentle")
@@ -129,7 +134,7 @@ func budgetsAreAsked(t *testing.T) {
 	})
 	taint(t, node, "maintenance.example.com/kernel")
 	waitLeft(t, in, "guarded")
-	eventually(t, "it is said what holds the pod", func(ctx context.Context) error {
+	becomes(t, "it is said what holds the pod", func() error {
 		out, err := command(t, "evictions", "-n", in)
 		if err != nil {
 			return err
@@ -143,6 +148,7 @@ func budgetsAreAsked(t *testing.T) {
 // limitsHold shows the preview of a taint, that a limit stops it, and that an
 // EvictionApproval lets it through.
 func limitsHold(t *testing.T) {
+	t.Helper()
 	const key = "compatibility.example.com/crowd"
 	node, in := controlplane.NodeName(3), namespace(t, "crowd", nil)
 	apply(t, `
@@ -158,7 +164,7 @@ spec:
 	create(t, in, pod("a", node), pod("b", node))
 	arguments := []string{"taint", "node", node, key + "=:NoExecute"}
 	// A replica may hear of the pods a moment after they are created.
-	eventually(t, "more than the limit is refused", func(context.Context) error {
+	becomes(t, "more than the limit is refused", func() error {
 		out, err := kubectl(t, append(arguments, "--dry-run=server")...)
 		if err == nil {
 			return errNotYet
@@ -172,7 +178,7 @@ kind: EvictionApproval
 metadata: {name: compatibility-approval}
 spec: {node: `+node+`, taint: {key: `+key+`, effect: NoExecute}, maxPods: 2, expiresAfter: 1h}
 `)
-	eventually(t, "what is approved is let through, with a preview", func(context.Context) error {
+	becomes(t, "what is approved is let through, with a preview", func() error {
 		out, err := kubectl(t, arguments...)
 		if err != nil {
 			return err
