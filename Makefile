@@ -56,7 +56,7 @@ build: ## Build bin/tollgate.
 	@$(GO) build -o $(BIN)/tollgate ./cmd/tollgate
 
 .PHONY: test
-test: test-unit test-image test-e2e ## Run every test: unit tests, the image, then end to end on a real control plane.
+test: test-unit test-e2e ## Run every test: unit tests, then end to end on a real control plane.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
