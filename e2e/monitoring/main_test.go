@@ -62,7 +62,7 @@ func run(m *testing.M) int {
 			if err != nil {
 				return nil, err
 			}
-			return func() { stopSpreading(); scraper.stop() }, nil
+			return func() { stopSpreading(); scraper.stop() }, nil //nolint:contextcheck // ctx may be over by then
 		})
 }
 
