@@ -47,7 +47,30 @@ func makeActivity(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := again(ctx, client, name); err != nil {
+		return err
+	}
 	return errors.Join(refusedToleration(ctx, client, name), badUpdate(ctx, client, name), strayRequest(ctx))
+}
+
+// again has a pod evicted and a taint previewed once more, after Prometheus has seen the first: a
+// rate knows nothing of what a counter began with.
+func again(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	if err := poll(ctx, "the first evictions are scraped", func(ctx context.Context) error {
+		evicted, err := scraper.total(ctx, evictedPods)
+		if err == nil && evicted < 4 {
+			err = fmt.Errorf("%v evicted", evicted)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	pod := newPod("again")
+	pod.Spec.NodeName = controlplane.NodeName(1)
+	if err := create(ctx, client, namespace, pod); err != nil {
+		return err
+	}
+	return taint(ctx, client, controlplane.NodeName(4), plainKey, metav1.DryRunAll)
 }
 
 // keepSpreading has the scheduler spread a pod again and again until stop is called, because a
@@ -118,9 +141,9 @@ func taintUnder(ctx context.Context, client kubernetes.Interface, namespace, nod
 	return taint(ctx, client, node, key)
 }
 
-func taint(ctx context.Context, client kubernetes.Interface, node, key string) error {
+func taint(ctx context.Context, client kubernetes.Interface, node, key string, dryRun ...string) error {
 	patch := `{"spec":{"taints":[{"key":"` + key + `","effect":"NoExecute"}]}}`
-	_, err := client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{DryRun: dryRun})
 	if err != nil {
 		return fmt.Errorf("taint node %s: %w", node, err)
 	}
