@@ -59,17 +59,17 @@ func newVersionCommand() *cobra.Command {
 // origin says what the program was built from and with: its version alone on the first
 // line, then the commit where the go command knew it.
 func origin() string {
-	lines := version() + "\n"
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return lines
+		return version() + "\n"
 	}
+	commit := ""
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
-			lines += "commit " + setting.Value + "\n"
+			commit = "commit " + setting.Value + "\n"
 		}
 	}
-	return lines + info.GoVersion + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"
+	return version() + "\n" + commit + info.GoVersion + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"
 }
 
 // version is that of the module that the program was built from: the tag of the commit,

@@ -89,6 +89,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
 	defer c.options.Metrics.violations.Set(0) // The next leader says how many.
+
 	failures := 0 // in a row
 	for {
 		var took time.Duration

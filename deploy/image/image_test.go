@@ -70,7 +70,7 @@ func copyOf(ctx context.Context, t *testing.T, root string) string {
 	to := filepath.Join(t.TempDir(), "elsewhere", "tollgate")
 	listed, err := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	require.NoError(t, err)
-	for _, file := range strings.Split(strings.TrimRight(string(listed), "\x00"), "\x00") {
+	for file := range strings.SplitSeq(strings.TrimRight(string(listed), "\x00"), "\x00") {
 		content, err := os.ReadFile(filepath.Join(root, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // deleted, and not committed

@@ -17,7 +17,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
-		os.Exit(1) //nolint:forbidigo,revive // This is main.
+		os.Exit(1) //nolint:forbidigo // This is main.
 	}
 }
 

@@ -44,7 +44,7 @@ func tests(ctx context.Context, m *testing.M) (int, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	// The user that the image is for looks into it.
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // It is no secret.
+	if err := os.Chmod(dir, 0o755); err != nil {
 		return 1, err
 	}
 	shared.dir = filepath.Join(dir, "image")

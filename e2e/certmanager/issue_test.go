@@ -61,8 +61,11 @@ func TestCertManagerStartsWithoutTollgate(t *testing.T) {
 	require.NoError(t, tollgate.Terminate(ctx))
 	t.Cleanup(func() { require.NoError(t, tollgate.Start(context.WithoutCancel(ctx))) })
 	eventually(ctx, t, "nobody answers", func(ctx context.Context) error {
-		if err := admit(ctx, clientOf(t), metav1.NamespaceDefault); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-			return fmt.Errorf("a pod is not refused, but: %v", err)
+		switch err := admit(ctx, clientOf(t), metav1.NamespaceDefault); {
+		case err == nil:
+			return errors.New("a pod is let in")
+		case !strings.Contains(err.Error(), "failed calling webhook"):
+			return fmt.Errorf("a pod is refused for another reason: %w", err)
 		}
 		return nil
 	})

@@ -54,8 +54,11 @@ func TestACertificateThatCannotBeIssuedIsReported(t *testing.T) {
 	replica := startReplica(t, name, volume.directory)
 
 	eventually(ctx, t, "the replica is not ready and counts why", func(ctx context.Context) error {
-		if err := readiness(ctx, replica.health.load()); err == nil || !strings.Contains(err.Error(), "status 500") {
-			return fmt.Errorf("readiness: %v", err)
+		switch err := readiness(ctx, replica.health.load()); {
+		case err == nil:
+			return errors.New("it is ready")
+		case !strings.Contains(err.Error(), "status 500"):
+			return fmt.Errorf("readiness: %w", err)
 		}
 		_, body, err := fetch(ctx, replica.metrics.load())
 		if err != nil {
