@@ -48,7 +48,7 @@ say = printf '==> %s\n' "$(1)"
 
 .PHONY: help
 help: ## Show this help.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/tollgate.
@@ -56,7 +56,7 @@ build: ## Build bin/tollgate.
 	@$(GO) build -o $(BIN)/tollgate ./cmd/tollgate
 
 .PHONY: test
-test: test-unit test-e2e ## Run every test: unit tests, then end to end on a real control plane.
+test: test-unit test-e2e ## Run unit tests, then tests end to end on a real control plane. See also test-image, test-monitoring, test-versions.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -176,10 +176,11 @@ generate: ## Generate deepcopy functions, CRDs, the files of the chart, and the 
 	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) docs/cli.md and docs/metrics.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
-	@KUSTOMIZE="$(GO) run $(KUSTOMIZE)" deploy/chart/generate.sh
 	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/tollgate -update >/dev/null
 	@$(GO) test -count=1 -run TestTheRulesForTheOperatorAreThePlainOnes ./deploy/monitoring -update >/dev/null
 	@$(GO) test -count=1 -run TestTheMetricsAreDocumentedAsTheyAre ./cmd/tollgate -update >/dev/null
+	@# Last, because the chart is made of what the others write.
+	@KUSTOMIZE="$(GO) run $(KUSTOMIZE)" deploy/chart/generate.sh
 
 .PHONY: versions
 versions: ## Write the go.mod files from which older versions of Kubernetes are built.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/census"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/logsink"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/replica"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/served"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
@@ -39,6 +40,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/callers"
 	"github.com/tollgate-dev/tollgate/webhook/snapshot"
 )
 
@@ -66,6 +68,8 @@ func registerAll(reg prometheus.Registerer) {
 	rulestatus.NewPatchMetrics(reg)
 	informer.NewMetrics(reg)
 	served.NewMetrics(reg)
+	callers.NewMetrics(reg)
+	logsink.NewLost(reg)
 	reg.MustRegister(census.NewCollector(tracker.New()))
 }
 

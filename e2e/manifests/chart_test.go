@@ -157,6 +157,13 @@ func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
 	}
 }
 
+func TestTheReleaseHasANamespaceOfItsOwn(t *testing.T) {
+	for _, namespace := range []string{"default", "kube-system", "kube-public"} {
+		_, err := helm(t, "template", "tollgate", chart(), "--namespace", namespace)
+		require.ErrorContains(t, err, "namespace "+namespace+": Tollgate needs one of its own")
+	}
+}
+
 func TestValuesChangeWhatTheyAreNamedFor(t *testing.T) {
 	all := template(t, "--set=image.repository=registry.example.com/t,image.digest=sha256:"+strings.Repeat("a", 64),
 		"--set=mode=Window,config.eviction.workers=7,config.featureGates.GatePolicies=false",

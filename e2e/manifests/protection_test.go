@@ -207,12 +207,12 @@ func TestTollgateItselfWritesTheCAAndNothingElse(t *testing.T) {
 	settled(t, user(t, "watching"), true)
 	tollgate := dynamicAs(t, "system:serviceaccount:tollgate-system:tollgate")
 	require.NoError(t, write(t, tollgate, `[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "`+bundle(t)+`"}]`))
-	require.NoError(t, write(t, tollgate, `[{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://10.0.0.7:9443/validate"}}]`))
 	for name, body := range map[string]string{
 		"another failure policy": weaker,
 		"fewer rules":            `[{"op": "remove", "path": "/webhooks/0/rules/0"}]`,
 		"no webhooks":            `[{"op": "remove", "path": "/webhooks"}]`,
 		"another order":          `[{"op": "move", "from": "/webhooks/0", "path": "/webhooks/1"}]`,
+		"another address":        `[{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://10.0.0.7:9443/validate"}}]`,
 		"an annotation":          `[{"op": "add", "path": "/metadata/annotations/cert-manager.io~1inject-ca-from", "value": "a/b"}]`,
 	} {
 		require.ErrorContains(t, write(t, tollgate, body), "(ClusterRole tollgate-administrator)", name)

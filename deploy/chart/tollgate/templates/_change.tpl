@@ -25,7 +25,11 @@
 {{- $_ := set $pod "nodeSelector" $values.nodeSelector -}}
 {{- $_ := set $pod "tolerations" $values.tolerations -}}
 {{- $_ := set $pod "affinity" (merge $values.affinity $pod.affinity) -}}
-{{- range $pod.topologySpreadConstraints }}{{ $_ := set . "whenUnsatisfiable" $values.spread.nodes }}{{ end -}}
+{{- range $pod.topologySpreadConstraints -}}
+{{- $_ := set . "whenUnsatisfiable" $values.spread.nodes -}}
+{{- /* Nodes that are missing count as empty ones, so that no other takes two. */ -}}
+{{- if eq $values.spread.nodes "DoNotSchedule" }}{{ $_ := set . "minDomains" (int $values.replicas) }}{{ end -}}
+{{- end -}}
 {{- range $pod.volumes -}}
 {{- if eq .name "config" }}{{ $_ := set .configMap "name" "tollgate-config" }}{{ end -}}
 {{- end -}}
@@ -33,9 +37,15 @@
 {{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" 8080 "protocol" "TCP")) -}}
 {{- end -}}
 {{- /* Pods are replaced when their configuration changes. */ -}}
-{{- $config := dict "checksum/config" (include "tollgate.settings" .root | sha256sum) -}}
+{{- $files := .root.Files.Get (printf "files/%s/configmap.yaml" (include "tollgate.folder" .root)) -}}
+{{- $config := dict "checksum/config" (printf "%s%s" $files (include "tollgate.settings" .root) | sha256sum) -}}
 {{- $_ := set $template.metadata "annotations" (merge $config $template.metadata.annotations $values.podAnnotations) -}}
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
+{{- end -}}
+
+{{- /* tollgate.folder is where the files are of how certificates come. */ -}}
+{{- define "tollgate.folder" -}}
+{{- get (dict "SelfSigned" "self-signed" "CertManager" "cert-manager") .Values.certificates.mode -}}
 {{- end -}}
 
 {{- define "tollgate.image" -}}
