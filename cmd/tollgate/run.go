@@ -92,7 +92,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	replica.Register(ctrlmetrics.Registry, version(), string(config.Eviction.Mode), p.leads)
 	serving, end := drain.Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()
-	ready, err := p.addAdmission(serving, store, known, foreseen.preview)
+	ready, err := p.addAdmission(ctx, serving, store, known, foreseen.preview)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ import (
 // what is known of pods and devices and by what is foretold of them, if anything, while
 // serving goes on. It returns its readiness checks.
 func (p *program) addAdmission(
-	serving context.Context, store *snapshot.Store, known *followed, preview *webhook.Preview,
+	told, serving context.Context, store *snapshot.Store, known *followed, preview *webhook.Preview,
 ) (map[string]healthz.Checker, error) {
 	certificates, err := certs.New(p.certificateOptions())
 	if err != nil {
@@ -51,8 +51,8 @@ func (p *program) addAdmission(
 	ready := map[string]healthz.Checker{
 		"certificates": certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}
-	server.Register(webhook.PathMutate, drain.Finish(serving, webhook.Mutate(config)))
-	server.Register(webhook.PathValidate, drain.Finish(serving, webhook.Validate(config)))
+	server.Register(webhook.PathMutate, drain.Finish(told, serving, webhook.Mutate(config)))
+	server.Register(webhook.PathValidate, drain.Finish(told, serving, webhook.Validate(config)))
 	if err := p.manager.Add(server); err != nil {
 		return nil, fmt.Errorf("serve webhooks: %w", err)
 	}

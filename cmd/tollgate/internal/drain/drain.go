@@ -2,9 +2,10 @@
 //
 // Who is told to end is taken out of the endpoints of its Service, but those that send
 // reviews hear of that later than it does. So it says at once that it is not ready, stops
-// leading, and answers reviews until nobody sends any more. Connections that are open by
-// then are ended in peace by the server: HTTP/2 says on each which requests it has taken,
-// and the client sends the others elsewhere.
+// leading, and answers reviews until nobody sends any more, each with the wish that the
+// client connects anew. Connections that are open by then are ended in peace by the server:
+// HTTP/2 says on each which requests it has taken, and the client sends the others
+// elsewhere.
 package drain
 
 import (
@@ -56,8 +57,16 @@ func Ready(told context.Context) healthz.Checker {
 // Finish returns a handler that answers as next does, and is not cut short when serving
 // ends: controller-runtime gives requests the context of the server, so that its end would
 // be that of all reviews which are under way. A client that goes away still ends its own.
-func Finish(serving context.Context, next http.Handler) http.Handler {
+//
+// Once told has ended it asks the client, with every answer, to connect anew for the next
+// request. An API server calls webhooks of a Service by HTTP/1.1 and keeps its connections,
+// whatever becomes of the endpoint: in the end one would be closed just as a review is sent
+// on it, which nobody sends again.
+func Finish(told, serving context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if told.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
 		ctx, cancel := detach(r.Context(), serving)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))

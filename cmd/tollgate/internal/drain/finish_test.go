@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,7 +33,7 @@ func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
 				defer hangUp()
 				var left error
 				var logs any
-				handler := drain.Finish(serving, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				handler := drain.Finish(t.Context(), serving, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					test.ends(end, hangUp)
 					synctest.Wait()
 					left, logs = r.Context().Err(), r.Context().Value(key{})
@@ -40,6 +42,37 @@ func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
 				require.ErrorIs(t, left, test.want)
 				require.Equal(t, "log", logs, "it was asked, with what the server's context holds")
 			})
+		})
+	}
+}
+
+func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			told, tell := context.WithCancel(t.Context())
+			defer tell()
+			server := httptest.NewUnstartedServer(drain.Finish(told, t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNoContent)
+			})))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			kept := func() bool {
+				var kept bool
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { kept = info.Reused }})
+				request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, http.NoBody)
+				require.NoError(t, err)
+				response, err := server.Client().Do(request)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, http.StatusNoContent, response.StatusCode)
+				return kept
+			}
+			require.False(t, kept(), "the first has a connection of its own")
+			require.True(t, kept())
+			tell()
+			require.True(t, kept(), "the answer to this one asks for it")
+			require.Eventually(t, func() bool { return !kept() }, time.Minute, time.Millisecond, "what the client is told takes effect in its own time")
 		})
 	}
 }
