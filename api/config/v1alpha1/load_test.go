@@ -41,6 +41,20 @@ featureGates: {NodeTaintEviction: false}
 	require.Equal(t, map[string]bool{"NodeTaintEviction": false}, config.FeatureGates)
 }
 
+func TestCallersMayBeRequiredToShowWhatSomebodyIsKnownToHave(t *testing.T) {
+	for name, text := range map[string]string{
+		"a client certificate":                  "clientCA: {file: ca.crt, commonNames: [a]}",
+		"a client certificate, and no tokens":   "clientCA: {file: ca.crt, commonNames: [a]}, tokens: {enabled: false}",
+		"tokens for an audience that was named": "tokens: {audience: 'https://a:1'}",
+		"tokens of an issuer that was named":    "tokens: {issuer: 'https://a'}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := v1alpha1.Load([]byte(head + "webhook: {authentication: {mode: Required, " + text + "}}"))
+			require.NoError(t, err)
+		})
+	}
+}
+
 func TestAZeroThatIsWrittenIsAZero(t *testing.T) {
 	config, err := v1alpha1.Load([]byte(head + "admission: {maxTimeAddedSkew: 0s}\nwebhook: {drainPeriod: 0s}"))
 	require.NoError(t, err)
@@ -97,6 +111,13 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		},
 		"authentication that nobody could pass": {
 			head + "webhook: {authentication: {mode: Required, tokens: {enabled: false}}}", "webhook.authentication.mode",
+		},
+		"authentication by tokens that no API server shows": {
+			head + "webhook: {authentication: {mode: Required}}",
+			`webhook.authentication.mode: Invalid value: "Required": needs clientCA.file, or tokens.enabled with tokens.audience or tokens.issuer`,
+		},
+		"authentication by tokens of an issuer that are not accepted": {
+			head + "webhook: {authentication: {mode: Required, tokens: {enabled: false, issuer: 'https://a'}}}", "webhook.authentication.mode",
 		},
 		"an authority that certifies everybody": {
 			head + "webhook: {authentication: {clientCA: {file: ca.crt}}}", "webhook.authentication.clientCA.commonNames: Required value",
