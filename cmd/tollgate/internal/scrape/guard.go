@@ -69,8 +69,8 @@ func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
 }
 
 // Around returns handler behind the guard. Refusals have no more than their status: 401
-// without a token that is known, 403 for those who may not, 429 for too many, 503 if the
-// API server does not say.
+// without a token that is known, 403 for those who may not, 405 for what does not read, 429
+// for too many, 503 if the API server does not say.
 func (g *Guard) Around(log logr.Logger, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -90,7 +90,12 @@ func (g *Guard) Around(log logr.Logger, handler http.Handler) http.Handler {
 
 // judge returns the status of a request: OK to let it through.
 func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	// Methods are verbs in what the API server is asked. Anybody can make up any number of
+	// them, and no answer about one would be of use for the next.
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return http.StatusMethodNotAllowed, errors.New("metrics are only read")
+	}
+	token, ok := tokenOf(r)
 	if !ok || token == "" || len(token) > maxToken {
 		return http.StatusUnauthorized, errors.New("no bearer token")
 	}
@@ -111,6 +116,12 @@ func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
 		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", who.GetName(), strings.ToLower(r.Method), r.URL.Path)
 	}
 	return http.StatusOK, nil
+}
+
+// tokenOf returns the token that r bears. Schemes have no case (RFC 9110, section 11.1).
+func tokenOf(r *http.Request) (string, bool) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return token, strings.EqualFold(scheme, "Bearer")
 }
 
 // whose returns whose a token is, nil for nobody's.

@@ -25,6 +25,7 @@ import (
 type cluster struct {
 	mu      sync.Mutex
 	reviews int
+	access  int
 	down    bool
 	mute    bool
 }
@@ -49,6 +50,7 @@ func (c *cluster) Create(_ context.Context, review *authenticationv1.TokenReview
 func (c *cluster) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.access++
 	if c.mute {
 		return authorizer.DecisionNoOpinion, "", errors.New("no answer")
 	}
@@ -68,6 +70,12 @@ func (c *cluster) asked() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reviews
+}
+
+func (c *cluster) decided() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.access
 }
 
 // ask returns what is answered to a request with the header Authorization.
@@ -102,7 +110,11 @@ func TestF12MetricsAreShownToWhoMayGetThem(t *testing.T) {
 		"an empty token":                        {authorization: "Bearer ", want: http.StatusUnauthorized},
 		"another scheme":                        {authorization: "Basic c2NyYXBlcjpzY3JhcGVy", want: http.StatusUnauthorized},
 		"a token of a megabyte":                 {authorization: "Bearer " + strings.Repeat("x", 1<<20), want: http.StatusUnauthorized},
-		"another verb than is granted":          {method: http.MethodPost, authorization: "Bearer scraper", want: http.StatusForbidden},
+		"a scheme in another spelling":          {authorization: "bearer scraper", want: http.StatusOK},
+		"a token without its scheme":            {authorization: "scraper", want: http.StatusUnauthorized},
+		"another verb than is granted":          {method: http.MethodHead, authorization: "Bearer scraper", want: http.StatusForbidden},
+		"a method that does not read":           {method: http.MethodPost, authorization: "Bearer scraper", want: http.StatusMethodNotAllowed},
+		"a method in another spelling":          {method: "get", authorization: "Bearer scraper", want: http.StatusMethodNotAllowed},
 		"another path than is granted":          {path: "/debug/pprof", authorization: "Bearer scraper", want: http.StatusForbidden},
 		"an API server that is away":            {authorization: "Bearer scraper", down: true, want: http.StatusServiceUnavailable},
 		"an API server that does not say if so": {authorization: "Bearer scraper", mute: true, want: http.StatusServiceUnavailable},
@@ -146,6 +158,18 @@ func TestF12WhatIsKnownOfTokensIsKeptForAMinute(t *testing.T) {
 	c.set(false, false)
 	status, _ = ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
 	require.Equal(t, http.StatusOK, status, "that nobody could say is not kept")
+}
+
+func TestF12MethodsThatAreMadeUpCostTheAPIServerNothing(t *testing.T) {
+	t.Parallel()
+	c := &cluster{}
+	handler := guarded(c, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	for i := range 1000 {
+		status, _ := ask(t, handler, "M"+strconv.Itoa(i), "/metrics", "Bearer stranger")
+		require.Equal(t, http.StatusMethodNotAllowed, status)
+	}
+	require.Zero(t, c.asked())
+	require.Zero(t, c.decided())
 }
 
 func TestF12ManyForgedTokensCostTheAPIServerLittle(t *testing.T) {
