@@ -38,6 +38,8 @@ func newScene(tb testing.TB, required bool) scene {
 	o.Tokens = &Tokens{Published: publishing(by).Read, Endpoints: endpoints()}
 	known, err := New(o)
 	require.NoError(tb, err)
+	_, _, reading, _ := known.tokens.keys.look(tb.Context(), "one")
+	<-reading
 	s := scene{known: known, all: forValidating().signedBy(tb, by)}
 	s.resources = forValidating().withKubernetes(content{"attestations": map[string]any{attestedGroups: []string{"resource.k8s.io"}}}).signedBy(tb, by)
 	s.right, _ = authority.issue(tb, pkix.Name{CommonName: "kube-apiserver"}, nil)
@@ -190,7 +192,8 @@ func TestF07KeysAreReadBeforeTheFirstTokenIfAnybodyMayBeRefused(t *testing.T) {
 			defer stop()
 			require.NoError(t, known.Start(ctx))
 			require.Equal(t, want, from.times())
-			require.Equal(t, required, known.tokens.keys.current() != nil)
+			set, _ := known.tokens.keys.current()
+			require.Equal(t, required, set != nil)
 		})
 	}
 }

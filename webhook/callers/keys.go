@@ -18,8 +18,8 @@ const (
 	// maxKeySet bounds what is published, in bytes, and maxKeys how many keys are taken.
 	maxKeySet = 256 << 10
 	maxKeys   = 64
-	// refreshAfter is when keys are read again beside their use, so that one that is
-	// published no longer is trusted for as long at most.
+	// refreshAfter is when keys are read again before their next use, so that one that is
+	// published no longer is trusted for as long at most, unless they cannot be read.
 	refreshAfter = 5 * time.Minute
 	// maxAge is for how long keys are used when they cannot be read again: for as long as
 	// the API server itself lets them be cached.
@@ -27,8 +27,9 @@ const (
 	// readEvery is how often keys are read at most: everybody can make up tokens of keys
 	// that are unknown.
 	readEvery = 5 * time.Second
-	// readTimeout bounds one reading, and patience how long a review waits for it.
-	readTimeout, patience = 5 * time.Second, time.Second
+	// readTimeout bounds one reading. A review waits for patience where its key is not known,
+	// and for less where there is one, which was good a few minutes ago.
+	readTimeout, patience, patienceOnce = 5 * time.Second, time.Second, 250 * time.Millisecond
 	// After a failure it is tried again after retryFirst, which doubles up to retryMost.
 	retryFirst, retryMost = time.Second, 30 * time.Second
 )
@@ -51,6 +52,8 @@ type keys struct {
 	issuer  string
 	clock   clock.PassiveClock
 	metrics *Metrics
+	// waits makes reviews wait for a reading. Where nobody is refused, none has to.
+	waits bool
 
 	mu     sync.Mutex // guards what is below
 	set    *keySet    // nil until something was read
@@ -62,8 +65,8 @@ type keys struct {
 	failures  int
 }
 
-func newKeys(source Source, issuer string, local clock.PassiveClock, metrics *Metrics) *keys {
-	return &keys{source: source, issuer: issuer, clock: local, metrics: metrics}
+func newKeys(o Options) *keys {
+	return &keys{source: o.Tokens.Published, issuer: o.Tokens.Issuer, clock: o.Clock, metrics: o.Metrics, waits: o.Required}
 }
 
 // begin begins to read the keys, and does not wait for them.
@@ -71,25 +74,41 @@ func (k *keys) begin(ctx context.Context) {
 	_, _, _, _ = k.look(ctx, "") // No key has that ID.
 }
 
-// current returns the keys that were read last, nil if none were.
-func (k *keys) current() *keySet {
+// current returns the keys that were read last, nil if none were, and whether they are to be
+// read again before they are used.
+func (k *keys) current() (set *keySet, old bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.set, k.clock.Now().Sub(k.readAt) >= refreshAfter
+}
+
+// refreshed reads keys that are old again, and returns those that count then: if they cannot
+// be read, those known, and nil if they are too old for that.
+func (k *keys) refreshed(ctx context.Context) *keySet {
+	_, _, underWay, _ := k.look(ctx, "") // No key has that ID.
+	if underWay != nil && k.waits {
+		await(ctx, underWay, patienceOnce)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.clock.Now().Sub(k.readAt) >= maxAge {
+		return nil
+	}
 	return k.set
 }
 
-// find returns the key of an ID. If it is not known, keys are read again, unless that was
-// done a moment ago, and the caller waits for them a while.
+// find returns the key of an ID. If it is not known, or was read long ago, keys are read
+// again, unless that was done a moment ago, and the caller waits for them a while.
 func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, error) {
 	set, key, underWay, err := k.look(ctx, id)
-	if underWay == nil {
+	if underWay == nil || !k.waits {
 		return set, key, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	select {
-	case <-underWay:
-	case <-ctx.Done():
+	longest := patience
+	if err == nil {
+		longest = patienceOnce
+	}
+	if !await(ctx, underWay, longest) && err != nil {
 		return nil, jose.JSONWebKey{}, errNoKeys
 	}
 	k.mu.Lock()
@@ -97,7 +116,19 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 	return k.known(id)
 }
 
-// look returns the key of an ID, or a channel if it is worth waiting for a reading.
+// await waits for a reading, and reports whether it ended.
+func await(ctx context.Context, underWay <-chan struct{}, longest time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	select {
+	case <-underWay:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// look returns the key of an ID, and a channel if it is worth waiting for a reading.
 func (k *keys) look(ctx context.Context, id string) (*keySet, jose.JSONWebKey, <-chan struct{}, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -111,10 +142,7 @@ func (k *keys) look(ctx context.Context, id string) (*keySet, jose.JSONWebKey, <
 		// Others wait for it too, and whoever is first may leave.
 		go k.read(context.WithoutCancel(ctx))
 	}
-	if err == nil {
-		return set, key, nil, nil
-	}
-	return nil, jose.JSONWebKey{}, k.underWay, err
+	return set, key, k.underWay, err
 }
 
 // known must be called with the lock held.

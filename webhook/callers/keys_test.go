@@ -24,7 +24,9 @@ import (
 var errAway = errors.New("connection refused")
 
 func keysOf(p *publisher) *keys {
-	return newKeys(p.Read, "", clock.RealClock{}, NewMetrics(prometheus.NewPedanticRegistry()))
+	return newKeys(Options{
+		Required: true, Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()), Tokens: &Tokens{Published: p.Read},
+	})
 }
 
 func TestF07KeysAreReadOnceForAllWhoWaitForThem(t *testing.T) {
@@ -99,12 +101,88 @@ func TestF07AKeyThatIsPublishedNoLongerIsForgotten(t *testing.T) {
 		_, _, err := k.find(t.Context(), "two")
 		require.NoError(t, err)
 		p.publish(one)
+		p.take(patienceOnce / 2)
+		time.Sleep(refreshAfter - time.Second)
+		_, _, err = k.find(t.Context(), "two")
+		require.NoError(t, err)
+		require.Equal(t, 1, p.times())
+		time.Sleep(time.Second)
+		_, _, err = k.find(t.Context(), "two")
+		require.ErrorIs(t, err, errUnknownKey, "not even the first who comes too late may use it")
+	})
+}
+
+func TestF07AKeyThatIsPublishedNoLongerTakesItsTokensAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newSigner(t, "one", jose.ES256), newSigner(t, "two", jose.ES256)
+		p := publishing(one, two)
+		known := acceptingTokens(t, true, p)
+		token := forValidating().signedBy(t, two)
+		_, err := known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.NoError(t, err)
+		p.publish(one)
+		time.Sleep(refreshAfter - time.Second)
+		_, err = known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.NoError(t, err)
+		require.Equal(t, 1, p.times())
+		time.Sleep(time.Second)
+		_, err = known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.ErrorIs(t, err, errUnknownKey, "it is remembered, and counts no more")
+	})
+}
+
+func TestF07KnownKeysAreWaitedForAShortTimeAndStayWhileTheyCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by := newSigner(t, "one", jose.ES256)
+		p := publishing(by)
+		known := acceptingTokens(t, true, p)
+		token := forValidating().signedBy(t, by)
+		_, err := known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.NoError(t, err)
+		p.take(2 * readTimeout)
 		time.Sleep(refreshAfter)
-		_, _, err = k.find(t.Context(), "two")
-		require.NoError(t, err, "nobody waits for keys that are known")
-		synctest.Wait()
-		_, _, err = k.find(t.Context(), "two")
+		start := time.Now()
+		_, err = known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.NoError(t, err)
+		require.Equal(t, patienceOnce, time.Since(start), "a token that is remembered")
+		_, _, err = known.tokens.keys.find(t.Context(), "one")
+		require.NoError(t, err)
+		require.Equal(t, 2*patienceOnce, time.Since(start), "a key that is known")
+		time.Sleep(maxAge)
+		_, err = known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.ErrorIs(t, err, errNoKeys, "an hour is how long they may be kept")
+		time.Sleep(2 * readTimeout) // The reading under way ends.
+	})
+}
+
+func TestF07NobodyWaitsForKeysWhereNobodyIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by := newSigner(t, "one", jose.ES256)
+		p := publishing(by)
+		p.take(time.Second)
+		known := acceptingTokens(t, false, p)
+		token, unknown := forValidating().signedBy(t, by), forValidating().signedBy(t, newSigner(t, "two", jose.ES256))
+		start := time.Now()
+		_, err := known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.ErrorIs(t, err, errNoKeys)
+		require.Zero(t, time.Since(start))
+		time.Sleep(readEvery + 2*time.Second)
+		start = time.Now()
+		_, err = known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.NoError(t, err)
+		_, err = known.tokens.identify(t.Context(), unknown, endpoints()[validate])
 		require.ErrorIs(t, err, errUnknownKey)
+		synctest.Wait()
+		require.Equal(t, 2, p.times())
+		require.Zero(t, time.Since(start))
+		time.Sleep(refreshAfter + 2*time.Second)
+		start = time.Now()
+		_, err = known.tokens.identify(t.Context(), token, endpoints()[validate])
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, 3, p.times())
+		require.Zero(t, time.Since(start))
+		time.Sleep(2 * time.Second) // The reading under way ends.
 	})
 }
 

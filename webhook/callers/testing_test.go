@@ -156,6 +156,12 @@ func (p *publisher) fail(err error) {
 	p.fault = err
 }
 
+func (p *publisher) take(long time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.takes = long
+}
+
 func (p *publisher) times() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

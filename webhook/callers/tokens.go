@@ -110,7 +110,7 @@ type tokens struct {
 }
 
 func newTokens(o Options) *tokens {
-	return &tokens{clock: o.ServerClock, keys: newKeys(o.Tokens.Published, o.Tokens.Issuer, o.Clock, o.Metrics)}
+	return &tokens{clock: o.ServerClock, keys: newKeys(o)}
 }
 
 // tokenOf returns the token that r bears. Who sends several headers bears what is no token.
@@ -128,7 +128,9 @@ func (t *tokens) identify(ctx context.Context, token string, to Endpoint) (grant
 		return grant{}, errTooLong
 	}
 	shown := digest(sha256.Sum256([]byte(token)))
-	if known, ok := t.verified.get(shown, tokenContext{t.keys.current(), to}, t.clock.Now()); ok {
+	set, old := t.keys.current()
+	// What was found good is so by keys that still count.
+	if known, ok := t.verified.get(shown, tokenContext{set, to}, t.clock.Now()); ok && (!old || t.keys.refreshed(ctx) == set) {
 		return known, nil
 	}
 	signed, header, err := parseToken(token)
