@@ -183,6 +183,10 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return ctrl.Options{}, fmt.Errorf("register kinds: %w", err)
 	}
+	metrics, err := p.metricsOptions()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
 	options := ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromContextOrDiscard(ctx),
@@ -192,7 +196,7 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepOfNode}},
 		},
-		Metrics:                p.metricsOptions(),
+		Metrics:                metrics,
 		HealthProbeBindAddress: p.config.Health.BindAddress,
 		// Package leader elects, see there.
 		LeaderElection:          false,

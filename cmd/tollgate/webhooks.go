@@ -145,13 +145,18 @@ const (
 )
 
 func (p *program) newAuthority() (*authority.Authority, error) {
-	connection := rest.CopyConfig(p.connection)
-	connection.QPS, connection.Burst = reviewQPS, reviewBurst
-	clientset, err := kubernetes.NewForConfig(protobuf(connection))
+	clientset, err := p.clientWithin(reviewQPS, reviewBurst)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for access reviews: %w", err)
 	}
 	return authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local), nil
+}
+
+// clientWithin returns a client with a limit of its own.
+func (p *program) clientWithin(qps float32, burst int) (*kubernetes.Clientset, error) {
+	connection := rest.CopyConfig(p.connection)
+	connection.QPS, connection.Burst = qps, burst
+	return kubernetes.NewForConfig(protobuf(connection))
 }
 
 func (p *program) defaultSeconds() tolerations.DefaultSeconds {
