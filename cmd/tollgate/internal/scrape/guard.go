@@ -2,9 +2,11 @@
 //
 // Who asks has to send a bearer token. The API server says whose it is (TokenReview), and
 // whether they may get the path (SubjectAccessReview), as for the metrics of Kubernetes'
-// own components. An answer about a token is kept for a minute, so a scraper costs two
-// requests a minute. Tokens that were not seen before are reviewed at a bounded rate:
-// whoever can reach the port could else use up what the API server has for Tollgate.
+// own components. An answer about a token is kept for a minute, so a scraper costs one
+// review of its token a minute, and one of its access with each scrape. Tokens are reviewed at
+// a bounded rate: whoever can reach the port could else use up what the API server has for
+// Tollgate. Those that were found good before have a rate of their own: whoever makes up
+// others does not stop the scrapes, but may delay the first with a new token.
 package scrape
 
 import (
@@ -29,11 +31,15 @@ import (
 const (
 	// keptFor is for how long a token that was taken away may still be used.
 	keptFor = time.Minute
-	// kept is the number of answers kept, about good tokens and bad ones.
+	// goodFor is for how long it is remembered that a token was good, though it has to be
+	// reviewed again. It is above the time between two scrapes.
+	goodFor = time.Hour
+	// kept is the number of answers kept, about good tokens, and as many about bad ones.
 	kept = 128
 	// maxToken is far above what tokens have, some of which list many groups.
 	maxToken = 16 << 10
-	// reviewsPerSecond and reviewsAtOnce bound the reviews of tokens.
+	// reviewsPerSecond and reviewsAtOnce bound the reviews of tokens, of those that were good
+	// and of others.
 	reviewsPerSecond = 5
 	reviewsAtOnce    = 20
 	// patience is the time for both answers.
@@ -53,18 +59,28 @@ type decider interface {
 
 // Guard lets through who may see what they ask for. It is safe for concurrent use.
 type Guard struct {
-	tokens  reviewer
-	allows  decider
-	clock   clock.PassiveClock
-	users   *cache.LRUExpireCache
-	reviews *rate.Limiter
+	tokens reviewer
+	allows decider
+	clock  clock.PassiveClock
+	// good and bad are apart, so that nothing that is made up pushes a good token out.
+	good, bad *cache.LRUExpireCache
+	// again is the rate of reviews of tokens that were good, first that of all others.
+	again, first *rate.Limiter
+}
+
+// owner is whose a good token is.
+type owner struct {
+	who user.Info
+	// until is when the token is reviewed again.
+	until time.Time
 }
 
 // NewGuard returns a Guard that asks tokens whose a token is, and allows what they may do.
 func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
 	return &Guard{
 		tokens: tokens, allows: allows, clock: now,
-		users: cache.NewLRUExpireCacheWithClock(kept, now), reviews: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
+		good: cache.NewLRUExpireCacheWithClock(kept, now), bad: cache.NewLRUExpireCacheWithClock(kept, now),
+		again: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), first: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
 	}
 }
 
@@ -127,22 +143,37 @@ func tokenOf(r *http.Request) (string, bool) {
 // whose returns whose a token is, nil for nobody's.
 func (g *Guard) whose(ctx context.Context, token string) (user.Info, error) {
 	key := sha256.Sum256([]byte(token))
-	if known, ok := g.users.Get(key); ok {
-		who, _ := known.(user.Info)
-		return who, nil
+	var nobody user.Info
+	now, limit := g.clock.Now(), g.first
+	if known, ok := g.good.Get(key); ok {
+		of := known.(owner) //nolint:forcetypeassert // Nothing else is in there.
+		if now.Before(of.until) {
+			return of.who, nil
+		}
+		limit = g.again
+	} else if _, ok := g.bad.Get(key); ok {
+		return nobody, nil
 	}
-	if !g.reviews.AllowN(g.clock.Now(), 1) {
+	if !limit.AllowN(now, 1) {
 		return nil, errBusy
 	}
+	return g.review(ctx, token, key)
+}
+
+// review asks the API server whose a token is, and remembers that.
+func (g *Guard) review(ctx context.Context, token string, key [sha256.Size]byte) (user.Info, error) {
 	review, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("review token: %w", err)
 	}
 	var who user.Info
-	if review.Status.Authenticated {
-		who = infoOf(&review.Status.User)
+	if !review.Status.Authenticated {
+		g.good.Remove(key)
+		g.bad.Add(key, nil, keptFor)
+		return who, nil
 	}
-	g.users.Add(key, who, keptFor)
+	who = infoOf(&review.Status.User)
+	g.good.Add(key, owner{who, g.clock.Now().Add(keptFor)}, goodFor)
 	return who, nil
 }
 

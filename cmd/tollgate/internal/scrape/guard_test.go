@@ -3,6 +3,7 @@ package scrape_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -26,8 +27,10 @@ type cluster struct {
 	mu      sync.Mutex
 	reviews int
 	access  int
-	down    bool
-	mute    bool
+	// withdrawn is a token that was taken away.
+	withdrawn string
+	down      bool
+	mute      bool
 }
 
 func (c *cluster) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
@@ -38,7 +41,7 @@ func (c *cluster) Create(_ context.Context, review *authenticationv1.TokenReview
 		return nil, errors.New("connection refused by 10.0.0.1")
 	}
 	token := review.Spec.Token
-	review.Status.Authenticated = token == "scraper" || token == "stranger"
+	review.Status.Authenticated = (token == "scraper" || token == "stranger") && token != c.withdrawn
 	// What the API server says of who is nobody must not count.
 	review.Status.User = authenticationv1.UserInfo{Username: "scraper", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
 	if token == "stranger" {
@@ -64,6 +67,12 @@ func (c *cluster) set(down, mute bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down, c.mute = down, mute
+}
+
+func (c *cluster) withdraw(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withdrawn = token
 }
 
 func (c *cluster) asked() int {
@@ -182,4 +191,40 @@ func TestF12ManyForgedTokensCostTheAPIServerLittle(t *testing.T) {
 	}
 	require.Equal(t, http.StatusTooManyRequests, last)
 	require.LessOrEqual(t, c.asked(), 20)
+}
+
+func TestF12WhoMakesUpTokensDoesNotStopWhoHasOne(t *testing.T) {
+	t.Parallel()
+	c, clock := &cluster{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	handler := guarded(c, clock)
+	for second := range int64(300) {
+		clock.SetTime(time.Unix(second, 0))
+		if second%15 == 0 {
+			status, _ := ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
+			require.Equal(t, http.StatusOK, status, "after %d seconds", second)
+		}
+		// By the next second, nothing is left of the rate of those.
+		clock.SetTime(time.Unix(second+1, 0))
+		for i := range 30 {
+			ask(t, handler, http.MethodGet, "/metrics", fmt.Sprintf("Bearer forged-%d-%d", second, i))
+		}
+	}
+}
+
+func TestF12ATokenThatWasGoodIsNobodysAMinuteAfterItWasTakenAway(t *testing.T) {
+	t.Parallel()
+	c, clock := &cluster{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	handler := guarded(c, clock)
+	status, _ := ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
+	require.Equal(t, http.StatusOK, status)
+	c.withdraw("scraper")
+	clock.SetTime(time.Unix(59, 0))
+	status, _ = ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
+	require.Equal(t, http.StatusOK, status)
+	for second := range int64(30) {
+		clock.SetTime(time.Unix(60+second, 0))
+		status, _ = ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
+		require.Equal(t, http.StatusUnauthorized, status)
+	}
+	require.Equal(t, 2, c.asked(), "what is nobody's is remembered too")
 }
