@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/utils/clock"
@@ -52,6 +53,12 @@ func mint(t *testing.T, key *ecdsa.PrivateKey, group string) string {
 // askingForTokens are options that ask callers for tokens of a key.
 func askingForTokens(t *testing.T, required bool) (Options, *ecdsa.PrivateKey) {
 	t.Helper()
+	return askingForSlowTokens(t, required, 0)
+}
+
+// askingForSlowTokens are such options where it takes a while to read the key.
+func askingForSlowTokens(t *testing.T, required bool, takes time.Duration) (Options, *ecdsa.PrivateKey) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	published, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}})
@@ -60,6 +67,7 @@ func askingForTokens(t *testing.T, required bool) (Options, *ecdsa.PrivateKey) {
 		Required: required, Clock: clock.RealClock{}, ServerClock: clock.RealClock{}, Metrics: callers.NewMetrics(prometheus.NewPedanticRegistry()),
 		Tokens: &callers.Tokens{
 			Published: func(context.Context) (callers.Published, error) {
+				time.Sleep(takes)
 				return callers.Published{Issuer: "https://issuer", Keys: published}, nil
 			},
 			Endpoints: map[string]callers.Endpoint{
@@ -156,6 +164,50 @@ func TestWhoIsNotKnownIsAnsweredWhereThatIsOptional(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, want, got)
 	}
+}
+
+func TestF07TheTimeUntilACallerIsKnownIsPartOfTheBudgetAndOfTheDuration(t *testing.T) {
+	const takes = 300 * time.Millisecond
+	for name, tt := range map[string]struct {
+		required bool
+		budget   time.Duration
+		status   int
+		lasts    time.Duration
+	}{
+		"keys that come in time":               {true, time.Second, http.StatusOK, takes},
+		"keys that come too late":              {true, takes - 100*time.Millisecond, http.StatusUnauthorized, takes - 100*time.Millisecond},
+		"keys that nobody has to wait for":     {false, time.Second, http.StatusOK, 0},
+		"such keys, with a budget that is low": {false, takes / 2, http.StatusOK, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				options, key := askingForSlowTokens(t, tt.required, takes)
+				options.Budget = tt.budget
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate",
+					bytes.NewReader(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+mint(t, key, "*"))
+				answer, start := httptest.NewRecorder(), time.Now()
+				newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}).ServeHTTP(answer, r)
+				require.Equal(t, tt.status, answer.Code)
+				require.Equal(t, tt.lasts, time.Since(start))
+				if tt.status == http.StatusOK {
+					require.InDelta(t, tt.lasts.Seconds(), took(t, options.Metrics), 1e-9)
+				}
+				time.Sleep(takes) // The reading under way ends.
+			})
+		})
+	}
+}
+
+// took returns the seconds of all reviews of pods that were allowed.
+func took(t *testing.T, m *Metrics) float64 {
+	t.Helper()
+	observed, ok := m.duration.WithLabelValues("validate", "pods", "allowed").(prometheus.Histogram)
+	require.True(t, ok)
+	var written dto.Metric
+	require.NoError(t, observed.Write(&written))
+	return written.GetHistogram().GetSampleSum()
 }
 
 // A server reads what is left of a body before it reads the next request.

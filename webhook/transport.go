@@ -46,8 +46,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Metrics counts requests and their verdicts.
 	Metrics *Metrics
-	// Budget is how long one review may take; the timeout that the API server
-	// announces can only shorten it.
+	// Budget is how long one review may take, from its header on; the timeout that the
+	// API server announces can only shorten it.
 	Budget time.Duration
 	// Bodies bounds the bodies that are judged at the same time, on all endpoints
 	// that share it.
@@ -87,8 +87,12 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "internal error", http.StatusInternalServerError)
 		}
 	}()
+	// The API server counts from here too, and keys of callers may have to be waited for.
+	start := e.opts.Clock.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(r.URL.Query().Get("timeout"), e.opts.Budget))
+	defer cancel()
 	// Before all else: who is not known learns nothing, and costs nothing.
-	visit, known := e.guard.Identify(r)
+	visit, known := e.guard.Identify(r.WithContext(ctx))
 	if !known {
 		e.refuseCaller(w)
 		return
@@ -97,15 +101,12 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuse(w, status, text)
 		return
 	}
-	start := e.opts.Clock.Now()
 	body, release, err := readBody(w, r, e.opts.Bodies, start.Add(bodyTimeout))
 	if err != nil {
 		e.refuse(w, statusOfRead(err), textOfRead(err))
 		return
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(r.URL.Query().Get("timeout"), e.opts.Budget))
-	defer cancel()
 	req, apiVersion, err := decodeReview(body)
 	if err != nil {
 		e.refuse(w, http.StatusBadRequest, err.Error())
