@@ -51,7 +51,7 @@ func TestE11UpgradedTakenBackAndUpgradedAgainWhileEvictionsAreDue(t *testing.T) 
 	ctx := afterwards(t)
 	// The last cleanup of all: the Tollgate of the other tests is back.
 	t.Cleanup(func() {
-		require.NoError(t, install.Apply(ctx, shared, filepath.Join(programs.Root, "deploy", "base")))
+		require.NoError(t, install.Apply(ctx, shared, filepath.Join(programs.Root, "deploy", "base", "rights")))
 		require.NoError(t, install.Apply(ctx, shared, filepath.Join(programs.Root, "deploy", "overlays", "outside")))
 		require.NoError(t, tollgate.Start(ctx))
 	})
@@ -71,7 +71,7 @@ func TestE11UpgradedTakenBackAndUpgradedAgainWhileEvictionsAreDue(t *testing.T) 
 	// The new one beside the old, while the CRDs are the old ones: what a rollout passes through.
 	u.requireSameVerdictsBeside(t, "beside")
 
-	u.change(t, u.from, programs, "base", "overlays/outside")
+	u.change(t, u.from, programs, "base/rights", "overlays/outside")
 	u.to, err = install.Install(ctx, shared, install.Options{Name: "upgraded", Programs: programs, Replica: true, Patch: quickLease})
 	require.NoError(t, err)
 	u.requireNobodyEarly(t)

@@ -76,7 +76,7 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	}
 	deploy := filepath.Join(options.Programs.Root, "deploy")
 	if !options.Replica {
-		if err := Apply(ctx, cp, filepath.Join(deploy, "base", "rights")); err != nil {
+		if err := Apply(ctx, cp, rights(deploy)); err != nil {
 			return nil, err
 		}
 	}
@@ -94,6 +94,16 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 		}
 	}
 	return t, t.waitAdmits(ctx)
+}
+
+// rights is the kustomization with all that Tollgate needs to run, but not itself. Versions
+// that could not run in the cluster had nothing else in base; tests install those too.
+func rights(deploy string) string {
+	base := filepath.Join(deploy, "base")
+	if _, err := os.Stat(filepath.Join(base, "rights")); err != nil {
+		return base
+	}
+	return filepath.Join(base, "rights")
 }
 
 // Apply runs "kubectl apply -k" as the administrator.
