@@ -147,11 +147,11 @@ func (c *container) attend(ctx context.Context, p *process.Process, end <-chan t
 	}()
 	// A kubelet asks a container that ends whether it is ready, and nothing else.
 	alive, stopAlive := context.WithCancel(ctx)
-	defer stopAlive()
 	ready, stopReady := context.WithCancel(ctx)
 	var probes sync.WaitGroup
-	defer probes.Wait()
+	defer probes.Wait() // Both are stopped by then.
 	defer stopReady()
+	defer stopAlive()
 	probes.Go(func() { c.watch(alive, ready, p) })
 
 	select {
@@ -184,10 +184,15 @@ func (c *container) watch(alive, ready context.Context, p *process.Process) {
 	starting, started := context.WithCancel(alive)
 	defer started()
 	if c.spec.StartupProbe != nil {
+		failed := false
 		c.probe(starting, c.spec.StartupProbe, func(ok bool) {
+			failed = !ok
 			kill(ok)
 			started()
 		})
+		if failed {
+			return
+		}
 	}
 	if alive.Err() != nil {
 		return

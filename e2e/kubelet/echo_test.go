@@ -15,7 +15,7 @@ import (
 )
 
 // echo is the program that pods of the tests run: it says what it was given, and becomes
-// unready, or ends, if asked to. It is told where its configuration is.
+// unready or sick if asked to. It is told where its configuration is.
 func echo(args []string) int {
 	text, err := os.ReadFile(strings.TrimPrefix(args[0], "--config="))
 	if err != nil {
@@ -32,18 +32,21 @@ func echo(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	var unready atomic.Bool
+	var unready, sick atomic.Bool
 	mux := http.NewServeMux()
 	mux.HandleFunc("/name", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, os.Getenv("POD_NAME")) })
 	mux.HandleFunc("/node", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, os.Getenv("NODE_NAME")) })
 	mux.HandleFunc("/args", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, args[1]) })
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, config.TokenFile) })
 	mux.HandleFunc("/unready", func(http.ResponseWriter, *http.Request) { unready.Store(true) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if unready.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
+	mux.HandleFunc("/sick", func(http.ResponseWriter, *http.Request) { sick.Store(true) })
+	for path, trouble := range map[string]*atomic.Bool{"/readyz": &unready, "/healthz": &sick} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			if trouble.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	server := &http.Server{Addr: config.Webhook.BindAddress, Handler: mux, ReadHeaderTimeout: time.Minute}

@@ -65,6 +65,12 @@ func deployment(labels map[string]string) *appsv1.Deployment {
 	fieldOf := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
+	probe := func(path string, failures int32) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("web")}},
+			PeriodSeconds: 1, FailureThreshold: failures, TimeoutSeconds: 10,
+		}
+	}
 	container := corev1.Container{
 		Name: "echo", Image: "example.com/echo:v1",
 		Args: []string{"echo", "--config=/etc/echo/echo.yaml", "$(POD_NAME)"},
@@ -73,10 +79,10 @@ func deployment(labels map[string]string) *appsv1.Deployment {
 		},
 		Ports:        []corev1.ContainerPort{{Name: "web", ContainerPort: 9443}},
 		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/echo"}},
-		ReadinessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("web")}},
-			PeriodSeconds: 1, FailureThreshold: 1,
-		},
+		// No process may be killed for being slow to start.
+		StartupProbe:   probe("/healthz", 60),
+		LivenessProbe:  probe("/healthz", 3),
+		ReadinessProbe: probe("/readyz", 1),
 	}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "echo"},
@@ -134,6 +140,12 @@ func ask(ctx context.Context, address, path string) (string, error) {
 // ready waits until n pods are ready, and no other is there, and returns them by their names.
 func (s *site) ready(n int) map[string]corev1.Pod {
 	s.t.Helper()
+	return s.readyBut(nil, n)
+}
+
+// readyBut is ready, once none of the pods is there that were there before.
+func (s *site) readyBut(before map[string]corev1.Pod, n int) map[string]corev1.Pod {
+	s.t.Helper()
 	var out map[string]corev1.Pod
 	require.Eventually(s.t, func() bool {
 		out = map[string]corev1.Pod{}
@@ -142,6 +154,9 @@ func (s *site) ready(n int) map[string]corev1.Pod {
 			return false
 		}
 		for _, pod := range pods.Items {
+			if _, old := before[pod.Name]; old {
+				return false
+			}
 			for _, c := range pod.Status.Conditions {
 				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
 					out[pod.Name] = pod
@@ -218,16 +233,33 @@ func TestAContainerThatCrashesIsStartedAgain(t *testing.T) {
 	s := newSite(t)
 	for name, pod := range s.ready(2) {
 		require.NoError(t, runs.Kill(t.Context(), pod.UID))
-		require.Eventually(t, func() bool {
-			pod, err := s.client.CoreV1().Pods(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || len(pod.Status.ContainerStatuses) == 0 {
-				return false
-			}
-			status := pod.Status.ContainerStatuses[0]
-			return status.RestartCount == 1 && status.Ready && status.LastTerminationState.Terminated.ExitCode == 137
-		}, patience, 100*time.Millisecond)
+		s.startedAgain(name)
 	}
 	s.served(2)
+}
+
+func TestAContainerThatIsSickIsKilledAndStartedAgain(t *testing.T) {
+	s := newSite(t)
+	for name, pod := range s.ready(2) {
+		_, err := ask(t.Context(), net.JoinHostPort(pod.Status.PodIP, "9443"), "/sick")
+		require.NoError(t, err)
+		s.startedAgain(name)
+	}
+	s.served(2)
+}
+
+// startedAgain waits until the container of a pod is ready, after one that was killed.
+func (s *site) startedAgain(name string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		pod, err := s.client.CoreV1().Pods(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
+		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
+			return false
+		}
+		status := pod.Status.ContainerStatuses[0]
+		last := status.LastTerminationState.Terminated
+		return status.RestartCount == 1 && status.Ready && last != nil && last.ExitCode == 137
+	}, patience, 100*time.Millisecond)
 }
 
 func TestAPodThatIsDeletedEndsInPeaceAndIsReplaced(t *testing.T) {
@@ -236,14 +268,7 @@ func TestAPodThatIsDeletedEndsInPeaceAndIsReplaced(t *testing.T) {
 	for name := range before {
 		require.NoError(t, s.client.CoreV1().Pods(s.namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
-	require.Eventually(t, func() bool {
-		for name := range s.ready(2) {
-			if _, old := before[name]; old {
-				return false
-			}
-		}
-		return true
-	}, patience, 100*time.Millisecond)
+	s.readyBut(before, 2)
 	for name := range s.served(2) {
 		require.NotContains(t, before, name)
 	}
