@@ -40,6 +40,9 @@ type podWorker struct {
 	changed    chan struct{}
 	containers []*container
 	volumes    *volumes
+	// dir is the worker's own: when a node is lost and comes back, its pods are run anew
+	// while the workers of before are still ending, and they take their folders with them.
+	dir string
 	// files is held while volumes are written.
 	files sync.Mutex
 }
@@ -51,7 +54,8 @@ func newPodWorker(options Options, client kubernetes.Interface, pod *corev1.Pod,
 		options: options, client: client, pod: pod, address: address,
 		updates: make(chan *corev1.Pod, 1), changed: make(chan struct{}, 1),
 	}
-	w.volumes = &volumes{client: client, dir: filepath.Join(options.Dir, string(pod.UID), "volumes"), tokens: map[string]token{}}
+	w.dir = filepath.Join(options.Dir, string(pod.UID)+"-"+address.podIP)
+	w.volumes = &volumes{client: client, dir: filepath.Join(w.dir, "volumes"), tokens: map[string]token{}}
 	w.volumes.rewrite = rewriter{address: address}
 	for i := range pod.Spec.Containers {
 		spec := &pod.Spec.Containers[i]
@@ -83,7 +87,7 @@ func (w *podWorker) tell(pod *corev1.Pod) {
 
 // run runs the pod until it has ended or ctx does, which kills it and says nothing.
 func (w *podWorker) run(ctx context.Context) error {
-	defer func() { _ = os.RemoveAll(filepath.Join(w.options.Dir, string(w.pod.UID))) }()
+	defer func() { _ = os.RemoveAll(w.dir) }()
 	ends := make([]chan time.Duration, len(w.containers))
 	var running sync.WaitGroup
 	for i, c := range w.containers {
@@ -100,10 +104,24 @@ func (w *podWorker) run(ctx context.Context) error {
 	if !ending {
 		return nil // The machine is gone, and says nothing more.
 	}
-	if err := w.write(ctx, ending); err != nil && !errors.Is(err, errGone) {
+	if err := w.writeLast(ctx); err != nil {
 		return err
 	}
 	return w.remove(ctx)
+}
+
+// writeLast writes how all containers have ended. No tick comes after it that would try
+// again, and a pod that is removed without it has no ending.
+func (w *podWorker) writeLast(ctx context.Context) error {
+	for {
+		err := w.write(ctx, true)
+		if err == nil || errors.Is(err, errGone) {
+			return nil
+		}
+		if !pause(ctx, retryInterval) {
+			return fmt.Errorf("write the status of pod %s: %w", w.pod.Name, err)
+		}
+	}
 }
 
 // attend keeps the status and the volumes as they are to be until all containers are over,
@@ -207,7 +225,7 @@ func (w *podWorker) kubeconfig(rewrite rewriter) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the CA of the API server: %w", err)
 	}
-	name := filepath.Join(w.options.Dir, string(w.pod.UID), "kubeconfig")
+	name := filepath.Join(w.dir, "kubeconfig")
 	return name, controlplane.WriteKubeconfig(name, w.options.Config.Host, ca, tokenFile(filepath.Join(dir, corev1.ServiceAccountTokenKey)))
 }
 
