@@ -20,10 +20,11 @@ type load struct {
 }
 
 // Users that create pods, and how long each waits between two. A connection of the API
-// server that is idle for long would be closed before it can fail.
+// server that is idle for long would be closed before it can fail. More of them would keep a
+// small machine so busy that reviews take longer than webhooks may.
 const (
-	users = 8
-	pace  = 20 * time.Millisecond
+	users = 4
+	pace  = 50 * time.Millisecond
 )
 
 func startLoad(t *testing.T) *load {

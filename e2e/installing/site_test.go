@@ -2,6 +2,7 @@ package installing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -135,9 +136,11 @@ func works(t *testing.T) {
 		return nil
 	})
 	eventually(t, "the policy refuses", func() error {
-		err := create(t.Context(), client, podOf(corev1.Toleration{Key: "guarded.example.com/a", Operator: corev1.TolerationOpExists}))
-		if err == nil || !strings.Contains(err.Error(), "installing-guarded") {
-			return fmt.Errorf("answer: %w", err)
+		switch err := create(t.Context(), client, podOf(corev1.Toleration{Key: "guarded.example.com/a", Operator: corev1.TolerationOpExists})); {
+		case err == nil:
+			return errors.New("a pod is created")
+		case !strings.Contains(err.Error(), "installing-guarded"):
+			return fmt.Errorf("it is refused for another reason: %w", err)
 		}
 		return nil
 	})
@@ -158,9 +161,12 @@ func works(t *testing.T) {
 	defer kubectl(t, "taint", "node", node, "maintenance-")
 	eventually(t, "the taint evicts", func() error {
 		_, err := client.CoreV1().Pods(namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
+		switch {
+		case err == nil:
+			return errors.New("the pod is there")
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("get pod: %w", err)
 		}
-		return fmt.Errorf("get pod: %w", err)
+		return nil
 	})
 }
