@@ -109,8 +109,8 @@ func buildPrevious(t *testing.T) binaries.Binaries {
 	git := func(args ...string) *exec.Cmd {
 		return exec.CommandContext(t.Context(), "git", append([]string{"-C", programs.Root}, args...)...)
 	}
-	if err := git("cat-file", "-e", commit+"^{commit}").Run(); err != nil {
-		t.Skipf("the history of this repository does not have commit %s (git fetch --unshallow gets it)", commit)
+	if said, err := git("cat-file", "-e", commit+"^{commit}").CombinedOutput(); err != nil {
+		t.Skipf("the history of this repository does not have commit %s (git fetch --unshallow gets it): %v: %s", commit, err, said)
 	}
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "source.tar")
