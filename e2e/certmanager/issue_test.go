@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -40,16 +41,15 @@ func TestTheCertificateIsIssuedAndItsCAInjected(t *testing.T) {
 func TestTollgateLeavesTheBundleToCainjector(t *testing.T) {
 	ctx, api := t.Context(), clientOf(t).AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	log := shared.LogPath(tollgate.Name)
-	configuration, err := api.Get(ctx, install.Name, metav1.GetOptions{})
-	require.NoError(t, err)
-	configuration.Webhooks[0].ClientConfig.CABundle = nil
-	_, err = api.Update(ctx, configuration, metav1.UpdateOptions{})
+	// Cainjector may write it meanwhile, which is no conflict with a patch.
+	_, err := api.Patch(ctx, install.Name, types.JSONPatchType,
+		[]byte(`[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	eventually(ctx, t, "the bundle is injected again and pods are let in", func(ctx context.Context) error {
 		_, err := handshake(ctx, clientOf(t), "127.0.0.1")
 		return errors.Join(err, admit(ctx, clientOf(t), metav1.NamespaceDefault))
 	})
-	configuration, err = api.Get(ctx, install.Name, metav1.GetOptions{})
+	configuration, err := api.Get(ctx, install.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	for _, fields := range configuration.ManagedFields {
 		require.NotContains(t, fields.Manager, "tollgate", log)
