@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -41,6 +42,19 @@ func newAuthority() (*authority, error) {
 		return nil, fmt.Errorf("parse authority: %w", err)
 	}
 	return &authority{encode("CERTIFICATE", raw), certificate, key}, nil
+}
+
+// authorityIn reads an authority from files.
+func authorityIn(certificate, key string) (*authority, error) {
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("read authority: %w", err)
+	}
+	private, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("read authority: %s is a %T, not a key of ECDSA", key, pair.PrivateKey)
+	}
+	return &authority{encode("CERTIFICATE", pair.Leaf.Raw), pair.Leaf, private}, nil
 }
 
 // issue issues a certificate for a client that is good for a while, from an hour ago on, and
