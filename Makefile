@@ -71,7 +71,7 @@ test-image: ## Build the image for this platform in two folders, compare, and ru
 	@cd deploy/image && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -shuffle=on -count=1 -timeout 1h ./...
 
 .PHONY: test-e2e
-test-e2e: $(HELM) ## Run the tests on a real etcd, API server, controller manager and scheduler.
+test-e2e: helm ## Run the tests on a real etcd, API server, controller manager and scheduler.
 	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,tests on a real control plane)
@@ -196,6 +196,7 @@ verify: generate ## Fail if generated files or go.mod are not as they should be.
 
 .PHONY: helm
 helm: $(HELM) ## Build bin/helm.
+	@ln -sf $(notdir $<) $(BIN)/helm
 
 .PHONY: clean
 clean: cluster-down ## End the cluster and remove what was built.
@@ -214,6 +215,6 @@ $(LINT):
 
 $(HELM):
 	@$(call say,building helm $(HELM_VERSION) (a few minutes))
+	@rm -f $(BIN)/helm # the link to another version, through which nothing is to be written
 	@GOBIN=$(BIN) $(GO) install helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
 	@mv $(BIN)/helm $@
-	@ln -sf $(notdir $@) $(BIN)/helm
