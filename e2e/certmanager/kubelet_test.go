@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +20,6 @@ type mount struct {
 	secret    string
 	client    kubernetes.Interface
 	writer    *volumeutil.AtomicWriter
-	// trouble is why it could not be brought up to date when that was last tried, or nil.
-	trouble atomic.Pointer[error]
 }
 
 // newMount makes a directory without files, as where there is no Secret yet. What a former
@@ -45,15 +42,13 @@ func newMount(directory, secret string) (*mount, error) {
 	return &mount{directory: directory, secret: secret, client: client, writer: writer}, nil
 }
 
-// follow keeps the files up to date until ctx ends.
+// follow keeps the files up to date until ctx ends. What fails is tried again, and said.
 func (m *mount) follow(ctx context.Context) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		if err := m.update(ctx); err != nil && ctx.Err() == nil {
-			m.trouble.Store(&err)
-		} else {
-			m.trouble.Store(nil)
+			fmt.Fprintf(os.Stderr, "%s: %v\n", m.directory, err)
 		}
 		select {
 		case <-ctx.Done():
