@@ -2,10 +2,12 @@ package monitoring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,10 +63,13 @@ func TestF12MetricsAreShownToTheScraperAndToNobodyElse(t *testing.T) {
 	}
 	t.Run("by plain HTTP nobody", func(t *testing.T) {
 		status, body, err := ask(t.Context(), tollgate.MetricsURL, tokenOf(t, "tollgate-scraper"))
-		if err == nil {
-			require.Equal(t, http.StatusBadRequest, status)
-			require.NotContains(t, body, "tollgate_")
+		if err != nil {
+			// The refusal is lost if the connection is closed before all of the request was read.
+			require.True(t, errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF), "%v", err)
+			return
 		}
+		require.Equal(t, http.StatusBadRequest, status)
+		require.NotContains(t, body, "tollgate_")
 	})
 }
 
