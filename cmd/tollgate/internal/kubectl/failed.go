@@ -29,7 +29,7 @@ func Failed(err error, doing, verb string, resource schema.GroupResource) error 
 // FailedIn is Failed for a request about one namespace: a right there is enough.
 func FailedIn(err error, namespace, verb string, resource schema.GroupResource) error {
 	doing, advice := verb+" "+resource.String()+" in namespace "+namespace, Advice(err, verb, resource)
-	if apierrors.IsForbidden(err) {
+	if lacksRight(err, verb) {
 		advice = " (ask for a Role there" + theRight(verb, resource) + ")"
 	}
 	return failed(err, doing, advice)
@@ -53,6 +53,17 @@ func notAllowed(err error) bool {
 	return ok && apierrors.IsForbidden(err) && strings.Contains(status.Error(), `is forbidden: User "`)
 }
 
+// lacksRight reports whether a right would help. Admission, which refuses with the same code,
+// does not judge who only reads.
+func lacksRight(err error, verb string) bool {
+	switch verb {
+	case "get", "list", "watch":
+		return apierrors.IsForbidden(err)
+	default:
+		return notAllowed(err)
+	}
+}
+
 // as names the user whom authorization has refused something, in brackets.
 func as(err error) string {
 	_, after, _ := strings.Cut(err.Error(), `is forbidden: User "`)
@@ -63,10 +74,11 @@ func as(err error) string {
 	return "(" + name + ") "
 }
 
-// Advice says what to do about an error of a request, and is empty where there is none.
+// Advice says what to do about an error of a request, and is empty where there is none. No
+// right helps against what admission refuses.
 func Advice(err error, verb string, resource schema.GroupResource) string {
 	switch {
-	case apierrors.IsForbidden(err):
+	case lacksRight(err, verb):
 		return AskFor(verb, resource)
 	case apierrors.IsUnauthorized(err):
 		return " (the credentials of the kubeconfig are not accepted: log in again)"

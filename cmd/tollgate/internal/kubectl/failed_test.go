@@ -31,7 +31,11 @@ func TestErrorsOfRequestsAreInPlainWords(t *testing.T) {
 		},
 		"what admission says is shown": {
 			Failed(denied, "create DeviceTaintRule hot", "create", rules),
-			`create DeviceTaintRule hot: devicetaintrules.resource.k8s.io "hot" is forbidden: admission says that you cannot (ask for a ClusterRole with the verb create on devicetaintrules of API group resource.k8s.io)`,
+			`create DeviceTaintRule hot: devicetaintrules.resource.k8s.io "hot" is forbidden: admission says that you cannot`,
+		},
+		"what admission says of a namespace is shown too": {
+			FailedIn(denied, "ml", "create", rules),
+			`create devicetaintrules.resource.k8s.io in namespace ml: devicetaintrules.resource.k8s.io "hot" is forbidden: admission says that you cannot`,
 		},
 		"who is nobody logs in": {
 			FailedIn(apierrors.NewUnauthorized("expired"), "ml", "list", pods),

@@ -210,8 +210,8 @@ func TestErrorsOfTheAPIServerAreShownAsTheyAre(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Group: "tollgate.dev", Resource: "evictionapprovals"}
 	for err, want := range map[error]string{
-		apierrors.NewForbidden(resource, "", errors.New("no")):                                                  "(ask for a ClusterRole with the verb create on evictionapprovals of API group tollgate.dev)",
-		errors.New(`admission webhook "evictionapprovals.tollgate.dev" denied the request: spec.taint.key: no`): `create EvictionApproval: admission webhook "evictionapprovals.tollgate.dev" denied the request: spec.taint.key: no`,
+		apierrors.NewForbidden(resource, "", errors.New(`User "eve" cannot create resource "evictionapprovals"`)): "(ask for a ClusterRole with the verb create on evictionapprovals of API group tollgate.dev)",
+		errors.New(`admission webhook "evictionapprovals.tollgate.dev" denied the request: spec.taint.key: no`):   `create EvictionApproval: admission webhook "evictionapprovals.tollgate.dev" denied the request: spec.taint.key: no`,
 	} {
 		clients := clientsOf(t, true, world(t)...)
 		clients.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "evictionapprovals", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })

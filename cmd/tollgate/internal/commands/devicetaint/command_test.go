@@ -287,7 +287,7 @@ func forbid(t *testing.T, clients *kubectl.Clients, verb, resource string) {
 		asked := action.GetResource().GroupResource()
 		discovers := slices.Contains([]string{"group", "resource", "version"}, asked.Resource)
 		allowed := discovers || asked.Resource == "selfsubjectreviews" || action.GetVerb() == verb && asked.Resource == resource
-		return !allowed, nil, apierrors.NewForbidden(asked, "", errors.New("the monitor may not"))
+		return !allowed, nil, apierrors.NewForbidden(asked, "", errors.New(`User "monitor" cannot do that`))
 	}
 	typed.PrependReactor("*", "*", refuse)
 	custom.PrependReactor("*", "*", refuse)
@@ -502,7 +502,7 @@ func TestWithoutPermissionsItSaysWhatToAskFor(t *testing.T) {
 		custom, ok := clients.Dynamic.(*dynamicfake.FakeDynamicClient)
 		require.True(t, ok)
 		custom.PrependReactor(verb, rules.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(rules, "", errors.New("eve may not"))
+			return true, nil, apierrors.NewForbidden(rules, "", errors.New(`User "eve" cannot do that`))
 		})
 		r := types(t, clients, c.make, "", c.arguments...)
 		require.ErrorContains(t, r.err, "ask for a ClusterRole with the verb "+verb+" on devicetaintrules of API group resource.k8s.io")
