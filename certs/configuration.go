@@ -13,10 +13,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// annotationServices remembers, in a webhook configuration, the Services that
+// AnnotationServices remembers, in a webhook configuration, the Services that
 // were replaced by URLs: their paths are needed whenever the URL changes, and
 // the whole of them when Tollgate moves into the cluster.
-const annotationServices = "tollgate.dev/replaced-services"
+const AnnotationServices = "tollgate.dev/replaced-services"
 
 // configuration is what a validating and a mutating webhook configuration have
 // in common.
@@ -102,19 +102,24 @@ func pointAt(at string, client *admissionregistrationv1.WebhookClientConfig, bas
 	return ops
 }
 
-// replacedServices reads the annotation. One that cannot be read remembers
-// nothing.
 func (c *configuration) replacedServices() services {
+	return ReplacedServices(c.annotations)
+}
+
+// ReplacedServices returns the Services that were replaced by URLs, by the names of their
+// webhooks, out of the annotations of a webhook configuration. One that cannot be read
+// remembers nothing.
+func ReplacedServices(annotations map[string]string) map[string]admissionregistrationv1.ServiceReference {
 	var s services
-	if json.Unmarshal([]byte(c.annotations[annotationServices]), &s) != nil {
+	if json.Unmarshal([]byte(annotations[AnnotationServices]), &s) != nil {
 		return nil
 	}
 	return s
 }
 
 func rememberServices(c *configuration, before, after services) ([]jsonpatch.Operation, error) {
-	_, annotated := c.annotations[annotationServices]
-	path := "/metadata/annotations/" + strings.ReplaceAll(annotationServices, "/", "~1")
+	_, annotated := c.annotations[AnnotationServices]
+	path := "/metadata/annotations/" + strings.ReplaceAll(AnnotationServices, "/", "~1")
 	if len(after) == 0 {
 		if !annotated {
 			return nil, nil

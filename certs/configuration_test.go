@@ -134,12 +134,12 @@ func TestAmend(t *testing.T) {
 	t.Run("an annotation that cannot be read is replaced", func(t *testing.T) {
 		t.Parallel()
 		in := shipped()
-		in.Annotations = map[string]string{annotationServices: "{"}
+		in.Annotations = map[string]string{AnnotationServices: "{"}
 		got, _ := amended(t, in, "bundle", "https://127.0.0.1:9443")
 		require.JSONEq(t, `{
 			"validate.tollgate.dev": {"namespace":"tollgate-system","name":"tollgate","path":"/validate","port":443},
 			"nodes.tollgate.dev": {"namespace":"tollgate-system","name":"tollgate","path":"/validate/nodes","port":443}
-		}`, got.Annotations[annotationServices])
+		}`, got.Annotations[AnnotationServices])
 	})
 	t.Run("a patch for another version of the object does not apply", func(t *testing.T) {
 		t.Parallel()

@@ -42,7 +42,7 @@ func (p *program) addControllers(store *snapshot.Store, known *followed, foresee
 // newRegistration returns what says when somebody deletes or edits the webhooks.
 func (p *program) newRegistration() *registration.Watcher {
 	return registration.New(registration.Options{
-		Client: p.clientset, Name: objectName, Leads: p.leads, Lease: p.leaseReference(),
+		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Leads: p.leads, Lease: p.leaseReference(),
 		Recorder: p.recorders.policies, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
 	})
 }

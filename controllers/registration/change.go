@@ -3,26 +3,32 @@ package registration
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/certs"
 )
 
 // settings are what the API server goes by when it calls a webhook, by the names of the
-// fields. The caBundle is left out.
+// fields.
 type settings map[string]any
 
 // entries are the settings of webhooks by their names.
 type entries map[string]settings
 
+// fieldClientConfig is the field that Tollgate writes too.
+const fieldClientConfig = "clientConfig"
+
 func validatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration) entries {
-	out := entries{}
+	out, replaced := entries{}, certs.ReplacedServices(c.Annotations)
 	for _, w := range c.Webhooks {
 		out[w.Name] = settings{
-			"clientConfig": called(w.ClientConfig), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
+			fieldClientConfig: calledAt(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
 			"namespaceSelector": w.NamespaceSelector, "objectSelector": w.ObjectSelector, "matchConditions": w.MatchConditions,
 			"timeoutSeconds": w.TimeoutSeconds, "sideEffects": w.SideEffects, "admissionReviewVersions": w.AdmissionReviewVersions,
 		}
@@ -31,10 +37,10 @@ func validatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration
 }
 
 func mutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) entries {
-	out := entries{}
+	out, replaced := entries{}, certs.ReplacedServices(c.Annotations)
 	for _, w := range c.Webhooks {
 		out[w.Name] = settings{
-			"clientConfig": called(w.ClientConfig), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
+			fieldClientConfig: calledAt(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
 			"namespaceSelector": w.NamespaceSelector, "objectSelector": w.ObjectSelector, "matchConditions": w.MatchConditions,
 			"timeoutSeconds": w.TimeoutSeconds, "sideEffects": w.SideEffects, "admissionReviewVersions": w.AdmissionReviewVersions,
 			"reinvocationPolicy": w.ReinvocationPolicy,
@@ -43,15 +49,41 @@ func mutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) en
 	return out
 }
 
-// called is where a webhook is, without by what it is trusted.
-func called(config admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.WebhookClientConfig {
-	config.CABundle = nil
-	return config
+// address is where a webhook is called, without by what it is trusted.
+type address struct {
+	Service *admissionregistrationv1.ServiceReference
+	URL     *string
+	// Shipped is the Service that was installed: Service itself, or what a URL replaced.
+	Shipped *admissionregistrationv1.ServiceReference
+}
+
+func calledAt(name string, config admissionregistrationv1.WebhookClientConfig, replaced map[string]admissionregistrationv1.ServiceReference) address {
+	a := address{Service: config.Service, URL: config.URL, Shipped: config.Service}
+	if s, known := replaced[name]; known && a.Service == nil {
+		a.Shipped = &s
+	}
+	return a
+}
+
+// own reports whether it is as Tollgate writes it: the URL base with the path of the Service
+// that it replaces or, without a base, that Service. Who wrote it is not asked: anybody may
+// give the name of Tollgate's field manager.
+func (a address) own(base string) bool {
+	if base == "" || a.Shipped == nil {
+		return base == "" && a.Service != nil
+	}
+	path := ""
+	if a.Shipped.Path != nil {
+		path = *a.Shipped.Path
+	}
+	want, err := url.JoinPath(base, path)
+	return err == nil && a.URL != nil && *a.URL == want
 }
 
 // differences says in words what is another in after than it was; nothing if all is the
-// same. Values are left out: rules alone may be longer than an event.
-func differences(before, after entries) []string {
+// same, or as Tollgate itself writes it that is called at base (empty: as a Service). Values
+// are left out: rules alone may be longer than an event.
+func differences(before, after entries, base string) []string {
 	var out []string
 	for _, name := range sortedNames(before, after) {
 		old, wasThere := before[name]
@@ -62,7 +94,7 @@ func differences(before, after entries) []string {
 		case !wasThere:
 			out = append(out, "webhook "+name+" added")
 		default:
-			if fields := changed(old, now); len(fields) > 0 {
+			if fields := changed(old, now, base); len(fields) > 0 {
 				out = append(out, fmt.Sprintf("webhook %s: %s changed", name, strings.Join(fields, ", ")))
 			}
 		}
@@ -77,14 +109,23 @@ func sortedNames(a, b entries) []string {
 	return slices.Compact(names)
 }
 
-func changed(old, now settings) []string {
+func changed(old, now settings, base string) []string {
 	var fields []string
 	for _, field := range slices.Sorted(maps.Keys(now)) {
-		if !equality.Semantic.DeepEqual(old[field], now[field]) {
-			fields = append(fields, field)
+		if equality.Semantic.DeepEqual(old[field], now[field]) || field == fieldClientConfig && moved(old[field], now[field], base) {
+			continue
 		}
+		fields = append(fields, field)
 	}
 	return fields
+}
+
+// moved reports whether it was Tollgate that put a URL in the place of the Service, or took
+// it away again.
+func moved(old, now any, base string) bool {
+	before, wasThere := old.(address)
+	after, isThere := now.(address)
+	return wasThere && isThere && equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.own(base)
 }
 
 // lastWriter is the field manager that wrote an object last, such as kubectl-edit.

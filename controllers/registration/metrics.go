@@ -46,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"configuration"}),
 		changes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_webhook_configuration_changes_total",
-			Help: "Changes of the configuration by which the API server calls Tollgate, but for the caBundle, that the leader saw.",
+			Help: "Changes of the configuration by which the API server calls Tollgate, but for what Tollgate writes itself, that the leader saw.",
 		}, []string{"configuration", "change"}),
 	}
 	for _, c := range []configuration{validating, mutating} {

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tollgate-dev/tollgate/certs"
 )
 
 func validatingConfiguration() *admissionregistrationv1.ValidatingWebhookConfiguration {
@@ -69,7 +71,48 @@ func TestE10WhatIsAnotherIsNamed(t *testing.T) {
 			t.Parallel()
 			after := validatingConfiguration()
 			after.Webhooks = test.change(after.Webhooks)
-			require.Equal(t, test.want, differences(validatingEntries(validatingConfiguration()), validatingEntries(after)))
+			require.Equal(t, test.want, differences(validatingEntries(validatingConfiguration()), validatingEntries(after), ""))
+		})
+	}
+}
+
+func TestE10OnlyTollgatesOwnURLIsNoChange(t *testing.T) {
+	t.Parallel()
+	const base = "https://192.0.2.1:9443"
+	shipped := func() *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := validatingConfiguration()
+		for i := range c.Webhooks {
+			c.Webhooks[i].ClientConfig.Service.Path = new("/validate")
+		}
+		return c
+	}
+	at := func(url, replaced string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := shipped()
+		c.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url}
+		c.Annotations = map[string]string{certs.AnnotationServices: replaced}
+		return c
+	}
+	const remembered = `{"a.tollgate.dev":{"namespace":"tollgate-system","name":"tollgate","path":"/validate"}}`
+	const forged = `{"a.tollgate.dev":{"namespace":"tollgate-system","name":"tollgate","path":"/other"}}`
+	said := []string{"webhook a.tollgate.dev: clientConfig changed"}
+	for name, test := range map[string]struct {
+		before, after *admissionregistrationv1.ValidatingWebhookConfiguration
+		base          string
+		want          []string
+	}{
+		"its URL for the Service":             {shipped(), at(base+"/validate", remembered), base, nil},
+		"its new URL for the old":             {at("https://192.0.2.2/validate", remembered), at(base+"/validate", remembered), base, nil},
+		"the Service again":                   {at(base+"/validate", remembered), shipped(), "", nil},
+		"the URL of another":                  {shipped(), at("https://example.com/validate", remembered), base, said},
+		"a URL where it has none":             {shipped(), at(base+"/validate", remembered), "", said},
+		"another path":                        {at(base+"/validate", remembered), at(base+"/other", remembered), base, said},
+		"another path, as if it were shipped": {at(base+"/validate", remembered), at(base+"/other", forged), base, said},
+		"what it will write another path by":  {at(base+"/validate", remembered), at(base+"/validate", forged), base, said},
+		"the Service where it has a URL":      {at(base+"/validate", remembered), shipped(), base, said},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.want, differences(validatingEntries(test.before), validatingEntries(test.after), test.base))
 		})
 	}
 }
@@ -153,7 +196,7 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	registered(2, "validating")
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP tollgate_webhook_configuration_changes_total Changes of the configuration by which the API server calls Tollgate, but for the caBundle, that the leader saw.
+# HELP tollgate_webhook_configuration_changes_total Changes of the configuration by which the API server calls Tollgate, but for what Tollgate writes itself, that the leader saw.
 # TYPE tollgate_webhook_configuration_changes_total counter
 tollgate_webhook_configuration_changes_total{change="created",configuration="mutating"} 0
 tollgate_webhook_configuration_changes_total{change="created",configuration="validating"} 1

@@ -29,12 +29,14 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Watcher works with. All are required.
+// Options are what a Watcher works with. All but URL are required.
 type Options struct {
 	// Client watches the two configurations.
 	Client kubernetes.Interface
 	// Name is that of both configurations.
 	Name string
+	// URL is where the API server calls Tollgate, or empty if it is as a Service.
+	URL string
 	// Leads reports whether this replica still holds the lease.
 	Leads func() bool
 	// Lease is what events are about.
@@ -99,7 +101,7 @@ func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscach
 		},
 		UpdateFunc: func(before, after any) {
 			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(after))))
-			if what := differences(entriesOf(before), entriesOf(after)); len(what) > 0 {
+			if what := differences(entriesOf(before), entriesOf(after), w.options.URL); len(what) > 0 {
 				w.say(ctx, c, edited, after, what)
 			}
 		},
