@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tollgate-dev/tollgate/certs"
 )
@@ -142,9 +145,76 @@ func (r *told) all() []string {
 	return slices.Clone(r.events)
 }
 
+// watchStands returns a channel that is closed once the client watches the validating
+// configuration: the fake keeps no events from between List and Watch.
+func watchStands(client *fake.Clientset) <-chan struct{} {
+	stands := make(chan struct{})
+	var once sync.Once
+	client.PrependWatchReactor("validatingwebhookconfigurations", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		once.Do(func() { close(stands) })
+		return true, w, err
+	})
+	return stands
+}
+
+// slow is a recorder that lets a test go on meanwhile.
+type slow struct{ begun, end chan struct{} }
+
+func (r *slow) Eventf(runtime.Object, string, string, string, ...any) {
+	close(r.begun)
+	<-r.end
+}
+
+func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(validatingConfiguration())
+	stands := watchStands(client)
+	recorder := &slow{begun: make(chan struct{}), end: make(chan struct{})}
+	metrics := NewMetrics(prometheus.NewPedanticRegistry())
+	watcher := New(Options{
+		Client: client, Name: "tollgate", Leads: func() bool { return true },
+		Lease: &corev1.ObjectReference{}, Recorder: recorder, Metrics: metrics,
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- watcher.Start(ctx) }()
+	<-stands
+	open := validatingConfiguration()
+	open.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
+	_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), open, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	<-recorder.begun
+	stop()
+	// Start has time to forget too early.
+	time.Sleep(50 * time.Millisecond)
+	close(recorder.end)
+	require.NoError(t, <-done)
+	require.Zero(t, testutil.CollectAndCount(metrics.registered))
+}
+
+func TestOneConfigurationDoesNotWaitForTheOther(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []configuration{validating, mutating} {
+		client := fake.NewClientset()
+		client.PrependReactor("list", strings.ToLower(kind.kind())+"s", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("not now")
+		})
+		metrics := NewMetrics(prometheus.NewPedanticRegistry())
+		watcher := New(Options{Client: client, Name: "tollgate", Leads: func() bool { return true }, Recorder: &told{}, Metrics: metrics})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- watcher.Start(ctx) }()
+		require.Eventually(t, func() bool { return testutil.CollectAndCount(metrics.registered) == 1 }, time.Minute, 5*time.Millisecond)
+		stop()
+		require.NoError(t, <-done)
+	}
+}
+
 func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(validatingConfiguration())
+	stands := watchStands(client)
 	registry := prometheus.NewPedanticRegistry()
 	recorder := &told{}
 	watcher := New(Options{
@@ -172,6 +242,7 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	registered(2, "validating")
 	registered(0, "mutating")
 	eventually()
+	<-stands
 
 	api := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	trusted := validatingConfiguration()

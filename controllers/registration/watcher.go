@@ -59,9 +59,6 @@ func (w *Watcher) Start(ctx context.Context) error {
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.options.Name).String()
 		}))
-	defer factory.Shutdown()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	api := factory.Admissionregistration().V1()
 	watched := map[configuration]toolscache.SharedIndexInformer{
 		validating: api.ValidatingWebhookConfigurations().Informer(), mutating: api.MutatingWebhookConfigurations().Informer(),
@@ -72,13 +69,18 @@ func (w *Watcher) Start(ctx context.Context) error {
 		}
 	}
 	factory.StartWithContext(ctx)
+	var waits sync.WaitGroup
 	for c, informer := range watched {
-		if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) && len(informer.GetStore().ListKeys()) == 0 {
-			w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
-		}
+		waits.Go(func() {
+			if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) && len(informer.GetStore().ListKeys()) == 0 {
+				w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
+			}
+		})
 	}
 	<-ctx.Done()
-	// Another replica says it from now on.
+	waits.Wait()
+	factory.Shutdown()
+	// Another replica says it from now on. No handler runs any more that could say it again.
 	w.options.Metrics.registered.Reset()
 	return nil
 }
@@ -94,20 +96,20 @@ func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscach
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
-			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(object))))
 			if !initial {
 				w.say(ctx, c, created, object, nil)
 			}
+			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(object))))
 		},
 		UpdateFunc: func(before, after any) {
-			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(after))))
 			if what := differences(entriesOf(before), entriesOf(after), w.options.URL); len(what) > 0 {
 				w.say(ctx, c, edited, after, what)
 			}
+			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(after))))
 		},
 		DeleteFunc: func(object any) {
-			w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
 			w.say(ctx, c, deleted, object, nil)
+			w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
 		},
 	})
 	return err
