@@ -7,7 +7,7 @@ import (
 )
 
 // LoadPath reads a configuration as Load does, from a file, or from all files named
-// *.yaml in a folder, in the order of their names. A later file is read on top of those
+// *.yaml or *.yml in a folder, in the order of their names. A later file is read on top of those
 // before it: its settings and feature gates count, and what it leaves out stays. An error
 // names the file.
 func LoadPath(path string) (*TollgateConfiguration, error) {
@@ -47,12 +47,12 @@ func filesOf(path string) ([]string, error) {
 	}
 	var files []string
 	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) == ".yaml" {
+		if extension := filepath.Ext(entry.Name()); extension == ".yaml" || extension == ".yml" {
 			files = append(files, filepath.Join(path, entry.Name()))
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s has no file named *.yaml", path)
+		return nil, fmt.Errorf("%s has no file named *.yaml or *.yml", path)
 	}
 	return files, nil
 }

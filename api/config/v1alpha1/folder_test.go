@@ -28,9 +28,9 @@ func TestLaterFilesOfAFolderAreReadOnTopOfEarlierOnes(t *testing.T) {
 	config, err := v1alpha1.LoadPath(folder(t, map[string]string{
 		"10-base.yaml": head + "health: {bindAddress: ':8081'}\neviction: {workers: 3}\n" +
 			"admission: {schedulers: [a, b]}\nfeatureGates: {GatePolicies: false, TaintPolicies: false}",
-		"30-mode.yaml":  head + "eviction: {mode: Window}",
-		"90-local.yaml": head + "admission: {schedulers: [c]}\nfeatureGates: {GatePolicies: true}",
-		"readme.txt":    "not read",
+		"30-mode.yaml": head + "eviction: {mode: Window}",
+		"90-local.yml": head + "admission: {schedulers: [c]}\nfeatureGates: {GatePolicies: true}",
+		"readme.txt":   "not read",
 	}))
 	require.NoError(t, err)
 	require.Equal(t, ":8081", config.Health.BindAddress)
@@ -54,7 +54,7 @@ func TestL07ABadFileOfAFolderIsNamed(t *testing.T) {
 		files map[string]string
 		names string
 	}{
-		"no file at all":                    {nil, "has no file named *.yaml"},
+		"no file at all":                    {nil, "has no file named *.yaml or *.yml"},
 		"a file that does not say its kind": {map[string]string{"1.yaml": head, "2.yaml": "namespace: x"}, "2.yaml: read configuration: apiVersion and kind are"},
 		"an unknown key":                    {map[string]string{"1.yaml": head, "2.yaml": head + "x: 1"}, `2.yaml: read configuration: unknown field "x"`},
 		"a bad setting of two files together": {
