@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -41,6 +43,7 @@ type world struct {
 	synced     bool
 	leads      bool
 	patchErr   error
+	refused    string // the policy whose status is
 	writes     int
 	changed    chan struct{}
 }
@@ -85,6 +88,9 @@ func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, 
 	w.writes++
 	if w.patchErr != nil {
 		return w.patchErr
+	}
+	if obj.GetName() == w.refused {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "TolerationPolicy"}, w.refused, nil)
 	}
 	data, err := patch.Data(obj)
 	if err != nil {
@@ -370,6 +376,32 @@ func TestF10AWriteThatFailsIsTriedAgainLaterEachTime(t *testing.T) {
 			require.EqualValues(t, 2, w.violations(0).Count, "what has succeeded is not waited for any more")
 		})
 	})
+}
+
+func TestAStatusThatIsRefusedKeepsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.refused = "a"
+		w.tracker.SetPod(pod("kiwi", "p", tolerating, nil))
+		w.enforce(guarding("a"), guarding("b"))
+		lead(t, w, func() {
+			require.Nil(t, w.violations(0))
+			require.NotNil(t, w.violations(1))
+		})
+	})
+}
+
+func TestWhatEndsWithTheProcessIsNotLogged(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	ctx, stop := context.WithCancel(logr.NewContext(t.Context(), log))
+	c := New(newWorld().options())
+	require.Equal(t, 1, c.tell(ctx, errors.New("refused"), 0))
+	require.Len(t, lines, 1)
+	stop()
+	require.Zero(t, c.tell(ctx, context.Canceled, 0))
+	require.Len(t, lines, 1)
 }
 
 // BenchmarkAudit100000Pods is one look at 100,000 pods of 1,000 workloads in 100

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,8 +114,8 @@ func (c *Controller) Start(ctx context.Context) error {
 // tell says that a look failed, aloud where it is the first in a row. It returns how many
 // there are now.
 func (c *Controller) tell(ctx context.Context, err error, failures int) int {
-	if err == nil {
-		return 0
+	if err == nil || ctx.Err() != nil {
+		return 0 // What ends with the process is no failure.
 	}
 	failures++
 	log, again := logr.FromContextOrDiscard(ctx), retryPause(failures).String()
@@ -180,7 +183,8 @@ func (c *Controller) scan(ctx context.Context, set judge) (map[string]*v1alpha1.
 }
 
 // write writes what was found into the status of the policies that say otherwise. Where
-// there are many and policies change meanwhile, the rest is left to the next look.
+// there are many and policies change meanwhile, the rest is left to the next look. One that
+// is refused keeps none of the others.
 func (c *Controller) write(ctx context.Context, current *inforce.Policies, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{}) error {
 	var list v1alpha1.TolerationPolicyList
 	if err := c.options.Cache.List(ctx, &list); err != nil {
@@ -192,6 +196,7 @@ func (c *Controller) write(ctx context.Context, current *inforce.Policies, found
 	})
 	now := c.options.Local.Now()
 	maps.DeleteFunc(c.written, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
+	var errs []error
 	for i := range list.Items {
 		object := &list.Items[i]
 		if !current.Holds(object.UID, object.Generation) {
@@ -207,15 +212,18 @@ func (c *Controller) write(ctx context.Context, current *inforce.Policies, found
 		if _, ok := c.written[object.UID]; ok {
 			continue
 		}
-		if err := c.writeOne(ctx, object, violations); err != nil {
-			return err
+		err := c.writeOne(ctx, object, violations)
+		errs = append(errs, err)
+		if err == nil {
+			c.written[object.UID] = now
+		} else if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+			break // Who does not answer would not for the rest either.
 		}
-		c.written[object.UID] = now
 		if len(changed) > 0 && c.options.Local.Since(now) > writeFor {
-			return nil
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (c *Controller) writeOne(ctx context.Context, object *v1alpha1.TolerationPolicy, violations *v1alpha1.TolerationViolations) error {
