@@ -180,11 +180,14 @@ func TestOneNamespaceIsEnoughToFollow(t *testing.T) {
 		require.NotContains(t, f.notes.String(), "what is shown may be old")
 		f.stop()
 		require.NoError(t, <-f.ended)
+		watches := 0
 		for _, action := range typed.Actions() {
 			if watching, ok := action.(clienttesting.WatchAction); ok && watching.GetResource().Resource == "pods" {
 				require.Equal(t, "web", watching.GetNamespace())
+				watches++
 			}
 		}
+		require.Positive(t, watches)
 	})
 }
 
