@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -69,20 +70,28 @@ func (g *guard) until(ctx context.Context, current, next *pair, now time.Time) (
 }
 
 // verify returns an error if no webhook verifies p, though some has a caBundle. One
-// that has none leaves it to the roots of the API server's machine, or waits for one.
+// that has none leaves it to the roots of the API server's machine, or waits for one. The
+// error says which caBundle cannot even be decoded.
 func (g *guard) verify(ctx context.Context, p *pair, now time.Time) error {
 	found := g.targets.read(ctx)
 	if found.err != nil && !apierrors.IsForbidden(found.err) {
 		return found.err
 	}
-	some := false
+	some, why := false, errUnverified
 	for _, c := range found.configurations {
 		if c == nil {
 			continue
 		}
 		for _, h := range c.hooks {
-			if len(h.client.CABundle) == 0 || p.verifiedBy(h.client.CABundle, now) {
+			if len(h.client.CABundle) == 0 {
 				return nil
+			}
+			cas, err := parseCertificates(h.client.CABundle)
+			if err == nil && p.signedBy(cas, now) {
+				return nil
+			}
+			if err != nil {
+				why = fmt.Errorf("%w: caBundle of webhook %s: %w", errUnverified, h.name, err)
 			}
 			some = true
 		}
@@ -90,8 +99,8 @@ func (g *guard) verify(ctx context.Context, p *pair, now time.Time) error {
 	if !some {
 		return nil
 	}
-	g.reporter.report(ctx, reasonFilesUntrusted, "", errUnverified)
-	return errUnverified
+	g.reporter.report(ctx, reasonFilesUntrusted, "", why)
+	return why
 }
 
 // lastMoment is a little before p expires: from then on what comes next is used
@@ -132,9 +141,10 @@ func (r *reading) compare(current, next *pair, now time.Time) (lost, trusted boo
 // verifiedBy reports whether bundle verifies p for a server, by whatever name.
 func (p *pair) verifiedBy(bundle []byte, now time.Time) bool {
 	cas, err := parseCertificates(bundle)
-	if err != nil {
-		return false
-	}
+	return err == nil && p.signedBy(cas, now)
+}
+
+func (p *pair) signedBy(cas []*x509.Certificate, now time.Time) bool {
 	options := x509.VerifyOptions{
 		Roots:         x509.NewCertPool(),
 		Intermediates: x509.NewCertPool(),
@@ -147,6 +157,6 @@ func (p *pair) verifiedBy(bundle []byte, now time.Time) bool {
 	for _, c := range p.chain[1:] {
 		options.Intermediates.AddCert(c)
 	}
-	_, err = p.leaf.Verify(options)
+	_, err := p.leaf.Verify(options)
 	return err == nil
 }

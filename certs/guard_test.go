@@ -237,3 +237,31 @@ func TestF04AReplicaThatStartsIsReadyOnceItsCertificateIsVerified(t *testing.T) 
 		})
 	}
 }
+
+func TestF04ABundleThatCannotBeDecodedIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		bundle []byte
+		want   string
+	}{
+		"too large":      {megabyteOfPEM(), "are more than the 65536 allowed"},
+		"a broken block": {[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "malformed certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ours, other := freshState(t, start()), freshState(t, start())
+			f := newFollower(t, nil)
+			f.inject(t, -1, other)
+			validating := f.cluster.validating(t)
+			validating.Webhooks[0].ClientConfig.CABundle = tt.bundle
+			_, err := f.cluster.client(nil).AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			writeFiles(t, f.directory, ours.serving)
+			require.Error(t, f.once(t.Context()))
+			err = f.Ready(nil)
+			require.ErrorIs(t, err, errUnverified)
+			require.ErrorContains(t, err, "caBundle of webhook "+validating.Webhooks[0].Name)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
