@@ -37,6 +37,7 @@ func TestF05NoMoreIsReadOfAFileThanShowsThatItIsTooLarge(t *testing.T) {
 // for each of five values. What the whole program allocates is counted, so nothing else
 // runs meanwhile.
 func TestF05WhatIsTooLargeIsNotDecoded(t *testing.T) {
+	require.LessOrEqual(t, maxPEM, 64<<10, "what is decoded is bounded by this alone")
 	const allocations = 100 // counted with the race detector: 40
 	data := megabyteOfPEM()
 	secret := &corev1.Secret{Data: map[string][]byte{
