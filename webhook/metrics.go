@@ -77,6 +77,9 @@ func (m *Metrics) observe(endpoint string, r *review) {
 	dryRun := r.request.DryRun != nil && *r.request.DryRun
 	m.requests.WithLabelValues(endpoint, r.resource, string(r.request.Operation), verdict, strconv.FormatBool(dryRun)).Inc()
 	m.duration.WithLabelValues(endpoint, r.resource, verdict).Observe(r.took.Seconds())
+	if r.err != nil {
+		return // Nothing follows from what was found until then.
+	}
 	for i := range r.findings {
 		m.found(&r.findings[i])
 	}

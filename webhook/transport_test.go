@@ -296,6 +296,16 @@ func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
 	require.Equal(t, 4, testutil.CollectAndCount(opts.Metrics.findings))
 }
 
+func TestFindingsOfAReviewWithoutDecisionAreNotCounted(t *testing.T) {
+	opts := testOptions()
+	url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+		return respond(ctx, policy.Decide([]policy.Finding{{Reason: policy.Invalid}}), nil), errors.New("what else was asked is not known")
+	}))
+	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+	require.Equal(t, http.StatusInternalServerError, status, text)
+	require.Zero(t, testutil.CollectAndCount(opts.Metrics.findings))
+}
+
 func TestE13TheServersClockMovesNoDeadlineOfAConnection(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		config := testConfig()
