@@ -60,7 +60,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"certificate"}),
 		lifetime: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_certificate_lifetime_seconds",
-			Help: "For how long the certificate is valid, from its beginning to its end. It is renewed when a third of that is left.",
+			Help: "For how long the certificate is valid, from its beginning to its end. One of Tollgate's own is renewed when a third of that is left.",
 		}, []string{"certificate"}),
 		renewals: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_certificate_renewals_total",
