@@ -27,7 +27,7 @@ func TestMetrics(t *testing.T) {
 # TYPE tollgate_certificate_expiry_timestamp_seconds gauge
 tollgate_certificate_expiry_timestamp_seconds{certificate="ca"} 1.961658e+09
 tollgate_certificate_expiry_timestamp_seconds{certificate="serving"} 1.932714e+09
-# HELP tollgate_certificate_lifetime_seconds For how long the certificate is valid, from its beginning to its end. It is renewed when a third of that is left.
+# HELP tollgate_certificate_lifetime_seconds For how long the certificate is valid, from its beginning to its end. One of Tollgate's own is renewed when a third of that is left.
 # TYPE tollgate_certificate_lifetime_seconds gauge
 tollgate_certificate_lifetime_seconds{certificate="ca"} 3.15363e+07
 tollgate_certificate_lifetime_seconds{certificate="serving"} 2.5923e+06
