@@ -12,9 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// spare are grants that the tour does not need, and why they are granted.
-var spare = map[string]string{}
-
 func TestF09AllThatIsGrantedIsUsedAndNothingElseIsNeeded(t *testing.T) {
 	since := time.Now()
 	require.True(t, t.Run("as new, where the API server does not stream lists", func(t *testing.T) {
@@ -33,14 +30,7 @@ func TestF09AllThatIsGrantedIsUsedAndNothingElseIsNeeded(t *testing.T) {
 
 	events := asked(t, since, all)
 	require.Empty(t, refused(events), "Tollgate asked for what RBAC does not grant")
-	left := unused(shippedGrants(t), events)
-	for i, text := range left {
-		if reason, ok := spare[text]; ok {
-			t.Logf("%s: %s", text, reason)
-			left[i] = ""
-		}
-	}
-	require.Empty(t, slices.DeleteFunc(left, func(text string) bool { return text == "" }),
+	require.Empty(t, unused(shippedGrants(t), events),
 		"granted, and not used by anything that Tollgate does: take it away, or do here what needs it")
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 )
@@ -40,9 +41,17 @@ func tourOfWorkloads(t *testing.T) {
 	becomes(t, "the replication controller has its pod", is("1"),
 		"-n", "tour", "get", "rc/replicationcontroller", "-o", "jsonpath={.status.readyReplicas}")
 
-	// The pod that comes in the place of another names the revision of its set.
-	kubectl(t, nil, "-n", "tour", "delete", "pod", "statefulset-0")
-	kubectl(t, nil, "-n", "tour", "wait", "--for=condition=Ready", "--timeout=90s", "pod/statefulset-0")
+	// The pod that comes in the place of another names the revision of its set. What the
+	// first of them inherited is remembered for a moment.
+	revisions := grant{group: "apps", resource: "controllerrevisions", verb: "get"}
+	for begun := time.Now(); ; {
+		kubectl(t, nil, "-n", "tour", "delete", "pod", "statefulset-0")
+		becomes(t, "the pod is back", is("Running"), "-n", "tour", "get", "pod", "statefulset-0", "-o", "jsonpath={.status.phase}")
+		if len(asked(t, begun, func(event *auditv1.Event) bool { return revisions.covers(askedFor(event)) })) > 0 {
+			break
+		}
+		require.Less(t, time.Since(begun), patience, "nobody asks for the revision of the set")
+	}
 
 	// The CronJob's time comes once a year.
 	uid := kubectl(t, nil, "-n", "tour", "get", "cronjob/cronjob", "-o", "jsonpath={.metadata.uid}")
