@@ -38,8 +38,47 @@ type Claim struct {
 type AllocatedDevice struct {
 	ID device.ID
 	// Tolerations were copied from the request when the device was allocated
-	// (DE-15).
+	// (DE-15). Schedulers before Kubernetes 1.35 made no copy: then they are those of
+	// the request itself, which cannot change either.
 	Tolerations []resourcev1.DeviceToleration
+}
+
+// AllocatedDevices returns the devices of an allocation. The requests are those of the
+// claim.
+func AllocatedDevices(requests []resourcev1.DeviceRequest, results []resourcev1.DeviceRequestAllocationResult) []AllocatedDevice {
+	devices := make([]AllocatedDevice, 0, len(results))
+	for i := range results {
+		tolerations := results[i].Tolerations
+		if len(tolerations) == 0 {
+			tolerations = requested(requests, results[i].Request)
+		}
+		devices = append(devices, AllocatedDevice{
+			ID:          device.ID{Driver: results[i].Driver, Pool: results[i].Pool, Name: results[i].Device},
+			Tolerations: tolerations,
+		})
+	}
+	return devices
+}
+
+// requested returns the tolerations of a request, or of one of its alternatives, by the
+// name that results of an allocation give it.
+func requested(requests []resourcev1.DeviceRequest, name string) []resourcev1.DeviceToleration {
+	name, alternative, _ := strings.Cut(name, "/")
+	for i := range requests {
+		request := &requests[i]
+		if request.Name != name {
+			continue
+		}
+		if alternative == "" && request.Exactly != nil {
+			return request.Exactly.Tolerations
+		}
+		for j := range request.FirstAvailable {
+			if request.FirstAvailable[j].Name == alternative {
+				return request.FirstAvailable[j].Tolerations
+			}
+		}
+	}
+	return nil
 }
 
 // ClaimOf returns what is kept of claim.
@@ -55,14 +94,7 @@ func ClaimOf(claim *resourcev1.ResourceClaim) Claim {
 	if !kept.Allocated {
 		return kept
 	}
-	results := claim.Status.Allocation.Devices.Results
-	kept.Devices = make([]AllocatedDevice, 0, len(results))
-	for i := range results {
-		kept.Devices = append(kept.Devices, AllocatedDevice{
-			ID:          device.ID{Driver: results[i].Driver, Pool: results[i].Pool, Name: results[i].Device},
-			Tolerations: results[i].Tolerations,
-		})
-	}
+	kept.Devices = AllocatedDevices(claim.Spec.Devices.Requests, claim.Status.Allocation.Devices.Results)
 	return kept
 }
 

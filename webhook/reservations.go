@@ -16,7 +16,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // maxStatusElements bounds the values in the allocation of a claim and in its
@@ -34,8 +33,13 @@ type deviceTaints interface {
 // errDevicesUnknown is why nothing can be decided right after the start.
 var errDevicesUnknown = errors.New("the devices have not been read yet")
 
-// reservationFields are the fields of a claim's status that admission looks at.
+// reservationFields are the fields of a claim that admission looks at.
 type reservationFields struct {
+	Spec struct {
+		Devices struct {
+			Requests json.RawMessage `json:"requests"`
+		} `json:"devices"`
+	} `json:"spec"`
 	Status struct {
 		Allocation  json.RawMessage `json:"allocation"`
 		ReservedFor json.RawMessage `json:"reservedFor"`
@@ -44,12 +48,7 @@ type reservationFields struct {
 
 type allocationFields struct {
 	Devices struct {
-		Results []struct {
-			Driver      string                        `json:"driver"`
-			Pool        string                        `json:"pool"`
-			Device      string                        `json:"device"`
-			Tolerations []resourcev1.DeviceToleration `json:"tolerations"`
-		} `json:"results"`
+		Results []resourcev1.DeviceRequestAllocationResult `json:"results"`
 	} `json:"devices"`
 }
 
@@ -87,7 +86,7 @@ func (j *reservationJudge) Judge(ctx context.Context, req admission.Request) (ad
 	if len(gained) == 0 {
 		return allowed(), nil
 	}
-	allocated, err := decodeAllocation(old.Status.Allocation)
+	allocated, err := decodeAllocation(&old)
 	if err != nil {
 		return admission.Response{}, &badReviewError{err}
 	}
@@ -129,20 +128,19 @@ func gainedConsumers(current, old json.RawMessage) ([]consumer, error) {
 	return gained, nil
 }
 
-func decodeAllocation(raw json.RawMessage) ([]tracker.AllocatedDevice, error) {
-	var fields allocationFields
-	if err := decodeFieldWithin(raw, "status.allocation", maxStatusElements, &fields); err != nil {
+func decodeAllocation(claim *reservationFields) ([]tracker.AllocatedDevice, error) {
+	var (
+		requests   []resourcev1.DeviceRequest
+		allocation allocationFields
+	)
+	err := errors.Join(
+		decodeFieldWithin(claim.Spec.Devices.Requests, "spec.devices.requests", maxRequestElements, &requests),
+		decodeFieldWithin(claim.Status.Allocation, "status.allocation", maxStatusElements, &allocation),
+	)
+	if err != nil {
 		return nil, err
 	}
-	results := fields.Devices.Results
-	allocated := make([]tracker.AllocatedDevice, 0, len(results))
-	for i := range results {
-		allocated = append(allocated, tracker.AllocatedDevice{
-			ID:          device.ID{Driver: results[i].Driver, Pool: results[i].Pool, Name: results[i].Device},
-			Tolerations: results[i].Tolerations,
-		})
-	}
-	return allocated, nil
+	return tracker.AllocatedDevices(requests, allocation.Devices.Results), nil
 }
 
 // reservationFindings says what is in the way of the consumers. The obstacles are the

@@ -117,15 +117,25 @@ func TestARefusedReservationNamesThePatchThatARuleIsWrittenOutFor(t *testing.T) 
 		"device gpu.example.com/node-1/gpu-0 has the taint admin.example.org/broken:NoExecute from ResourceSlicePatch gpu-broken, which the claim does not tolerate")
 }
 
-func TestTheDevicesOfTheAllocationAreAskedAbout(t *testing.T) {
-	var asked []tracker.AllocatedDevice
-	config := atNoon()
-	config.DeviceTaints = obstacles{asked: &asked}
-	require.True(t, judgeNode(t, Validate(config), deviceReview(t, "resourceclaims/status", "v1", claimWith(gpu0, "1"), claimWith(gpu0))).Allowed)
-	require.Equal(t, []tracker.AllocatedDevice{{
-		ID:          device.ID{Driver: "gpu.example.com", Pool: "node-1", Name: "gpu-0"},
-		Tolerations: []resourcev1.DeviceToleration{{Key: "k", Operator: resourcev1.DeviceTolerationOpExists}},
-	}}, asked)
+func TestDE15TheDevicesOfTheAllocationAreAskedAbout(t *testing.T) {
+	const uncopied = `{"devices":{"results":[{"request":"r","driver":"gpu.example.com","pool":"node-1","device":"gpu-0"}]}}`
+	const spec = `{"spec":{"devices":{"requests":[{"name":"r","exactly":{"tolerations":[{"key":"requested","operator":"Exists"}]}}]}},`
+	for name, tt := range map[string]struct{ allocation, key string }{
+		"with the tolerations of the allocation":                {gpu0, "k"},
+		"with those of the request, where it was given no copy": {uncopied, "requested"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []tracker.AllocatedDevice
+			config := atNoon()
+			config.DeviceTaints = obstacles{asked: &asked}
+			claim := func(uids ...string) string { return strings.Replace(claimWith(tt.allocation, uids...), "{", spec, 1) }
+			require.True(t, judgeNode(t, Validate(config), deviceReview(t, "resourceclaims/status", "v1", claim("1"), claim())).Allowed)
+			require.Equal(t, []tracker.AllocatedDevice{{
+				ID:          device.ID{Driver: "gpu.example.com", Pool: "node-1", Name: "gpu-0"},
+				Tolerations: []resourcev1.DeviceToleration{{Key: tt.key, Operator: resourcev1.DeviceTolerationOpExists}},
+			}}, asked)
+		})
+	}
 }
 
 func TestDE53NothingIsDecidedWhileTheDevicesAreNotKnown(t *testing.T) {
