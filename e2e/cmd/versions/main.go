@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
@@ -41,13 +43,19 @@ func write(ctx context.Context) error {
 	return nil
 }
 
-// kwok returns the version of kwok that is built with a version of Kubernetes. Since 0.8.0
-// it needs k8s.io/cri-streaming, which there is since Kubernetes 1.36.
-func kwok(kubernetes string) string {
+// besides returns what cmd/controlplane requires beside what a version of Kubernetes does.
+// Since 0.8.0 kwok needs k8s.io/cri-streaming, which there is since Kubernetes 1.36, and 0.7.0
+// names a constant that k8s.io/apimachinery lost in 0.34. The easycel that 0.6.1 asks for is
+// older than the CEL of Kubernetes 1.34, whose pflag is older than what is called of it.
+func besides(kubernetes string) map[string]string {
 	if strings.HasPrefix(kubernetes, "v1.34.") || strings.HasPrefix(kubernetes, "v1.35.") {
-		return "v0.7.0"
+		return map[string]string{
+			"sigs.k8s.io/kwok":             "v0.6.1",
+			"github.com/wzshiming/easycel": "v0.6.0",
+			"github.com/spf13/pflag":       "v1.0.9",
+		}
 	}
-	return "v0.8.0"
+	return map[string]string{"sigs.k8s.io/kwok": "v0.8.0"}
 }
 
 func writeVersion(ctx context.Context, programs binaries.Binaries, version string) error {
@@ -106,7 +114,11 @@ func render(kubernetes *module, version string) string {
 	for _, setting := range kubernetes.Godebug {
 		fmt.Fprintf(&b, "godebug %s=%s\n\n", setting.Key, setting.Value)
 	}
-	fmt.Fprintf(&b, "require (\n\tk8s.io/kubernetes %s\n\tsigs.k8s.io/kwok %s\n", version, kwok(version))
+	fmt.Fprintf(&b, "require (\n\tk8s.io/kubernetes %s\n", version)
+	required := besides(version)
+	for _, path := range slices.Sorted(maps.Keys(required)) {
+		fmt.Fprintf(&b, "\t%s %s\n", path, required[path])
+	}
 	for _, r := range kubernetes.Require {
 		if staging[r.Path] {
 			r.Version = staged
