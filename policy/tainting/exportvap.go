@@ -100,26 +100,37 @@ func (x *exportVAP) read() {
 			terms = append(terms, "g.taint.key in variables.allowed")
 		}
 		if in.Expression != "" {
-			terms = append(terms, x.embed("spec.setters["+strconv.Itoa(i)+"].expression", expression.OfTaint, in.Expression, "false"))
+			terms = append(terms, x.setterExpression(i))
 		}
 		x.setters = append(x.setters, vap.And(terms...))
 	}
 	conditions := make([]string, len(x.p.Spec.MatchConditions))
 	for i := range x.p.Spec.MatchConditions {
-		conditions[i] = x.embed("spec.matchConditions["+strconv.Itoa(i)+"]", expression.OfRequest, x.p.Spec.MatchConditions[i].Expression, "true")
+		conditions[i], _ = x.embed("spec.matchConditions["+strconv.Itoa(i)+"]", expression.OfRequest, x.p.Spec.MatchConditions[i].Expression, "true")
 	}
 	x.conditions = vap.And(conditions...)
 }
 
+func (x *exportVAP) setterExpression(i int) string {
+	field := "spec.setters[" + strconv.Itoa(i) + "].expression"
+	text, asks := x.embed(field, expression.OfTaint, x.p.Spec.Setters[i].Expression, "false")
+	if asks {
+		x.notes = append(x.notes, vap.AboutQuestions(field))
+	}
+	return text
+}
+
 // embed returns an expression of a user, with what it reads under the names that it has
-// there, or what stands for one that the API server cannot evaluate.
-func (x *exportVAP) embed(field string, place expression.Place, text, without string) string {
+// there, or what stands for one that the API server cannot evaluate, and whether it asks the
+// authorizer.
+func (x *exportVAP) embed(field string, place expression.Place, text, without string) (embedded string, asks bool) {
 	read, err := expression.Embed(place, text, expression.Bool)
 	if err != nil {
 		x.notes = append(x.notes, vap.Note{Field: field, Text: "cannot be evaluated by the API server: " + err.Error(), Partial: true})
-		return without
+		return without, false
 	}
-	x.authorizer = x.authorizer || read.Reads("authorizer")
+	asks = read.Reads("authorizer")
+	x.authorizer = x.authorizer || asks
 	for _, name := range taintFields {
 		if read.Sets(expression.SetName(name)) && !slices.Contains(x.fields, name) {
 			x.fields = append(x.fields, name)
@@ -137,7 +148,7 @@ func (x *exportVAP) embed(field string, place expression.Place, text, without st
 			bound = vap.Bind(v.name, v.value, bound)
 		}
 	}
-	return bound
+	return bound, asks
 }
 
 var taintFields = []string{"key", "value", "effect"}

@@ -158,6 +158,21 @@ func TestAPolicyWithAFaultIsNotExported(t *testing.T) {
 	require.ErrorContains(t, err, "give it a shorter name")
 }
 
+func TestItIsSaidHowOftenASetterAsksWhatIsAuthorized(t *testing.T) {
+	t.Parallel()
+	for expression, asks := range map[string]bool{
+		"operation == 'Add'": false,
+		"authorizer.group('tollgate.dev').resource('taints').name(taint.key).check('taint').allowed()": true,
+	} {
+		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{Expression: expression}},
+		}}
+		exported, err := Export(&p, nil, vap.DefaultSettings())
+		require.NoError(t, err)
+		require.Equal(t, asks, slices.Contains(exported.Notes, vap.AboutQuestions("spec.setters[0].expression")))
+	}
+}
+
 func TestItIsSaidHowManyKeysRBACIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []bool{false, true} {

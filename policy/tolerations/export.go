@@ -94,8 +94,12 @@ func (x *export) grant(i int) exportedGrant {
 	g := exportedGrant{TolerationGrant: &x.p.Spec.Grants[i]}
 	if g.Expression != "" {
 		var read expression.Embedded
-		g.expression, read = x.embed("spec.grants["+strconv.Itoa(i)+"].expression", expression.OfToleration, g.Expression, expression.Bool, "false")
+		field := "spec.grants[" + strconv.Itoa(i) + "].expression"
+		g.expression, read = x.embed(field, expression.OfToleration, g.Expression, expression.Bool, "false")
 		g.uses, g.authorizer = read.Uses, read.Reads("authorizer")
+		if g.authorizer {
+			x.notes = append(x.notes, vap.AboutQuestions(field))
+		}
 	}
 	return g
 }

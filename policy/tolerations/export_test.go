@@ -134,6 +134,10 @@ func TestWhatAnExportLeavesOutIsSaid(t *testing.T) {
 			"taints: [{key: a}]",
 			vap.Note{Text: "a pod with spec.nodeName, and a binding of a pod, are not held against the taints of the node, which the API server does not show a policy"},
 		},
+		"how often a grant asks what is authorized": {
+			"taints: [{key: a}]\ngrants: [{expression: \"authorizer.path('/x').check('get').allowed()\"}]",
+			vap.AboutQuestions("spec.grants[0].expression"),
+		},
 		"how many keys RBAC is asked about for a pod":   {"taints: [{key: a}]\ngrants: [{rbac: true}]", vap.AboutKeys},
 		"how many keys RBAC is asked about for a claim": {"taints: [{key: a, target: Device}]\ngrants: [{rbac: true}]", vap.AboutKeys},
 		"the claims that Kubernetes makes": {

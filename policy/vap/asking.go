@@ -17,6 +17,13 @@ const MostKeys = 8
 // AboutKeys is the note on that.
 var AboutKeys = Note{Text: "RBAC is asked about any number of keys: here an object is refused that has more than " + strconv.Itoa(MostKeys) + " which nothing but RBAC could allow"}
 
+// AboutQuestions is the note on an expression of a field that asks its authorizer, once for
+// each thing that is judged: the API server spends 1,000,000 on the evaluation of one
+// variable, and refuses what would cost more.
+func AboutQuestions(field string) Note {
+	return Note{Field: field, Text: "asks what is authorized: here an object is refused that has more than two questions asked about it"}
+}
+
 // May returns whether somebody, who is an authorizer of CEL, may do a verb on the taints
 // with a key, which is an expression.
 func May(who, verb, key string) string {

@@ -174,6 +174,11 @@ type answer struct {
 	cost int64
 }
 
+// tooCostly reports whether the API server refused to go on, and not what it was asked.
+func (a *answer) tooCostly() bool {
+	return slices.ContainsFunc(a.messages, func(m string) bool { return strings.Contains(m, "actual cost limit exceeded") })
+}
+
 func (a *answer) String() string { return strings.Join(a.messages, "\n  ") }
 
 // ask returns what all policies say of a request.
