@@ -38,8 +38,8 @@ type Claim struct {
 type AllocatedDevice struct {
 	ID device.ID
 	// Tolerations were copied from the request when the device was allocated
-	// (DE-15). Schedulers before Kubernetes 1.35 made no copy: then they are those of
-	// the request itself, which cannot change either.
+	// (DE-15). Schedulers before Kubernetes 1.35 made no copy (k/k#134479): then they
+	// are those of the request itself, which cannot change either.
 	Tolerations []resourcev1.DeviceToleration
 }
 
