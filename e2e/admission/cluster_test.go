@@ -3,8 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -156,19 +154,4 @@ func createPod(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	pod, err := clientOf(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return pod
-}
-
-// fetch returns status and body of what is served over plain HTTP.
-func fetch(ctx context.Context, url string) (int, string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return 0, "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 // resourceAPI is the API group of devices.
@@ -243,7 +245,7 @@ func TestWhatIsLegalAndProbablyNotMeantIsWarnedOf(t *testing.T) {
 // callsAbout returns how often Tollgate has been asked about a resource.
 func callsAbout(ctx context.Context, t *testing.T, resource string) int {
 	t.Helper()
-	_, body, err := fetch(ctx, tollgate.MetricsURL)
+	_, body, err := suite.Fetch(ctx, tollgate.MetricsURL)
 	require.NoError(t, err)
 	calls := 0
 	for line := range strings.SplitSeq(body, "\n") {

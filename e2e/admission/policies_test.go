@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 // policiesOf returns a client of policies for the administrator.
@@ -84,7 +85,7 @@ func waitInForce(ctx context.Context, t *testing.T) {
 
 // metric returns the sum of Tollgate's series whose names begin with prefix.
 func metric(ctx context.Context, prefix string) (float64, error) {
-	_, body, err := fetch(ctx, tollgate.MetricsURL)
+	_, body, err := suite.Fetch(ctx, tollgate.MetricsURL)
 	if err != nil {
 		return 0, err
 	}

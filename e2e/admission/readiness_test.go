@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 // holdingProxy passes on what it is sent to the API server, except that it holds
@@ -73,7 +75,7 @@ func TestE07NotReadyAndNobodyLetInBeforeThePoliciesAreRead(t *testing.T) {
 	pod := podWith(exists("unread.example.com/x", ""))
 
 	eventually(t.Context(), t, "only the policies are missing", func(ctx context.Context) error {
-		status, body, err := fetch(ctx, r.healthURL+"/readyz")
+		status, body, err := suite.Fetch(ctx, r.healthURL+"/readyz")
 		switch {
 		case err != nil:
 			return err

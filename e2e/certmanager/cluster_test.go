@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"testing"
 	"time"
 
@@ -137,19 +135,4 @@ func renew(ctx context.Context, t *testing.T, name string) {
 		}
 		return ready(ctx, client, name)
 	})
-}
-
-// fetch returns status and body of what is served over plain HTTP.
-func fetch(ctx context.Context, url string) (int, string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return 0, "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 // certificateOf returns the first certificate of what a Secret holds.
@@ -48,7 +50,7 @@ func TestF01ForcedRenewalsUnderLoadFailNoReview(t *testing.T) {
 const filesUntrusted = `tollgate_certificate_errors_total{reason="files_untrusted"} `
 
 func metricsOf(ctx context.Context) (string, error) {
-	status, body, err := fetch(ctx, tollgate.MetricsURL)
+	status, body, err := suite.Fetch(ctx, tollgate.MetricsURL)
 	if err == nil && status != http.StatusOK {
 		err = errors.New(http.StatusText(status))
 	}

@@ -16,11 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/e2e/install"
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 // readiness returns the answer of the check of the certificate.
 func readiness(ctx context.Context, health string) error {
-	status, body, err := fetch(ctx, health+"/readyz/certificates")
+	status, body, err := suite.Fetch(ctx, health+"/readyz/certificates")
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", status, body)
 	}
@@ -60,7 +61,7 @@ func TestACertificateThatCannotBeIssuedIsReported(t *testing.T) {
 		case !strings.Contains(err.Error(), "status 500"):
 			return fmt.Errorf("readiness: %w", err)
 		}
-		_, body, err := fetch(ctx, replica.metrics.load())
+		_, body, err := suite.Fetch(ctx, replica.metrics.load())
 		if err != nil {
 			return err
 		}

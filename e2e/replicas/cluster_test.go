@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"strconv"
 	"testing"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/devices/auditlog"
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 const (
@@ -183,7 +182,7 @@ var pendingLine = regexp.MustCompile(`(?m)^tollgate_evictions_pending(?:\{.*\})?
 func waitPending(t *testing.T, r *replica, want int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d evictions pending at %s", want, r.Name), func(ctx context.Context) error {
-		_, body, err := fetch(ctx, r.MetricsURL)
+		_, body, err := suite.Fetch(ctx, r.MetricsURL)
 		if err != nil {
 			return err
 		}
@@ -200,21 +199,6 @@ func waitPending(t *testing.T, r *replica, want int) {
 		}
 		return nil
 	})
-}
-
-// fetch returns status and body of what is served over plain HTTP.
-func fetch(ctx context.Context, url string) (int, string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return 0, "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
 }
 
 // deletions returns when the pods of a namespace were deleted, by name, and fails if one

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 // requireHandedOver fails unless a leader that was told to end gives the lease back while
@@ -34,7 +36,7 @@ func TestE06ARollingRestartUnderLoadFailsNoReview(t *testing.T) {
 	for _, turn := range []struct{ ends, leadsNext *replica }{{leader, standby}, {standby, leader}} {
 		told := turn.ends.signal(t, syscall.SIGTERM)
 		eventually(t, "it says that it is not ready", func(ctx context.Context) error {
-			status, body, err := fetch(ctx, turn.ends.HealthURL+"/readyz")
+			status, body, err := suite.Fetch(ctx, turn.ends.HealthURL+"/readyz")
 			if err == nil && status == http.StatusOK {
 				err = fmt.Errorf("it is: %s", body)
 			}
