@@ -6,7 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"net/http"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -49,19 +49,18 @@ func TestF01ForcedRenewalsUnderLoadFailNoReview(t *testing.T) {
 // filesUntrusted counts how often a certificate was not taken because its CA is not trusted.
 const filesUntrusted = `tollgate_certificate_errors_total{reason="files_untrusted"} `
 
-func metricsOf(ctx context.Context) (string, error) {
-	status, body, err := suite.Fetch(ctx, tollgate.MetricsURL)
-	if err == nil && status != http.StatusOK {
-		err = errors.New(http.StatusText(status))
+// counter returns what a series is at, as it is written. It is an error if it is not there.
+func counter(ctx context.Context, series string) (string, error) {
+	status, metrics, err := suite.Fetch(ctx, tollgate.MetricsURL)
+	if err != nil {
+		return "", err
 	}
-	return body, err
-}
-
-// counter returns what a series is at, as it is written; empty if it is not there.
-func counter(metrics, series string) string {
-	_, value, _ := strings.Cut(metrics, series)
+	_, value, found := strings.Cut(metrics, series)
+	if !found {
+		return "", fmt.Errorf("metrics (status %d) have no %s", status, series)
+	}
 	value, _, _ = strings.Cut(value, "\n")
-	return value
+	return value, nil
 }
 
 // The worst that can come: the CA has a new key and has signed, the files are there at
@@ -73,9 +72,8 @@ func TestF04ARotationOfTheCAFailsNoReview(t *testing.T) {
 	load := startLoad(t)
 	old := certificateOf(ctx, t, servingName)
 	oldCA := certificateOf(ctx, t, caName)
-	metrics, err := metricsOf(ctx)
+	waited, err := counter(ctx, filesUntrusted)
 	require.NoError(t, err)
-	waited := counter(metrics, filesUntrusted)
 	require.NoError(t, injector.Kill(ctx))
 	// The tests that follow need it, however this one ends.
 	t.Cleanup(func() {
@@ -93,8 +91,8 @@ func TestF04ARotationOfTheCAFailsNoReview(t *testing.T) {
 	require.NoError(t, renewed.CheckSignatureFrom(ca))
 
 	eventually(ctx, t, "Tollgate says that the new certificate waits", func(ctx context.Context) error {
-		metrics, err := metricsOf(ctx)
-		if err == nil && counter(metrics, filesUntrusted) == waited {
+		now, err := counter(ctx, filesUntrusted)
+		if err == nil && now == waited {
 			err = errors.New("it does not")
 		}
 		return err
