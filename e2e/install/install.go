@@ -2,7 +2,9 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -76,7 +78,11 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	}
 	deploy := filepath.Join(options.Programs.Root, "deploy")
 	if !options.Replica {
-		if err := Apply(ctx, cp, rights(deploy)); err != nil {
+		needed, err := rights(deploy)
+		if err != nil {
+			return nil, err
+		}
+		if err := Apply(ctx, cp, needed); err != nil {
 			return nil, err
 		}
 	}
@@ -98,12 +104,17 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 
 // rights is the kustomization with all that Tollgate needs to run, but not itself. Versions
 // that could not run in the cluster had nothing else in base; tests install those too.
-func rights(deploy string) string {
+func rights(deploy string) (string, error) {
 	base := filepath.Join(deploy, "base")
-	if _, err := os.Stat(filepath.Join(base, "rights")); err != nil {
-		return base
+	apart := filepath.Join(base, "rights")
+	_, err := os.Stat(apart)
+	if errors.Is(err, fs.ErrNotExist) {
+		return base, nil
 	}
-	return filepath.Join(base, "rights")
+	if err != nil {
+		return "", fmt.Errorf("look for the rights of tollgate: %w", err)
+	}
+	return apart, nil
 }
 
 // Apply runs "kubectl apply -k" as the administrator.
