@@ -56,7 +56,6 @@ func TestE11UpgradedTakenBackAndUpgradedAgainWhileEvictionsAreDue(t *testing.T) 
 		require.NoError(t, tollgate.Start(ctx))
 	})
 	require.NoError(t, tollgate.Terminate(ctx))
-	unprotect(t)
 	var err error
 	u.from, err = install.Install(ctx, shared, install.Options{Name: "previous", Programs: u.old, Patch: quickLease})
 	require.NoError(t, err)
@@ -80,7 +79,6 @@ func TestE11UpgradedTakenBackAndUpgradedAgainWhileEvictionsAreDue(t *testing.T) 
 	require.Equal(t, "later-than-previous", mustKubectl(t, "get", "evictionapproval", "compatibility-e11", "-o", "jsonpath={.spec.resourceSlicePatch}"))
 
 	// Back: the CRDs stay, as the manual says.
-	unprotect(t)
 	u.change(t, u.to, u.old, "overlays/outside")
 	require.NoError(t, u.from.Start(ctx))
 	u.requireNobodyEarly(t)
@@ -91,14 +89,6 @@ func TestE11UpgradedTakenBackAndUpgradedAgainWhileEvictionsAreDue(t *testing.T) 
 	require.Equal(t, "later-than-previous", mustKubectl(t, "get", "evictionapproval", "compatibility-e11", "-o", "jsonpath={.spec.resourceSlicePatch}"),
 		"the previous version keeps what it does not know")
 	u.requireOnTime(t)
-}
-
-// unprotect takes away what the previous version does not have. It registers one of its
-// webhooks by a Service, and beside the cluster replaces that by a URL and notes so in an
-// annotation, which these policies let nobody but administrators do.
-func unprotect(t *testing.T) {
-	t.Helper()
-	mustKubectl(t, "delete", "--ignore-not-found", "validatingadmissionpolicybinding", "tollgate-webhooks", "tollgate-objects")
 }
 
 // approval has a field that the previous version does not know.
