@@ -80,26 +80,32 @@ func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) {
 	return patch, nil
 }
 
-// pointAt makes one client call base. The path is that of the Service; a client
-// that never had one keeps the path of its URL.
+// pointAt makes one client call base.
 func pointAt(at string, client *admissionregistrationv1.WebhookClientConfig, base *url.URL, path *string) []jsonpatch.Operation {
 	var ops []jsonpatch.Operation
 	if client.Service != nil {
 		ops = append(ops, jsonpatch.NewOperation("remove", at+"/service", nil))
 	}
+	if want := URLAt(base, path, client.URL); client.URL == nil || *client.URL != want {
+		ops = append(ops, jsonpatch.NewOperation("add", at+"/url", want))
+	}
+	return ops
+}
+
+// URLAt returns the URL that Tollgate, called at base, gives a webhook. Path is that of the
+// Service that was installed; a webhook that never had one keeps the path of its URL, which
+// was former. Both may be nil.
+func URLAt(base *url.URL, path, former *string) string {
 	target := ""
 	switch {
 	case path != nil:
 		target = *path
-	case client.URL != nil:
-		if u, err := url.Parse(*client.URL); err == nil {
+	case former != nil:
+		if u, err := url.Parse(*former); err == nil {
 			target = strings.TrimPrefix(u.Path, strings.TrimSuffix(base.Path, "/"))
 		}
 	}
-	if want := base.JoinPath(target).String(); client.URL == nil || *client.URL != want {
-		ops = append(ops, jsonpatch.NewOperation("add", at+"/url", want))
-	}
-	return ops
+	return base.JoinPath(target).String()
 }
 
 func (c *configuration) replacedServices() services {

@@ -65,19 +65,22 @@ func calledAt(name string, config admissionregistrationv1.WebhookClientConfig, r
 	return a
 }
 
-// own reports whether it is as Tollgate writes it: the URL base with the path of the Service
-// that it replaces or, without a base, that Service. Who wrote it is not asked: anybody may
-// give the name of Tollgate's field manager.
-func (a address) own(base string) bool {
-	if base == "" || a.Shipped == nil {
-		return base == "" && a.Service != nil
+// own reports whether it is as Tollgate writes it where it was before: the URL at base or,
+// without a base, the Service that was installed. Who wrote it is not asked: anybody may give
+// the name of Tollgate's field manager.
+func (a address) own(before address, base string) bool {
+	if base == "" {
+		return a.Service != nil
 	}
-	path := ""
-	if a.Shipped.Path != nil {
-		path = *a.Shipped.Path
+	at, err := url.Parse(base)
+	if err != nil || a.URL == nil {
+		return false
 	}
-	want, err := url.JoinPath(base, path)
-	return err == nil && a.URL != nil && *a.URL == want
+	var path *string
+	if a.Shipped != nil {
+		path = a.Shipped.Path
+	}
+	return *a.URL == certs.URLAt(at, path, before.URL)
 }
 
 // differences says in words what is another in after than it was; nothing if all is the
@@ -120,12 +123,12 @@ func changed(old, now settings, base string) []string {
 	return fields
 }
 
-// moved reports whether it was Tollgate that put a URL in the place of the Service, or took
-// it away again.
+// moved reports whether it was Tollgate that put its URL in the place of the Service or of
+// another URL, or took it away again.
 func moved(old, now any, base string) bool {
 	before, wasThere := old.(address)
 	after, isThere := now.(address)
-	return wasThere && isThere && equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.own(base)
+	return wasThere && isThere && equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.own(before, base)
 }
 
 // lastWriter is the field manager that wrote an object last, such as kubectl-edit.

@@ -112,6 +112,14 @@ func TestE10OnlyTollgatesOwnURLIsNoChange(t *testing.T) {
 		"another path, as if it were shipped": {at(base+"/validate", remembered), at(base+"/other", forged), base, said},
 		"what it will write another path by":  {at(base+"/validate", remembered), at(base+"/validate", forged), base, said},
 		"the Service where it has a URL":      {at(base+"/validate", remembered), shipped(), base, said},
+
+		// As deploy/overlays/outside has them.
+		"a URL that never was a Service, its host corrected":    {at("https://127.0.0.1:9443/validate", ""), at(base+"/validate", ""), base, nil},
+		"a URL that never was a Service, below a path":          {at("https://127.0.0.1:9443/t/validate", ""), at(base+"/t/validate", ""), base + "/t", nil},
+		"a URL that never was a Service, another path":          {at("https://127.0.0.1:9443/validate", ""), at(base+"/other", ""), base, said},
+		"a URL that never was a Service, the path of its own":   {at(base+"/validate", ""), at(base+"/other", ""), base, said},
+		"a URL that never was a Service, the host of another":   {at(base+"/validate", ""), at("https://example.com/validate", ""), base, said},
+		"a URL that never was a Service, where Tollgate has no": {at("https://127.0.0.1:9443/validate", ""), at(base+"/validate", ""), "", said},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
