@@ -27,8 +27,6 @@ type files struct {
 	guard     *guard
 	// verified is whether what is in use was ever found to be verified by a webhook.
 	verified atomic.Bool
-	// unverified is why it was not, when that was last looked at.
-	unverified atomic.Pointer[error]
 }
 
 func newFiles(o *Options, use *inUse, r *reporter) *files {
@@ -48,13 +46,10 @@ func (f *files) watch(context.Context, func()) (func(), error) {
 // ready keeps a replica that starts from taking the place of one whose certificate is
 // verified. Once it is ready it stays so: other replicas would fare no better.
 func (f *files) ready() error {
-	if f.verified.Load() {
-		return nil
+	if !f.verified.Load() {
+		return errUnverified
 	}
-	if why := f.unverified.Load(); why != nil {
-		return *why
-	}
-	return errUnverified
+	return nil
 }
 
 // refresh takes the files into use if they hold a pair that works (F02), and that
@@ -82,7 +77,6 @@ func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	}
 	if !f.verified.Load() {
 		if err := f.guard.verify(ctx, p, now); err != nil {
-			f.unverified.Store(&err)
 			return time.Time{}, err
 		}
 		f.verified.Store(true)

@@ -3,12 +3,16 @@ package certs
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8stesting "k8s.io/client-go/testing"
@@ -257,11 +261,36 @@ func TestF04ABundleThatCannotBeDecodedIsNamed(t *testing.T) {
 			_, err := f.cluster.client(nil).AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			writeFiles(t, f.directory, ours.serving)
-			require.Error(t, f.once(t.Context()))
+			retry := f.newRetry()
+			f.refresh(quiet(t), &retry)
 			err = f.Ready(nil)
 			require.ErrorIs(t, err, errUnverified)
 			require.ErrorContains(t, err, "caBundle of webhook "+validating.Webhooks[0].Name)
 			require.ErrorContains(t, err, tt.want)
+			require.Equal(t, 1, strings.Count(err.Error(), errUnverified.Error()), "said once: %s", err)
 		})
+	}
+}
+
+func TestF04ReadinessSaysWhatIsWrongNow(t *testing.T) {
+	t.Parallel()
+	ours := freshState(t, start())
+	f := newFollower(t, nil)
+	f.inject(t, -1, freshState(t, start()))
+	validating := f.cluster.validating(t)
+	validating.Webhooks[0].ClientConfig.CABundle = megabyteOfPEM()
+	_, err := f.cluster.client(nil).AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	retry := f.newRetry()
+	for range 2 {
+		writeFiles(t, f.directory, ours.serving)
+		f.refresh(quiet(t), &retry)
+		require.ErrorContains(t, f.Ready(nil), "caBundle of webhook")
+		require.NotContains(t, f.Ready(nil).Error(), "load certificate")
+
+		require.NoError(t, os.Remove(filepath.Join(f.directory, corev1.TLSCertKey)))
+		f.refresh(quiet(t), &retry)
+		require.ErrorContains(t, f.Ready(nil), "load certificate")
+		require.NotContains(t, f.Ready(nil).Error(), "caBundle of webhook")
 	}
 }

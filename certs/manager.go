@@ -107,10 +107,14 @@ func (m *Manager) Ready(*http.Request) error {
 	if err == nil {
 		err = m.source.ready()
 	}
-	if trouble := m.trouble.Load(); err != nil && trouble != nil {
-		return errors.Join(err, *trouble)
+	trouble := m.trouble.Load()
+	switch {
+	case err == nil || trouble == nil:
+		return err
+	case errors.Is(*trouble, err): // and says more of it
+		return *trouble
 	}
-	return err
+	return errors.Join(err, *trouble)
 }
 
 // Start keeps the certificate until ctx ends and returns when everything that
