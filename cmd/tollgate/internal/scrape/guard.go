@@ -6,7 +6,9 @@
 // review of its token a minute, and one of its access with each scrape. Tokens are reviewed at
 // a bounded rate: whoever can reach the port could else use up what the API server has for
 // Tollgate. Those that were found good before have a rate of their own: whoever makes up
-// others does not stop the scrapes, but may delay the first with a new token.
+// others does not stop the scrapes. Of the rate for all others an address has a share, so
+// that whoever makes up tokens at one does not keep a new token of another out. From many
+// addresses at once they may; who can reach the port is for a NetworkPolicy to say.
 package scrape
 
 import (
@@ -66,6 +68,8 @@ type Guard struct {
 	good, bad *cache.LRUExpireCache
 	// again is the rate of reviews of tokens that were good, first that of all others.
 	again, first *rate.Limiter
+	// shares are what single addresses may take of first.
+	shares *shares
 }
 
 // owner is whose a good token is.
@@ -81,6 +85,7 @@ func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
 		tokens: tokens, allows: allows, clock: now,
 		good: cache.NewLRUExpireCacheWithClock(kept, now), bad: cache.NewLRUExpireCacheWithClock(kept, now),
 		again: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), first: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
+		shares: newShares(now),
 	}
 }
 
@@ -115,7 +120,7 @@ func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
 	if !ok || token == "" || len(token) > maxToken {
 		return http.StatusUnauthorized, errors.New("no bearer token")
 	}
-	who, err := g.whose(ctx, token)
+	who, err := g.whose(ctx, token, r.RemoteAddr)
 	switch {
 	case errors.Is(err, errBusy):
 		return http.StatusTooManyRequests, err
@@ -140,24 +145,33 @@ func tokenOf(r *http.Request) (string, bool) {
 	return token, strings.EqualFold(scheme, "Bearer")
 }
 
-// whose returns whose a token is, nil for nobody's.
-func (g *Guard) whose(ctx context.Context, token string) (user.Info, error) {
+// whose returns whose a token is that comes from an address, nil for nobody's.
+func (g *Guard) whose(ctx context.Context, token, address string) (user.Info, error) {
 	key := sha256.Sum256([]byte(token))
 	var nobody user.Info
-	now, limit := g.clock.Now(), g.first
-	if known, ok := g.good.Get(key); ok {
+	now := g.clock.Now()
+	known, wasGood := g.good.Get(key)
+	if wasGood {
 		of := known.(owner) //nolint:forcetypeassert // Nothing else is in there.
 		if now.Before(of.until) {
 			return of.who, nil
 		}
-		limit = g.again
-	} else if _, ok := g.bad.Get(key); ok {
+	} else if _, isBad := g.bad.Get(key); isBad {
 		return nobody, nil
 	}
-	if !limit.AllowN(now, 1) {
+	if !g.mayReview(wasGood, address, now) {
 		return nil, errBusy
 	}
 	return g.review(ctx, token, key)
+}
+
+// mayReview takes one review out of what there is for tokens that were good, or for others.
+func (g *Guard) mayReview(wasGood bool, address string, now time.Time) bool {
+	if wasGood {
+		return g.again.AllowN(now, 1)
+	}
+	// Its share comes first: who has used that up takes nothing from others.
+	return g.shares.allow(address, now) && g.first.AllowN(now, 1)
 }
 
 // review asks the API server whose a token is, and remembers that.

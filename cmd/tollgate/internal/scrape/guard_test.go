@@ -22,7 +22,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/scrape"
 )
 
-// cluster knows the tokens "scraper" and "stranger", of whom the first may get /metrics.
+// cluster knows the tokens "stranger" and those that begin with "scraper", of whom the latter
+// may get /metrics.
 type cluster struct {
 	mu      sync.Mutex
 	reviews int
@@ -41,7 +42,7 @@ func (c *cluster) Create(_ context.Context, review *authenticationv1.TokenReview
 		return nil, errors.New("connection refused by 10.0.0.1")
 	}
 	token := review.Spec.Token
-	review.Status.Authenticated = (token == "scraper" || token == "stranger") && token != c.withdrawn
+	review.Status.Authenticated = (strings.HasPrefix(token, "scraper") || token == "stranger") && token != c.withdrawn
 	// What the API server says of who is nobody must not count.
 	review.Status.User = authenticationv1.UserInfo{Username: "scraper", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
 	if token == "stranger" {
@@ -90,7 +91,14 @@ func (c *cluster) decided() int {
 // ask returns what is answered to a request with the header Authorization.
 func ask(t *testing.T, handler http.Handler, method, path, authorization string) (int, string) {
 	t.Helper()
+	return askFrom(t, handler, "192.0.2.1:1234", method, path, authorization)
+}
+
+// askFrom is ask from an address.
+func askFrom(t *testing.T, handler http.Handler, address, method, path, authorization string) (int, string) {
+	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+	request.RemoteAddr = address
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
@@ -190,7 +198,47 @@ func TestF12ManyForgedTokensCostTheAPIServerLittle(t *testing.T) {
 		last, _ = ask(t, handler, http.MethodGet, "/metrics", "Bearer forged-"+strconv.Itoa(i))
 	}
 	require.Equal(t, http.StatusTooManyRequests, last)
-	require.LessOrEqual(t, c.asked(), 20)
+	require.LessOrEqual(t, c.asked(), 4)
+}
+
+func TestF12ManyForgedTokensFromManyAddressesCostTheAPIServerLittle(t *testing.T) {
+	t.Parallel()
+	c, clock := &cluster{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	handler := guarded(c, clock)
+	const seconds = 3
+	for second := range int64(seconds) {
+		clock.SetTime(time.Unix(second, 0))
+		for i := range 2000 {
+			address := fmt.Sprintf("[2001:db8::%x]:1234", i)
+			askFrom(t, handler, address, http.MethodGet, "/metrics", fmt.Sprintf("Bearer forged-%d-%d", second, i))
+		}
+	}
+	require.LessOrEqual(t, c.asked(), 20+5*seconds)
+}
+
+func TestF12WhoMakesUpTokensDoesNotStopANewOneFromElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, addresses := range map[string][]string{
+		"from one address":                     {"192.0.2.1"},
+		"from four addresses":                  {"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"},
+		"from one address in another spelling": {"192.0.2.1", "[::ffff:192.0.2.1]"},
+		"from what is no address":              {"", "@"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, clock := &cluster{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+			handler := guarded(c, clock)
+			for second := range int64(20) {
+				clock.SetTime(time.Unix(second, 0))
+				for i := range 100 {
+					address := fmt.Sprintf("%s:%d", addresses[i%len(addresses)], 1024+i)
+					askFrom(t, handler, address, http.MethodGet, "/metrics", fmt.Sprintf("Bearer forged-%d-%d", second, i))
+				}
+				status, _ := askFrom(t, handler, "192.0.2.9:1234", http.MethodGet, "/metrics", fmt.Sprintf("Bearer scraper-%d", second))
+				require.Equal(t, http.StatusOK, status, "in second %d", second)
+			}
+		})
+	}
 }
 
 func TestF12WhoMakesUpTokensDoesNotStopWhoHasOne(t *testing.T) {
