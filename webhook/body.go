@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -15,13 +16,14 @@ const (
 	// smallBodyBytes is what an ordinary review stays under. Larger ones may
 	// only take a part of the budget, so that they never crowd these out.
 	smallBodyBytes = 256 << 10
-	// bodyTimeout bounds how long a body may take to arrive.
+	// bodyTimeout bounds how long a body may take to arrive, whatever is left of the budget.
 	bodyTimeout = 10 * time.Second
 )
 
 var (
 	errBodyTooLarge = errors.New("the body is larger than 7 MiB")
 	errBodyEmpty    = errors.New("the body is empty")
+	errBodyLate     = errors.New("the body did not arrive in time")
 	errBusy         = errors.New("too many bytes of reviews are being read, try again")
 )
 
@@ -101,6 +103,9 @@ func read(from io.Reader, length int64) ([]byte, error) {
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, errBodyTooLarge
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errBodyLate
 	}
 	if err != nil {
 		return nil, err

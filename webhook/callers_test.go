@@ -214,12 +214,7 @@ func took(t *testing.T, m *Metrics) float64 {
 func TestA04ABodyThatDoesNotComeAfterARefusalDoesNotHoldItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options, _ := askingForTokens(t, true)
-		client, served := net.Pipe()
-		server := &http.Server{Handler: newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}), ReadHeaderTimeout: time.Minute}
-		listener := &oneConnection{served: make(chan net.Conn, 1)}
-		listener.served <- served
-		ended := make(chan error, 1)
-		go func() { ended <- server.Serve(listener) }()
+		client := pipeTo(t, newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}))
 		start := time.Now()
 		go func() {
 			_, _ = io.WriteString(client, "POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
@@ -228,9 +223,23 @@ func TestA04ABodyThatDoesNotComeAfterARefusalDoesNotHoldItsConnection(t *testing
 		require.NoError(t, err, "the connection is closed")
 		require.Contains(t, string(answer), "401 Unauthorized")
 		require.LessOrEqual(t, time.Since(start), bodyTimeout)
+	})
+}
+
+// pipeTo returns the client's end of a connection to a server, which ends with the test.
+func pipeTo(t *testing.T, handler http.Handler) net.Conn {
+	t.Helper()
+	client, served := net.Pipe()
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	listener := &oneConnection{served: make(chan net.Conn, 1)}
+	listener.served <- served
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
 		require.NoError(t, server.Close())
 		require.ErrorIs(t, <-ended, http.ErrServerClosed)
 	})
+	return client
 }
 
 // oneConnection is a listener that is connected to once.

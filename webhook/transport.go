@@ -101,9 +101,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuse(w, status, text)
 		return
 	}
-	body, release, err := readBody(w, r, e.opts.Bodies, start.Add(bodyTimeout))
+	body, release, err := readBody(w, r, e.opts.Bodies, readUntil(ctx, start))
 	if err != nil {
-		e.refuse(w, statusOfRead(err), textOfRead(err))
+		e.refuseBody(w, err)
 		return
 	}
 	defer release()
@@ -185,12 +185,27 @@ func describe(req admission.Request) string {
 }
 
 func (e *Endpoint) refuse(w http.ResponseWriter, status int, text string) {
+	// The server reads what is left of a body before it goes on, however slowly that comes.
+	_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
+	e.tell(w, status, text)
+}
+
+// refuseBody refuses a review whose body could not be read. One that is late has had its time.
+func (e *Endpoint) refuseBody(w http.ResponseWriter, err error) {
+	if errors.Is(err, errBodyLate) {
+		// As for a verdict that comes too late.
+		e.tell(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	e.refuse(w, statusOfRead(err), textOfRead(err))
+}
+
+// tell counts a refusal and answers with it.
+func (e *Endpoint) tell(w http.ResponseWriter, status int, text string) {
 	e.opts.Metrics.refused(e.name, status)
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
-	// The server reads what is left of a body before it goes on, however slowly that comes.
-	_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
 	http.Error(w, text, status)
 }
 
@@ -216,6 +231,16 @@ func checkHeader(r *http.Request) (int, string) {
 		return http.StatusUnsupportedMediaType, "Content-Type must be application/json in UTF-8"
 	}
 	return 0, ""
+}
+
+// readUntil is when the body of a review that began at start must be there. After the budget
+// no verdict is of use, and its room is for others.
+func readUntil(ctx context.Context, start time.Time) time.Time {
+	until := start.Add(bodyTimeout)
+	if end, bounded := ctx.Deadline(); bounded && end.Before(until) {
+		until = end
+	}
+	return until
 }
 
 func statusOfRead(err error) int {
