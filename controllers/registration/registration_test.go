@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -166,39 +167,82 @@ func watchStands(client *fake.Clientset) <-chan struct{} {
 	return stands
 }
 
-// slow is a recorder that lets a test go on meanwhile.
-type slow struct{ begun, end chan struct{} }
+// slow is a recorder that is held until end.
+type slow struct {
+	told
 
-func (r *slow) Eventf(runtime.Object, string, string, string, ...any) {
-	close(r.begun)
+	end chan struct{}
+}
+
+func (r *slow) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	r.told.Eventf(object, eventType, reason, format, args...)
 	<-r.end
 }
 
 func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(validatingConfiguration())
-	stands := watchStands(client)
-	recorder := &slow{begun: make(chan struct{}), end: make(chan struct{})}
-	metrics := NewMetrics(prometheus.NewPedanticRegistry())
-	watcher := New(Options{
-		Client: client, Name: "tollgate", Leads: func() bool { return true },
-		Lease: &corev1.ObjectReference{}, Recorder: recorder, Metrics: metrics,
+	for name, test := range map[string]struct {
+		ended, leads bool
+		want         int
+	}{
+		"who leads":                        {false, true, 1},
+		"who has lost the lease":           {false, false, 0},
+		"who is to end, and still leads":   {true, true, 0},
+		"who is to end, and leads no more": {true, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			recorder, metrics := &told{}, NewMetrics(prometheus.NewPedanticRegistry())
+			watcher := New(Options{
+				Name: "tollgate", Leads: func() bool { return test.leads },
+				Lease: &corev1.ObjectReference{Name: "lease"}, Recorder: recorder, Metrics: metrics,
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if test.ended {
+				stop()
+			}
+			for _, what := range []change{created, edited, deleted} {
+				before := len(recorder.all())
+				watcher.say(ctx, validating, what, validatingConfiguration(), []string{"a change"})
+				require.Len(t, recorder.all(), before+test.want)
+				require.InDelta(t, test.want, testutil.ToFloat64(metrics.changes.WithLabelValues(string(validating), string(what))), 0)
+			}
+		})
+	}
+}
+
+func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(validatingConfiguration())
+		recorder := &slow{end: make(chan struct{})}
+		metrics := NewMetrics(prometheus.NewPedanticRegistry())
+		watcher := New(Options{
+			Client: client, Name: "tollgate", Leads: func() bool { return true },
+			Lease: &corev1.ObjectReference{Name: "lease"}, Recorder: recorder, Metrics: metrics,
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- watcher.Start(ctx) }()
+		synctest.Wait()
+		open := validatingConfiguration()
+		for _, policy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Ignore, admissionregistrationv1.Fail} {
+			open.Webhooks[0].FailurePolicy = &policy
+			_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), open, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		require.Len(t, recorder.all(), 1, "the second edit waits for the first to be said")
+		stop()
+		// Start has time to forget too early.
+		synctest.Wait()
+		close(recorder.end)
+		require.NoError(t, <-done)
+		require.Len(t, recorder.all(), 1)
+		require.InDelta(t, 1, testutil.ToFloat64(metrics.changes.WithLabelValues(string(validating), string(edited))), 0)
+		require.Zero(t, testutil.CollectAndCount(metrics.registered))
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- watcher.Start(ctx) }()
-	<-stands
-	open := validatingConfiguration()
-	open.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
-	_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), open, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	<-recorder.begun
-	stop()
-	// Start has time to forget too early.
-	time.Sleep(50 * time.Millisecond)
-	close(recorder.end)
-	require.NoError(t, <-done)
-	require.Zero(t, testutil.CollectAndCount(metrics.registered))
 }
 
 func TestOneConfigurationDoesNotWaitForTheOther(t *testing.T) {
