@@ -68,6 +68,7 @@ func New(options Options) *Controller {
 	c := &Controller{options: options}
 	c.loop = loop.New(loop.Options[look]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Step: c.step,
+		Describe: func(look) string { return "all EvictionPolicies" },
 	})
 	return c
 }

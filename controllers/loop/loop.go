@@ -4,6 +4,7 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -35,6 +36,9 @@ type Options[K comparable] struct {
 	// Timeout bounds a step. It must be no longer than the lease lasts beyond the time
 	// for which Leads answers yes.
 	Timeout time.Duration
+	// Describe says in logs what a key names. Nil is as the key prints, which is enough for
+	// strings: the fields of a struct that are not exported are not in the log.
+	Describe func(key K) string
 	// Step looks at one name. It returns when to look again unasked, zero for never.
 	Step func(ctx context.Context, key K) (again time.Duration, err error)
 }
@@ -133,6 +137,13 @@ func (l *Loop[K]) step(ctx context.Context, key K) time.Duration {
 	if l.backoff.NumRequeues(key) > 1 || apierrors.IsConflict(err) || ctx.Err() != nil {
 		log = log.V(1) // It was said when it began, or is no fault.
 	}
-	log.Info("cannot finish yet", "loop", l.options.Name, "key", key, "reason", err.Error(), "again", wait.String())
+	log.Info("cannot finish yet", "loop", l.options.Name, "key", l.describe(key), "reason", err.Error(), "again", wait.String())
 	return wait
+}
+
+func (l *Loop[K]) describe(key K) string {
+	if l.options.Describe == nil {
+		return fmt.Sprint(key)
+	}
+	return l.options.Describe(key)
 }

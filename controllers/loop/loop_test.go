@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -126,6 +128,37 @@ func TestFailuresAreTriedAgainEverMoreRarely(t *testing.T) {
 		rest(time.Hour)
 		require.Equal(t, count, s.count())
 	})
+}
+
+func TestWhatCannotBeFinishedIsNamedInTheLog(t *testing.T) {
+	type key struct{ name string }
+	for name, test := range map[string]struct {
+		describe func(key) string
+		want     string
+	}{
+		"as the controller describes it": {func(k key) string { return "Node/" + k.name }, `"key"="Node/a"`},
+		"or as it prints":                {nil, `"key"="{a}"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lines := make(chan string, 1)
+				log := funcr.New(func(_, line string) { lines <- line }, funcr.Options{})
+				l := loop.New(loop.Options[key]{
+					Name: "test", Clock: clock.RealClock{}, Timeout: time.Second, Leads: func() bool { return true }, Describe: test.describe,
+					Step: func(context.Context, key) (time.Duration, error) { return time.Hour, errors.New("no") },
+				})
+				ctx, stop := context.WithCancel(logr.NewContext(t.Context(), log))
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					l.Run(ctx, func() { l.Add(key{"a"}) })
+				}()
+				require.Contains(t, <-lines, test.want)
+				stop()
+				<-done
+			})
+		})
+	}
 }
 
 func TestI05TheServerSaysHowLongToWait(t *testing.T) {

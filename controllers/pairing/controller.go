@@ -87,11 +87,19 @@ type Controller struct {
 // key is what is looked at: a rule, or with the zero key all that drivers publish.
 type key struct{ rule string }
 
+func (k key) describe() string {
+	if k == (key{}) {
+		return "all ResourceSlices"
+	}
+	return "DeviceTaintRule/" + k.rule
+}
+
 // New returns a controller. It starts nothing: that is what Start does.
 func New(options Options) *Controller {
 	c := &Controller{options: options, settlements: map[string]settlement{}}
 	c.loop = loop.New(loop.Options[key]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 1, Step: c.step,
+		Describe: key.describe,
 	})
 	return c
 }

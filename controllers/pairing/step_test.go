@@ -395,3 +395,9 @@ func TestObjects(t *testing.T) {
 		Taint:          resourcev1.DeviceTaint{Key: "degraded", Value: "v", Effect: noSchedule},
 	}, object.Spec)
 }
+
+func TestWhatIsLookedAtHasANameInLogs(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "DeviceTaintRule/a", key{rule: "a"}.describe())
+	require.Equal(t, "all ResourceSlices", key{}.describe())
+}

@@ -92,6 +92,7 @@ func New(options Options) *Controller {
 	c := &Controller{options: options, kinds: kindsOf(options.Enabled)}
 	c.loop = loop.New(loop.Options[key]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 2, Step: c.step,
+		Describe: func(k key) string { return c.kinds[k.kind].name + "/" + k.name },
 	})
 	return c
 }

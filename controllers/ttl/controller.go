@@ -92,11 +92,19 @@ type key struct {
 	name string
 }
 
+func (k key) describe() string {
+	if k.rule {
+		return "DeviceTaintRule/" + k.name
+	}
+	return "Node/" + k.name
+}
+
 // New returns a controller. It starts nothing: that is what Start does.
 func New(options Options) *Controller {
 	c := &Controller{options: options}
 	c.loop = loop.New(loop.Options[key]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 2, Step: c.step,
+		Describe: key.describe,
 	})
 	return c
 }

@@ -448,3 +448,9 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 		require.Empty(t, w.Rules())
 	})
 }
+
+func TestWhatIsLookedAtHasANameInLogs(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "Node/a", key{name: "a"}.describe())
+	require.Equal(t, "DeviceTaintRule/a", key{rule: true, name: "a"}.describe())
+}
