@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -33,9 +32,7 @@ func (p *program) addCallers() (*callers.Callers, error) {
 		options.Certificates = &callers.Certificates{CAFile: ca.File, CommonNames: ca.CommonNames, Organizations: ca.Organizations}
 	}
 	if config.Tokens.Enabled {
-		connection := rest.CopyConfig(p.connection)
-		connection.QPS, connection.Burst = keysQPS, keysQPS
-		clientset, err := kubernetes.NewForConfig(connection)
+		clientset, err := p.clientWithin(keysQPS, keysQPS)
 		if err != nil {
 			return nil, fmt.Errorf("make a client for the keys of callers: %w", err)
 		}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
@@ -63,7 +62,7 @@ func TestKeysAreAskedForAsTheTypeThatTheyHave(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	clientset, err := (&program{connection: &rest.Config{Host: server.URL}}).clientWithin(keysQPS, keysQPS)
 	require.NoError(t, err)
 	get := getFrom(clientset.Discovery().RESTClient())
 	content, err := get(t.Context(), "/openid/v1/jwks")
