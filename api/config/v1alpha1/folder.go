@@ -7,9 +7,9 @@ import (
 )
 
 // LoadPath reads a configuration as Load does, from a file, or from all files named
-// *.yaml or *.yml in a folder, in the order of their names. A later file is read on top of those
-// before it: its settings and feature gates count, and what it leaves out stays. An error
-// names the file.
+// *.yaml or *.yml in a folder, in the order of their names. A later file is read on top of
+// those before it: its settings and feature gates count, and what it leaves out stays. An
+// error names the file.
 func LoadPath(path string) (*TollgateConfiguration, error) {
 	files, err := filesOf(path)
 	if err != nil {
