@@ -1,6 +1,6 @@
 // Package certmanager tests Tollgate with certificates of the real cert-manager.
 //
-// deploy/overlays/cert-manager is applied, cert-manager's controllers and its cainjector
+// deploy/components/cert-manager is applied, cert-manager's controllers and its cainjector
 // run beside the cluster under ServiceAccounts of their own, and the Secret is put into
 // files by the code by which a kubelet does that. cert-manager's webhook, which judges
 // its own objects, is not there.

@@ -42,7 +42,7 @@ func writeKustomization(dir, address string) (string, error) {
 		"resources": []string{
 			filepath.Join(deploy, "base", "rights"), filepath.Join(deploy, "webhooks"), filepath.Join(deploy, "protection"),
 		},
-		"components": []string{filepath.Join(deploy, "overlays", "cert-manager")},
+		"components": []string{filepath.Join(deploy, "components", "cert-manager")},
 		"patches":    patches,
 	})
 	if err != nil {

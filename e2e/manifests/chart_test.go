@@ -36,7 +36,7 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
 	})
 	t.Run("with monitoring and cert-manager", func(t *testing.T) {
-		folder := together(t, "monitoring", "overlays/cert-manager", "components/certificate-files")
+		folder := together(t, "components/cert-manager", "components/certificate-files", "monitoring", "monitoring/cert-manager")
 		requireSame(t, kustomize(t, folder), template(t, "--set=certificates.mode=CertManager",
 			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
 	})
