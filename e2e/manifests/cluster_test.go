@@ -119,6 +119,22 @@ func TestTheWebhooksCanBeAppliedLastAndDeletedFirst(t *testing.T) {
 	require.Contains(t, string(out), "mutatingwebhookconfiguration")
 }
 
+func TestAllButTheDefinitionsCanBeAppliedAndDeleted(t *testing.T) {
+	const selector, definition = "app.kubernetes.io/component!=definitions", "customresourcedefinition"
+	rest := 0
+	for _, object := range kustomize(t, overlay("self-signed")) {
+		if object.GetKind() != "CustomResourceDefinition" {
+			rest++
+		}
+	}
+	for _, args := range [][]string{{"apply"}, {"delete", "--ignore-not-found"}} {
+		out, err := install.Kubectl(t.Context(), shared, append(args, "--dry-run=server", "-k", overlay("self-signed"), "-l", selector)...)
+		require.NoError(t, err, "%s", out)
+		require.NotContains(t, string(out), definition)
+		require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), rest, "%s", out)
+	}
+}
+
 func TestEveryObjectIsLabelledAsTollgates(t *testing.T) {
 	for id, object := range template(t, "--set=certificates.mode=SelfSigned") {
 		require.Equal(t, "tollgate", object.GetLabels()["app.kubernetes.io/name"], id)
