@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
 )
 
 func deploymentOf(t *testing.T, all objects) *appsv1.Deployment {
@@ -72,6 +73,24 @@ func TestResourcesAreAskedForAndTheCPUIsNotThrottled(t *testing.T) {
 	at := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
 	require.Equal(t, "$(MEMORY_LIMIT_MI)000000B", container.Env[at].Value)
 	require.Equal(t, "MEMORY_LIMIT_MI", container.Env[at-1].Name, "what is referred to comes first")
+}
+
+// In a rollout all replicas run, one starts, and as many that were replaced may not be gone.
+func TestTheQuotaIsEnoughForARolloutOfTheMostReplicas(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chart(), "values.schema.json"))
+	require.NoError(t, err)
+	var schema struct {
+		Properties struct {
+			Replicas struct{ Maximum int64 }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &schema))
+	most := schema.Properties.Replicas.Maximum
+	require.Positive(t, most)
+	all := template(t)
+	surge := int64(deploymentOf(t, all).Spec.Strategy.RollingUpdate.MaxSurge.IntValue())
+	quota := as[corev1.ResourceQuota](t, all, "ResourceQuota tollgate-system/tollgate-critical-pods")
+	require.GreaterOrEqual(t, quota.Spec.Hard.Pods().Value(), 2*most+surge)
 }
 
 func TestPortsOfThePodAreThoseOfTheConfiguration(t *testing.T) {
