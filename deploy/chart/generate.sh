@@ -30,3 +30,4 @@ for folder in self-signed cert-manager; do
 done
 for mode in window observe; do cp "components/$mode/mode.yaml" "$files/config/$mode.yaml"; done
 cp monitoring/endpoint/metrics.yaml "$files/config/metrics.yaml"
+cp components/callers/callers.yaml "$files/config/callers.yaml"

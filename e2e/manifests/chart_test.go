@@ -79,7 +79,8 @@ func requireSame(t *testing.T, manifests, chart objects) {
 var hashed = regexp.MustCompile(`^tollgate-config-[0-9a-z]{10}$`)
 
 // normalized takes away by what pods notice that their configuration changed, which is a
-// name with one tool and an annotation with the other, and what keeps Helm from deleting.
+// name with one tool and an annotation with the other, how settings are laid out in their
+// files, and what keeps Helm from deleting.
 func normalized(all objects) objects {
 	result := objects{}
 	for _, object := range all {
@@ -103,12 +104,27 @@ func normalized(all objects) objects {
 		result[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object
 	}
 	return result
+		case "ConfigMap":
+			if object.GetName() == "tollgate-config" {
+				_ = unstructured.SetNestedStringMap(object.Object, laidOut(object), "data")
+			}
 }
 
 func TestTheChartHasNoFaultsThatHelmFinds(t *testing.T) {
 	_, err := helm(t, "lint", "--strict", chart())
 	require.NoError(t, err)
 }
+// laidOut are the files of a ConfigMap as JSON, which is YAML too.
+func laidOut(files *unstructured.Unstructured) map[string]string {
+	data, _, _ := unstructured.NestedStringMap(files.Object, "data")
+	for name, text := range data {
+		if settings, err := yaml.YAMLToJSON([]byte(text)); err == nil {
+			data[name] = string(settings)
+		}
+	}
+	return data
+}
+
 
 func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 	tests := map[string]struct{ set, names string }{
@@ -146,6 +162,28 @@ func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
 		all := parse(t, out)
 		for id, object := range all {
 			if namespace := object.GetNamespace(); namespace != "" && namespace != "kube-system" {
+func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
+	const mounted, settings = "--set=callers.clientCA.configMap=tollgate-callers", "--set=config.webhook.authentication.clientCA."
+	tests := map[string]struct {
+		set   []string
+		names string
+	}{
+		"authorities of callers without a name that is accepted": {
+			[]string{mounted}, "callers.clientCA.configMap: needs config.webhook.authentication.clientCA.commonNames or organizations",
+		},
+		"authorities of callers from two files": {
+			[]string{mounted, settings + "commonNames={a}", settings + "file=/ca.crt"}, "config.webhook.authentication.clientCA.file: callers.clientCA.configMap says",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := helm(t, append([]string{"template", "tollgate", chart(), "--namespace=tollgate-system"}, tt.set...)...)
+			require.ErrorContains(t, err, tt.names)
+		})
+	}
+	t.Run("but organizations will do", func(t *testing.T) { template(t, mounted, settings+"organizations={a}") })
+}
+
 				require.Equal(t, "taints", namespace, id)
 			}
 		}

@@ -37,6 +37,12 @@
 {{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" 8080 "protocol" "TCP")) -}}
 {{- end -}}
 {{- /* Pods are replaced when their configuration changes. */ -}}
+{{- with $values.callers.clientCA.configMap -}}
+{{- $source := dict "name" . "items" (list (dict "key" "ca.crt" "path" "ca.crt")) -}}
+{{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" "callers" "configMap" $source)) -}}
+{{- $mount := dict "name" "callers" "mountPath" "/etc/tollgate/callers" "readOnly" true -}}
+{{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) -}}
+{{- end -}}
 {{- $files := .root.Files.Get (printf "files/%s/configmap.yaml" (include "tollgate.folder" .root)) -}}
 {{- $config := dict "checksum/config" (printf "%s%s" $files (include "tollgate.settings" .root) | sha256sum) -}}
 {{- $_ := set $template.metadata "annotations" (merge $config $template.metadata.annotations $values.podAnnotations) -}}
@@ -62,6 +68,7 @@
 {{- end -}}
 {{- if .Values.monitoring.metrics }}{{ $_ := set $files "40-metrics.yaml" (.Files.Get "files/config/metrics.yaml") }}{{ end -}}
 {{- with .Values.config -}}
+{{- if .Values.callers.clientCA.configMap }}{{ $_ := set $files "50-callers.yaml" (.Files.Get "files/config/callers.yaml") }}{{ end -}}
 {{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
 {{- $_ := set $files "90-local.yaml" (toYaml (merge $head .)) -}}
 {{- end -}}
