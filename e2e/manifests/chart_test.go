@@ -40,6 +40,10 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 		requireSame(t, kustomize(t, folder), template(t, "--set=certificates.mode=CertManager",
 			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
 	})
+	t.Run("with pods that are monitored, and cert-manager", func(t *testing.T) {
+		folder := together(t, "monitoring/endpoint", "monitoring/podmonitor", "monitoring/cert-manager", "components/cert-manager", "components/certificate-files")
+		requireSame(t, kustomize(t, folder), template(t, "--set=certificates.mode=CertManager,monitoring.metrics=true,monitoring.monitor=PodMonitor"))
+	})
 	t.Run("with pods that are monitored", func(t *testing.T) {
 		folder := together(t, "monitoring/endpoint", "monitoring/podmonitor")
 		requireSame(t, kustomize(t, folder), template(t, "--set=monitoring.metrics=true,monitoring.monitor=PodMonitor"))
@@ -100,20 +104,16 @@ func normalized(all objects) objects {
 			_ = unstructured.SetNestedSlice(object.Object, volumes, "spec", "template", "spec", "volumes")
 		case "CustomResourceDefinition":
 			unstructured.RemoveNestedField(object.Object, "metadata", "annotations", "helm.sh/resource-policy")
-		}
-		result[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object
-	}
-	return result
 		case "ConfigMap":
 			if object.GetName() == "tollgate-config" {
 				_ = unstructured.SetNestedStringMap(object.Object, laidOut(object), "data")
 			}
+		}
+		result[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object
+	}
+	return result
 }
 
-func TestTheChartHasNoFaultsThatHelmFinds(t *testing.T) {
-	_, err := helm(t, "lint", "--strict", chart())
-	require.NoError(t, err)
-}
 // laidOut are the files of a ConfigMap as JSON, which is YAML too.
 func laidOut(files *unstructured.Unstructured) map[string]string {
 	data, _, _ := unstructured.NestedStringMap(files.Object, "data")
@@ -125,6 +125,10 @@ func laidOut(files *unstructured.Unstructured) map[string]string {
 	return data
 }
 
+func TestTheChartHasNoFaultsThatHelmFinds(t *testing.T) {
+	_, err := helm(t, "lint", "--strict", chart())
+	require.NoError(t, err)
+}
 
 func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 	tests := map[string]struct{ set, names string }{
@@ -144,6 +148,10 @@ func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 		"an address that is none":                     {"networkPolicy.apiServer.cidrs={10.0.0.1}", "cidrs"},
 		"a digest that is cut off":                    {"image.digest=sha256:abc", "digest"},
 		"a namespace that cannot be":                  {"webhooks.excludedNamespaces={*}", "excludedNamespaces"},
+		"more replicas than the quota has pods for":   {"replicas=10", "replicas"},
+		"no namespace of cert-manager":                {"certificates.certManager.namespace=", "namespace"},
+		"an account of cert-manager's in quotes":      {"certificates.certManager.cainjector='a'", "cainjector"},
+		"a ConfigMap that cannot be":                  {"callers.clientCA.configMap=a/b", "configMap"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -154,14 +162,6 @@ func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
-	for _, mode := range []string{"SelfSigned", "CertManager"} {
-		out, err := helm(t, "template", "tollgate", chart(), "--namespace=taints", "--set=certificates.mode="+mode)
-		require.NoError(t, err)
-		require.NotContains(t, string(out), "tollgate-system")
-		all := parse(t, out)
-		for id, object := range all {
-			if namespace := object.GetNamespace(); namespace != "" && namespace != "kube-system" {
 func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 	const mounted, settings = "--set=callers.clientCA.configMap=tollgate-callers", "--set=config.webhook.authentication.clientCA."
 	tests := map[string]struct {
@@ -184,6 +184,14 @@ func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 	t.Run("but organizations will do", func(t *testing.T) { template(t, mounted, settings+"organizations={a}") })
 }
 
+func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
+	for _, mode := range []string{"SelfSigned", "CertManager"} {
+		out, err := helm(t, "template", "tollgate", chart(), "--namespace=taints", "--set=certificates.mode="+mode)
+		require.NoError(t, err)
+		require.NotContains(t, string(out), "tollgate-system")
+		all := parse(t, out)
+		for id, object := range all {
+			if namespace := object.GetNamespace(); namespace != "" && namespace != "kube-system" {
 				require.Equal(t, "taints", namespace, id)
 			}
 		}

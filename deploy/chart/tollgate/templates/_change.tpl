@@ -8,6 +8,7 @@
 {{- else if eq $kind "PodDisruptionBudget" }}{{ include "tollgate.poddisruptionbudget" . }}
 {{- else if eq $kind "NetworkPolicy" }}{{ include "tollgate.networkpolicy" . }}
 {{- else if hasSuffix "WebhookConfiguration" $kind }}{{ include "tollgate.webhooks" . }}
+{{- else if eq $kind "ValidatingAdmissionPolicy" }}{{ include "tollgate.policy" . }}
 {{- end }}
 {{- end -}}
 
@@ -36,13 +37,13 @@
 {{- if $values.monitoring.metrics -}}
 {{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" 8080 "protocol" "TCP")) -}}
 {{- end -}}
-{{- /* Pods are replaced when their configuration changes. */ -}}
 {{- with $values.callers.clientCA.configMap -}}
 {{- $source := dict "name" . "items" (list (dict "key" "ca.crt" "path" "ca.crt")) -}}
 {{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" "callers" "configMap" $source)) -}}
 {{- $mount := dict "name" "callers" "mountPath" "/etc/tollgate/callers" "readOnly" true -}}
 {{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) -}}
 {{- end -}}
+{{- /* Pods are replaced when their configuration changes. */ -}}
 {{- $files := .root.Files.Get (printf "files/%s/configmap.yaml" (include "tollgate.folder" .root)) -}}
 {{- $config := dict "checksum/config" (printf "%s%s" $files (include "tollgate.settings" .root) | sha256sum) -}}
 {{- $_ := set $template.metadata "annotations" (merge $config $template.metadata.annotations $values.podAnnotations) -}}
@@ -67,8 +68,8 @@
 {{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/config/%s.yaml" (lower .Values.mode))) -}}
 {{- end -}}
 {{- if .Values.monitoring.metrics }}{{ $_ := set $files "40-metrics.yaml" (.Files.Get "files/config/metrics.yaml") }}{{ end -}}
-{{- with .Values.config -}}
 {{- if .Values.callers.clientCA.configMap }}{{ $_ := set $files "50-callers.yaml" (.Files.Get "files/config/callers.yaml") }}{{ end -}}
+{{- with .Values.config -}}
 {{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
 {{- $_ := set $files "90-local.yaml" (toYaml (merge $head .)) -}}
 {{- end -}}
@@ -111,13 +112,26 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* The ServiceAccount that may write the caBundle is said in a variable of its own. */ -}}
+{{- define "tollgate.policy" -}}
+{{- $certManager := .root.Values.certificates.certManager -}}
+{{- range .object.spec.variables -}}
+{{- if eq .name "cainjector" -}}
+{{- $_ := set . "expression" (printf "'system:serviceaccount:%s:%s'" $certManager.namespace $certManager.cainjector) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "tollgate.webhooks" -}}
 {{- $values := .root.Values.webhooks -}}
+{{- $certManager := .root.Values.certificates.certManager.namespace -}}
 {{- range .object.webhooks -}}
 {{- if eq .failurePolicy "Fail" }}{{ $_ := set . "failurePolicy" $values.failurePolicy }}{{ end -}}
 {{- if .namespaceSelector -}}
 {{- $outside := first .namespaceSelector.matchExpressions -}}
-{{- $_ := set $outside "values" (concat $outside.values $values.excludedNamespaces | uniq) -}}
+{{- $namespaces := list -}}
+{{- range $outside.values }}{{ $namespaces = append $namespaces (eq . "cert-manager" | ternary $certManager .) }}{{ end -}}
+{{- $_ := set $outside "values" (concat $namespaces $values.excludedNamespaces | uniq) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
