@@ -135,6 +135,15 @@ func TestAllButTheDefinitionsCanBeAppliedAndDeleted(t *testing.T) {
 	}
 }
 
+// What docs/upgrade.md says of definitions that kubectl has left there.
+func TestHelmTakesOverWhatKubectlInstalledIfItIsTold(t *testing.T) {
+	args := []string{"install", "tollgate", chart(), "--namespace=tollgate-system", "--dry-run=server", "--kubeconfig=" + shared.Kubeconfig()}
+	_, err := helm(t, args...)
+	require.ErrorContains(t, err, "invalid ownership metadata")
+	_, err = helm(t, append(args, "--take-ownership")...)
+	require.NoError(t, err)
+}
+
 func TestEveryObjectIsLabelledAsTollgates(t *testing.T) {
 	for id, object := range template(t, "--set=certificates.mode=SelfSigned") {
 		require.Equal(t, "tollgate", object.GetLabels()["app.kubernetes.io/name"], id)
