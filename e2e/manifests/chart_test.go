@@ -184,6 +184,31 @@ func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 	t.Run("but organizations will do", func(t *testing.T) { template(t, mounted, settings+"organizations={a}") })
 }
 
+// With --reuse-values, Helm puts the values of the chart before in the place of the defaults.
+// testdata/values.yaml are those of the first chart, and stay as they are.
+func TestTheChartDoesWithValuesOfAnOlderOne(t *testing.T) {
+	const file = "testdata/values.yaml"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	older := chartWith(t, "values.yaml", string(text))
+	tests := map[string][]string{
+		"as they are":                {},
+		"with cert-manager":          {"--set=certificates.mode=CertManager"},
+		"with a part of what is new": {"--set=certificates.certManager.namespace=pki"},
+		"with what is new, and callers": {"--set=callers.clientCA.configMap=tollgate-callers",
+			"--set=config.webhook.authentication.clientCA.commonNames={a}"},
+	}
+	for name, set := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, template(t, append([]string{"--values=" + file}, set...)...), templateOf(t, older, set...))
+		})
+	}
+	t.Run("and with none of what is new", func(t *testing.T) {
+		require.Equal(t, template(t), template(t, "--set=callers=null,certificates.certManager=null"))
+		require.Equal(t, template(t), template(t, "--set=callers.clientCA=null,certificates.certManager.cainjector=null"))
+	})
+}
+
 func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
 	for _, mode := range []string{"SelfSigned", "CertManager"} {
 		out, err := helm(t, "template", "tollgate", chart(), "--namespace=taints", "--set=certificates.mode="+mode)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -50,9 +51,24 @@ func chart() string { return filepath.Join(programs.Root, "deploy", "chart", "to
 // template renders the chart into the namespace that kustomize has.
 func template(t *testing.T, args ...string) objects {
 	t.Helper()
-	out, err := helm(t, append([]string{"template", "tollgate", chart(), "--namespace", "tollgate-system"}, args...)...)
+	return templateOf(t, chart(), args...)
+}
+
+func templateOf(t *testing.T, chart string, args ...string) objects {
+	t.Helper()
+	out, err := helm(t, append([]string{"template", "tollgate", chart, "--namespace", "tollgate-system"}, args...)...)
 	require.NoError(t, err)
 	return parse(t, out)
+}
+
+// chartWith is a copy of the chart in which one file is another.
+func chartWith(t *testing.T, file, text string) string {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, os.CopyFS(folder, os.DirFS(chart())))
+	require.FileExists(t, filepath.Join(folder, file))
+	writeFile(t, folder, file, text)
+	return folder
 }
 
 func parse(t *testing.T, text []byte) objects {

@@ -37,7 +37,7 @@
 {{- if $values.monitoring.metrics -}}
 {{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" 8080 "protocol" "TCP")) -}}
 {{- end -}}
-{{- with $values.callers.clientCA.configMap -}}
+{{- with include "tollgate.callers" .root -}}
 {{- $source := dict "name" . "items" (list (dict "key" "ca.crt" "path" "ca.crt")) -}}
 {{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" "callers" "configMap" $source)) -}}
 {{- $mount := dict "name" "callers" "mountPath" "/etc/tollgate/callers" "readOnly" true -}}
@@ -55,6 +55,16 @@
 {{- get (dict "SelfSigned" "self-signed" "CertManager" "cert-manager") .Values.certificates.mode -}}
 {{- end -}}
 
+{{- /* helm upgrade --reuse-values has the values of an older chart, without those that are new. */ -}}
+{{- define "tollgate.certManager" -}}
+{{- $default := dict "namespace" "cert-manager" "cainjector" "cert-manager-cainjector" -}}
+{{- merge dict (dig "certManager" dict .Values.certificates) $default | toJson -}}
+{{- end -}}
+
+{{- define "tollgate.callers" -}}
+{{- dig "clientCA" "configMap" "" (.Values.callers | default dict) -}}
+{{- end -}}
+
 {{- define "tollgate.image" -}}
 {{- with .Values.image -}}
 {{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end -}}
@@ -68,7 +78,7 @@
 {{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/config/%s.yaml" (lower .Values.mode))) -}}
 {{- end -}}
 {{- if .Values.monitoring.metrics }}{{ $_ := set $files "40-metrics.yaml" (.Files.Get "files/config/metrics.yaml") }}{{ end -}}
-{{- if .Values.callers.clientCA.configMap }}{{ $_ := set $files "50-callers.yaml" (.Files.Get "files/config/callers.yaml") }}{{ end -}}
+{{- if include "tollgate.callers" . }}{{ $_ := set $files "50-callers.yaml" (.Files.Get "files/config/callers.yaml") }}{{ end -}}
 {{- with .Values.config -}}
 {{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
 {{- $_ := set $files "90-local.yaml" (toYaml (merge $head .)) -}}
@@ -114,7 +124,7 @@
 
 {{- /* The ServiceAccount that may write the caBundle is said in a variable of its own. */ -}}
 {{- define "tollgate.policy" -}}
-{{- $certManager := .root.Values.certificates.certManager -}}
+{{- $certManager := include "tollgate.certManager" .root | fromJson -}}
 {{- range .object.spec.variables -}}
 {{- if eq .name "cainjector" -}}
 {{- $_ := set . "expression" (printf "'system:serviceaccount:%s:%s'" $certManager.namespace $certManager.cainjector) -}}
@@ -124,7 +134,7 @@
 
 {{- define "tollgate.webhooks" -}}
 {{- $values := .root.Values.webhooks -}}
-{{- $certManager := .root.Values.certificates.certManager.namespace -}}
+{{- $certManager := (include "tollgate.certManager" .root | fromJson).namespace -}}
 {{- range .object.webhooks -}}
 {{- if eq .failurePolicy "Fail" }}{{ $_ := set . "failurePolicy" $values.failurePolicy }}{{ end -}}
 {{- if .namespaceSelector -}}

@@ -1,6 +1,6 @@
 {{- /* tollgate.check fails with what a schema could not say of values that belong together. */ -}}
 {{- define "tollgate.check" -}}
-{{- if .Values.callers.clientCA.configMap -}}
+{{- if include "tollgate.callers" . -}}
 {{- $authentication := dig "webhook" "authentication" dict .Values.config -}}
 {{- $clientCA := dig "clientCA" dict $authentication -}}
 {{- if hasKey $clientCA "file" -}}
