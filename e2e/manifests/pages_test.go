@@ -16,32 +16,39 @@ import (
 var (
 	fenced    = regexp.MustCompile("(?ms)^```yaml\n# (\\S+)\n(.*?)^```$")
 	published = regexp.MustCompile(`github\.com/tollgate-dev/tollgate/(deploy/\S+)\?ref=\S+`)
+	settings  = regexp.MustCompile(`--set image\.\w+=[\w./-]+`)
 )
 
-// shown writes the files that a page of docs/ shows, each in a block that begins with its
-// name, into a folder. They name this checkout in the place of the repository.
-func shown(t *testing.T, page string) string {
+// page is the text of a page, by its path in the repository.
+func page(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(programs.Root, "docs", page))
+	text, err := os.ReadFile(filepath.Join(programs.Root, path))
 	require.NoError(t, err)
+	return string(text)
+}
+
+// shown writes the files that a page shows, each in a block that begins with its name, into a
+// folder. They name this checkout in the place of the repository, or of one beside the folder.
+func shown(t *testing.T, path string) string {
+	t.Helper()
 	folder := t.TempDir()
 	root, err := filepath.Rel(folder, programs.Root)
 	require.NoError(t, err)
-	for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range fenced.FindAllStringSubmatch(page(t, path), -1) {
 		require.NoFileExists(t, filepath.Join(folder, block[1]), "a page shows a file once")
-		writeFile(t, folder, block[1], published.ReplaceAllString(block[2], root+"/$1"))
+		text := published.ReplaceAllString(block[2], root+"/$1")
+		writeFile(t, folder, block[1], strings.ReplaceAll(text, "../tollgate/", root+"/"))
 	}
 	require.FileExists(t, filepath.Join(folder, "kustomization.yaml"))
-	require.FileExists(t, filepath.Join(folder, "values.yaml"))
 	return folder
 }
 
 func values(folder string) string { return "--values=" + filepath.Join(folder, "values.yaml") }
 
 func TestWhatAPageShowsIsTheSameWithHelmAndKustomize(t *testing.T) {
-	for _, page := range []string{"callers.md", "certificates.md"} {
-		t.Run(page, func(t *testing.T) {
-			folder := shown(t, page)
+	for _, path := range []string{"docs/callers.md", "docs/certificates.md"} {
+		t.Run(path, func(t *testing.T) {
+			folder := shown(t, path)
 			rendered := kustomize(t, folder)
 			requireSame(t, rendered, template(t, values(folder)))
 			dryRun(t, rendered)
@@ -49,8 +56,25 @@ func TestWhatAPageShowsIsTheSameWithHelmAndKustomize(t *testing.T) {
 	}
 }
 
+// The image of the manifests is not published, so that nobody can pull it.
+func TestTheFirstCommandsInstallAnImageOfOnesOwn(t *testing.T) {
+	const image = "registry.example.com/tollgate:v1.2.3"
+	for _, path := range []string{"README.md", "deploy/README.md"} {
+		t.Run(path, func(t *testing.T) {
+			rendered := kustomize(t, shown(t, path))
+			require.Equal(t, image, deploymentOf(t, rendered).Spec.Template.Spec.Containers[0].Image)
+
+			require.NotContains(t, page(t, path), "-k deploy/overlays/self-signed")
+
+			set := settings.FindAllString(page(t, path), -1)
+			require.Len(t, set, 2, "repository and tag")
+			requireSame(t, rendered, template(t, strings.Fields(strings.Join(set, " "))...))
+		})
+	}
+}
+
 func TestTheAuthoritiesOfCallersAreMountedWhereTollgateLooks(t *testing.T) {
-	all := template(t, values(shown(t, "callers.md")))
+	all := template(t, values(shown(t, "docs/callers.md")))
 	accepted := configOf(t, as[corev1.ConfigMap](t, all, "ConfigMap tollgate-system/tollgate-config")).Webhook.Authentication.ClientCA
 	require.Equal(t, []string{"kube-apiserver-webhook-client"}, accepted.CommonNames)
 
@@ -67,7 +91,7 @@ func TestTheAuthoritiesOfCallersAreMountedWhereTollgateLooks(t *testing.T) {
 }
 
 func TestNothingNamesTheNamespaceOfCertManagerWhereItIsAnother(t *testing.T) {
-	all := template(t, values(shown(t, "certificates.md")))
+	all := template(t, values(shown(t, "docs/certificates.md")))
 	for id, object := range all {
 		for _, text := range texts(object.Object) {
 			require.NotEqual(t, "cert-manager", text, id)
@@ -81,7 +105,7 @@ func TestNothingNamesTheNamespaceOfCertManagerWhereItIsAnother(t *testing.T) {
 
 // The patch of the policy that a page shows is good for the policies in files too.
 func TestPoliciesInFilesCanNameAnotherCertManager(t *testing.T) {
-	folder := shown(t, "certificates.md")
+	folder := shown(t, "docs/certificates.md")
 	file := filepath.Join(folder, "kustomization.yaml")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
