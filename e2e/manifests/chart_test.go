@@ -229,7 +229,7 @@ func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
 }
 
 func TestTheReleaseHasANamespaceOfItsOwn(t *testing.T) {
-	for _, namespace := range []string{"default", "kube-system", "kube-public"} {
+	for _, namespace := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 		_, err := helm(t, "template", "tollgate", chart(), "--namespace", namespace)
 		require.ErrorContains(t, err, "namespace "+namespace+": Tollgate needs one of its own")
 	}
@@ -278,12 +278,20 @@ func TestADefinitionIsKeptUnlessSaidOtherwise(t *testing.T) {
 }
 
 func TestPodsAreReplacedWhenTheirConfigurationChanges(t *testing.T) {
-	checksum := func(values ...string) string {
-		deployment := as[appsv1.Deployment](t, template(t, values...), "Deployment tollgate-system/tollgate")
-		return deployment.Spec.Template.Annotations["checksum/config"]
+	checksum := func(chart string, values ...string) string {
+		return deploymentOf(t, templateOf(t, chart, values...)).Spec.Template.Annotations["checksum/config"]
 	}
-	seen := map[string]bool{checksum(): true, checksum("--set=mode=Window"): true, checksum("--set=config.eviction.workers=7"): true}
-	require.Len(t, seen, 3)
+	require.NotEmpty(t, checksum(chart()))
+	for _, set := range []string{"mode=Window", "config.eviction.workers=7", "monitoring.metrics=true"} {
+		require.NotEqual(t, checksum(chart()), checksum(chart(), "--set="+set), set)
+	}
+	for folder, mode := range map[string]string{"self-signed": "SelfSigned", "cert-manager": "CertManager"} {
+		file, set := filepath.Join("files", folder, "configmap.yaml"), "--set=certificates.mode="+mode
+		text, err := os.ReadFile(filepath.Join(chart(), file))
+		require.NoError(t, err)
+		another := chartWith(t, file, strings.ReplaceAll(string(text), ":8081", ":8082"))
+		require.NotEqual(t, checksum(chart(), set), checksum(another, set), "what the chart itself says, with "+mode)
+	}
 }
 
 // configOf reads the files of the ConfigMap as Tollgate does.
