@@ -171,6 +171,9 @@ func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 		"authorities of callers without a name that is accepted": {
 			[]string{mounted}, "callers.clientCA.configMap: needs config.webhook.authentication.clientCA.commonNames or organizations",
 		},
+		"a URL, which the policies of the chart refuse": {
+			[]string{"--set=config.webhook.url=https://10.0.0.7:9443"}, "config.webhook.url: the chart installs a Tollgate that is called by its Service",
+		},
 		"authorities of callers from two files": {
 			[]string{mounted, settings + "commonNames={a}", settings + "file=/ca.crt"}, "config.webhook.authentication.clientCA.file: callers.clientCA.configMap says",
 		},

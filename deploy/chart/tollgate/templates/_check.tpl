@@ -1,5 +1,8 @@
 {{- /* tollgate.check fails with what a schema could not say of values that belong together. */ -}}
 {{- define "tollgate.check" -}}
+{{- if dig "webhook" "url" "" .Values.config -}}
+{{- fail "config.webhook.url: the chart installs a Tollgate that is called by its Service, and its policies let administrators alone write a URL: leave it out; for a Tollgate beside its cluster, apply deploy/overlays/outside in the place of the chart" -}}
+{{- end -}}
 {{- if include "tollgate.callers" . -}}
 {{- $authentication := dig "webhook" "authentication" dict .Values.config -}}
 {{- $clientCA := dig "clientCA" dict $authentication -}}
