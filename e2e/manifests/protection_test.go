@@ -194,6 +194,9 @@ func TestAdministratorsAreNotLockedOut(t *testing.T) {
 	}
 }
 
+// remembered is where Tollgate keeps the Services that URLs have replaced, and their paths.
+const remembered = `{"op": "add", "path": "/metadata/annotations/tollgate.dev~1replaced-services", "value": "{}"}`
+
 const weaker = `[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`
 
 // write tries a JSON patch of the validating webhooks.
@@ -206,7 +209,9 @@ func write(t *testing.T, as dynamic.Interface, body string) error {
 func TestTollgateItselfWritesTheCAAndNothingElse(t *testing.T) {
 	settled(t, user(t, "watching"), true)
 	tollgate := dynamicAs(t, "system:serviceaccount:tollgate-system:tollgate")
-	require.NoError(t, write(t, tollgate, `[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "`+bundle(t)+`"}]`))
+	ca := `{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "` + bundle(t) + `"}`
+	require.NoError(t, write(t, tollgate, "["+ca+"]"))
+	require.NoError(t, write(t, tollgate, "["+ca+","+remembered+"]"))
 	for name, body := range map[string]string{
 		"another failure policy": weaker,
 		"fewer rules":            `[{"op": "remove", "path": "/webhooks/0/rules/0"}]`,
@@ -245,9 +250,13 @@ func TestCertManagerWritesTheCAWhereItIsAskedTo(t *testing.T) {
 	t.Cleanup(func() { annotate(context.WithoutCancel(t.Context()), "null") })
 	annotate(t.Context(), `"tollgate-system/tollgate-serving"`)
 	require.NoError(t, write(t, injector, inject))
-	require.ErrorContains(t, write(t, injector, weaker), "(ClusterRole tollgate-administrator)")
-	require.ErrorContains(t, write(t, injector, `[{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://10.0.0.7:9443/validate"}}]`),
-		"(ClusterRole tollgate-administrator)")
+	for name, body := range map[string]string{
+		"another failure policy": weaker,
+		"another address":        `[{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://10.0.0.7:9443/validate"}}]`,
+		"where a URL leads":      "[" + remembered + "]",
+	} {
+		require.ErrorContains(t, write(t, injector, body), "(ClusterRole tollgate-administrator)", name)
+	}
 }
 
 // Who is kept out by mistake deletes the bindings: no policy in the API is asked about
