@@ -45,6 +45,7 @@ var protectedObjects = map[string]struct {
 	"who has them":         {clusterBindings, "tollgate"},
 	"rights for the CA":    {clusterRoles, "tollgate-certificates"},
 	"what is asked for":    {clusterRoles, "tollgate-administrator"},
+	"who sees policies":    {clusterRoles, "tollgate-view"},
 	"who writes the CA in": {clusterBindings, "tollgate-certificates"},
 }
 
@@ -175,6 +176,18 @@ func TestWhoMayWriteWebhooksMayNotChangeTollgates(t *testing.T) {
 	t.Run("and annotations of the namespace, which mean nothing", func(t *testing.T) {
 		require.NoError(t, patch(t, mallory, namespaces, "tollgate-system", `{"metadata": {"annotations": {"a": "b"}}}`))
 	})
+}
+
+// Those for metrics are not installed here.
+func TestEveryClusterRoleIsProtected(t *testing.T) {
+	all := template(t, "--set=monitoring.metrics=true")
+	policy := as[admissionregistrationv1.ValidatingAdmissionPolicy](t, all, "ValidatingAdmissionPolicy /tollgate-objects")
+	require.Equal(t, "of-tollgate", policy.Spec.MatchConditions[0].Name)
+	for id, object := range all {
+		if strings.HasPrefix(object.GetKind(), "ClusterRole") {
+			require.Contains(t, policy.Spec.MatchConditions[0].Expression, "'"+object.GetName()+"'", id)
+		}
+	}
 }
 
 func TestAdministratorsAreNotLockedOut(t *testing.T) {
