@@ -198,8 +198,10 @@ func TestTheChartDoesWithValuesOfAnOlderOne(t *testing.T) {
 		"as they are":                {},
 		"with cert-manager":          {"--set=certificates.mode=CertManager"},
 		"with a part of what is new": {"--set=certificates.certManager.namespace=pki"},
-		"with what is new, and callers": {"--set=callers.clientCA.configMap=tollgate-callers",
-			"--set=config.webhook.authentication.clientCA.commonNames={a}"},
+		"with what is new, and callers": {
+			"--set=callers.clientCA.configMap=tollgate-callers",
+			"--set=config.webhook.authentication.clientCA.commonNames={a}",
+		},
 	}
 	for name, set := range tests {
 		t.Run(name, func(t *testing.T) {
