@@ -21,6 +21,9 @@ HELM := $(BIN)/helm-$(HELM_VERSION)
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
 PROMTOOL := $(BIN)/promtool-$(PROMETHEUS_VERSION)
+# -w: to link a test with what debuggers read takes longer than most tests take.
+TEST := -race -shuffle=on -count=1 -ldflags=-w
+
 # Every folder with a go.mod of its own.
 MODULES := . e2e scheduler deploy/image
 
@@ -61,9 +64,9 @@ test: test-unit test-e2e ## Run unit tests, then tests end to end on a real cont
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
 	@$(call say,unit tests with the race detector (the first build takes a few minutes))
-	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
+	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(TEST) ./...
 	@$(call say,tests of the scheduler (the first build takes a few minutes))
-	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -shuffle=on -count=1 ./...
+	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(TEST) ./...
 
 .PHONY: test-image
 test-image: ## Build the image for this platform in two folders, compare, and run what is in it.
@@ -76,10 +79,10 @@ test-e2e: helm ## Run the tests on a real etcd, API server, controller manager a
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,tests on a real control plane)
 	@# Only packages with tests: the others are Kubernetes itself, which would be
-	@# compiled once more for the race detector. One at a time: each has a control plane
-	@# of its own, and times that are held to.
+	@# compiled once more for the race detector. Two at a time: each has a control plane
+	@# of its own, and waits for it more than it works.
 	@# The same schedules of faults each time; make chaos plays others.
-	@cd e2e && TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)" -- -race -shuffle=on -count=1 -p 1 -timeout 30m
+	@cd e2e && TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)" -- $(TEST) -p 2 -timeout 30m
 
 .PHONY: test-monitoring
 test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with promtool, and with a Prometheus that scrapes a real control plane.
@@ -88,7 +91,7 @@ test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with prom
 	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,Prometheus scrapes a real control plane (a minute))
-	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test -race -shuffle=on -count=1 -timeout 20m ./monitoring
+	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test $(TEST) -timeout 20m ./monitoring
 
 .PHONY: test-versions
 test-versions: ## Run the tests that show what works on each version of Kubernetes. VERSIONS="1.37.1 1.36.3 1.35.4 1.34.4"
@@ -96,7 +99,7 @@ test-versions: ## Run the tests that show what works on each version of Kubernet
 		$(call say,building Kubernetes $$version from its Go modules (about 6 minutes the first time)); \
 		(cd e2e && $(GO) run ./cmd/cluster build --kubernetes=$$version); \
 		$(call say,what works on Kubernetes $$version); \
-		(cd e2e && TOLLGATE_K8S=$$version $(GO) run $(GOTESTSUM) --format standard-verbose -- -race -shuffle=on -count=1 -p 1 -timeout 30m ./install ./compatibility); \
+		(cd e2e && TOLLGATE_K8S=$$version $(GO) run $(GOTESTSUM) --format standard-verbose -- $(TEST) -p 1 -timeout 30m ./install ./compatibility); \
 	done
 
 .PHONY: soak
