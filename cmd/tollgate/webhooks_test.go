@@ -45,6 +45,7 @@ func TestF12ScrapesDoNotTakeFromTheClientsOfOthers(t *testing.T) {
 	for i := range scrapeBurst / 2 {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
 		r.Header.Set("Authorization", fmt.Sprintf("Bearer %d", i))
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:4242", i) // Each has a share of its own.
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		require.Equal(t, http.StatusNotFound, w.Code, "the guard lets it through")
