@@ -74,8 +74,8 @@ func TestJ06TwoLeadersShareOneLimit(t *testing.T) {
 func TestALeaderThatWasFrozenUsesNoOldLeave(t *testing.T) {
 	led(t, bounded(1, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
-		time.Sleep(r.Ask(r.policies("p"), cause).Wait) // the status is read
-		r.Ask(r.policies("p"), cause)
+		synctest.Wait() // the status is read
+		require.NotZero(t, r.Ask(r.policies("p"), cause).Wait)
 		synctest.Wait() // leave for one pod is written, and nobody has it yet
 		require.Len(t, s.status("p").Breaker.Granted, 1)
 		s.mu.Lock()
