@@ -174,6 +174,9 @@ func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 		"a URL, which the policies of the chart refuse": {
 			[]string{"--set=config.webhook.url=https://10.0.0.7:9443"}, "config.webhook.url: the chart installs a Tollgate that is called by its Service",
 		},
+		"a namespace by the name that cert-manager's has elsewhere": {
+			[]string{"--namespace=cert-manager", "--set=certificates.certManager.namespace=pki"}, "namespace cert-manager: that is the name of cert-manager's own",
+		},
 		"authorities of callers from two files": {
 			[]string{mounted, settings + "commonNames={a}", settings + "file=/ca.crt"}, "config.webhook.authentication.clientCA.file: callers.clientCA.configMap says",
 		},

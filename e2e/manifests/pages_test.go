@@ -69,6 +69,7 @@ func TestTheFirstCommandsInstallAnImageOfOnesOwn(t *testing.T) {
 			set := settings.FindAllString(page(t, path), -1)
 			require.Len(t, set, 2, "repository and tag")
 			requireSame(t, rendered, template(t, strings.Fields(strings.Join(set, " "))...))
+			require.Equal(t, set, settings.FindAllString(page(t, "deploy/chart/tollgate/README.md"), -1), "the page of the chart")
 		})
 	}
 }

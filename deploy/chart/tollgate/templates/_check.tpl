@@ -3,6 +3,10 @@
 {{- if dig "webhook" "url" "" .Values.config -}}
 {{- fail "config.webhook.url: the chart installs a Tollgate that is called by its Service, and its policies let administrators alone write a URL: leave it out; for a Tollgate beside its cluster, apply deploy/overlays/outside in the place of the chart" -}}
 {{- end -}}
+{{- $certManager := (include "tollgate.certManager" . | fromJson).namespace -}}
+{{- if and (eq .Release.Namespace "cert-manager") (ne $certManager "cert-manager") -}}
+{{- fail (printf "namespace cert-manager: that is the name of cert-manager's own, which is said to run in %s: install Tollgate in another, such as tollgate-system" $certManager) -}}
+{{- end -}}
 {{- if include "tollgate.callers" . -}}
 {{- $authentication := dig "webhook" "authentication" dict .Values.config -}}
 {{- $clientCA := dig "clientCA" dict $authentication -}}
