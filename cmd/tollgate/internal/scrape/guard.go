@@ -5,7 +5,7 @@
 // own components. An answer about a token is kept for a minute, so a scraper costs one
 // review of its token a minute, and one of its access with each scrape. Tokens are reviewed at
 // a bounded rate: whoever can reach the port could else use up what the API server has for
-// Tollgate. Those that were found good before have a rate of their own: whoever makes up
+// Tollgate. Those that were let through before have a rate of their own: whoever makes up
 // others does not stop the scrapes. Of the rate for all others an address has a share, so
 // that whoever makes up tokens at one does not keep a new token of another out. From many
 // addresses at once they may; who can reach the port is for a NetworkPolicy to say.
@@ -36,7 +36,8 @@ const (
 	// goodFor is for how long it is remembered that a token was good, though it has to be
 	// reviewed again. It is above the time between two scrapes.
 	goodFor = time.Hour
-	// kept is the number of answers kept, about good tokens, and as many about bad ones.
+	// kept is the number of answers kept, about good tokens, and as many about others and
+	// about bad ones.
 	kept = 128
 	// maxToken is far above what tokens have, some of which list many groups.
 	maxToken = 16 << 10
@@ -64,15 +65,17 @@ type Guard struct {
 	tokens reviewer
 	allows decider
 	clock  clock.PassiveClock
-	// good and bad are apart, so that nothing that is made up pushes a good token out.
-	good, bad *cache.LRUExpireCache
+	// good tokens were let through, others are of somebody who was not yet, and bad ones are
+	// nobody's. They are apart, so that nothing that is made up, and no token of who may not
+	// see anything, pushes a good one out.
+	good, others, bad *cache.LRUExpireCache
 	// again is the rate of reviews of tokens that were good, first that of all others.
 	again, first *rate.Limiter
 	// shares are what single addresses may take of first.
 	shares *shares
 }
 
-// owner is whose a good token is.
+// owner is whose a token is, nobody's without who, and until when that is believed.
 type owner struct {
 	who user.Info
 	// until is when the token is reviewed again.
@@ -83,7 +86,7 @@ type owner struct {
 func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
 	return &Guard{
 		tokens: tokens, allows: allows, clock: now,
-		good: cache.NewLRUExpireCacheWithClock(kept, now), bad: cache.NewLRUExpireCacheWithClock(kept, now),
+		good: cache.NewLRUExpireCacheWithClock(kept, now), others: cache.NewLRUExpireCacheWithClock(kept, now), bad: cache.NewLRUExpireCacheWithClock(kept, now),
 		again: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), first: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
 		shares: newShares(now),
 	}
@@ -120,21 +123,23 @@ func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
 	if !ok || token == "" || len(token) > maxToken {
 		return http.StatusUnauthorized, errors.New("no bearer token")
 	}
-	who, err := g.whose(ctx, token, r.RemoteAddr)
+	key := sha256.Sum256([]byte(token))
+	of, err := g.whose(ctx, token, key, r.RemoteAddr)
 	switch {
 	case errors.Is(err, errBusy):
 		return http.StatusTooManyRequests, err
 	case err != nil:
 		return http.StatusServiceUnavailable, err
-	case who == nil:
+	case of.who == nil:
 		return http.StatusUnauthorized, errors.New("the token is nobody's")
 	}
-	decision, _, err := g.allows.Authorize(ctx, authorizer.AttributesRecord{User: who, Verb: strings.ToLower(r.Method), Path: r.URL.Path})
-	switch {
-	case err != nil:
+	decision, _, err := g.allows.Authorize(ctx, authorizer.AttributesRecord{User: of.who, Verb: strings.ToLower(r.Method), Path: r.URL.Path})
+	if err != nil {
 		return http.StatusServiceUnavailable, err
-	case decision != authorizer.DecisionAllow:
-		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", who.GetName(), strings.ToLower(r.Method), r.URL.Path)
+	}
+	g.remember(key, of, decision == authorizer.DecisionAllow)
+	if decision != authorizer.DecisionAllow {
+		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", of.who.GetName(), strings.ToLower(r.Method), r.URL.Path)
 	}
 	return http.StatusOK, nil
 }
@@ -145,24 +150,34 @@ func tokenOf(r *http.Request) (string, bool) {
 	return token, strings.EqualFold(scheme, "Bearer")
 }
 
-// whose returns whose a token is that comes from an address, nil for nobody's.
-func (g *Guard) whose(ctx context.Context, token, address string) (user.Info, error) {
-	key := sha256.Sum256([]byte(token))
-	var nobody user.Info
+// whose returns whose a token is that comes from an address; who is nil for nobody's.
+func (g *Guard) whose(ctx context.Context, token string, key [sha256.Size]byte, address string) (owner, error) {
 	now := g.clock.Now()
 	known, wasGood := g.good.Get(key)
-	if wasGood {
-		of := known.(owner) //nolint:forcetypeassert // Nothing else is in there.
-		if now.Before(of.until) {
-			return of.who, nil
-		}
-	} else if _, isBad := g.bad.Get(key); isBad {
-		return nobody, nil
+	if !wasGood {
+		known, _ = g.others.Get(key)
+	}
+	if of, ok := known.(owner); ok && now.Before(of.until) {
+		return of, nil
+	}
+	if _, isBad := g.bad.Get(key); isBad {
+		return owner{}, nil
 	}
 	if !g.mayReview(wasGood, address, now) {
-		return nil, errBusy
+		return owner{}, errBusy
 	}
 	return g.review(ctx, token, key)
+}
+
+// remember keeps whose a token is, by whether it was let through.
+func (g *Guard) remember(key [sha256.Size]byte, of owner, allowed bool) {
+	if allowed {
+		g.others.Remove(key)
+		g.good.Add(key, of, goodFor)
+		return
+	}
+	g.good.Remove(key)
+	g.others.Add(key, of, keptFor)
 }
 
 // mayReview takes one review out of what there is for tokens that were good, or for others.
@@ -174,21 +189,18 @@ func (g *Guard) mayReview(wasGood bool, address string, now time.Time) bool {
 	return g.shares.allow(address, now) && g.first.AllowN(now, 1)
 }
 
-// review asks the API server whose a token is, and remembers that.
-func (g *Guard) review(ctx context.Context, token string, key [sha256.Size]byte) (user.Info, error) {
+// review asks the API server whose a token is, and remembers it if it is nobody's.
+func (g *Guard) review(ctx context.Context, token string, key [sha256.Size]byte) (owner, error) {
 	review, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("review token: %w", err)
+		return owner{}, fmt.Errorf("review token: %w", err)
 	}
-	var who user.Info
 	if !review.Status.Authenticated {
 		g.good.Remove(key)
 		g.bad.Add(key, nil, keptFor)
-		return who, nil
+		return owner{}, nil
 	}
-	who = infoOf(&review.Status.User)
-	g.good.Add(key, owner{who, g.clock.Now().Add(keptFor)}, goodFor)
-	return who, nil
+	return owner{infoOf(&review.Status.User), g.clock.Now().Add(keptFor)}, nil
 }
 
 func infoOf(u *authenticationv1.UserInfo) user.Info {
