@@ -148,7 +148,6 @@ func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 		"an address that is none":                     {"networkPolicy.apiServer.cidrs={10.0.0.1}", "cidrs"},
 		"a digest that is cut off":                    {"image.digest=sha256:abc", "digest"},
 		"a namespace that cannot be":                  {"webhooks.excludedNamespaces={*}", "excludedNamespaces"},
-		"more replicas than the quota has pods for":   {"replicas=10", "replicas"},
 		"no namespace of cert-manager":                {"certificates.certManager.namespace=", "namespace"},
 		"an account of cert-manager's in quotes":      {"certificates.certManager.cainjector='a'", "cainjector"},
 		"a ConfigMap that cannot be":                  {"callers.clientCA.configMap=a/b", "configMap"},

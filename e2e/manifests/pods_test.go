@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"sigs.k8s.io/yaml"
 )
 
 func deploymentOf(t *testing.T, all objects) *appsv1.Deployment {
@@ -76,21 +76,13 @@ func TestResourcesAreAskedForAndTheCPUIsNotThrottled(t *testing.T) {
 }
 
 // In a rollout all replicas run, one starts, and as many that were replaced may not be gone.
-func TestTheQuotaIsEnoughForARolloutOfTheMostReplicas(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(chart(), "values.schema.json"))
-	require.NoError(t, err)
-	var schema struct {
-		Properties struct {
-			Replicas struct{ Maximum int64 }
-		}
+func TestTheQuotaIsEnoughForARolloutOfAllReplicas(t *testing.T) {
+	for _, replicas := range []int64{1, 2, 9, 10, 40} {
+		all := template(t, "--set=replicas="+strconv.FormatInt(replicas, 10))
+		surge := int64(deploymentOf(t, all).Spec.Strategy.RollingUpdate.MaxSurge.IntValue())
+		quota := as[corev1.ResourceQuota](t, all, "ResourceQuota tollgate-system/tollgate-critical-pods")
+		require.GreaterOrEqual(t, quota.Spec.Hard.Pods().Value(), 2*replicas+surge, "with %d replicas", replicas)
 	}
-	require.NoError(t, yaml.Unmarshal(text, &schema))
-	most := schema.Properties.Replicas.Maximum
-	require.Positive(t, most)
-	all := template(t)
-	surge := int64(deploymentOf(t, all).Spec.Strategy.RollingUpdate.MaxSurge.IntValue())
-	quota := as[corev1.ResourceQuota](t, all, "ResourceQuota tollgate-system/tollgate-critical-pods")
-	require.GreaterOrEqual(t, quota.Spec.Hard.Pods().Value(), 2*most+surge)
 }
 
 func TestPortsOfThePodAreThoseOfTheConfiguration(t *testing.T) {

@@ -6,6 +6,7 @@
 {{- else if .monitoring }}
 {{- else if eq $kind "ConfigMap" }}{{ include "tollgate.configmap" . }}
 {{- else if eq $kind "PodDisruptionBudget" }}{{ include "tollgate.poddisruptionbudget" . }}
+{{- else if eq $kind "ResourceQuota" }}{{ include "tollgate.resourcequota" . }}
 {{- else if eq $kind "NetworkPolicy" }}{{ include "tollgate.networkpolicy" . }}
 {{- else if hasSuffix "WebhookConfiguration" $kind }}{{ include "tollgate.webhooks" . }}
 {{- else if eq $kind "ValidatingAdmissionPolicy" }}{{ include "tollgate.policy" . }}
@@ -120,6 +121,12 @@
 {{- $_ := set .tlsConfig.ca.secret "name" "tollgate-serving" -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* In a rollout one starts while all run, and as many that have ended their work may not be gone. */ -}}
+{{- define "tollgate.resourcequota" -}}
+{{- $hard := .object.spec.hard -}}
+{{- $_ := set $hard "pods" (max (int $hard.pods) (add1 (mul 2 .root.Values.replicas)) | toString) -}}
 {{- end -}}
 
 {{- /* The ServiceAccount that may write the caBundle is said in a variable of its own. */ -}}
