@@ -62,7 +62,7 @@ build: ## Build bin/tollgate.
 	@$(GO) build -o $(BIN)/tollgate ./cmd/tollgate
 
 .PHONY: test
-test: test-unit test-e2e ## Run unit tests, then on a real control plane what Tollgate is for (12 minutes; an hour the first time).
+test: test-unit test-e2e ## Run unit tests, then on a real control plane what Tollgate is for (14 minutes on two cores; longer the first time).
 
 .PHONY: test-all
 test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-image, test-monitoring, test-versions.
