@@ -94,13 +94,27 @@ func rest(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestWhatIsAddedIsLookedAtOnce(t *testing.T) {
+func TestWhatWaitsIsLookedAtOnceHoweverOftenItWasAdded(t *testing.T) {
 	running(t, func(t *testing.T, l *loop.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = time.Second })
+		l.Add("under way") // so that the others wait until all of them are added
+		synctest.Wait()
 		l.Add("a", "a", "b")
 		rest(time.Hour)
-		require.Equal(t, 3, s.count())
+		s.set(func() { require.Equal(t, []string{"first", "under way", "a", "b"}, s.keys) })
+	})
+}
+
+func TestWhatIsAddedWhileItIsLookedAtIsLookedAtAgain(t *testing.T) {
+	running(t, func(t *testing.T, l *loop.Loop[string], s *steps) {
+		t.Helper()
+		s.set(func() { s.took = time.Second })
+		l.Add("a")
+		synctest.Wait()
+		l.Add("a", "a")
+		rest(time.Hour)
+		s.set(func() { require.Equal(t, []string{"first", "a", "a"}, s.keys) })
 	})
 }
 
