@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	jsonpatchv2 "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -123,47 +121,6 @@ func (c *Checker) read(k *kind, o *unstructured.Unstructured) (runtime.Object, e
 	}
 	fillOwn(typed)
 	return typed, nil
-}
-
-// give gives an object what it is given before it is judged.
-func (c *Checker) give(ctx context.Context, k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject, result *Result) (runtime.Object, error) {
-	req, err := request(k, typed, o, by)
-	if err != nil {
-		return nil, err
-	}
-	response, _, err := c.mutate.Review(ctx, req)
-	if err != nil {
-		return nil, explained(err)
-	}
-	if len(response.Patches) == 0 {
-		return typed, nil
-	}
-	result.Given = response.Patches
-	return c.patched(o, req.Object.Raw, response.Patches)
-}
-
-// patched returns an object after a patch.
-func (c *Checker) patched(o *unstructured.Unstructured, content []byte, operations []jsonpatchv2.Operation) (runtime.Object, error) {
-	text, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encode what it is given: %w", err)
-	}
-	patch, err := jsonpatch.DecodePatch(text)
-	if err != nil {
-		return nil, fmt.Errorf("read what it is given: %w", err)
-	}
-	after, err := patch.Apply(content)
-	if err != nil {
-		return nil, fmt.Errorf("give it what policies have for it: %w", err)
-	}
-	given, err := c.world.scheme.New(o.GroupVersionKind())
-	if err == nil {
-		err = json.Unmarshal(after, given)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read it with what it is given: %w", err)
-	}
-	return given, nil
 }
 
 // request returns the request that the API server asks about.
