@@ -162,9 +162,10 @@ func (p patience) over(gone, arrived <-chan struct{}) bool {
 
 // next takes what may be delivered now, or says what to wait for.
 func (s *stream) next(into []byte) (n int, wait patience, err error) {
-	frozen, lag, changed := s.gates.state(s.info)
+	// Locked first: what arrives once a watch is frozen must not meet a state from before.
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	frozen, lag, changed := s.gates.state(s.info)
 	wait.changed = changed
 	if frozen || len(s.pending) == 0 {
 		return 0, wait, nil

@@ -274,7 +274,11 @@ func TestASubresourceIsNamedWithItsResource(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
 	require.Equal(t, "7", response.Header.Get("Retry-After"))
-	require.Equal(t, "eviction", s.recorded(t, 2)[1].Subresource)
+	var subresources []string
+	for _, w := range s.recorded(t, 2) { // in any order: the client had its answer before
+		subresources = append(subresources, w.Subresource)
+	}
+	require.ElementsMatch(t, []string{"status", "eviction"}, subresources)
 }
 
 func TestAnInjectedStatusIsAnErrorOfTheAPI(t *testing.T) {
@@ -412,7 +416,7 @@ func TestTheDateIsShifted(t *testing.T) {
 		require.Equal(t, status, response.StatusCode)
 		date, err := http.ParseTime(response.Header.Get("Date"))
 		require.NoError(t, err)
-		require.WithinDuration(t, time.Now().Add(time.Hour+time.Minute), date, 10*time.Second)
+		require.WithinDuration(t, time.Now().Add(time.Hour+time.Minute), date, patienceOfTests)
 	}
 	shifted(http.StatusOK)
 	s.Inject(Fault{Status: http.StatusTooManyRequests})
