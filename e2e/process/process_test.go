@@ -17,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// patience is far above what any step takes.
+const patience = time.Minute
+
 // role makes this test binary play the programs that the tests start.
 const role = "PROCESS_TEST_ROLE"
 
@@ -88,7 +91,7 @@ func startReady(t *testing.T, spec Spec) *Process {
 	require.Eventually(t, func() bool {
 		output, err := p.Output()
 		return err == nil && string(output) == "ready\n"
-	}, 10*time.Second, pollInterval)
+	}, patience, pollInterval)
 	return p
 }
 
@@ -189,7 +192,7 @@ func TestAProcessThatNobodyWaitsForHasEnded(t *testing.T) {
 	require.True(t, p.Alive())
 
 	require.NoError(t, cmd.Process.Kill())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, p.Wait(ctx))
 	require.Error(t, cmd.Wait(), "it was killed")
@@ -222,7 +225,7 @@ func TestWhoOutlivesAParentThatIsKilled(t *testing.T) {
 	require.True(t, detached.Alive())
 
 	require.NoError(t, parent.Process.Kill())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, child.Wait(ctx))
 	require.True(t, detached.Alive())
