@@ -21,7 +21,7 @@ func (b Binaries) goBuild(ctx context.Context, dir, output, pkg string, flags ..
 	args := append([]string{"build", "-v", "-o", output}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...) //nolint:gosec // The arguments are this package's own.
 	cmd.Dir = dir
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute // what it has printed must have been read by then
 	reader, writer := io.Pipe()
 	cmd.Stdout, cmd.Stderr = writer, writer
 
