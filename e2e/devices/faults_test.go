@@ -138,7 +138,8 @@ func TestPodThatAFinalizerHoldsIsDeletedOnceG17(t *testing.T) {
 	s.publish(t, "pool", dra.Device("a"), dra.Device("b"))
 	pods := s.place(t,
 		use{pod: "held", claim: "a", pool: "pool", device: "a"},
-		use{pod: "later", claim: "b", pool: "pool", device: "b", tolerations: []resourcev1.DeviceToleration{dra.TolerateFor(key, 12)}},
+		// It tolerates for as long as the other may have to wait behind the pods of other tests.
+		use{pod: "later", claim: "b", pool: "pool", device: "b", tolerations: []resourcev1.DeviceToleration{dra.TolerateFor(key, 60)}},
 	)
 	finalizers := func(list string) {
 		_, err := s.client.CoreV1().Pods(s.namespace).Patch(t.Context(), "held", types.MergePatchType,

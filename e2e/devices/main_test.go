@@ -37,7 +37,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("create directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	shared, err = startPlane(ctx, "devices", dir)
+	shared, err = startPlane(ctx, "devices", dir, lasting)
 	if err != nil {
 		return 1, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -47,8 +48,19 @@ rules:
 `
 )
 
+// lease is for how long a leader leads that is not heard of, and by when it has renewed that.
+// What is between the two is how long one attempt may take.
+type lease struct{ duration, renewed time.Duration }
+
+var (
+	// lasting is for where nobody crashes: a busy machine does not make the leader lose it.
+	lasting = lease{time.Minute, 45 * time.Second}
+	// brief is for where somebody does: who is started after that does not wait long.
+	brief = lease{8 * time.Second, 3 * time.Second}
+)
+
 // startPlane starts a control plane; the audit log goes into a directory.
-func startPlane(ctx context.Context, name, dir string) (*plane, error) {
+func startPlane(ctx context.Context, name, dir string, leads lease) (*plane, error) {
 	log, args, err := auditlog.New(dir, auditPolicy)
 	if err != nil {
 		return nil, err
@@ -65,13 +77,13 @@ func startPlane(ctx context.Context, name, dir string) (*plane, error) {
 		return nil, err
 	}
 	p := &plane{cp: cp, audit: log, auditArgs: args}
-	if err := p.install(ctx); err != nil {
+	if err := p.install(ctx, leads); err != nil {
 		return nil, errors.Join(err, cp.Stop(ctx))
 	}
 	return p, nil
 }
 
-func (p *plane) install(ctx context.Context) error {
+func (p *plane) install(ctx context.Context, leads lease) error {
 	programs, err := suite.Binaries(ctx)
 	if err != nil {
 		return err
@@ -80,9 +92,9 @@ func (p *plane) install(ctx context.Context) error {
 		return err
 	}
 	p.tollgate, err = install.Install(ctx, p.cp, install.Options{Programs: programs, Patch: func(config map[string]any) {
-		// So that who is started after a crash does not wait long for the lease. What is
-		// between the first two is how long one attempt may take.
-		config["leaderElection"] = map[string]any{"leaseDuration": "8s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+		config["leaderElection"] = map[string]any{
+			"leaseDuration": leads.duration.String(), "renewDeadline": leads.renewed.String(), "retryPeriod": "500ms",
+		}
 	}})
 	return err
 }

@@ -41,24 +41,28 @@ func kubectlWait(t *testing.T, rule string) func() time.Time {
 
 func TestKubectlWaitDoesNotReturnEarlyDE76(t *testing.T) {
 	t.Parallel()
-	// What the scheduler has allocated before it saw the taint, and writes after.
-	const late = 6
+	// What the scheduler has allocated before it saw the taint, and writes after. That is not
+	// waited for longer than the rule takes to settle: on a busy machine it is fewer pods.
+	const most, lasts = 6, 4 * time.Second
 	s := newSite(t, shared)
 	var devices []resourcev1.Device
-	for i := range late {
+	for i := range most {
 		devices = append(devices, dra.Device(fmt.Sprintf("late-%d", i)))
 	}
 	s.publish(t, "pool", devices...)
+	began := time.Now()
 	rule := s.rule(t, "r", "pool", noExecute)
 	wait := kubectlWait(t, rule.Name)
 	// Nothing is to be evicted yet, and still it is not over.
 	require.Contains(t, s.waitCondition(t, rule.Name, inProgress, "True "), "No pod needs to be evicted so far.")
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
-	for i := range late {
-		<-ticker.C
-		name := fmt.Sprintf("late-%d", i)
+	late := 0
+	for late == 0 || late < most && time.Since(began) < lasts {
+		name := fmt.Sprintf("late-%d", late)
 		s.place(t, use{pod: name, claim: name, pool: "pool", device: name})
+		late++
+		<-ticker.C
 	}
 	returned := wait()
 	deleted := s.waitDeletions(t, late)
@@ -88,7 +92,7 @@ func TestPreviewG20(t *testing.T) {
 	// would not. Two share a claim.
 	pods := s.place(t,
 		use{pod: "a", claim: "a", pool: "pool", device: "a"},
-		use{pod: "b1", claim: "b", pool: "pool", device: "b", tolerations: []resourcev1.DeviceToleration{dra.TolerateFor(key, 10)}},
+		use{pod: "b1", claim: "b", pool: "pool", device: "b", tolerations: []resourcev1.DeviceToleration{dra.TolerateFor(key, 40)}},
 		use{pod: "b2", claim: "b", pool: "pool", device: "b"},
 		use{pod: "c", claim: "c", pool: "pool", device: "c", tolerations: []resourcev1.DeviceToleration{dra.Tolerate(key)}},
 		use{pod: "d", claim: "d", pool: "other", device: "d"},

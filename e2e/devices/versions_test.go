@@ -23,7 +23,7 @@ import (
 // it, while Tollgate runs.
 func TestKilledAndServedOtherVersions(t *testing.T) {
 	t.Parallel()
-	p, err := startPlane(t.Context(), "devices-versions", t.TempDir())
+	p, err := startPlane(t.Context(), "devices-versions", t.TempDir(), brief)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.cp.Stop(context.WithoutCancel(t.Context()))) })
 
@@ -59,9 +59,10 @@ func (p *plane) serve(t *testing.T, args ...string) {
 func killedWhileEvictionsWait(t *testing.T, p *plane) {
 	t.Helper()
 	const (
-		pods  = 60
-		first = 8
-		last  = 15
+		pods = 60
+		// What comes between the taint and the end of Tollgate has until the first is due.
+		first = 40
+		last  = 47
 	)
 	s := newSite(t, p)
 	s.publish(t, "before", dra.Device("before"))
@@ -84,8 +85,10 @@ func killedWhileEvictionsWait(t *testing.T, p *plane) {
 	s.place(t, leave...)
 	const evictedOne = "False Completed: 1 pod evicted so far."
 	s.waitCondition(t, before.Name, inProgress, evictedOne)
+	// What the status says first it says for ten seconds.
+	s.waitForeseen(t, "pool", pods)
 	rule := s.rule(t, "r", "pool", noExecute)
-	require.Contains(t, s.waitCondition(t, rule.Name, inProgress, "True PodsPendingEviction"), "60 pods need to be evicted in 1 namespace.")
+	s.waitCondition(t, rule.Name, inProgress, "True PodsPendingEviction: 60 pods need to be evicted in 1 namespace.")
 
 	require.NoError(t, p.tollgate.Kill(t.Context()))
 	require.Len(t, s.deletions(t), 1, "the first one is not due yet")
