@@ -80,9 +80,10 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 		return nil, err
 	}
 	tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Patch: func(config map[string]any) {
-		// So that who is started after a crash does not wait long for the lease. What is
-		// between the first two is how long one attempt may take.
-		config["leaderElection"] = map[string]any{"leaseDuration": "8s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+		// So that who is started after a crash does not wait long for the lease, and nobody
+		// loses it on a busy machine. What is between the first two is how long one attempt
+		// may take.
+		config["leaderElection"] = map[string]any{"leaseDuration": "20s", "renewDeadline": "15s", "retryPeriod": "500ms"}
 	}})
 	return nil, err
 }

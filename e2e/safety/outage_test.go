@@ -18,8 +18,13 @@ import (
 // recovery is after how long evictions are at full pace again.
 const recovery = 10 * time.Second
 
-// lead is how long before the first pod is due everything is ready for the outage.
-const lead = 8
+const (
+	// lead is after how many seconds the first pod is due: on a busy machine it takes a
+	// while until everything is ready for the outage.
+	lead = 20
+	// ahead is how many seconds before that the outage begins.
+	ahead = 8
+)
 
 func TestI03AfterAnOutageEvictionsAreAtFullPaceAtOnce(t *testing.T) {
 	const key = prefix + "i03"
@@ -35,7 +40,7 @@ func TestI03AfterAnOutageEvictionsAreAtFullPaceAtOnce(t *testing.T) {
 	seconds := map[string]int64{}
 	for i := range pending {
 		pod := podOn(1+i%nodeCount, fmt.Sprintf("pod-%d", i))
-		seconds[pod.Name] = lead + int64(i)%(int64(outage/time.Second)-lead)
+		seconds[pod.Name] = lead + int64(i)%(int64(outage/time.Second)-ahead)
 		pod.Spec.Tolerations = []corev1.Toleration{{
 			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(seconds[pod.Name]),
 		}}
@@ -49,6 +54,7 @@ func TestI03AfterAnOutageEvictionsAreAtFullPaceAtOnce(t *testing.T) {
 		due[pod.Name] = added[pod.Spec.NodeName].Add(time.Duration(seconds[pod.Name]) * time.Second)
 	}
 	waitMetric(t, float64(pending), "tollgate_evictions_pending")
+	pause(t, time.Until(due["pod-0"].Add(-ahead*time.Second)))
 
 	gone, back := withoutAPIServer(t, outage)
 	waitAlive(t, namespace, 0, created)
