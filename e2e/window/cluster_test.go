@@ -31,11 +31,12 @@ import (
 
 const (
 	// patience is far above what anything here takes.
-	patience = 90 * time.Second
+	patience = 2 * time.Minute
 	// interval is how often it is looked whether something has come about.
 	interval = 100 * time.Millisecond
-	// window is how long the built-in controllers are kept off.
-	window = 20 * time.Second
+	// window is how long the built-in controllers are kept off. Within it the scheduler has
+	// to hear of the twin, and the pods that may leave do so one after the other.
+	window = 45 * time.Second
 )
 
 func clientOf(t *testing.T) kubernetes.Interface {

@@ -101,8 +101,9 @@ func installTollgate(ctx context.Context) error {
 	}
 	shared.tollgate, err = install.Install(ctx, shared.cp, install.Options{Programs: programs, Patch: func(config map[string]any) {
 		config["eviction"] = map[string]any{"mode": "Window"}
-		// So that who is started anew does not wait long for the lease.
-		config["leaderElection"] = map[string]any{"leaseDuration": "8s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+		// Who is started anew is given the lease by who ends. A leader that a busy machine
+		// made lose it would say things twice.
+		config["leaderElection"] = map[string]any{"leaseDuration": "60s", "renewDeadline": "45s", "retryPeriod": "500ms"}
 	}})
 	return err
 }
