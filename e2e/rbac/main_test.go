@@ -83,10 +83,10 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 	return nil, err
 }
 
-// configure lets a replica that is started take the lease soon, and has certificates
-// renewed during the tests.
+// configure has certificates renewed during the tests. The lease is given back by whoever
+// ends, so it may be long: who loses it asks anew for what was refused.
 func configure(config map[string]any) {
-	config["leaderElection"] = map[string]any{"leaseDuration": "8s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+	config["leaderElection"] = map[string]any{"leaseDuration": "60s", "renewDeadline": "45s", "retryPeriod": "500ms"}
 	config["certificates"] = map[string]any{"servingDuration": "30s", "caDuration": "1h"}
 }
 
