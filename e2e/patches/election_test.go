@@ -49,7 +49,7 @@ func (s *site) waitHolder(t *testing.T, lease, before string) string {
 func TestTheReplicaOfTheSchedulerThatTakesOverObeysPatches(t *testing.T) {
 	const leads = "kube-scheduler" // the Lease that decides who schedules
 	elect := []string{
-		"--leader-elect=true", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s",
+		"--leader-elect=true", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=12s", "--leader-elect-retry-period=1s",
 	}
 	s := newSite(t)
 	t.Cleanup(func() { require.NoError(t, shared.RestartWith(afterwards(t), controlplane.Scheduler)) })
