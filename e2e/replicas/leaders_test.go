@@ -17,8 +17,9 @@ import (
 	"github.com/tollgate-dev/tollgate/e2e/faultproxy"
 )
 
-// takeover is after what time a leader that is dead has a successor that leads.
-const takeover = leaseDuration + 5*time.Second
+// takeover is after what time a leader that is dead has a successor that leads, on a machine
+// that has other things to do.
+const takeover = leaseDuration + 20*time.Second
 
 // staying returns a pod on each node that tolerates the taint for ever.
 func staying() []*corev1.Pod {
@@ -33,7 +34,7 @@ func staying() []*corev1.Pod {
 // has a successor, and then the successor too, so that nobody has done the work by the
 // time the first one wakes up.
 func TestJ06U17ALeaderThatWasStoppedPastItsLeaseDoesNothingOnWaking(t *testing.T) {
-	const count, seconds = 20, 14
+	const count, seconds = 20, 35
 	leader, standby := waitLeader(t)
 	namespace := namespaceOf(t)
 	var pods []*corev1.Pod
@@ -80,7 +81,7 @@ func TestJ06U17ALeaderThatWasStoppedPastItsLeaseDoesNothingOnWaking(t *testing.T
 }
 
 func TestJ07ALeaderThatIsKilledInTheMiddleHasASuccessorThatFinishes(t *testing.T) {
-	const count = 160
+	const count = 320
 	leader, standby := waitLeader(t)
 	namespace := namespaceOf(t)
 	var pods []*corev1.Pod
@@ -99,6 +100,7 @@ func TestJ07ALeaderThatIsKilledInTheMiddleHasASuccessorThatFinishes(t *testing.T
 	})
 	killed := leader.signal(t, syscall.SIGKILL)
 	leader.wait(t)
+	heard := leader.waitNotGiven(t)
 	taken := standby.waitTerm(t, killed)
 	waitAlive(t, namespace, stays)
 	finished := time.Now()
@@ -116,7 +118,7 @@ func TestJ07ALeaderThatIsKilledInTheMiddleHasASuccessorThatFinishes(t *testing.T
 
 	t.Run("E05 reviews that the other replica had are all answered", func(t *testing.T) {
 		load.stop()
-		requireOnlyOf(t, load, leader, killed)
+		requireOnlyOf(t, load, leader, death{killed, heard})
 	})
 	leader.restart(t)
 }

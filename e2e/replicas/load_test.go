@@ -118,9 +118,12 @@ func (l *load) result() (reviews int, slowest time.Duration, failures []failure)
 	return l.reviews, l.slowest, slices.Clone(l.failures)
 }
 
+// death is when a replica was killed, and when the balancer had heard of it.
+type death struct{ killed, heard time.Time }
+
 // requireOnlyOf stops the load and fails if a review failed that was not with a replica
-// that was killed, or long after that was.
-func requireOnlyOf(t *testing.T, l *load, dead *replica, killed ...time.Time) {
+// that was killed, or began after the balancer had heard of that.
+func requireOnlyOf(t *testing.T, l *load, dead *replica, deaths ...death) {
 	t.Helper()
 	l.stop()
 	reviews, slowest, failures := l.result()
@@ -133,9 +136,8 @@ func requireOnlyOf(t *testing.T, l *load, dead *replica, killed ...time.Time) {
 		if dead != nil && f.at != "" {
 			require.Equal(t, dead.address, f.at, "%v", f.err)
 		}
-		require.True(t, slices.ContainsFunc(killed, func(at time.Time) bool {
-			heardOf := at.Add(probeInterval + endpointDelay + time.Second)
-			return f.ended.After(at) && f.began.Before(heardOf)
+		require.True(t, slices.ContainsFunc(deaths, func(d death) bool {
+			return f.ended.After(d.killed) && f.began.Before(d.heard)
 		}), "a review from %s to %s: %v", f.began, f.ended, f.err)
 	}
 }

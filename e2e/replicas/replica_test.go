@@ -109,7 +109,20 @@ func waitGiven(t *testing.T, replicas ...*replica) {
 	})
 }
 
-// record is what replicas wrote, in the order of the answers.
+// waitNotGiven returns when a replica that has ended is given no more connections. Until
+// the service hears of it, every second one is.
+func (r *replica) waitNotGiven(t *testing.T) time.Time {
+	t.Helper()
+	eventually(t, "no replica that has ended behind the service", func(context.Context) error {
+		if given := service.Given(); slices.Contains(given, r.address) {
+			return fmt.Errorf("%s is among %v", r.Name, given)
+		}
+		return nil
+	})
+	return time.Now()
+}
+
+// record is what replicas wrote.
 type record struct {
 	mu     sync.Mutex
 	writes []faultproxy.Write
@@ -156,8 +169,8 @@ func terms(t *testing.T, since time.Time) []term {
 	return slices.DeleteFunc(leaseWrites(t, since), func(w term) bool { return w.holder == "" })
 }
 
-// leaseWrites are all writes of the lease since some time. Who gives it back leaves no
-// holder.
+// leaseWrites are all writes of the lease since some time, in the order of the answers. Who
+// gives it back leaves no holder.
 func leaseWrites(t *testing.T, since time.Time) []term {
 	t.Helper()
 	var found []term
@@ -178,6 +191,8 @@ func leaseWrites(t *testing.T, since time.Time) []term {
 		}
 		found = append(found, term{by, holder, w.Sent, w.Answered})
 	}
+	// They are recorded when the client has its answer, which may be in another order.
+	slices.SortFunc(found, func(a, b term) int { return a.answered.Compare(b.answered) })
 	return found
 }
 
