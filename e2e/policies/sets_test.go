@@ -114,7 +114,7 @@ func TestD02ThousandsOfPoliciesAreInForceSoonAndCheap(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, tollgate.Start(t.Context()))
 	waitInForce(t)
-	require.Less(t, time.Since(start), 30*time.Second, "most of it is the process and its certificate")
+	require.Less(t, time.Since(start), time.Minute, "most of it is the process and its certificate")
 
 	alice := tenant(t, "alice")
 	waitAsked(t)
