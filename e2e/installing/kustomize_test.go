@@ -68,24 +68,25 @@ func refused(ctx context.Context, client kubernetes.Interface) error {
 // or an attacker would, and puts both back.
 func changesAreSaid(t *testing.T, kustomization string) {
 	t.Helper()
+	since := time.Now()
 	kubectl(t, "patch", "validatingwebhookconfiguration", "tollgate", "--type=json",
 		`-p=[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`)
-	said(t, "WebhooksEdited", "webhook validate.tollgate.dev: failurePolicy changed")
+	said(t, since, "WebhooksEdited", "webhook validate.tollgate.dev: failurePolicy changed")
+	since = time.Now()
 	kubectl(t, "delete", "mutatingwebhookconfiguration", "tollgate")
-	said(t, "WebhooksDeleted", "MutatingWebhookConfiguration tollgate was deleted")
+	said(t, since, "WebhooksDeleted", "MutatingWebhookConfiguration tollgate was deleted")
+	since = time.Now()
 	kubectl(t, "apply", "-k", kustomization)
-	said(t, "WebhooksCreated", "MutatingWebhookConfiguration tollgate was created")
+	said(t, since, "WebhooksCreated", "MutatingWebhookConfiguration tollgate was created")
 	admits(t)
 }
 
-// soon is within which such a change is said.
-const soon = 10 * time.Second
-
-// said waits for an event about Tollgate itself that is of now: the same may have been said
-// before.
-func said(t *testing.T, reason, text string) {
+// said waits for an event about Tollgate itself that was said after some time: the same may
+// have been said before.
+func said(t *testing.T, since time.Time, reason, text string) {
 	t.Helper()
-	client, since := client(t), time.Now()
+	client := client(t)
+	since = since.Truncate(time.Second) // as times of events are
 	eventually(t, "the event "+reason, func() error {
 		events, err := client.CoreV1().Events(system).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Lease,reason=" + reason})
 		if err != nil {
@@ -93,13 +94,13 @@ func said(t *testing.T, reason, text string) {
 		}
 		for _, event := range events.Items {
 			if strings.Contains(event.Message, text) {
-				if since.Sub(event.LastTimestamp.Time).Abs() <= soon {
+				if !event.LastTimestamp.Time.Before(since) {
 					return nil
 				}
 				err = errors.Join(err, fmt.Errorf("%q was said at %s", text, event.LastTimestamp))
 			}
 		}
-		return errors.Join(err, fmt.Errorf("%d events with this reason, none says %q within %s of %s", len(events.Items), text, soon, since))
+		return errors.Join(err, fmt.Errorf("%d events with this reason, none says %q since %s", len(events.Items), text, since))
 	})
 }
 
