@@ -69,7 +69,7 @@ func TestPending(t *testing.T) {
 				require.NoError(t, err)
 				before := client.MergeFrom(node.DeepCopy())
 				node.Spec.Unschedulable = true
-				require.NoError(t, s.Patch(t.Context(), node, before))
+				s.keepsOff(t, "", func() { require.NoError(t, s.Patch(t.Context(), node, before)) })
 				s.pod(t, "p", "")
 			},
 			"Cordon",
@@ -148,7 +148,7 @@ func TestPending(t *testing.T) {
 			func(t *testing.T, s *stage) {
 				t.Helper()
 				s.devices(t, "", "")
-				s.apply(t, rule("NoSchedule"))
+				s.keepsOff(t, usesClaim, func() { s.apply(t, rule("NoSchedule")) })
 				s.pod(t, "p", usesClaim)
 			},
 			"Claim",
@@ -158,8 +158,10 @@ func TestPending(t *testing.T) {
 			func(t *testing.T, s *stage) {
 				t.Helper()
 				s.devices(t, "", `tolerations: [{key: example.com/X, value: b}]`)
-				s.apply(t, patch("NoSchedule"))
-				s.written(t)
+				s.keepsOff(t, usesClaim, func() {
+					s.apply(t, patch("NoSchedule"))
+					s.written(t)
+				})
 				s.pod(t, "p", usesClaim)
 			},
 			"Claim",

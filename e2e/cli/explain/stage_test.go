@@ -176,6 +176,54 @@ func (s *stage) waits(t *testing.T, name string) {
 	})
 }
 
+// keepsOff makes a change because of which pods with a spec have no node any more, and
+// returns when the scheduler knows of it: it hears of nodes, devices and rules each by
+// itself, and may place a pod that is created right after the change.
+func (s *stage) keepsOff(t *testing.T, spec string, change func()) {
+	t.Helper()
+	const name = "before-p"
+	s.pod(t, name, spec)
+	s.runs(t, name)
+	s.remove(t, name)
+	change()
+	for limit := time.Now().Add(patience); ; {
+		s.pod(t, name, spec)
+		node := s.decided(t, name)
+		s.remove(t, name)
+		if node == "" {
+			return
+		}
+		require.True(t, time.Now().Before(limit), "the scheduler still places pods on %s", node)
+	}
+}
+
+// decided returns the node that the scheduler has for a pod; empty when it has said that
+// there is none.
+func (s *stage) decided(t *testing.T, name string) (node string) {
+	t.Helper()
+	s.eventually(t, "the scheduler has decided", func(ctx context.Context) error {
+		pod, err := s.podNow(ctx, name)
+		if err != nil {
+			return err
+		}
+		node = pod.Spec.NodeName
+		if node == "" && !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+		}) {
+			return fmt.Errorf("conditions %v", pod.Status.Conditions)
+		}
+		return nil
+	})
+	return node
+}
+
+// remove deletes a pod, and returns when it is gone.
+func (s *stage) remove(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, s.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.lane, Name: name}}))
+	s.leaves(t, name)
+}
+
 // runs returns when a pod runs.
 func (s *stage) runs(t *testing.T, name string) {
 	t.Helper()
