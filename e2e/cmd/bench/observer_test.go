@@ -96,7 +96,7 @@ func TestTheObserverCountsEachPodOnceAndByGroup(t *testing.T) {
 // patience ends a test that would wait for ever.
 func patience(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
