@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -196,21 +197,26 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.want, allowedTime(tt.hint, budget))
-			var left time.Duration
-			opts := testOptions()
-			opts.Budget = budget
-			url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
-				deadline, ok := ctx.Deadline()
-				if !ok {
-					return admission.Response{}, errors.New("no deadline")
-				}
-				left = time.Until(deadline)
-				return allowed(), nil
-			}))
-			status, _ := post(t, url+"?timeout="+tt.hint, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
-			require.Equal(t, http.StatusOK, status)
-			require.LessOrEqual(t, left, tt.want)
-			require.Greater(t, left, tt.want-400*time.Millisecond)
+			synctest.Test(t, func(t *testing.T) {
+				var left time.Duration
+				opts := testOptions()
+				opts.Budget = budget
+				endpoint := newEndpoint("validate", opts, map[resource]judge{pods: judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+					deadline, ok := ctx.Deadline()
+					if !ok {
+						return admission.Response{}, errors.New("no deadline")
+					}
+					left = time.Until(deadline)
+					return allowed(), nil
+				})})
+				review := marshal(t, podReview(t, admissionv1.Create, simplePod, ""))
+				req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate?timeout="+tt.hint, bytes.NewReader(review))
+				req.Header.Set("Content-Type", "application/json")
+				answer := httptest.NewRecorder()
+				endpoint.ServeHTTP(answer, req)
+				require.Equal(t, http.StatusOK, answer.Code)
+				require.Equal(t, tt.want, left)
+			})
 		})
 	}
 }
