@@ -62,7 +62,8 @@ func TestB02DeepNestingIsRefusedAtOnce(t *testing.T) {
 				body := []byte(strings.Replace(validReview(t), simplePod, nested, 1))
 				_, _, err := decodeReview(body)
 				require.ErrorContains(t, err, "nested deeper than 500 levels")
-				require.Zero(t, testing.AllocsPerRun(1, func() { _ = jsonDepth(body) }))
+				// The whole process is counted: what others allocate once is not one for each run.
+				require.Zero(t, testing.AllocsPerRun(100, func() { _ = jsonDepth(body) }))
 			})
 		}
 	}
@@ -289,7 +290,7 @@ func TestTheScannersStopAtTheEndOfBrokenText(t *testing.T) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("scanning %q does not end", text)
 		}
 	}
