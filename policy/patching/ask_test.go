@@ -204,7 +204,7 @@ func TestOtherSpellingsLeaveNothingBehind(t *testing.T) {
 			}
 		}
 		return left == 1
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.Same(t, one.expression, newSelector(text).expression)
 }
 
@@ -218,7 +218,7 @@ func TestExpressionsThatNobodyHasAreForgotten(t *testing.T) {
 		defer expressions.mutex.Unlock()
 		_, found := expressions.byText[text]
 		return !found
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestAnExpressionKeepsFewAnswers(t *testing.T) {
