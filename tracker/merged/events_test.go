@@ -149,8 +149,9 @@ func TestEvents(t *testing.T) {
 			w := newWorld(t).synced()
 			r := w.subscribe()
 			w.slices.set(t, slice("s", dev("gpu-0", taint("own")), dev("gpu-1")))
+			require.Equal(t, []string{"add s [gpu-0 own gpu-1]"}, r.told())
 			w.rules.set(t, ruleWith("a", every(), taint("k")))
-			require.Equal(t, []string{"add s [gpu-0 own k gpu-1 k]"}, r.told())
+			require.Equal(t, []string{"update s [gpu-0 own k gpu-1 k]"}, r.told())
 			// Together they are one change, from one rule to another.
 			w.view.SetRule(ruleWith("b", every(), taint("k")))
 			w.view.DeleteRule("a")
