@@ -51,10 +51,10 @@ func TestI06APolicyThatItsWatchDoesNotBringIsInForceAfterTwoLooks(t *testing.T) 
 		w.change(func() { w.evictions = evicting(6) })
 		w.change(func() { w.evictions, w.storedEvictions = evicting(7), nil })
 		require.True(t, holds(7))
-		lists := w.lists
+		lists := w.listed()
 		w.change(func() { w.evictions = evicting(8) })
 		require.True(t, holds(8))
-		require.Equal(t, 3, w.lists-lists, "each kind is read once, from the watch")
+		require.Equal(t, 3, w.listed()-lists, "each kind is read once, from the watch")
 	})
 }
 
