@@ -23,8 +23,13 @@ import (
 func TestTaintsOfPatchesAreSeenOnce(t *testing.T) {
 	t.Parallel()
 	hot := resourcev1.DeviceTaint{Key: "example.com/hot", Effect: resourcev1.DeviceTaintEffectNoSchedule, TimeAdded: new(metav1.NewTime(time.Unix(1000, 0)))}
-	patch := modelPatch("one", "A100", 1)
-	patch.Spec.Devices.Taints = []v1alpha1.PatchedTaint{{Key: hot.Key, Effect: resourcev1.DeviceTaintEffectNoExecute}}
+	// Each scheduler has its own: its source of patches writes their version.
+	patch := func() *v1alpha1.ResourceSlicePatch {
+		patch := modelPatch("one", "A100", 1)
+		patch.Spec.Devices.Taints = []v1alpha1.PatchedTaint{{Key: hot.Key, Effect: resourcev1.DeviceTaintEffectNoExecute}}
+		return patch
+	}
+	uid := string(patch().UID)
 	rule := func(uid string) *resourcev1.DeviceTaintRule {
 		return &resourcev1.DeviceTaintRule{
 			ObjectMeta: metav1.ObjectMeta{Name: "one-hot", Labels: map[string]string{v1alpha1.LabelPatch: uid}},
@@ -41,34 +46,34 @@ func TestTaintsOfPatchesAreSeenOnce(t *testing.T) {
 		parkedAlready bool
 	}{
 		"the patch first": {happen: func(h *harness, settle func(string)) {
-			h.patches.Add(patch)
+			h.patches.Add(patch())
 			settle(noExecute)
-			h.create(rule(string(patch.UID)))
+			h.create(rule(uid))
 		}},
 		"the rule first": {happen: func(h *harness, settle func(string)) {
-			h.create(rule(string(patch.UID)))
+			h.create(rule(uid))
 			settle(alone)
-			h.patches.Add(patch)
+			h.patches.Add(patch())
 		}},
 		"the rule first, which a pod is judged by": {parkedAlready: true, happen: func(h *harness, settle func(string)) {
-			h.create(rule(string(patch.UID)))
+			h.create(rule(uid))
 			settle(alone)
 			h.createTolerating("pod", hot.Key)
 			h.requireParked("pod")
-			h.patches.Add(patch)
+			h.patches.Add(patch())
 		}},
 		"both at once": {happen: func(h *harness, _ func(string)) {
-			h.create(rule(string(patch.UID)))
-			h.patches.Add(patch)
+			h.create(rule(uid))
+			h.patches.Add(patch())
 		}},
 		"the slice last": {happen: func(h *harness, settle func(string)) {
-			h.create(rule(string(patch.UID)))
-			h.patches.Add(patch)
+			h.create(rule(uid))
+			h.patches.Add(patch())
 			settle(noExecute)
 			h.write(sliceOf("one", "V100"))
 		}},
 		"a rule of another patch": {waits: true, happen: func(h *harness, settle func(string)) {
-			h.patches.Add(patch)
+			h.patches.Add(patch())
 			h.create(rule("another"))
 			settle(both)
 		}},
