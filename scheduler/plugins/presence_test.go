@@ -147,6 +147,7 @@ func TestPresence(t *testing.T) {
 		},
 		"goes on trying when it fails": func(o *office) {
 			time.Sleep(presence.RenewInterval)
+			require.Equal(o.t, "one", o.nowHeldBy(), "it breaks later")
 			o.set(func(o *office) { o.broken = errors.New("broken") })
 			time.Sleep(presence.Duration + presence.RenewInterval)
 			require.Empty(o.t, o.nowHeldBy(), "it runs out")
