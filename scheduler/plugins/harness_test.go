@@ -115,12 +115,31 @@ func ready(tb testing.TB, s setup) *harness {
 	h.factory.Start(h.ctx.Done())
 	h.factory.WaitForCacheSync(h.ctx.Done())
 	require.NoError(tb, h.scheduler.WaitForHandlersSync(h.ctx))
+	h.requireWatched()
 	if !s.unpatched {
 		// The first set is waited for, so it is made before what a test makes slow.
 		_, err = h.shared.view.ListWithDeviceTaintRules()
 		require.NoError(tb, err)
 	}
 	return h
+}
+
+// requireWatched waits until all that was listed is watched: who has listed and does not watch
+// yet is not told by the fake API server of what is deleted meanwhile.
+func (h *harness) requireWatched() {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		unwatched := map[string]bool{}
+		for _, action := range h.client.Actions() {
+			switch action.GetVerb() {
+			case "list":
+				unwatched[action.GetResource().Resource] = true
+			case "watch":
+				delete(unwatched, action.GetResource().Resource)
+			}
+		}
+		return len(unwatched) == 0
+	}, scheduleTimeout, time.Millisecond, "not all that is listed is watched")
 }
 
 // run schedules until what it returns is called, which is once.
