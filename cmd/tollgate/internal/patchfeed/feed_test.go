@@ -163,7 +163,9 @@ func TestWhoAsksForDevicesHasThemWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := newSource(published())
 		f := feed(t, from)
+		from.mu.Lock() // Until then nothing can be watched.
 		_, ok := f.Selected(t.Context(), everything)
+		from.mu.Unlock()
 		require.False(t, ok, "it is not known yet")
 		synctest.Wait()
 		ids, ok := f.Selected(t.Context(), everything)
