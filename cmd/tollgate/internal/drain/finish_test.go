@@ -57,6 +57,7 @@ func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
 			server.EnableHTTP2 = http2
 			server.StartTLS()
 			defer server.Close()
+			ended := false
 			kept := func() bool {
 				var kept bool
 				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { kept = info.Reused }})
@@ -66,6 +67,7 @@ func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, response.Body.Close())
 				require.Equal(t, http.StatusNoContent, response.StatusCode)
+				require.Equal(t, !http2 && ended, response.Close, "HTTP/1.1 asks for it in each answer")
 				return kept
 			}
 			// The client takes back a connection, and does what it is told, in its own time.
@@ -77,6 +79,7 @@ func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
 			require.False(t, kept(), "the first has a connection of its own")
 			until(true)
 			tell()
+			ended = true
 			kept() // The answer to this one asks for it.
 			until(false)
 		})
