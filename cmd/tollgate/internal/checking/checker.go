@@ -113,9 +113,7 @@ func kindsOf(gates featuregate.FeatureGate) inforce.Kinds {
 func (c *Checker) endpoints(options Options, by authorizer.Authorizer, gates featuregate.FeatureGate) webhook.Config {
 	admission := options.Config.Admission
 	return webhook.Config{
-		Options: webhook.Options{
-			Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry()), Budget: options.Config.Webhook.Budget.Duration,
-		},
+		Options:                    webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())},
 		ServerClock:                options.Clock,
 		Policies:                   c,
 		Namespaces:                 c.world,
