@@ -60,3 +60,28 @@ func TestTP04PluginsSeeWhatPoliciesGive(t *testing.T) {
 		})
 	}
 }
+
+func TestPoliciesSeeWhatPluginsMakeOfWhatTheyGave(t *testing.T) {
+	t.Parallel()
+	// It is for pods that tolerate no single value, as the RuntimeClass leaves this one.
+	const careful = `
+apiVersion: tollgate.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: careful}
+spec:
+  match:
+    namespaces: ["*"]
+    matchConditions: [{name: no-value, expression: "!object.spec.tolerations.exists(t, has(t.value))"}]
+  pod: {nodeSelector: {pool: careful}}
+---
+`
+	result := checkerOf(t, careful+repairing).Judge(t.Context(),
+		parsed(t, pod("iron", "runtimeClassName: special, tolerations: [{key: broken, operator: Equal, value: disk}]"))[0], Subject{User: "alice"})
+	var paths []string
+	for _, o := range result.Given {
+		if o.Operation == "add" {
+			paths = append(paths, o.Path)
+		}
+	}
+	require.Equal(t, []string{"/spec/tolerations/-", "/spec/nodeSelector"}, paths, "%+v", result)
+}

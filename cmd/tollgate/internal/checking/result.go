@@ -89,7 +89,7 @@ type Result struct {
 	// Message is what the API server would tell a user who is refused, or why nothing was
 	// decided.
 	Message string `json:"message,omitempty"`
-	// Given is what the object was given before it was judged.
+	// Given is what the object was given before it was judged, in the order in which it was.
 	Given []jsonpatch.Operation `json:"given,omitempty"`
 }
 
