@@ -208,7 +208,7 @@ func (s *stage) decided(t *testing.T, name string) (node string) {
 		}
 		node = pod.Spec.NodeName
 		if node == "" && !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
 		}) {
 			return fmt.Errorf("conditions %v", pod.Status.Conditions)
 		}
