@@ -21,7 +21,7 @@ const slack = 0.1
 
 // stall is for how long a machine may have something else to do while pods leave, which
 // is not made good for. Pods that wait for others would need as long as all that leave.
-const stall = 15 * time.Second
+const stall = 6 * time.Second
 
 func TestG18BudgetsHoldAtFullPaceAndNobodyElseWaits(t *testing.T) {
 	const key = prefix + "g18"
