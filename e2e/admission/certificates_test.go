@@ -121,10 +121,10 @@ func renewCertificates(ctx context.Context, t *testing.T, config map[string]any)
 }
 
 func TestF01ACertificateIsRotatedUnderLoadWithoutAFailedReview(t *testing.T) {
-	const rotations = 2
+	const rotations = 3
 	before, rotating := configOf(t), configOf(t)
 	// Each has a third of it to be made, written and taken over, also on a busy machine.
-	rotating["certificates"] = map[string]any{"servingDuration": "20s", "caDuration": "1h"}
+	rotating["certificates"] = map[string]any{"servingDuration": "15s", "caDuration": "1h"}
 	t.Cleanup(func() { renewCertificates(afterwards(t), t, before) })
 	renewCertificates(t.Context(), t, rotating)
 	direct, err := newCaller(t.Context(), t)
