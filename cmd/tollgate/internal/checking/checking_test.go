@@ -101,6 +101,10 @@ metadata: {name: tolerates}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tolerates}
 subjects: [{kind: User, name: rita}, {kind: ServiceAccount, name: runner, namespace: iron}]
 ---
+` + special
+
+// special is a RuntimeClass with a toleration.
+const special = `
 apiVersion: node.k8s.io/v1
 kind: RuntimeClass
 metadata: {name: special}

@@ -11,7 +11,7 @@ import (
 )
 
 // repairing has a policy that gives a toleration, one that lets nobody have all of it, and
-// a RuntimeClass with another.
+// a RuntimeClass that brings another.
 const repairing = `
 apiVersion: tollgate.dev/v1alpha1
 kind: PlacementPolicy
@@ -25,12 +25,7 @@ kind: TolerationPolicy
 metadata: {name: broken}
 spec: {taints: [{key: broken, effects: [NoExecute]}]}
 ---
-apiVersion: node.k8s.io/v1
-kind: RuntimeClass
-metadata: {name: special}
-handler: special
-scheduling: {tolerations: [{key: dedicated, operator: Exists}]}
-`
+` + special
 
 func TestTP04PluginsSeeWhatPoliciesGive(t *testing.T) {
 	t.Parallel()
