@@ -46,6 +46,7 @@ K8S ?=
 NODES ?= 5
 EVICTION ?= tollgate
 TOLLGATE ?= 1
+SCHEDULER ?=
 
 comma := ,
 
@@ -168,8 +169,8 @@ demo: ## Watch Tollgate refuse, stamp and evict in a real Kubernetes. KEEP=1 lea
 	@cd e2e && $(GO) run ./cmd/demo $(if $(filter 1,$(KEEP)),--keep)
 
 .PHONY: cluster-up
-cluster-up: ## Start a control plane with Tollgate and leave it running. NODES=5 EVICTION=tollgate|builtin|both TOLLGATE=1 K8S=1.37.1|1.36.3|1.35.4|1.34.4
-	@cd e2e && $(GO) run ./cmd/cluster up $(if $(K8S),--kubernetes=$(K8S)) --nodes=$(NODES) --eviction=$(EVICTION) --tollgate=$(TOLLGATE)
+cluster-up: ## Start a control plane with Tollgate and leave it running. NODES=5 EVICTION=tollgate|builtin|both TOLLGATE=1 SCHEDULER=tollgate|stock K8S=1.37.1|1.36.3|1.35.4|1.34.4
+	@cd e2e && $(GO) run ./cmd/cluster up $(if $(K8S),--kubernetes=$(K8S)) --nodes=$(NODES) --eviction=$(EVICTION) --tollgate=$(TOLLGATE) $(if $(SCHEDULER),--scheduler=$(SCHEDULER))
 
 .PHONY: cluster-down
 cluster-down: ## End what make cluster-up started.

@@ -184,6 +184,14 @@ func (c *ControlPlane) Eviction() Eviction { return c.state.Eviction }
 // Nodes is how many nodes the control plane was started with.
 func (c *ControlPlane) Nodes() int { return c.state.Nodes }
 
+// SchedulerProgram is the kube-scheduler that ReplaceScheduler was given, or empty while
+// the control plane's own schedules.
+func (c *ControlPlane) SchedulerProgram() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Scheduler.Program
+}
+
 // LogPath is the log file of a process.
 func (c *ControlPlane) LogPath(name string) string { return logOf(c.dir, name) }
 

@@ -119,7 +119,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 // stateEntries are what Stop removes: all but the logs. The state comes last,
 // so that a Stop that is interrupted can be repeated.
 func stateEntries() []string {
-	return []string{"etcd", "pki", "kwok", "flexvolume", "tollgate", "scheduler.yaml", "egress.yaml", "env.next", "env", "kubeconfig", "state.json.next", "state.json"}
+	return []string{"etcd", "pki", "kwok", "flexvolume", "tollgate", "scheduler.yaml", "egress.yaml", "bin", "env.next", "env", "kubeconfig", "state.json.next", "state.json"}
 }
 
 func clean(dir string, entries ...string) error {

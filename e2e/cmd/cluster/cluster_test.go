@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -37,13 +38,19 @@ func cli(t *testing.T, args ...string) (string, error) {
 // upAlone brings up a control plane without Tollgate; the test's end takes it down.
 func upAlone(t *testing.T, args ...string) {
 	t.Helper()
+	upWith(t, append([]string{"--tollgate=0"}, args...)...)
+}
+
+// upWith brings up a control plane; the test's end takes it down.
+func upWith(t *testing.T, args ...string) {
+	t.Helper()
 	_, err := cli(t, "down")
 	require.NoError(t, err, "what a test that was killed has left")
 	t.Cleanup(func() {
 		_, err := cli(t, "down")
 		require.NoError(t, err)
 	})
-	out, err := cli(t, append([]string{"up", "--tollgate=0"}, args...)...)
+	out, err := cli(t, append([]string{"up"}, args...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, "kube-apiserver is ready")
 	require.Contains(t, out, "up: export KUBECONFIG=")
@@ -69,13 +76,20 @@ func TestUpTwiceAndDownTwice(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, "node/node-1\n", string(out))
 
+	found, err := exec.CommandContext(t.Context(), "sh", "-euc", `. "$1"; . "$1"; kubectl get nodes -o name; echo "$PATH"`, "sh",
+		envFile(sourced(t, "CLUSTER_DIR"))).Output()
+	require.NoError(t, err)
+	lines := strings.Split(string(found), "\n")
+	require.Equal(t, "node/node-1", lines[0], "kubectl is on the PATH")
+	require.Equal(t, 1, strings.Count(lines[1], binDir(sourced(t, "CLUSTER_DIR"))), "once, however often the file is read")
+
 	again, err := cli(t, "up", "--tollgate=0", "--nodes=1", "--eviction=both")
 	require.NoError(t, err)
 	require.Contains(t, again, "up already, with K8S=v1.37.1 NODES=1 EVICTION=both TOLLGATE=0")
 	require.Equal(t, pid, sourced(t, "KUBE_APISERVER_PID"))
 
 	_, err = cli(t, "up", "--tollgate=0", "--nodes=2")
-	require.EqualError(t, err, "up already, but with K8S=v1.37.1 NODES=1 EVICTION=both TOLLGATE=0 instead of K8S=v1.37.1 NODES=2 EVICTION=tollgate TOLLGATE=0: run make cluster-down first")
+	require.EqualError(t, err, "up already, but with K8S=v1.37.1 NODES=1 EVICTION=both TOLLGATE=0 SCHEDULER=stock instead of K8S=v1.37.1 NODES=2 EVICTION=tollgate TOLLGATE=0 SCHEDULER=stock: run make cluster-down first")
 
 	down, err := cli(t, "down")
 	require.NoError(t, err)
@@ -168,6 +182,55 @@ func TestQuotingSurvivesAShell(t *testing.T) {
 	require.Len(t, values, len(names))
 	for i, name := range names {
 		require.Equal(t, want[name], values[i], name)
+	}
+}
+
+// What a user types after make cluster-up.
+func TestUpWithTollgateHasItsPluginAndItsScheduler(t *testing.T) {
+	upWith(t, "--nodes=1")
+	out, err := exec.CommandContext(t.Context(), "sh", "-euc", `. "$1"; kubectl tollgate devices`, "sh",
+		envFile(sourced(t, "CLUSTER_DIR"))).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	cp, err := controlplane.Open(sourced(t, "CLUSTER_DIR"))
+	require.NoError(t, err)
+	scheduler, err := os.Readlink("/proc/" + sourced(t, "KUBE_SCHEDULER_PID") + "/exe")
+	require.NoError(t, err)
+	require.Equal(t, cp.SchedulerProgram(), scheduler, "the process is Tollgate's build")
+	require.Equal(t, "kube-scheduler", filepath.Base(scheduler))
+
+	_, err = cli(t, "up", "--nodes=1", "--scheduler=stock")
+	require.ErrorContains(t, err, "up already, but with K8S=v1.37.1 NODES=1 EVICTION=tollgate TOLLGATE=1 SCHEDULER=tollgate")
+}
+
+func TestSchedulerFor(t *testing.T) {
+	t.Parallel()
+	newest := binaries.KubernetesVersion
+	for name, tt := range map[string]struct {
+		asked string
+		with  settings
+		want  string
+		err   string
+	}{
+		"with Tollgate it is Tollgate's":       {"", settings{kubernetes: newest, tollgate: true}, "tollgate", ""},
+		"without Tollgate it is Kubernetes'":   {"", settings{kubernetes: newest}, "stock", ""},
+		"older versions have their own":        {"", settings{kubernetes: "v1.36.3", tollgate: true}, "stock", ""},
+		"Kubernetes' own may be asked for":     {"stock", settings{kubernetes: newest, tollgate: true}, "stock", ""},
+		"Tollgate's may be asked for":          {"tollgate", settings{kubernetes: newest, tollgate: true}, "tollgate", ""},
+		"not for an older version":             {"tollgate", settings{kubernetes: "v1.36.3", tollgate: true}, "", "scheduler tollgate is built for Kubernetes " + newest + ", and not for v1.36.3: use stock"},
+		"not without Tollgate":                 {"tollgate", settings{kubernetes: newest}, "", "scheduler tollgate needs the ResourceSlicePatches that are installed with Tollgate: use stock"},
+		"a name that is none of them is wrong": {"mine", settings{kubernetes: newest, tollgate: true}, "", `scheduler "mine" is none of tollgate, stock`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := schedulerFor(tt.asked, tt.with)
+			if tt.err != "" {
+				require.EqualError(t, err, tt.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got)
+		})
 	}
 }
 

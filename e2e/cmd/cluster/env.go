@@ -14,6 +14,31 @@ import (
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
 
+// binDir has the commands that the env file puts in front of the PATH.
+func binDir(dir string) string { return filepath.Join(dir, "bin") }
+
+// linkCommands makes the commands that a user types: kubectl, and with Tollgate its plugin,
+// which kubectl finds on the PATH.
+func (c *cluster) linkCommands(tollgate bool) error {
+	commands := map[string]string{"kubectl": c.programs.Kubectl()}
+	if tollgate {
+		commands["kubectl-tollgate"] = c.programs.Tollgate()
+	}
+	if err := os.MkdirAll(binDir(c.dir), 0o750); err != nil {
+		return fmt.Errorf("create directory of commands: %w", err)
+	}
+	for name, program := range commands {
+		link := filepath.Join(binDir(c.dir), name)
+		if err := os.RemoveAll(link); err != nil {
+			return fmt.Errorf("replace link of %s: %w", name, err)
+		}
+		if err := os.Symlink(program, link); err != nil {
+			return fmt.Errorf("link %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func envFile(dir string) string { return filepath.Join(dir, "env") }
 
 // variables are what the env file tells: where things are, and for each process
@@ -50,9 +75,12 @@ func variable(name string) string {
 	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// writeEnv writes assignments for a POSIX shell, in one step.
+// writeEnv writes assignments for a POSIX shell, in one step, with the commands of the
+// cluster in front of the PATH.
 func writeEnv(path string, variables map[string]string) error {
 	var content strings.Builder
+	// Once, however often the file is read.
+	fmt.Fprintf(&content, "case \"$PATH\" in %[1]s:*) ;; *) export PATH=%[1]s:\"$PATH\" ;; esac\n", quote(binDir(filepath.Dir(path))))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		fmt.Fprintf(&content, "export %s=%s\n", name, quote(variables[name]))
 	}

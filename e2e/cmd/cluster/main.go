@@ -82,19 +82,25 @@ func (c *cluster) buildCommand() *cobra.Command {
 
 func (c *cluster) upCommand() *cobra.Command {
 	want := settings{}
-	var eviction string
+	var eviction, scheduler string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start the control plane and install Tollgate, unless they are up",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want.kubernetes, want.eviction = c.programs.Kubernetes, controlplane.Eviction(eviction)
+			var err error
+			if want.scheduler, err = schedulerFor(scheduler, want); err != nil {
+				return err
+			}
 			return c.locked(cmd.Context(), func() error { return c.up(cmd.Context(), want) })
 		},
 	}
 	cmd.Flags().IntVar(&want.nodes, "nodes", controlplane.DefaultNodes, "how many nodes")
 	cmd.Flags().StringVar(&eviction, "eviction", string(controlplane.EvictionTollgate),
 		"who acts on NoExecute taints: tollgate, builtin or both")
+	cmd.Flags().StringVar(&scheduler, "scheduler", "",
+		"which kube-scheduler runs: tollgate, which allocates devices as ResourceSlicePatches make them, or stock (default tollgate, and stock without Tollgate or with an older Kubernetes)")
 	cmd.Flags().BoolVar(&want.tollgate, "tollgate", true, "install Tollgate")
 	return cmd
 }

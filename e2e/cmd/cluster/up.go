@@ -19,6 +19,32 @@ type settings struct {
 	nodes      int
 	eviction   controlplane.Eviction
 	tollgate   bool
+	scheduler  string
+}
+
+// The schedulers that the user may choose.
+const (
+	schedulerTollgate = "tollgate"
+	schedulerStock    = "stock"
+)
+
+// schedulerFor returns the scheduler to run, or an error if the one that was asked for
+// cannot run beside the other settings.
+func schedulerFor(asked string, s settings) (string, error) {
+	built := s.kubernetes == binaries.KubernetesVersion
+	switch {
+	case asked == "" && s.tollgate && built:
+		return schedulerTollgate, nil
+	case asked == "" || asked == schedulerStock:
+		return schedulerStock, nil
+	case asked != schedulerTollgate:
+		return "", fmt.Errorf("scheduler %q is none of %s, %s", asked, schedulerTollgate, schedulerStock)
+	case !built:
+		return "", fmt.Errorf("scheduler %s is built for Kubernetes %s, and not for %s: use %s", asked, binaries.KubernetesVersion, s.kubernetes, schedulerStock)
+	case !s.tollgate:
+		return "", fmt.Errorf("scheduler %s needs the ResourceSlicePatches that are installed with Tollgate: use %s", asked, schedulerStock)
+	}
+	return schedulerTollgate, nil
 }
 
 func (s settings) String() string {
@@ -26,7 +52,7 @@ func (s settings) String() string {
 	if s.tollgate {
 		installed = 1
 	}
-	return fmt.Sprintf("K8S=%s NODES=%d EVICTION=%s TOLLGATE=%d", s.kubernetes, s.nodes, s.eviction, installed)
+	return fmt.Sprintf("K8S=%s NODES=%d EVICTION=%s TOLLGATE=%d SCHEDULER=%s", s.kubernetes, s.nodes, s.eviction, installed, s.scheduler)
 }
 
 // errDown says what to do about a control plane that is not as it should be.
@@ -43,6 +69,12 @@ func (c *cluster) up(ctx context.Context, want settings) error {
 	if want.tollgate {
 		c.progress("building Tollgate")
 		if err := c.programs.BuildTollgate(ctx); err != nil {
+			return err
+		}
+	}
+	if want.scheduler == schedulerTollgate {
+		c.progress("building Tollgate's kube-scheduler (minutes the first time)")
+		if err := c.programs.BuildScheduler(ctx); err != nil {
 			return err
 		}
 	}
@@ -79,6 +111,15 @@ func (c *cluster) finish(ctx context.Context, cp *controlplane.ControlPlane, wan
 		}
 		c.progress("Tollgate is ready")
 	}
+	if want.scheduler == schedulerTollgate {
+		c.progress("replacing kube-scheduler with Tollgate's build of it")
+		if err := install.Scheduler(ctx, cp, c.programs); err != nil {
+			return err
+		}
+	}
+	if err := c.linkCommands(want.tollgate); err != nil {
+		return err
+	}
 	return writeEnv(envFile(c.dir), c.variables(cp, tollgate))
 }
 
@@ -110,7 +151,12 @@ func (c *cluster) isUp(ctx context.Context, want settings) (bool, error) {
 		return false, fmt.Errorf("%s: %s", strings.Join(logs, ", "), errDown)
 	}
 	_, installed := running[install.Name]
-	has := settings{kubernetes: c.versionOf(cp), nodes: cp.Nodes(), eviction: cp.Eviction(), tollgate: installed}
+	has := settings{
+		kubernetes: c.versionOf(cp), nodes: cp.Nodes(), eviction: cp.Eviction(), tollgate: installed, scheduler: schedulerStock,
+	}
+	if cp.SchedulerProgram() != "" {
+		has.scheduler = schedulerTollgate
+	}
 	if has != want {
 		return false, fmt.Errorf("up already, but with %s instead of %s: %s", has, want, errDown)
 	}

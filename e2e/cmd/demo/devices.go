@@ -44,7 +44,7 @@ func (s *story) publish(ctx context.Context) error {
 		}
 	}
 	for _, name := range []string{"notebook", "training", "inference"} {
-		if err := s.useGPU(ctx, name, name); err != nil {
+		if err := s.useDevice(ctx, name, name); err != nil {
 			return err
 		}
 	}
@@ -64,9 +64,9 @@ func (s *story) publish(ctx context.Context) error {
 	return nil
 }
 
-// useGPU runs a pod with a claim.
-func (s *story) useGPU(ctx context.Context, name, claim string) error {
-	overrides := `{"spec":{"resourceClaims":[{"name":"gpu","resourceClaimName":"` + claim + `"}]}}`
+// useDevice runs a pod with a claim on a device.
+func (s *story) useDevice(ctx context.Context, name, claim string) error {
+	overrides := `{"spec":{"resourceClaims":[{"name":"device","resourceClaimName":"` + claim + `"}]}}`
 	_, err := s.kubectl(ctx, "run", name, "-n", research, "--image=app", "--overrides="+overrides)
 	return err
 }
@@ -106,7 +106,7 @@ func (s *story) refuseLatecomer(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.useGPU(ctx, "latecomer", "notebook"); err != nil {
+	if err := s.useDevice(ctx, "latecomer", "notebook"); err != nil {
 		return err
 	}
 	event, err := s.refusal(ctx, "latecomer")

@@ -70,6 +70,10 @@ func demo(ctx context.Context, out io.Writer, keep bool) (err error) {
 	if err := programs.BuildTollgate(ctx); err != nil {
 		return err
 	}
+	say("building Tollgate's kube-scheduler (minutes the first time)")
+	if err := programs.BuildScheduler(ctx); err != nil {
+		return err
+	}
 	// What make cluster-down ends, if it is to stay.
 	dir := filepath.Join(root, ".cluster-demo")
 	if keep {
@@ -97,7 +101,11 @@ func demo(ctx context.Context, out io.Writer, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := newStory(out, cp, tollgate, root)
+	say("replacing kube-scheduler with Tollgate's build of it, which obeys ResourceSlicePatches")
+	if err := install.Scheduler(ctx, cp, programs); err != nil {
+		return err
+	}
+	s, err := newStory(out, cp, tollgate, programs)
 	if err != nil {
 		return err
 	}

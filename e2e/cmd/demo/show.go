@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -44,15 +45,33 @@ func wrap(line string) []string {
 func (s *story) kubectl(ctx context.Context, args ...string) (string, error) {
 	s.say("$ kubectl %s", strings.ReplaceAll(shellWords(args), s.root+string(filepath.Separator), ""))
 	out, err := install.Kubectl(ctx, s.cp, args...)
+	s.answer(out)
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w", args[0], err)
+	}
+	return string(out), nil
+}
+
+// tollgateCommand runs a command of the kubectl plugin and prints it as one would type it,
+// and what it answers.
+func (s *story) tollgateCommand(ctx context.Context, args ...string) (string, error) {
+	s.say("$ kubectl tollgate %s", shellWords(args))
+	cmd := exec.CommandContext(ctx, s.programs.Tollgate(), append(args, "--kubeconfig", s.cp.Kubeconfig())...) //nolint:gosec // The program that was just built.
+	out, err := cmd.CombinedOutput()
+	s.answer(out)
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl tollgate %s: %w", args[0], err)
+	}
+	return string(out), nil
+}
+
+// answer prints what a command has printed.
+func (s *story) answer(out []byte) {
 	for line := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
 		for _, part := range wrap(line) {
 			s.say("  %s", part)
 		}
 	}
-	if err != nil {
-		return string(out), fmt.Errorf("kubectl %s: %w", args[0], err)
-	}
-	return string(out), nil
 }
 
 // shellWords joins args so that a shell would take them apart again.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tollgate-dev/tollgate/e2e/binaries"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
@@ -43,6 +44,7 @@ type story struct {
 	cp       *controlplane.ControlPlane
 	tollgate *install.Tollgate
 	client   kubernetes.Interface
+	programs binaries.Binaries
 	root     string
 
 	steps   int
@@ -51,12 +53,12 @@ type story struct {
 	tainted time.Time
 }
 
-func newStory(out io.Writer, cp *controlplane.ControlPlane, tollgate *install.Tollgate, root string) (*story, error) {
+func newStory(out io.Writer, cp *controlplane.ControlPlane, tollgate *install.Tollgate, programs binaries.Binaries) (*story, error) {
 	client, err := kubernetes.NewForConfig(cp.RESTConfig())
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return &story{out: out, cp: cp, tollgate: tollgate, client: client, root: root, departs: newDepartures()}, nil
+	return &story{out: out, cp: cp, tollgate: tollgate, client: client, programs: programs, root: programs.Root, departs: newDepartures()}, nil
 }
 
 // tell goes through the story and stops at the first thing that is not so.
@@ -82,6 +84,8 @@ func (s *story) tell(ctx context.Context) error {
 		{"NoSchedule: who runs goes on, but nobody joins a claim on a tainted device", s.refuseLatecomer},
 		{"NoExecute: who does not tolerate it leaves at once", s.execute},
 		{"The pod with 10 s leaves after 10 s, and who waits for the end is told", s.finish},
+		{"A pod asks for an attribute that no driver publishes; a ResourceSlicePatch adds it, and the scheduler allocates the device", s.allocatePatched},
+		{"A spread constraint counts a tainted node, and a pod waits: explained, and mended by a PlacementPolicy", s.spread},
 		{"Prometheus sees it all", s.metrics},
 	} {
 		s.steps++
