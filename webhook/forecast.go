@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,16 +120,31 @@ func (p *Preview) node(ctx context.Context, req admission.Request, set *tainting
 // evictsAnew reports whether current has a NoExecute taint that is not in old as it
 // stands.
 func evictsAnew(old, current []corev1.Taint) bool {
-	for i := range current {
-		stood := false
-		for j := range old {
-			stood = stood || equality.Semantic.DeepEqual(old[j], current[i])
-		}
-		if !stood && current[i].Effect == corev1.TaintEffectNoExecute {
-			return true
-		}
+	stood := make(map[taintAt]bool, len(old))
+	for i := range old {
+		stood[at(&old[i])] = true
 	}
-	return false
+	return slices.ContainsFunc(current, func(taint corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectNoExecute && !stood[at(&taint)]
+	})
+}
+
+// taintAt is a taint with its time, so that equal taints are equal keys of a map: a node may
+// have many taints, and comparing each with each would take the square of their number.
+type taintAt struct {
+	key, value string
+	effect     corev1.TaintEffect
+	timed      bool
+	seconds    int64
+	nanos      int
+}
+
+func at(taint *corev1.Taint) taintAt {
+	t := taintAt{key: taint.Key, value: taint.Value, effect: taint.Effect, timed: taint.TimeAdded != nil}
+	if t.timed {
+		t.seconds, t.nanos = taint.TimeAdded.Unix(), taint.TimeAdded.Nanosecond()
+	}
+	return t
 }
 
 // rule looks at the write of a DeviceTaintRule, which was old; nil when it is created.

@@ -6,6 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -129,15 +130,27 @@ func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
 // hasOthers reports whether list has an owner that others do not have. Whether an owner
 // has to wait for its dependents is no difference: the garbage collector changes it.
 func hasOthers(list, others []metav1.OwnerReference) bool {
-	return slices.ContainsFunc(list, func(ref metav1.OwnerReference) bool {
-		return !slices.ContainsFunc(others, func(o metav1.OwnerReference) bool {
-			return o.UID == ref.UID && o.Name == ref.Name && o.Kind == ref.Kind && o.APIVersion == ref.APIVersion &&
-				controls(&o) == controls(&ref)
-		})
-	})
+	// A map, since a list of owners may be long and is not Tollgate's.
+	there := make(map[owner]bool, len(others))
+	for i := range others {
+		there[ownerOf(&others[i])] = true
+	}
+	return slices.ContainsFunc(list, func(ref metav1.OwnerReference) bool { return !there[ownerOf(&ref)] })
 }
 
-func controls(ref *metav1.OwnerReference) bool { return ref.Controller != nil && *ref.Controller }
+// owner is of an owner reference what tells it from others.
+type owner struct {
+	apiVersion, kind, name string
+	uid                    types.UID
+	controls               bool
+}
+
+func ownerOf(ref *metav1.OwnerReference) owner {
+	return owner{
+		apiVersion: ref.APIVersion, kind: ref.Kind, name: ref.Name, uid: ref.UID,
+		controls: ref.Controller != nil && *ref.Controller,
+	}
+}
 
 // isCollected reports whether the request is the garbage collector's deletion of a rule
 // that was written out for a patch. Its patch is gone then, and who deleted that has been
