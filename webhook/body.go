@@ -63,15 +63,28 @@ func (b *Bodies) release(n int64) {
 	b.used.Add(-n)
 }
 
-// readBody reads the body of r within bodies and returns it with a function
-// that gives the room back, to be called when the body is no longer used.
+// room is what one body takes of Bodies, to be released when the body is no longer used.
+type room struct {
+	bodies *Bodies
+	size   int64
+}
+
+// release gives the room back. Further calls do nothing.
+func (r *room) release() {
+	if r.size > 0 {
+		r.bodies.release(r.size)
+		r.size = 0
+	}
+}
+
+// readBody reads the body of r within bodies and returns it with the room that it takes.
 // deadline is when the body must have arrived.
-func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline time.Time) ([]byte, func(), error) {
+func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline time.Time) ([]byte, room, error) {
 	if r.ContentLength > maxBodyBytes {
-		return nil, nil, errBodyTooLarge
+		return nil, room{}, errBodyTooLarge
 	}
 	if r.ContentLength == 0 {
-		return nil, nil, errBodyEmpty
+		return nil, room{}, errBodyEmpty
 	}
 	// A body of unknown length is charged with the most that it may have.
 	size := int64(maxBodyBytes)
@@ -79,17 +92,17 @@ func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline t
 		size = r.ContentLength
 	}
 	if !bodies.take(size) {
-		return nil, nil, errBusy
+		return nil, room{}, errBusy
 	}
-	release := func() { bodies.release(size) }
+	taken := room{bodies: bodies, size: size}
 	// A server without deadlines (a recorder in a test) still bounds the size.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	body, err := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength)
 	if err != nil {
-		release()
-		return nil, nil, err
+		taken.release()
+		return nil, room{}, err
 	}
-	return body, release, nil
+	return body, taken, nil
 }
 
 func read(from io.Reader, length int64) ([]byte, error) {

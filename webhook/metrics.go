@@ -23,6 +23,8 @@ type Metrics struct {
 	findings *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	panics   prometheus.Counter
+	// connections counts those that a limit closed.
+	connections prometheus.Counter
 }
 
 // NewMetrics registers the admission metrics with reg.
@@ -49,6 +51,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		panics: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_admission_panics_total",
 			Help: "Panics while judging a review. Each is a defect; its stack is in the log.",
+		}),
+		connections: factory.NewCounter(prometheus.CounterOpts{
+			Name: "tollgate_admission_connections_closed_total",
+			Help: "Connections closed because too many were open, of one client's address or of all.",
 		}),
 	}
 }

@@ -18,6 +18,8 @@ import (
 const (
 	// maxMessage bounds a denial; the API server shows all of it to the user.
 	maxMessage = 4 << 10
+	// maxCauses bounds the causes of a denial, which are for programs.
+	maxCauses = 50
 	// maxWarnings bounds the warnings of a response.
 	maxWarnings = 16
 	// auditKey is the audit annotation for violations that are only recorded. The
@@ -72,12 +74,25 @@ func denial(denials []policy.Finding) *metav1.Status {
 	status.Details = &metav1.StatusDetails{}
 	for _, finding := range denials {
 		texts = append(texts, finding.String())
-		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{
+	}
+	status.Details.Causes = causes(denials)
+	status.Message = limitText(strings.Join(texts, "; "))
+	return status
+}
+
+// causes returns a cause for each denial, at most maxCauses of them. The last one says how
+// many more there are.
+func causes(denials []policy.Finding) []metav1.StatusCause {
+	var found []metav1.StatusCause
+	for i, finding := range denials {
+		if i == maxCauses-1 && len(denials) > maxCauses {
+			return append(found, metav1.StatusCause{Message: fmt.Sprintf("and %d more causes", len(denials)-i)})
+		}
+		found = append(found, metav1.StatusCause{
 			Type: metav1.CauseType(finding.Reason), Field: finding.Field, Message: limitText(finding.Problem),
 		})
 	}
-	status.Message = limitText(strings.Join(texts, "; "))
-	return status
+	return found
 }
 
 // allowed is the response of a request that nothing has to be said about.

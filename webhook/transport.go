@@ -39,6 +39,10 @@ const (
 	logsAtOnce    = 100
 )
 
+// writeTimeout bounds how long a client may take to read an answer. The API server reads at
+// once, and waits for the whole review no longer than the timeout of the webhook.
+const writeTimeout = 2 * time.Second
+
 // Options configure an endpoint.
 type Options struct {
 	// Clock is this machine's: connections obey it, and durations are measured by
@@ -84,6 +88,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if cause := recover(); cause != nil {
 			e.opts.Metrics.panics.Inc()
 			log.Error(nil, "panic while judging a review", "panic", cause, "stack", string(debug.Stack()))
+			e.boundWrite(w, writeTimeout)
 			http.Error(w, "internal error", http.StatusInternalServerError)
 		}
 	}()
@@ -101,12 +106,13 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuse(w, status, text)
 		return
 	}
-	body, release, err := readBody(w, r, e.opts.Bodies, readUntil(ctx, start))
+	body, taken, err := readBody(w, r, e.opts.Bodies, readUntil(ctx, start))
 	if err != nil {
 		e.refuseBody(w, err)
 		return
 	}
-	defer release()
+	// A panic releases the room too.
+	defer taken.release()
 	req, apiVersion, err := decodeReview(body)
 	if err != nil {
 		e.refuse(w, http.StatusBadRequest, err.Error())
@@ -116,36 +122,54 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuseCaller(w)
 		return
 	}
-	e.answer(ctx, w, req, apiVersion, start)
+	send := e.answer(ctx, req, apiVersion, start)
+	// A client that reads its answer slowly does not hold the room of its body.
+	taken.release()
+	send(w)
 }
 
-// answer judges a review and writes the response.
-func (e *Endpoint) answer(ctx context.Context, w http.ResponseWriter, req admission.Request, apiVersion string, start time.Time) {
+// answer judges a review and returns the function that writes the response, which does not
+// refer to the body.
+func (e *Endpoint) answer(ctx context.Context, req admission.Request, apiVersion string, start time.Time) func(http.ResponseWriter) {
 	response, findings, err := e.Review(ctx, req)
 	e.opts.Metrics.observe(e.name, &review{
 		resource: e.label(req), request: req, response: response, findings: findings, err: err, took: e.opts.Clock.Since(start),
 	})
 	if bad := (*badReviewError)(nil); errors.As(err, &bad) {
-		e.refuse(w, http.StatusBadRequest, bad.Error())
-		return
+		return func(w http.ResponseWriter) { e.refuse(w, http.StatusBadRequest, bad.Error()) }
 	}
 	if err != nil {
 		if e.logs.AllowN(e.opts.Clock.Now(), 1) {
 			logr.FromContextOrDiscard(ctx).Error(err, "no decision on a review", "resource", req.Resource.Resource,
 				"namespace", req.Namespace, "name", req.Name, "requestUID", req.UID)
 		}
-		http.Error(w, "no decision could be made, see the log of Tollgate", http.StatusInternalServerError)
-		return
+		return e.fail("no decision could be made, see the log of Tollgate")
 	}
 	encoded, err := encodeReview(apiVersion, req.UID, response)
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "answer a review", "requestUID", req.UID)
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
+		return e.fail("internal error")
 	}
-	w.Header().Set("Content-Type", "application/json")
-	// The client is gone when this fails; there is nobody left to tell.
-	_, _ = w.Write(encoded)
+	return func(w http.ResponseWriter) {
+		e.boundWrite(w, writeTimeout)
+		w.Header().Set("Content-Type", "application/json")
+		// The client is gone when this fails.
+		_, _ = w.Write(encoded)
+	}
+}
+
+// fail returns the function that writes a fault of Tollgate.
+func (e *Endpoint) fail(text string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		e.boundWrite(w, writeTimeout)
+		http.Error(w, text, http.StatusInternalServerError)
+	}
+}
+
+// boundWrite ends the connection, or the stream of HTTP/2, of a client that has not read its
+// answer by then (A05). A server without deadlines, as a recorder in a test, ignores it.
+func (e *Endpoint) boundWrite(w http.ResponseWriter, within time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(e.opts.Clock.Now().Add(within))
 }
 
 func (e *Endpoint) judge(ctx context.Context, req admission.Request) (admission.Response, error) {
@@ -188,6 +212,8 @@ func (e *Endpoint) refuse(w http.ResponseWriter, status int, text string) {
 	// The server reads what is left of a body before it goes on, however slowly that comes.
 	_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
 	e.tell(w, status, text)
+	// It also writes the answer after that.
+	e.boundWrite(w, bodyTimeout+writeTimeout)
 }
 
 // refuseBody refuses a review whose body could not be read. One that is late has had its time.
@@ -202,6 +228,7 @@ func (e *Endpoint) refuseBody(w http.ResponseWriter, err error) {
 
 // tell counts a refusal and answers with it.
 func (e *Endpoint) tell(w http.ResponseWriter, status int, text string) {
+	e.boundWrite(w, writeTimeout)
 	e.opts.Metrics.refused(e.name, status)
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")

@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
-	"strconv"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
@@ -20,7 +17,6 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/authority"
-	"github.com/tollgate-dev/tollgate/webhook/callers"
 	"github.com/tollgate-dev/tollgate/webhook/snapshot"
 )
 
@@ -42,12 +38,12 @@ func (p *program) addAdmission(
 	if err != nil {
 		return nil, err
 	}
-	server, err := p.newWebhookServer(certificates, who)
-	if err != nil {
-		return nil, err
-	}
 	config := p.webhookConfig(store, known)
 	config.Preview, config.Callers = preview, who
+	server := webhook.NewServer(webhook.ServerOptions{
+		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){certificates.TLSConfig, who.TLSConfig},
+		Budget: config.Budget, Metrics: config.Metrics,
+	})
 	ready := map[string]healthz.Checker{
 		"certificates": certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}
@@ -79,22 +75,6 @@ func (p *program) certificateOptions() certs.Options {
 	options.CALifetime = config.CADuration.Duration
 	options.ServingLifetime = config.ServingDuration.Duration
 	return options
-}
-
-func (p *program) newWebhookServer(certificates *certs.Manager, who *callers.Callers) (ctrlwebhook.Server, error) {
-	host, portText, err := net.SplitHostPort(p.config.Webhook.BindAddress)
-	if err != nil {
-		return nil, fmt.Errorf("webhook.bindAddress: %w", err)
-	}
-	port, err := strconv.Atoi(portText)
-	if err != nil {
-		return nil, fmt.Errorf("webhook.bindAddress: %w", err)
-	}
-	options := []func(*tls.Config){certificates.TLSConfig}
-	if who != nil {
-		options = append(options, who.TLSConfig)
-	}
-	return ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: options}), nil
 }
 
 func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.Config {

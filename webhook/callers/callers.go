@@ -80,7 +80,7 @@ func (c *Callers) NeedLeaderElection() bool { return false }
 // TLSConfig makes a server ask clients for a certificate, if any is accepted. Which one it is
 // does not end the handshake: who is refused cannot tell why.
 func (c *Callers) TLSConfig(config *tls.Config) {
-	if c.certificates != nil {
+	if c != nil && c.certificates != nil {
 		config.ClientAuth = tls.RequestClientCert
 	}
 }

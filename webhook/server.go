@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+)
+
+// Bounds of the port that every pod may reach. An API server sends a review as soon as it
+// has a connection, so that none of them is near for it.
+const (
+	// headerTimeout bounds the handshake of TLS, and then the header of each request (A03).
+	headerTimeout = 5 * time.Second
+	// idleTimeout is as long as API servers keep a connection that they do not use.
+	idleTimeout = 90 * time.Second
+	// headerBytes leaves room for a token.
+	headerBytes = 64 << 10
+	// streams bounds the requests at one time on a connection of HTTP/2 (A07).
+	streams = 100
+	// connectionLimit bounds the connections that are open, of all clients (A11). Each takes
+	// some 50 KiB while it is idle.
+	connectionLimit = 2000
+	// connectionLimitEach bounds those of one address: an API server has at most 600 requests
+	// at one time (--max-requests-inflight and --max-mutating-requests-inflight), and over
+	// HTTP/1.1 a connection for each.
+	connectionLimitEach = 600
+)
+
+// ServerOptions configure a Server.
+type ServerOptions struct {
+	// BindAddress is host:port; an empty host is every address of the machine.
+	BindAddress string
+	// TLS change the configuration of the server's TLS in their order. One of them sets
+	// GetCertificate.
+	TLS []func(*tls.Config)
+	// Budget is that of the endpoints.
+	Budget time.Duration
+	// Metrics counts the connections that are closed by a limit.
+	Metrics *Metrics
+}
+
+// Server serves the endpoints by HTTPS, with bounds on connections, streams, headers and idle
+// time. controller-runtime's has none on connections, and 32 seconds for headers. It
+// implements controller-runtime's webhook.Server, which starts before caches are filled, on
+// every replica.
+type Server struct {
+	options ServerOptions
+	mux     *http.ServeMux
+	// listening is closed once the port is open.
+	listening chan struct{}
+}
+
+// NewServer returns a server that serves nothing yet. It opens no port: that is what Start does.
+func NewServer(options ServerOptions) *Server {
+	return &Server{options: options, mux: http.NewServeMux(), listening: make(chan struct{})}
+}
+
+// Register has a handler answer at a path. It panics if the path has one.
+func (s *Server) Register(path string, handler http.Handler) { s.mux.Handle(path, handler) }
+
+// WebhookMux implements webhook.Server.
+func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx is done, and returns when the requests under way were answered, at
+// most a minute later. Requests get ctx.
+func (s *Server) Start(ctx context.Context) error {
+	config := &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	for _, change := range s.options.TLS {
+		change(config)
+	}
+	var listens net.ListenConfig
+	open, err := listens.Listen(ctx, "tcp", s.options.BindAddress)
+	if err != nil {
+		return fmt.Errorf("listen for reviews: %w", err)
+	}
+	server := s.server(ctx)
+	ended := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() { ended <- shutDown(ctx, server) })
+	close(s.listening)
+	err = server.Serve(tls.NewListener(limitConnections(open, connectionLimit, connectionLimitEach, s.options.Metrics.connections), config))
+	if !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return fmt.Errorf("serve reviews: %w", err)
+	}
+	return <-ended
+}
+
+func (s *Server) server(ctx context.Context) *http.Server {
+	return &http.Server{
+		Handler:           s.mux,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
+		// From the header on: endpoints set tighter deadlines for a body and for an answer.
+		WriteTimeout: s.options.Budget + bodyTimeout + 2*writeTimeout,
+	}
+}
+
+// shutDown closes the port, and the connections once they are idle.
+func shutDown(ctx context.Context, server *http.Server) error {
+	const patience = time.Minute
+	log := logr.FromContextOrDiscard(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		log.Error(err, "shut down the server of reviews")
+	}
+	return nil
+}
+
+// StartedChecker implements webhook.Server: the check fails while no client can connect.
+func (s *Server) StartedChecker() healthz.Checker {
+	const patience = 10 * time.Second
+	return func(r *http.Request) error {
+		select {
+		case <-s.listening:
+		default:
+			return errors.New("the server of reviews was not started yet")
+		}
+		// It checks that somebody answers, and not who.
+		dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // See above.
+		conn, err := dialer.DialContext(r.Context(), "tcp", s.options.BindAddress)
+		if err != nil {
+			return fmt.Errorf("connect to the server of reviews: %w", err)
+		}
+		if err := conn.Close(); err != nil {
+			return fmt.Errorf("close a connection to the server of reviews: %w", err)
+		}
+		return nil
+	}
+}
