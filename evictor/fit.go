@@ -19,10 +19,9 @@ const overduePause = 30 * time.Second
 // loopReason is the reason of events about loops, on the objects that carry the taints.
 const loopReason = "EvictionLoop"
 
-// NodesChanged says how many nodes there are that can be told of, and how many of them
-// are down. While all are, evictions because of that are held (J03). It does not block.
-func (e *Evictor) NodesChanged(nodes, down int) { e.observeNodes(e.clock.Now(), nodes, down) }
-
+// observeNodes records how many nodes there are and how many of them are down. While all
+// are, evictions because of that are held (J03). Nothing is recorded before the first list of
+// nodes is complete: a list that begins with a node that is down would look like an outage.
 func (e *Evictor) observeNodes(now time.Time, nodes, down int) {
 	switch e.gate.disruption.Observe(now, nodes, down) {
 	case disruption.Stopped, disruption.Resumed:

@@ -124,7 +124,6 @@ func TestHolds(t *testing.T) {
 			w.stays(podA)
 			w.holds(HoldNodesDown, 1)
 			w.setNode("m")
-			w.evictor.NodesChanged(w.tracker.NodesDown())
 			w.pass(299 * time.Second)
 			w.stays(podA)
 			w.pass(3 * time.Second)

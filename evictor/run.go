@@ -22,7 +22,9 @@ func (e *Evictor) Start(ctx context.Context) error {
 	}
 	queues := newQueues(e.local)
 	e.fit.Leads(e.clock.Now())
+	e.gate.disruption.Reset()
 	e.run(queues)
+	e.lookAtNodes()
 	defer e.run(nil)
 
 	var running sync.WaitGroup
@@ -99,7 +101,14 @@ func (e *Evictor) waitSynced(ctx context.Context) bool {
 	return true
 }
 
-// housekeep writes summaries and forgets what has become old.
+// lookAtNodes looks whether all nodes are down.
+func (e *Evictor) lookAtNodes() {
+	nodes, down := e.tracker.NodesDown()
+	e.observeNodes(e.clock.Now(), nodes, down)
+}
+
+// housekeep writes summaries, forgets what has become old, and looks whether all nodes are
+// down.
 func (e *Evictor) housekeep(ctx context.Context) {
 	ticker := e.local.NewTicker(announceTick)
 	defer ticker.Stop()
@@ -111,6 +120,7 @@ func (e *Evictor) housekeep(ctx context.Context) {
 			e.announce.flush(false)
 			e.announce.flushHeld(e.book, e.tracker.UIDOf)
 			e.confirm.sweep()
+			e.lookAtNodes()
 			e.checkFit(ctx)
 		}
 	}

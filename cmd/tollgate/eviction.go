@@ -116,7 +116,6 @@ func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*follo
 	}
 	feed = informer.NewFeed(state, runner, p.clock)
 	feed.OnLeaving(known.ledger.Leaving)
-	feed.OnNodesDown(runner.NodesChanged)
 	if err := p.watchPods(feed, nodes, known.guard); err != nil {
 		return nil, err
 	}

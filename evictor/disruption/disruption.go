@@ -34,7 +34,8 @@ const (
 	Unchanged Change = iota
 	// Stopped means that evictions because of such taints are held from now on.
 	Stopped
-	// Resumed means that they go on, and their deadlines count anew.
+	// Resumed means that they go on; their deadlines count anew, unless the nodes were down
+	// for a moment only.
 	Resumed
 )
 
@@ -54,9 +55,23 @@ func (c Change) String() string {
 // zero State has seen no node. It is in memory: who leads next does not know of a
 // recovery before its term. All methods are goroutine-safe.
 type State struct {
-	mu        sync.RWMutex
-	stopped   bool
+	mu      sync.RWMutex
+	stopped bool
+	// since is when all nodes were first seen to be down.
+	since     time.Time
 	recovered time.Time
+}
+
+// glitch is how long all nodes have to be down for their return to be a recovery. A relist
+// of nodes may for a moment leave none but one that is down.
+const glitch = 2 * time.Second
+
+// Reset forgets what was observed. A leader calls it when its term begins: what a replica
+// saw in an earlier term says nothing about the time between.
+func (s *State) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped, s.since, s.recovered = false, time.Time{}, time.Time{}
 }
 
 // Observe takes in how many nodes there are and how many of them are down, at now by
@@ -67,15 +82,21 @@ func (s *State) Observe(now time.Time, nodes, down int) Change {
 	if s.recovered.After(now) {
 		s.recovered = now // the clock was set back
 	}
+	if s.since.After(now) {
+		s.since = now
+	}
 	stopped := nodes > 0 && down >= nodes
 	if stopped == s.stopped {
 		return Unchanged
 	}
 	s.stopped = stopped
 	if stopped {
+		s.since = now
 		return Stopped
 	}
-	s.recovered = now
+	if now.Sub(s.since) >= glitch {
+		s.recovered = now
+	}
 	return Resumed
 }
 

@@ -137,13 +137,14 @@ func TestChangesHaveNames(t *testing.T) {
 	require.Equal(t, []string{"unchanged", "stopped", "resumed"}, []string{Unchanged.String(), Stopped.String(), Resumed.String()})
 }
 
-// TestJ03EveryStopHasItsRecovery lets nodes go down and come back at random.
+// TestJ03EveryStopHasItsRecovery lets nodes go down and come back at random. What lasts for
+// less than two seconds, as in the middle of a relist, has no recovery.
 func TestJ03EveryStopHasItsRecovery(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, seed))
 	var s State
-	all, recovered, stops := false, time.Time{}, 0
+	all, since, recovered, stops := false, time.Time{}, time.Time{}, 0
 	for i := range 10_000 {
 		now := after(time.Duration(i) * time.Second)
 		nodes := r.IntN(3)
@@ -152,7 +153,10 @@ func TestJ03EveryStopHasItsRecovery(t *testing.T) {
 		stopped := nodes != 0 && down == nodes
 		require.Equal(t, stopped != all, change != Unchanged, "seed %d", seed)
 		require.Equal(t, stopped, change == Stopped || change == Unchanged && all, "seed %d", seed)
-		if all && !stopped {
+		if stopped && !all {
+			since = now
+		}
+		if all && !stopped && now.Sub(since) >= 2*time.Second {
 			recovered = now
 			stops++
 		}
@@ -164,7 +168,7 @@ func TestJ03EveryStopHasItsRecovery(t *testing.T) {
 		}
 		require.Equal(t, recovered, counts, "seed %d", seed)
 	}
-	require.Greater(t, stops, 1000)
+	require.Greater(t, stops, 500)
 }
 
 func TestStateIsSafeForManyWorkers(t *testing.T) {

@@ -22,7 +22,6 @@ type store interface {
 	DeleteNode(name string, uid types.UID) []tracker.Key
 	SetPod(pod tracker.Pod) []tracker.Key
 	DeletePod(key tracker.Key) []tracker.Key
-	NodesDown() (nodes, down int)
 }
 
 // listener is told what the events changed. It is called from the informers'
@@ -41,11 +40,7 @@ type Feed struct {
 	listener listener
 	clock    clock.PassiveClock
 	// leaving is told of pods that go, nil for nobody.
-	leaving func(key tracker.Key)
-	// outage is told of the nodes, nil for nobody; allDown is what it was told last. Only
-	// the handler of nodes uses both.
-	outage   func(nodes, down int)
-	allDown  bool
+	leaving  func(key tracker.Key)
 	attached bool
 	synced   []toolscache.InformerSynced
 }
@@ -59,11 +54,6 @@ func NewFeed(store store, listener listener, clk clock.PassiveClock) *Feed {
 // store hears of it: what held for the pod can still be looked up then. It may be
 // called several times with one pod. OnLeaving is called before Attach.
 func (f *Feed) OnLeaving(leave func(key tracker.Key)) { f.leaving = leave }
-
-// OnNodesDown has tell called with what NodesDown of the store returns when all nodes
-// have come to be down, and when that is over. It is called from the event handler of
-// nodes and must not block. OnNodesDown is called before Attach.
-func (f *Feed) OnNodesDown(tell func(nodes, down int)) { f.outage = tell }
 
 // Attach subscribes to both informers. It is called once, before HasSynced. The
 // informer of nodes may be nil: no node has a taint then.
@@ -101,13 +91,11 @@ func (f *Feed) nodes() *handler[tracker.Node] {
 		uid:  func(node *tracker.Node) types.UID { return node.UID },
 		set: func(node tracker.Node) {
 			changed := f.store.SetNode(node, f.clock.Now())
-			f.tellOutage()
 			f.listener.PodsChanged(changed)
 			f.listener.NodeChanged(node.Name)
 		},
 		drop: func(node tracker.Node) {
 			changed := f.store.DeleteNode(node.Name, node.UID)
-			f.tellOutage()
 			f.listener.PodsChanged(changed)
 			f.listener.NodeChanged(node.Name)
 		},
@@ -128,19 +116,6 @@ func (f *Feed) pods() *handler[tracker.Pod] {
 			f.leave(pod.Key)
 			f.listener.PodsChanged(f.store.DeletePod(pod.Key))
 		},
-	}
-}
-
-// tellOutage tells when the nodes have come to be all down, or do not stay so. Who is
-// told learns it before the pods on the node are looked at.
-func (f *Feed) tellOutage() {
-	if f.outage == nil {
-		return
-	}
-	nodes, down := f.store.NodesDown()
-	if allDown := nodes > 0 && nodes == down; allDown != f.allDown {
-		f.allDown = allDown
-		f.outage(nodes, down)
 	}
 }
 
