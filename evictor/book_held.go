@@ -71,7 +71,9 @@ func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []tracker
 	return e.rules
 }
 
-func sameHold(a, b hold) bool { return a.episode == b.episode }
+// sameHold reports whether two holds count in the same episodes. The author counts too: the
+// controllers may adopt a rule for a ResourceSlicePatch that was made anew under its name.
+func sameHold(a, b hold) bool { return a.episode == b.episode && a.author == b.author }
 
 // free says that a pod is not held any more: by nothing at all, or, with tried false,
 // by nothing but what only an attempt can tell.
