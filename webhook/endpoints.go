@@ -43,8 +43,13 @@ type Config struct {
 	// Cache reads nodes from a cache, for where too many would have to be read from the
 	// API server. Nil where there is none: then there is no verdict.
 	Cache client.Reader
-	// Authorizer answers what policies ask of RBAC.
+	// Authorizer answers what policies ask of RBAC about pods, workloads and claims. Any
+	// tenant decides how much is asked of it.
 	Authorizer authorizer.Authorizer
+	// Operators answers what is asked about writes of taints and of labels of namespaces.
+	// It shares no limit with Authorizer, so that a tenant cannot keep an operator from
+	// taking a taint off. Nil is Authorizer.
+	Operators authorizer.Authorizer
 	// Selves are the users that Tollgate is: what it writes itself is not judged by
 	// TaintPolicies.
 	Selves []string
@@ -149,7 +154,15 @@ func Validate(c Config) *Endpoint {
 }
 
 func (c Config) governor() *governor {
-	return &governor{policies: c.Policies, authorizer: c.Authorizer, clock: c.ServerClock, selves: c.Selves}
+	return &governor{policies: c.Policies, authorizer: c.operators(), clock: c.ServerClock, selves: c.Selves}
+}
+
+// operators returns what answers questions about writes of operators.
+func (c Config) operators() authorizer.Authorizer {
+	if c.Operators == nil {
+		return c.Authorizer
+	}
+	return c.Operators
 }
 
 func (c Config) windows() *windows { return &windows{on: c.Window, namespaces: c.Namespaces} }

@@ -32,7 +32,7 @@ func tolerationJudges(c Config) map[resource]judge {
 	binding := &bindingJudge{
 		policies: c.Policies, tolerating: by, pods: newLive(c.Live, c.Clock), defaults: c.DefaultSeconds, schedulers: schedulers,
 	}
-	label := &labelJudge{policies: c.Policies, authorizer: c.Authorizer}
+	label := &labelJudge{policies: c.Policies, authorizer: c.operators()}
 	judges := map[resource]judge{
 		pods: &podJudge{
 			policies: c.Policies, tolerating: by, added: added, placement: place, windows: c.windows(),

@@ -45,8 +45,9 @@ type program struct {
 	connection *rest.Config
 	clientset  kubernetes.Interface
 	manager    ctrl.Manager
-	// authorizer answers what policies ask about permissions.
-	authorizer *authority.Authority
+	// authorizer answers what policies ask about permissions for pods, workloads and claims;
+	// operators for taints and labels of namespaces. Neither waits for the other.
+	authorizer, operators *authority.Authority
 	// certificates are those of the webhooks; nil until there is admission.
 	certificates *certs.Manager
 	// self is the user that this is.
@@ -151,6 +152,9 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	}
 	p := &program{config: config, features: gates, clock: now, local: local, connection: connection, clientset: clientset, stopEvents: func() {}}
 	if p.authorizer, err = p.newAuthority(); err != nil {
+		return nil, err
+	}
+	if p.operators, err = p.newAuthority(); err != nil {
 		return nil, err
 	}
 	if p.lock, err = p.newLock(); err != nil {

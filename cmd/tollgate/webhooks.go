@@ -92,6 +92,7 @@ func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.
 		Live:                       p.manager.GetAPIReader(),
 		Cache:                      p.manager.GetClient(),
 		Authorizer:                 p.authorizer,
+		Operators:                  p.operators,
 		Selves:                     []string{p.self},
 		DeviceClasses:              webhook.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 		Schedulers:                 admission.Schedulers,
@@ -117,8 +118,9 @@ func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.
 	return config
 }
 
-// Questions about RBAC have a client and a limit of their own: users must not wait for
-// their answers because the evictor is busy, nor pods live longer because users ask.
+// Questions about RBAC have clients and limits of their own, one for tenants and one for
+// operators: users must not wait for their answers because the evictor is busy, nor pods live
+// longer because users ask, nor taints stay because tenants ask.
 const (
 	reviewQPS   = 50
 	reviewBurst = 100
