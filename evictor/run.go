@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -76,14 +77,18 @@ func (e *Evictor) lookAtAll() {
 }
 
 // stopping returns step for a queue, doing nothing once ctx is done: a queue that
-// is shut down still hands out what it holds.
+// is shut down still hands out what it holds. A panic of step is an error.
 func stopping[T any](ctx context.Context, step func(context.Context, T) (time.Duration, error)) func(T) (time.Duration, error) {
-	return func(item T) (time.Duration, error) {
+	return func(item T) (again time.Duration, err error) {
 		select {
 		case <-ctx.Done():
 			return 0, nil
 		default:
-			return step(ctx, item)
+			err = panics.Contain(ctx, "evictor", func() error {
+				again, err = step(ctx, item)
+				return err
+			})
+			return again, err
 		}
 	}
 }

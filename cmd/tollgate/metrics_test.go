@@ -36,6 +36,7 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
+	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
@@ -62,6 +63,7 @@ func registerAll(reg prometheus.Registerer) {
 	ttl.NewMetrics(reg)
 	twins.NewMetrics(reg)
 	evictor.NewMetrics(reg)
+	panics.Register(reg)
 	breaker.NewMetrics(reg)
 	limits.NewMetrics(reg)
 	rulestatus.NewMetrics(reg)

@@ -29,6 +29,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/replica"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
+	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/webhook/authority"
 )
 
@@ -90,6 +91,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err := p.addLeader(ctx); err != nil {
 		return err
 	}
+	panics.Register(ctrlmetrics.Registry)
 	replica.Register(ctrlmetrics.Registry, version(), string(config.Eviction.Mode), p.leads)
 	serving, end := drain.Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()

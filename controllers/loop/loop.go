@@ -12,12 +12,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/evictor/panics"
 )
 
 const (
 	// The bounds of the wait between two attempts at one name.
 	retryBase = 100 * time.Millisecond
 	retryMax  = 30 * time.Second
+	// longestDelay bounds what an answer of the API server may ask for.
+	longestDelay = 5 * time.Minute
 	// leasePause is how long a name waits while this replica is not sure that it leads.
 	leasePause = time.Second
 )
@@ -124,14 +128,19 @@ func (l *Loop[K]) step(ctx context.Context, key K) time.Duration {
 	}
 	attempt, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
-	again, err := l.options.Step(attempt, key)
+	var again time.Duration
+	err := panics.Contain(attempt, l.options.Name, func() (err error) {
+		again, err = l.options.Step(attempt, key)
+		return err
+	})
 	if err == nil {
 		l.backoff.Forget(key)
 		return again
 	}
 	wait := l.backoff.When(key)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		wait = max(wait, time.Duration(seconds)*time.Second)
+		// Webhooks may ask for anything.
+		wait = max(wait, min(time.Duration(seconds)*time.Second, longestDelay))
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	if l.backoff.NumRequeues(key) > 1 || apierrors.IsConflict(err) || ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/policy/evicting"
 )
 
@@ -166,7 +167,12 @@ func (k *Keeper) once(ctx context.Context, look func(context.Context) (rest, err
 	}
 	attempt, cancel := context.WithTimeout(ctx, k.options.Timeout)
 	defer cancel()
-	return look(attempt)
+	var found rest
+	err := panics.Contain(ctx, "breaker", func() (err error) {
+		found, err = look(attempt)
+		return err
+	})
+	return found, err
 }
 
 // backoff returns how long to wait after a failure that follows on so many others.

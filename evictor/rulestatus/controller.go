@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -27,6 +28,8 @@ const (
 	// The bounds of the wait between two attempts to write one status.
 	retryBase = 100 * time.Millisecond
 	retryMax  = 30 * time.Second
+	// longestDelay bounds what an answer of the API server may ask for.
+	longestDelay = 5 * time.Minute
 )
 
 // ruleTracker is what is asked of a tracker.Tracker.
@@ -225,6 +228,9 @@ func (c *Controller) end() {
 	c.queue = nil
 }
 
+// panicPause is the time until a rule is looked at again after a panic.
+const panicPause = 30 * time.Second
+
 // work looks at rules until the queue is shut down.
 func (c *Controller) work(ctx context.Context, queue workqueue.TypedDelayingInterface[string]) {
 	for {
@@ -234,7 +240,12 @@ func (c *Controller) work(ctx context.Context, queue workqueue.TypedDelayingInte
 		}
 		// A queue that is shut down still hands out what it holds.
 		if ctx.Err() == nil {
-			if again := c.step(ctx, name); again > 0 {
+			again := panicPause
+			_ = panics.Contain(ctx, c.options.Kind.queueName(), func() error {
+				again = c.step(ctx, name)
+				return nil
+			})
+			if again > 0 {
 				queue.AddAfter(name, again)
 			}
 		}

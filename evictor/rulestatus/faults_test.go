@@ -174,6 +174,20 @@ func TestFailures(t *testing.T) {
 		})
 	})
 
+	t.Run("nobody may have it wait for hours", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, func(w *world) {
+			w.failing(apierrors.NewTooManyRequests("slow down", 86400))
+			w.start()
+			w.setEffect("broken", noExecute)
+			w.pass(time.Second)
+			w.failing(nil)
+			asked := w.requests()
+			w.pass(6 * time.Minute)
+			require.Greater(t, w.requests(), asked)
+		})
+	})
+
 	t.Run("a new generation does not wait for the failures of the old one", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, func(w *world) {

@@ -138,7 +138,8 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 func (c *Controller) failed(log logr.Logger, m *memory, name string, outcome outcome, err error, now moment) time.Duration {
 	wait := c.backoff.When(name)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		wait = max(wait, time.Duration(seconds)*time.Second)
+		// Webhooks may ask for anything.
+		wait = max(wait, min(time.Duration(seconds)*time.Second, longestDelay))
 	}
 	if outcome == outcomeDenied {
 		wait = max(wait, writePause) // It takes a human to change that (F10).
