@@ -7,7 +7,8 @@ const metricsIntro = `# Metrics
 
 Every replica serves its own at ` + "`metrics.bindAddress`" + `, under ` + "`/metrics`" + `. On a loopback address, where they are by
 default, they are plain HTTP and open to the machine. On any other they are HTTPS with the certificate of the
-webhooks, and shown to bearer tokens of those whom RBAC lets ` + "`get`" + ` the path; ` + "`metrics.authorization`" + ` says otherwise.
+webhooks, and shown to bearer tokens of those whom RBAC lets ` + "`get`" + ` ` + "`/tollgate/metrics`" + `; ` + "`metrics.authorization`" + ` says otherwise.
+The right is not ` + "`/metrics`" + `, which would open the metrics of kube-apiserver and other components too.
 There is no profiling endpoint.
 
 [deploy/monitoring](../deploy/monitoring) has what Prometheus and Grafana need: who may scrape, a ServiceMonitor or a

@@ -89,5 +89,5 @@ func TestTheScraperMayDoNothingElse(t *testing.T) {
 	config := shared.As("system:serviceaccount:"+namespace+":tollgate-scraper", "system:serviceaccounts")
 	require.NotNil(t, config)
 	allowed := rulesOf(t, config)
-	require.Equal(t, []string{"get /metrics"}, allowed)
+	require.Equal(t, []string{"get /tollgate/metrics"}, allowed)
 }

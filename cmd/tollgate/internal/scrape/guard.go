@@ -1,8 +1,9 @@
 // Package scrape shows metrics to whom the cluster lets see them.
 //
 // Who asks has to send a bearer token. The API server says whose it is (TokenReview), and
-// whether they may get the path (SubjectAccessReview), as for the metrics of Kubernetes'
-// own components. An answer about a token is kept for a minute, so a scraper costs one
+// whether they may get the path below /tollgate (SubjectAccessReview): for /metrics the right
+// is /tollgate/metrics. The components of Kubernetes ask for /metrics itself, so that a right
+// to that would open their metrics too. An answer about a token is kept for a minute, so a scraper costs one
 // review of its token a minute, and one of its access with each scrape. Tokens are reviewed at
 // a bounded rate: whoever can reach the port could else use up what the API server has for
 // Tollgate. Those that were let through before have a rate of their own: whoever makes up
@@ -48,6 +49,9 @@ const (
 	// patience is the time for both answers.
 	patience = 5 * time.Second
 )
+
+// ofTollgate begins the paths that rights name, so that they are rights to Tollgate alone.
+const ofTollgate = "/tollgate"
 
 // errBusy is why a token is not looked at.
 var errBusy = errors.New("too many tokens to review")
@@ -133,13 +137,14 @@ func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
 	case of.who == nil:
 		return http.StatusUnauthorized, errors.New("the token is nobody's")
 	}
-	decision, _, err := g.allows.Authorize(ctx, authorizer.AttributesRecord{User: of.who, Verb: strings.ToLower(r.Method), Path: r.URL.Path})
+	verb, path := strings.ToLower(r.Method), ofTollgate+r.URL.Path
+	decision, _, err := g.allows.Authorize(ctx, authorizer.AttributesRecord{User: of.who, Verb: verb, Path: path})
 	if err != nil {
 		return http.StatusServiceUnavailable, err
 	}
 	g.remember(key, of, decision == authorizer.DecisionAllow)
 	if decision != authorizer.DecisionAllow {
-		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", of.who.GetName(), strings.ToLower(r.Method), r.URL.Path)
+		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", of.who.GetName(), verb, path)
 	}
 	return http.StatusOK, nil
 }

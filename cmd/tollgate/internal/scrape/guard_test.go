@@ -23,7 +23,7 @@ import (
 )
 
 // cluster knows the tokens that begin with "stranger" and with "scraper", of whom the latter
-// may get /metrics.
+// may get /tollgate/metrics.
 type cluster struct {
 	mu      sync.Mutex
 	reviews int
@@ -58,7 +58,7 @@ func (c *cluster) Authorize(_ context.Context, a authorizer.Attributes) (authori
 	if c.mute {
 		return authorizer.DecisionNoOpinion, "", errors.New("no answer")
 	}
-	if a.GetUser().GetName() == "scraper" && a.GetUser().GetExtra()["k"][0] == "v" && a.GetVerb() == "get" && a.GetPath() == "/metrics" && !a.IsResourceRequest() {
+	if a.GetUser().GetName() == "scraper" && a.GetUser().GetExtra()["k"][0] == "v" && a.GetVerb() == "get" && a.GetPath() == "/tollgate/metrics" && !a.IsResourceRequest() {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
