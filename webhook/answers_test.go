@@ -59,7 +59,7 @@ func TestA05StreamsWithoutAWindowHoldNoRoom(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{NextProtos: []string{"h2"}, InsecureSkipVerify: true}) //nolint:gosec // The server is the test's own.
+	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{NextProtos: []string{"h2"}, InsecureSkipVerify: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = io.WriteString(conn, http2.ClientPreface)

@@ -50,27 +50,33 @@ var hostile = map[string]struct {
 		resource{"", "namespaces", ""}, `{"metadata":{"name":"p","labels":{`, `"k#":"` + strings.Repeat("v", 60) + `"`, `}}}`,
 	},
 	"owners of a rule": {
-		resource{"resource.k8s.io", "devicetaintrules", ""}, `{"metadata":{"name":"p","labels":{"tollgate.dev/resource-slice-patch":"x"},"ownerReferences":[`,
+		resource{"resource.k8s.io", "devicetaintrules", ""},
+		`{"metadata":{"name":"p","labels":{"tollgate.dev/resource-slice-patch":"x"},"ownerReferences":[`,
 		`{"uid":"#","name":"x","kind":"k","apiVersion":"v"` + padding + `}`, `]},"spec":{"taint":{"key":"a","effect":"None"}}}`,
 	},
 	"devices of a slice": {
-		resource{"resource.k8s.io", "resourceslices", ""}, `{"metadata":{"name":"p"},"spec":{"driver":"d","pool":{"name":"p"},"devices":[`,
+		resource{"resource.k8s.io", "resourceslices", ""},
+		`{"metadata":{"name":"p"},"spec":{"driver":"d","pool":{"name":"p"},"devices":[`,
 		`{"name":"d#","taints":[{"key":"k#","effect":"NoSchedule"}]` + padding + `}`, `]}}`,
 	},
 	"taints of a device": {
-		resource{"resource.k8s.io", "resourceslices", ""}, `{"metadata":{"name":"p"},"spec":{"driver":"d","pool":{"name":"p"},"devices":[{"name":"d","taints":[`,
+		resource{"resource.k8s.io", "resourceslices", ""},
+		`{"metadata":{"name":"p"},"spec":{"driver":"d","pool":{"name":"p"},"devices":[{"name":"d","taints":[`,
 		`{"key":"k#","effect":"NoSchedule"` + padding + `}`, `]}]}}`,
 	},
 	"tolerations of a claim": {
-		resource{"resource.k8s.io", "resourceclaims", ""}, `{"metadata":{"name":"p"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","tolerations":[`,
+		resource{"resource.k8s.io", "resourceclaims", ""},
+		`{"metadata":{"name":"p"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","tolerations":[`,
 		`{"key":"k#","operator":"Exists"` + padding + `}`, `]}}]}}}`,
 	},
 	"reservations of a claim": {
-		resource{"resource.k8s.io", "resourceclaims", "status"}, `{"metadata":{"name":"p"},"status":{"allocation":{"devices":{"results":[]}},"reservedFor":[`,
+		resource{"resource.k8s.io", "resourceclaims", "status"},
+		`{"metadata":{"name":"p"},"status":{"allocation":{"devices":{"results":[]}},"reservedFor":[`,
 		`{"resource":"pods","name":"#","uid":"#"` + padding + `}`, `]}}`,
 	},
 	"taints of a patch": {
-		resource{v1alpha1.GroupVersion.Group, "resourceslicepatches", ""}, `{"metadata":{"name":"p"},"spec":{"devices":{"taints":[`,
+		resource{v1alpha1.GroupVersion.Group, "resourceslicepatches", ""},
+		`{"metadata":{"name":"p"},"spec":{"devices":{"taints":[`,
 		`{"key":"k#","effect":"NoSchedule"` + padding + `}`, `]}}}`,
 	},
 	"taints of a policy": {

@@ -75,7 +75,7 @@ func serveBounded(t *testing.T, listener net.Listener) {
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-served
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
 		time.Sleep(time.Second) // A connection whose request was refused is kept for half of that.
 	})
 }
@@ -140,7 +140,7 @@ func TestA11ConnectionsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDials(t)
-			closed := prometheus.NewCounter(prometheus.CounterOpts{Name: "closed"})
+			closed := prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total"})
 			listener := limitConnections(d, all, each, closed)
 			names := map[string]string{"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
 			go func() {
@@ -176,7 +176,7 @@ func TestA11ConnectionsAreBounded(t *testing.T) {
 
 func TestA11AConnectionThatIsClosedMakesRoom(t *testing.T) {
 	d := newDials(t)
-	listener := limitConnections(d, 2, 1, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed"}))
+	listener := limitConnections(d, 2, 1, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total"}))
 	for range 3 {
 		go d.dial("192.0.2.1")
 		conn, err := listener.Accept()
