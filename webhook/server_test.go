@@ -140,7 +140,7 @@ func TestA11ConnectionsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDials(t)
-			closed := prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total"})
+			closed := prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total", Help: "Connections that a limit closed."})
 			listener := limitConnections(d, all, each, closed)
 			names := map[string]string{"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
 			go func() {
@@ -176,7 +176,7 @@ func TestA11ConnectionsAreBounded(t *testing.T) {
 
 func TestA11AConnectionThatIsClosedMakesRoom(t *testing.T) {
 	d := newDials(t)
-	listener := limitConnections(d, 2, 1, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total"}))
+	listener := limitConnections(d, 2, 1, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total", Help: "Connections that a limit closed."}))
 	for range 3 {
 		go d.dial("192.0.2.1")
 		conn, err := listener.Accept()
