@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 )
 
@@ -36,7 +36,7 @@ func (s *story) allocatePatched(ctx context.Context) error {
 		return err
 	}
 	if !strings.Contains(out, "nic-1") {
-		return fmt.Errorf("the pod did not get nic-1, which the patch selects")
+		return errors.New("the pod did not get nic-1, which the patch selects")
 	}
 	return nil
 }
