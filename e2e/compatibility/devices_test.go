@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/devices/dra"
 )
 
@@ -31,6 +32,10 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	return newSiteWith(t, map[string][]resourcev1.DeviceToleration{"a": nil, "b": {dra.Tolerate(deviceKey)}})
 }
+
+// nodeOfSites is the node that the pods of sites run on. No test taints it: which node a
+// pod gets that may run on any differs from run to run, and its taints would evict it.
+var nodeOfSites = controlplane.NodeName(8)
 
 // newSiteWith returns a site with other pods, by the tolerations of their claims. The pods
 // run: Kubernetes' own scheduler has allocated the devices.
@@ -56,7 +61,9 @@ func newSiteWith(t *testing.T, pods map[string][]resourcev1.DeviceToleration) *s
 		claim := dra.Claim(device, s.driver, device, tolerations...)
 		_, err := resources.ResourceClaims(name).Create(t.Context(), claim, metav1.CreateOptions{})
 		require.NoError(t, err)
-		create(t, name, dra.Pod(device, device))
+		pod := dra.Pod(device, device)
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: nodeOfSites}
+		create(t, name, pod)
 	}
 	eventually(t, "the pods run", func(ctx context.Context) error {
 		list, err := s.client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{})

@@ -181,7 +181,7 @@ func (u *upgrade) requireNobodyEarly(t *testing.T) {
 		left, err := alive(t.Context(), admin(t), d.namespace)
 		require.NoError(t, err)
 		if seen := time.Now(); seen.Before(d.at) {
-			require.Equal(t, append([]string{"later"}, d.stay...), left, "at %s, %s before it is due", seen, d.at.Sub(seen))
+			require.Equal(t, append([]string{"later"}, d.stay...), left, "%s: at %s, %s before it is due", d.namespace, seen, d.at.Sub(seen))
 		}
 	}
 }
