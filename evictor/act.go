@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -30,6 +31,9 @@ func (e *Evictor) act(ctx context.Context, goal *target, leave passage) ([]hold,
 	e.book.try(key, what.method)
 	done, err := e.effector.evict(ctx, what)
 	leave.settle(e.local.Now(), done.mayHaveWorked(err))
+	if err != nil && done.mayHaveWorked(err) {
+		e.book.spend(key, leave, instantOf(e.local.Now()))
+	}
 	if done.answer != nil {
 		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.answer)))
 	}
@@ -49,7 +53,10 @@ func (e *Evictor) act(ctx context.Context, goal *target, leave passage) ([]hold,
 	case Terminating:
 		e.overtaken(ctx, key, Terminating, e.tracker.SetTerminating)
 	case Gone:
-		e.overtaken(ctx, key, Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
+		if err := e.lookAgain(ctx, key); err != nil {
+			e.failed(ctx, key, done, err)
+			return nil, err
+		}
 	case Unfinished:
 	}
 	e.PodsChanged(e.book.recover(e.local.Now()))
@@ -60,11 +67,31 @@ func (e *Evictor) act(ctx context.Context, goal *target, leave passage) ([]hold,
 func (e *Evictor) order(goal *target) order {
 	what := order{
 		pod: goal.pod, cause: goal.cause.Taint.Source.Kind, method: e.method(goal, &goal.cause, goal.treatment.Policy), mark: e.book.canMark(goal.pod.Key),
+		holds: func() error { return e.still(goal) },
 	}
 	if what.method == methodEvict {
 		what.guarded = e.guarded(&goal.pod)
 	}
 	return what
+}
+
+// errNotLeading and errOutdated end an attempt before a request. As after an answer that did
+// not come in time, the pod is decided about anew.
+var (
+	errNotLeading = fmt.Errorf("the lease was not renewed in time: %w", context.DeadlineExceeded)
+	errOutdated   = fmt.Errorf("the object that carries the taint was read too long ago: %w", context.DeadlineExceeded)
+)
+
+// still returns an error if a request that makes a pod leave must not be made any more: the
+// lease may have been lost since the attempt began, and the machine suspended (INV-3, INV-6).
+func (e *Evictor) still(goal *target) error {
+	switch {
+	case !e.options.Leads():
+		return errNotLeading
+	case !e.confirm.recent(nameOf(goal.cause.Taint.Source)):
+		return errOutdated
+	}
+	return nil
 }
 
 // method returns how a pod is made to leave because of a reason that a policy governs,
@@ -157,12 +184,15 @@ func (e *Evictor) failed(ctx context.Context, key tracker.Key, done attempt, err
 		e.book.free(key, true)
 	}
 	logger := logr.FromContextOrDiscard(ctx)
-	if now.failures < heldUpAfter || !e.book.announce(key, failure) {
+	if now.failures < heldUpAfter || now.logged == failure {
 		logger.V(1).Info("cannot evict pod yet", "pod", key.String(), "reason", err.Error())
-		return now
+	} else {
+		e.book.logged(key, failure)
+		logger.Info("eviction is held up", "pod", key.String(), "failures", now.failures, "reason", err.Error())
 	}
-	e.announce.heldUp(key, now.source, err)
-	logger.Info("eviction is held up", "pod", key.String(), "failures", now.failures, "reason", err.Error())
+	if now.failures >= heldUpAfter && now.announced != failure && e.announce.heldUp(key, now.source, err) {
+		e.book.announced(key, failure)
+	}
 	return now
 }
 
@@ -170,16 +200,51 @@ func (e *Evictor) failed(ctx context.Context, key tracker.Key, done attempt, err
 // is not. The next attempt decides on what it finds, so that a pod whose status
 // changes all the time is not waited for.
 func (e *Evictor) reread(ctx context.Context, key tracker.Key) error {
+	exists, err := e.readPod(ctx, key)
+	if err == nil && exists == nil {
+		return e.lookAgain(ctx, key)
+	}
+	return err
+}
+
+// errFound says that a pod exists that was not found just before.
+var errFound = errors.New("pod was not found by one request and found by the next")
+
+// lookAgain ends the eviction of a pod that was not found, if it is not found once more: who
+// answers for the API server may be wrong once, and a pod that is taken for gone is not looked
+// at again.
+func (e *Evictor) lookAgain(ctx context.Context, key tracker.Key) error {
+	exists, err := e.readPod(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case exists == nil:
+		e.gone(ctx, key)
+	case exists.UID == key.UID:
+		return conflict(key.Name, errFound)
+	}
+	return nil
+}
+
+// readPod takes in what became of a pod, and returns the one of that name, nil for none.
+func (e *Evictor) readPod(ctx context.Context, key tracker.Key) (*corev1.Pod, error) {
 	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	switch {
-	case classify(err) == NotFound, err == nil && pod.UID != key.UID:
-		e.PodsChanged(e.tracker.DeletePod(key))
+	case classify(err) == NotFound:
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("read pod: %w", err)
+		return nil, fmt.Errorf("read pod: %w", err)
+	case pod.UID != key.UID:
+		e.gone(ctx, key)
 	default:
 		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(pod)))
 	}
-	return nil
+	return pod, nil
+}
+
+// gone ends the eviction of a pod that does not exist any more.
+func (e *Evictor) gone(ctx context.Context, key tracker.Key) {
+	e.overtaken(ctx, key, Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
 }
 
 // reasons returns what is logged of because.

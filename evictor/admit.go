@@ -27,6 +27,8 @@ type passage struct {
 	permit *breaker.Permit
 	// over says that the budget of the pod is not asked any more; nil for who has none.
 	over func()
+	// bound are the policies whose breakers the permit is of.
+	bound []*evicting.Policy
 }
 
 // settle ends what the leave was for, and gives back what was not used. Where it is not
@@ -54,7 +56,7 @@ func (e *Evictor) admit(goal *target) (passage, *hold, time.Duration) {
 		e.book.free(key, true)
 		return passage{}, nil, heldPause
 	}
-	leave := passage{ticket: ticket}
+	leave, before := passage{ticket: ticket}, e.book.spent(key)
 	if budget := e.budgetOf(goal); budget != "" {
 		if !e.throttle.budgets.enter(now, budget, key) {
 			// What it says is not known yet: if it held the pod, it still does.
@@ -63,11 +65,15 @@ func (e *Evictor) admit(goal *target) (passage, *hold, time.Duration) {
 		}
 		leave.over = func() { e.PodsChanged(e.throttle.budgets.leave(e.local.Now(), budget, e.book.pending)) }
 	}
-	bound := goal.treatment.Breakers
-	if len(bound) == 0 {
+	leave.bound = before.unpaid(goal.treatment.Breakers, instantOf(now))
+	if len(leave.bound) == 0 {
+		if len(goal.treatment.Breakers) > 0 {
+			e.book.free(key, true)
+		}
+		before.ticket.TakeBack(now)
 		return leave, nil, 0
 	}
-	answer := e.options.Breakers.Ask(bound, causeOf(&goal.cause))
+	answer := e.options.Breakers.Ask(leave.bound, causeOf(&goal.cause))
 	if answer.HeldBy != nil {
 		leave.settle(now, false)
 		held := newHold(&goal.cause, HoldBreakerTripped, answer.HeldBy)
@@ -79,6 +85,7 @@ func (e *Evictor) admit(goal *target) (passage, *hold, time.Duration) {
 		return passage{}, nil, max(answer.Wait, time.Millisecond)
 	}
 	leave.permit = answer.Permit
+	before.ticket.TakeBack(now)
 	return leave, nil, 0
 }
 
@@ -101,9 +108,10 @@ func (e *Evictor) stillTripped(goal *target) bool {
 	if !e.book.tripped(goal.pod.Key) {
 		return false
 	}
+	before, now := e.book.spent(goal.pod.Key), instantOf(e.local.Now())
 	holds := make([]hold, 0, len(goal.open.because))
 	for i := range goal.open.because {
-		bound := goal.open.treatment(i).Breakers
+		bound := before.unpaid(goal.open.treatment(i).Breakers, now)
 		if len(bound) == 0 {
 			return false
 		}

@@ -105,9 +105,10 @@ func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
 	a.onPod(key, cause, nil, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).cancelling(key))
 }
 
-// heldUp tells of a pod that has to leave and is not let go.
-func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) {
-	a.onPod(key, cause, nil, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
+// heldUp tells of a pod that has to leave and is not let go, and reports whether it did: it
+// does not where the rate of events is used up, or while they are withheld.
+func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) bool {
+	return a.onPod(key, cause, nil, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
 		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+explain(err))
 }
 
@@ -137,17 +138,19 @@ func evictedMessage(goal *target, how method) string {
 	return words.marking(goal.pod.Key)
 }
 
-func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, annotations map[string]string, eventType, reason, message string) {
+// onPod writes an event on a pod, and reports whether it did.
+func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, annotations map[string]string, eventType, reason, message string) bool {
 	if a.withheld.Load() {
-		return
+		return false
 	}
 	if !a.rate.AllowN(a.clock.Now(), 1) {
 		a.metrics.dropped.Inc()
-		return
+		return false
 	}
 	a.recorder(cause).AnnotatedEventf(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name, UID: key.UID,
 	}, annotations, eventType, reason, "%s", message)
+	return true
 }
 
 // onCarrier tells of an object that carries taints, known as uid.

@@ -26,7 +26,7 @@ func TestLateAnswers(t *testing.T) {
 		"an API server that takes longer than MaxAge to read a node evicts all the same":        slowRead,
 		"a pod deleted while it is marked stays deleted":                                        latePod,
 		"a pod deleted while it is read after a conflict stays deleted":                         latePodReread,
-		"a pod not found after a conflict is gone, without another request":                     podMissingAfterConflict,
+		"a pod not found after a conflict is gone when it is not found again":                   podMissingAfterConflict,
 		"NE-16 a pod created anew while the old one is found missing is told apart from it":     latePodMissing,
 		"NE-16 a pod created anew and gone again while the old one is read is not brought back": latePodReplaced,
 	} {
@@ -218,7 +218,7 @@ func podMissingAfterConflict(w *world) {
 	w.start()
 	w.pass(time.Minute)
 	require.Equal(w.t, []request{
-		"get nodes n", "patch pods/status default/a", "delete pods default/a", "get pods default/a",
+		"get nodes n", "patch pods/status default/a", "delete pods default/a", "get pods default/a", "get pods default/a",
 	}, w.api.took())
 	require.Empty(w.t, w.tracker.PodsOn("n"))
 	require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "outcome=gone"), 0)

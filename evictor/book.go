@@ -23,8 +23,12 @@ type entry struct {
 	// failure is why the last attempt failed; failures counts attempts in a row.
 	failure  Failure
 	failures int
-	// unmarkable counts refusals of the condition. At markTries it is left out.
+	// unmarkable counts refusals of the condition, the last of which was at refused, by the
+	// local clock. At markTries it is left out.
 	unmarkable int
+	refused    time.Time
+	// spent is what the pod has cost already, although it has not left.
+	spent spent
 	// sent is true when a deletion was asked for and may have been done, although
 	// no answer said so. asked are the rules that were among the reasons then: what is
 	// known of its claims may change before it is known that the pod has left.
@@ -36,13 +40,19 @@ type entry struct {
 	// marked is true once its condition was set here.
 	method method
 	marked bool
-	// announced is the failure that an event told of.
-	announced Failure
+	// logged is the failure that the log told of, and announced the one that an event did.
+	logged, announced Failure
 }
 
 // markTries is how often the DisruptionTarget condition may be refused before
 // the pod is deleted without it (I05).
 const markTries = 3
+
+// markPause is the least time between two refusals that say how the API server is rather
+// than what it thinks of the condition. It is longer than a reading of the object that
+// carries the taint is good for: that the condition was tried again shows that the API
+// server answered a read since.
+const markPause = 2 * DefaultMaxAge
 
 // recoveryPause is the least time between two recoveries. It bounds what an API
 // server that fails every other request costs.
@@ -188,22 +198,29 @@ func (b *book) fail(key tracker.Key, failure Failure, done attempt) entry {
 	}
 	e.blocked = e.blocked || failure.blocked()
 	e.marked = e.marked || (done.answer != nil && !done.changed)
-	if done.marking && !failure.transient() {
+	if now := b.local(); done.unmarkable && (!failure.transient() || e.unmarkable == 0 || now.Sub(e.refused) >= markPause) {
 		e.unmarkable++
+		e.refused = now
 	}
 	return *e
 }
 
-// announce reports whether the failure of key is news, and remembers it.
-func (b *book) announce(key tracker.Key, failure Failure) bool {
+// logged remembers that the log told of the failure of a pod.
+func (b *book) logged(key tracker.Key, failure Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e, ok := b.entries[key]
-	if !ok || e.announced == failure {
-		return false
+	if e, ok := b.entries[key]; ok {
+		e.logged = failure
 	}
-	e.announced = failure
-	return true
+}
+
+// announced remembers that an event told of the failure of a pod.
+func (b *book) announced(key tracker.Key, failure Failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e, ok := b.entries[key]; ok {
+		e.announced = failure
+	}
 }
 
 // close takes an eviction out that ended that way, Unfinished if it was withdrawn;

@@ -39,7 +39,6 @@ func TestBook(t *testing.T) {
 		t.Parallel()
 		b := emptyBook()
 		require.Equal(t, entry{failure: Denied, failures: 1}, b.fail(tracker.Key{}, Denied, attempt{}))
-		require.False(t, b.announce(tracker.Key{}, Denied))
 		require.True(t, b.canMark(tracker.Key{}))
 		_, _, ok := b.close(tracker.Key{}, Gone, nil)
 		require.False(t, ok)

@@ -262,7 +262,7 @@ func TestBookUnanswered(t *testing.T) {
 			"it need not leave":        func(b *book) { b.close(a, Unfinished, nil) },
 			"the request was refused":  func(b *book) { b.fail(a, Denied, attempt{sent: true}) },
 			"the lease was lost":       func(b *book) { b.empty() },
-			"nothing was asked for":    func(b *book) { b.fail(a, Timeout, attempt{marking: true}) },
+			"nothing was asked for":    func(b *book) { b.fail(a, Timeout, attempt{unmarkable: true}) },
 		} {
 			b := emptyBook()
 			b.try(a, methodDelete)

@@ -91,7 +91,7 @@ func classify(err error) Failure {
 	switch {
 	case err == nil:
 		return NoFailure
-	case isWebhook(err):
+	case isWebhook(err), isBrokenWebhook(err):
 		return Denied
 	case apierrors.IsNotFound(err):
 		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
@@ -105,7 +105,7 @@ func classify(err error) Failure {
 		return BudgetExceeded
 	case isTwoBudgets(err):
 		return TwoBudgets
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), isBudgetContended(err):
 		return Conflict
 	case apierrors.IsTooManyRequests(err):
 		return Throttled
@@ -133,6 +133,39 @@ func isWebhook(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && strings.HasPrefix(status.Status().Message, byWebhook) &&
 		strings.Contains(status.Status().Message, "denied the request")
+}
+
+// isBrokenWebhook reports whether a webhook without which the API server does not carry out
+// the request could not be called. It is called before anything is stored, so the answer is
+// a refusal, although its code is 500 (apiserver/pkg/admission/plugin/webhook).
+func isBrokenWebhook(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && apierrors.IsInternalError(err) &&
+		strings.Contains(status.Status().Message, "failed calling webhook")
+}
+
+// isBudgetContended reports whether others wrote the PodDisruptionBudget again and again
+// while the Eviction API was to take the pod off it. The code is that of a timeout, but the
+// pod was not deleted (pkg/registry/core/pod/storage/eviction.go).
+func isBudgetContended(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && apierrors.IsTimeout(err) &&
+		strings.Contains(status.Status().Message, "couldn't update PodDisruptionBudget")
+}
+
+// answered reports whether err is what the API server said, and not that it said nothing.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// limiterError begins what client-go says when its rate limiter does not let a request go
+// before its context ends (k8s.io/client-go/rest, Request.tryThrottle).
+const limiterError = "client rate limiter Wait returned an error"
+
+// heldBack reports whether the rate limiter of this process did not let a request go.
+func heldBack(err error) bool {
+	return err != nil && !answered(err) && strings.Contains(err.Error(), limiterError)
 }
 
 func isTwoBudgets(err error) bool {

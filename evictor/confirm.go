@@ -136,7 +136,13 @@ func (c *confirmer) load(ctx context.Context, object objectName, wanted need) ([
 	switch classify(err) {
 	case NoFailure:
 	case NotFound:
-		return c.gone(object, uid), nil
+		// Who answers for the API server may be wrong once.
+		if found, err = c.carriers[object.kind].read(ctx, object.name); classify(err) == NotFound {
+			return c.gone(object, uid), nil
+		}
+		if err != nil {
+			return nil, err
+		}
 	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
 		return nil, err
 	}
@@ -194,13 +200,24 @@ func (c *confirmer) fresh(object objectName, age time.Duration, wanted need) boo
 	return ok && last.uid == uid && within(age, last.asked, now) && wanted.met(last)
 }
 
+// recent reports whether the object that is known under a name was read recently enough for a
+// request that is made now because of it.
+func (c *confirmer) recent(object objectName) bool {
+	uid := c.known(object)
+	now := instantOf(c.local.Now())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.read[object]
+	return ok && last.uid == uid && within(c.patience, last.asked, now)
+}
+
 // sweep forgets what is too old to be used.
 func (c *confirmer) sweep() {
 	now := instantOf(c.local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for object, last := range c.read {
-		if !within(c.maxAge, last.asked, now) {
+		if !within(c.patience, last.asked, now) {
 			delete(c.read, object)
 		}
 	}

@@ -43,22 +43,25 @@ func TestConfirmerFresh(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		age  time.Duration
-		want bool
+		// fresh is good for a new attempt, kept for the requests of one that is under way.
+		fresh, kept bool
 	}{
-		{"INV-3 what was read just now is fresh", 0, true},
-		{"INV-3 what was read as long ago as is allowed is fresh", DefaultMaxAge, true},
-		{"H05 what was read longer ago is not, even before it was swept", DefaultMaxAge + 1, false},
-		{"H05 what was read in the future, by a clock that was set back, is not", -time.Second, false},
+		{"INV-3 what was read just now is fresh", 0, true, true},
+		{"INV-3 what was read as long ago as is allowed is fresh", DefaultMaxAge, true, true},
+		{"H05 what was read longer ago is not", DefaultMaxAge + 1, false, true},
+		{"H05 what was read longer ago than an attempt takes is good for nothing", DefaultAttemptTimeout + 1, false, false},
+		{"H05 what was read in the future, by a clock that was set back, is not fresh", -time.Second, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			require.False(t, c.fresh(nodeN, c.maxAge, need{}))
 			saw(c, instantOf(noon.Add(-test.age)))
-			require.Equal(t, test.want, c.fresh(nodeN, c.maxAge, need{}))
+			require.Equal(t, test.fresh, c.fresh(nodeN, c.maxAge, need{}))
+			require.Equal(t, test.kept, c.recent(nodeN))
 			require.False(t, c.fresh(nodeM, c.maxAge, need{}))
 			c.sweep()
-			require.Equal(t, test.want, len(c.read) == 1)
+			require.Equal(t, test.kept, c.recent(nodeN))
 		})
 	}
 
@@ -132,6 +135,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			require.Len(t, c.tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
 			c.saw(object, test.answered(c, "u"), "u", instantOf(noon.Add(-DefaultMaxAge-1)))
 			require.False(t, c.fresh(object, c.maxAge, need{}))
+			c.saw(object, test.answered(c, "u"), "u", instantOf(noon.Add(-DefaultAttemptTimeout-1)))
 			c.sweep()
 			require.Empty(t, c.read)
 		})

@@ -3,6 +3,8 @@ package evictor
 import (
 	"context"
 	"fmt"
+	"net/http/httptrace"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +66,17 @@ type order struct {
 	mark bool
 	// guarded is true when a PodDisruptionBudget is known that guards the pod.
 	guarded bool
+	// holds is asked immediately before each request: an error says that the decision is
+	// not to be carried out any more. Nil stands for one that always is.
+	holds func() error
+}
+
+// still returns an error if the decision is not to be carried out any more.
+func (o *order) still() error {
+	if o.holds == nil {
+		return nil
+	}
+	return o.holds()
 }
 
 // attempt is what came of one try to evict a pod.
@@ -73,8 +86,8 @@ type attempt struct {
 	answer *corev1.Pod
 	// changed is true when answer shows that the pod is not as it was decided about.
 	changed bool
-	// marking is true when the condition was what failed.
-	marking bool
+	// unmarkable is true when the API server answered that it did not set the condition.
+	unmarkable bool
 	// sent is true when the pod's end was asked for, whatever came of it.
 	sent bool
 }
@@ -115,6 +128,9 @@ func (d *deleter) evict(ctx context.Context, what order) (attempt, error) {
 	var done attempt
 	pod := &what.pod
 	version := pod.ResourceVersion
+	if err := what.still(); err != nil {
+		return done, err
+	}
 	if what.mark && !marked(*pod, what.cause) {
 		answer, err := d.mark(ctx, *pod, what.cause)
 		switch classify(err) {
@@ -123,7 +139,7 @@ func (d *deleter) evict(ctx context.Context, what order) (attempt, error) {
 			done.outcome = Gone
 			return done, nil
 		case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
-			done.marking = true
+			done.unmarkable = answered(err)
 			return done, fmt.Errorf("mark pod: %w", err)
 		}
 		done.answer = answer
@@ -132,9 +148,14 @@ func (d *deleter) evict(ctx context.Context, what order) (attempt, error) {
 			return done, nil
 		}
 		version = answer.ResourceVersion
+		if err := what.still(); err != nil {
+			return done, err
+		}
 	}
-	done.sent = true
-	err := d.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})
+	var err error
+	done.sent, err = send(ctx, func(ctx context.Context) error {
+		return d.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})
+	})
 	switch classify(err) {
 	case NoFailure:
 		done.outcome = Evicted
@@ -144,6 +165,13 @@ func (d *deleter) evict(ctx context.Context, what order) (attempt, error) {
 		return done, fmt.Errorf("delete pod: %w", err)
 	}
 	return done, nil
+}
+
+// send makes a request and reports whether it may have left this process.
+func send(ctx context.Context, request func(context.Context) error) (sent bool, err error) {
+	var written atomic.Bool
+	err = request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}))
+	return written.Load() || !heldBack(err), err
 }
 
 // thatOne returns the condition that the pod is still that pod in that version.

@@ -33,10 +33,15 @@ func (v *apiEvictor) evict(ctx context.Context, what order) (attempt, error) {
 			return done, err
 		}
 	}
-	done.sent = true
-	err := v.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: thatOne(pod, pod.ResourceVersion)},
+	if err := what.still(); err != nil {
+		return done, err
+	}
+	var err error
+	done.sent, err = send(ctx, func(ctx context.Context) error {
+		return v.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: thatOne(pod, pod.ResourceVersion)},
+		})
 	})
 	switch classify(err) {
 	case NoFailure:

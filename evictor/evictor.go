@@ -45,8 +45,8 @@ type Options struct {
 	// Synced reports whether the tracker knows all that there was at the start.
 	Synced func() bool
 	// Leads reports whether this replica still holds the lease. A process that was
-	// frozen asks before it does anything (H05). It is asked once an attempt, at the
-	// beginning, and not again between the two requests: see AttemptTimeout. Nil
+	// frozen asks before it does anything (H05). It is asked at the beginning of
+	// an attempt and again before each request that changes something. Nil
 	// stands for always.
 	Leads func() bool
 	// Client makes the requests. Whoever sets its limits should know that an

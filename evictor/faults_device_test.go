@@ -3,6 +3,7 @@ package evictor
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -228,7 +229,12 @@ func deviceCancelWhileDown(w *world) {
 	podWithDevice(w, nil)
 	rule := newRule("r", "", deviceTaint("gpu"))
 	w.set(rule)
-	w.api.setFaults(every(is("patch pods"), errDown), nil)
+	w.api.setFaults(func(r request) error {
+		if strings.Contains(string(r), " pods") {
+			return errDown
+		}
+		return nil
+	}, nil)
 	w.start()
 	w.pass(time.Minute)
 	w.drop(rule)

@@ -225,9 +225,14 @@ func TestOutcomesAreLearned(t *testing.T) {
 				w.start()
 				effector := &saying{outcome: outcome}
 				w.evictor.effector = effector
+				pod := newPod("a", "n")
+				w.setPod(pod)
+				if outcome == Gone {
+					w.api.pods.clear()
+					w.api.remove(podA)
+				}
 				w.setNode("n", noExecute("disk"))
-				w.setPod(newPod("a", "n"))
-				w.evictor.PodsChanged([]tracker.Key{tracker.PodOf(w.api.pod(podA)).Key})
+				w.evictor.PodsChanged([]tracker.Key{tracker.PodOf(pod).Key})
 				w.pass(time.Minute)
 				require.EqualValues(w.t, 1, effector.asked.Load())
 				require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "outcome="+outcome.String()), 0)

@@ -112,7 +112,7 @@ func TestWebhooksPickTheirCodes(t *testing.T) {
 		err.ErrStatus.Reason = map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonConflict}[code]
 		require.Equal(t, Denied, classify(&err), code)
 	}
-	require.Equal(t, Unavailable, classify(apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": timeout`))))
+	require.Equal(t, Denied, classify(apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": timeout`))))
 }
 
 // TestINV5ServerErrorsAreHandedBack asks a server that carries out what it then says

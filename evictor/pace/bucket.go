@@ -15,6 +15,8 @@ type bucket struct {
 	// full is when all tokens that were used are there again. It is never later than
 	// burst intervals from now: then all were.
 	full time.Time
+	// returned is by how much full was brought forward altogether by what was taken back.
+	returned time.Duration
 	// out is how many were taken and are not settled. With those that were used they are
 	// never more than burst: of the pods that are on their way all may leave at once.
 	out int
@@ -51,6 +53,27 @@ func (b *bucket) settle(now time.Time, used bool) {
 	b.out--
 	if used {
 		b.full = now.Add(b.lack(now) + b.interval)
+	}
+}
+
+// used is a token that was used: when it is there again, if no more is taken back than was
+// until then.
+type used struct {
+	again    time.Time
+	returned time.Duration
+}
+
+// last returns the token that was used last.
+func (b *bucket) last() used { return used{b.full, b.returned} }
+
+// takeBack takes back the use of a token. No more comes back than what is still lacking
+// because of it: had it not been used, the bucket might have been full since, and nothing is
+// saved up beyond that.
+func (b *bucket) takeBack(now time.Time, token used) {
+	since := b.returned - token.returned
+	if lacking := min(token.again.Add(-since).Sub(now), b.interval); lacking > 0 {
+		b.full = b.full.Add(-lacking)
+		b.returned += lacking
 	}
 }
 

@@ -86,6 +86,50 @@ func TestATokenThatComesBackWasNeverTaken(t *testing.T) {
 	require.Greater(t, empty, 1000)
 }
 
+// TestTakenBackIsNoMoreThanNeverUsed compares a bucket from which some uses are taken back with
+// one that counts again from the beginning what was used and not taken back.
+func TestTakenBackIsNoMoreThanNeverUsed(t *testing.T) {
+	t.Parallel()
+	r := random(t)
+	type use struct {
+		at    time.Time
+		token used
+	}
+	helped := 0
+	for world := range 300 {
+		limit := line("a", 1+r.IntN(20), 1+r.IntN(6))
+		b, now := newBucket(limit), noon
+		var uses []use
+		without := func() *counted {
+			c := &counted{limit: limit}
+			for _, u := range uses {
+				c.left(u.at)
+			}
+			return c
+		}
+		for range 100 {
+			now = now.Add(time.Duration(r.Int64N(int64(limit.interval()))))
+			tokens := without().tokens(now, 0)
+			require.False(t, b.wait(now, 0) == 0 && tokens <= 0, "world %d: there is a token where there must be none", world)
+			switch {
+			case r.IntN(2) == 0 && b.wait(now, 0) == 0:
+				b.take()
+				b.settle(now, true)
+				uses = append(uses, use{now, b.last()})
+			case len(uses) > 0 && r.IntN(3) == 0:
+				at := r.IntN(len(uses))
+				before := b.full
+				b.takeBack(now, uses[at].token)
+				if b.full.Before(before) {
+					helped++
+				}
+				uses = slices.Delete(uses, at, at+1)
+			}
+		}
+	}
+	require.Greater(t, helped, 300)
+}
+
 // TestNoPaceIsEverExceeded has pods come, go, leave, be blocked and change lines at
 // random, and looks at when those left that were evicted: at any time between the
 // beginning and the end of the attempt, and all together after nobody answered for a while.

@@ -18,6 +18,8 @@ type fare struct {
 	arrival uint64
 	buckets []*bucket
 	settled bool
+	// used are the tokens, one of each bucket, once they have been.
+	used []used
 }
 
 // mayTake reports whether there is a token for a pod that was called in each of its
@@ -54,7 +56,29 @@ func (t Ticket) Settle(now time.Time, evicted bool) {
 	t.fare.settled = true
 	for _, b := range t.fare.buckets {
 		b.settle(now, evicted)
+		if evicted {
+			t.fare.used = append(t.fare.used, b.last())
+		}
 	}
+	if len(lines.pods) > 0 {
+		lines.tell()
+	}
+}
+
+// TakeBack takes back that a ticket was settled as used, for a pod that was given another one:
+// it has not left by the first, and leaves once. Tokens that are there again already stay as
+// they are. It is goroutine-safe, and only the first time counts.
+func (t Ticket) TakeBack(now time.Time) {
+	if t.fare == nil {
+		return
+	}
+	lines := t.fare.lines
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	for i, token := range t.fare.used {
+		t.fare.buckets[i].takeBack(now, token)
+	}
+	t.fare.used = nil
 	if len(lines.pods) > 0 {
 		lines.tell()
 	}
