@@ -58,13 +58,14 @@ type carrier struct {
 // answer is an object that the API server returned.
 type answer struct {
 	uid types.UID
-	// takeIn puts it into the tracker, unless it is not known there any more.
-	takeIn func(now time.Time) []tracker.Key
+	// takeIn puts it into the tracker, unless it is not known there any more. Before is the
+	// version that was known when the API server was asked.
+	takeIn func(before string, now time.Time) []tracker.Key
 }
 
 func nodeAnswer(known *tracker.Tracker, node *corev1.Node) answer {
-	return answer{uid: node.UID, takeIn: func(now time.Time) []tracker.Key {
-		return known.RefreshNode(tracker.NodeOf(node), now)
+	return answer{uid: node.UID, takeIn: func(before string, now time.Time) []tracker.Key {
+		return known.RefreshNode(tracker.NodeOf(node), before, now)
 	}}
 }
 
@@ -87,8 +88,8 @@ func newSliceCarrier(known *tracker.Tracker, live carriers) carrier {
 		resource: resourcev1.Resource("resourceslices"),
 		read: func(ctx context.Context, name string) (answer, error) {
 			slice, err := live.ReadSlice(ctx, name)
-			return answer{uid: slice.UID, takeIn: func(now time.Time) []tracker.Key {
-				return known.RefreshSlice(slice, now)
+			return answer{uid: slice.UID, takeIn: func(before string, now time.Time) []tracker.Key {
+				return known.RefreshSlice(slice, before, now)
 			}}, err
 		},
 		forget: known.DeleteSlice,
@@ -100,8 +101,8 @@ func newRuleCarrier(known *tracker.Tracker, live carriers) carrier {
 		resource: resourcev1.Resource("devicetaintrules"),
 		read: func(ctx context.Context, name string) (answer, error) {
 			rule, err := live.ReadRule(ctx, name)
-			return answer{uid: rule.UID, takeIn: func(now time.Time) []tracker.Key {
-				return known.RefreshRule(rule, now)
+			return answer{uid: rule.UID, takeIn: func(before string, now time.Time) []tracker.Key {
+				return known.RefreshRule(rule, before, now)
 			}}, err
 		},
 		forget: known.DeleteRule,

@@ -130,7 +130,7 @@ func (c *confirmer) load(ctx context.Context, object objectName, wanted need) ([
 	if c.fresh(object, c.maxAge, wanted) {
 		return nil, nil
 	}
-	uid := c.known(object)
+	uid, before := c.known(object), c.tracker.VersionOf(tracker.Source{Kind: object.kind, Name: object.name})
 	asked := instantOf(c.local.Now())
 	found, err := c.carriers[object.kind].read(ctx, object.name)
 	switch classify(err) {
@@ -146,18 +146,18 @@ func (c *confirmer) load(ctx context.Context, object objectName, wanted need) ([
 	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
 		return nil, err
 	}
-	return c.saw(object, found, uid, asked), nil
+	return c.saw(object, found, uid, before, asked), nil
 }
 
 // saw takes in an object that the API server returned to a request made at asked,
-// when the object of that name was known as uid.
-func (c *confirmer) saw(object objectName, found answer, uid types.UID, asked instant) []tracker.Key {
+// when the object of that name was known as uid and in the version before.
+func (c *confirmer) saw(object objectName, found answer, uid types.UID, before string, asked instant) []tracker.Key {
 	var keys []tracker.Key
 	if found.uid != uid {
 		keys = c.gone(object, uid)
 	}
 	now := c.clock.Now()
-	keys = append(keys, found.takeIn(now)...)
+	keys = append(keys, found.takeIn(before, now)...)
 	_, took := elapsed(asked, instantOf(c.local.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,7 @@ var nodeN, nodeM = objectName{kind: tracker.SourceNode, name: "n"}, objectName{k
 
 // saw has a confirmer take in that node.
 func saw(c *confirmer, asked instant) {
-	c.saw(nodeN, nodeAnswer(c.tracker, readNode()), "u", asked)
+	c.saw(nodeN, nodeAnswer(c.tracker, readNode()), "u", "", asked)
 }
 
 func readNode() *corev1.Node {
@@ -110,7 +110,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			},
 			func(c *confirmer, uid types.UID) answer {
 				slice := tracker.Slice{Name: "o", UID: uid, ResourceVersion: "2", Driver: "d", Pool: "p", Devices: []tracker.Device{{Name: "gpu-0", Taints: []resourcev1.DeviceTaint{taint}}}}
-				return answer{uid: uid, takeIn: func(now time.Time) []tracker.Key { return c.tracker.RefreshSlice(slice, now) }}
+				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return c.tracker.RefreshSlice(slice, before, now) }}
 			},
 		},
 		tracker.SourceRule: {
@@ -119,7 +119,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			},
 			func(c *confirmer, uid types.UID) answer {
 				rule := tracker.Rule{Name: "o", UID: uid, ResourceVersion: "2", Taint: taint, Selects: true}
-				return answer{uid: uid, takeIn: func(now time.Time) []tracker.Key { return c.tracker.RefreshRule(rule, now) }}
+				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return c.tracker.RefreshRule(rule, before, now) }}
 			},
 		},
 	} {
@@ -130,12 +130,12 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			c := quietConfirmer()
 			test.set(c, "u")
 			require.False(t, c.fresh(object, c.maxAge, need{}))
-			c.saw(object, test.answered(c, "u"), "u", instantOf(noon))
+			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon))
 			require.True(t, c.fresh(object, c.maxAge, need{}))
 			require.Len(t, c.tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
-			c.saw(object, test.answered(c, "u"), "u", instantOf(noon.Add(-DefaultMaxAge-1)))
+			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-DefaultMaxAge-1)))
 			require.False(t, c.fresh(object, c.maxAge, need{}))
-			c.saw(object, test.answered(c, "u"), "u", instantOf(noon.Add(-DefaultAttemptTimeout-1)))
+			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-DefaultAttemptTimeout-1)))
 			c.sweep()
 			require.Empty(t, c.read)
 		})
@@ -144,7 +144,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(object, test.answered(c, "another"), "u", instantOf(noon))
+			c.saw(object, test.answered(c, "another"), "u", "", instantOf(noon))
 			require.Empty(t, c.known(object))
 			test.set(c, "another")
 			require.True(t, c.fresh(object, c.maxAge, need{}))
@@ -164,7 +164,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(objectName{kind: tracker.SourceNode, name: "o"}, nodeAnswer(c.tracker, readNode()), "u", instantOf(noon))
+			c.saw(objectName{kind: tracker.SourceNode, name: "o"}, nodeAnswer(c.tracker, readNode()), "u", "", instantOf(noon))
 			require.False(t, c.fresh(object, c.maxAge, need{}))
 		})
 	}

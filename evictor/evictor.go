@@ -179,7 +179,7 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
 		saw: func(node *corev1.Node, uid types.UID, asked instant) {
 			object := objectName{kind: tracker.SourceNode, name: node.Name}
-			e.PodsChanged(e.confirm.saw(object, nodeAnswer(e.tracker, node), uid, asked))
+			e.PodsChanged(e.confirm.saw(object, nodeAnswer(e.tracker, node), uid, "", asked))
 		},
 	}
 	return e, nil

@@ -165,6 +165,14 @@ func (f *fakeAPI) put(obj runtime.Object) runtime.Object {
 	return stored
 }
 
+// restore brings back a node as it was, with the version that it had, and counts on from there.
+func (f *fakeAPI) restore(node *corev1.Node, version int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version = version
+	f.objects[keyOf(node)] = node
+}
+
 // remove takes an object away, as a kubelet does with a pod that has ended.
 func (f *fakeAPI) remove(key string) {
 	f.mu.Lock()

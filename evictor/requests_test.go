@@ -343,3 +343,20 @@ func TestOneFalseAnswerDoesNotForgetAPod(t *testing.T) {
 		})
 	})
 }
+
+func TestNobodyIsEvictedForATaintThatABackupDoesNotHave(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.setNode("n")
+		backup, version := w.api.node("n"), w.api.version
+		w.setNode("n", noExecute("gpu"))
+		w.setPod(newPod("a", "n", tolerationFor("gpu", 60)))
+		w.start()
+		w.pass(30 * time.Second)
+		w.api.nodes.clear() // the watch has not begun again when the pod is due
+		w.api.restore(backup, version)
+		w.pass(time.Hour)
+		w.stays(podA)
+		require.Zero(t, w.value("tollgate_evictions_pending"))
+	})
+}

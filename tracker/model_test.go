@@ -477,7 +477,7 @@ func (w *world) writeSlice(version string) (string, []tracker.Key, []tracker.Cha
 		if known && s.UID == old.UID && newer(version, old.ResourceVersion) {
 			w.model.slices[s.Name] = s
 		}
-		return "refresh slice " + s.Name, w.tracker.RefreshSlice(s, start), nil, false
+		return "refresh slice " + s.Name, w.tracker.RefreshSlice(s, "", start), nil, false
 	}
 	foretold, asked := w.tracker.IfSlice(s, start), newer(version, old.ResourceVersion)
 	if asked {
@@ -502,7 +502,7 @@ func (w *world) writeRule(version string) (string, []tracker.Key, []tracker.Chan
 		if known && r.UID == old.UID && newer(version, old.ResourceVersion) {
 			w.model.rules[r.Name] = r
 		}
-		return "refresh rule " + r.Name, w.tracker.RefreshRule(r, start), nil, false
+		return "refresh rule " + r.Name, w.tracker.RefreshRule(r, "", start), nil, false
 	}
 	foretold, asked := w.tracker.IfRule(r, start), newer(version, old.ResourceVersion)
 	if asked {

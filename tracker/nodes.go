@@ -37,13 +37,17 @@ func (t *Tracker) SetNode(node Node, now time.Time) []Key {
 // RefreshNode records a node that the API server returned to a request of our own.
 // The answer may be overtaken by the watch while it is on its way, so it changes
 // nothing unless that very node is known: SetNode would bring back one that is
-// deleted.
-func (t *Tracker) RefreshNode(node Node, now time.Time) []Key {
+// deleted. Before is the version that was known when the request was made, see VersionOf; an
+// answer that is older shows that the API server's storage was restored, and is taken.
+func (t *Tracker) RefreshNode(node Node, before string, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state, ok := t.nodes[node.Name]
 	if !ok || !state.known || state.uid != node.UID {
 		return nil
+	}
+	if state.resourceVersion == before {
+		state.resourceVersion = ""
 	}
 	return t.setNode(state, node, now)
 }

@@ -59,20 +59,27 @@ func (t *Tracker) SetRule(rule Rule, now time.Time) []Key {
 
 // RefreshRule records a rule that the API server returned to a request of our own.
 // Like RefreshNode, it changes nothing unless that very rule is known.
-func (t *Tracker) RefreshRule(rule Rule, now time.Time) []Key {
+func (t *Tracker) RefreshRule(rule Rule, before string, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.rules[rule.Name]
 	if old == nil || old.UID != rule.UID {
 		return nil
 	}
-	return t.setRule(old, rule, now)
+	if old.ResourceVersion != before && older(rule.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
+	return t.replaceRule(old, rule, now)
 }
 
 func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
 	if old != nil && older(rule.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
+	return t.replaceRule(old, rule, now)
+}
+
+func (t *Tracker) replaceRule(old *ruleState, rule Rule, now time.Time) []Key {
 	state := newRuleState(rule, old, now)
 	t.unselect(old)
 	t.rules[rule.Name] = state

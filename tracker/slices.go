@@ -20,21 +20,28 @@ func (t *Tracker) SetSlice(slice Slice, now time.Time) []Key {
 
 // RefreshSlice records a slice that the API server returned to a request of our
 // own. Like RefreshNode, it changes nothing unless that very slice is known.
-func (t *Tracker) RefreshSlice(slice Slice, now time.Time) []Key {
+func (t *Tracker) RefreshSlice(slice Slice, before string, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.slices[slice.Name]
 	if old == nil || old.UID != slice.UID {
 		return nil
 	}
+	if old.ResourceVersion != before && older(slice.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
 	slice.seen = now
-	return t.setSlice(old, slice)
+	return t.replaceSlice(old, slice)
 }
 
 func (t *Tracker) setSlice(old *Slice, slice Slice) []Key {
 	if old != nil && older(slice.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
+	return t.replaceSlice(old, slice)
+}
+
+func (t *Tracker) replaceSlice(old *Slice, slice Slice) []Key {
 	var users podSet
 	if old != nil && old.poolName() != slice.poolName() {
 		t.changePool(old, nil, &users)

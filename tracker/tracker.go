@@ -143,6 +143,29 @@ func (t *Tracker) UIDOf(source Source) types.UID {
 	return ""
 }
 
+// VersionOf returns the version of the node, slice or rule that is known under a name, empty
+// if there is none.
+func (t *Tracker) VersionOf(source Source) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	switch source.Kind {
+	case SourceNode:
+		if state, ok := t.nodes[source.Name]; ok {
+			return state.resourceVersion
+		}
+	case SourceSlice:
+		if slice, ok := t.slices[source.Name]; ok {
+			return slice.ResourceVersion
+		}
+	case SourceRule:
+		if rule, ok := t.rules[source.Name]; ok {
+			return rule.ResourceVersion
+		}
+	case SourcePatch:
+	}
+	return ""
+}
+
 func (t *Tracker) podsWhere(wanted func(*Pod) bool) []Key {
 	var keys []Key
 	for key, pod := range t.pods {
@@ -164,7 +187,8 @@ func sortKeys(keys []Key) []Key {
 }
 
 // older reports whether a is surely a version before b. What cannot be compared
-// is taken as new, so that nothing is lost.
+// is taken as new, so that nothing is lost. Answers to requests overtake the watch, and what
+// the watch says then is older.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

@@ -37,7 +37,7 @@ type ruleTracker interface {
 	Rules() []string
 	Rule(name string) (tracker.Rule, bool)
 	Impact(name string) (tracker.Impact, bool)
-	RefreshRule(rule tracker.Rule, now time.Time) []tracker.Key
+	RefreshRule(rule tracker.Rule, before string, now time.Time) []tracker.Key
 }
 
 // Kind is of what objects the status is kept. The zero Kind is KindRule.

@@ -131,7 +131,7 @@ func (p *Patches) Impact(name string) (tracker.Impact, bool) {
 
 // RefreshRule implements ruleTracker. It changes nothing unless that very patch is known,
 // and nothing for pods.
-func (p *Patches) RefreshRule(rule tracker.Rule, _ time.Time) []tracker.Key {
+func (p *Patches) RefreshRule(rule tracker.Rule, _ string, _ time.Time) []tracker.Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, ok := p.patches[rule.Name]

@@ -315,7 +315,7 @@ func TestPatchesTakeTheLaterVersion(t *testing.T) {
 	}
 	refresh := func(patch *v1alpha1.ResourceSlicePatch) {
 		rule, _ := ruleOfPatch(patch)
-		require.Empty(t, p.RefreshRule(rule, time.Time{}))
+		require.Empty(t, p.RefreshRule(rule, "", time.Time{}))
 	}
 	p.SetPatch(at("5", "u", 5))
 	p.SetPatch(at("4", "u", 4))

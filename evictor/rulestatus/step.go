@@ -127,7 +127,7 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 	if v.previews {
 		m.previewed = now.local
 	}
-	c.options.PodsChanged(c.options.Tracker.RefreshRule(answer, now.server))
+	c.options.PodsChanged(c.options.Tracker.RefreshRule(answer, "", now.server))
 	log.V(1).Info("wrote "+c.options.Kind.noun()+" status", "conditions", len(v.conditions), "generation", m.generation)
 	return writePause
 }

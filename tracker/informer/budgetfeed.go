@@ -38,10 +38,11 @@ func (f *BudgetFeed) OnBudget(tell func(keys []tracker.Key)) { f.eased = tell }
 // Attach subscribes to an informer. It is called once, before HasSynced.
 func (f *BudgetFeed) Attach(budgets source) error {
 	registration, err := budgets.AddEventHandler(&handler[tracker.Budget]{
-		read: readBudget,
-		uid:  func(budget *tracker.Budget) types.UID { return budget.UID },
-		set:  func(budget tracker.Budget) { f.tell(f.store.SetBudget(budget)) },
-		drop: func(budget tracker.Budget) { f.tell(f.store.DeleteBudget(budget.Namespace, budget.Name, budget.UID)) },
+		read:    readBudget,
+		uid:     func(budget *tracker.Budget) types.UID { return budget.UID },
+		version: func(budget *tracker.Budget) string { return budget.ResourceVersion },
+		set:     func(budget tracker.Budget) { f.tell(f.store.SetBudget(budget)) },
+		drop:    func(budget tracker.Budget) { f.tell(f.store.DeleteBudget(budget.Namespace, budget.Name, budget.UID)) },
 	})
 	if err != nil {
 		return fmt.Errorf("add PodDisruptionBudget event handler: %w", err)

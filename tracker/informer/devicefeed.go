@@ -62,10 +62,11 @@ func (f *DeviceFeed) SetPodGroups(served bool) {
 // Slices returns the handler of ResourceSlices.
 func (f *DeviceFeed) Slices() toolscache.ResourceEventHandler {
 	return &handler[tracker.Slice]{
-		read: readSlice,
-		uid:  func(slice *tracker.Slice) types.UID { return slice.UID },
-		set:  func(slice tracker.Slice) { f.listener.PodsChanged(f.store.SetSlice(slice, f.clock.Now())) },
-		drop: func(slice tracker.Slice) { f.listener.PodsChanged(f.store.DeleteSlice(slice.Name, slice.UID)) },
+		read:    readSlice,
+		uid:     func(slice *tracker.Slice) types.UID { return slice.UID },
+		version: func(slice *tracker.Slice) string { return slice.ResourceVersion },
+		set:     func(slice tracker.Slice) { f.listener.PodsChanged(f.store.SetSlice(slice, f.clock.Now())) },
+		drop:    func(slice tracker.Slice) { f.listener.PodsChanged(f.store.DeleteSlice(slice.Name, slice.UID)) },
 		named: func(key string) (tracker.Slice, bool) {
 			uid := f.store.UIDOf(tracker.Source{Kind: tracker.SourceSlice, Name: key})
 			return tracker.Slice{Name: key, UID: uid}, uid != ""
@@ -76,18 +77,20 @@ func (f *DeviceFeed) Slices() toolscache.ResourceEventHandler {
 // Claims returns the handler of ResourceClaims.
 func (f *DeviceFeed) Claims() toolscache.ResourceEventHandler {
 	return &handler[tracker.Claim]{
-		read: readClaim,
-		uid:  func(claim *tracker.Claim) types.UID { return claim.UID },
-		set:  func(claim tracker.Claim) { f.listener.PodsChanged(f.store.SetClaim(claim)) },
-		drop: func(claim tracker.Claim) { f.listener.PodsChanged(f.store.DeleteClaim(claim.ClaimName, claim.UID)) },
+		read:    readClaim,
+		uid:     func(claim *tracker.Claim) types.UID { return claim.UID },
+		version: func(claim *tracker.Claim) string { return claim.ResourceVersion },
+		set:     func(claim tracker.Claim) { f.listener.PodsChanged(f.store.SetClaim(claim)) },
+		drop:    func(claim tracker.Claim) { f.listener.PodsChanged(f.store.DeleteClaim(claim.ClaimName, claim.UID)) },
 	}
 }
 
 // Rules returns the handler of DeviceTaintRules.
 func (f *DeviceFeed) Rules() toolscache.ResourceEventHandler {
 	return &handler[tracker.Rule]{
-		read: readRule,
-		uid:  func(rule *tracker.Rule) types.UID { return rule.UID },
+		read:    readRule,
+		uid:     func(rule *tracker.Rule) types.UID { return rule.UID },
+		version: func(rule *tracker.Rule) string { return rule.ResourceVersion },
 		set: func(rule tracker.Rule) {
 			f.listener.PodsChanged(f.store.SetRule(rule, f.clock.Now()))
 			f.listener.RuleChanged(rule.Name)

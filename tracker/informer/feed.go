@@ -87,8 +87,9 @@ func (f *Feed) HasSynced() bool {
 
 func (f *Feed) nodes() *handler[tracker.Node] {
 	return &handler[tracker.Node]{
-		read: readNode,
-		uid:  func(node *tracker.Node) types.UID { return node.UID },
+		read:    readNode,
+		uid:     func(node *tracker.Node) types.UID { return node.UID },
+		version: func(node *tracker.Node) string { return node.ResourceVersion },
 		set: func(node tracker.Node) {
 			changed := f.store.SetNode(node, f.clock.Now())
 			f.listener.PodsChanged(changed)
@@ -104,8 +105,9 @@ func (f *Feed) nodes() *handler[tracker.Node] {
 
 func (f *Feed) pods() *handler[tracker.Pod] {
 	return &handler[tracker.Pod]{
-		read: readPod,
-		uid:  func(pod *tracker.Pod) types.UID { return pod.UID },
+		read:    readPod,
+		uid:     func(pod *tracker.Pod) types.UID { return pod.UID },
+		version: func(pod *tracker.Pod) string { return pod.ResourceVersion },
 		set: func(pod tracker.Pod) {
 			if pod.Terminating {
 				f.leave(pod.Key)

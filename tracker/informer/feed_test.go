@@ -223,3 +223,22 @@ func run(t *testing.T, work func(context.Context)) {
 		running.Wait()
 	})
 }
+
+// TestAListOfARestoredAPIServerIsTaken has an informer list anew from storage that was restored
+// from a backup.
+func TestAListOfARestoredAPIServerIsTaken(t *testing.T) {
+	t.Parallel()
+	known, nodes, pods := tracker.New(), &source{}, &source{}
+	require.NoError(t, informer.NewFeed(known, &listener{}, clocktesting.NewFakePassiveClock(start)).Attach(nodes, pods))
+	version := func(version string, taints ...corev1.Taint) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", ResourceVersion: version}, Spec: corev1.NodeSpec{Taints: taints}}
+	}
+	gpu := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoExecute}
+	nodes.OnAdd(version("100"), true)
+	nodes.OnUpdate(version("100"), version("200", gpu))
+	require.Equal(t, []string{"n"}, known.Tainted())
+	nodes.OnUpdate(version("200", gpu), version("150"))
+	require.Empty(t, known.Tainted())
+	nodes.OnUpdate(version("150"), version("151", gpu))
+	require.Equal(t, []string{"n"}, known.Tainted())
+}

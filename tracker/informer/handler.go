@@ -2,6 +2,7 @@ package informer
 
 import (
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -11,8 +12,10 @@ type handler[T any] struct {
 	// read returns what is kept of an object; false for an object of another kind.
 	read func(obj any) (T, bool)
 	uid  func(*T) types.UID
-	set  func(T)
-	drop func(T)
+	// version returns the resource version of an object.
+	version func(*T) string
+	set     func(T)
+	drop    func(T)
 	// named returns what can be said of an object by its key alone. It is nil where
 	// that is not enough to drop one.
 	named func(key string) (T, bool)
@@ -26,13 +29,15 @@ func (h *handler[T]) OnAdd(obj any, _ bool) {
 }
 
 // OnUpdate implements cache.ResourceEventHandler. An object that was replaced
-// under its name while the watch was away comes as an update too.
+// under its name while the watch was away comes as an update too, and so does one that was
+// restored from a backup: an informer takes versions in their order, so that an older one
+// after a newer one is what is stored now.
 func (h *handler[T]) OnUpdate(old, obj any) {
 	now, ok := h.read(obj)
 	if !ok {
 		return
 	}
-	if was, ok := h.read(old); ok && h.uid(&was) != h.uid(&now) {
+	if was, ok := h.read(old); ok && (h.uid(&was) != h.uid(&now) || older(h.version(&now), h.version(&was))) {
 		h.drop(was)
 	}
 	h.set(now)
@@ -54,4 +59,10 @@ func (h *handler[T]) OnDelete(obj any) {
 			h.drop(was)
 		}
 	}
+}
+
+// older reports whether a is surely a version before b.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
 }
