@@ -1,6 +1,7 @@
 package evictor
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -149,6 +150,18 @@ func (e *Evictor) HeldFor(rule types.UID) (pods int, reason, why string) {
 func (e *Evictor) WakeHeld(policy types.UID) {
 	e.woken.Add(1)
 	e.PodsChanged(e.book.heldKeys(policy))
+}
+
+// NamespaceChanged says that the labels of a namespace have come to be known or are others than
+// before. What is held there is looked at. It does not block.
+func (e *Evictor) NamespaceChanged(name string) {
+	e.woken.Add(1)
+	keys := e.book.heldKeys("")
+	if e.options.Mode == ModeWindow {
+		// The labels say for which taints there is a window at all.
+		keys = e.tracker.Exposed()
+	}
+	e.PodsChanged(slices.DeleteFunc(keys, func(key tracker.Key) bool { return key.Namespace != name }))
 }
 
 // PoliciesChanged says that other EvictionPolicies are in force than before. What they

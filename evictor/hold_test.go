@@ -115,6 +115,28 @@ func TestHolds(t *testing.T) {
 			w.pass(heldPause)
 			w.leaves(podA)
 		},
+		"a namespace whose labels change wakes what is held there, and nobody else": func(w *world) {
+			var asked atomic.Int32
+			w.options.NamespaceLabels = func(string) (labels.Labels, bool) {
+				asked.Add(1)
+				return labels.Set{"team": "b"}, true
+			}
+			w.setPolicy(newPolicy("p", func(spec *v1alpha1.EvictionPolicySpec) {
+				spec.NamespaceSelector, spec.Paused = selectTeam("b"), true
+			}))
+			w.start()
+			w.setNode("n", noExecute("gpu"))
+			w.setPod(newPod("a", "n"))
+			w.pass(time.Second)
+			w.holds(HoldPaused, 1)
+			asked.Store(0)
+			w.evictor.NamespaceChanged("other")
+			w.pass(time.Millisecond)
+			require.Zero(w.t, asked.Load())
+			w.evictor.NamespaceChanged("default")
+			w.pass(time.Millisecond)
+			require.Positive(w.t, asked.Load())
+		},
 		"J03 nobody leaves because all nodes are down, and all do 300 s after one is back": func(w *world) {
 			w.start()
 			w.setNode("n", noExecute(corev1.TaintNodeUnreachable))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -127,6 +128,30 @@ func BenchmarkFirstListsK04(b *testing.B) {
 				tr.TaintedDevices()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size.slices*2*devicesPerSlice), "ns/device")
+		})
+	}
+}
+
+// BenchmarkBudget measures that a budget which guards 50 pods allows more or less, beside so
+// many other pods that have to leave.
+func BenchmarkBudget(b *testing.B) {
+	for _, others := range []int{0, 50_000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			tr := tracker.New()
+			tr.SetNode(node("n", 1, taint("gpu")), start)
+			for i := range 50 + others {
+				p := pod("p"+strconv.Itoa(i), "n", 1)
+				if i >= 50 {
+					p.Namespace = "ns-" + strconv.Itoa(i%100)
+				}
+				tr.SetPod(p)
+			}
+			of := budget("default", "b", "1", "1", nil)
+			of.Selector = labels.Everything()
+			for version := 2; b.Loop(); version++ {
+				of.ResourceVersion, of.Allowed = strconv.Itoa(version), int32(version%2)
+				tr.SetBudget(of)
+			}
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -89,8 +88,7 @@ func (t *Tracker) DeleteBudget(namespace, name string, uid types.UID) []Key {
 }
 
 // eased returns the keys of the pods that one version of a budget may have kept from
-// going and the next one, nil for none, does not. It costs a look at each node, rule and
-// tainted device, and what is tainted.
+// going and the next one, nil for none, does not. It costs a look at each pod of the namespace.
 func (t *Tracker) eased(old, budget *Budget) []Key {
 	if old == nil {
 		return nil
@@ -99,7 +97,7 @@ func (t *Tracker) eased(old, budget *Budget) []Key {
 		return nil
 	}
 	var keys []Key
-	for _, pod := range t.onTaints(func(taint Taint) bool { return taint.Effect == corev1.TaintEffectNoExecute }).all() {
+	for pod := range t.namespaces[old.Namespace] {
 		if old.Guards(pod) && t.exposed(pod) {
 			keys = append(keys, pod.Key)
 		}

@@ -19,6 +19,8 @@ type Tracker struct {
 	mu sync.RWMutex
 	// pods holds every pod that is on a node, known or not.
 	pods map[Key]*Pod
+	// namespaces finds them by their namespaces.
+	namespaces podsByNamespace
 	// nodes holds every known node and every node named by a pod. An entry goes
 	// when it is neither.
 	nodes map[string]*nodeState
@@ -52,15 +54,16 @@ type Tracker struct {
 // New returns an empty tracker.
 func New() *Tracker {
 	return &Tracker{
-		pods:      map[Key]*Pod{},
-		nodes:     map[string]*nodeState{},
-		claims:    map[ClaimName]*claimState{},
-		allocated: allocations{},
-		slices:    map[string]*Slice{},
-		pools:     map[string]map[string]*pool{},
-		rules:     map[string]*ruleState{},
-		written:   map[string]map[string]*ruleState{},
-		budgets:   map[string][]Budget{},
+		pods:       map[Key]*Pod{},
+		namespaces: podsByNamespace{},
+		nodes:      map[string]*nodeState{},
+		claims:     map[ClaimName]*claimState{},
+		allocated:  allocations{},
+		slices:     map[string]*Slice{},
+		pools:      map[string]map[string]*pool{},
+		rules:      map[string]*ruleState{},
+		written:    map[string]map[string]*ruleState{},
+		budgets:    map[string][]Budget{},
 	}
 }
 

@@ -73,10 +73,10 @@ func (r *restraint) foretold() *evicting.Set {
 	return r.policies()
 }
 
-// changed has all that is held looked at again.
-func (r *restraint) changed() {
+// changed has what is held in a namespace looked at again.
+func (r *restraint) changed(namespace string) {
 	if r.runner != nil {
-		r.runner.PoliciesChanged()
+		r.runner.NamespaceChanged(namespace)
 	}
 }
 

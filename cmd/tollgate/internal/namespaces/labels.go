@@ -25,7 +25,7 @@ type informers interface {
 // brings nothing is not noticed: labels may then be as old as that watch, which the API
 // server is asked to end after five to ten minutes. It is safe for concurrent use.
 type Labels struct {
-	changed func()
+	changed func(name string)
 
 	mu    sync.RWMutex
 	known map[string]namespace
@@ -38,9 +38,9 @@ type namespace struct {
 }
 
 // Watch returns the labels of namespaces as a cache has them. It waits for nothing:
-// until the cache has read them, they are not known. Changed is told when the labels of
-// some namespace come to be known or change, and must not block.
-func Watch(ctx context.Context, from informers, changed func()) (*Labels, error) {
+// until the cache has read them, they are not known. Changed is told the name of a namespace
+// whose labels come to be known or change, and must not block.
+func Watch(ctx context.Context, from informers, changed func(name string)) (*Labels, error) {
 	informer, err := from.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
@@ -74,7 +74,7 @@ func (l *Labels) set(obj any) {
 	l.known[object.Name] = namespace{uid: object.UID, labels: object.Labels}
 	l.mu.Unlock()
 	if !known || !maps.Equal(before.labels, object.Labels) {
-		l.changed()
+		l.changed(object.Name)
 	}
 }
 

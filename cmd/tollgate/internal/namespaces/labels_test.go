@@ -72,7 +72,10 @@ func TestLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, told := &source{}, 0
-			l, err := Watch(t.Context(), from, func() { told++ })
+			l, err := Watch(t.Context(), from, func(name string) {
+				require.Equal(t, "a", name)
+				told++
+			})
 			require.NoError(t, err)
 			test.events(from.handler)
 			got, known := l.Of("a")
@@ -86,6 +89,6 @@ func TestLabels(t *testing.T) {
 }
 
 func TestLabelsNeedACache(t *testing.T) {
-	_, err := Watch(t.Context(), &source{err: errors.New("no such kind")}, func() {})
+	_, err := Watch(t.Context(), &source{err: errors.New("no such kind")}, func(string) {})
 	require.EqualError(t, err, "watch namespaces: no such kind")
 }
