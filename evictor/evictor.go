@@ -44,6 +44,8 @@ type Options struct {
 	Tracker *tracker.Tracker
 	// Synced reports whether the tracker knows all that there was at the start.
 	Synced func() bool
+	// Missing names what Synced waits for, for the log; nil when that cannot be said.
+	Missing func() []string
 	// Leads reports whether this replica still holds the lease. A process that was
 	// frozen asks before it does anything (H05). It is asked at the beginning of
 	// an attempt and again before each request that changes something. Nil

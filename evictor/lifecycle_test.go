@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
@@ -219,5 +220,20 @@ func TestG04(t *testing.T) {
 			require.Zero(w.t, w.value("tollgate_evictions_pending"))
 			require.Positive(w.t, w.value("tollgate_eviction_events_dropped_total"))
 		})
+	})
+}
+
+func TestTheLogSaysWhatTheEvictorWaitsFor(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		var lines []string
+		w.options.Synced = func() bool { return false }
+		w.options.Missing = func() []string { return []string{"policies"} }
+		w.log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+		w.start()
+		w.pass(95 * time.Second)
+		w.kill()
+		require.Len(t, lines, 3)
+		require.Contains(t, lines[0], `"missing"=["policies"]`)
 	})
 }

@@ -11,8 +11,12 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// syncPoll is how often it is looked whether the tracker is ready.
-const syncPoll = 50 * time.Millisecond
+const (
+	// syncPoll is how often it is looked whether the tracker is ready.
+	syncPoll = 50 * time.Millisecond
+	// syncPatience is after how long, and then how often, the log says that it is not.
+	syncPatience = 30 * time.Second
+)
 
 // Start evicts until ctx is done and returns when all that it started has
 // stopped. Nothing is decided before the tracker knows everything. It may be called
@@ -96,14 +100,26 @@ func stopping[T any](ctx context.Context, step func(context.Context, T) (time.Du
 func (e *Evictor) waitSynced(ctx context.Context) bool {
 	ticker := e.local.NewTicker(syncPoll)
 	defer ticker.Stop()
+	told := e.local.Now()
 	for !e.options.Synced() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-ticker.C():
 		}
+		if now := e.local.Now(); now.Sub(told) >= syncPatience {
+			told = now
+			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.missing())
+		}
 	}
 	return true
+}
+
+func (e *Evictor) missing() []string {
+	if e.options.Missing == nil {
+		return nil
+	}
+	return e.options.Missing()
 }
 
 // lookAtNodes looks whether all nodes are down.

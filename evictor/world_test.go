@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,7 @@ type world struct {
 	registry *prometheus.Registry
 	options  Options
 	policies policyStore
+	log      logr.Logger
 
 	tracker *tracker.Tracker
 	evictor *Evictor
@@ -74,7 +76,7 @@ func (w *world) start() {
 // lead has the evictor that there is run, for the first time or again.
 func (w *world) lead() {
 	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancel(logr.NewContext(w.t.Context(), w.log))
 	w.stop = cancel
 	w.running.Go(func() {
 		if err := w.evictor.Start(ctx); err != nil {

@@ -69,6 +69,12 @@ func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*follo
 	options := evictor.Options{
 		Tracker:        state,
 		Synced:         func() bool { return feed.HasSynced() },
+		Missing: func() []string {
+			if feed.HasSynced() {
+				return nil
+			}
+			return []string{"nodes and pods"}
+		},
 		Leads:          p.leads,
 		Client:         evicting,
 		Recorder:       p.recorders.nodes,

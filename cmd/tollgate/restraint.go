@@ -52,6 +52,13 @@ func (p *program) newRestraint(ctx context.Context, store *snapshot.Store, known
 func (r *restraint) restrain(options *evictor.Options) {
 	synced := options.Synced
 	options.Synced = func() bool { return r.store.Current() != nil && synced() }
+	missing := options.Missing
+	options.Missing = func() []string {
+		if r.store.Current() != nil {
+			return missing()
+		}
+		return append(missing(), "policies")
+	}
 	options.Policies, options.NamespaceLabels, options.Breakers = r.policies, r.labels.Of, r.keeper
 }
 
