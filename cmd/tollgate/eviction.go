@@ -67,8 +67,8 @@ func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*follo
 	var feed *informer.Feed
 	d := &deviceSide{}
 	options := evictor.Options{
-		Tracker:        state,
-		Synced:         func() bool { return feed.HasSynced() },
+		Tracker: state,
+		Synced:  func() bool { return feed.HasSynced() },
 		Missing: func() []string {
 			if feed.HasSynced() {
 				return nil
