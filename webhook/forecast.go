@@ -112,7 +112,7 @@ func (p *Preview) node(ctx context.Context, req admission.Request, set *tainting
 	if !evictsAnew(old, current) {
 		return previewed{}, nil
 	}
-	return p.see(ctx, writeOf(&req, tracker.SourceNode, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+	return p.see(ctx, writeOf(ctx, &req, tracker.SourceNode, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
 		return view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: current}, now)
 	})
 }
@@ -160,7 +160,7 @@ func (p *Preview) rule(ctx context.Context, req admission.Request, set *tainting
 		return previewed{}, nil
 	}
 	name := writtenName(&req)
-	return p.see(ctx, writeOf(&req, tracker.SourceRule, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+	return p.see(ctx, writeOf(ctx, &req, tracker.SourceRule, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
 		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
 	})
 }
@@ -228,7 +228,7 @@ func (p *Preview) slice(ctx context.Context, req admission.Request, set *taintin
 			return previewed{}, err
 		}
 	}
-	return p.see(ctx, writeOf(&req, tracker.SourceSlice, req.Name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+	return p.see(ctx, writeOf(ctx, &req, tracker.SourceSlice, req.Name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
 		return view.Slice(was, slice, now)
 	})
 }
@@ -306,8 +306,10 @@ func keepsEvicting(object *v1alpha1.TaintPolicy) bool {
 }
 
 // writeOf returns what is written, as limits see it.
-func writeOf(req *admission.Request, kind tracker.SourceKind, name string, set *tainting.Set, in tainting.Input) *limits.Write {
-	return &limits.Write{Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: isDryRun(*req)}
+func writeOf(ctx context.Context, req *admission.Request, kind tracker.SourceKind, name string, set *tainting.Set, in tainting.Input) *limits.Write {
+	return &limits.Write{
+		Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: isDryRun(*req), Unproven: isFromStranger(ctx),
+	}
 }
 
 // see looks at a write that has a NoExecute taint.

@@ -54,7 +54,7 @@ var errDevicesUnread = errors.New("a TaintPolicy limits how many pods the taint 
 // says what those with the effect None would do.
 func (p *Preview) patch(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, w *patchWrite) (previewed, error) {
 	if writes(in.Writes, resourcev1.DeviceTaintEffectNoExecute) {
-		return p.see(ctx, writeOf(&req, tracker.SourcePatch, w.name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+		return p.see(ctx, writeOf(ctx, &req, tracker.SourcePatch, w.name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
 			return p.patched(ctx, w, w.dated(now), now)
 		})
 	}

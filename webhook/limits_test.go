@@ -3,14 +3,12 @@ package webhook
 import (
 	"context"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -81,21 +79,10 @@ func (b *blast) show(options forecast.Options) {
 	b.preview = NewPreview(PreviewConfig{
 		View: view,
 		Limits: limits.New(limits.Config{
-			View: view, Ledger: b.ledger, Approvals: b.approvals, Clock: b.clock, Metrics: limits.NewMetrics(b.registry),
+			View: view, Ledger: b.ledger, Approvals: b.approvals, Clock: b.clock,
 		}),
 		Clock: b.clock, Metrics: NewPreviewMetrics(b.registry),
 	})
-}
-
-// requireUsed requires that the metric says how often approvals for nodes were of use.
-func (b *blast) requireUsed(t *testing.T, want string) {
-	t.Helper()
-	const name = "tollgate_eviction_approvals_used_total"
-	if want != "" {
-		want = "# HELP " + name + " EvictionApprovals by which a write was let through that a limit of a TaintPolicy forbids.\n# TYPE " +
-			name + " counter\n" + name + "{source=\"node\"} " + want + "\n"
-	}
-	require.NoError(t, testutil.GatherAndCompare(b.registry, strings.NewReader(want), name))
 }
 
 // node adds a node with pods.

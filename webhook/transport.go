@@ -122,6 +122,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuseCaller(w)
 		return
 	}
+	if !visit.Proven(req.Resource.Group) {
+		ctx = fromStranger(ctx)
+	}
 	send := e.answer(ctx, req, apiVersion, start)
 	// A client that reads its answer slowly does not hold the room of its body.
 	taken.release()

@@ -98,7 +98,7 @@ func (p *program) addTaintControllers(store *snapshot.Store, known *followed, fo
 	}
 	record := approvals.Options{
 		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
-		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(), Metrics: approvals.NewMetrics(ctrlmetrics.Registry),
 	}
 	if known.tracker != nil {
 		record.Left, record.Standing = known.ledger.Left, foreseen.view.Standing

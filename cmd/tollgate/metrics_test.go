@@ -26,6 +26,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/logsink"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/replica"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/served"
+	"github.com/tollgate-dev/tollgate/controllers/approvals"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
 	"github.com/tollgate-dev/tollgate/controllers/pairing"
 	"github.com/tollgate-dev/tollgate/controllers/patches"
@@ -35,7 +36,6 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/twins"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
 	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -65,7 +65,7 @@ func registerAll(reg prometheus.Registerer) {
 	evictor.NewMetrics(reg)
 	panics.Register(reg)
 	breaker.NewMetrics(reg)
-	limits.NewMetrics(reg)
+	approvals.NewMetrics(reg)
 	rulestatus.NewMetrics(reg)
 	rulestatus.NewPatchMetrics(reg)
 	informer.NewMetrics(reg)

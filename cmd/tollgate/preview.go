@@ -47,7 +47,7 @@ func (p *program) addForesight(known *followed, patched *patchfeed.Feed) (*fores
 	view := forecast.NewView(options)
 	judge := limits.New(limits.Config{
 		View: view, Ledger: known.ledger, Approvals: limits.NewApprovals(p.manager.GetClient()),
-		Authorizer: p.operators, Clock: p.clock, Metrics: limits.NewMetrics(ctrlmetrics.Registry),
+		Authorizer: p.operators, Clock: p.clock,
 	})
 	config := webhook.PreviewConfig{
 		View: view, Limits: judge, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,

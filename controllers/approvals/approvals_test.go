@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +33,7 @@ import (
 // world is an API server with one approval, one node and one rule.
 type world struct {
 	controller *Controller
+	registry   *prometheus.Registry
 	stop       func()
 	done       chan error
 
@@ -189,9 +192,10 @@ func approving(t *testing.T, change func(*v1alpha1.EvictionApprovalSpec), test f
 		w.tracker = tracker.New()
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n"}, time.Now())
 		standing := forecast.NewView(forecast.Options{Tracker: w.tracker}).Standing
+		w.registry = prometheus.NewPedanticRegistry()
 		w.controller = New(Options{
 			Cache: w, Status: w, Standing: standing, Left: w.evicted, Clock: clock.RealClock{}, Local: clock.RealClock{},
-			Leads: func() bool { return true }, Timeout: time.Second,
+			Leads: func() bool { return true }, Timeout: time.Second, Metrics: NewMetrics(w.registry),
 		})
 		w.start(t)
 		w.requireState(t, reasonOpen)
@@ -236,7 +240,29 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 		w.requireState(t, reasonUsed)
 		_, then := w.state()
 		require.Equal(t, first.UsedAt.Unix(), then.UsedAt.Unix())
+		w.again(t)
+		w.requireCounted(t, 1)
 	})
+}
+
+func TestAnApprovalThatABreakerUsedIsCounted(t *testing.T) {
+	led(t, false, func(t *testing.T, w *world) {
+		t.Helper()
+		w.requireCounted(t, 0)
+		w.mu.Lock()
+		w.approval.Status.UsedAt = new(metav1.Now())
+		w.handlers["approval"].OnUpdate(nil, w.approval)
+		w.mu.Unlock()
+		rest(time.Hour)
+		w.requireState(t, reasonUsed)
+		w.requireCounted(t, 1)
+	})
+}
+
+// requireCounted requires that so many approvals for nodes have been counted as used.
+func (w *world) requireCounted(t *testing.T, want float64) {
+	t.Helper()
+	require.InDelta(t, want, testutil.ToFloat64(w.controller.options.Metrics.used.WithLabelValues("node")), 0)
 }
 
 func TestAnApprovalExpires(t *testing.T) {

@@ -50,6 +50,7 @@ type Options struct {
 	Leads func() bool
 	// Timeout bounds a step, see loop.Options.
 	Timeout time.Duration
+	Metrics *Metrics
 }
 
 // Controller keeps the status of approvals.
@@ -66,6 +67,8 @@ type Controller struct {
 type memory struct {
 	name string
 	spec v1alpha1.EvictionApprovalSpec
+	// open is true once the approval was seen before it was used.
+	open bool
 	// counted is true once carried is known: how many pods had gone that nobody knows of
 	// any more but by the status.
 	counted bool

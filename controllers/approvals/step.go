@@ -45,6 +45,7 @@ func (c *Controller) step(ctx context.Context, name string) (time.Duration, erro
 		}
 		logr.FromContextOrDiscard(ctx).V(1).Info("wrote status of approval", "approval", name, "evicted", approval.Status.Evicted)
 	}
+	c.countUse(before, &approval)
 	return next(&approval, now), nil
 }
 
@@ -82,6 +83,16 @@ func (c *Controller) take(approval *v1alpha1.EvictionApproval, now time.Time) {
 	}
 	if c.options.Left != nil {
 		approval.Status.Evicted = max(approval.Status.Evicted, c.count(approval, m))
+	}
+}
+
+// countUse counts an approval when it is seen to be used, whoever wrote that: the breakers of
+// EvictionPolicies do as well.
+func (c *Controller) countUse(before, now *v1alpha1.EvictionApproval) {
+	m := c.remember(now)
+	open := m.open || before.Status.UsedAt == nil
+	if m.open = now.Status.UsedAt == nil; open && !m.open {
+		c.options.Metrics.used.WithLabelValues(string(sourceOf(now).Kind)).Inc()
 	}
 }
 

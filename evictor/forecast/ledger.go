@@ -129,7 +129,7 @@ func (l *Ledger) Withdraw(admission *Admission) {
 // Reserve takes an approval for a write that hits pods, and reports whether it was to be
 // had: one that another write uses, which was admitted and may not be seen yet, is not,
 // unless that is this write too, which the API server repeats when another one came
-// between. Own is nil for a dry run, which only asks.
+// between. Own is nil for one that only asks.
 func (l *Ledger) Reserve(own *Admission, approval types.UID, pods []Struck) bool {
 	now := l.clock.Now()
 	l.mu.Lock()

@@ -27,8 +27,7 @@ type Config struct {
 	// one, a condition that asks is a fault.
 	Authorizer authorizer.Authorizer
 	// Clock tells the time of the API server.
-	Clock   clock.PassiveClock
-	Metrics *Metrics
+	Clock clock.PassiveClock
 }
 
 // Limits judge writes. They are safe for concurrent use.
@@ -45,6 +44,10 @@ type Write struct {
 	Set    *tainting.Set
 	Input  tainting.Input
 	DryRun bool
+	// Unproven says that nobody knows whether there is such a write: whoever told of it has
+	// not shown that it is the API server. It is judged, and counts for no other write
+	// until it is seen to be stored.
+	Unproven bool
 
 	// own says that Tollgate writes it, which tries again by itself.
 	own bool
@@ -66,9 +69,9 @@ func (w *Write) Fault(ctx context.Context, why error) error {
 	return nil
 }
 
-// Judge judges a write that changes what holds for pods. It counts for other writes from
-// then on, until it is settled: of two that are judged at once, the later one sees the
-// earlier. An error is a fault and no verdict: what is refused anyway is refused, and a
+// Judge judges a write that changes what holds for pods. Unless it is unproven, it counts for
+// other writes from then on, until it is settled: of two that are judged at once, the later
+// one sees the earlier. An error is a fault and no verdict: what is refused anyway is refused, and a
 // limit that only warns stops nothing by a fault.
 func (l *Limits) Judge(ctx context.Context, w *Write, changes []tracker.Change, now time.Time) (Verdict, error) {
 	if w.Set == nil || len(changes) == 0 {
@@ -80,7 +83,7 @@ func (l *Limits) Judge(ctx context.Context, w *Write, changes []tracker.Change, 
 	}
 	j := &judging{Limits: l, write: w, struck: l.config.View.Strikes(changes), now: now}
 	j.verdict.settled = j.settle
-	if !w.DryRun {
+	if !w.DryRun && !w.Unproven {
 		j.own = l.config.Ledger.Admit(j.struck)
 	}
 	for i := range found {
@@ -102,7 +105,7 @@ type judging struct {
 	write  *Write
 	struck []forecast.Struck
 	now    time.Time
-	// own is the write in the ledger, nil for a dry run.
+	// own is the write in the ledger, nil for a dry run and for one that is unproven.
 	own *forecast.Admission
 	// list are the approvals, nil until one may be needed.
 	list    *listed
@@ -150,11 +153,8 @@ func (j *judging) judge(ctx context.Context, limit *tainting.Limit) error {
 
 // settle takes in what became of the write.
 func (j *judging) settle(written bool) {
-	switch {
-	case !written:
+	if !written {
 		j.config.Ledger.Withdraw(j.own)
-	case !j.write.DryRun:
-		j.config.Metrics.approvals(j.write.Carrier.Kind, len(j.verdict.Approved))
 	}
 }
 

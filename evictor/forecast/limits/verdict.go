@@ -20,8 +20,7 @@ func (v Verdict) Exceeded() bool {
 }
 
 // Settle says what became of the write, so that one that is not made does not count
-// against others, and an approval is counted where it was of use. It is to be called
-// once.
+// against others. It is to be called once.
 func (v Verdict) Settle(written bool) {
 	if v.settled != nil {
 		v.settled(written)
