@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/policy/placement"
 )
 
 // classList is a cache that has DeviceClasses besides what is stored.
@@ -59,7 +62,6 @@ func TestClassesOfAPod(t *testing.T) {
 		{"a claim, from the API server", []corev1.PodResourceClaim{{ResourceClaimName: new("c")}}, nil, []string{"c1", "c2"}, 1},
 		{"a template, from the cache", []corev1.PodResourceClaim{{ResourceClaimTemplateName: new("old")}}, nil, []string{"c1", "t1"}, 0},
 		{"a template that the cache does not know yet", []corev1.PodResourceClaim{{ResourceClaimTemplateName: new("new")}}, nil, []string{"n1", "n2"}, 1},
-		{"what is not there", []corev1.PodResourceClaim{{ResourceClaimTemplateName: new("x")}, {ResourceClaimName: new("x")}, {}}, nil, nil, 2},
 		{"several", []corev1.PodResourceClaim{{ResourceClaimName: new("c")}, {ResourceClaimTemplateName: new("old")}}, nil, []string{"c1", "c2", "t1"}, 1},
 		{"C27 extended resources", nil, []string{"memory", "example.com/gpu", "deviceclass.resource.kubernetes.io/implicit"}, []string{"implicit", "named"}, 0},
 		{"another extended resource", nil, []string{"example.com/other"}, nil, 0},
@@ -97,18 +99,111 @@ func TestClassesThatCannotBeRead(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, names)
 	})
-	t.Run("the API server is not flooded", func(t *testing.T) {
+}
+
+func TestClassesOfAPodWithoutItsClaim(t *testing.T) {
+	there := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "there"}, Spec: requesting("c1", "c2")}
+	live, local := storing(there), testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	reader := NewDeviceClasses(classList{stored: storing()}, live, local)
+	for _, tt := range []struct {
+		name    string
+		claims  []corev1.PodResourceClaim
+		classes []string
+		missing placement.MissingClaimError
+	}{
+		{"a claim", []corev1.PodResourceClaim{{ResourceClaimName: new("x")}, {}}, nil, placement.MissingClaimError{Kind: "ResourceClaim", Name: "x"}},
+		{"a template", []corev1.PodResourceClaim{{ResourceClaimTemplateName: new("y")}}, nil, placement.MissingClaimError{Kind: "ResourceClaimTemplate", Name: "y"}},
+		{
+			"one beside another that is there", []corev1.PodResourceClaim{{ResourceClaimName: new("z")}, {ResourceClaimName: new("there")}},
+			[]string{"c1", "c2"}, placement.MissingClaimError{Kind: "ResourceClaim", Name: "z"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			classes, err := reader.OfPod(t.Context(), "a", tt.claims, nil)
+			require.Equal(t, tt.classes, classes)
+			missing, ok := errors.AsType[*placement.MissingClaimError](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, tt.missing, *missing)
+		})
+	}
+
+	t.Run("it is not asked for again within a second, and is found after that", func(t *testing.T) {
+		late := []corev1.PodResourceClaim{{ResourceClaimName: new("late")}}
+		_, err := reader.OfPod(t.Context(), "a", late, nil)
+		require.Error(t, err)
+		before := live.asked()
+		_, err = reader.OfPod(t.Context(), "a", late, nil)
+		require.Error(t, err)
+		require.Equal(t, before, live.asked())
+		_, err = reader.OfPod(t.Context(), "b", late, nil)
+		require.Error(t, err, "that of another namespace")
+		require.Equal(t, before+1, live.asked())
+		local.SetTime(local.Now().Add(missingFor))
+		_, err = reader.OfPod(t.Context(), "a", late, nil)
+		require.Error(t, err)
+		require.Equal(t, before+2, live.asked())
+	})
+}
+
+func TestReadsOfClaimsAreBounded(t *testing.T) {
+	many := func(n int) []corev1.PodResourceClaim {
+		claims := make([]corev1.PodResourceClaim, n)
+		for i := range claims {
+			claims[i].ResourceClaimName = new("c" + strconv.Itoa(i))
+		}
+		return claims
+	}
+	stock := func(namespaces ...string) *stored {
+		var claims []client.Object
+		for _, namespace := range namespaces {
+			for i := range 2 * mostClaimReads {
+				claims = append(claims, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c" + strconv.Itoa(i)}, Spec: requesting("c1", "c2")})
+			}
+		}
+		return storing(claims...)
+	}
+	world := func(live *stored) (*DeviceClasses, *testingclock.FakePassiveClock) {
 		local := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-		reader := NewDeviceClasses(classList{stored: storing()}, storing(), local)
-		var err error
-		for range claimReadsOnce {
-			_, err = reader.OfPod(t.Context(), "a", claims, nil)
+		return NewDeviceClasses(classList{stored: storing()}, live, local), local
+	}
+
+	t.Run("a pod with more claims than are read is not decided about", func(t *testing.T) {
+		reader, _ := world(stock("a"))
+		_, err := reader.OfPod(t.Context(), "a", many(mostClaimReads), nil)
+		require.NoError(t, err)
+		_, err = reader.OfPod(t.Context(), "a", many(mostClaimReads+1), nil)
+		require.ErrorIs(t, err, errTooManyClaims)
+		require.ErrorContains(t, err, "refers to more than 16 that have to be read")
+	})
+	t.Run("a namespace that asks for too much is in nobody's way but its own", func(t *testing.T) {
+		reader, local := world(stock("a", "b"))
+		refused := 0
+		for range 100 {
+			if _, err := reader.OfPod(t.Context(), "a", many(mostClaimReads), nil); err != nil {
+				require.ErrorIs(t, err, errTooManyClaims)
+				refused++
+			}
+			local.SetTime(local.Now().Add(100 * time.Millisecond))
+			_, err := reader.OfPod(t.Context(), "b", many(1), nil)
 			require.NoError(t, err)
 		}
-		_, err = reader.OfPod(t.Context(), "a", claims, nil)
-		require.ErrorIs(t, err, errTooManyClaims)
-		local.SetTime(time.Unix(1, 0))
-		_, err = reader.OfPod(t.Context(), "a", claims, nil)
+		require.Positive(t, refused)
+		local.SetTime(local.Now().Add(time.Minute))
+		_, err := reader.OfPod(t.Context(), "a", many(mostClaimReads), nil)
 		require.NoError(t, err)
+	})
+	t.Run("the API server is not flooded by all of them together", func(t *testing.T) {
+		var namespaces []string
+		for i := range 20 {
+			namespaces = append(namespaces, "ns-"+strconv.Itoa(i))
+		}
+		live := stock(namespaces...)
+		reader, _ := world(live)
+		for _, namespace := range namespaces {
+			for range 3 {
+				_, _ = reader.OfPod(t.Context(), namespace, many(mostClaimReads), nil) //nolint:errcheck // Some are refused.
+			}
+		}
+		require.Equal(t, claimReadsOnce, live.asked())
 	})
 }

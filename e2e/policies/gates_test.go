@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/e2e/devices/dra"
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
@@ -130,4 +131,24 @@ spec: {gates: [two.example.com/gate], owners: [{kind: User, name: bert}, {kind: 
 	requireRefused(t, tenant(t, "anna").patchPod(t, "two-owners", "pod", open), policy.GateNotOwned, "GatePolicy/two-b")
 	requireRefused(t, tenant(t, "bert").patchPod(t, "two-owners", "pod", open), policy.GateNotOwned, "GatePolicy/two-a")
 	require.NoError(t, tenant(t, "both").patchPod(t, "two-owners", "pod", open))
+}
+
+func TestAPodThatIsMadeBeforeItsClaimWaitsBehindTheGate(t *testing.T) {
+	const driver, namespace, gate = "early.gates.example.com", "gates-early", "early.gates.example.com/queue"
+	namespaces(t, namespace)
+	deviceClass(t, driver, dra.Device("gpu-0"))
+	enforce(t, `
+kind: PlacementPolicy
+metadata: {name: gates-early}
+spec:
+  match: {deviceClasses: [early.gates.example.com]}
+  pod: {schedulingGates: [early.gates.example.com/queue]}
+`)
+	alice := tenant(t, "alice")
+	alice.heard.take()
+	alice.createPod(t, namespace, dra.Pod("early", "later"))
+	requireWarned(t, alice.heard.take(), "ResourceClaim later does not exist")
+	stored, err := admin(t).CoreV1().Pods(namespace).Get(t.Context(), "early", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []corev1.PodSchedulingGate{{Name: gate}}, stored.Spec.SchedulingGates)
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -97,6 +98,9 @@ func (m Matching) Failed() map[string]string {
 	failed := make(map[string]string, len(m.failed))
 	for _, f := range m.failed {
 		failed[f.policy.name] = printable(f.problem, maxProblem)
+		if f.missing != nil {
+			failed[f.policy.name] = f.unknown()
+		}
 	}
 	return failed
 }
@@ -137,6 +141,9 @@ func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]strin
 		rest := c.match
 		rest.conditional = false
 		matches, err := asking.matches(ctx, &rest)
+		if _, unknown := errors.AsType[*MissingClaimError](err); unknown {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -53,7 +53,7 @@ func (m Matching) failures(to *report) {
 			Reason:  policy.PlacementMissing,
 			Policy:  refTo(f.policy.name),
 			Field:   "metadata",
-			Problem: "a matchCondition of the policy failed, so it gives " + gives + ": " + printable(f.problem, maxProblem),
+			Problem: f.gives(gives),
 		}))
 	}
 }
@@ -148,7 +148,11 @@ func (m Matching) missingGates(pod Pod, lacks *PodAdditions, to *report) {
 // doubt says that it could not be told whether a policy applies, where that is so.
 func (m Matching) doubt(name string) string {
 	for _, f := range m.failed {
-		if f.policy.name == name {
+		switch {
+		case f.policy.name != name:
+		case f.missing != nil:
+			return " (" + f.unknown() + ": create it before the pod)"
+		default:
 			return " (a matchCondition of the policy failed, and who makes it fail is not let by: " + printable(f.problem, maxProblem) + ")"
 		}
 	}

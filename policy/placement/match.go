@@ -28,9 +28,21 @@ type Subject struct {
 	// when a policy wants to know, once. Nil for claims, which request none.
 	Resources func() ([]string, error)
 	// DeviceClasses returns the names of the classes that a claim, or the claims of a
-	// pod, request devices of. It is asked when a policy wants to know, once.
+	// pod, request devices of. It is asked when a policy wants to know, once. With a
+	// MissingClaimError they are those that are known.
 	DeviceClasses func(ctx context.Context) ([]string, error)
 }
+
+// MissingClaimError says that a pod refers to a claim, or to a template of claims, that does
+// not exist: nobody knows which devices it will request. The scheduler holds the pod back
+// until it does, and looks at no policy then.
+type MissingClaimError struct {
+	// Kind is ResourceClaim or ResourceClaimTemplate.
+	Kind, Name string
+}
+
+// Error implements error.
+func (e *MissingClaimError) Error() string { return e.Kind + " " + e.Name + " does not exist" }
 
 // match is what a policy asks of an object, read once.
 type match struct {
@@ -103,19 +115,45 @@ func setOf(items []string) map[string]struct{} {
 }
 
 // Matching are the policies that are for an object, and those of which it could
-// not be told because an expression failed.
+// not be told, because an expression failed or a claim does not exist.
 type Matching struct {
 	// policies give all that they have, gating their gates. The latter may be for the
-	// object or not: whoever creates a pod can make an expression fail, and must not
-	// get past a gate by that.
+	// object or not: whoever creates a pod can make an expression fail, or create its claim
+	// later, and must not get past a gate by that.
 	policies, gating []*compiled
 	failed           []failure
 }
 
 // failure says why it could not be told whether a policy is for an object.
 type failure struct {
-	policy  *compiled
+	policy *compiled
+	// problem is that of a matchCondition; empty where a claim is missing.
 	problem string
+	missing *MissingClaimError
+}
+
+// failureOf returns the failure that an error of matches is; false for any other.
+func failureOf(c *compiled, err error) (failure, bool) {
+	if failed, ok := errors.AsType[*expression.FailedError](err); ok {
+		return failure{policy: c, problem: failed.Problem}, true
+	}
+	if missing, ok := errors.AsType[*MissingClaimError](err); ok {
+		return failure{policy: c, missing: missing}, true
+	}
+	return failure{}, false
+}
+
+// gives says why a policy gives no more than what is said.
+func (f *failure) gives(what string) string {
+	if f.missing != nil {
+		return f.unknown() + ", so the policy gives " + what
+	}
+	return "a matchCondition of the policy failed, so it gives " + what + ": " + printable(f.problem, maxProblem)
+}
+
+// unknown says that a claim is missing.
+func (f *failure) unknown() string {
+	return printable(f.missing.Error(), maxProblem) + ", and nobody knows which devices it will request"
 }
 
 // Empty reports whether there is nothing to give and nothing to say.
@@ -156,11 +194,11 @@ func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matchin
 		case ok:
 			found.policies = append(found.policies, c)
 		case err != nil:
-			failed := (*expression.FailedError)(nil)
-			if !errors.As(err, &failed) {
+			failed, ok := failureOf(c, err)
+			if !ok {
 				return Matching{}, err
 			}
-			found.failed = append(found.failed, failure{policy: c, problem: failed.Problem})
+			found.failed = append(found.failed, failed)
 		default:
 			continue
 		}
@@ -176,6 +214,8 @@ type asking struct {
 	subject                      *Subject
 	resources, classes           []string
 	resourcesAsked, classesAsked bool
+	// missing is a claim whose classes are not known.
+	missing *MissingClaimError
 }
 
 // candidates returns the policies that may be for the subject, ascending.
@@ -198,6 +238,11 @@ func (a *asking) candidates(ctx context.Context, x *index) ([]int, error) {
 		for _, name := range names {
 			positions = append(positions, x.byClass[name]...)
 		}
+		if a.missing != nil {
+			for _, all := range x.byClass {
+				positions = append(positions, all...)
+			}
+		}
 	}
 	slices.Sort(positions)
 	return slices.Compact(positions), nil
@@ -219,13 +264,18 @@ func (a *asking) classNames(ctx context.Context) ([]string, error) {
 	}
 	var err error
 	a.classes, err = a.subject.DeviceClasses(ctx)
+	if errors.As(err, &a.missing) {
+		err = nil
+	}
 	a.classesAsked = err == nil
 	return a.classes, err
 }
 
-// matches asks what costs least first, and nobody more than once.
+// matches asks what costs least first, and nobody more than once. With a MissingClaimError all
+// but the classes fits.
 func (a *asking) matches(ctx context.Context, m *match) (bool, error) {
 	s := a.subject
+	unknown := false
 	switch {
 	case !m.anyNamespace && !m.named(s.Namespace),
 		m.namespaceSelector != nil && (s.NamespaceLabels == nil || !m.namespaceSelector.Matches(labels.Set(s.NamespaceLabels))),
@@ -240,14 +290,22 @@ func (a *asking) matches(ctx context.Context, m *match) (bool, error) {
 	}
 	if m.classes != nil {
 		names, err := a.classNames(ctx)
-		if err != nil || !holdsAny(m.classes, names) {
+		if err != nil {
+			return false, err
+		}
+		if unknown = !holdsAny(m.classes, names); unknown && a.missing == nil {
+			return false, nil
+		}
+	}
+	if m.conditional {
+		if ok, err := m.conditions.Match(ctx, s.Review, &expression.Judged{}); err != nil || !ok {
 			return false, err
 		}
 	}
-	if !m.conditional {
-		return true, nil
+	if unknown {
+		return false, a.missing
 	}
-	return m.conditions.Match(ctx, s.Review, &expression.Judged{})
+	return true, nil
 }
 
 func (m *match) named(namespace string) bool {

@@ -309,3 +309,67 @@ func TestSetsWithoutPolicies(t *testing.T) {
 		require.Empty(t, matching.JudgeClaim([]ClaimRequest{{}}))
 	}
 }
+
+func TestAClaimThatIsMadeLaterLetsNobodyByAGate(t *testing.T) {
+	ofClass := func(name string, change func(*v1alpha1.PlacementMatch)) v1alpha1.PlacementPolicy {
+		match := v1alpha1.PlacementMatch{DeviceClasses: []string{"gpu.example.com"}}
+		if change != nil {
+			change(&match)
+		}
+		p := when(name, match)
+		p.Spec.Pod.NodeSelector = map[string]string{"gpu": "true"}
+		return p
+	}
+	requesting := func(err error, names ...string) *Subject {
+		return &Subject{
+			Namespace: "a", NamespaceLabels: map[string]string{},
+			DeviceClasses: func(context.Context) ([]string, error) { return names, err },
+		}
+	}
+	missing := &MissingClaimError{Kind: "ResourceClaim", Name: "later"}
+	for _, tt := range []struct {
+		name     string
+		policies []v1alpha1.PlacementPolicy
+		subject  *Subject
+		// gates and selects are what the pod is given.
+		gates   []string
+		selects bool
+	}{
+		{"a claim that there is gives all", []v1alpha1.PlacementPolicy{ofClass("queue", nil)}, requesting(nil, "gpu.example.com"), []string{"example.com/queue"}, true},
+		{"a claim of another class gives nothing", []v1alpha1.PlacementPolicy{ofClass("queue", nil)}, requesting(nil, "nic.example.com"), nil, false},
+		{"one that is missing gives the gates alone", []v1alpha1.PlacementPolicy{ofClass("queue", nil)}, requesting(missing), []string{"example.com/queue"}, false},
+		{"beside a claim of the class, all", []v1alpha1.PlacementPolicy{ofClass("queue", nil)}, requesting(missing, "gpu.example.com"), []string{"example.com/queue"}, true},
+		{"beside a claim of another class, the gates", []v1alpha1.PlacementPolicy{ofClass("queue", nil)}, requesting(missing, "nic.example.com"), []string{"example.com/queue"}, false},
+		{"where the namespace does not fit, nothing", []v1alpha1.PlacementPolicy{ofClass("queue", func(m *v1alpha1.PlacementMatch) { m.Namespaces = []string{"b"} })}, requesting(missing), nil, false},
+		{"where it fits, the gates", []v1alpha1.PlacementPolicy{ofClass("queue", func(m *v1alpha1.PlacementMatch) { m.Namespaces = []string{"a"} })}, requesting(missing), []string{"example.com/queue"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			matching, err := Compile(tt.policies).MatchPod(t.Context(), tt.subject)
+			require.NoError(t, err)
+			spec := &corev1.PodSpec{}
+			given := matching.GivePod(Pod{Spec: spec})
+			var gates []string
+			for _, gate := range given.gates {
+				gates = append(gates, *gate.value)
+			}
+			require.Equal(t, tt.gates, gates)
+			require.Equal(t, tt.selects, len(given.NodeSelector)+len(given.Terms) > 0)
+			decision := policy.Decide(matching.JudgePod(Pod{Spec: spec}))
+			require.Equal(t, len(tt.gates) > 0, decision.Verdict == policy.Denied, "a pod without the gates is refused")
+		})
+	}
+
+	t.Run("what is said names the claim", func(t *testing.T) {
+		matching, err := Compile([]v1alpha1.PlacementPolicy{ofClass("queue", nil)}).MatchPod(t.Context(), requesting(missing))
+		require.NoError(t, err)
+		decision := policy.Decide(matching.JudgePod(Pod{Spec: &corev1.PodSpec{}}))
+		require.Contains(t, decision.Findings[1].String(), "(ResourceClaim later does not exist, and nobody knows which devices it will request: create it before the pod)")
+		require.Contains(t, decision.Findings[0].String(), "nobody knows which devices it will request, so the policy gives its scheduling gates to pods, and nothing else")
+		require.Equal(t, map[string]string{"queue": "ResourceClaim later does not exist, and nobody knows which devices it will request"}, matching.Failed())
+	})
+	t.Run("another fault is none of the policy's", func(t *testing.T) {
+		fault := errors.New("no answer")
+		_, err := Compile([]v1alpha1.PlacementPolicy{ofClass("queue", nil)}).MatchPod(t.Context(), requesting(fault))
+		require.ErrorIs(t, err, fault)
+	})
+}
