@@ -202,7 +202,8 @@ type EvictionBreaker struct {
 	Scope LimitScope `json:"scope,omitempty"`
 }
 
-// EvictionProtection names pods that are not evicted, by one of its fields or the other.
+// EvictionProtection names pods that are not evicted, by their priority class or their labels,
+// in all namespaces or in some.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.priorityClassNames) || has(self.podSelector)",message="give priorityClassNames, podSelector or both"
 type EvictionProtection struct {
@@ -221,6 +222,18 @@ type EvictionProtection struct {
 	//
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+
+	// namespaces are the namespaces whose pods stay, if priorityClassNames or podSelector
+	// name them; a trailing "*" matches every name with that prefix. Without it, pods of
+	// all namespaces do: whoever may create pods may give them a priority class and labels.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // EvictionWindow is the time that pods get in mode Window.

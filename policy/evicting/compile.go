@@ -1,6 +1,7 @@
 package evicting
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,6 +123,9 @@ func protectionOf(in *v1alpha1.EvictionProtection) protection {
 	var p protection
 	if in == nil {
 		return p
+	}
+	if len(in.Namespaces) > 0 && len(validateNamespaces(in.Namespaces, nil)) == 0 {
+		p.namespaces = slices.Clone(in.Namespaces)
 	}
 	p.classes = make(map[string]struct{}, len(in.PriorityClassNames))
 	for _, name := range in.PriorityClassNames {

@@ -1,6 +1,8 @@
 package evicting
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -69,13 +71,26 @@ func (p *Policy) Ref() string { return "EvictionPolicy/" + p.Name }
 type protection struct {
 	classes map[string]struct{}
 	pods    labels.Selector // nil for none
+	// namespaces are names, and prefixes that end in "*"; nil for all.
+	namespaces []string
 }
 
 func (p *protection) covers(subject *Subject) bool {
+	if p.namespaces != nil && !slices.ContainsFunc(p.namespaces, func(pattern string) bool { return isNamed(pattern, subject.Namespace) }) {
+		return false
+	}
 	if _, ok := p.classes[subject.PriorityClassName]; ok {
 		return true
 	}
 	return p.pods != nil && p.pods.Matches(orNone(subject.Labels))
+}
+
+// isNamed reports whether a name, or a prefix and "*", names a namespace.
+func isNamed(pattern, namespace string) bool {
+	if prefix, open := strings.CutSuffix(pattern, "*"); open {
+		return strings.HasPrefix(namespace, prefix)
+	}
+	return pattern == namespace
 }
 
 // selectsTaint reports whether a selector of the policy selects the taint.

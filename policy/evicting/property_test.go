@@ -60,7 +60,10 @@ func (d draw) policy(name string) v1alpha1.EvictionPolicy {
 		p.Spec.Breaker = &v1alpha1.EvictionBreaker{MaxPods: new(int32(1)), Scope: scope()}
 	}
 	if d.IntN(3) == 0 {
-		p.Spec.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: []string{"c"}, PodSelector: labelled("x", "1")}
+		p.Spec.Protect = &v1alpha1.EvictionProtection{
+			PriorityClassNames: []string{"c"}, PodSelector: labelled("x", "1"),
+			Namespaces: pick(d, nil, []string{"n"}, []string{"m"}, []string{"m", "n*"}, []string{"not*valid"}),
+		}
 	}
 	if d.IntN(3) == 0 {
 		p.Spec.Window = &v1alpha1.EvictionWindow{Seconds: int64(1 + d.IntN(100))}
@@ -189,7 +192,7 @@ func (o oracle) treat(t *Taint, s *Subject) string {
 		if governing == "" {
 			governing = p.Name
 			protect := p.Spec.Protect
-			protected = protect != nil && (slices.Contains(protect.PriorityClassNames, s.PriorityClassName) || matches(protect.PodSelector, s.Labels))
+			protected = protect != nil && !slices.Equal(protect.Namespaces, []string{"m"}) && (slices.Contains(protect.PriorityClassNames, s.PriorityClassName) || matches(protect.PodSelector, s.Labels))
 		}
 		if paced {
 			paces = append(paces, p.Name)

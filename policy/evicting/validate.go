@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -23,6 +24,7 @@ const (
 	maxWindow        = 24 * time.Hour
 	defaultWindow    = 10 * time.Minute
 	maxClasses       = 64
+	maxNamespaces    = 256
 	maxClassName     = 253
 	maxWindowSeconds = 86_400
 )
@@ -147,7 +149,23 @@ func validateProtection(in *v1alpha1.EvictionProtection, path *field.Path) field
 	case in.PodSelector != nil && len(in.PodSelector.MatchLabels)+len(in.PodSelector.MatchExpressions) == 0:
 		errs = append(errs, field.Required(pods, "an empty selector would protect every pod: name at least one label, or set paused to hold all evictions"))
 	}
-	return append(errs, validateSelector(in.PodSelector, pods)...)
+	errs = append(errs, validateSelector(in.PodSelector, pods)...)
+	return append(errs, validateNamespaces(in.Namespaces, path.Child("namespaces"))...)
+}
+
+func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
+	errs := selector.ValidateList(namespaces, maxNamespaces, path)
+	for i, pattern := range namespaces {
+		name, open := strings.CutSuffix(pattern, "*")
+		if open && name == "" {
+			errs = append(errs, field.Invalid(path.Index(i), pattern, "is every namespace: leave namespaces out"))
+			continue
+		}
+		if reasons := apivalidation.NameIsDNSLabel(name, open); len(reasons) > 0 {
+			errs = append(errs, field.Invalid(path.Index(i), pattern, `a namespace, or a prefix and "*": `+strings.Join(reasons, "; ")))
+		}
+	}
+	return errs
 }
 
 // validateWindow returns what is wrong with the window of a policy that has one. A

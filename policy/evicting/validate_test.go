@@ -35,7 +35,7 @@ func TestD03ValidatePolicy(t *testing.T) {
 			s.Method, s.DeleteAfter = evict, &metav1.Duration{}
 			s.Pace = &v1alpha1.EvictionPace{PodsPerSecond: maxRate, Burst: 1, Scope: selected}
 			s.Breaker = &v1alpha1.EvictionBreaker{MaxPods: new(int32(1)), MaxPercent: new(int32(100)), Window: seconds(10), Scope: decided}
-			s.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: []string{"system-node-critical"}, PodSelector: labelled("app", "db")}
+			s.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: []string{"system-node-critical"}, PodSelector: labelled("app", "db"), Namespaces: []string{"kube-system", "infra-*"}}
 			s.Paused = true
 		}, nil},
 		"a window":               {func(s *v1alpha1.EvictionPolicySpec) { s.Window = &v1alpha1.EvictionWindow{Seconds: 86400} }, nil},
@@ -86,6 +86,12 @@ func TestD03ValidatePolicy(t *testing.T) {
 		"too many classes (D06)": {func(s *v1alpha1.EvictionPolicySpec) {
 			s.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: classes}
 		}, []string{"spec.protect.priorityClassNames"}},
+		"protection in namespaces that are none": {func(s *v1alpha1.EvictionPolicySpec) {
+			s.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: []string{"a"}, Namespaces: []string{"a", "a", "*", "A", "a-*-b"}}
+		}, []string{"spec.protect.namespaces[1]", "spec.protect.namespaces[2]", "spec.protect.namespaces[3]", "spec.protect.namespaces[4]"}},
+		"protection in namespaces of nobody": {func(s *v1alpha1.EvictionPolicySpec) {
+			s.Protect = &v1alpha1.EvictionProtection{Namespaces: []string{"a"}}
+		}, []string{"spec.protect"}},
 		"a window of no time":  {func(s *v1alpha1.EvictionPolicySpec) { s.Window = &v1alpha1.EvictionWindow{} }, []string{"spec.window.seconds"}},
 		"a window of two days": {func(s *v1alpha1.EvictionPolicySpec) { s.Window = &v1alpha1.EvictionWindow{Seconds: 172_800} }, []string{"spec.window.seconds"}},
 		"a window for a pattern of keys": {func(s *v1alpha1.EvictionPolicySpec) {
