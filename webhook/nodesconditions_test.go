@@ -184,7 +184,8 @@ func TestTheAPIServerCallsOutForWhatIsGoverned(t *testing.T) {
 		"a rule is annotated with another effect":     {"devicetaintrules", "", effective, rule, "bob", []string{validate}},
 		"a rule is no longer annotated with one":      {"devicetaintrules", "", rule, effective, "bob", []string{validate}},
 		"a rule with another effect is as it was":     {"devicetaintrules", "", effective, effective, "bob", nil},
-		"a rule that nobody marked is owned":          {"devicetaintrules", "", kept, rule, "bob", nil},
+		"a rule that nobody marked is owned":          {"devicetaintrules", "", kept, rule, "bob", []string{validate}},
+		"a rule that is owned is as it was":           {"devicetaintrules", "", kept, kept, "bob", nil},
 		"a rule of a patch is created":                {"devicetaintrules", "", possessed, "", "bob", []string{validate}},
 		"a rule of a patch is deleted by a collector": {"devicetaintrules", "", "", possessed, controller, []string{validate}},
 

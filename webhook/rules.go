@@ -156,6 +156,9 @@ func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission
 			return admission.Response{}, err
 		}
 		change.Reselected = unknown.fresh && old != nil
+		if change.Adopted, err = isAdopted(&req); err != nil {
+			return admission.Response{}, err
+		}
 		found, warnings = j.rules(spec, old, &unknown)
 	}
 	collected, err := isCollected(&req)

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,11 +24,20 @@ func TestWritesOfRulesAreGoverned(t *testing.T) {
 		review.Request.Operation = admissionv1.Delete
 		return review
 	}
+	owned := func(rule string) string {
+		const owner = `"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"none","uid":"none"}]`
+		return strings.Replace(rule, `{"name":"r"}`, `{"name":"r",`+owner+`}`, 1)
+	}
 	tests := map[string]struct {
 		user   []string
 		review admissionv1.AdmissionReview
 		reason string
 	}{
+		"bob gives one an owner that is not there":     {[]string{"bob"}, deviceReview(t, "devicetaintrules", "v1", owned(quarantine), quarantine), "TaintNotGranted"},
+		"sre gives one an owner":                       {[]string{"ann", "sre"}, deviceReview(t, "devicetaintrules", "v1", owned(quarantine), quarantine), ""},
+		"bob gives another an owner":                   {[]string{"bob"}, deviceReview(t, "devicetaintrules", "v1", owned(ruleJSON(gpu, "free", "None")), ruleJSON(gpu, "free", "None")), ""},
+		"bob leaves one its owner":                     {[]string{"bob"}, deviceReview(t, "devicetaintrules", "v1", owned(quarantine), owned(quarantine)), ""},
+		"bob takes its owner from one":                 {[]string{"bob"}, deviceReview(t, "devicetaintrules", "v1", quarantine, owned(quarantine)), ""},
 		"bob creates one":                              {[]string{"bob"}, deviceReview(t, "devicetaintrules", "v1", quarantine, ""), "TaintNotGranted"},
 		"sre creates one":                              {[]string{"ann", "sre"}, deviceReview(t, "devicetaintrules", "v1", quarantine, ""), ""},
 		"bob creates another":                          {[]string{"bob"}, deviceReview(t, "devicetaintrules", "v1", ruleJSON(gpu, "free", "NoExecute"), ""), ""},

@@ -127,6 +127,19 @@ func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
 	return nil
 }
 
+// isAdopted reports whether a rule that there is gets another owner.
+func isAdopted(req *admission.Request) (bool, error) {
+	if req.Operation != admissionv1.Update {
+		return false, nil
+	}
+	now, err := decodeRuleMetadata(req.Object.Raw)
+	if err != nil {
+		return false, err
+	}
+	old, err := decodeRuleMetadata(req.OldObject.Raw)
+	return hasOthers(now.OwnerReferences, old.OwnerReferences), err
+}
+
 // hasOthers reports whether list has an owner that others do not have. Whether an owner
 // has to wait for its dependents is no difference: the garbage collector changes it.
 func hasOthers(list, others []metav1.OwnerReference) bool {

@@ -14,12 +14,24 @@ type RuleChange struct {
 	// Reselected says that the selector of New is not the old one in fields that are not
 	// known here (VS-03). By such fields it selects less than it seems to.
 	Reselected bool
+	// Adopted says that the rule gets another owner. The garbage collector removes it when
+	// that is gone, or has never been.
+	Adopted bool
 }
 
 // Writes returns what the request changes of the taint of the rule. Another key or
 // effect is another taint, as it is on a node; other devices are a change of it, and
-// the end of the rule is the end of the taint.
+// the end of the rule is the end of the taint. A rule that gets an owner is left to whoever
+// removes that.
 func (c RuleChange) Writes() []Write {
+	writes := c.specWrites()
+	if c.Adopted && c.Old != nil {
+		writes = append(writes, Write{Operation: v1alpha1.TaintRemove, Old: ofRule(c.Old), Path: field.NewPath("metadata", "ownerReferences")})
+	}
+	return writes
+}
+
+func (c RuleChange) specWrites() []Write {
 	path := field.NewPath("spec", "taint")
 	switch {
 	case c.New == nil && c.Old == nil:

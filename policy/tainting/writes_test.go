@@ -183,8 +183,10 @@ func TestWritesOfARule(t *testing.T) {
 		"every device changes":      {RuleChange{Old: none, New: rule(&resourcev1.DeviceTaintSelector{}, "k", "v", "None")}, []v1alpha1.TaintOperation{v1alpha1.TaintChange}, "spec.deviceSelector"},
 		"C25 no device changes":     {RuleChange{Old: rule(&resourcev1.DeviceTaintSelector{}, "k", "v", "None"), New: rule(nil, "k", "v", "None")}, []v1alpha1.TaintOperation{v1alpha1.TaintChange}, "spec.deviceSelector"},
 		"a field that is not known": {RuleChange{Old: none, New: none.DeepCopy(), Reselected: true}, []v1alpha1.TaintOperation{v1alpha1.TaintChange}, "spec.deviceSelector"},
-		"another effect is another": {RuleChange{Old: none, New: rule(driver("gpu"), "k", "v", "NoExecute")}, []v1alpha1.TaintOperation{v1alpha1.TaintRemove, v1alpha1.TaintAdd}, "spec.taint"},
-		"another key is another":    {RuleChange{Old: none, New: rule(driver("gpu"), "l", "v", "None")}, []v1alpha1.TaintOperation{v1alpha1.TaintRemove, v1alpha1.TaintAdd}, "spec.taint"},
+		"another owner removes":     {RuleChange{Old: none, New: none.DeepCopy(), Adopted: true}, []v1alpha1.TaintOperation{v1alpha1.TaintRemove}, "metadata.ownerReferences"},
+		"one that is created has the owners that it has": {RuleChange{New: none, Adopted: true}, []v1alpha1.TaintOperation{v1alpha1.TaintAdd}, "spec.taint"},
+		"another effect is another":                      {RuleChange{Old: none, New: rule(driver("gpu"), "k", "v", "NoExecute")}, []v1alpha1.TaintOperation{v1alpha1.TaintRemove, v1alpha1.TaintAdd}, "spec.taint"},
+		"another key is another":                         {RuleChange{Old: none, New: rule(driver("gpu"), "l", "v", "None")}, []v1alpha1.TaintOperation{v1alpha1.TaintRemove, v1alpha1.TaintAdd}, "spec.taint"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
