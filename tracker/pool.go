@@ -197,3 +197,23 @@ func evictingOnly(taints []Taint) []Taint {
 func sameEvicting(a, b []Taint) bool {
 	return slices.EqualFunc(evictingOnly(a), evictingOnly(b), sameEffect)
 }
+
+// PoolOfOthers reports whether a pool has slices, beside the one with a name, that belong to
+// another node than that one does, or to none: slices of one pool are published by one driver,
+// so whoever may speak for the node of one may not for the node of another.
+func (t *Tracker) PoolOfOthers(slice *Slice) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	known, ok := t.pools[slice.Driver][slice.Pool]
+	if !ok {
+		return false
+	}
+	for _, generation := range known.generations {
+		for name, other := range generation {
+			if name != slice.Name && other.Node != slice.Node {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -89,6 +89,12 @@ type Preview struct{ config PreviewConfig }
 // NewPreview returns a preview.
 func NewPreview(config PreviewConfig) *Preview { return &Preview{config: config} }
 
+// poolOfOthers reports whether a slice is written into a pool of another node, as far as slices
+// are followed.
+func (p *Preview) poolOfOthers(slice *tracker.Slice) bool {
+	return p != nil && p.config.View.PoolOfOthers(slice)
+}
+
 // previewed is what a preview has found.
 type previewed struct {
 	findings []policy.Finding

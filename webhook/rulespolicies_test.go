@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 func ruleJSON(selector, key, effect string) string {
@@ -100,6 +102,43 @@ func TestWritesOfSlicesAreGovernedWhereTheyAreNotTheDrivers(t *testing.T) {
 			review := deviceReview(t, "resourceslices", "v1", tt.now, tt.old)
 			review.Request.UserInfo = tt.user
 			requireReason(t, tt.reason, judged(t, j, review))
+		})
+	}
+}
+
+func TestC24ADriverIsNotTheDriverOfAPoolOfAnotherNode(t *testing.T) {
+	const hot = `[{"key":"example.com/hot","effect":"NoExecute","timeAdded":"2026-11-20T12:00:00Z"}]`
+	slice := func(name, node, pool string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"driver":"gpu","nodeName":"` + node + `","pool":{"name":"` + pool + `","generation":9},"devices":[{"name":"a","taints":` + hot + `}]}}`
+	}
+	driver := authenticationv1.UserInfo{
+		Username: "system:serviceaccount:gpu:driver",
+		Extra:    map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {"n1"}},
+	}
+	controller := authenticationv1.UserInfo{Username: "system:serviceaccount:gpu:controller"}
+	tests := map[string]struct {
+		user             authenticationv1.UserInfo
+		name, node, pool string
+		reason           string
+	}{
+		"the pool of its node":                            {driver, "of-n1", "n1", "n1", ""},
+		"another slice for it":                            {driver, "more", "n1", "n1", ""},
+		"a pool that is new":                              {driver, "new", "n1", "new", ""},
+		"the pool of another node":                        {driver, "x", "n1", "n2", "TaintNotGranted"},
+		"a pool of no node":                               {driver, "x", "n1", "shared", "TaintNotGranted"},
+		"a controller, with the pool of no node":          {controller, "more", "", "shared", ""},
+		"a controller, with the pool of a node":           {controller, "x", "", "n2", "TaintNotGranted"},
+		"a slice of another node, as it is known already": {driver, "of-n2", "n2", "n2", "TaintNotGranted"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBlast(t, taintPolicies()...)
+			for node, pool := range map[string]string{"n1": "n1", "n2": "n2", "": "shared"} {
+				b.tracker.SetSlice(tracker.Slice{Name: "of-" + node, UID: types.UID(pool), Driver: "gpu", Pool: pool, Node: node, Generation: 1}, noon)
+			}
+			review := deviceReview(t, "resourceslices", "v1", slice(tt.name, tt.node, tt.pool), "")
+			review.Request.UserInfo, review.Request.Name = tt.user, tt.name
+			requireReason(t, tt.reason, judged(t, &sliceJudge{clock: b.clock, governor: b.governor, preview: b.preview}, review))
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/devices"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 const (
@@ -95,23 +96,31 @@ func decodeDevice(raw []byte, most int) (devices.Device, int, error) {
 	return device, n, nil
 }
 
-// sliceOrigin returns the driver that a ResourceSlice is of, and the node; empty for
-// none.
-func sliceOrigin(raw []byte) (driver, node string, err error) {
-	var spec, driverName, nodeName json.RawMessage
+// sliceOrigin returns of a ResourceSlice, without its name, the driver, the pool and the node;
+// empty for none.
+func sliceOrigin(raw []byte) (tracker.Slice, error) {
+	var origin tracker.Slice
+	var spec, driver, node, pool, poolName json.RawMessage
 	if err := findMembers(raw, member{"spec", &spec}); err != nil {
-		return "", "", &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
+		return origin, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
 	}
-	if err := findMembers(spec, member{"driver", &driverName}, member{"nodeName", &nodeName}); err != nil {
-		return "", "", &badReviewError{fmt.Errorf("decode spec: %w", err)}
+	if err := findMembers(spec, member{"driver", &driver}, member{"nodeName", &node}, member{"pool", &pool}); err != nil {
+		return origin, &badReviewError{fmt.Errorf("decode spec: %w", err)}
 	}
-	if driver, err = decodeString(driverName); err != nil {
-		return "", "", &badReviewError{fmt.Errorf("decode spec.driver: %w", err)}
+	if err := findMembers(pool, member{"name", &poolName}); err != nil {
+		return origin, &badReviewError{fmt.Errorf("decode spec.pool: %w", err)}
 	}
-	if node, err = decodeString(nodeName); err != nil {
-		return "", "", &badReviewError{fmt.Errorf("decode spec.nodeName: %w", err)}
+	for _, f := range []struct {
+		path string
+		raw  json.RawMessage
+		into *string
+	}{{"spec.driver", driver, &origin.Driver}, {"spec.nodeName", node, &origin.Node}, {"spec.pool.name", poolName, &origin.Pool}} {
+		var err error
+		if *f.into, err = decodeString(f.raw); err != nil {
+			return origin, &badReviewError{fmt.Errorf("decode %s: %w", f.path, err)}
+		}
 	}
-	return driver, node, nil
+	return origin, nil
 }
 
 // sliceJudge judges the taints of ResourceSlices, as they stand in the slice that is
@@ -133,19 +142,20 @@ func (j *sliceJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	}
 	found := findings(devices.ValidateSlice(current, old))
 	warnings := devices.SliceWarnings(current, old, j.clock.Now())
-	driver, node, err := sliceOrigin(req.Object.Raw)
+	origin, err := sliceOrigin(req.Object.Raw)
 	if err != nil {
 		return admission.Response{}, err
 	}
+	origin.Name = req.Name
 	if j.governor.isSelf(&req) {
 		return respond(ctx, policy.Decide(found), warnings), nil
 	}
 	policies, writes := &inforce.Policies{}, []tainting.Write(nil) // none for a driver
-	if !tainting.PublishesSlice(&req.UserInfo, node) {
+	if !tainting.PublishesSlice(&req.UserInfo, origin.Node) || j.preview.poolOfOthers(&origin) {
 		if policies, err = j.governor.current(); err != nil {
 			return admission.Response{}, err
 		}
-		writes = tainting.SliceWrites(driver, current, old)
+		writes = tainting.SliceWrites(origin.Driver, current, old)
 	}
 	in := j.governor.input(&req, writes)
 	judged, fault := j.governor.judge(ctx, policies.Taints, in)

@@ -77,6 +77,10 @@ func (v *View) Rules() evictor.Rules { return v.options.Rules }
 // way out.
 func (v *View) Live() int { return v.options.Tracker.Live() }
 
+// PoolOfOthers reports whether a slice is written into a pool of another node, as far as
+// slices are known.
+func (v *View) PoolOfOthers(slice *tracker.Slice) bool { return v.options.Tracker.PoolOfOthers(slice) }
+
 // Node returns what would change for pods if a node that stands as old were written.
 // The error is ErrUnread or ErrUnfollowed.
 func (v *View) Node(old, node tracker.Node, now time.Time) ([]tracker.Change, error) {

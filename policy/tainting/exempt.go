@@ -37,7 +37,8 @@ func IsNode(user *authenticationv1.UserInfo) (name string, ok bool) {
 //
 // Drivers are service accounts. Nothing says of which driver one is. But the token of
 // one that runs in a pod says on which node that is, and only the slices of that node
-// can be its own. The slices of no node are published by controllers, which may run
+// can be its own. A pool that has slices of another node is not its own either: that is
+// for whoever knows the pools to ask. The slices of no node are published by controllers, which may run
 // anywhere: of those every service account is taken for the driver that may write them
 // at all, which RBAC says.
 func PublishesSlice(user *authenticationv1.UserInfo, node string) bool {
