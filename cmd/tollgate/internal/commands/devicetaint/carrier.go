@@ -84,9 +84,14 @@ func (c *carrier) String() string {
 }
 
 // nameOf returns the name of the object that gives some devices a taint with a key and an
-// effect: always the same, so that there is one at most, and readable in its beginning.
+// effect: always the same, so that there is one at most, and readable in its beginning. One
+// with the effect None says what NoExecute would do, and becomes it: it has its name.
 func nameOf(target *taintargs.Target, taint taintargs.Taint) string {
-	text, err := json.Marshal([]any{target, taint.Key, taint.Effect})
+	effect, readableEffect := taint.Effect, "-"+taint.Effect
+	if effect == none || effect == noExecute {
+		effect, readableEffect = noExecute, ""
+	}
+	text, err := json.Marshal([]any{target, taint.Key, effect})
 	if err != nil {
 		panic(err) // There are only texts in it.
 	}
@@ -97,7 +102,7 @@ func nameOf(target *taintargs.Target, taint taintargs.Taint) string {
 		key = taint.Key
 	}
 	const most, digits = 60, 8
-	readable := plain(devices + "-" + key + "-" + taint.Effect)
+	readable := plain(devices + "-" + key + readableEffect)
 	readable = strings.Trim(readable[:min(len(readable), most)], "-")
 	return readable + "-" + hex.EncodeToString(sum[:])[:digits]
 }
@@ -118,18 +123,24 @@ func isOurs(object metav1.Object) bool {
 }
 
 // meet takes in the object that has the name of the carrier. What stands in it and is not
-// meant, such as since when the taint counts, stays.
+// meant, such as since when the taint counts, stays; another effect counts from now. A taint
+// that stands at None does nothing yet, so that nothing is overwritten where it evicts.
 func (c *carrier) meet(stands *unstructured.Unstructured, taint taintargs.Taint, overwrite bool) error {
+	has := c.effectOf(stands)
 	switch {
 	case !isOurs(stands):
 		return fmt.Errorf("%s exists, and taint device did not make it: delete it first", c)
-	case !overwrite:
-		return fmt.Errorf("%s gives them a taint with the key %s and the effect %s already, and --overwrite is not given", c, taint.Key, taint.Effect)
+	case !overwrite && (has != none || taint.Effect == none):
+		return fmt.Errorf("%s gives them a taint with the key %s and the effect %s already, and --overwrite is not given", c, taint.Key, has)
 	}
 	made := c.object
 	c.stands = stands
 	c.object = stands.DeepCopy()
-	if err := c.revalue(taint.Value); err != nil {
+	changed := map[string]any{"value": taint.Value}
+	if has != taint.Effect && (has == none || has == noExecute) {
+		changed["effect"], changed["timeAdded"] = taint.Effect, nil
+	}
+	if err := c.retaint(changed); err != nil {
 		return err
 	}
 	// Else the new value would reach devices that nobody names.
@@ -169,8 +180,30 @@ func taintOf(patch *unstructured.Unstructured) taintargs.Taint {
 	return taintargs.Taint{Key: all[0].key, Effect: all[0].effect}
 }
 
-// revalue changes the value of the taint.
-func (c *carrier) revalue(value string) error {
+// The effects of a taint that is first looked at, and then evicts.
+const (
+	none      = string(resourcev1.DeviceTaintEffectNone)
+	noExecute = string(resourcev1.DeviceTaintEffectNoExecute)
+)
+
+// effectOf returns the effect of the taint of an object like the carrier's.
+func (c *carrier) effectOf(object *unstructured.Unstructured) string {
+	if c.resource.Resource == patchResource.Resource {
+		return taintOf(object).Effect
+	}
+	effect, _, _ := unstructured.NestedString(object.Object, "spec", "taint", "effect")
+	return effect
+}
+
+// retaint changes fields of the taint; nil removes one.
+func (c *carrier) retaint(fields map[string]any) error {
+	change := func(taint map[string]any) {
+		for name, value := range fields {
+			if taint[name] = value; value == nil {
+				delete(taint, name)
+			}
+		}
+	}
 	if c.resource.Resource == patchResource.Resource {
 		taints, _, err := unstructured.NestedSlice(c.object.Object, "spec", "devices", "taints")
 		if err != nil || len(taints) != 1 {
@@ -180,8 +213,13 @@ func (c *carrier) revalue(value string) error {
 		if !ok {
 			return fmt.Errorf("%s: spec.devices.taints[0] is %T, want an object", c, taints[0])
 		}
-		taint["value"] = value
+		change(taint)
 		return unstructured.SetNestedSlice(c.object.Object, taints, "spec", "devices", "taints")
 	}
-	return unstructured.SetNestedField(c.object.Object, value, "spec", "taint", "value")
+	taint, _, err := unstructured.NestedMap(c.object.Object, "spec", "taint")
+	if err != nil {
+		return fmt.Errorf("%s: %w", c, err)
+	}
+	change(taint)
+	return unstructured.SetNestedMap(c.object.Object, taint, "spec", "taint")
 }

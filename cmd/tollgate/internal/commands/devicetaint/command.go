@@ -105,7 +105,8 @@ untaint device removes it again. With --overwrite a taint that was made so gets 
 value; since when it counts stays.
 
 The effects are NoExecute, which evicts, NoSchedule, and None, which does nothing and says
-what NoExecute would do. The exit code is 1 if nothing was written, also because the answer
+what NoExecute would do. NoExecute for what stands at None changes that very object, as a
+TaintPolicy with requirePreview wants it; it counts from then. The exit code is 1 if nothing was written, also because the answer
 was no.
 
 You need the right to create devicetaintrules or resourceslicepatches, and with --overwrite
@@ -115,6 +116,11 @@ with --yes it is left out where you lack them. What else you may not see is name
 standard error.`,
 		Example: `  tollgate taint device gpu.example.com/node-7/gpu-0 overheating:NoExecute
   tollgate taint device gpu.example.com/node-7 maintenance=fans:NoSchedule --yes
+
+  # First what it would do, in the status of the rule, and then that.
+  tollgate taint device gpu.example.com/node-7/gpu-1 broken:None --yes
+  tollgate taint device gpu.example.com/node-7/gpu-1 broken:NoExecute
+
   tollgate taint device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute --dry-run=server`,
 	}
 	connection := kubectl.ConnectToAll(cmd)

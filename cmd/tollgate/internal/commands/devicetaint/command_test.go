@@ -133,7 +133,7 @@ func TestATaintIsShownAskedForWrittenAndTakenAway(t *testing.T) {
 		"Taint gpu.example.com/node-7/gpu-0? [y/N] ", r.notes)
 	name, found := strings.CutPrefix(strings.TrimSuffix(r.out, " created\n"), "devicetaintrule.resource.k8s.io/")
 	require.True(t, found, r.out)
-	require.Regexp(t, "^gpu-0-hot-noexecute-[0-9a-f]{8}$", name)
+	require.Regexp(t, "^gpu-0-hot-[0-9a-f]{8}$", name)
 	rule := stored(t, clients, "DeviceTaintRule")[name]
 	require.Equal(t, map[string]string{"tollgate.dev/made-by": "kubectl-tollgate"}, rule.GetLabels())
 	require.Equal(t, map[string]string{"tollgate.dev/author": "alice"}, rule.GetAnnotations())
@@ -178,7 +178,7 @@ func TestAClassNeedsAPatch(t *testing.T) {
 
 	r = types(t, clients, newTaint, "", append(flags, "recall=v2:NoExecute", "--yes", "--overwrite", "-o", "name")...)
 	require.NoError(t, r.err)
-	require.Regexp(t, `^resourceslicepatch.tollgate.dev/a100-recall-noexecute-[0-9a-f]{8}\n$`, r.out)
+	require.Regexp(t, `^resourceslicepatch.tollgate.dev/a100-recall-[0-9a-f]{8}\n$`, r.out)
 	for _, patch := range stored(t, clients, "ResourceSlicePatch") {
 		taints, _, err := unstructured.NestedSlice(patch.Object, "spec", "devices", "taints")
 		require.NoError(t, err)
@@ -551,6 +551,10 @@ func TestNamesAreAllowedAndTellTaintsApart(t *testing.T) {
 			for _, effect := range taintargs.OfDevices {
 				name := nameOf(&target, taintargs.Taint{Key: key, Effect: effect})
 				require.Regexp(t, "^[a-z0-9]([a-z0-9-]{0,68}[a-z0-9])$", name)
+				if effect == none {
+					require.Equal(t, nameOf(&target, taintargs.Taint{Key: key, Effect: noExecute}), name, "it becomes that")
+					continue
+				}
 				require.False(t, seen[name], name)
 				seen[name] = true
 				require.Equal(t, name, nameOf(&target, taintargs.Taint{Key: key, Value: "v", Effect: effect}), "a value is overwritten")
@@ -567,4 +571,61 @@ func TestAnInterruptEndsTheQuestion(t *testing.T) {
 	defer func() { require.NoError(t, writer.Close()) }()
 	asking := &tainting{edge: edge{terminal: func(io.Reader) bool { return true }}}
 	require.ErrorIs(t, asking.ask(ctx, silent, io.Discard), context.Canceled)
+}
+
+func TestWhatStandsAtNoneBecomesNoExecute(t *testing.T) {
+	t.Parallel()
+	for kind, devices := range map[string][]string{"DeviceTaintRule": {gpu0}, "ResourceSlicePatch": {"--class", "a100"}} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			clients := tollgate(t)
+			taints := func(taint string, more ...string) error {
+				return types(t, clients, newTaint, "", slices.Concat(devices, []string{taint, "--yes"}, more)...).err
+			}
+			made := func() *unstructured.Unstructured {
+				found := ours(t, clients, kind)
+				require.Len(t, found, 1)
+				return &found[0]
+			}
+			taint := func() map[string]any {
+				object := made()
+				if kind == "DeviceTaintRule" {
+					fields, _, err := unstructured.NestedMap(object.Object, "spec", "taint")
+					require.NoError(t, err)
+					return fields
+				}
+				list, _, err := unstructured.NestedSlice(object.Object, "spec", "devices", "taints")
+				require.NoError(t, err)
+				require.Len(t, list, 1)
+				return list[0].(map[string]any)
+			}
+			require.NoError(t, taints("cold:None"))
+			looked := made()
+			require.ErrorContains(t, taints("cold:None"), "the effect None already, and --overwrite is not given")
+			require.NoError(t, taints("cold:NoExecute"), "it evicts nobody yet, and is not overwritten")
+			require.Equal(t, looked.GetName(), made().GetName())
+			require.Equal(t, "NoExecute", taint()["effect"])
+			require.NotContains(t, taint(), "timeAdded", "it counts from when it evicts")
+
+			require.ErrorContains(t, taints("cold:None"), "the effect NoExecute already, and --overwrite is not given")
+			require.NoError(t, taints("cold:None", "--overwrite"))
+			require.Equal(t, "None", taint()["effect"])
+			require.NoError(t, taints("cold:NoSchedule"), "which is another taint")
+			require.Len(t, ours(t, clients, kind), 2)
+			require.NoError(t, types(t, clients, newUntaint, "", append(devices, "cold")...).err)
+			require.Empty(t, ours(t, clients, kind))
+		})
+	}
+}
+
+// ours returns the objects of a kind that taint device made.
+func ours(t *testing.T, clients *kubectl.Clients, kind string) []unstructured.Unstructured {
+	t.Helper()
+	var found []unstructured.Unstructured
+	for _, object := range stored(t, clients, kind) {
+		if isOurs(&object) {
+			found = append(found, object)
+		}
+	}
+	return found
 }
