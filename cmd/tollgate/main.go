@@ -23,7 +23,7 @@ func run() int {
 	// The second signal ends the program, whatever it waits for: standard input cannot be
 	// interrupted.
 	context.AfterFunc(ctx, stop)
-	if err := newRootCommand(os.Args[0]).ExecuteContext(ctx); err != nil {
+	if err := execute(ctx, newRootCommand(os.Args[0]), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "tollgate:", err)
 		return kubectl.ExitCode(err)
 	}

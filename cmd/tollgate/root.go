@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -31,7 +33,6 @@ NoExecute taints, on time and never the wrong one.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version(),
-		Args:          cobra.NoArgs,
 	}
 	root.SetVersionTemplate(origin())
 	if strings.HasPrefix(filepath.Base(called), "kubectl-") {
@@ -42,6 +43,32 @@ NoExecute taints, on time and never the wrong one.`,
 		approve.New(), explain.New(), check.New(), export.New(), newVersionCommand(),
 	)
 	return root
+}
+
+// insteadOf are commands that people look for here, and what is meant.
+var insteadOf = map[string]string{
+	"taint node": "kubectl taint node", "taint nodes": "kubectl taint nodes",
+	"untaint node": "kubectl taint node NAME KEY-", "untaint nodes": "kubectl taint nodes NAME KEY-",
+}
+
+// execute runs what the arguments say. Cobra answers a word that is no command of a command
+// that is there for its commands by its help, and with success.
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	root.SetArgs(args)
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root || cmd.Runnable() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return root.ExecuteContext(ctx) // which says so of an error
+	}
+	text := fmt.Sprintf("unknown command %q for %q", rest[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if instead, ok := insteadOf[cmd.Name()+" "+rest[0]]; ok {
+		text += ": that is " + instead
+	} else if meant := cmd.SuggestionsFor(rest[0]); len(meant) > 0 {
+		text += ": did you mean " + strings.Join(meant, " or ") + "?"
+	} else {
+		text += ": see " + cmd.CommandPath() + " --help"
+	}
+	return errors.New(text)
 }
 
 func newVersionCommand() *cobra.Command {

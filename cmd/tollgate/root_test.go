@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 )
 
 func TestTheProgramIsCalledAsPeopleCallIt(t *testing.T) {
@@ -38,5 +40,34 @@ func TestTheVersionStandsAloneOnTheFirstLine(t *testing.T) {
 		require.True(t, ok, args)
 		require.Equal(t, version(), first, args)
 		require.Contains(t, rest, runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+"\n", args)
+	}
+}
+
+func TestAWordThatIsNoCommandIsAnError(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"bogus":                     `unknown command "bogus" for "tollgate"`,
+		"taints device x:NoExecute": "Did you mean this?\n\ttaint",
+		"taint node n x:NoExecute":  `unknown command "node" for "tollgate taint": that is kubectl taint node`,
+		"taint devices d x:None":    `unknown command "devices" for "tollgate taint": did you mean device?`,
+		"untaint node n x":          `unknown command "node" for "tollgate untaint": that is kubectl taint node NAME KEY-`,
+		"export xyz":                `unknown command "xyz" for "tollgate export": see tollgate export --help`,
+		"version now":               `unknown command "now" for "tollgate version"`,
+	} {
+		root := newRootCommand("tollgate")
+		var out bytes.Buffer
+		root.SetOut(&out)
+		err := execute(t.Context(), root, strings.Fields(line))
+		require.ErrorContains(t, err, want, line)
+		require.Equal(t, kubectl.ExitError, kubectl.ExitCode(err))
+		require.Empty(t, out.String(), line)
+	}
+	for _, line := range []string{"", "taint", "taint --help", "export", "help taint", "completion bash", "__complete taint dev"} {
+		root := newRootCommand("tollgate")
+		var out, notes bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&notes)
+		require.NoError(t, execute(t.Context(), root, strings.Fields(line)), line)
+		require.NotEmpty(t, out.String(), line)
 	}
 }

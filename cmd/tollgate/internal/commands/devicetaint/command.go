@@ -106,8 +106,9 @@ value; since when it counts stays.
 
 The effects are NoExecute, which evicts, NoSchedule, and None, which does nothing and says
 what NoExecute would do. NoExecute for what stands at None changes that very object, as a
-TaintPolicy with requirePreview wants it; it counts from then. The exit code is 1 if nothing was written, also because the answer
-was no.
+TaintPolicy with requirePreview wants it; it counts from then.
+
+The exit code is 1 if nothing was written, also because the answer was no.
 
 You need the right to create devicetaintrules or resourceslicepatches, and with --overwrite
 those to get and update them. The preview needs the rights to get them, and to list pods,
