@@ -86,7 +86,8 @@ func (j *patchJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	var found []policy.Finding
 	var warnings []string
 	if w.judged() {
-		if found = findings(patching.ValidatePatch(w.now)); len(found) == 0 {
+		found = findings(append(patching.ValidatePatch(w.now), patching.ValidateFields(w.now, w.old)...))
+		if len(found) == 0 {
 			warnings = append(patching.Warnings(w.now), devices.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), j.clock.Now())...)
 		}
 	}

@@ -59,9 +59,10 @@ type ResourceSlicePatchSpec struct {
 	// +required
 	Devices DevicePatch `json:"devices"`
 
-	// publish is to write the patched attributes and capacity into the ResourceSlices of
-	// the driver, for a scheduler that reads nothing else. It does nothing yet: drivers
-	// take what somebody else writes there for their own, so that it could not be undone.
+	// publish does nothing, and is refused where it is not stored already. It was to write
+	// the patched attributes and capacity into the ResourceSlices of the driver, for a
+	// scheduler that reads nothing else: drivers take what somebody else writes there for
+	// their own, so that it could not be undone.
 	//
 	// +optional
 	Publish bool `json:"publish,omitempty"`

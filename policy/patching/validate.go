@@ -40,6 +40,16 @@ func ValidatePatch(p *v1alpha1.ResourceSlicePatch) field.ErrorList {
 	return append(errs, devices.ValidateTaints(deviceTaints(spec.Taints), path.Child("taints"))...)
 }
 
+// ValidateFields returns what is wrong with the fields that a patch sets and that was did not,
+// nil for one that is created. A patch that is stored with them is in force for all that.
+func ValidateFields(p, was *v1alpha1.ResourceSlicePatch) field.ErrorList {
+	if !p.Spec.Publish || was != nil && was.Spec.Publish {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "publish"), true,
+		"nothing is written into ResourceSlices, because drivers take what is for their own: leave it out, and run a scheduler that applies patches where pods are to see attributes and capacity")}
+}
+
 // Warnings says what a valid patch does that is probably not meant. The API server
 // drops fields that it does not know, so that a misspelt filter is no filter.
 func Warnings(p *v1alpha1.ResourceSlicePatch) []string {

@@ -272,3 +272,17 @@ func TestNoPatchIsWorseThanRefused(t *testing.T) {
 	t.Parallel()
 	require.NotPanics(t, func() { ValidatePatch(&v1alpha1.ResourceSlicePatch{}) })
 }
+
+func TestPublishIsRefusedUnlessItIsStored(t *testing.T) {
+	t.Parallel()
+	plain, published := &v1alpha1.ResourceSlicePatch{}, &v1alpha1.ResourceSlicePatch{}
+	published.Spec.Publish = true
+	require.Empty(t, ValidateFields(plain, nil))
+	require.Empty(t, ValidateFields(published, published), "another field is changed")
+	require.Empty(t, ValidateFields(plain, published))
+	for _, was := range []*v1alpha1.ResourceSlicePatch{nil, plain} {
+		errs := ValidateFields(published, was)
+		require.Len(t, errs, 1)
+		require.ErrorContains(t, errs[0], "spec.publish: Invalid value: true: nothing is written into ResourceSlices")
+	}
+}
