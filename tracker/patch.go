@@ -27,9 +27,9 @@ func (p PatchRef) Source() Source {
 	return Source{Kind: SourcePatch, Name: p.Name, UID: p.UID}
 }
 
-// patchOf returns the patch that a rule is written out for; zero for none. Neither the
+// PatchOf returns the patch that a rule is written out for; zero for none. Neither the
 // label nor the owner alone says so: users may set either, and only Tollgate both.
-func patchOf(rule *resourcev1.DeviceTaintRule) PatchRef {
+func PatchOf(rule *resourcev1.DeviceTaintRule) PatchRef {
 	owner := metav1.GetControllerOfNoCopy(rule)
 	if owner == nil || owner.UID == "" || owner.Name == "" || owner.Kind != kindPatch || rule.Labels[v1alpha1.LabelPatch] != string(owner.UID) {
 		return PatchRef{}

@@ -46,7 +46,7 @@ func RuleOf(rule *resourcev1.DeviceTaintRule) Rule {
 		Created:  rule.CreationTimestamp.Time,
 		Selector: selector, Selects: selects, Taint: rule.Spec.Taint,
 		Conditions: rule.Status.Conditions,
-		Patch:      patchOf(rule),
+		Patch:      PatchOf(rule),
 	}
 	if kept.Patch != (PatchRef{}) && kept.Taint.Effect == resourcev1.DeviceTaintEffectNoSchedule &&
 		rule.Annotations[v1alpha1.AnnotationPatchEffect] == string(resourcev1.DeviceTaintEffectNoExecute) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	kubefeatures "k8s.io/kubernetes/pkg/features"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // byPool is the index of the rules that were written out for patches.
@@ -57,7 +57,7 @@ func (r writtenRules) WrittenFor(driver, pool string) []*resourcev1.DeviceTaintR
 // poolsOfRule is what the index has a rule under.
 func poolsOfRule(object any) ([]string, error) {
 	rule, ok := object.(*resourcev1.DeviceTaintRule)
-	if !ok || rule.Labels[v1alpha1.LabelPatch] == "" || rule.Spec.DeviceSelector == nil {
+	if !ok || rule.Spec.DeviceSelector == nil || tracker.PatchOf(rule) == (tracker.PatchRef{}) {
 		return nil, nil
 	}
 	return []string{poolKey(rule.Spec.DeviceSelector.Driver, rule.Spec.DeviceSelector.Pool)}, nil

@@ -11,6 +11,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/scheduler/patchset"
@@ -32,7 +33,9 @@ func TestTaintsOfPatchesAreSeenOnce(t *testing.T) {
 	uid := string(patch().UID)
 	rule := func(uid string) *resourcev1.DeviceTaintRule {
 		return &resourcev1.DeviceTaintRule{
-			ObjectMeta: metav1.ObjectMeta{Name: "one-hot", Labels: map[string]string{v1alpha1.LabelPatch: uid}},
+			ObjectMeta: metav1.ObjectMeta{Name: "one-hot", Labels: map[string]string{v1alpha1.LabelPatch: uid}, OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceSlicePatch", Name: "one", UID: types.UID(uid), Controller: new(true),
+			}}},
 			Spec: resourcev1.DeviceTaintRuleSpec{
 				DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: new(driver), Pool: new("one"), Device: new("gpu-0")}, Taint: hot,
 			},

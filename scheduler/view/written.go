@@ -4,15 +4,14 @@ import (
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // Rules are the DeviceTaintRules as an informer knows them, read from its store: what
 // the scheduler's tracker has applied was in there before.
 type Rules interface {
-	// WrittenFor returns those with v1alpha1.LabelPatch that by driver and pool may be
+	// WrittenFor returns those that were written out for patches and that by driver and pool may be
 	// for devices of the pool. They are not changed by anyone.
 	WrittenFor(driver, pool string) []*resourcev1.DeviceTaintRule
 }
@@ -32,7 +31,7 @@ func (g *generation) leaveOut(slice *resourcev1.ResourceSlice) *resourcev1.Resou
 	}
 	without := slice
 	for _, rule := range g.rules.WrittenFor(slice.Spec.Driver, slice.Spec.Pool.Name) {
-		if !g.set.Has(types.UID(rule.Labels[v1alpha1.LabelPatch])) {
+		if of := tracker.PatchOf(rule); of.UID == "" || !g.set.Has(of.UID) {
 			continue // The rule is all that says it.
 		}
 		for i := range slice.Spec.Devices {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
@@ -23,9 +24,17 @@ func taint(key string, effect resourcev1.DeviceTaintEffect) resourcev1.DeviceTai
 
 func rule(uid string, device *string, taint resourcev1.DeviceTaint) *resourcev1.DeviceTaintRule {
 	return &resourcev1.DeviceTaintRule{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelPatch: uid}},
-		Spec:       resourcev1.DeviceTaintRuleSpec{DeviceSelector: &resourcev1.DeviceTaintSelector{Device: device}, Taint: taint},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelPatch: uid}, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceSlicePatch", Name: "one", UID: types.UID(uid), Controller: new(true),
+		}}},
+		Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: &resourcev1.DeviceTaintSelector{Device: device}, Taint: taint},
 	}
+}
+
+// labelled returns a rule without its owner: anybody may set the label.
+func labelled(rule *resourcev1.DeviceTaintRule) *resourcev1.DeviceTaintRule {
+	rule.OwnerReferences = nil
+	return rule
 }
 
 func TestViewLeavesOutRulesThatWereWrittenOutForItsPatches(t *testing.T) {
@@ -39,6 +48,9 @@ func TestViewLeavesOutRulesThatWereWrittenOutForItsPatches(t *testing.T) {
 	}{
 		"of a patch of the set": {
 			written{rule("uid-one", new("device"), noSchedule)}, []resourcev1.DeviceTaint{noSchedule}, nil,
+		},
+		"and not one that only has the label": {
+			written{labelled(rule("uid-one", nil, noSchedule))}, []resourcev1.DeviceTaint{noSchedule}, []resourcev1.DeviceTaint{noSchedule},
 		},
 		"for a whole pool": {
 			written{rule("uid-one", nil, noSchedule)}, []resourcev1.DeviceTaint{noSchedule}, nil,

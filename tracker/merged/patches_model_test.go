@@ -86,7 +86,11 @@ func (d patchDice) patch() *v1alpha1.ResourceSlicePatch {
 func (d patchDice) rule() *resourcev1.DeviceTaintRule {
 	r := d.dice.rule()
 	if d.IntN(2) == 0 {
-		r.Labels = map[string]string{v1alpha1.LabelPatch: d.one("p0-first", "p1-first", "p2-second", "nobody", "")}
+		written := writtenFor(d.one("p0-first", "p1-first", "p2-second", "nobody", ""), r.Name, nil)
+		r.Labels = written.Labels
+		if d.IntN(4) > 0 {
+			r.OwnerReferences = written.OwnerReferences
+		}
 	}
 	return r
 }

@@ -175,7 +175,7 @@ func valid(p *v1alpha1.ResourceSlicePatch) bool {
 // writtenForPatch reports whether the taint of the rule is that of a patch that is there.
 func (o objects) writtenForPatch(r *resourcev1.DeviceTaintRule) bool {
 	for _, p := range o.patches {
-		if valid(p) && r.Labels[v1alpha1.LabelPatch] == string(p.UID) {
+		if valid(p) && r.Labels[v1alpha1.LabelPatch] == string(p.UID) && len(r.OwnerReferences) > 0 {
 			return true
 		}
 	}

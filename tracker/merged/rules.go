@@ -4,7 +4,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -28,7 +28,7 @@ type rule struct {
 
 func ruleOf(r *resourcev1.DeviceTaintRule) rule {
 	selector, selects := device.SelectorOf(r.Spec.DeviceSelector)
-	return rule{selector: selector, selects: selects, taint: r.Spec.Taint, writtenFor: types.UID(r.Labels[v1alpha1.LabelPatch])}
+	return rule{selector: selector, selects: selects, taint: r.Spec.Taint, writtenFor: tracker.PatchOf(r).UID}
 }
 
 // counts reports whether the rule taints devices.

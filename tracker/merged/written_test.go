@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker/merged"
@@ -16,6 +18,16 @@ import (
 func writtenFor(uid, name string, selector *resourcev1.DeviceTaintSelector) *resourcev1.DeviceTaintRule {
 	r := rule(name, selector)
 	r.Labels = map[string]string{v1alpha1.LabelPatch: uid}
+	r.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceSlicePatch", Name: "p", UID: types.UID(uid), Controller: new(true),
+	}}
+	return r
+}
+
+// onlyLabelled is a rule that somebody else gave the label of a patch.
+func onlyLabelled(uid, name string, selector *resourcev1.DeviceTaintSelector) *resourcev1.DeviceTaintRule {
+	r := writtenFor(uid, name, selector)
+	r.OwnerReferences = nil
 	return r
 }
 
@@ -37,6 +49,7 @@ func TestRulesThatWereWrittenOutForAPatch(t *testing.T) {
 		"of a patch that is there":       {[]step{slices, written, patch}, []string{"gpu-0 of-patch", "gpu-1 of-patch"}},
 		"of a patch that is not known":   {[]step{slices, written}, []string{"gpu-0 written", "gpu-1"}},
 		"beside rules of somebody else":  {[]step{slices, written, patch, setRule(rule("other", only("d", "p", "-")))}, []string{"gpu-0 of-patch other", "gpu-1 of-patch other"}},
+		"with the label alone":           {[]step{slices, setRule(onlyLabelled("p", "other", only("d", "p", "gpu-0"))), patch}, []string{"gpu-0 of-patch other", "gpu-1 of-patch"}},
 		"of another patch of that name":  {[]step{slices, setRule(writtenFor("before", "written", only("d", "p", "gpu-0"))), patch}, []string{"gpu-0 of-patch written", "gpu-1 of-patch"}},
 		"that lost the label":            {[]step{slices, written, patch, setRule(rule("written", only("d", "p", "gpu-0")))}, []string{"gpu-0 of-patch written", "gpu-1 of-patch"}},
 		"with a label that says nothing": {[]step{slices, setRule(writtenFor("", "written", only("d", "p", "gpu-0"))), patch}, []string{"gpu-0 of-patch written", "gpu-1 of-patch"}},
