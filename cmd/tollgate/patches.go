@@ -15,6 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/patchfeed"
 	"github.com/tollgate-dev/tollgate/controllers/loop"
 	"github.com/tollgate-dev/tollgate/controllers/patches"
+	"github.com/tollgate-dev/tollgate/controllers/patches/off"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -108,12 +109,17 @@ func (p *program) addPatchFeed() (*patchfeed.Feed, error) {
 // addPatches adds what writes the rules for the taints of ResourceSlicePatches and their
 // status, on the leader.
 func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
-	if feed == nil {
-		return nil
-	}
 	client, err := dynamic.NewForConfig(p.connection)
 	if err != nil {
 		return fmt.Errorf("make a client for ResourceSlicePatches: %w", err)
+	}
+	if feed == nil || known.devices == nil {
+		// What was written before a gate was switched off goes: it would go on tainting.
+		remover := &off.Remover{Client: client, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout()}
+		p.leading = append(p.leading, remover.Start)
+	}
+	if feed == nil {
+		return nil
 	}
 	options := patches.Options{
 		View: feed.View(), ViewSynced: feed.Synced,
