@@ -1,16 +1,23 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/webhook/authority"
 )
 
 // busy is an authorizer of which tenants have asked too much.
@@ -37,4 +44,35 @@ func TestOperatorsAreAnsweredWhileTenantsAskTooMuch(t *testing.T) {
 		review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), "carol")
 		require.True(t, judgePod(t, config, review).Allowed)
 	})
+}
+
+// lenient is an API server that allows everything.
+type lenient struct{}
+
+func (lenient) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	review.Status.Allowed = true
+	return review, nil
+}
+
+func TestAUserWhoseQuestionIsNotPutIsToldSo(t *testing.T) {
+	config := testConfig()
+	config.Policies = dedicatedTo(t, `{rbac: true}`)
+	config.Authorizer = authority.New(lenient{}, clock.RealClock{}, authority.Limits{PerSecond: 0.1, Burst: 2})
+	endpoint := Validate(config)
+	create := func(namespace, user string) *httptest.ResponseRecorder {
+		review := asUser(podReview(t, admissionv1.Create, tolerant, ""), user)
+		review.Request.Namespace = namespace
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(marshal(t, review)))
+		request.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		endpoint.ServeHTTP(answer, request)
+		return answer
+	}
+	for _, user := range []string{"anna", "bert"} {
+		require.Contains(t, create("apple", user).Body.String(), `"allowed":true`)
+	}
+	refused := create("apple", "carl")
+	require.Equal(t, http.StatusInternalServerError, refused.Code, "no verdict")
+	require.Contains(t, refused.Body.String(), `no decision could be made: too many questions about permissions of namespace "apple" are in line`)
+	require.Contains(t, create("apple", "anna").Body.String(), `"allowed":true`, "an answer that is known needs no question")
 }

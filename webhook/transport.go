@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tollgate-dev/tollgate/webhook/authority"
 	"github.com/tollgate-dev/tollgate/webhook/callers"
 )
 
@@ -146,7 +147,7 @@ func (e *Endpoint) answer(ctx context.Context, req admission.Request, apiVersion
 			logr.FromContextOrDiscard(ctx).Error(err, "no decision on a review", "resource", req.Resource.Resource,
 				"namespace", req.Namespace, "name", req.Name, "requestUID", req.UID)
 		}
-		return e.fail("no decision could be made, see the log of Tollgate")
+		return e.fail("no decision could be made" + textOfUndecided(err))
 	}
 	encoded, err := encodeReview(apiVersion, req.UID, response)
 	if err != nil {
@@ -159,6 +160,24 @@ func (e *Endpoint) answer(ctx context.Context, req admission.Request, apiVersion
 		// The client is gone when this fails.
 		_, _ = w.Write(encoded)
 	}
+}
+
+// undecidedError says that there is no decision because of what the client asked for. Its text
+// is safe to show.
+type undecidedError struct{ text string }
+
+func (e *undecidedError) Error() string { return e.text }
+
+// textOfUndecided returns what a client is told of why there is no decision: what it can change
+// itself, and nothing of the cluster.
+func textOfUndecided(err error) string {
+	if busy := (*authority.BusyError)(nil); errors.As(err, &busy) {
+		return ": " + busy.Error()
+	}
+	if undecided := (*undecidedError)(nil); errors.As(err, &undecided) {
+		return ": " + undecided.text
+	}
+	return ", see the log of Tollgate"
 }
 
 // fail returns the function that writes a fault of Tollgate.

@@ -46,6 +46,6 @@ func (p *program) newScrapeGuard() (*scrape.Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for those who scrape: %w", err)
 	}
-	allows := authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local)
+	allows := authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, authority.Limits{})
 	return scrape.NewGuard(clientset.AuthenticationV1().TokenReviews(), allows, p.local), nil
 }

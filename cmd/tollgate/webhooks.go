@@ -127,11 +127,13 @@ const (
 )
 
 func (p *program) newAuthority() (*authority.Authority, error) {
-	clientset, err := p.clientWithin(reviewQPS, reviewBurst)
+	// Without a limit of its own: the authority has it, and lets namespaces take turns.
+	clientset, err := p.clientWithin(-1, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for access reviews: %w", err)
 	}
-	return authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local), nil
+	limits := authority.Limits{PerSecond: reviewQPS, Burst: reviewBurst}
+	return authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, limits), nil
 }
 
 // clientWithin returns a client with a limit of its own.

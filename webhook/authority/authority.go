@@ -19,7 +19,7 @@ const (
 	keptFor = 10 * time.Second
 	// kept is the number of answers kept, of some hundred bytes each.
 	kept = 4096
-	// atOnce is the number of questions under way. Those beyond it wait.
+	// atOnce is the number of questions under way. Those beyond it wait in lines.
 	atOnce = 32
 	// patience is the time for one answer, waiting included. Who asked may be gone
 	// by then; the answer is kept for the next.
@@ -36,7 +36,24 @@ type Authority struct {
 	reviews reviewer
 	answers *cache.LRUExpireCache
 	asked   singleflight.Group
-	slots   chan struct{}
+	lines   *lines
+}
+
+// Limits bound the questions to the API server. The zero Limits have no rate.
+type Limits struct {
+	// PerSecond is the rate of questions, and Burst the number at once after a while
+	// without any.
+	PerSecond float64
+	Burst     int
+}
+
+// requester is the key of the namespace of a request in its context.
+type requester struct{}
+
+// InNamespace returns the context of a request in a namespace. The questions that the request
+// leads to wait for others of the namespace, and not for those of other namespaces.
+func InNamespace(ctx context.Context, namespace string) context.Context {
+	return context.WithValue(ctx, requester{}, namespace)
 }
 
 // answer is what the API server said. The zero answer allows nothing.
@@ -45,17 +62,18 @@ type answer struct {
 	reason   string
 }
 
-// New returns an Authority that asks by reviews.
-func New(reviews reviewer, now clock.PassiveClock) *Authority {
+// New returns an Authority that asks by reviews, within limits.
+func New(reviews reviewer, now clock.PassiveClock, limits Limits) *Authority {
 	return &Authority{
 		reviews: reviews,
 		answers: cache.NewLRUExpireCacheWithClock(kept, now),
-		slots:   make(chan struct{}, atOnce),
+		lines:   newLines(limits),
 	}
 }
 
 // Authorize implements authorizer.Authorizer. An error comes with DecisionNoOpinion
-// and means that nobody could say.
+// and means that nobody could say; it is a BusyError where the API server was not asked because
+// the answer would come after the end of ctx.
 func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	spec := specOf(attributes)
 	key := keyOf(&spec)
@@ -63,10 +81,16 @@ func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attribu
 		said := known.(answer)
 		return said.decision, said.reason, nil
 	}
+	namespace, _ := ctx.Value(requester{}).(string)
+	within := patience
+	if end, bounded := ctx.Deadline(); bounded {
+		within = min(within, time.Until(end))
+	}
 	// Who asks the same at the same time shares the answer, and none of them ends
-	// the question for the others.
-	result := a.asked.DoChan(string(key[:]), func() (any, error) {
-		return a.ask(context.WithoutCancel(ctx), key, spec)
+	// the question for the others. Each namespace asks for itself: a question must not
+	// wait in the line of another.
+	result := a.asked.DoChan(string(key[:])+namespace, func() (any, error) {
+		return a.ask(context.WithoutCancel(ctx), key, spec, namespace, within)
 	})
 	select {
 	case <-ctx.Done():
@@ -80,15 +104,15 @@ func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attribu
 	}
 }
 
-func (a *Authority) ask(ctx context.Context, key key, spec authorizationv1.SubjectAccessReviewSpec) (answer, error) {
+func (a *Authority) ask(
+	ctx context.Context, key key, spec authorizationv1.SubjectAccessReviewSpec, namespace string, within time.Duration,
+) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
-	case <-ctx.Done():
-		return answer{}, fmt.Errorf("wait to review access: %w", context.Cause(ctx))
+	if err := a.lines.enter(ctx, namespace, within); err != nil {
+		return answer{}, err
 	}
+	defer a.lines.leave()
 	review, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return answer{}, fmt.Errorf("review access: %w", err)

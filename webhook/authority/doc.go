@@ -4,6 +4,7 @@
 // Answers are kept for a while, so a permission that is given or taken away takes
 // effect within that time, and requests of one user do not cost one question each.
 // Without an answer there is an error, never a guess; what has gone wrong is asked
-// again. Questions under way are limited: whoever sends many requests does not make
-// Tollgate send as many.
+// again. The rate of questions and the number under way are limited, and namespaces take
+// turns: whoever sends many requests does not make Tollgate send as many, and keeps nobody in
+// another namespace waiting.
 package authority

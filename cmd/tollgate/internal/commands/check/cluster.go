@@ -44,7 +44,7 @@ func (r *runner) lookup(ctx context.Context, options *checking.Options, found *r
 	clients.Progress.End()
 	options.Policies = stored.Over(options.Policies)
 	options.Cluster = kubectl.NewReader(clients)
-	options.Authorizer = authority.New(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), r.clock)
+	options.Authorizer = authority.New(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), r.clock, authority.Limits{})
 	return nil
 }
 

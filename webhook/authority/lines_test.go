@@ -1,0 +1,186 @@
+package authority
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
+)
+
+// budget is that of a review.
+const budget = time.Second
+
+// asks puts a question that nobody has put before, for a review in a namespace.
+func asks(t *testing.T, a *Authority, namespace, key string) (took time.Duration, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(InNamespace(t.Context(), namespace), budget)
+	defer cancel()
+	began := time.Now()
+	_, _, err = a.Authorize(ctx, may("anna", "tolerate", key))
+	return time.Since(began), err
+}
+
+// answering answers each question after some time.
+func answering(latency time.Duration) *cluster {
+	return &cluster{answers: func(ctx context.Context, _ *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+		select {
+		case <-time.After(latency):
+			return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
+		case <-ctx.Done():
+			return authorizationv1.SubjectAccessReviewStatus{}, ctx.Err()
+		}
+	}}
+}
+
+func TestANamespaceThatAsksTooMuchKeepsOthersFromNothing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		perSecond int // of one namespace
+		latency   time.Duration
+		atMost    time.Duration
+	}{
+		"a few more than the rate":                      {60, 5 * time.Millisecond, 100 * time.Millisecond},
+		"many more than the rate":                       {2000, 5 * time.Millisecond, 100 * time.Millisecond},
+		"an API server that takes its time for answers": {2000, 500 * time.Millisecond, 700 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := answering(tt.latency)
+				a := New(c, clock.RealClock{}, Limits{PerSecond: 50, Burst: 100})
+				const seconds = 20
+				var all sync.WaitGroup
+				all.Go(func() {
+					for i := range seconds * tt.perSecond {
+						all.Go(func() { _, _ = asks(t, a, "greedy", fmt.Sprintf("key-%d", i)) })
+						time.Sleep(time.Second / time.Duration(tt.perSecond))
+					}
+				})
+				for i := range seconds {
+					time.Sleep(time.Second)
+					took, err := asks(t, a, "modest", fmt.Sprintf("other-%d", i))
+					require.NoError(t, err, "after %d s", i)
+					require.LessOrEqual(t, took, tt.atMost, "after %d s", i)
+				}
+				all.Wait()
+				time.Sleep(2 * patience) // until nothing is in line
+				require.LessOrEqual(t, c.questions(), 50*(seconds+2)+100, "the API server is not asked more than it is to be")
+			})
+		})
+	}
+}
+
+func TestAQuestionThatWouldBeAnsweredTooLateIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := answering(0)
+		a := New(c, clock.RealClock{}, Limits{PerSecond: 50, Burst: 100})
+		var mu sync.Mutex
+		var answered int
+		var refused []error
+		var all sync.WaitGroup
+		for i := range 400 {
+			all.Go(func() {
+				took, err := asks(t, a, "greedy", fmt.Sprintf("key-%d", i))
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					answered++
+					return
+				}
+				refused = append(refused, err)
+				if took != 0 {
+					t.Errorf("refused after %s: %v", took, err)
+				}
+			})
+		}
+		all.Wait()
+		require.InDelta(t, 150, answered, 2, "the burst, and what the rate allows within the budget")
+		for _, err := range refused {
+			var busy *BusyError
+			require.ErrorAs(t, err, &busy)
+			require.Equal(t, "greedy", busy.Namespace)
+			require.GreaterOrEqual(t, busy.Wait, budget)
+			require.ErrorContains(t, err, `too many questions about permissions of namespace "greedy" are in line`)
+		}
+		time.Sleep(patience)
+		_, err := asks(t, a, "greedy", "later")
+		require.NoError(t, err, "it is not held against the namespace")
+	})
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := answering(0)
+		a := New(c, clock.RealClock{}, Limits{PerSecond: 50, Burst: 1})
+		var all sync.WaitGroup
+		for i := range 10 {
+			for _, namespace := range []string{"a", "b", "c", "d"} {
+				all.Go(func() {
+					_, err := asks(t, a, namespace, fmt.Sprintf("%s-%d", namespace, i))
+					if err != nil {
+						t.Errorf("%s: %v", namespace, err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		put := map[string]int{"a": 0, "b": 0, "c": 0, "d": 0}
+		for i, spec := range c.asked {
+			namespace, _, _ := strings.Cut(spec.ResourceAttributes.Name, "-")
+			put[namespace]++
+			counts := slices.Sorted(maps.Values(put))
+			// Whoever comes first has no line to wait in.
+			require.LessOrEqual(t, counts[3]-counts[0], 2, "of question %d: %v", i, put)
+		}
+	})
+}
+
+func TestAQuestionNeverWaitsInTheLineOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := New(answering(0), clock.RealClock{}, Limits{PerSecond: 10, Burst: 1})
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() { _, _ = asks(t, a, "greedy", fmt.Sprintf("key-%d", i)) })
+		}
+		synctest.Wait()
+		all.Go(func() { _, _ = asks(t, a, "greedy", "the same") })
+		synctest.Wait()
+		took, err := asks(t, a, "modest", "the same")
+		require.NoError(t, err)
+		require.LessOrEqual(t, took, 200*time.Millisecond)
+		all.Wait()
+		time.Sleep(patience) // until nothing is in line
+	})
+}
+
+func TestQuestionsThatWereGivenUpLeaveTheirPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := answering(time.Hour)
+		a := New(c, clock.RealClock{}, Limits{})
+		var all sync.WaitGroup
+		for i := range 3 * atOnce {
+			all.Go(func() { _, _ = asks(t, a, "greedy", fmt.Sprintf("key-%d", i)) })
+		}
+		all.Wait()
+		time.Sleep(2 * patience)
+		synctest.Wait()
+		c.answers = always(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil).answers
+		decision, _, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
+		require.NoError(t, err)
+		require.Equal(t, authorizer.DecisionAllow, decision)
+	})
+}
