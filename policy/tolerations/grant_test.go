@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -178,6 +179,50 @@ func TestNobodyIsAskedWhereNothingMoreIsSaid(t *testing.T) {
 	}
 	require.Equal(t, policy.Allowed, judge(t, set, from.input(t, lines.String())).Verdict)
 	require.Less(t, len(from.authority.asked), MaxFindings)
+}
+
+func TestAReviewAsksFewQuestions(t *testing.T) {
+	const account = "system:serviceaccount:infra:operator"
+	const denying, warning = `{taints: [{key: "*"}], grants: [{rbac: true}]}`, `{taints: [{key: "*"}], grants: [{rbac: true}], validationActions: [Warn]}`
+	everyKey := func(who string) (all []string) {
+		for i := range 40 {
+			all = append(all, who+" key-"+strconv.Itoa(i))
+		}
+		return all
+	}
+	tests := map[string]struct {
+		policy string
+		allows []string
+		want   policy.Verdict
+		// asked is the number of questions, and findings that of findings.
+		asked, findings int
+	}{
+		"what is refused is not asked about further":               {denying, nil, policy.Denied, 2, 2},
+		"what was granted before the refusal":                      {denying, []string{"jane key-0", "jane key-1"}, policy.Denied, 4, 2},
+		"a policy that only warns":                                 {warning, nil, policy.Allowed, 4, MaxFindings - 1},
+		"all keys are granted to the user":                         {denying, everyKey("jane"), policy.Allowed, 40, 0},
+		"all keys are granted to the account, and not to the user": {denying, everyKey(account), policy.Allowed, 41, 0},
+		"one is granted to the user and all others to the account": {denying, append(everyKey(account)[1:], "jane key-0"), policy.Allowed, 41, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", tt.policy)})
+			from := asked{user: userOf("jane"), namespace: "infra", account: "operator", authority: &court{allows: tt.allows}}
+			var lines strings.Builder
+			for i := range 40 {
+				lines.WriteString("{key: key-" + strconv.Itoa(i) + "}\n")
+			}
+			got := judge(t, set, from.input(t, lines.String()))
+			require.Equal(t, tt.want, got.Verdict, "%v", got.Findings)
+			require.Len(t, from.authority.asked, tt.asked)
+			require.Len(t, got.Findings, tt.findings)
+			if got.Verdict == policy.Denied {
+				more := slices.IndexFunc(got.Findings, func(f policy.Finding) bool { return f.Reason == policy.MoreFindings })
+				require.GreaterOrEqual(t, more, 0)
+				require.Contains(t, got.Findings[more].Problem, "RBAC was not asked about more tolerations")
+			}
+		})
+	}
 }
 
 func TestAReviewEndsWithItsContext(t *testing.T) {

@@ -17,6 +17,10 @@ type hearing struct {
 	// away is why RBAC could not be asked. It is not asked again then: an authorizer
 	// that is slow or busy would only be asked for every toleration.
 	away error
+	// refusals counts the answers of RBAC that were no, and byAccount says that the last yes
+	// was about the service account, which is asked about first then.
+	refusals  int
+	byAccount bool
 	// fault is the first reason why a policy could not be judged.
 	fault error
 }

@@ -73,7 +73,11 @@ func (s *Set) judgeList(ctx context.Context, h *hearing, asked *Asked) {
 			outlasted := c.outlasted(&t)
 			q := question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: outlasted != nil}
 			r := h.rule(ctx, &q)
-			if r.allowed || !h.blames(c, &r) {
+			if r.allowed {
+				continue
+			}
+			if !h.blames(c, &r) {
+				h.report.unasked(c, &r, asked.Path)
 				continue
 			}
 			if r.bounded {

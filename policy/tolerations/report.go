@@ -2,6 +2,7 @@ package tolerations
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -23,6 +24,8 @@ type report struct {
 	findings []policy.Finding
 	denied   bool
 	cut      bool
+	// curtailed says that RBAC was not asked about all tolerations, as the findings tell.
+	curtailed bool
 }
 
 // done reports whether nothing that follows could change the decision.
@@ -45,6 +48,22 @@ func (r *report) add(c *compiled, path *field.Path, finding func() policy.Findin
 		})
 		r.cut = true
 	}
+}
+
+// unasked files that RBAC was not asked about more tolerations of the list at path, if that is
+// so, because the request is refused already.
+func (r *report) unasked(c *compiled, why *ruling, path *field.Path) {
+	if r.curtailed || !r.denied || len(r.findings) >= MaxFindings-2 || !errors.Is(why.fault, errNotAsked) {
+		return
+	}
+	r.curtailed = true
+	r.findings = append(r.findings, policy.Finding{
+		Reason:  policy.MoreFindings,
+		Policy:  policyRef(c),
+		Actions: slices.Clone(c.actions),
+		Field:   wording.Short(path.String(), maxField),
+		Problem: "RBAC was not asked about more tolerations, because the request is refused already: they may violate this policy or others",
+	})
 }
 
 func (h *hearing) finding(ctx context.Context, q *question, r *ruling, guard *selector.Selector, path *field.Path) policy.Finding {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/tollgate-dev/tollgate/policy/expression"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/subjects"
@@ -35,6 +37,15 @@ type ruling struct {
 }
 
 var errNoRequest = errors.New("there is no request to ask about")
+
+// maxRefusals is how many questions RBAC may answer with no before it is asked no more: the
+// requester and the service account, of two keys. The user chooses the keys and the account, and
+// could otherwise ask any number of questions by one request. What RBAC allows is not counted:
+// a pod may need as many keys as are granted to it.
+const maxRefusals = 4
+
+// errNotAsked is why RBAC is not asked about a key any more.
+var errNotAsked = fmt.Errorf("RBAC is asked no more after it did not grant %d permissions", maxRefusals)
 
 // rule asks the grants of a policy: first what costs nothing, then whether the policy
 // looks at the request at all, then the others.
@@ -144,6 +155,10 @@ func (h *hearing) may(ctx context.Context, key string) (bool, error) {
 	if h.away != nil {
 		return false, h.away
 	}
+	if h.report.denied {
+		// The answer could not change the verdict.
+		return false, errNotAsked
+	}
 	may, err := h.askRBAC(ctx, key)
 	if err != nil {
 		h.away = err
@@ -160,17 +175,35 @@ func (h *hearing) askRBAC(ctx context.Context, key string) (bool, error) {
 	if h.in.Review == nil || h.in.Review.Authorizer == nil {
 		return false, errNoRequest
 	}
-	by := h.in.Review.Authorizer
-	may, err := subjects.May(ctx, by, subjects.InfoOf(&h.in.User), subjects.VerbTolerate, key)
-	if may || h.in.ServiceAccount == "" {
+	requester, account := subjects.InfoOf(&h.in.User), user.Info(nil)
+	if h.in.ServiceAccount != "" {
+		account = subjects.AccountInfo(h.in.Namespace, h.in.ServiceAccount)
+	}
+	if h.byAccount {
+		requester, account = account, requester
+	}
+	may, err := h.askOf(ctx, requester, key)
+	if may || account == nil {
 		return may, err
 	}
-	account := subjects.AccountInfo(h.in.Namespace, h.in.ServiceAccount)
-	may, accountErr := subjects.May(ctx, by, account, subjects.VerbTolerate, key)
+	may, second := h.askOf(ctx, account, key)
 	if may {
+		h.byAccount = !h.byAccount
 		return true, nil
 	}
-	return false, errors.Join(err, accountErr)
+	return false, errors.Join(err, second)
+}
+
+// askOf asks RBAC whether a user may tolerate the taints of a key.
+func (h *hearing) askOf(ctx context.Context, who user.Info, key string) (bool, error) {
+	if h.refusals >= maxRefusals {
+		return false, errNotAsked
+	}
+	may, err := subjects.May(ctx, h.in.Review.Authorizer, who, subjects.VerbTolerate, key)
+	if err == nil && !may {
+		h.refusals++
+	}
+	return may, err
 }
 
 // condition reports whether the conditions of a policy hold for the request. Those
