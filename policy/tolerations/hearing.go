@@ -8,8 +8,9 @@ import (
 type hearing struct {
 	in     Input
 	report report
-	// inherited holds what the input inherits where that is much.
-	inherited map[identity]struct{}
+	// settled are the tolerations that need no judgement: what was added to the object, and
+	// what it inherits from a template that was judged. It is nil where there are none.
+	settled map[identity]struct{}
 	// conditions are those of policies, by position, that were evaluated.
 	conditions map[int]condition
 	// answers are those of RBAC, by key. All policies hear the same one.
@@ -34,27 +35,29 @@ type condition struct {
 
 func newHearing(in Input) hearing {
 	h := hearing{in: in}
-	if len(in.Inherited) > small {
-		h.inherited = make(map[identity]struct{}, len(in.Inherited))
-		for i := range in.Inherited {
-			t := selector.OfPod(&in.Inherited[i])
-			h.inherited[identify(&t)] = struct{}{}
+	number := len(in.Added) + len(in.AddedDevices) + len(in.Inherited)
+	if number == 0 {
+		return h
+	}
+	h.settled = make(map[identity]struct{}, number)
+	for _, list := range []list{{pod: in.Added}, {devices: in.AddedDevices}, {pod: in.Inherited}} {
+		for i := range list.len() {
+			t := list.at(i)
+			h.settled[identify(&t)] = struct{}{}
 		}
 	}
 	return h
 }
 
-// settled reports whether a toleration needs no judgement of its own: it is what
+// isSettled reports whether a toleration needs no judgement of its own: it is what
 // Kubernetes itself adds, or comes from a template that was judged.
-func (h *hearing) settled(t *selector.Toleration) bool {
-	if h.in.system(t) {
-		return true
+func (h *hearing) isSettled(t *selector.Toleration) bool {
+	if len(h.settled) > 0 {
+		if _, ok := h.settled[identify(t)]; ok {
+			return true
+		}
 	}
-	if h.inherited == nil {
-		return among(h.in.Inherited, t)
-	}
-	_, ok := h.inherited[identify(t)]
-	return ok
+	return h.in.system(t)
 }
 
 // failed keeps the first fault.
@@ -71,7 +74,7 @@ func (h *hearing) fresh(asked *Asked) func(yield func(int, selector.Toleration) 
 		current := asked.current()
 		b := newBaseline(current, asked.before())
 		for i := b.same; i < current.len(); i++ {
-			if t := current.at(i); !b.stood(&t) && !h.settled(&t) && !yield(i, t) {
+			if t := current.at(i); !b.stood(&t) && !h.isSettled(&t) && !yield(i, t) {
 				return
 			}
 		}

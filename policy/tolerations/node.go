@@ -83,7 +83,7 @@ func (h *hearing) judgePass(ctx context.Context, p *pass, tolerations *Asked) {
 		if !t.Tolerates(p.taint) {
 			continue
 		}
-		if h.settled(&t) {
+		if h.isSettled(&t) {
 			return
 		}
 		q := question{

@@ -2,7 +2,6 @@ package tolerations
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/selector"
@@ -25,13 +24,10 @@ const kubernetesSeconds = 300
 // The shapes are those of the admission plugin DefaultTolerationSeconds (TP-15),
 // and of the DaemonSet controller, which count only in a request that it sent
 // itself. Plugins that are off unless someone switches them on are the caller's
-// to name, in Added.
+// to name, in Added, which is not looked at here.
 func (in *Input) system(t *selector.Toleration) bool {
 	if t.Target != v1alpha1.TaintTargetNode {
-		return amongDevices(in.AddedDevices, t)
-	}
-	if among(in.Added, t) {
-		return true
+		return false
 	}
 	if t.Operator != corev1.TolerationOpExists || t.Value != "" {
 		return false
@@ -46,27 +42,6 @@ func (in *Input) system(t *selector.Toleration) bool {
 	default:
 		return false
 	}
-}
-
-func among(tolerations []corev1.Toleration, t *selector.Toleration) bool {
-	for i := range tolerations {
-		one := selector.OfPod(&tolerations[i])
-		if identify(&one) == identify(t) {
-			return true
-		}
-	}
-	return false
-}
-
-// amongDevices is among for tolerations of requests, of whatever class.
-func amongDevices(tolerations []resourcev1.DeviceToleration, t *selector.Toleration) bool {
-	for i := range tolerations {
-		one := selector.OfDevice(&tolerations[i], t.Class)
-		if identify(&one) == identify(t) {
-			return true
-		}
-	}
-	return false
 }
 
 func (in *Input) systemNoExecute(t *selector.Toleration) bool {
