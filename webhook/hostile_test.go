@@ -12,11 +12,13 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/inforce"
 )
 
 // hostileObject is an object with as long a list as a client likes, or two.
@@ -195,4 +197,58 @@ func fastest(t *testing.T, endpoint *Endpoint, req admission.Request) time.Durat
 		best = min(best, time.Since(start))
 	}
 	return best
+}
+
+// ending is the context of a review that is over once it was looked at so often.
+type ending struct {
+	context.Context
+
+	after, looks int
+	end          context.CancelFunc
+}
+
+func (e *ending) Err() error {
+	if e.looks++; e.looks > e.after {
+		e.end()
+	}
+	return e.Context.Err()
+}
+
+func TestAReviewThatIsOverEnds(t *testing.T) {
+	const (
+		n    = 4000
+		more = 10
+	)
+	config := hostileConfig(t)
+	config.Policies = currentPolicies{(&inforce.Policies{Tolerations: guarding(t, "*")}).WithTaints([]v1alpha1.TaintPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Name: "all"},
+		Spec: v1alpha1.TaintPolicySpec{
+			Taints: []v1alpha1.TaintSelector{
+				{Target: v1alpha1.TaintTargetNode, Key: "*"}, {Target: v1alpha1.TaintTargetDevice, Key: "*"},
+			},
+			Setters:           []v1alpha1.TaintSetter{{Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "x"}}}},
+			ValidationActions: []v1alpha1.ValidationAction{v1alpha1.Deny},
+		},
+	}})}
+	for name, tt := range hostile {
+		for path, endpoint := range map[string]*Endpoint{"mutate": Mutate(config), "validate": Validate(config)} {
+			if _, judged := endpoint.judges[tt.resource]; !judged {
+				continue
+			}
+			for operation, request := range map[string]func(n int) admission.Request{"create": tt.create, "update": tt.update} {
+				for _, after := range []int{0, 3} {
+					t.Run(fmt.Sprintf("%s by %s at %s, over after %d looks", name, path, operation, after), func(t *testing.T) {
+						ctx, end := context.WithCancel(t.Context())
+						defer end()
+						over := &ending{Context: ctx, after: after, end: end}
+						_, _, err := endpoint.Review(over, request(n))
+						require.LessOrEqual(t, over.looks, after+more, "it goes on with what the client sent")
+						if over.looks > after {
+							require.Error(t, err, "no verdict comes too late")
+						}
+					})
+				}
+			}
+		}
+	}
 }

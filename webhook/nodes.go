@@ -100,7 +100,12 @@ func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission
 		// is ahead must not keep a node that fails from being tainted.
 		maxSkew = -1
 	}
-	found := findings(taints.ValidateNode(node.Taints, taintsOn(old), now, maxSkew))
+	errs := taints.ValidateNode(node.Taints, taintsOn(old), now, maxSkew)
+	if !isNodeLifecycleController(req) {
+		// However many taints a node has that fails, it has to be tainted.
+		errs = append(taints.ValidateCount(node.Taints, taintsOn(old)), errs...)
+	}
+	found := findings(errs)
 	warnings := taints.Warnings(node.Taints, taintsOn(old), now)
 	if j.governor.isSelf(&req) {
 		return respond(ctx, policy.Decide(found), warnings), nil

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -146,4 +147,21 @@ func TestAV21DuplicatesAreRefused(t *testing.T) {
 	response := judgeNode(t, Validate(atNoon()), nodeReview(t, admissionv1.Create, node, ""))
 	require.False(t, response.Allowed)
 	require.Contains(t, response.Result.Message, "spec.taints[1]")
+}
+
+func TestANodeWithTooManyTaintsIsRefused(t *testing.T) {
+	many := make([]corev1.Taint, 1001)
+	for i := range many {
+		many[i] = corev1.Taint{Key: fmt.Sprintf("key-%d", i), Effect: corev1.TaintEffectNoSchedule}
+	}
+	one := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, many[:1000]...), nodeJSON(t, nil, many...)), "carol")
+	require.True(t, judgePod(t, testConfig(), one).Allowed, "one is taken away")
+
+	more := nodeReview(t, admissionv1.Update, nodeJSON(t, nil, many...), nodeJSON(t, nil, many[:1000]...))
+	response := judgePod(t, testConfig(), asUser(more, "carol"))
+	require.False(t, response.Allowed)
+	require.Contains(t, response.Result.Message, "spec.taints: Too many: 1001: must have at most 1000 items")
+	for _, controller := range nodeLifecycleControllers {
+		require.True(t, judgePod(t, testConfig(), asUser(more, controller)).Allowed, "a node that fails is tainted")
+	}
 }

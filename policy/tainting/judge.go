@@ -113,6 +113,9 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *report) error {
 	f := filer{c: c, r: r, note: note}
 	var fault error
 	for i := range writes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		w := &writes[i]
 		switch said, err := c.ask(ctx, asked{in: in, operation: w.operation, taint: w.named()}); {
 		case said.allowed:

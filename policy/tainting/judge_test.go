@@ -1,6 +1,7 @@
 package tainting
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,14 @@ func TestWhoMaySetTaints(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAReviewEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	set := Compile([]v1alpha1.TaintPolicy{newPolicy("sre-only", "*", setBy("sre"))})
+	_, err := set.Judge(ctx, input(outside, []corev1.Taint{nodeTaint("example.com/broken", "", corev1.TaintEffectNoExecute)}, nil))
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestSettersAreForOperations(t *testing.T) {

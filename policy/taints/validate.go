@@ -46,6 +46,19 @@ func ValidateNode(taints, old []corev1.Taint, now time.Time, maxSkew time.Durati
 	return errs
 }
 
+// MaxTaints is how many taints a node may have. Kubernetes has no limit of its own, and no node
+// needs a hundredth of it: what a write of a node costs grows with their number.
+const MaxTaints = 1000
+
+// ValidateCount returns what is wrong with the number of a node's taints, which were old. A node
+// that has too many may get rid of some.
+func ValidateCount(taints, old []corev1.Taint) field.ErrorList {
+	if len(taints) <= MaxTaints || len(taints) <= len(old) {
+		return nil
+	}
+	return field.ErrorList{field.TooMany(field.NewPath("spec", "taints"), len(taints), MaxTaints)}
+}
+
 func validateTaint(t *corev1.Taint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Key == "" {

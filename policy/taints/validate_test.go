@@ -85,6 +85,32 @@ func TestARefusalSaysWhatIsWrong(t *testing.T) {
 	require.Equal(t, `spec.taints[1]: Duplicate value: "gpu=fine:NoExecute": another taint has this key and effect: a node has one of each`, errs[1].Error())
 }
 
+func TestANodeHasAtMostAThousandTaints(t *testing.T) {
+	t.Parallel()
+	many := make([]corev1.Taint, 1002)
+	tests := map[string]struct {
+		now, old int
+		refused  bool
+	}{
+		"as many as there may be":          {1000, 0, false},
+		"one more":                         {1001, 0, true},
+		"one more than there were":         {1001, 1000, true},
+		"too many already, and one more":   {1002, 1001, true},
+		"too many already, and as many":    {1001, 1001, false},
+		"too many already, and one is off": {1001, 1002, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			errs := taints.ValidateCount(many[:tt.now], many[:tt.old])
+			require.Equal(t, tt.refused, len(errs) > 0)
+			for _, err := range errs {
+				require.EqualError(t, err, fmt.Sprintf("spec.taints: Too many: %d: must have at most 1000 items", tt.now))
+			}
+		})
+	}
+}
+
 // What Stamp makes of times up to now is never refused for its time, and nothing the
 // node lifecycle controller writes is, however wrong its clock.
 func TestWhatIsStampedIsNotRefusedForItsTime(t *testing.T) {

@@ -231,6 +231,8 @@ func TestAReviewEndsWithItsContext(t *testing.T) {
 	cancel()
 	_, err := set.Judge(ctx, inputOf("apple", toleration(t, dedicatedExists)))
 	require.ErrorIs(t, err, context.Canceled)
+	_, err = set.JudgeNode(ctx, inputOf("banana", toleration(t, dedicatedExists)), []corev1.Taint{{Key: "dedicated", Effect: noSchedule}})
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestTheTimeOfAGrantThatIsAsked(t *testing.T) {

@@ -31,6 +31,10 @@ func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (p
 			if h.report.done() {
 				return h.decide()
 			}
+			if err := ctx.Err(); err != nil {
+				h.failed(err)
+				return h.decide()
+			}
 			p := pass{position: position, policy: s.policies[position], guard: guard, taint: &taints[i]}
 			h.judgePass(ctx, &p, &tolerations)
 		}
