@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +13,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,23 +31,30 @@ type deviceClasses interface {
 
 // Claims that pods refer to are read from the API server at this rate. They are not
 // cached: there can be as many as pods, and few pods refer to one that is not made
-// from a template. Each namespace has a share, so that nobody is refused because of what
-// others create.
+// from a template.
 const (
-	claimReads          = 100 // a second
-	claimReadsOnce      = 200
-	claimReadsShare     = 20
-	claimReadsShareOnce = 40
-	// mostClaimReads is how many are read for one pod.
-	mostClaimReads = 16
-	// missingFor is for how long it is remembered that a claim does not exist: as long as
-	// it takes to mutate and to validate a pod that refers to it.
-	missingFor = time.Second
-	// mostRemembered bounds the namespaces and the missing claims that are remembered.
-	mostRemembered = 10_000
+	claimReads     = 100 // a second
+	claimReadsOnce = 200
+	// A namespace has a share of them: four that use all of theirs are needed to use up the
+	// rate.
+	claimReadsEach     = 25 // a second
+	claimReadsOnceEach = 50
+	// claimReadsReview is for one pod. Kubernetes has no limit on the claims of a pod.
+	claimReadsReview = 16
+	// sharesKept is the number of namespaces whose shares are remembered, and shareKept for
+	// how long: by then a share is whole again.
+	sharesKept = 4096
+	shareKept  = claimReadsOnceEach / claimReadsEach * time.Second
+	// missingKept is for how long it is remembered that a claim or a template does not exist:
+	// as long as it takes to mutate and to validate a pod that refers to it.
+	missingKept = time.Second
 )
 
-var errTooManyClaims = errors.New("too many claims are asked about")
+var (
+	errTooManyClaims      = &undecidedError{"too many ResourceClaims have to be read to decide; try again later"}
+	errTooManyClaimsOfPod = &undecidedError{fmt.Sprintf(
+		"spec.resourceClaims: more than %d ResourceClaims and unknown templates would have to be read to decide; use fewer", claimReadsReview)}
+)
 
 // DeviceClasses reads which classes of devices are requested: by templates of claims
 // and DeviceClasses from the cache, by single claims from the API server, and by what
@@ -59,10 +65,8 @@ type DeviceClasses struct {
 	limit       *rate.Limiter
 
 	mu sync.Mutex
-	// shares are those of namespaces that have used some of it.
-	shares map[string]*rate.Limiter
-	// missing is when claims were found not to exist.
-	missing map[claimKey]time.Time
+	// shares are the limiters of namespaces, and missing what did not exist a moment ago.
+	shares, missing *utilcache.LRUExpireCache
 }
 
 // claimKey names a claim or a template.
@@ -74,15 +78,17 @@ type claimKey struct {
 // NewDeviceClasses returns a reader of what devices are requested. Clock is this
 // machine's.
 func NewDeviceClasses(cache, live client.Reader, clock clock.PassiveClock) *DeviceClasses {
-	return &DeviceClasses{cache: cache, live: live, clock: clock, limit: rate.NewLimiter(claimReads, claimReadsOnce),
-		shares: map[string]*rate.Limiter{}, missing: map[claimKey]time.Time{}}
+	return &DeviceClasses{
+		cache: cache, live: live, clock: clock, limit: rate.NewLimiter(claimReads, claimReadsOnce),
+		shares: utilcache.NewLRUExpireCacheWithClock(sharesKept, clock), missing: utilcache.NewLRUExpireCacheWithClock(sharesKept, clock),
+	}
 }
 
 // OfPod implements deviceClasses.
 func (c *DeviceClasses) OfPod(ctx context.Context, namespace string, claims []corev1.PodResourceClaim, resources []string) ([]string, error) {
 	var names []string
 	var missing *placement.MissingClaimError
-	reads := mostClaimReads
+	reads := 0
 	for i := range claims {
 		requested, err := c.ofClaim(ctx, namespace, &claims[i], &reads)
 		if err != nil && !errors.As(err, &missing) {
@@ -103,8 +109,8 @@ func (c *DeviceClasses) OfPod(ctx context.Context, namespace string, claims []co
 	return names, nil
 }
 
-// ofClaim returns the classes that one claim of a pod requests. Reads is how many more may be
-// read for the pod.
+// ofClaim returns the classes that one claim of a pod requests. Reads counts what is read for the
+// pod from the API server.
 func (c *DeviceClasses) ofClaim(ctx context.Context, namespace string, claim *corev1.PodResourceClaim, reads *int) ([]string, error) {
 	switch {
 	case claim.ResourceClaimTemplateName != nil:
@@ -147,56 +153,36 @@ func ofUnread(kind string, key types.NamespacedName, err error) error {
 	return fmt.Errorf("read %s %s: %w", kind, key, err)
 }
 
+// readLive reads from the API server, within the limits of the review, of the namespace and of
+// all.
 func (c *DeviceClasses) readLive(ctx context.Context, key claimKey, into client.Object, reads *int) error {
-	now := c.clock.Now()
-	if c.isMissing(key, now) {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: key.kind}, key.Name)
+	if known, ok := c.missing.Get(key); ok {
+		return known.(error) //nolint:forcetypeassert // Nothing else is in there.
 	}
-	if *reads--; *reads < 0 {
-		return fmt.Errorf("%w: the pod refers to more than %d that have to be read", errTooManyClaims, mostClaimReads)
+	if *reads++; *reads > claimReadsReview {
+		return errTooManyClaimsOfPod
 	}
-	if !c.share(key.Namespace, now).AllowN(now, 1) || !c.limit.AllowN(now, 1) {
+	if !c.allow(key.Namespace) {
 		return errTooManyClaims
 	}
 	err := c.live.Get(ctx, key.NamespacedName, into)
 	if apierrors.IsNotFound(err) {
-		c.remember(key, now)
+		c.missing.Add(key, err, missingKept)
 	}
 	return err
 }
 
-// share returns the limit of a namespace.
-func (c *DeviceClasses) share(namespace string, now time.Time) *rate.Limiter {
+// allow reports whether a namespace may have a claim read now.
+func (c *DeviceClasses) allow(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	share, ok := c.shares[namespace]
-	if !ok {
-		if len(c.shares) >= mostRemembered {
-			maps.DeleteFunc(c.shares, func(_ string, l *rate.Limiter) bool { return l.TokensAt(now) >= claimReadsShareOnce })
-		}
-		share = rate.NewLimiter(claimReadsShare, claimReadsShareOnce)
-		c.shares[namespace] = share
+	now := c.clock.Now()
+	share := rate.NewLimiter(claimReadsEach, claimReadsOnceEach)
+	if known, ok := c.shares.Get(namespace); ok {
+		share = known.(*rate.Limiter) //nolint:forcetypeassert // Nothing else is in there.
 	}
-	return share
-}
-
-// isMissing reports whether a claim was found not to exist just now.
-func (c *DeviceClasses) isMissing(key claimKey, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at, ok := c.missing[key]
-	return ok && now.Sub(at) < missingFor
-}
-
-func (c *DeviceClasses) remember(key claimKey, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.missing) >= mostRemembered {
-		maps.DeleteFunc(c.missing, func(_ claimKey, at time.Time) bool { return now.Sub(at) >= missingFor })
-	}
-	if len(c.missing) < mostRemembered {
-		c.missing[key] = now
-	}
+	c.shares.Add(namespace, share, shareKept)
+	return share.AllowN(now, 1) && c.limit.AllowN(now, 1)
 }
 
 // behind returns the classes whose devices satisfy extended resources.

@@ -138,7 +138,7 @@ func TestClassesOfAPodWithoutItsClaim(t *testing.T) {
 		_, err = reader.OfPod(t.Context(), "b", late, nil)
 		require.Error(t, err, "that of another namespace")
 		require.Equal(t, before+1, live.asked())
-		local.SetTime(local.Now().Add(missingFor))
+		local.SetTime(local.Now().Add(missingKept + 1))
 		_, err = reader.OfPod(t.Context(), "a", late, nil)
 		require.Error(t, err)
 		require.Equal(t, before+2, live.asked())
@@ -156,7 +156,7 @@ func TestReadsOfClaimsAreBounded(t *testing.T) {
 	stock := func(namespaces ...string) *stored {
 		var claims []client.Object
 		for _, namespace := range namespaces {
-			for i := range 2 * mostClaimReads {
+			for i := range 2 * claimReadsReview {
 				claims = append(claims, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c" + strconv.Itoa(i)}, Spec: requesting("c1", "c2")})
 			}
 		}
@@ -169,17 +169,17 @@ func TestReadsOfClaimsAreBounded(t *testing.T) {
 
 	t.Run("a pod with more claims than are read is not decided about", func(t *testing.T) {
 		reader, _ := world(stock("a"))
-		_, err := reader.OfPod(t.Context(), "a", many(mostClaimReads), nil)
+		_, err := reader.OfPod(t.Context(), "a", many(claimReadsReview), nil)
 		require.NoError(t, err)
-		_, err = reader.OfPod(t.Context(), "a", many(mostClaimReads+1), nil)
-		require.ErrorIs(t, err, errTooManyClaims)
-		require.ErrorContains(t, err, "refers to more than 16 that have to be read")
+		_, err = reader.OfPod(t.Context(), "a", many(claimReadsReview+1), nil)
+		require.ErrorIs(t, err, errTooManyClaimsOfPod)
+		require.ErrorContains(t, err, "more than 16 ResourceClaims")
 	})
 	t.Run("a namespace that asks for too much is in nobody's way but its own", func(t *testing.T) {
 		reader, local := world(stock("a", "b"))
 		refused := 0
 		for range 100 {
-			if _, err := reader.OfPod(t.Context(), "a", many(mostClaimReads), nil); err != nil {
+			if _, err := reader.OfPod(t.Context(), "a", many(claimReadsReview), nil); err != nil {
 				require.ErrorIs(t, err, errTooManyClaims)
 				refused++
 			}
@@ -189,7 +189,7 @@ func TestReadsOfClaimsAreBounded(t *testing.T) {
 		}
 		require.Positive(t, refused)
 		local.SetTime(local.Now().Add(time.Minute))
-		_, err := reader.OfPod(t.Context(), "a", many(mostClaimReads), nil)
+		_, err := reader.OfPod(t.Context(), "a", many(claimReadsReview), nil)
 		require.NoError(t, err)
 	})
 	t.Run("the API server is not flooded by all of them together", func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestReadsOfClaimsAreBounded(t *testing.T) {
 		reader, _ := world(live)
 		for _, namespace := range namespaces {
 			for range 3 {
-				_, _ = reader.OfPod(t.Context(), namespace, many(mostClaimReads), nil) //nolint:errcheck // Some are refused.
+				_, _ = reader.OfPod(t.Context(), namespace, many(claimReadsReview), nil) //nolint:errcheck // Some are refused.
 			}
 		}
 		require.Equal(t, claimReadsOnce, live.asked())
