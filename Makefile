@@ -36,7 +36,7 @@ DURATION ?= 10m
 PARALLEL ?= 1
 
 # The packages of e2e that make test-e2e tries, which is what Tollgate is for; all is every one.
-E2E ?= install envtest admission tightening eviction devices cli/preview cli/evictions cli/explain
+E2E ?= install pages envtest admission tightening eviction devices cli/preview cli/evictions cli/explain
 
 # The versions of Kubernetes that make test-versions tries.
 VERSIONS ?= 1.37.1 1.36.3 1.35.4 1.34.4
@@ -63,7 +63,7 @@ build: ## Build bin/tollgate.
 	@$(GO) build -o $(BIN)/tollgate ./cmd/tollgate
 
 .PHONY: test
-test: test-unit test-e2e ## Run unit tests, then on a real control plane what Tollgate is for (14 minutes on two cores; longer the first time).
+test: test-unit test-e2e ## Run unit tests, then on a real control plane what Tollgate is for (16 minutes on two cores; longer the first time).
 
 .PHONY: test-all
 test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-image, test-monitoring, test-versions.
