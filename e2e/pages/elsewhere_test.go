@@ -7,5 +7,21 @@ type unrun struct {
 
 // elsewhere are all commands that are on a page and are not run here. Each must be on its page.
 func elsewhere() []unrun {
-	return nil
+	const (
+		builds   = "it builds or tests this checkout, of which this test is a part; make -n runs here, so the target exists"
+		evictors = "kube-controller-manager --controllers=*,-taint-eviction-controller,-device-taint-eviction-controller"
+		endless  = "it goes on until it is interrupted; e2e/cli/evictions runs it"
+	)
+	return []unrun{
+		{"README.md", "make demo", builds},
+		{"README.md", "make test", builds},
+		{"README.md", "make cluster-up", builds + "; e2e/cmd/cluster runs it"},
+		{"README.md", ". .cluster/env", "make cluster-up writes the file; e2e/cmd/cluster reads it"},
+		{"README.md", "make cluster-down", builds + "; e2e/cmd/cluster runs it"},
+		{"README.md", "make test-all", builds},
+		{"README.md", "make help", builds},
+		{"README.md", "make build", builds + ", and has built it"},
+		{"README.md", evictors, "the control planes of the tests run with this flag: see e2e/controlplane"},
+		{"README.md", "kubectl tollgate evictions -w", endless},
+	}
 }

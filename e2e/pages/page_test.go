@@ -19,6 +19,8 @@ const (
 	inline
 	// manifest is a block of YAML.
 	manifest
+	// heading begins a section, before which something may be done.
+	heading
 )
 
 // part is a part of a page that a reader types or applies.
@@ -27,14 +29,15 @@ type part struct {
 	line int
 	// commands are what is typed; a manifest has none.
 	commands []string
-	// text is the output of a command of a console, or a manifest without the line that names
-	// its file.
+	// text is the output of a command of a console, a manifest without the line that names its
+	// file, or a heading.
 	text string
 	// file is where a manifest is written. Empty is one that is applied.
 	file string
 }
 
 var (
+	title    = regexp.MustCompile(`^#+ (.*)$`)
 	fence    = regexp.MustCompile("^```(.*)$")
 	span     = regexp.MustCompile("`([^`]+)`")
 	fileName = regexp.MustCompile(`^# (\S+\.ya?ml)\n`)
@@ -70,6 +73,8 @@ func parse(text string) ([]part, error) {
 			parts, block, opened = append(parts, inner...), nil, 0
 		case opened > 0:
 			block = append(block, line)
+		case title.MatchString(line):
+			parts = append(parts, part{kind: heading, line: number, text: title.FindStringSubmatch(line)[1]})
 		case strings.TrimSpace(line) == "":
 			parts, paragraph = append(parts, inlines(paragraph, number-len(paragraph))...), nil
 		default:

@@ -50,18 +50,13 @@ func newReader(t *testing.T, name string, options controlplane.Options) *reader 
 	t.Cleanup(func() { require.NoError(t, cp.Stop(context.WithoutCancel(t.Context()))) })
 	home := t.TempDir()
 	r := &reader{cp: cp, checkout: filepath.Join(home, "tollgate"), names: names{}}
-	t.Cleanup(func() {
-		for _, end := range r.ends {
-			end()
-		}
-	})
+	t.Cleanup(r.endBackground)
 	for _, folder := range []string{"deploy", "docs"} {
 		require.NoError(t, os.CopyFS(filepath.Join(r.checkout, folder), os.DirFS(filepath.Join(programs.Root, folder))))
 	}
 	r.link(t, filepath.Join(r.checkout, "bin", "tollgate"), programs.Tollgate())
 	for name, program := range map[string]string{
 		"kubectl": programs.Kubectl(), "kubectl-tollgate": programs.Tollgate(), "tollgate": programs.Tollgate(),
-		"helm": filepath.Join(programs.Root, "bin", "helm"),
 	} {
 		r.link(t, filepath.Join(home, "bin", name), program)
 	}
@@ -73,6 +68,22 @@ func (r *reader) link(t *testing.T, link, program string) {
 	require.FileExists(t, program)
 	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o700))
 	require.NoError(t, os.Symlink(program, link))
+}
+
+// endBackground ends what runs in the background.
+func (r *reader) endBackground() {
+	for _, end := range r.ends {
+		end()
+	}
+	r.ends = nil
+}
+
+// hasHelm puts helm on the PATH of the reader.
+func (r *reader) hasHelm(t *testing.T) {
+	t.Helper()
+	program := filepath.Join(programs.Root, "bin", "helm")
+	require.FileExists(t, program, "make helm builds it")
+	r.link(t, filepath.Join(r.home(), "bin", "helm"), program)
 }
 
 // home is the folder beside whose folders the checkout is.
@@ -114,6 +125,11 @@ func (r *reader) replaced(command string) string {
 		return whole
 	}
 	command = r.names.in(command)
+	return r.filled(command)
+}
+
+// filled is a text with what the reader writes in the place of words.
+func (r *reader) filled(command string) string {
 	for word, value := range r.typed {
 		command = regexp.MustCompile(`\b`+regexp.QuoteMeta(word)+`\b`).ReplaceAllLiteralString(command, value)
 	}
@@ -130,8 +146,8 @@ func (r *reader) try(t *testing.T, command string, check func(out string, err er
 	t.Helper()
 	command = r.replaced(command)
 	var last error
-	once := func(context.Context) (bool, error) {
-		out, err := r.run(t.Context(), command) // not ended before it has printed all
+	once := func(ctx context.Context) (bool, error) {
+		out, err := r.run(context.WithoutCancel(ctx), command) // so that it prints all
 		if last = check(out, err); last != nil {
 			last = fmt.Errorf("%w\n$ %s\n%s", last, command, out)
 		}
@@ -167,12 +183,12 @@ func (r *reader) shows(t *testing.T, p part) {
 func (r *reader) applies(t *testing.T, p part, folder string) {
 	t.Helper()
 	if p.file == "" {
-		r.does(t, "kubectl apply -f - <<'END OF MANIFEST'\n"+p.text+"END OF MANIFEST\n")
+		r.does(t, "kubectl apply -f - <<'END OF MANIFEST'\n"+r.filled(p.text)+"END OF MANIFEST\n")
 		return
 	}
 	file := filepath.Join(r.checkout, folder, p.file)
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	require.NoError(t, os.WriteFile(file, []byte(p.text), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(r.filled(p.text)), 0o600))
 }
 
 // starts runs a command until the test is over.

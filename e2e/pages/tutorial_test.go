@@ -17,11 +17,11 @@ import (
 type tutorial struct {
 	// path is the path of the page in the repository.
 	path string
-	// typed is what the reader types in the place of a word of the page, such as NODE, or of a
-	// whole command. Each must be on the page.
+	// typed is what the reader types in the place of a word of a command or of a manifest, such
+	// as NODE, or of a whole command. Each must be on the page.
 	typed map[string]string
-	// before is what the reader has done before a command or before a file is written. Each
-	// must be on the page.
+	// before is what the reader has done before a command, a file or a section. Each must be on
+	// the page.
 	before map[string]func(t *testing.T)
 	// folders are where files of the page are, if not in the checkout.
 	folders map[string]string
@@ -42,7 +42,7 @@ func follow(t *testing.T, r *reader, page tutorial) {
 	require.NoError(t, page.misfits(parts, left))
 	for _, p := range parts {
 		p.commands = runHere(t, p.commands, left)
-		if p.kind != manifest && len(p.commands) == 0 {
+		if !page.hasWork(p) {
 			continue
 		}
 		t.Run(fmt.Sprintf("line %d", p.line), func(t *testing.T) { page.runPart(t, r, p) })
@@ -52,15 +52,28 @@ func follow(t *testing.T, r *reader, page tutorial) {
 	}
 }
 
+// hasWork tells whether anything is done here for a part.
+func (page tutorial) hasWork(p part) bool {
+	switch p.kind {
+	case heading:
+		return page.before[p.text] != nil
+	case manifest:
+		return true
+	case script, console, inline:
+	}
+	return len(p.commands) > 0
+}
+
 // runPart runs one part of a page.
 func (page tutorial) runPart(t *testing.T, r *reader, p part) {
 	t.Helper()
-	for _, name := range append([]string{p.file}, keys(p.commands)...) {
+	for _, name := range p.places() {
 		if prepare := page.before[name]; prepare != nil {
 			prepare(t)
 		}
 	}
 	switch p.kind {
+	case heading:
 	case manifest:
 		r.applies(t, p, page.folders[p.file])
 	case console:
@@ -74,6 +87,18 @@ func (page tutorial) runPart(t *testing.T, r *reader, p part) {
 		}
 		r.try(t, text, func(_ string, err error) error { return err })
 	}
+}
+
+// places are what a test may name to do something before.
+func (p part) places() []string {
+	places := keys(p.commands)
+	if p.file != "" {
+		places = append(places, p.file)
+	}
+	if p.kind == heading {
+		places = append(places, p.text)
+	}
+	return places
 }
 
 // skipped are the commands of the page that are not run here.
@@ -116,10 +141,14 @@ func keys(commands []string) []string {
 // misfits returns an error if what the test says of a page is of none of its commands, so that it
 // goes when they go.
 func (page tutorial) misfits(parts []part, skipped map[string]bool) error {
-	var all, files []string
+	var all, files, places []string
+	var text strings.Builder
 	for _, p := range parts {
-		all = append(all, keys(p.commands)...)
-		files = append(files, p.file)
+		all, places, files = append(all, keys(p.commands)...), append(places, p.places()...), append(files, p.file)
+		text.WriteString(strings.Join(keys(p.commands), "\n") + "\n")
+		if p.kind == manifest {
+			text.WriteString(p.text)
+		}
 	}
 	var errs []error
 	missing := func(what, name string, there bool) {
@@ -127,15 +156,14 @@ func (page tutorial) misfits(parts []part, skipped map[string]bool) error {
 			errs = append(errs, fmt.Errorf("%s: %s %q is not on the page", page.path, what, name))
 		}
 	}
-	text := strings.Join(all, "\n")
 	for command := range skipped {
 		missing("the command that is not run here", command, slices.Contains(all, command))
 	}
 	for word := range page.typed {
-		missing("what is replaced by what the reader types,", word, strings.Contains(text, word))
+		missing("what is replaced by what the reader types,", word, strings.Contains(text.String(), word))
 	}
 	for name := range page.before {
-		missing("what something is done before,", name, slices.Contains(all, name) || slices.Contains(files, name))
+		missing("what something is done before,", name, slices.Contains(places, name))
 	}
 	for file := range page.folders {
 		missing("the file", file, slices.Contains(files, file))
