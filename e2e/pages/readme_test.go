@@ -143,7 +143,7 @@ func (r *reader) hasFiles(t *testing.T) {
 // hasRack makes the devices of the rack, and pods that use two of them.
 func (r *reader) hasRack(t *testing.T) {
 	t.Helper()
-	r.has(t, "rack-7", "deployment/train -n ml")
+	r.does(t, "kubectl apply -f docs/examples/rack-7.yaml && kubectl rollout status deployment/train -n ml")
 }
 
 // besideTheCluster is the Tollgate that runs as a process.
