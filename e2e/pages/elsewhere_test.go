@@ -10,6 +10,7 @@ func elsewhere() []unrun {
 	const (
 		builds   = "it builds or tests this checkout, of which this test is a part; make -n runs here, so the target exists"
 		evictors = "kube-controller-manager --controllers=*,-taint-eviction-controller,-device-taint-eviction-controller"
+		streams  = "the kubelets that are played here serve no logs and no ports"
 		endless  = "it goes on until it is interrupted; e2e/cli/evictions runs it"
 	)
 	return []unrun{
@@ -23,5 +24,8 @@ func elsewhere() []unrun {
 		{"README.md", "make build", builds + ", and has built it"},
 		{"README.md", evictors, "the control planes of the tests run with this flag: see e2e/controlplane"},
 		{"README.md", "kubectl tollgate evictions -w", endless},
+		{"docs/troubleshooting.md", "kubectl -n tollgate-system port-forward POD 8081", streams},
+		{"docs/troubleshooting.md", "curl 'localhost:8081/readyz?verbose'", "it goes through that port; cmd/tollgate tests what is served"},
+		{"docs/troubleshooting.md", "kubectl logs -n tollgate-system -l app.kubernetes.io/name=tollgate", streams},
 	}
 }

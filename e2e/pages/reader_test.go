@@ -145,6 +145,7 @@ var looks = regexp.MustCompile(`^kubectl (-n \S+ )?(get|logs|describe|rollout st
 func (r *reader) try(t *testing.T, command string, check func(out string, err error) error) {
 	t.Helper()
 	command = r.replaced(command)
+	t.Logf("$ %s", command)
 	var last error
 	once := func(ctx context.Context) (bool, error) {
 		out, err := r.run(context.WithoutCancel(ctx), command) // so that it prints all
@@ -191,10 +192,13 @@ func (r *reader) applies(t *testing.T, p part, folder string) {
 	require.NoError(t, os.WriteFile(file, []byte(r.filled(p.text)), 0o600))
 }
 
+// background is the log of what runs in the background.
+func (r *reader) background() string { return filepath.Join(r.home(), "background.log") }
+
 // starts runs a command until the test is over.
 func (r *reader) starts(t *testing.T, command string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(r.home(), "background.log"))
+	log, err := os.Create(r.background())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := r.command(ctx, "exec "+r.replaced(command))

@@ -2,43 +2,27 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
-	"github.com/tollgate-dev/tollgate/e2e/kubelet"
-	"github.com/tollgate-dev/tollgate/e2e/podnetwork"
-)
-
-const (
-	// selector selects the pods of Tollgate.
-	selector = "app.kubernetes.io/name=tollgate"
-	// image is what README.md names its image, which the reader has built and pushed.
-	image = "registry.example.com/tollgate"
 )
 
 // TestREADME installs Tollgate in each of the three ways, and does with it what the page says.
 func TestREADME(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir() // the path of a unix socket is short, so it is not in the folder of the control plane
-	socket := filepath.Join(dir, "network")
-	r := newReader(t, "readme", controlplane.Options{
-		Nodes: 4, PodNetwork: socket,
-		ExtraArgs: map[string][]string{
-			controlplane.Kwok:              kubelet.KwokArgs(selector),
-			controlplane.ControllerManager: {"--kube-api-qps=500", "--kube-api-burst=1000"},
-		},
-	})
+	r := newReaderWithPods(t, "readme", 4)
 	r.hasHelm(t)
-	runPods(t, r.cp, socket, dir)
 	outside := &besideTheCluster{reader: r}
 	address := outside.choose(t)
 
@@ -71,41 +55,22 @@ const (
 	serve       = "bin/tollgate serve --kubeconfig tollgate.kubeconfig --config tollgate.yaml"
 )
 
-// runPods plays the kubelets, which run the pods of Tollgate as processes, and the network by
-// which the API server reaches them.
-func runPods(t *testing.T, cp *controlplane.ControlPlane, socket, dir string) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	network, err := podnetwork.Start(ctx, podnetwork.Options{Socket: socket, Config: cp.RESTConfig(), Delay: 100 * time.Millisecond})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, network.Stop()) })
-	runs, err := kubelet.Start(ctx, kubelet.Options{
-		Config: cp.RESTConfig(), Selector: selector,
-		Images: map[string]kubelet.Image{image: {Program: programs.Tollgate(), Kubeconfig: true}},
-		Dir:    filepath.Join(dir, "pods"), Logs: filepath.Join(cp.Dir(), "logs", "pods"),
-	})
-	require.NoError(t, err)
-	t.Cleanup(runs.Stop)
-}
-
-// admits waits until the webhooks answer, as a reader does who types. For a moment after they
-// are installed the API server does not know the CA of their certificate.
-func (r *reader) admits(t *testing.T) {
-	t.Helper()
-	r.try(t, "kubectl run probe -n default --image x --dry-run=server && kubectl annotate node node-1 a=b --dry-run=server",
-		func(_ string, err error) error { return err })
-}
-
 // has applies what the page says that the reader has, from testdata, and waits for what is rolled
 // out.
 func (r *reader) has(t *testing.T, name string, rollouts ...string) {
 	t.Helper()
-	file, err := filepath.Abs(filepath.Join("testdata", name+".yaml"))
-	require.NoError(t, err)
-	r.does(t, "kubectl apply -f '"+file+"'")
+	r.does(t, "kubectl apply -f '"+testdata(t, name)+"'")
 	for _, rollout := range rollouts {
 		r.does(t, "kubectl rollout status "+rollout)
 	}
+}
+
+// testdata is the path of a file there.
+func testdata(t *testing.T, name string) string {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("testdata", name+".yaml"))
+	require.NoError(t, err)
+	return file
 }
 
 // deletesSite uninstalls what was installed with kustomize.
@@ -183,7 +148,19 @@ func (b *besideTheCluster) prepare(t *testing.T) {
 // waitReady returns when Tollgate is ready.
 func (b *besideTheCluster) waitReady(t *testing.T) {
 	t.Helper()
-	b.reader.does(t, "for i in $(seq 300); do curl -fs http://"+b.health+"/readyz && exit; sleep 0.1; done; cat ../background.log; exit 1")
+	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.health+"/readyz", http.NoBody)
+		if err != nil {
+			return false, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, nil //nolint:nilerr // It does not listen yet.
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
+	})
+	log, readErr := os.ReadFile(b.reader.background())
+	require.NoError(t, errors.Join(err, readErr), "%s", log)
 }
 
 // movesIntoTheCluster uninstalls Tollgate beside the cluster, and installs it with kustomize again,
@@ -195,7 +172,6 @@ func (b *besideTheCluster) movesIntoTheCluster(t *testing.T) {
 	r.does(t, "kubectl delete -k deploy/overlays/outside")
 	r.endBackground()
 	r.does(t, "kubectl delete -k deploy/base/rights")
-	r.does(t, "kubectl apply -k ../site && kubectl -n tollgate-system rollout status deployment/tollgate")
-	r.admits(t)
+	r.installs(t)
 	r.does(t, "kubectl create namespace apple")
 }
