@@ -20,12 +20,11 @@ func elsewhere() []unrun {
 		{"README.md", ". .cluster/env", "make cluster-up writes the file; e2e/cmd/cluster reads it"},
 		{"README.md", "make cluster-down", builds + "; e2e/cmd/cluster runs it"},
 		{"README.md", "make test-all", builds},
-		{"README.md", "make help", builds},
 		{"README.md", "make build", builds + ", and has built it"},
 		{"README.md", evictors, "the control planes of the tests run with this flag: see e2e/controlplane"},
 		{"README.md", "kubectl tollgate evictions -w", endless},
 		{"docs/troubleshooting.md", "kubectl -n tollgate-system port-forward POD 8081", streams},
-		{"docs/troubleshooting.md", "curl 'localhost:8081/readyz?verbose'", "it goes through that port; cmd/tollgate tests what is served"},
+		{"docs/troubleshooting.md", "curl 'localhost:8081/readyz?verbose'", "it goes through that port; TestTroubleshooting asks without it"},
 		{"docs/troubleshooting.md", "kubectl logs -n tollgate-system -l app.kubernetes.io/name=tollgate", streams},
 	}
 }

@@ -54,6 +54,7 @@ func newReader(t *testing.T, name string, options controlplane.Options) *reader 
 	for _, folder := range []string{"deploy", "docs"} {
 		require.NoError(t, os.CopyFS(filepath.Join(r.checkout, folder), os.DirFS(filepath.Join(programs.Root, folder))))
 	}
+	r.link(t, filepath.Join(r.checkout, "Makefile"), filepath.Join(programs.Root, "Makefile"))
 	r.link(t, filepath.Join(r.checkout, "bin", "tollgate"), programs.Tollgate())
 	for name, program := range map[string]string{
 		"kubectl": programs.Kubectl(), "kubectl-tollgate": programs.Tollgate(), "tollgate": programs.Tollgate(),

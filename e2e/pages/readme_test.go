@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+	"github.com/tollgate-dev/tollgate/e2e/suite"
 )
 
 // TestREADME installs Tollgate in each of the three ways, and does with it what the page says.
@@ -149,15 +150,8 @@ func (b *besideTheCluster) prepare(t *testing.T) {
 func (b *besideTheCluster) waitReady(t *testing.T) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.health+"/readyz", http.NoBody)
-		if err != nil {
-			return false, err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, nil //nolint:nilerr // It does not listen yet.
-		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
+		status, _, err := suite.Fetch(ctx, "http://"+b.health+"/readyz")
+		return err == nil && status == http.StatusOK, nil // before, it does not listen
 	})
 	log, readErr := os.ReadFile(b.reader.background())
 	require.NoError(t, errors.Join(err, readErr), "%s", log)

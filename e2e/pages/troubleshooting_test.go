@@ -1,6 +1,15 @@
 package pages
 
-import "testing"
+import (
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/e2e/podnetwork"
+	"github.com/tollgate-dev/tollgate/e2e/suite"
+)
 
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
@@ -18,5 +27,17 @@ func TestTroubleshooting(t *testing.T) {
 			"POD": "web-0", "NODE": "node-1", "KEY": "maintenance.example.com/kernel", "USER": "alice",
 			"evictionpolicy POLICY": "evictionpolicy gentle", "tolerationpolicy POLICY": "tolerationpolicy dedicated",
 		},
+	})
+	t.Run("the checks that the page names are those of a pod", func(t *testing.T) {
+		ip, err := r.run(t.Context(), "kubectl get pods -n tollgate-system -o jsonpath='{.items[0].status.podIP}'")
+		require.NoError(t, err, ip)
+		host, err := podnetwork.Local(ip)
+		require.NoError(t, err)
+		status, body, err := suite.Fetch(t.Context(), "http://"+net.JoinHostPort(host, "8081")+"/readyz?verbose")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, body)
+		for _, check := range []string{"webhook", "policies", "certificates", "shutdown"} {
+			require.Contains(t, body, "[+]"+check+" ok")
+		}
 	})
 }
