@@ -53,6 +53,13 @@ func programsOfReaders() []string {
 	}
 }
 
+// shortened are the words with which a command of Tollgate begins that lacks its program. Nobody
+// can type it.
+var shortened = regexp.MustCompile(`^(approve|check|devices|evictions|explain|export|preview|serve|taint|untaint|version) \S`)
+
+// indented is a command that stands in no block.
+var indented = regexp.MustCompile(`^\s+\$ `)
+
 // parse returns the parts of a page in their order.
 func parse(text string) ([]part, error) {
 	var parts []part
@@ -63,23 +70,29 @@ func parse(text string) ([]part, error) {
 		found := fence.FindStringSubmatch(strings.TrimLeft(line, " "))
 		switch {
 		case found != nil && opened == 0:
-			parts = append(parts, inlines(paragraph, number-len(paragraph))...)
-			paragraph, language, opened = nil, found[1], number
+			language, opened = found[1], number
 		case found != nil:
 			inner, err := blockParts(language, block, opened+1)
 			if err != nil {
 				return nil, fmt.Errorf("line %d: %w", opened, err)
 			}
 			parts, block, opened = append(parts, inner...), nil, 0
+			continue
 		case opened > 0:
 			block = append(block, line)
 		case title.MatchString(line):
 			parts = append(parts, part{kind: heading, line: number, text: title.FindStringSubmatch(line)[1]})
-		case strings.TrimSpace(line) == "":
-			parts, paragraph = append(parts, inlines(paragraph, number-len(paragraph))...), nil
-		default:
+		case indented.MatchString(line):
+			return nil, fmt.Errorf("line %d: a command outside of a block: %q", number, line)
+		case strings.TrimSpace(line) != "":
 			paragraph = append(paragraph, line)
+			continue
 		}
+		inner, err := inlines(paragraph, number-len(paragraph))
+		if err != nil {
+			return nil, err
+		}
+		parts, paragraph = append(parts, inner...), nil
 	}
 	if opened > 0 {
 		return nil, fmt.Errorf("line %d: the block does not end", opened)
@@ -88,18 +101,21 @@ func parse(text string) ([]part, error) {
 }
 
 // inlines returns the commands in the lines of a paragraph or of a table.
-func inlines(lines []string, first int) []part {
+func inlines(lines []string, first int) ([]part, error) {
 	var parts []part
 	text := strings.Join(lines, "\n")
 	for _, at := range span.FindAllStringSubmatchIndex(text, -1) {
 		words := strings.Fields(text[at[2]:at[3]])
+		line := first + strings.Count(text[:at[0]], "\n")
+		if shortened.MatchString(strings.Join(words, " ")) {
+			return nil, fmt.Errorf("line %d: %q lacks its program", line, strings.Join(words, " "))
+		}
 		if len(words) < 2 || !slices.Contains(programsOfReaders(), words[0]) {
 			continue
 		}
-		line := first + strings.Count(text[:at[0]], "\n")
 		parts = append(parts, part{kind: inline, line: line, commands: []string{strings.Join(words, " ")}})
 	}
-	return parts
+	return parts, nil
 }
 
 func blockParts(language string, lines []string, first int) ([]part, error) {

@@ -48,6 +48,8 @@ func TestParse(t *testing.T) {
 			err:  `line 2: a block of language "", which is none of sh, console, yaml`,
 		},
 		"output that no command printed": {page: "'''console\nout\n'''\n", err: `line 1: output "out" before any command`},
+		"a command without its program":  {page: "Look with\n'explain node'.\n", err: `line 2: "explain node" lacks its program`},
+		"a command in an indented block": {page: "a\n\n    $ kubectl x\n", err: `line 3: a command outside of a block: "    $ kubectl x"`},
 		"a block without an end":         {page: "'''sh\na\n", err: "line 1: the block does not end"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ func TestTroubleshooting(t *testing.T) {
 	r := newReaderWithPods(t, "troubleshooting", 3)
 	r.hasSite(t)
 	r.installs(t)
-	r.does(t, `kubectl apply -f deploy/samples/gentle-eviction.yaml -f deploy/samples/tolerationpolicy.yaml
+	r.does(t, `kubectl apply -f deploy/samples/gentle-eviction.yaml -f deploy/samples/tolerationpolicy.yaml -f docs/examples/rack-7.yaml
 		cp deploy/samples/tolerationpolicy.yaml policy.yaml
 		kubectl taint node node-1 maintenance.example.com/kernel=:NoExecute
 		kubectl run web-0 --image x --dry-run=client -o yaml > manifest.yaml
@@ -24,7 +24,7 @@ func TestTroubleshooting(t *testing.T) {
 	follow(t, r, tutorial{
 		path: "docs/troubleshooting.md",
 		typed: map[string]string{
-			"POD": "web-0", "NODE": "node-1", "KEY": "maintenance.example.com/kernel", "USER": "alice",
+			"POD": "web-0", "NODE": "node-1", "KEY": "maintenance.example.com/kernel", "USER": "alice", "DRIVER/POOL/DEVICE": "gpu.example.com/rack-7/gpu-0",
 			"evictionpolicy POLICY": "evictionpolicy gentle", "tolerationpolicy POLICY": "tolerationpolicy dedicated",
 		},
 	})
