@@ -71,8 +71,9 @@ type DeviceClasses struct {
 
 // claimKey names a claim or a template.
 type claimKey struct {
-	kind string
 	types.NamespacedName
+
+	kind string
 }
 
 // NewDeviceClasses returns a reader of what devices are requested. Clock is this
@@ -118,7 +119,7 @@ func (c *DeviceClasses) ofClaim(ctx context.Context, namespace string, claim *co
 		var template resourcev1.ResourceClaimTemplate
 		err := c.cache.Get(ctx, key, &template)
 		if apierrors.IsNotFound(err) {
-			err = c.readLive(ctx, claimKey{"ResourceClaimTemplate", key}, &template, reads)
+			err = c.readLive(ctx, claimKey{key, "ResourceClaimTemplate"}, &template, reads)
 		}
 		if err != nil {
 			return nil, ofUnread("ResourceClaimTemplate", key, err)
@@ -127,7 +128,7 @@ func (c *DeviceClasses) ofClaim(ctx context.Context, namespace string, claim *co
 	case claim.ResourceClaimName != nil:
 		key := types.NamespacedName{Namespace: namespace, Name: *claim.ResourceClaimName}
 		var object resourcev1.ResourceClaim
-		if err := c.readLive(ctx, claimKey{"ResourceClaim", key}, &object, reads); err != nil {
+		if err := c.readLive(ctx, claimKey{key, "ResourceClaim"}, &object, reads); err != nil {
 			return nil, ofUnread("ResourceClaim", key, err)
 		}
 		return classesOf(&object.Spec), nil

@@ -114,8 +114,10 @@ func TestClassesOfAPodWithoutItsClaim(t *testing.T) {
 		{"a claim", []corev1.PodResourceClaim{{ResourceClaimName: new("x")}, {}}, nil, placement.MissingClaimError{Kind: "ResourceClaim", Name: "x"}},
 		{"a template", []corev1.PodResourceClaim{{ResourceClaimTemplateName: new("y")}}, nil, placement.MissingClaimError{Kind: "ResourceClaimTemplate", Name: "y"}},
 		{
-			"one beside another that is there", []corev1.PodResourceClaim{{ResourceClaimName: new("z")}, {ResourceClaimName: new("there")}},
-			[]string{"c1", "c2"}, placement.MissingClaimError{Kind: "ResourceClaim", Name: "z"},
+			"one beside another that is there",
+			[]corev1.PodResourceClaim{{ResourceClaimName: new("z")}, {ResourceClaimName: new("there")}},
+			[]string{"c1", "c2"},
+			placement.MissingClaimError{Kind: "ResourceClaim", Name: "z"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -201,7 +203,7 @@ func TestReadsOfClaimsAreBounded(t *testing.T) {
 		reader, _ := world(live)
 		for _, namespace := range namespaces {
 			for range 3 {
-				_, _ = reader.OfPod(t.Context(), namespace, many(claimReadsReview), nil) //nolint:errcheck // Some are refused.
+				_, _ = reader.OfPod(t.Context(), namespace, many(claimReadsReview), nil) // Some are refused.
 			}
 		}
 		require.Equal(t, claimReadsOnce, live.asked())

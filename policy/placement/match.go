@@ -275,11 +275,7 @@ func (a *asking) classNames(ctx context.Context) ([]string, error) {
 // but the classes fits.
 func (a *asking) matches(ctx context.Context, m *match) (bool, error) {
 	s := a.subject
-	unknown := false
-	switch {
-	case !m.anyNamespace && !m.named(s.Namespace),
-		m.namespaceSelector != nil && (s.NamespaceLabels == nil || !m.namespaceSelector.Matches(labels.Set(s.NamespaceLabels))),
-		m.selector != nil && !m.selector.Matches(labels.Set(s.Labels)):
+	if !m.selects(s) {
 		return false, nil
 	}
 	if m.resources != nil {
@@ -288,13 +284,11 @@ func (a *asking) matches(ctx context.Context, m *match) (bool, error) {
 			return false, err
 		}
 	}
+	unknown := false
 	if m.classes != nil {
 		names, err := a.classNames(ctx)
-		if err != nil {
+		if unknown = !holdsAny(m.classes, names); err != nil || unknown && a.missing == nil {
 			return false, err
-		}
-		if unknown = !holdsAny(m.classes, names); unknown && a.missing == nil {
-			return false, nil
 		}
 	}
 	if m.conditional {
@@ -306,6 +300,13 @@ func (a *asking) matches(ctx context.Context, m *match) (bool, error) {
 		return false, a.missing
 	}
 	return true, nil
+}
+
+// selects reports whether the namespace and the labels of a subject fit.
+func (m *match) selects(s *Subject) bool {
+	return (m.anyNamespace || m.named(s.Namespace)) &&
+		(m.namespaceSelector == nil || s.NamespaceLabels != nil && m.namespaceSelector.Matches(labels.Set(s.NamespaceLabels))) &&
+		(m.selector == nil || m.selector.Matches(labels.Set(s.Labels)))
 }
 
 func (m *match) named(namespace string) bool {

@@ -100,8 +100,7 @@ func (r *Remover) remove(ctx context.Context, resource schema.GroupVersionResour
 			switch {
 			case apierrors.IsNotFound(err):
 			case err != nil:
-				// Whatever it is, it is not that the version is not served.
-				return fmt.Errorf("delete DeviceTaintRule %s: %s", object.GetName(), err.Error()) //nolint:errorlint // See above.
+				return fmt.Errorf("delete DeviceTaintRule %s: %w", object.GetName(), err)
 			default:
 				logr.FromContextOrDiscard(ctx).Info("removed the rule of a ResourceSlicePatch, because its feature gate is off", "rule", object.GetName())
 			}
