@@ -38,6 +38,9 @@ PARALLEL ?= 1
 # The packages of e2e that make test-e2e tries, which is what Tollgate is for; all is every one.
 E2E ?= install pages envtest admission tightening eviction devices cli/preview cli/evictions cli/explain
 
+# How long make test-attack attacks.
+ATTACK ?= 2m
+
 # The versions of Kubernetes that make test-versions tries.
 VERSIONS ?= 1.37.1 1.36.3 1.35.4 1.34.4
 
@@ -66,7 +69,7 @@ build: ## Build bin/tollgate.
 test: test-unit test-e2e ## Run unit tests, then on a real control plane what Tollgate is for (16 minutes on two cores; longer the first time).
 
 .PHONY: test-all
-test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-image, test-monitoring, test-versions.
+test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-attack, test-image, test-monitoring, test-versions.
 	@$(MAKE) --no-print-directory test E2E=all
 
 .PHONY: test-unit
@@ -102,6 +105,14 @@ test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with prom
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,Prometheus scrapes a real control plane (a minute))
 	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test $(TEST) -timeout 20m ./monitoring
+
+.PHONY: test-attack
+test-attack: ## Attack the port of Tollgate on a real control plane, and compare how long reviews take without that and with it. ATTACK=2m
+	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
+	@cd e2e && $(GO) run ./cmd/cluster build
+	@$(call say,ordinary reviews for $(ATTACK)$(comma) and then as long beside an attacker)
+	@# Without the race detector: the attacker shares processors with what is measured.
+	@cd e2e && TOLLGATE_ATTACK=$(ATTACK) $(GO) test -count=1 -ldflags=-w -v -timeout 2h ./attack
 
 .PHONY: test-versions
 test-versions: ## Run the tests that show what works on each version of Kubernetes. VERSIONS="1.37.1 1.36.3 1.35.4 1.34.4"

@@ -1,0 +1,38 @@
+package attack
+
+import (
+	"context"
+	"io"
+	"os"
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/tollgate-dev/tollgate/e2e/controlplane"
+	"github.com/tollgate-dev/tollgate/e2e/install"
+	"github.com/tollgate-dev/tollgate/e2e/suite"
+)
+
+var (
+	shared   *controlplane.ControlPlane
+	tollgate *install.Tollgate
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
+	return suite.Run(m, "attack", controlplane.Options{}, func(ctx context.Context, cp *controlplane.ControlPlane) (func(), error) {
+		shared = cp
+		programs, err := suite.Binaries(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := programs.BuildTollgate(ctx); err != nil {
+			return nil, err
+		}
+		tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs})
+		return nil, err
+	})
+}
