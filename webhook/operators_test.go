@@ -57,7 +57,7 @@ func (lenient) Create(_ context.Context, review *authorizationv1.SubjectAccessRe
 func TestAUserWhoseQuestionIsNotPutIsToldSo(t *testing.T) {
 	config := testConfig()
 	config.Policies = dedicatedTo(t, `{rbac: true}`)
-	config.Authorizer = authority.New(lenient{}, clock.RealClock{}, authority.Limits{PerSecond: 0.1, Burst: 2})
+	config.Authorizer = authority.New(lenient{}, clock.RealClock{}, authority.Limits{PerSecond: 0.1, Burst: 4})
 	endpoint := Validate(config)
 	create := func(namespace, user string) *httptest.ResponseRecorder {
 		review := asUser(podReview(t, admissionv1.Create, tolerant, ""), user)

@@ -3,11 +3,13 @@ package authority
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 // BusyError says that a question was not put, because it could not be answered in time:
@@ -30,31 +32,53 @@ func (e *BusyError) Error() string {
 		of, e.Wait.Round(time.Millisecond))
 }
 
+// The share of a namespace, as a part of the rate of all. What a namespace asks beyond it leaves
+// half of the burst to questions within the shares of others, which do not wait then.
+const (
+	share   = 0.2
+	reserve = 0.5
+	// sharesKept is the number of namespaces whose shares are remembered, and shareKept for
+	// how long; a share is whole again by then, unless the burst is for more than that.
+	sharesKept = 1024
+	shareKept  = time.Minute
+)
+
 // lines admit questions to the API server within a rate and a number at one time. The
 // questions of each namespace stand in a line of their own, and the lines take turns: a
 // namespace with many questions waits for itself, and not the others for it. It is safe for
 // concurrent use.
 type lines struct {
 	rate *rate.Limiter
+	// kept are the tokens of the rate that are for questions within a share.
+	kept float64
 
 	mu sync.Mutex
+	// shares are the limiters of namespaces.
+	shares *cache.LRUExpireCache
 	// free is the number of questions that may be put beside those under way.
 	free int
 	// waiting are the questions in line by namespace, and order the namespaces that have
 	// some, the next one first.
 	waiting map[string][]*turn
 	order   []string
-	// woken says that a timer is set for when the rate allows the next question.
-	woken bool
+	// wakes is when a timer looks for questions to admit; zero where none is set.
+	wakes time.Time
 }
 
 // turn is one question in line.
-type turn struct{ admitted chan struct{} }
+type turn struct {
+	admitted chan struct{}
+	// needs is how many tokens of the rate have to be there; it takes one of them.
+	needs float64
+}
 
 func newLines(limits Limits) *lines {
-	l := &lines{rate: rate.NewLimiter(rate.Inf, 0), free: atOnce, waiting: map[string][]*turn{}}
+	l := &lines{
+		rate: rate.NewLimiter(rate.Inf, 0), shares: cache.NewLRUExpireCache(sharesKept), free: atOnce, waiting: map[string][]*turn{},
+	}
 	if limits.PerSecond > 0 {
 		l.rate = rate.NewLimiter(rate.Limit(limits.PerSecond), limits.Burst)
+		l.kept = float64(int(reserve * float64(limits.Burst)))
 	}
 	return l
 }
@@ -63,11 +87,14 @@ func newLines(limits Limits) *lines {
 // returns a BusyError at once if that would take as long as within, or longer.
 func (l *lines) enter(ctx context.Context, namespace string, within time.Duration) error {
 	l.mu.Lock()
-	if wait := l.wait(namespace); wait > 0 && wait >= within {
+	t := &turn{admitted: make(chan struct{}), needs: 1}
+	if !l.inShare(namespace) {
+		t.needs += l.kept
+	}
+	if wait := l.wait(namespace, t); wait > 0 && wait >= within {
 		l.mu.Unlock()
 		return &BusyError{Namespace: namespace, Wait: wait}
 	}
-	t := &turn{admitted: make(chan struct{})}
 	if len(l.waiting[namespace]) == 0 {
 		l.order = append(l.order, namespace)
 	}
@@ -91,39 +118,63 @@ func (l *lines) leave() {
 	l.admit()
 }
 
+// inShare takes a question out of the share of its namespace, and reports whether there was
+// room for it.
+func (l *lines) inShare(namespace string) bool {
+	if l.rate.Limit() == rate.Inf {
+		return true
+	}
+	of, ok := l.shares.Get(namespace)
+	if !ok {
+		of = rate.NewLimiter(share*l.rate.Limit(), max(1, int(share*float64(l.rate.Burst()))))
+	}
+	l.shares.Add(namespace, of, shareKept)
+	return of.(*rate.Limiter).Allow() //nolint:forcetypeassert // Nothing else is in there.
+}
+
 // wait estimates the time until the rate allows one more question of a namespace. Before it
 // come those of its own line, and from each other line no more than there are in its own.
-func (l *lines) wait(namespace string) time.Duration {
+func (l *lines) wait(namespace string, t *turn) time.Duration {
 	if l.rate.Limit() == rate.Inf {
 		return 0
 	}
-	own := len(l.waiting[namespace]) + 1
+	own := len(l.waiting[namespace])
 	ahead := own
 	for other, line := range l.waiting {
 		if other != namespace {
-			ahead += min(len(line), own)
+			ahead += min(len(line), own+1)
 		}
 	}
-	seconds := (float64(ahead) - l.rate.Tokens()) / float64(l.rate.Limit())
-	return max(0, time.Duration(seconds*float64(time.Second)))
+	return l.until(float64(ahead)+t.needs, time.Now())
 }
 
-// admit lets in as many questions as there is room for, one of each line in turn.
+// until returns the time until the rate has so many tokens.
+func (l *lines) until(tokens float64, now time.Time) time.Duration {
+	if l.rate.Limit() == rate.Inf {
+		return 0
+	}
+	missing := tokens - l.rate.TokensAt(now)
+	return max(0, time.Duration(math.Ceil(missing/float64(l.rate.Limit())*float64(time.Second))))
+}
+
+// admit lets in as many questions as there is room for, one of each line in turn. A line whose
+// first question needs more tokens than there are is passed over.
 func (l *lines) admit() {
-	for l.free > 0 && len(l.order) > 0 && !l.woken {
+	for passed := 0; l.free > 0 && passed < len(l.order); {
 		now := time.Now()
-		reserved := l.rate.ReserveN(now, 1)
-		if delay := reserved.DelayFrom(now); delay > 0 {
-			reserved.CancelAt(now)
-			l.woken = true
-			time.AfterFunc(delay, l.wake)
-			return
-		}
 		namespace := l.order[0]
-		l.order = l.order[1:]
 		first, rest := l.waiting[namespace][0], l.waiting[namespace][1:]
+		if delay := l.until(first.needs, now); delay > 0 {
+			l.wakeAfter(delay)
+			passed++
+			l.order = append(l.order[1:], namespace)
+			continue
+		}
+		passed = 0
+		l.rate.AllowN(now, 1)
 		l.free--
 		close(first.admitted)
+		l.order = l.order[1:]
 		if len(rest) == 0 {
 			delete(l.waiting, namespace)
 			continue
@@ -133,10 +184,20 @@ func (l *lines) admit() {
 	}
 }
 
+// wakeAfter looks again for questions to admit, in a while at the latest.
+func (l *lines) wakeAfter(delay time.Duration) {
+	at := time.Now().Add(delay)
+	if !l.wakes.IsZero() && !at.Before(l.wakes) {
+		return
+	}
+	l.wakes = at
+	time.AfterFunc(delay, l.wake)
+}
+
 func (l *lines) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.woken = false
+	l.wakes = time.Time{}
 	l.admit()
 }
 
