@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -147,7 +148,7 @@ func hostileConfig(t *testing.T) Config {
 	config.ExtendedResourceToleration, config.PodTolerationRestriction = true, true
 	ofClass := make([]corev1.Toleration, 2000)
 	for i := range ofClass {
-		ofClass[i] = corev1.Toleration{Key: "many", Value: fmt.Sprint(i), Effect: corev1.TaintEffectNoSchedule}
+		ofClass[i] = corev1.Toleration{Key: "many", Value: strconv.Itoa(i), Effect: corev1.TaintEffectNoSchedule}
 	}
 	config.RuntimeClasses = fixedRuntimeClasses{"many": ofClass}
 	return config
@@ -201,7 +202,7 @@ func fastest(t *testing.T, endpoint *Endpoint, req admission.Request) time.Durat
 
 // ending is the context of a review that is over once it was looked at so often.
 type ending struct {
-	context.Context
+	context.Context //nolint:containedctx // It is one.
 
 	after, looks int
 	end          context.CancelFunc

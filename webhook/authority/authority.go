@@ -37,6 +37,7 @@ type Authority struct {
 	answers *cache.LRUExpireCache
 	asked   singleflight.Group
 	lines   *lines
+	clock   clock.PassiveClock
 }
 
 // Limits bound the questions to the API server. The zero Limits have no rate.
@@ -63,11 +64,12 @@ type answer struct {
 }
 
 // New returns an Authority that asks by reviews, within limits.
-func New(reviews reviewer, now clock.PassiveClock, limits Limits) *Authority {
+func New(reviews reviewer, now clock.Clock, limits Limits) *Authority {
 	return &Authority{
 		reviews: reviews,
 		answers: cache.NewLRUExpireCacheWithClock(kept, now),
-		lines:   newLines(limits),
+		clock:   now,
+		lines:   newLines(limits, now),
 	}
 }
 
@@ -84,7 +86,7 @@ func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attribu
 	namespace, _ := ctx.Value(requester{}).(string)
 	within := patience
 	if end, bounded := ctx.Deadline(); bounded {
-		within = min(within, time.Until(end))
+		within = min(within, end.Sub(a.clock.Now()))
 	}
 	// The rest is for the answer: where the line is as long as the review may take, answers come
 	// too late for all.

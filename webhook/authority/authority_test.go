@@ -85,7 +85,7 @@ func TestTheAnswerIsThatOfTheAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := always(tt.status, nil)
-			a := New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+			a := New(c, clocktesting.NewFakeClock(start), Limits{})
 			for range 2 {
 				decision, reason, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
 				require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestAnAnswerHoldsForTenSeconds(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{true, false} {
 		c := always(authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}, nil)
-		now := clocktesting.NewFakePassiveClock(start)
+		now := clocktesting.NewFakeClock(start)
 		a := New(c, now, Limits{})
 		ask := func() authorizer.Decision {
 			decision, _, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
@@ -129,7 +129,7 @@ func TestAnErrorIsNoAnswerAndIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	unreachable := errors.New("connection refused")
 	c := always(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, unreachable)
-	a := New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+	a := New(c, clocktesting.NewFakeClock(start), Limits{})
 	for i := range 3 {
 		decision, _, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
 		require.ErrorIs(t, err, unreachable)
@@ -150,7 +150,7 @@ func TestTheSameQuestionAtOnceIsAskedOnce(t *testing.T) {
 			<-release
 			return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
 		}}
-		a := New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+		a := New(c, clocktesting.NewFakeClock(start), Limits{})
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -180,7 +180,7 @@ func TestOneWhoLeavesDoesNotEndTheQuestionForTheOthers(t *testing.T) {
 				return authorizationv1.SubjectAccessReviewStatus{}, ctx.Err()
 			}
 		}}
-		a := New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+		a := New(c, clocktesting.NewFakeClock(start), Limits{})
 		impatient, leave := context.WithCancelCause(t.Context())
 		gone := errors.New("the request is over")
 		var left, stayed error
@@ -208,7 +208,7 @@ func TestAnAPIServerThatHangsIsAnError(t *testing.T) {
 			<-ctx.Done()
 			return authorizationv1.SubjectAccessReviewStatus{}, ctx.Err()
 		}}
-		a := New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+		a := New(c, clocktesting.NewFakeClock(start), Limits{})
 		began := time.Now()
 		_, _, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -228,7 +228,7 @@ func TestQuestionsUnderWayAreLimited(t *testing.T) {
 				return authorizationv1.SubjectAccessReviewStatus{}, ctx.Err()
 			}
 		}}
-		a := New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+		a := New(c, clocktesting.NewFakeClock(start), Limits{})
 		ask := func(n int) (errs chan error) {
 			errs = make(chan error, n)
 			for i := range n {
@@ -249,7 +249,7 @@ func TestQuestionsUnderWayAreLimited(t *testing.T) {
 		require.LessOrEqual(t, c.most, atOnce)
 
 		release = make(chan struct{})
-		a = New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+		a = New(c, clocktesting.NewFakeClock(start), Limits{})
 		waited := ask(atOnce + 1)
 		for range atOnce + 1 {
 			require.ErrorIs(t, <-waited, context.DeadlineExceeded, "nobody waits for ever")
@@ -260,7 +260,7 @@ func TestQuestionsUnderWayAreLimited(t *testing.T) {
 func TestAnswersKeptAreLimited(t *testing.T) {
 	t.Parallel()
 	c := always(authorizationv1.SubjectAccessReviewStatus{}, nil)
-	a := New(c, clocktesting.NewFakePassiveClock(start), Limits{})
+	a := New(c, clocktesting.NewFakeClock(start), Limits{})
 	for i := range kept + 100 {
 		_, _, err := a.Authorize(t.Context(), may("anna", "tolerate", fmt.Sprintf("key-%d", i)))
 		require.NoError(t, err)
@@ -270,13 +270,13 @@ func TestAnswersKeptAreLimited(t *testing.T) {
 
 func TestConditionsAreNotEvaluated(t *testing.T) {
 	t.Parallel()
-	decision, _, err := New(nil, clocktesting.NewFakePassiveClock(start), Limits{}).EvaluateConditions(t.Context(), authorizer.ConditionsAwareDecision{}, nil)
+	decision, _, err := New(nil, clocktesting.NewFakeClock(start), Limits{}).EvaluateConditions(t.Context(), authorizer.ConditionsAwareDecision{}, nil)
 	require.ErrorIs(t, err, authorizer.ErrorConditionEvaluationNotSupported)
 	require.Equal(t, authorizer.DecisionDeny, decision)
 }
 
 func BenchmarkAnswerThatIsKept(b *testing.B) {
-	a := New(always(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil), clocktesting.NewFakePassiveClock(start), Limits{})
+	a := New(always(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil), clocktesting.NewFakeClock(start), Limits{})
 	question := may("system:serviceaccount:shop:deployer", "tolerate", "example.com/gpu",
 		"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated")
 	b.ReportAllocs()

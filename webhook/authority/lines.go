@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
 )
 
 // BusyError says that a question was not put, because it could not be answered in time:
@@ -48,7 +49,8 @@ const (
 // namespace with many questions waits for itself, and not the others for it. It is safe for
 // concurrent use.
 type lines struct {
-	rate *rate.Limiter
+	clock clock.Clock
+	rate  *rate.Limiter
 	// kept are the tokens of the rate that are for questions within a share.
 	kept float64
 
@@ -72,9 +74,9 @@ type turn struct {
 	needs float64
 }
 
-func newLines(limits Limits) *lines {
+func newLines(limits Limits, now clock.Clock) *lines {
 	l := &lines{
-		rate: rate.NewLimiter(rate.Inf, 0), shares: cache.NewLRUExpireCache(sharesKept), free: atOnce, waiting: map[string][]*turn{},
+		clock: now, rate: rate.NewLimiter(rate.Inf, 0), shares: cache.NewLRUExpireCacheWithClock(sharesKept, now), free: atOnce, waiting: map[string][]*turn{},
 	}
 	if limits.PerSecond > 0 {
 		l.rate = rate.NewLimiter(rate.Limit(limits.PerSecond), limits.Burst)
@@ -129,7 +131,7 @@ func (l *lines) inShare(namespace string) bool {
 		of = rate.NewLimiter(share*l.rate.Limit(), max(1, int(share*float64(l.rate.Burst()))))
 	}
 	l.shares.Add(namespace, of, shareKept)
-	return of.(*rate.Limiter).Allow() //nolint:forcetypeassert // Nothing else is in there.
+	return of.(*rate.Limiter).AllowN(l.clock.Now(), 1) //nolint:forcetypeassert // Nothing else is in there.
 }
 
 // wait estimates the time until the rate allows one more question of a namespace. Before it
@@ -145,7 +147,7 @@ func (l *lines) wait(namespace string, t *turn) time.Duration {
 			ahead += min(len(line), own+1)
 		}
 	}
-	return l.until(float64(ahead)+t.needs, time.Now())
+	return l.until(float64(ahead)+t.needs, l.clock.Now())
 }
 
 // until returns the time until the rate has so many tokens.
@@ -161,7 +163,7 @@ func (l *lines) until(tokens float64, now time.Time) time.Duration {
 // first question needs more tokens than there are is passed over.
 func (l *lines) admit() {
 	for passed := 0; l.free > 0 && passed < len(l.order); {
-		now := time.Now()
+		now := l.clock.Now()
 		namespace := l.order[0]
 		first, rest := l.waiting[namespace][0], l.waiting[namespace][1:]
 		if delay := l.until(first.needs, now); delay > 0 {
@@ -186,12 +188,16 @@ func (l *lines) admit() {
 
 // wakeAfter looks again for questions to admit, in a while at the latest.
 func (l *lines) wakeAfter(delay time.Duration) {
-	at := time.Now().Add(delay)
+	at := l.clock.Now().Add(delay)
 	if !l.wakes.IsZero() && !at.Before(l.wakes) {
 		return
 	}
 	l.wakes = at
-	time.AfterFunc(delay, l.wake)
+	timer := l.clock.NewTimer(delay)
+	go func() {
+		<-timer.C()
+		l.wake()
+	}()
 }
 
 func (l *lines) wake() {

@@ -101,7 +101,7 @@ func runsIn(tb testing.TB, in connection, stdin string, f *flags) (out, notes st
 	}
 	f.cluster = true
 	r := &runner{
-		flags: f, config: configv1alpha1.Default(), clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), connection: in,
+		flags: f, config: configv1alpha1.Default(), clock: clocktesting.NewFakeClock(metav1.Now().Time), connection: in,
 		stdin: strings.NewReader(stdin), out: &stdout, notes: &stderr,
 	}
 	err := r.run(tb.Context())
@@ -436,7 +436,7 @@ func BenchmarkManifests10000Pods(b *testing.B) {
 		var out, notes bytes.Buffer
 		r := &runner{
 			flags: &flags{policies: []string{"testdata/policies"}, manifests: []string{"-"}, output: "text"}, config: configv1alpha1.Default(),
-			clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), connection: in, stdin: strings.NewReader(text.String()), out: &out, notes: &notes,
+			clock: clocktesting.NewFakeClock(metav1.Now().Time), connection: in, stdin: strings.NewReader(text.String()), out: &out, notes: &notes,
 		}
 		require.Equal(b, kubectl.ExitVerdict, kubectl.ExitCode(r.run(b.Context())), notes.String())
 	}

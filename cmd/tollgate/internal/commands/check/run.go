@@ -26,7 +26,7 @@ type connection interface {
 type runner struct {
 	flags      *flags
 	config     *configv1alpha1.TollgateConfiguration
-	clock      clock.PassiveClock
+	clock      clock.Clock
 	connection connection
 	stdin      io.Reader
 	// out gets the report, notes what else is to be said.
