@@ -31,6 +31,7 @@ const (
 
 // attack is what the attacker does, until it is stopped.
 type attack struct {
+	roots   *x509.CertPool
 	halt    context.CancelFunc
 	running sync.WaitGroup
 
@@ -43,26 +44,34 @@ type attack struct {
 	asked, refused, undecided atomic.Int64
 }
 
-func startAttack(t *testing.T, roots *x509.CertPool) *attack {
+func newAttack(t *testing.T, roots *x509.CertPool) *attack {
 	t.Helper()
-	ctx, halt := context.WithCancel(t.Context())
-	a := &attack{halt: halt}
+	a := &attack{roots: roots, halt: func() {}}
 	t.Cleanup(a.stop)
-	client := &http.Client{Transport: transport(roots, attackerAddress)}
+	return a
+}
+
+// start begins the attack, or begins it anew.
+func (a *attack) start(t *testing.T) {
+	t.Helper()
+	var ctx context.Context
+	ctx, a.halt = context.WithCancel(t.Context())
+	streams := transport(a.roots, attackerAddress)
+	client := &http.Client{Transport: streams}
 	for i := range openStreams {
 		a.again(ctx, i, func() { a.holdStream(ctx, client) })
 	}
 	for i := range halfHeaders {
-		a.again(ctx, i, func() { a.sendHalfAHeader(ctx, roots) })
+		a.again(ctx, i, func() { a.sendHalfAHeader(ctx, a.roots) })
 	}
-	asking := newCaller(roots, attackerAddress)
+	asking := newCaller(a.roots, attackerAddress)
 	a.running.Go(func() {
 		every(ctx, time.Hour, questionsPerSecond, func() {
 			body := review(greedy, fmt.Sprintf("account-%d", a.asked.Add(1)), taintKey)
 			a.running.Go(func() { a.ask(ctx, asking, body) })
 		})
 	})
-	return a
+	context.AfterFunc(ctx, streams.CloseIdleConnections)
 }
 
 // stop ends the attack, and returns when nothing of it is left.

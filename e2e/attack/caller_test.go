@@ -125,18 +125,17 @@ func (c *caller) ask(ctx context.Context, body []byte) (allowed bool, err error)
 	return verdict.Response.Allowed, nil
 }
 
-// measured is what became of ordinary reviews.
-type measured struct {
+// measurement is what became of ordinary reviews.
+type measurement struct {
 	mu     sync.Mutex
 	took   []time.Duration
 	failed []string
 }
 
-// measure sends ordinary reviews for a while, each when it is its time, whether or not those
+// take sends ordinary reviews for a while, each when it is its time, whether or not those
 // before it were answered.
-func measure(t *testing.T, c *caller, lasts time.Duration) *measured {
+func (m *measurement) take(t *testing.T, c *caller, lasts time.Duration) {
 	t.Helper()
-	m := &measured{}
 	var running sync.WaitGroup
 	began := time.Now()
 	n := 0
@@ -156,7 +155,6 @@ func measure(t *testing.T, c *caller, lasts time.Duration) *measured {
 		})
 	})
 	running.Wait()
-	return m
 }
 
 // every calls f so often a second, for a while. What is late is made up for.
@@ -174,7 +172,7 @@ func every(ctx context.Context, lasts time.Duration, perSecond int, f func()) {
 	}
 }
 
-func (m *measured) note(took time.Duration, allowed bool, err error) {
+func (m *measurement) note(took time.Duration, allowed bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.took = append(m.took, took)
@@ -187,10 +185,10 @@ func (m *measured) note(took time.Duration, allowed bool, err error) {
 }
 
 // failures are the reviews without the verdict that they should have.
-func (m *measured) failures() []string { return m.failed }
+func (m *measurement) failures() []string { return m.failed }
 
 // percentile returns the time within which so many of a hundred reviews were answered.
-func (m *measured) percentile(p int) time.Duration {
+func (m *measurement) percentile(p int) time.Duration {
 	if len(m.took) == 0 {
 		return 0
 	}
@@ -199,7 +197,7 @@ func (m *measured) percentile(p int) time.Duration {
 }
 
 // String says what became of the reviews.
-func (m *measured) String() string {
+func (m *measurement) String() string {
 	round := func(p int) time.Duration { return m.percentile(p).Round(100 * time.Microsecond) }
 	return fmt.Sprintf("%d reviews, %d failed, p50 %s, p99 %s, the slowest %s", len(m.took), len(m.failed), round(50), round(99), round(100))
 }
