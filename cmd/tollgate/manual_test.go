@@ -184,7 +184,13 @@ func describe(t *testing.T, out *bytes.Buffer, cmd *cobra.Command, connection *p
 		fmt.Fprintf(out, "\n```\n%s```\n", own.FlagUsages())
 	}
 	if connects {
-		out.WriteString("\nIt has the flags of all that read a cluster.\n")
+		without := ""
+		for _, name := range []string{"as", "as-group", "cluster"} {
+			if f := cmd.Flags().Lookup(name); f != nil && f.Usage != connection.Lookup(name).Usage {
+				without = ", but for those that mean something else here"
+			}
+		}
+		out.WriteString("\nIt has the flags of all that read a cluster" + without + ".\n")
 	}
 	for _, e := range shown {
 		printed, err := os.ReadFile(filepath.FromSlash(e.file))

@@ -90,8 +90,8 @@ The exit code is 1 on errors, and when the answer is no, else 0. It needs the ri
 func (o *options) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.taint, "taint", "", "only for the taint with this `key`")
-	flags.Int32Var(&o.pods, "pods", 0, "how `many` pods may go; 0 for those that are held")
-	flags.DurationVar(&o.expiry, "for", time.Hour, "how `long` the approval can be used")
+	flags.Int32Var(&o.pods, "pods", 0, "how many pods may go, a `number`; 0 for those that are held")
+	flags.DurationVar(&o.expiry, "for", time.Hour, "for how long the approval can be used, a `duration`")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringVarP(&o.output, "output", "o", "", "`format` of what is created: name, yaml, json")
 	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "`none`, client (create nothing) or server (have the API server check it, and create nothing)")

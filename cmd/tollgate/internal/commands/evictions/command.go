@@ -114,7 +114,7 @@ func newOptions(cmd *cobra.Command) *options {
 	flags.StringVar(&opts.filter.Patch, "patch", "", "only pods that leave because of the ResourceSlicePatch of this `name`")
 	flags.BoolVarP(&opts.watch, "watch", "w", false, "go on until interrupted")
 	flags.BoolVar(&opts.untilDone, "until-done", false, "watch until no pod has to leave any more")
-	flags.DurationVar(&opts.timeout, "timeout", 0, "with --until-done, for how `long` at most; 0 for as long as it takes")
+	flags.DurationVar(&opts.timeout, "timeout", 0, "with --until-done, for how long at most, a `duration`; 0 for as long as it takes")
 	opts.wants.AddFlags(cmd)
 	return opts
 }
