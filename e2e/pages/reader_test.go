@@ -23,7 +23,7 @@ const (
 	// patience is far above what any command here takes.
 	patience = 2 * time.Minute
 	// settled is how long a command that changes nothing may take to come out as the page says.
-	settled = 30 * time.Second
+	settled = time.Minute
 	// interval is how often a command that only looks is tried again.
 	interval = 250 * time.Millisecond
 )
