@@ -141,14 +141,14 @@ status: {disruptionsAllowed: 0, currentHealthy: 1, desiredHealthy: 1, expectedPo
 			[]CauseKind{CauseWaiting},
 			"Pending: nothing that is known here keeps it from 1 node (a) any more, and the scheduler has not looked again yet.",
 		},
-		"the taints have gone, and all nodes have their share": {
+		"the taints have gone, and there are fewer domains than minDomains": {
 			[]string{
 				node("a", "1", ""), node("b", "2", x), pod("other", "nodeName: a", running),
 				pod("p", "nodeSelector: {zone: \"1\"}, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, minDomains: 2, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]", untolerated),
 			},
 			Pending,
 			[]CauseKind{CauseSpread},
-			"Pending: topology spread keeps it from 1 node (a): one more in zone 1 (1 pod) would be more than maxSkew 1 ahead of the emptiest, which has 0.",
+			"Pending: topology spread keeps it from 1 node (a): one more in zone 1 (1 pod) would be more than maxSkew 1 while there are fewer domains (1) than minDomains 2.",
 		},
 		"topology spread that cannot be read": {
 			[]string{

@@ -206,11 +206,16 @@ func (s *Spread) exceeding() string {
 	if len(full) == 0 {
 		return ""
 	}
-	minimum := s.Ignore.Minimum
+	counts := s.Ignore
 	if s.NodeTaintsPolicy == string(corev1.NodeInclusionPolicyHonor) {
-		minimum = s.Honor.Minimum
+		counts = s.Honor
 	}
-	text := fmt.Sprintf("one more in %s %s would be more than maxSkew %d ahead of the emptiest, which has %s", s.TopologyKey, some(full), s.MaxSkew, strconv.Itoa(minimum))
+	than := "ahead of the emptiest, which has " + strconv.Itoa(counts.Minimum)
+	if counts.Domains < s.MinDomains {
+		// The scheduler counts as if there were an empty one.
+		than = fmt.Sprintf("while there are fewer domains (%d) than minDomains %d", counts.Domains, s.MinDomains)
+	}
+	text := fmt.Sprintf("one more in %s %s would be more than maxSkew %d %s", s.TopologyKey, some(full), s.MaxSkew, than)
 	if len(s.Stuck) > 0 {
 		text += fmt.Sprintf("; it can never go to %s, where taints keep it off (%s), and nodeTaintsPolicy: Honor would leave %s out", some(s.Stuck), some(s.Taints), itOrThem(len(s.Stuck)))
 	}
