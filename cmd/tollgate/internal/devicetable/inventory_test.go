@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -229,8 +230,10 @@ func TestARuleThatWasWrittenOutForAPatchIsNotShownBesideIt(t *testing.T) {
 			t.Parallel()
 			v := cluster(t, Filter{Device: "gpu-0"})
 			v.AddRule(&resourcev1.DeviceTaintRule{
-				ObjectMeta: metav1.ObjectMeta{Name: "memory-1a2b", Labels: map[string]string{v1alpha1.LabelPatch: c.uid}},
-				Spec:       resourcev1.DeviceTaintRuleSpec{DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: written},
+				ObjectMeta: metav1.ObjectMeta{Name: "memory-1a2b", Labels: map[string]string{v1alpha1.LabelPatch: c.uid}, OwnerReferences: []metav1.OwnerReference{{
+					APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceSlicePatch", Name: "memory", UID: types.UID(c.uid), Controller: new(true),
+				}}},
+				Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: written},
 			}, nil)
 			for d := range v.Devices(t.Context()) {
 				require.Equal(t, append([]string{"overheating:NoExecute"}, c.want...), shortTaints(d))
