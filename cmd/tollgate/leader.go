@@ -18,9 +18,13 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 )
 
-// addLeader adds what one replica does at a time, until told is done. The lease is given
+// addLeader adds what one replica does at a time, until told is done. A process without
+// the evictor does none of it, and does not stand for election. The lease is given
 // back when all of it has stopped, while reviews are still answered.
 func (p *program) addLeader(told context.Context) error {
+	if !p.components.evictor {
+		return nil
+	}
 	work := func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, part := range p.leading {
@@ -45,7 +49,7 @@ func (p *program) addLeader(told context.Context) error {
 
 // leads reports whether this replica may act as the leader.
 func (p *program) leads() bool {
-	return p.lock == nil || p.lock.HeldWithin(p.config.LeaderElection.RenewDeadline.Duration)
+	return p.components.evictor && (p.lock == nil || p.lock.HeldWithin(p.config.LeaderElection.RenewDeadline.Duration))
 }
 
 // newLock returns the lock of the leader election; nil where there is none. It

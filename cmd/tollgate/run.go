@@ -38,8 +38,9 @@ const objectName = terms.Name
 
 // program is what the parts of tollgate serve share.
 type program struct {
-	config   *configv1alpha1.TollgateConfiguration
-	features featuregate.FeatureGate
+	config     *configv1alpha1.TollgateConfiguration
+	components components
+	features   featuregate.FeatureGate
 	// clock is the API server's; local is this machine's.
 	clock, local clock.WithTicker
 	// connection learns the API server's time and obeys the client limits.
@@ -63,8 +64,8 @@ type program struct {
 }
 
 // serve runs until ctx is done, and answers reviews for a while longer.
-func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, connection *rest.Config) error {
-	p, err := newProgram(ctx, config, connection)
+func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, run components, connection *rest.Config) error {
+	p, err := newProgram(ctx, config, run, connection)
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, co
 	if err := p.addProbes(ready); err != nil {
 		return err
 	}
-	logr.FromContextOrDiscard(ctx).Info("starting", "version", version(), "webhook", config.Webhook.BindAddress,
+	logr.FromContextOrDiscard(ctx).Info("starting", "version", version(), "components", run.String(), "webhook", config.Webhook.BindAddress,
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
 	err = p.manager.Start(serving)
 	p.stopEvents()
@@ -137,7 +138,7 @@ func (p *program) whoAmI(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, connection *rest.Config) (*program, error) {
+func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, run components, connection *rest.Config) (*program, error) {
 	gates, err := features.New(config.FeatureGates)
 	if err != nil {
 		return nil, err
@@ -152,7 +153,7 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	p := &program{config: config, features: gates, clock: now, local: local, connection: connection, clientset: clientset, stopEvents: func() {}}
+	p := &program{config: config, components: run, features: gates, clock: now, local: local, connection: connection, clientset: clientset, stopEvents: func() {}}
 	if p.authorizer, err = p.newAuthority(); err != nil {
 		return nil, err
 	}

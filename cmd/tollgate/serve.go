@@ -28,10 +28,12 @@ import (
 // serveFlags are the flags of tollgate serve. What is not a matter of one
 // machine is in the configuration file instead.
 type serveFlags struct {
-	config     string
-	kubeconfig string
-	logFormat  string
-	verbose    bool
+	config      string
+	kubeconfig  string
+	components  []string
+	evictorUser string
+	logFormat   string
+	verbose     bool
 }
 
 func newServeCommand() *cobra.Command {
@@ -40,15 +42,24 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the admission webhook and the evictor",
 		Long: `Run the admission webhook on every replica, and the evictor on the one that
-leads. In a cluster no flag is needed; beside one, name a kubeconfig, and in the
+leads. With --components, a process runs one of them, so that each can have a
+service account of its own. In a cluster no flag is needed; beside one, name a kubeconfig, and in the
 configuration file the URL by which the API server reaches the webhook.`,
 		Example: `  # In a pod, with the defaults.
   tollgate serve
 
   # Beside a cluster.
-  tollgate serve --kubeconfig tollgate.kubeconfig --config tollgate.yaml`,
+  tollgate serve --kubeconfig tollgate.kubeconfig --config tollgate.yaml
+
+  # The webhook and the evictor in two Deployments with two service accounts.
+  tollgate serve --components=webhook --evictor-user=system:serviceaccount:tollgate-system:tollgate-evictor
+  tollgate serve --components=evictor`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			run, err := parseComponents(flags.components, flags.evictorUser)
+			if err != nil {
+				return err
+			}
 			// A log whose reader has gone is written in vain, and ends nothing.
 			signal.Ignore(syscall.SIGPIPE)
 			sink := logsink.New(os.Stderr, logsink.NewLost(ctrlmetrics.Registry))
@@ -67,15 +78,20 @@ configuration file the URL by which the API server reaches the webhook.`,
 			if err != nil {
 				return err
 			}
+			if err := run.validate(config); err != nil {
+				return err
+			}
 			connection, err := connect(flags.kubeconfig)
 			if err != nil {
 				return err
 			}
-			return serve(logr.NewContext(cmd.Context(), log), config, connection)
+			return serve(logr.NewContext(cmd.Context(), log), config, run, connection)
 		},
 	}
 	cmd.Flags().StringVar(&flags.config, "config", "", "configuration `file` (kind TollgateConfiguration), or a folder of them; the defaults without one")
 	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `file`; without one, the service account of the pod")
+	cmd.Flags().StringSliceVar(&flags.components, "components", []string{componentWebhook, componentEvictor}, "`components` that this process runs: webhook, evictor or both")
+	cmd.Flags().StringVar(&flags.evictorUser, "evictor-user", "", "`user` that the evictor is, with --components=webhook: the webhook does not judge what it writes")
 	cmd.Flags().StringVar(&flags.logFormat, "log-format", "json", "`format` of the log: json or text")
 	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "log what is planned, not only what was done")
 	return cmd

@@ -22,10 +22,14 @@ import (
 
 // addAdmission adds the certificates, and the server that judges by the policies, by
 // what is known of pods and devices and by what is foretold of them, if anything, while
-// serving goes on. It returns its readiness checks.
+// serving goes on. It returns its readiness checks. A process without the webhook is ready
+// when it knows the policies.
 func (p *program) addAdmission(
 	told, serving context.Context, store *snapshot.Store, known *followed, preview *webhook.Preview,
 ) (map[string]healthz.Checker, error) {
+	if !p.components.webhook {
+		return map[string]healthz.Checker{"policies": store.Ready}, nil
+	}
 	certificates, err := certs.New(p.certificateOptions())
 	if err != nil {
 		return nil, fmt.Errorf("keep certificates: %w", err)
@@ -93,7 +97,7 @@ func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.
 		Cache:                      p.manager.GetClient(),
 		Authorizer:                 p.authorizer,
 		Operators:                  p.operators,
-		Selves:                     []string{p.self},
+		Selves:                     p.components.selves(p.self),
 		DeviceClasses:              webhook.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 		Schedulers:                 admission.Schedulers,
 		WorkloadControllers:        append(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers...),
