@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,13 +155,31 @@ func (u *upgrade) stage(t *testing.T) {
 		s := newSiteWith(t, map[string][]resourcev1.DeviceToleration{
 			"later": {dra.TolerateFor(deviceKey, tolerated)}, "stays": {dra.Tolerate(deviceKey)},
 		})
-		applied := time.Now()
 		apply(t, s.patch())
-		u.leave = append(u.leave, departure{s.namespace, applied.Truncate(time.Second).Add(tolerated * time.Second), []string{"stays"}})
+		u.leave = append(u.leave, departure{s.namespace, writtenOut(t, s.namespace).Add(tolerated * time.Second), []string{"stays"}})
 	}
 	node, in := controlplane.NodeName(5), namespace(t, "upgraded", nil)
 	create(t, in, pod("later", node, tolerates(key, tolerated)), pod("stays", node, tolerates(key)))
 	u.leave = append(u.leave, departure{in, taint(t, node, key).TimeAdded.Add(tolerated * time.Second), []string{"stays"}})
+}
+
+// writtenOut waits until the taint of a patch is written out as a DeviceTaintRule, and returns
+// since when it counts: the pods have their time from then on.
+func writtenOut(t *testing.T, patch string) (since time.Time) {
+	t.Helper()
+	eventually(t, "the patch has its rule", func(context.Context) error {
+		list := mustKubectl(t, "get", "devicetaintrules", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.taint.timeAdded}{"\n"}{end}`)
+		for line := range strings.Lines(list) {
+			name, written, found := strings.Cut(strings.TrimSpace(line), " ")
+			if found && strings.HasPrefix(name, patch+"-") {
+				var err error
+				since, err = time.Parse(time.RFC3339, written)
+				return err
+			}
+		}
+		return errNotYet
+	})
+	return since
 }
 
 // change ends one version, and applies parts of the manifests of another.
