@@ -167,9 +167,11 @@ func (u *upgrade) stage(t *testing.T) {
 // since when it counts: the pods have their time from then on.
 func writtenOut(t *testing.T, patch string) (since time.Time) {
 	t.Helper()
+	rules := func() string {
+		return mustKubectl(t, "get", "devicetaintrules", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.taint.timeAdded}{"\n"}{end}`)
+	}
 	eventually(t, "the patch has its rule", func(context.Context) error {
-		list := mustKubectl(t, "get", "devicetaintrules", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.taint.timeAdded}{"\n"}{end}`)
-		for line := range strings.Lines(list) {
+		for line := range strings.Lines(rules()) {
 			name, written, found := strings.Cut(strings.TrimSpace(line), " ")
 			if found && strings.HasPrefix(name, patch+"-") {
 				var err error
