@@ -54,7 +54,23 @@ type requester struct{}
 // InNamespace returns the context of a request in a namespace. The questions that the request
 // leads to wait for others of the namespace, and not for those of other namespaces.
 func InNamespace(ctx context.Context, namespace string) context.Context {
-	return context.WithValue(ctx, requester{}, namespace)
+	return &namespaced{ctx, namespace}
+}
+
+// namespaced is the context of a request in a namespace. context.WithValue would allocate
+// twice for every review, most of which ask nothing.
+type namespaced struct {
+	context.Context //nolint:containedctx // It is a context.
+
+	namespace string
+}
+
+// Value implements context.Context.
+func (n *namespaced) Value(key any) any {
+	if key == (requester{}) {
+		return n.namespace
+	}
+	return n.Context.Value(key)
 }
 
 // answer is what the API server said. The zero answer allows nothing.
