@@ -40,21 +40,21 @@ func parseComponents(names []string, evictorUser string) (components, error) {
 		return components{}, fmt.Errorf("--components is empty, want %s, %s or both, separated by a comma", componentWebhook, componentEvictor)
 	case c.webhook && !c.evictor && evictorUser == "":
 		return components{}, errors.New("--evictor-user is empty, want the user name of the evictor, " +
-			"such as system:serviceaccount:tollgate-system:tollgate-evictor: the webhook admits what the evictor writes")
+			"such as system:serviceaccount:tollgate-system:tollgate: the webhook admits what the evictor writes")
 	case c.evictor && evictorUser != "":
 		return components{}, fmt.Errorf("--evictor-user is %q, want it with --components=%s alone", evictorUser, componentWebhook)
 	}
 	return c, nil
 }
 
-// validate returns an error where the configuration needs a component that is not run.
+// validate returns an error where metrics are to be served by HTTPS without a certificate.
 func (c components) validate(config *configv1alpha1.TollgateConfiguration) error {
-	if c.webhook || !config.Metrics.Asked() {
+	if c.webhook || !config.Metrics.Asked() || config.Metrics.CertificateDirectory != "" {
 		return nil
 	}
-	return fmt.Errorf("metrics.bindAddress is %q with authorization by RBAC, which needs the serving certificate that the component %s keeps: "+
-		"want an address of the loopback interface, or metrics.authorization None, with --components=%s",
-		config.Metrics.BindAddress, componentWebhook, componentEvictor)
+	return fmt.Errorf("metrics.certificateDirectory is empty, want the directory of tls.crt and tls.key: metrics at %s are served by HTTPS, "+
+		"and with --components=%s there is no certificate of the webhooks (other ways: an address of the loopback interface, or metrics.authorization None)",
+		config.Metrics.BindAddress, componentEvictor)
 }
 
 // selves returns the users whose writes the webhook does not judge, if self is the user of

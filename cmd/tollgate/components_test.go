@@ -9,7 +9,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
-const evictorAccount = "system:serviceaccount:tollgate-system:tollgate-evictor"
+const evictorAccount = "system:serviceaccount:tollgate-system:tollgate"
 
 func TestF09BadComponentsAreRefusedByFlagAndValue(t *testing.T) {
 	t.Parallel()
@@ -76,12 +76,14 @@ func TestF09AWebhookWithoutTheEvictorNeverLeads(t *testing.T) {
 	}
 }
 
-func TestF09MetricsOverTLSNeedTheComponentWithTheCertificate(t *testing.T) {
+func TestF09MetricsOverTLSNeedACertificate(t *testing.T) {
 	t.Parallel()
 	config := configv1alpha1.Default()
 	config.Metrics.BindAddress, config.Metrics.Authorization = ":8443", configv1alpha1.MetricsRBAC
-	require.ErrorContains(t, components{evictor: true}.validate(config), `metrics.bindAddress is ":8443"`)
+	require.ErrorContains(t, components{evictor: true}.validate(config), `metrics.certificateDirectory is empty`)
 	require.NoError(t, components{webhook: true}.validate(config))
-	config.Metrics.Authorization = configv1alpha1.MetricsNone
+	config.Metrics.CertificateDirectory = "/etc/tollgate/certificates"
+	require.NoError(t, components{evictor: true}.validate(config))
+	config.Metrics.CertificateDirectory, config.Metrics.Authorization = "", configv1alpha1.MetricsNone
 	require.NoError(t, components{evictor: true}.validate(config))
 }

@@ -50,7 +50,8 @@ type program struct {
 	// authorizer answers what policies ask about permissions for pods, workloads and claims;
 	// operators for taints and labels of namespaces. Neither waits for the other.
 	authorizer, operators *authority.Authority
-	// certificates are those of the webhooks; nil until there is admission.
+	// certificates are those of the webhooks, or of the metrics where this process has no webhooks;
+	// nil until there is admission, and where nothing is served by HTTPS.
 	certificates *certs.Manager
 	// self is the user that this is.
 	self string

@@ -52,7 +52,7 @@ configuration file the URL by which the API server reaches the webhook.`,
   tollgate serve --kubeconfig tollgate.kubeconfig --config tollgate.yaml
 
   # The webhook and the evictor in two Deployments with two service accounts.
-  tollgate serve --components=webhook --evictor-user=system:serviceaccount:tollgate-system:tollgate-evictor
+  tollgate serve --components=webhook --evictor-user=system:serviceaccount:tollgate-system:tollgate
   tollgate serve --components=evictor`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,17 +27,12 @@ import (
 func (p *program) addAdmission(
 	told, serving context.Context, store *snapshot.Store, known *followed, preview *webhook.Preview,
 ) (map[string]healthz.Checker, error) {
+	if err := p.addCertificates(); err != nil {
+		return nil, err
+	}
 	if !p.components.webhook {
 		return map[string]healthz.Checker{"policies": store.Ready}, nil
 	}
-	certificates, err := certs.New(p.certificateOptions())
-	if err != nil {
-		return nil, fmt.Errorf("keep certificates: %w", err)
-	}
-	if err := p.manager.Add(certificates); err != nil {
-		return nil, fmt.Errorf("keep certificates: %w", err)
-	}
-	p.certificates = certificates
 	who, err := p.addCallers()
 	if err != nil {
 		return nil, err
@@ -45,11 +40,11 @@ func (p *program) addAdmission(
 	config := p.webhookConfig(store, known)
 	config.Preview, config.Callers = preview, who
 	server := webhook.NewServer(webhook.ServerOptions{
-		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){certificates.TLSConfig, who.TLSConfig},
+		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, who.TLSConfig},
 		Budget: config.Budget, Metrics: config.Metrics,
 	})
 	ready := map[string]healthz.Checker{
-		"certificates": certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
+		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}
 	server.Register(webhook.PathMutate, drain.Finish(told, serving, webhook.Mutate(config)))
 	server.Register(webhook.PathValidate, drain.Finish(told, serving, webhook.Validate(config)))
@@ -59,15 +54,33 @@ func (p *program) addAdmission(
 	return ready, nil
 }
 
+// addCertificates adds the certificate that the webhooks and the metrics are served with, or
+// the metrics alone. Without either there is none.
+func (p *program) addCertificates() error {
+	if !p.components.webhook && !p.config.Metrics.Asked() {
+		return nil
+	}
+	certificates, err := certs.New(p.certificateOptions())
+	if err != nil {
+		return fmt.Errorf("keep certificates: %w", err)
+	}
+	if err := p.manager.Add(certificates); err != nil {
+		return fmt.Errorf("keep certificates: %w", err)
+	}
+	p.certificates = certificates
+	return nil
+}
+
 func (p *program) certificateOptions() certs.Options {
 	config := p.config.Certificates
-	options := certs.Options{
-		Client:             p.clientset,
-		Clock:              p.clock,
-		Metrics:            certs.NewMetrics(ctrlmetrics.Registry),
-		ValidatingWebhooks: []string{objectName},
-		MutatingWebhooks:   []string{objectName},
+	options := certs.Options{Clock: p.clock, Metrics: certs.NewMetrics(ctrlmetrics.Registry)}
+	if !p.components.webhook {
+		options.Directory = p.config.Metrics.CertificateDirectory
+		return options
 	}
+	options.Client = p.clientset
+	options.ValidatingWebhooks = []string{objectName}
+	options.MutatingWebhooks = []string{objectName}
 	if config.Mode == configv1alpha1.CertificatesFiles {
 		options.Directory = config.Directory
 		return options

@@ -47,6 +47,11 @@ type Options struct {
 	Patch func(config map[string]any)
 	// Args are further arguments of "tollgate serve".
 	Args []string
+	// Account is the ServiceAccount that it is. Empty is that of deploy/.
+	Account string
+	// Rights and Webhooks are the kustomizations of what it needs to run and of what makes
+	// the API server call it. Empty are those of deploy/.
+	Rights, Webhooks string
 }
 
 // Tollgate is an installed Tollgate, running or not.
@@ -77,12 +82,20 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 		options.Name = Name
 	}
 	deploy := filepath.Join(options.Programs.Root, "deploy")
-	if !options.Replica {
-		needed, err := rights(deploy)
-		if err != nil {
+	if options.Account == "" {
+		options.Account = serviceAccount
+	}
+	if options.Rights == "" {
+		var err error
+		if options.Rights, err = rights(deploy); err != nil {
 			return nil, err
 		}
-		if err := Apply(ctx, cp, needed); err != nil {
+	}
+	if options.Webhooks == "" {
+		options.Webhooks = filepath.Join(deploy, "overlays", "outside")
+	}
+	if !options.Replica {
+		if err := Apply(ctx, cp, options.Rights); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +108,7 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	}
 	// The webhooks come last: from then on nothing is created unless they answer.
 	if !options.Replica {
-		if err := Apply(ctx, cp, filepath.Join(deploy, "overlays", "outside")); err != nil {
+		if err := Apply(ctx, cp, options.Webhooks); err != nil {
 			return t, err
 		}
 	}
@@ -158,7 +171,7 @@ func prepare(ctx context.Context, cp *controlplane.ControlPlane, options Options
 		Kubeconfig: filepath.Join(dir, options.Name+".kubeconfig"),
 		cp:         cp,
 	}
-	if err := t.writeKubeconfig(ctx); err != nil {
+	if err := t.writeKubeconfig(ctx, options.Account); err != nil {
 		return nil, err
 	}
 	config := configuration(addresses)
@@ -206,8 +219,8 @@ func (t *Tollgate) writeConfig(config map[string]any) error {
 	return nil
 }
 
-// writeKubeconfig asks for a token, as "kubectl create token" does.
-func (t *Tollgate) writeKubeconfig(ctx context.Context) error {
+// writeKubeconfig asks for a token of an account, as "kubectl create token" does.
+func (t *Tollgate) writeKubeconfig(ctx context.Context, account string) error {
 	config := t.cp.RESTConfig()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -216,9 +229,9 @@ func (t *Tollgate) writeKubeconfig(ctx context.Context) error {
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))},
 	}
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("create token for service account %s/%s: %w", namespace, serviceAccount, err)
+		return fmt.Errorf("create token for service account %s/%s: %w", namespace, account, err)
 	}
 	auth := clientcmdapi.AuthInfo{Token: token.Status.Token}
 	return controlplane.WriteKubeconfig(t.Kubeconfig, config.Host, config.CAData, auth)

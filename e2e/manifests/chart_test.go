@@ -23,7 +23,7 @@ var overlays = map[string][]string{
 	"issued-by-cert-manager": {"--set=certificates.mode=CertManager"},
 	"window":                 {"--set=mode=Window"},
 	"observe":                {"--set=mode=Observe"},
-	"high-availability":      {"--set=replicas=3,spread.nodes=DoNotSchedule"},
+	"high-availability":      {"--set=replicas=3,spread.nodes=DoNotSchedule,components=Apart"},
 }
 
 func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
@@ -43,6 +43,16 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 	t.Run("with pods that are monitored, and cert-manager", func(t *testing.T) {
 		folder := together(t, "monitoring/endpoint", "monitoring/podmonitor", "monitoring/cert-manager", "components/cert-manager", "components/certificate-files")
 		requireSame(t, kustomize(t, folder), template(t, "--set=certificates.mode=CertManager,monitoring.metrics=true,monitoring.monitor=PodMonitor"))
+	})
+	t.Run("with components apart that are monitored", func(t *testing.T) {
+		folder := together(t, "components/apart", "monitoring")
+		requireSame(t, kustomize(t, folder), template(t, "--set=components=Apart",
+			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
+	})
+	t.Run("with components apart that are monitored, and cert-manager", func(t *testing.T) {
+		folder := together(t, "components/apart", "monitoring/endpoint", "monitoring/podmonitor", "monitoring/cert-manager",
+			"components/cert-manager", "components/certificate-files")
+		requireSame(t, kustomize(t, folder), template(t, "--set=components=Apart,certificates.mode=CertManager,monitoring.metrics=true,monitoring.monitor=PodMonitor"))
 	})
 	t.Run("with pods that are monitored", func(t *testing.T) {
 		folder := together(t, "monitoring/endpoint", "monitoring/podmonitor")
@@ -254,7 +264,7 @@ func TestValuesChangeWhatTheyAreNamedFor(t *testing.T) {
 	require.Equal(t, "registry.example.com/t@sha256:"+strings.Repeat("a", 64), pod.Spec.Containers[0].Image)
 	require.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
 	require.Equal(t, "b", pod.Annotations["a"])
-	require.Equal(t, map[string]string{"app.kubernetes.io/name": "tollgate", "c": "d"}, pod.Labels)
+	require.Equal(t, map[string]string{"app.kubernetes.io/name": "tollgate", "app.kubernetes.io/part-of": "tollgate", "c": "d"}, pod.Labels)
 
 	config := configOf(t, as[corev1.ConfigMap](t, all, "ConfigMap tollgate-system/tollgate-config"))
 	require.Equal(t, configv1alpha1.EvictionWindow, config.Eviction.Mode)

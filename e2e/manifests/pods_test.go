@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 func deploymentOf(t *testing.T, all objects) *appsv1.Deployment {
@@ -21,28 +22,75 @@ func deploymentOf(t *testing.T, all objects) *appsv1.Deployment {
 	return as[appsv1.Deployment](t, all, "Deployment tollgate-system/tollgate")
 }
 
+// deploymentsOf are the Deployment of the webhook and, if it is another, that of the evictor.
+func deploymentsOf(t *testing.T, all objects) []*appsv1.Deployment {
+	t.Helper()
+	found := []*appsv1.Deployment{deploymentOf(t, all)}
+	const apart = "Deployment tollgate-system/tollgate-evictor"
+	if all[apart] != nil {
+		found = append(found, as[appsv1.Deployment](t, all, apart))
+	}
+	return found
+}
+
 func TestL08PodsHaveNoMoreRightsThanTheyNeed(t *testing.T) {
 	for name := range overlays {
-		t.Run(name, func(t *testing.T) {
-			pod := deploymentOf(t, kustomize(t, overlay(name))).Spec.Template.Spec
-			require.False(t, pod.HostNetwork || pod.HostPID || pod.HostIPC)
-			require.True(t, *pod.SecurityContext.RunAsNonRoot)
-			require.Equal(t, int64(65532), *pod.SecurityContext.RunAsUser)
-			require.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
-			require.Len(t, pod.Containers, 1)
-			container := pod.Containers[0]
-			require.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
-			require.False(t, *container.SecurityContext.AllowPrivilegeEscalation)
-			require.Equal(t, []corev1.Capability{"ALL"}, container.SecurityContext.Capabilities.Drop)
-			require.Empty(t, container.SecurityContext.Capabilities.Add)
-			for _, mount := range container.VolumeMounts {
-				require.True(t, mount.ReadOnly, mount.Name)
-			}
-			for _, volume := range pod.Volumes {
-				require.Nil(t, volume.HostPath, volume.Name)
-			}
-		})
+		for _, deployment := range deploymentsOf(t, kustomize(t, overlay(name))) {
+			t.Run(name+", "+deployment.Name, func(t *testing.T) {
+				pod := deployment.Spec.Template.Spec
+				require.False(t, pod.HostNetwork || pod.HostPID || pod.HostIPC)
+				require.True(t, *pod.SecurityContext.RunAsNonRoot)
+				require.Equal(t, int64(65532), *pod.SecurityContext.RunAsUser)
+				require.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
+				require.Len(t, pod.Containers, 1)
+				container := pod.Containers[0]
+				require.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
+				require.False(t, *container.SecurityContext.AllowPrivilegeEscalation)
+				require.Equal(t, []corev1.Capability{"ALL"}, container.SecurityContext.Capabilities.Drop)
+				require.Empty(t, container.SecurityContext.Capabilities.Add)
+				for _, mount := range container.VolumeMounts {
+					require.True(t, mount.ReadOnly, mount.Name)
+				}
+				for _, volume := range pod.Volumes {
+					require.Nil(t, volume.HostPath, volume.Name)
+				}
+			})
+		}
 	}
+}
+
+// The Service is the webhook's, which cannot delete a pod, and each Deployment has its pods to
+// itself.
+func TestF09ComponentsApartShareNothing(t *testing.T) {
+	all := kustomize(t, overlay("high-availability"))
+	deployments := deploymentsOf(t, all)
+	require.Len(t, deployments, 2)
+	webhook, evictor := deployments[0], deployments[1]
+	require.Equal(t, "tollgate-webhook", webhook.Spec.Template.Spec.ServiceAccountName)
+	require.Contains(t, webhook.Spec.Template.Spec.Containers[0].Args, "--components=webhook")
+	require.Contains(t, webhook.Spec.Template.Spec.Containers[0].Args, "--evictor-user=system:serviceaccount:tollgate-system:tollgate")
+	require.Equal(t, "tollgate", evictor.Spec.Template.Spec.ServiceAccountName)
+	require.Contains(t, evictor.Spec.Template.Spec.Containers[0].Args, "--components=evictor")
+	require.Equal(t, webhook.Spec.Template.Spec.Containers[0].Image, evictor.Spec.Template.Spec.Containers[0].Image)
+	for _, selector := range []map[string]string{
+		webhook.Spec.Selector.MatchLabels,
+		as[corev1.Service](t, all, "Service tollgate-system/tollgate").Spec.Selector,
+		as[policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget tollgate-system/tollgate").Spec.Selector.MatchLabels,
+		as[networkingv1.NetworkPolicy](t, all, "NetworkPolicy tollgate-system/tollgate").Spec.PodSelector.MatchLabels,
+	} {
+		require.True(t, labels.SelectorFromSet(selector).Matches(labels.Set(webhook.Spec.Template.Labels)), selector)
+		require.False(t, labels.SelectorFromSet(selector).Matches(labels.Set(evictor.Spec.Template.Labels)), selector)
+	}
+	for _, selector := range []map[string]string{
+		evictor.Spec.Selector.MatchLabels,
+		evictor.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+		as[policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget tollgate-system/tollgate-evictor").Spec.Selector.MatchLabels,
+		as[networkingv1.NetworkPolicy](t, all, "NetworkPolicy tollgate-system/tollgate-evictor").Spec.PodSelector.MatchLabels,
+	} {
+		require.True(t, labels.SelectorFromSet(selector).Matches(labels.Set(evictor.Spec.Template.Labels)), selector)
+		require.False(t, labels.SelectorFromSet(selector).Matches(labels.Set(webhook.Spec.Template.Labels)), selector)
+	}
+	require.Empty(t, as[networkingv1.NetworkPolicy](t, all, "NetworkPolicy tollgate-system/tollgate-evictor").Spec.Ingress, "nobody calls the evictor")
 }
 
 func TestReplicasEndAndStartWithoutAReviewThatFails(t *testing.T) {
@@ -77,11 +125,16 @@ func TestResourcesAreAskedForAndTheCPUIsNotThrottled(t *testing.T) {
 
 // In a rollout all replicas run, one starts, and as many that were replaced may not be gone.
 func TestTheQuotaIsEnoughForARolloutOfAllReplicas(t *testing.T) {
-	for _, replicas := range []int64{1, 2, 9, 10, 40} {
-		all := template(t, "--set=replicas="+strconv.FormatInt(replicas, 10))
-		surge := int64(deploymentOf(t, all).Spec.Strategy.RollingUpdate.MaxSurge.IntValue())
-		quota := as[corev1.ResourceQuota](t, all, "ResourceQuota tollgate-system/tollgate-critical-pods")
-		require.GreaterOrEqual(t, quota.Spec.Hard.Pods().Value(), 2*replicas+surge, "with %d replicas", replicas)
+	for _, components := range []string{"Together", "Apart"} {
+		for _, replicas := range []int64{1, 2, 9, 10, 40} {
+			all := template(t, "--set=components="+components+",replicas="+strconv.FormatInt(replicas, 10))
+			needed := int64(0)
+			for _, deployment := range deploymentsOf(t, all) {
+				needed += 2*int64(*deployment.Spec.Replicas) + int64(deployment.Spec.Strategy.RollingUpdate.MaxSurge.IntValue())
+			}
+			quota := as[corev1.ResourceQuota](t, all, "ResourceQuota tollgate-system/tollgate-critical-pods")
+			require.GreaterOrEqual(t, quota.Spec.Hard.Pods().Value(), needed, "with %d replicas, %s", replicas, components)
+		}
 	}
 }
 

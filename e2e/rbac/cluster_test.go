@@ -94,18 +94,20 @@ func inForce(t *testing.T) {
 		"tolerationpolicies,placementpolicies,taintpolicies,gatepolicies,evictionpolicies")
 }
 
-// asked returns what Tollgate asked for since a moment.
+// asked returns what either component asked for since a moment.
 func asked(t *testing.T, since time.Time, keep func(*auditv1.Event) bool) []auditv1.Event {
 	t.Helper()
 	events, err := audit.Read(func(event *auditv1.Event) bool {
-		return event.User.Username == account && !event.RequestReceivedTimestamp.Time.Before(since) && keep(event)
+		return !event.RequestReceivedTimestamp.Time.Before(since) && keep(event)
 	})
 	require.NoError(t, err)
 	return events
 }
 
-// all keeps every request.
-func all(*auditv1.Event) bool { return true }
+// by keeps the requests of a component.
+func by(account string) func(*auditv1.Event) bool {
+	return func(event *auditv1.Event) bool { return event.User.Username == accounts+account }
+}
 
 // forbidden returns what keeps the requests that were refused for one permission.
 func forbidden(what grant) func(*auditv1.Event) bool {

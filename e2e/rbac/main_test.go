@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	// account is the user that Tollgate is.
-	account = "system:serviceaccount:tollgate-system:tollgate"
+	// accounts begins the users that the components are, webhookAccount and evictorAccount.
+	accounts       = "system:serviceaccount:tollgate-system:"
+	webhookAccount = "tollgate-webhook"
+	evictorAccount = "tollgate"
 
 	// auditPolicy has all written down that Tollgate asks for.
 	auditPolicy = `
@@ -30,14 +32,15 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
-  users: ["` + account + `"]
+  users: ["` + accounts + webhookAccount + `", "` + accounts + evictorAccount + `"]
 - level: None
 `
 )
 
 var (
 	shared   *controlplane.ControlPlane
-	tollgate *install.Tollgate
+	webhook  *install.Tollgate
+	evictor  *install.Tollgate
 	programs binaries.Binaries
 	audit    auditlog.Log
 )
@@ -79,7 +82,17 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 	if out, err := install.Kubectl(ctx, cp, "apply", "-f", "testdata/tenants.yaml"); err != nil {
 		return nil, fmt.Errorf("apply testdata/tenants.yaml: %w\n%s", err, out)
 	}
-	tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Patch: configure})
+	webhook, err = install.Install(ctx, cp, install.Options{
+		Name: "webhook", Programs: programs, Patch: configure, Account: webhookAccount,
+		Args:   []string{"--components=webhook", "--evictor-user=" + accounts + evictorAccount},
+		Rights: "testdata/apart/rights", Webhooks: "testdata/apart/webhooks",
+	})
+	if err != nil {
+		return nil, err
+	}
+	evictor, err = install.Install(ctx, cp, install.Options{
+		Name: "evictor", Programs: programs, Replica: true, Patch: configure, Account: evictorAccount, Args: []string{"--components=evictor"},
+	})
 	return nil, err
 }
 
@@ -90,15 +103,24 @@ func configure(config map[string]any) {
 	config["certificates"] = map[string]any{"servingDuration": "30s", "caDuration": "1h"}
 }
 
-// restart ends Tollgate, does something, and starts it with another configuration.
+// restart ends both components, does something, and starts them with another configuration.
 func restart(ctx context.Context, meanwhile func() error, change func(config map[string]any)) error {
-	if err := tollgate.Terminate(ctx); err != nil {
-		return err
+	components := []*install.Tollgate{webhook, evictor}
+	for _, component := range components {
+		if err := component.Terminate(ctx); err != nil {
+			return err
+		}
 	}
-	if err := meanwhile(); err != nil {
-		return errors.Join(err, tollgate.Start(ctx))
+	errs := []error{meanwhile()}
+	for _, component := range components {
+		errs = append(errs, reconfigure(component, change), component.Start(ctx))
 	}
-	text, err := os.ReadFile(tollgate.ConfigPath)
+	return errors.Join(errs...)
+}
+
+// reconfigure changes the configuration that a component starts with.
+func reconfigure(component *install.Tollgate, change func(config map[string]any)) error {
+	text, err := os.ReadFile(component.ConfigPath)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
@@ -110,8 +132,8 @@ func restart(ctx context.Context, meanwhile func() error, change func(config map
 	if text, err = yaml.Marshal(config); err != nil {
 		return fmt.Errorf("encode configuration: %w", err)
 	}
-	if err := os.WriteFile(tollgate.ConfigPath, text, 0o600); err != nil {
+	if err := os.WriteFile(component.ConfigPath, text, 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
-	return tollgate.Start(ctx)
+	return nil
 }

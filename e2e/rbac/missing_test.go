@@ -112,7 +112,7 @@ func mostOften(events []auditv1.Event) int {
 func takeAway(t *testing.T) {
 	t.Helper()
 	roles := client(t).RbacV1().ClusterRoles()
-	role, err := roles.Get(t.Context(), "tollgate", metav1.GetOptions{})
+	role, err := roles.Get(t.Context(), "tollgate-evictor", metav1.GetOptions{})
 	require.NoError(t, err)
 	for i := range role.Rules {
 		rule := &role.Rules[i]
@@ -134,7 +134,7 @@ func takeAway(t *testing.T) {
 // giveBack applies what ships.
 func giveBack(t *testing.T) {
 	t.Helper()
-	require.NoError(t, install.Apply(context.WithoutCancel(t.Context()), shared, filepath.Join(programs.Root, "deploy", "base", "rights")))
+	require.NoError(t, install.Apply(context.WithoutCancel(t.Context()), shared, "testdata/apart/rights"))
 }
 
 // becomesRefused returns when a pod is refused because of the policy.
@@ -162,11 +162,11 @@ func waitAskedInVain(t *testing.T, what grant, since time.Time) {
 	})
 }
 
-// waitLogged returns when Tollgate's log has a line with all of some words.
+// waitLogged returns when the evictor's log has a line with all of some words.
 func waitLogged(t *testing.T, words ...string) {
 	t.Helper()
 	poll(t, fmt.Sprintf("the log says %v", words), func(context.Context) error {
-		log, err := os.ReadFile(tollgate.LogPath)
+		log, err := os.ReadFile(evictor.LogPath)
 		if err != nil {
 			return err
 		}

@@ -220,7 +220,7 @@ spec:
 		"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"early","namespace":"tour"},"spec":{
 			"runtimeClassName":"not-there","tolerations":[{"key":"tour.example.com/x","operator":"Exists"}],
 			"containers":[{"name":"c","image":"image"}]}}}}`
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tollgate.WebhookURL+"/validate", strings.NewReader(review))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webhook.WebhookURL+"/validate", strings.NewReader(review))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}

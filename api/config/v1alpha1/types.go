@@ -229,8 +229,9 @@ type MetricsAuthorization string
 const (
 	// MetricsAuto is None on a loopback address, and RBAC on others.
 	MetricsAuto MetricsAuthorization = "Auto"
-	// MetricsRBAC serves HTTPS, with the certificate of the webhooks, and shows metrics to
-	// whose bearer token the API server knows and whom RBAC lets get the path /metrics.
+	// MetricsRBAC serves HTTPS and shows metrics to whose bearer token the API server knows and
+	// whom RBAC lets get the path /tollgate/metrics. A process with the component webhook shows
+	// the certificate of the webhooks.
 	MetricsRBAC MetricsAuthorization = "RBAC"
 	// MetricsNone serves plain HTTP to everyone who can reach it.
 	MetricsNone MetricsAuthorization = "None"
@@ -242,6 +243,9 @@ type MetricsConfiguration struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 	// Authorization is Auto, RBAC or None.
 	Authorization MetricsAuthorization `json:"authorization,omitempty"`
+	// CertificateDirectory holds tls.crt and tls.key, kept up to date by others, with which a
+	// process without the component webhook serves HTTPS.
+	CertificateDirectory string `json:"certificateDirectory,omitempty"`
 }
 
 // Asked reports whether who asks for metrics has to show a token.

@@ -15,7 +15,9 @@
 
 {{- define "tollgate.deployment" -}}
 {{- $values := .root.Values -}}
-{{- $_ := set .object.spec "replicas" $values.replicas -}}
+{{- $evictor := eq .object.metadata.name "tollgate-evictor" -}}
+{{- $replicas := $evictor | ternary (include "tollgate.evictors" .root | int) (int $values.replicas) -}}
+{{- $_ := set .object.spec "replicas" $replicas -}}
 {{- $template := .object.spec.template -}}
 {{- $pod := $template.spec -}}
 {{- $container := first $pod.containers -}}
@@ -26,19 +28,27 @@
 {{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
 {{- $_ := set $pod "nodeSelector" $values.nodeSelector -}}
 {{- $_ := set $pod "tolerations" $values.tolerations -}}
-{{- $_ := set $pod "affinity" (merge $values.affinity $pod.affinity) -}}
+{{- $_ := set $pod "affinity" (merge (deepCopy $values.affinity) $pod.affinity) -}}
 {{- range $pod.topologySpreadConstraints -}}
 {{- $_ := set . "whenUnsatisfiable" $values.spread.nodes -}}
 {{- /* Nodes that are missing count as empty ones, so that no other takes two. */ -}}
-{{- if eq $values.spread.nodes "DoNotSchedule" }}{{ $_ := set . "minDomains" (int $values.replicas) }}{{ end -}}
+{{- if eq $values.spread.nodes "DoNotSchedule" }}{{ $_ := set . "minDomains" $replicas }}{{ end -}}
 {{- end -}}
 {{- range $pod.volumes -}}
 {{- if eq .name "config" }}{{ $_ := set .configMap "name" "tollgate-config" }}{{ end -}}
 {{- end -}}
 {{- if $values.monitoring.metrics -}}
 {{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" 8080 "protocol" "TCP")) -}}
+{{- if $evictor -}}
+{{- $secret := include "tollgate.certificate" .root -}}
+{{- $items := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") -}}
+{{- $source := dict "secretName" $secret "optional" true "items" $items -}}
+{{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" "metrics-certificate" "secret" $source)) -}}
+{{- $mount := dict "name" "metrics-certificate" "mountPath" "/etc/tollgate/metrics" "readOnly" true -}}
+{{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) -}}
 {{- end -}}
-{{- with include "tollgate.callers" .root -}}
+{{- end -}}
+{{- with $evictor | ternary "" (include "tollgate.callers" .root) -}}
 {{- $source := dict "name" . "items" (list (dict "key" "ca.crt" "path" "ca.crt")) -}}
 {{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" "callers" "configMap" $source)) -}}
 {{- $mount := dict "name" "callers" "mountPath" "/etc/tollgate/callers" "readOnly" true -}}
@@ -54,6 +64,20 @@
 {{- /* tollgate.folder is where the files are of how certificates come. */ -}}
 {{- define "tollgate.folder" -}}
 {{- get (dict "SelfSigned" "self-signed" "CertManager" "cert-manager") .Values.certificates.mode -}}
+{{- end -}}
+
+{{- /* tollgate.certificate is the Secret that the serving certificate is in. */ -}}
+{{- define "tollgate.certificate" -}}
+{{- get (dict "SelfSigned" "tollgate-serving-certificate" "CertManager" "tollgate-serving") .Values.certificates.mode -}}
+{{- end -}}
+
+{{- /* tollgate.apart says something if the components have a Deployment each. */ -}}
+{{- define "tollgate.apart" -}}
+{{- if eq (.Values.components | default "Together") "Apart" }}yes{{ end -}}
+{{- end -}}
+
+{{- define "tollgate.evictors" -}}
+{{- dig "replicas" 2 (.Values.evictor | default dict) -}}
 {{- end -}}
 
 {{- /* helm upgrade --reuse-values has the values of an older chart, without those that are new. */ -}}
@@ -116,17 +140,18 @@
 
 {{- /* The CA is in the Secret of whoever issues the certificate. */ -}}
 {{- define "tollgate.monitor" -}}
-{{- if eq .root.Values.certificates.mode "CertManager" -}}
+{{- $secret := include "tollgate.certificate" .root -}}
 {{- range concat (.object.spec.endpoints | default list) (.object.spec.podMetricsEndpoints | default list) -}}
-{{- $_ := set .tlsConfig.ca.secret "name" "tollgate-serving" -}}
-{{- end -}}
+{{- $_ := set .tlsConfig.ca.secret "name" $secret -}}
 {{- end -}}
 {{- end -}}
 
 {{- /* In a rollout one starts while all run, and as many that have ended their work may not be gone. */ -}}
 {{- define "tollgate.resourcequota" -}}
 {{- $hard := .object.spec.hard -}}
-{{- $_ := set $hard "pods" (max (int $hard.pods) (add1 (mul 2 .root.Values.replicas)) | toString) -}}
+{{- $pods := add1 (mul 2 .root.Values.replicas) -}}
+{{- if include "tollgate.apart" .root }}{{ $pods = add $pods 1 (mul 2 (include "tollgate.evictors" .root | int)) }}{{ end -}}
+{{- $_ := set $hard "pods" (max (int $hard.pods) $pods | toString) -}}
 {{- end -}}
 
 {{- /* The ServiceAccount that may write the caBundle is said in a variable of its own. */ -}}
