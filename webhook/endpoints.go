@@ -88,6 +88,8 @@ type Config struct {
 	// ResourceSlices and DeviceTaintRules, the syntax of tolerations in claims and
 	// their templates, and reservations of claims.
 	JudgeDevices bool
+	// WithoutDeviceTaintRules says that Tollgate does not act on DeviceTaintRules.
+	WithoutDeviceTaintRules bool
 	// DeviceTaints says which taints are in the way of a reservation. Nil where device
 	// taints are not followed: then no reservation is refused.
 	DeviceTaints deviceTaints
@@ -139,7 +141,7 @@ func Validate(c Config) *Endpoint {
 		resourceSlices: &sliceJudge{clock: c.ServerClock, governor: c.governor(), preview: c.Preview},
 		claimStatuses:  &reservationJudge{taints: c.DeviceTaints, clock: c.ServerClock},
 		taintRules: &ruleJudge{
-			clock: c.ServerClock, obeyed: c.DeviceTaints != nil, governor: c.governor(), preview: c.Preview,
+			clock: c.ServerClock, obeyed: c.DeviceTaints != nil && !c.WithoutDeviceTaintRules, governor: c.governor(), preview: c.Preview,
 		},
 
 		tolerationPolicyKind: newTolerationPolicyJudge(),

@@ -36,6 +36,9 @@ func unfollowed(kind tracker.SourceKind) string {
 	return "taints of nodes are not followed, because the feature gate NodeTaintEviction is off"
 }
 
+// errOff is why a patch that has a limit cannot be judged while what finds its devices is off.
+var errOff = errors.New("a TaintPolicy limits how many pods the taint may affect, and the devices of ResourceSlicePatches by class or expressions are not known while their feature gate is off")
+
 // unforetold returns the warning that stands in for a preview which failed, and why a
 // write that has a limit cannot be judged then; neither where err is something else.
 func unforetold(kind tracker.SourceKind, err error) (warning string, fault error) {
@@ -76,6 +79,9 @@ type PreviewConfig struct {
 	Selection PatchSelection
 	// Observe says that Tollgate is in eviction mode Observe.
 	Observe bool
+	// Off are the feature gates that are off for kinds of taints: they are as if they were
+	// not there.
+	Off map[tracker.SourceKind]string
 	// Clock tells the time of the API server.
 	Clock   clock.PassiveClock
 	Metrics *PreviewMetrics
@@ -193,6 +199,9 @@ const unnamed = "-"
 func (p *Preview) mereRule(name string, old, current *resourcev1.DeviceTaintRuleSpec) previewed {
 	if p == nil {
 		return previewed{}
+	}
+	if off := p.off(tracker.SourceRule); off != "" {
+		return previewed{warnings: []string{off}}
 	}
 	evicting := *current.DeepCopy()
 	evicting.Taint.Effect, evicting.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
@@ -325,6 +334,9 @@ func (p *Preview) see(ctx context.Context, w *limits.Write, look look) (previewe
 	}
 	now := p.config.Clock.Now()
 	changes, err := look(p.config.View, now)
+	if errors.Is(err, errOff) {
+		return previewed{warnings: []string{p.off(w.Carrier.Kind)}}, w.Fault(ctx, err)
+	}
 	if warning, fault := unforetold(w.Carrier.Kind, err); fault != nil {
 		return previewed{warnings: []string{warning}}, w.Fault(ctx, fault)
 	}

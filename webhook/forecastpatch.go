@@ -76,6 +76,9 @@ func (p *Preview) merePatch(ctx context.Context, w *patchWrite) previewed {
 	if p == nil {
 		return previewed{}
 	}
+	if off := p.off(tracker.SourcePatch); off != "" {
+		return previewed{warnings: []string{off}}
+	}
 	var evicting []resourcev1.DeviceTaint
 	for _, taint := range patchedTaints(w.now).Taints {
 		if taint.Effect == resourcev1.DeviceTaintEffectNone {
@@ -106,7 +109,10 @@ func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev
 		patched.Selectors = []device.Selector{selector}
 		return p.config.View.Patch(patched, now)
 	}
-	if p.config.Selection == nil {
+	switch {
+	case p.config.Selection == nil && p.off(tracker.SourcePatch) != "":
+		return nil, errOff
+	case p.config.Selection == nil:
 		return nil, forecast.ErrUnfollowed
 	}
 	ctx, cancel := context.WithTimeout(ctx, askingTime)
@@ -159,6 +165,14 @@ func (w *patchWrite) since(taint *resourcev1.DeviceTaint) *metav1.Time {
 	return patching.Since(&patch, &v1alpha1.PatchedTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 }
 
+// carrierNamed returns how sentences call what has a taint of a device.
+func carrierNamed(source tracker.Source) string {
+	if source.Kind == tracker.SourcePatch {
+		return patchNamed(source.Name)
+	}
+	return "it"
+}
+
 // patchNamed returns how sentences call a patch.
 func patchNamed(name string) string {
 	if name == unnamed {
@@ -167,12 +181,25 @@ func patchNamed(name string) string {
 	return "ResourceSlicePatch " + clip(name)
 }
 
+// off says that taints of a kind are as if they were not there; nothing where they are.
+func (p *Preview) off(kind tracker.SourceKind) string {
+	gate := p.config.Off[kind]
+	if gate == "" {
+		return ""
+	}
+	return "the feature gate " + gate + " is off: the taint has no effect until it is on"
+}
+
 // sentence says what a write does to pods, nothing where it is nothing. In mode Observe a
 // taint of a patch that evicts is written out as one that does not, so that nobody evicts
-// for it: then it is what it would do.
+// for it: then it is what it would do, as it is while a feature gate is off.
 func (p *Preview) sentence(source tracker.Source, f *forecast.Forecast) string {
-	text := f.String()
+	text, off := f.String(), p.off(source.Kind)
 	switch {
+	case off != "" && f.If() != "":
+		return off + "; then " + carrierNamed(source) + " " + f.If()
+	case off != "":
+		return off
 	case text == "" || source.Kind != tracker.SourcePatch:
 		return text
 	case p.config.Observe:

@@ -143,6 +143,31 @@ func TestPreviewOfPatches(t *testing.T) {
 	})
 }
 
+func TestAPreviewSaysWhichFeatureGateIsOff(t *testing.T) {
+	b := newBlast(t)
+	b.user("a", "x0")
+	b.preview.config.Off = map[tracker.SourceKind]string{tracker.SourcePatch: "ResourceSlicePatches", tracker.SourceRule: "DeviceTaintRules"}
+	patch := func(filter, effect string) string {
+		return patchJSON(`"filter":` + filter + `,"taints":[{"key":"example.org/a","effect":"` + effect + `"}]`)
+	}
+	const off = " is off: the taint has no effect until it is on"
+	const patches, rules = "the feature gate ResourceSlicePatches" + off, "the feature gate DeviceTaintRules" + off
+	const pods = " would evict 1 pod in 1 namespace: 1 now"
+	for name, tt := range map[string]struct {
+		warnings []string
+		want     string
+	}{
+		"a patch that would evict":        {b.patch(t, patch(`{"driver":"gpu"}`, "NoExecute"), "").Warnings, patches + "; then ResourceSlicePatch gpu-broken" + pods},
+		"a patch that would evict nobody": {b.patch(t, patch(`{"driver":"other"}`, "NoExecute"), "").Warnings, patches},
+		"a patch by a class":              {b.patch(t, patch(`{"deviceClassName":"c"}`, "NoExecute"), "").Warnings, patches},
+		"a patch with the effect None":    {b.patch(t, patch(`{"driver":"gpu"}`, "None"), "").Warnings, patches},
+		"a rule that would evict":         {b.rule(t, ruleJSON(`{"driver":"gpu"}`, "example.org/a", "NoExecute"), "").Warnings, rules + "; then it" + pods},
+		"a rule with the effect None":     {b.rule(t, ruleJSON(`{"driver":"gpu"}`, "example.org/a", "None"), "").Warnings, rules},
+	} {
+		t.Run(name, func(t *testing.T) { require.Contains(t, tt.warnings, tt.want) })
+	}
+}
+
 func TestPreviewOfAPatchThatIsWrittenOut(t *testing.T) {
 	const path = `"filter":{"driver":"gpu","device":"x0"}`
 	evicting := func(value string) string {

@@ -28,7 +28,7 @@ func (p *program) addControllers(store *snapshot.Store, known *followed, foresee
 	if p.kinds().Tolerations && known.tracker != nil {
 		p.leading = append(p.leading, p.newAudit(store, known).Start)
 	}
-	if (p.kinds().Placement || p.window()) && known.devices != nil {
+	if p.pairs(known) {
 		p.addPairing(store, known)
 	}
 	if p.kinds().Evictions {
@@ -53,6 +53,11 @@ func (p *program) newAudit(store *snapshot.Store, known *followed) *audit.Contro
 		Policies: store, DefaultSeconds: p.defaultSeconds(), Local: p.local, Leads: p.leads,
 		Timeout: p.attemptTimeout(), Metrics: audit.NewMetrics(ctrlmetrics.Registry),
 	})
+}
+
+// pairs reports whether twins are written for taints of devices.
+func (p *program) pairs(known *followed) bool {
+	return (p.kinds().Placement || p.window()) && known.followsRules()
 }
 
 // addPairing adds what keeps pods with a bounded toleration from coming back to their

@@ -41,6 +41,8 @@ type deviceSide struct {
 	changed listeners
 	// known is true while the tracker knows all devices, claims and rules.
 	known atomic.Bool
+	// withoutRules says that DeviceTaintRules are as if there were none.
+	withoutRules bool
 }
 
 // equip adds to the options of the evictor what devices need.
@@ -134,7 +136,7 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 // VS-08).
 func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed, guarded informer.Option) []served.Resource {
 	slices, claims := p.clientset.ResourceV1().ResourceSlices(), p.clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
-	return []served.Resource{
+	found := []served.Resource{
 		{
 			Name:     podGroupResource,
 			Versions: []string{"v1", "v1beta1", "v1alpha3", "v1alpha2"},
@@ -161,6 +163,16 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed, guarded in
 			},
 			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, slices) },
 		},
+	}
+	if d.withoutRules {
+		return found
+	}
+	return append(found, d.ruleResources(feed, guarded)...)
+}
+
+// ruleResources returns what is watched of DeviceTaintRules.
+func (d *deviceSide) ruleResources(feed *informer.DeviceFeed, guarded informer.Option) []served.Resource {
+	return []served.Resource{
 		{
 			Name:     informer.RuleResource,
 			Versions: []string{"v1", "v1beta2", "v1alpha3"},

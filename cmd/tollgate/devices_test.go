@@ -46,15 +46,20 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		serves                    cluster
 		counts, served, writeable bool
+		// off is the feature gate DeviceTaintRules off.
+		off bool
 	}{
 		"DE-01 VS-01 all of Kubernetes 1.37 counts and has a status": {
-			cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}, true, true, true,
+			cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}, true, true, true, false,
 		},
 		"VS-03 the rules of Kubernetes 1.34 count and have no status": {
-			cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices"}, "resource.k8s.io/v1alpha3": {"devicetaintrules"}}, true, true, false,
+			cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices"}, "resource.k8s.io/v1alpha3": {"devicetaintrules"}}, true, true, false, false,
 		},
 		"VS-02 pods are not counted where rules are served and claims are not": {
-			cluster{"resource.k8s.io/v1beta2": {"devicetaintrules", "devicetaintrules/status"}}, false, true, true,
+			cluster{"resource.k8s.io/v1beta2": {"devicetaintrules", "devicetaintrules/status"}}, false, true, true, false,
+		},
+		"where the gate DeviceTaintRules is off, pods are counted and rules are as if they were not served": {
+			cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}, true, false, false, true,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -63,7 +68,7 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 			for _, version := range []string{"v1", "v1beta2", "v1alpha3"} {
 				kinds[informer.RuleResource.WithVersion(version)] = "DeviceTaintRuleList"
 			}
-			d := &deviceSide{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)}
+			d := &deviceSide{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), withoutRules: c.off}
 			feed := informer.NewDeviceFeed(tracker.New(), nobody{}, clock.RealClock{})
 			known := make(chan struct{})
 			d.keeper = served.New(served.Options{

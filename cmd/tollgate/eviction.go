@@ -51,6 +51,9 @@ type followed struct {
 	guard *informer.Guard
 }
 
+// followsRules reports whether DeviceTaintRules taint devices, and may be written.
+func (f *followed) followsRules() bool { return f.devices != nil && !f.devices.withoutRules }
+
 // addEvictor adds what watches pods, nodes and devices, and on the leader what
 // evicts and says so in the status of DeviceTaintRules. Admission does not wait
 // until all pods of the cluster have been listed.
@@ -65,7 +68,7 @@ func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*follo
 	}
 	state := tracker.New()
 	var feed *informer.Feed
-	d := &deviceSide{}
+	d := &deviceSide{withoutRules: !p.features.Enabled(features.DeviceTaintRules)}
 	options := evictor.Options{
 		Tracker: state,
 		Synced:  func() bool { return feed.HasSynced() },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -14,8 +15,9 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/patchfeed"
 	"github.com/tollgate-dev/tollgate/controllers/loop"
+	"github.com/tollgate-dev/tollgate/controllers/off"
+	"github.com/tollgate-dev/tollgate/controllers/pairing"
 	"github.com/tollgate-dev/tollgate/controllers/patches"
-	"github.com/tollgate-dev/tollgate/controllers/patches/off"
 	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -99,7 +101,11 @@ func (p *program) addPatchFeed() (*patchfeed.Feed, error) {
 	if !p.features.Enabled(features.ResourceSlicePatches) {
 		return nil, nil //nolint:nilnil // There is none, and no fault.
 	}
-	feed := patchfeed.New(merged.New(), p.manager.GetCache(), p.local)
+	view := merged.New()
+	if !p.features.Enabled(features.ResourceSlicePatchAttributes) {
+		view.LeaveOutAttributes()
+	}
+	feed := patchfeed.New(view, p.manager.GetCache(), p.local)
 	if err := p.manager.Add(feed); err != nil {
 		return nil, fmt.Errorf("watch ResourceSlicePatches: %w", err)
 	}
@@ -113,11 +119,7 @@ func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
 	if err != nil {
 		return fmt.Errorf("make a client for ResourceSlicePatches: %w", err)
 	}
-	if feed == nil || known.devices == nil {
-		// What was written before a gate was switched off goes: it would go on tainting.
-		remover := &off.Remover{Client: client, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout()}
-		p.leading = append(p.leading, remover.Start)
-	}
+	p.addRemover(known, client)
 	if feed == nil {
 		return nil
 	}
@@ -128,16 +130,48 @@ func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
 		Clock:  p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 		Recorder: p.recorders.policies, Metrics: patches.NewMetrics(ctrlmetrics.Registry),
 	}
+	if !p.features.Enabled(features.ResourceSlicePatchAttributes) {
+		options.AttributesGate = string(features.ResourceSlicePatchAttributes)
+	}
 	d := known.devices
-	if d != nil {
+	switch {
+	case d == nil:
+		options.RulesGate = string(features.DeviceTaintEviction)
+	case d.withoutRules:
+		options.RulesGate = string(features.DeviceTaintRules)
+	default:
 		options.Known, options.KnownSynced = known.tracker, d.known.Load
 		options.Rules = ruleclient.New(client, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
 	controller := patches.New(options)
 	p.leading = append(p.leading, controller.Start)
-	if d == nil {
+	if options.Rules == nil {
 		return nil
 	}
 	d.changed.join(controller.RuleChanged)
 	return p.addPatchStatus(known, client, controller.Written)
+}
+
+// addRemover adds what takes away what was written for a feature before its gate was switched
+// off: it would go on tainting.
+func (p *program) addRemover(known *followed, client dynamic.Interface) {
+	remover := &off.Remover{
+		Client: client, Status: patches.NewApplier(client), Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+	}
+	carriedOut := p.features.Enabled(features.ResourceSlicePatches)
+	if !carriedOut {
+		remover.Gate = string(features.ResourceSlicePatches)
+	}
+	if !carriedOut || !known.followsRules() {
+		remover.Rules = append(remover.Rules, off.OfPatches())
+	}
+	if !p.pairs(known) {
+		remover.Rules = append(remover.Rules, off.Written{Label: pairing.Label, Ours: func(rule *resourcev1.DeviceTaintRule) bool {
+			_, ours := pairing.OwnerOf(rule)
+			return ours
+		}})
+	}
+	if len(remover.Rules) > 0 {
+		p.leading = append(p.leading, remover.Start)
+	}
 }

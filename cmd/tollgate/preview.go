@@ -6,9 +6,11 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/patchfeed"
 	"github.com/tollgate-dev/tollgate/evictor/forecast"
 	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/webhook"
 )
@@ -51,10 +53,23 @@ func (p *program) addForesight(known *followed, patched *patchfeed.Feed) (*fores
 	})
 	config := webhook.PreviewConfig{
 		View: view, Limits: judge, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
-		Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
+		Off: p.offKinds(), Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
 	}
 	if patched != nil {
 		config.Selection = patched
 	}
 	return &foresight{view: view, limits: judge, preview: webhook.NewPreview(config)}, nil
+}
+
+// offKinds returns the feature gates that are off for taints of devices which are not their
+// drivers'.
+func (p *program) offKinds() map[tracker.SourceKind]string {
+	off := map[tracker.SourceKind]string{}
+	if gate := features.DeviceTaintRules; !p.features.Enabled(gate) {
+		off[tracker.SourceRule], off[tracker.SourcePatch] = string(gate), string(gate)
+	}
+	if gate := features.ResourceSlicePatches; !p.features.Enabled(gate) {
+		off[tracker.SourcePatch] = string(gate)
+	}
+	return off
 }

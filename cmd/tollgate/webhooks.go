@@ -122,6 +122,7 @@ func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.
 		StampNodeTaints:            p.features.Enabled(features.NodeTaintTimestamps),
 		JudgeDirectives:            p.features.Enabled(features.SchedulingDirectives),
 		JudgeDevices:               p.features.Enabled(features.DeviceTaintAdmission),
+		WithoutDeviceTaintRules:    !p.features.Enabled(features.DeviceTaintRules),
 		Window:                     p.window(),
 	}
 	if known.devices != nil {

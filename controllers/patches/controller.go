@@ -83,6 +83,9 @@ type Options struct {
 	KnownSynced func() bool
 	// Rules writes rules, and is nil with Known.
 	Rules rules
+	// RulesGate is the feature gate that is off where Rules is nil, and AttributesGate the
+	// one that is off for attributes and capacity; empty if that is on.
+	RulesGate, AttributesGate string
 	// Cache has patches and classes, Reader reads them from there, and Live from the API
 	// server.
 	Cache  informers

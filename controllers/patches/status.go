@@ -23,6 +23,7 @@ const (
 	ReasonExpressionFailed = "ExpressionFailed"
 	ReasonDevicesLimited   = "DevicesLimited"
 	ReasonNoScheduler      = "NoScheduler"
+	ReasonDisabled         = "Disabled"
 	ReasonNotPublished     = "NotPublished"
 	ReasonRulesNotServed   = "RulesNotServed"
 	ReasonRuleExists       = "RuleExists"

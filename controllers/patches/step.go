@@ -169,7 +169,11 @@ func (c *Controller) lacks(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 				"there is no DeviceClass %s, so that no device is selected", *filter.DeviceClassName)})
 		}
 	}
-	if len(patch.Spec.Devices.Attributes)+len(patch.Spec.Devices.Capacity) > 0 && !c.obeyed(ctx) {
+	attributed := len(patch.Spec.Devices.Attributes)+len(patch.Spec.Devices.Capacity) > 0
+	switch {
+	case attributed && c.options.AttributesGate != "":
+		lacks = append(lacks, shortfall{ReasonDisabled, "attributes and capacity change nothing: the feature gate " + c.options.AttributesGate + " is off"})
+	case attributed && !c.obeyed(ctx):
 		lacks = append(lacks, shortfall{ReasonNoScheduler, fmt.Sprintf(
 			"attributes and capacity change nothing, because no scheduler that applies patches runs: nobody renews the Lease %s/%s; docs/scheduler.md says how to run one",
 			presence.Namespace, presence.Name)})

@@ -93,7 +93,7 @@ func (c *Controller) write(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 		if len(taints) == 0 {
 			return nil, settled, nil
 		}
-		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: the feature DeviceTaintEviction is off"}}, settled, nil
+		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: the feature gate " + c.options.RulesGate + " is off"}}, settled, nil
 	}
 	w := &writing{Controller: c, patch: patch, m: m, left: writesAtOnce}
 	err := w.all(ctx, w.wanted(patch, taints, report))

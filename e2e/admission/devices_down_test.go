@@ -3,6 +3,9 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,6 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/e2e/install"
 )
 
 func TestDevicesWhileTollgateIsDown(t *testing.T) {
@@ -128,6 +134,13 @@ func TestDeviceCapabilitiesThatAreSwitchedOff(t *testing.T) {
 		require.NoError(t, err, "which taints devices have is not followed")
 		require.ErrorContains(t, tolerant(t, namespace, seventeen), "Too many: 17")
 	})
+	t.Run("DE-55 without the rules", func(t *testing.T) {
+		reconfigure(t, func(config map[string]any) {
+			config["featureGates"] = map[string]bool{"DeviceTaintRules": false}
+		})
+		_, err := reserve(t.Context(), t, claim, more, dryRun...)
+		require.NoError(t, err, "rules are as if there were none")
+	})
 	t.Run("without the admission", func(t *testing.T) {
 		reconfigure(t, func(config map[string]any) {
 			config["featureGates"] = map[string]bool{"DeviceTaintAdmission": false}
@@ -148,5 +161,54 @@ func TestDeviceCapabilitiesThatAreSwitchedOff(t *testing.T) {
 			}
 			return err
 		})
+	})
+}
+
+func TestPatchesThatAreSwitchedOff(t *testing.T) {
+	const name = "switched-off"
+	patch := filepath.Join(t.TempDir(), "patch.yaml")
+	require.NoError(t, os.WriteFile(patch, []byte(`apiVersion: tollgate.dev/v1alpha1
+kind: ResourceSlicePatch
+metadata: {name: `+name+`}
+spec:
+  devices:
+    filter: {driver: switched-off.example.com}
+    attributes: {example.com/a: {int: 1}}
+    taints: [{key: off.example.com/patch, effect: NoExecute}]
+`), 0o600))
+	kubectl(t, "apply", "-f", patch)
+	t.Cleanup(func() {
+		_, _ = install.Kubectl(afterwards(t), shared, "delete", "resourceslicepatch", name, "--ignore-not-found")
+	})
+	rules := []string{"get", "devicetaintrules", "-l", v1alpha1.LabelPatch, "-o", "jsonpath={.items[*].spec.taint.key}"}
+	ready := []string{"get", "resourceslicepatch", name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].reason}: {.status.conditions[?(@.type=="Ready")].message}`}
+	says := func(t *testing.T, want string, args ...string) {
+		t.Helper()
+		eventually(t.Context(), t, "kubectl says "+want, func(ctx context.Context) error {
+			out, err := install.Kubectl(ctx, shared, args...)
+			if err != nil || string(out) != want {
+				return fmt.Errorf("it says %s: %w", out, err)
+			}
+			return nil
+		})
+	}
+	says(t, "off.example.com/patch", rules...)
+
+	t.Run("without patches", func(t *testing.T) {
+		reconfigure(t, func(config map[string]any) {
+			config["featureGates"] = map[string]bool{"ResourceSlicePatches": false}
+		})
+		says(t, "", rules...)
+		says(t, "Disabled: The feature gate ResourceSlicePatches is off: the patch has no effect.", ready...)
+		kubectl(t, "patch", "resourceslicepatch", name, "--type=merge", `-p={"spec":{"devices":{"taints":[{"key":"off.example.com/patch","value":"v","effect":"NoExecute"}]}}}`)
+	})
+	t.Run("with them again", func(t *testing.T) { says(t, "off.example.com/patch", rules...) })
+	t.Run("without rules", func(t *testing.T) {
+		reconfigure(t, func(config map[string]any) {
+			config["featureGates"] = map[string]bool{"DeviceTaintRules": false, "ResourceSlicePatchAttributes": false}
+		})
+		says(t, "", rules...)
+		says(t, "Disabled: attributes and capacity change nothing: the feature gate ResourceSlicePatchAttributes is off; "+
+			"taints reach schedulers that apply patches only, and evict no pod: the feature gate DeviceTaintRules is off", ready...)
 	})
 }

@@ -71,13 +71,14 @@ func configuration(tb testing.TB, text string) *schedulerconfig.KubeSchedulerCon
 
 // harness is kube-scheduler over a fake API server.
 type harness struct {
-	t         testing.TB
-	client    *fake.Clientset
-	patches   *cachetesting.FakeControllerSource
-	scheduler *scheduler.Scheduler
-	factory   informers.SharedInformerFactory
-	shared    *shared
-	versions  *versions
+	t          testing.TB
+	client     *fake.Clientset
+	patches    *cachetesting.FakeControllerSource
+	scheduler  *scheduler.Scheduler
+	factory    informers.SharedInformerFactory
+	shared     *shared
+	versions   *versions
+	taintsOnly bool
 	// patched are the pools that have a patch.
 	patched map[string]bool
 	// bound is called for each pod that is bound, if it is set.
@@ -97,6 +98,8 @@ type setup struct {
 	objects []runtime.Object
 	// unpatched is set where no profile has our plugins.
 	unpatched bool
+	// taintsOnly is the feature gate of attributes and capacity off.
+	taintsOnly bool
 }
 
 func start(tb testing.TB, s setup) *harness {
@@ -162,7 +165,7 @@ func newScheduler(tb testing.TB, s setup) (*harness, error) {
 	if s.profiles == "" {
 		s.profiles = profiles
 	}
-	h := &harness{t: tb, patches: cachetesting.NewFakeControllerSource(), versions: &versions{}, patched: map[string]bool{}}
+	h := &harness{t: tb, patches: cachetesting.NewFakeControllerSource(), versions: &versions{}, patched: map[string]bool{}, taintsOnly: s.taintsOnly}
 	h.shared = &shared{informer: h.informer, leases: h.leases, compile: s.compile}
 	h.client = fake.NewSimpleClientset()
 	h.client.PrependReactor("create", "pods", h.bind)
@@ -198,7 +201,7 @@ func newScheduler(tb testing.TB, s setup) (*harness, error) {
 }
 
 func (h *harness) informer(_ *rest.Config, factory informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
-	return addInformer(factory, h.patches)
+	return addInformer(factory, h.patches, !h.taintsOnly)
 }
 
 func (h *harness) leases(*rest.Config) (coordinationclient.LeasesGetter, error) {

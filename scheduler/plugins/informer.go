@@ -31,17 +31,22 @@ func informerOfPatches(config *rest.Config, factory informers.SharedInformerFact
 		return nil, err
 	}
 	watched := cache.NewListWatchFromClient(client, "resourceslicepatches", metav1.NamespaceAll, fields.Everything())
-	return addInformer(factory, orNone(watched))
+	return addInformer(factory, orNone(watched), attributesEnabled())
 }
 
 // addInformer makes an informer of what is listed and watched. It is set up here, once,
-// because every profile's plugins come by.
-func addInformer(factory informers.SharedInformerFactory, source cache.ListerWatcher) (cache.SharedIndexInformer, error) {
+// because every profile's plugins come by. Without attributes, patches do nothing but taint.
+func addInformer(factory informers.SharedInformerFactory, source cache.ListerWatcher, attributes bool) (cache.SharedIndexInformer, error) {
 	informer := factory.InformerFor(&v1alpha1.ResourceSlicePatch{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformer(source, &v1alpha1.ResourceSlicePatch{}, resync, cache.Indexers{})
 	})
 	if err := informer.SetWatchErrorHandlerWithContext(reportWatchError); err != nil {
 		return nil, fmt.Errorf("set up informer of ResourceSlicePatches: %w", err)
+	}
+	if !attributes {
+		if err := informer.SetTransform(withoutAttributes); err != nil {
+			return nil, fmt.Errorf("set up informer of ResourceSlicePatches: %w", err)
+		}
 	}
 	return informer, nil
 }

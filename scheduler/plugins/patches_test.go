@@ -146,3 +146,25 @@ func TestScoresCountPatchedDevices(t *testing.T) {
 		})
 	}
 }
+
+// The patch does both: the gate leaves its taint.
+func TestWithoutTheGateForAttributesPatchesDoNothingButTaint(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{objects: []runtime.Object{deviceClass(), node("one"), sliceOf("one", "A100")}, compile: patchset.Compile, taintsOnly: true})
+	patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: "patch", UID: types.UID("uid")}}
+	patch.Spec.Devices.Filter = &v1alpha1.DevicePatchFilter{Pool: new("one")}
+	patch.Spec.Devices.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{driver + "/model": {StringValue: new("V100")}}
+	patch.Spec.Devices.Capacity = map[resourcev1.QualifiedName]v1alpha1.PatchedCapacity{driver + "/memory": {Value: new(resource.MustParse("1Gi"))}}
+	patch.Spec.Devices.Taints = []v1alpha1.PatchedTaint{{Key: "example.com/hot", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
+	h.patches.Add(patch)
+	published, err := h.factory.Resource().V1().ResourceSlices().Lister().Get("one")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		slices, err := h.shared.view.ListWithDeviceTaintRules()
+		require.NoError(t, err)
+		require.Len(t, slices, 1)
+		require.Equal(t, published.Spec.Devices[0].Attributes, slices[0].Spec.Devices[0].Attributes)
+		require.Equal(t, published.Spec.Devices[0].Capacity, slices[0].Spec.Devices[0].Capacity)
+		return len(slices[0].Spec.Devices[0].Taints) == 1
+	}, scheduleTimeout, time.Millisecond)
+}

@@ -13,7 +13,10 @@ import (
 // Registry are the plugins by name, for app.WithPlugin. They share one view of the
 // devices, so there must be one registry in a process, and one scheduler with it;
 // that may have many profiles.
+// The feature gate that comes with them has to be known before the command of the
+// scheduler is made, which reads gates from its flags.
 func Registry() frameworkruntime.Registry {
+	addGates()
 	return (&shared{informer: informerOfPatches, leases: leasesOf, compile: patchset.Compile}).registry()
 }
 

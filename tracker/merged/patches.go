@@ -53,6 +53,8 @@ type patches struct {
 	classes map[string]class
 	// inClass has the patches in force that ask for a class, by the names of both.
 	inClass map[string]map[string]*slicePatch
+	// taintsOnly says that attributes and capacity of patches are left out.
+	taintsOnly bool
 }
 
 // scoped are the patches that select whole pools of a scope by name.
@@ -85,6 +87,9 @@ func (p *patches) compile(set *v1alpha1.ResourceSlicePatch, was *slicePatch) *sl
 	var filter *patching.Filter
 	if was != nil && was.patch != nil && equality.Semantic.DeepEqual(was.object.Spec.Devices.Filter, set.Spec.Devices.Filter) {
 		filter, next.question = was.patch.Filter, was.question
+	}
+	if p.taintsOnly {
+		set = patching.WithoutAttributes(set)
 	}
 	next.patch, next.problems = patching.Compile(set, filter)
 	if next.patch == nil {

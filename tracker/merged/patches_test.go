@@ -243,6 +243,19 @@ func TestWhatNoPatchIsAboutIsShared(t *testing.T) {
 	require.Same(t, raw, patched)
 }
 
+func TestAPatchWithoutAttributesTaints(t *testing.T) {
+	t.Parallel()
+	v := merged.New()
+	v.LeaveOutAttributes()
+	v.SetSlice(slice("s", attributed("gpu-0", 1)))
+	v.SetPatch(slicePatch(t, "p", `{filter: {driver: d}, attributes: {x/a: {int: 9}}, capacity: {x/m: {value: 1Gi}}, taints: [{key: a/b, effect: NoSchedule}]}`))
+	patched, _ := v.Get("s")
+	require.Equal(t, []string{"gpu-0 n=1 !a/b"}, detailed([]*resourcev1.ResourceSlice{patched})["s"])
+	report, ok := v.Report("p", 1)
+	require.True(t, ok)
+	require.Equal(t, 1, report.Matched)
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	v := merged.New()

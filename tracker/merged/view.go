@@ -42,6 +42,13 @@ func New() *View {
 	}
 }
 
+// LeaveOutAttributes has patches do nothing but taint. It is called before there are any.
+func (v *View) LeaveOutAttributes() {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.patches.taintsOnly = true
+}
+
 // SetSlice takes in a slice that is new or may have changed. The subscribers are
 // told in either case (TR-06).
 func (v *View) SetSlice(slice *resourcev1.ResourceSlice) {

@@ -24,9 +24,12 @@ const (
 	// deleted at once, as Kubernetes does.
 	EvictionPolicies featuregate.Feature = "EvictionPolicies"
 	// ResourceSlicePatches writes out the taints of ResourceSlicePatches as
-	// DeviceTaintRules, which needs DeviceTaintEviction, and says in the status of patches
-	// what they do.
+	// DeviceTaintRules, which needs DeviceTaintEviction and DeviceTaintRules, and says in the
+	// status of patches what they do.
 	ResourceSlicePatches featuregate.Feature = "ResourceSlicePatches"
+	// ResourceSlicePatchAttributes takes in the attributes and the capacity of
+	// ResourceSlicePatches. The scheduler that applies them has a gate of the same name.
+	ResourceSlicePatchAttributes featuregate.Feature = "ResourceSlicePatchAttributes"
 	// SchedulingDirectives holds pods under scheduling gates to the rules of
 	// KEP-3838.
 	SchedulingDirectives featuregate.Feature = "SchedulingDirectives"
@@ -42,6 +45,9 @@ const (
 	// DeviceTaintEviction evicts pods that use devices with NoExecute taints, and
 	// writes the status of DeviceTaintRules.
 	DeviceTaintEviction featuregate.Feature = "DeviceTaintEviction"
+	// DeviceTaintRules has DeviceTaintRules taint devices, beside their drivers, as the gate
+	// DRADeviceTaintRules of Kubernetes has. It needs DeviceTaintEviction.
+	DeviceTaintRules featuregate.Feature = "DeviceTaintRules"
 )
 
 // New returns the feature gates, switched as the configuration says. An unknown
@@ -50,17 +56,19 @@ func New(switched map[string]bool) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	on := featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
-		TolerationPolicies:   on,
-		PlacementPolicies:    on,
-		TaintPolicies:        on,
-		GatePolicies:         on,
-		EvictionPolicies:     on,
-		ResourceSlicePatches: on,
-		SchedulingDirectives: on,
-		NodeTaintTimestamps:  on,
-		NodeTaintEviction:    on,
-		DeviceTaintAdmission: on,
-		DeviceTaintEviction:  on,
+		TolerationPolicies:           on,
+		PlacementPolicies:            on,
+		TaintPolicies:                on,
+		GatePolicies:                 on,
+		EvictionPolicies:             on,
+		ResourceSlicePatches:         on,
+		ResourceSlicePatchAttributes: on,
+		SchedulingDirectives:         on,
+		NodeTaintTimestamps:          on,
+		NodeTaintEviction:            on,
+		DeviceTaintAdmission:         on,
+		DeviceTaintEviction:          on,
+		DeviceTaintRules:             on,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("define feature gates: %w", err)

@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
@@ -43,6 +45,7 @@ func serving(version string, rules ...runtime.Object) *fake.FakeDynamicClient {
 	for _, v := range versions {
 		kinds[informer.RuleResource.WithVersion(v)] = "DeviceTaintRuleList"
 	}
+	kinds[patches] = "ResourceSlicePatchList"
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, rules...)
 	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetResource().Version != version {
@@ -80,7 +83,7 @@ func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 				})
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				remover := &Remover{Client: client, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}
+				remover := &Remover{Client: client, Rules: []Written{OfPatches()}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}
 				go func() { done <- remover.Start(ctx) }()
 				synctest.Wait()
 				require.Equal(t, []string{"labelled", "ours"}, names(t, client, version))
@@ -101,8 +104,58 @@ func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 
 func TestWhereNoRulesAreServedThereIsNothingToRemove(t *testing.T) {
 	t.Parallel()
-	remover := &Remover{Client: serving("none"), Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}
+	remover := &Remover{Client: serving("none"), Rules: []Written{OfPatches()}, Gate: "Patches", Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}
 	require.NoError(t, remover.look(t.Context()))
 	remover.Leads = func() bool { return false }
 	require.Error(t, remover.look(t.Context()))
+}
+
+// statuses remembers what was applied.
+type statuses map[string][]v1alpha1.ResourceSlicePatchStatus
+
+func (s statuses) Apply(_ context.Context, name string, _ types.UID, _ string, status *v1alpha1.ResourceSlicePatchStatus) error {
+	s[name] = append(s[name], *status)
+	return nil
+}
+
+func TestPatchesSayThatTheirGateIsOff(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	patch := func(name string, conditions ...any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ResourceSlicePatch",
+			"metadata": map[string]any{"name": name, "uid": name, "generation": int64(2)},
+			"status":   map[string]any{"conditions": conditions},
+		}}
+	}
+	const said = "The feature gate ResourceSlicePatches is off: the patch has no effect."
+	ready := func(status, reason, message string, generation int64) map[string]any {
+		return map[string]any{
+			"type": "Ready", "status": status, "reason": reason, "message": message, "observedGeneration": generation,
+			"lastTransitionTime": "2025-01-01T00:00:00Z",
+		}
+	}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{patches: "ResourceSlicePatchList"})
+	for _, object := range []*unstructured.Unstructured{
+		patch("new"), patch("in-force", ready("True", "InForce", "1 device is selected.", 2)), patch("told", ready("False", "Disabled", said, 2)),
+		patch("changed-since", ready("False", "Disabled", said, 1)),
+	} {
+		_, err := client.Resource(patches).Create(t.Context(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	written := statuses{}
+	remover := &Remover{
+		Client: client, Gate: "ResourceSlicePatches", Status: written, Clock: clocktesting.NewFakePassiveClock(now),
+		Leads: func() bool { return true }, Timeout: time.Second,
+	}
+	require.NoError(t, remover.look(t.Context()))
+	for name, since := range map[string]time.Time{"new": now, "in-force": now, "changed-since": time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		require.Len(t, written[name], 1, name)
+		require.Len(t, written[name][0].Conditions, 1, name)
+		got := written[name][0].Conditions[0]
+		require.True(t, since.Equal(got.LastTransitionTime.Time), "%s: %s", name, got.LastTransitionTime)
+		got.LastTransitionTime = metav1.Time{}
+		require.Equal(t, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Disabled", Message: said, ObservedGeneration: 2}, got, name)
+	}
+	require.NotContains(t, written, "told")
 }
