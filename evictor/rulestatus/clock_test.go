@@ -33,7 +33,7 @@ func TestClockOfTheServerIsSet(t *testing.T) {
 					w.pass(2 * time.Second)
 					server.by.Store(int64(by))
 					w.controller.RuleChanged("broken")
-					w.pass(7999 * time.Millisecond)
+					w.pass(2999 * time.Millisecond)
 					w.says("broken", isTrue, ReasonSettling, settlingMessage)
 					w.pass(time.Millisecond)
 					w.says("broken", isFalse, ReasonNotStarted, "")

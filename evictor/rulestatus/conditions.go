@@ -14,7 +14,8 @@ const (
 	// settleTime is how long a generation has to stand until it can be said that
 	// there is nothing to evict (DE-76).
 	settleTime = 5 * time.Second
-	// writePause is the least time between two writes for one generation (DE-63).
+	// writePause is the least time between two writes for one generation (DE-63). That an
+	// eviction is over is written at once: people and programs wait for it.
 	writePause = 10 * time.Second
 	// previewPause is the least time between two writes of a preview.
 	previewPause = time.Minute
@@ -53,6 +54,8 @@ type verdict struct {
 	write bool
 	// previews is true when the preview is among what changes.
 	previews bool
+	// unfinished is true while the eviction is in progress.
+	unfinished bool
 	// again is when to look again.
 	again time.Duration
 }
@@ -81,10 +84,15 @@ func (v *verdict) progress(in *input, stamp metav1.Time) {
 	case same(stored, &wanted):
 		wanted.LastTransitionTime = stored.LastTransitionTime
 		v.lookAgain(settles)
+	case stored != nil && stored.Status == metav1.ConditionTrue && wanted.Status == metav1.ConditionFalse:
+		wanted.LastTransitionTime = stamp
+		v.change(in, 0)
 	default:
 		wanted.LastTransitionTime = stamp
 		v.change(in, writePause-in.written)
+		v.lookAgain(settles)
 	}
+	v.unfinished = wanted.Status == metav1.ConditionTrue
 	v.conditions = append(v.conditions, wanted)
 }
 

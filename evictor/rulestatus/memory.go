@@ -3,6 +3,7 @@ package rulestatus
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -17,10 +18,13 @@ const never = time.Duration(1<<63 - 1)
 type memory struct {
 	uid        types.UID
 	generation int64
-	// told is true once the status has told of the generation.
-	told bool
-	// seen is when the generation was first seen.
-	seen time.Time
+	// told is true once the status has told of the generation, and unfinished if it tells
+	// that its eviction is in progress.
+	told, unfinished bool
+	// seen is when the generation was first seen, or last while not all of it was written,
+	// as unwritten says.
+	seen      time.Time
+	unwritten bool
 	// written and previewed are when the status and the preview were last written.
 	written, previewed time.Time
 	// evaluated is when the generation was last evaluated with success.
@@ -59,9 +63,9 @@ func recall(rule *tracker.Rule, before *memory, own int, now moment) *memory {
 	}
 	switch {
 	case eviction != nil && eviction.ObservedGeneration == rule.Generation:
-		// The generation was seen then or before. What was said last stands for
-		// writePause anyway, which is longer than a rule takes to settle.
+		// The generation was seen then or before.
 		m.told, m.seen = true, now.ago(eviction.LastTransitionTime.Time)
+		m.unfinished = eviction.Status == metav1.ConditionTrue
 	case rule.Generation == 1:
 		m.seen = now.ago(rule.Created)
 	}
@@ -98,5 +102,9 @@ func (m *memory) hold(now moment) time.Duration {
 	if wait := m.notBefore.Sub(now.local); wait > 0 || !m.told {
 		return wait
 	}
-	return max(writePause-now.since(m.written), evaluatePause-now.since(m.evaluated))
+	wait := evaluatePause - now.since(m.evaluated)
+	if m.unfinished {
+		return wait
+	}
+	return max(writePause-now.since(m.written), wait)
 }

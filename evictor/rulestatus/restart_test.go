@@ -106,6 +106,7 @@ func TestRestart(t *testing.T) {
 		t.Parallel()
 		inWorld(t, func(w *world) {
 			a, b := w.pod("shop", "a"), w.pod("shop", "b")
+			w.pod("shop", "stays")
 			w.start()
 			w.setEffect("broken", noExecute)
 			w.pass(1500 * time.Millisecond)

@@ -17,7 +17,7 @@ func TestSettling(t *testing.T) {
 			w.start()
 			w.setEffect("broken", noExecute)
 			w.says("broken", isTrue, ReasonSettling, settlingMessage)
-			w.pass(9999 * time.Millisecond)
+			w.pass(4999 * time.Millisecond)
 			w.says("broken", isTrue, ReasonSettling, settlingMessage)
 			w.pass(time.Millisecond)
 			w.says("broken", isFalse, ReasonNotStarted, "")
@@ -63,11 +63,11 @@ func TestSettling(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.start()
 			w.setEffect("broken", noExecute)
-			w.pass(9 * time.Second)
+			w.pass(4 * time.Second)
 			w.change("broken", func(rule *resourcev1.DeviceTaintRule) { rule.Spec.DeviceSelector.Driver = new("gpu.example.com") })
 			w.says("broken", isTrue, ReasonSettling, settlingMessage)
 			w.written(2)
-			w.pass(9 * time.Second)
+			w.pass(4 * time.Second)
 			w.says("broken", isTrue, ReasonSettling, settlingMessage)
 			w.pass(time.Second)
 			w.says("broken", isFalse, ReasonNotStarted, "")
@@ -91,10 +91,10 @@ func TestSettling(t *testing.T) {
 		for sentence, c := range map[string]struct {
 			after, until time.Duration
 		}{
-			"at once":                   {0, 10 * time.Second},
-			"before the rule settled":   {3 * time.Second, 11 * time.Second},
-			"after the rule settled":    {7 * time.Second, 11 * time.Second},
-			"after it could be told of": {30 * time.Second, 0},
+			"at once":                 {0, 5 * time.Second},
+			"before the rule settled": {3 * time.Second, 6 * time.Second},
+			"after the rule settled":  {7 * time.Second, 0},
+			"long after that":         {30 * time.Second, 0},
 		} {
 			t.Run(sentence, func(t *testing.T) {
 				t.Parallel()

@@ -34,9 +34,9 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	now := c.now()
 	m := c.remember(&rule, now)
-	if !c.options.Written(&rule) && !over(&rule) {
-		m.seen = now.local
-		if rule.Taint.Effect == resourcev1.DeviceTaintEffectNone {
+	if written := c.options.Written(&rule); (!written || m.unwritten) && !over(&rule) {
+		m.seen, m.unwritten = now.local, !written
+		if !written && rule.Taint.Effect == resourcev1.DeviceTaintEffectNone {
 			return idlePause // What it would do is said once, and is not known yet.
 		}
 	}
@@ -122,14 +122,14 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 	}
 	c.backoff.Forget(name)
 	c.unserved.Store(false)
-	m.told, m.failure, m.notBefore = true, "", time.Time{}
+	m.told, m.unfinished, m.failure, m.notBefore = true, v.unfinished, "", time.Time{}
 	m.written, m.evaluated = now.local, now.local
 	if v.previews {
 		m.previewed = now.local
 	}
 	c.options.PodsChanged(c.options.Tracker.RefreshRule(answer, "", now.server))
 	log.V(1).Info("wrote "+c.options.Kind.noun()+" status", "conditions", len(v.conditions), "generation", m.generation)
-	return writePause
+	return min(writePause, v.again)
 }
 
 // failed returns when to try again. There is no end to trying. The log is told once
