@@ -84,6 +84,9 @@ type Config struct {
 	MaxTimeAddedSkew time.Duration
 	// StampNodeTaints and JudgeDirectives switch a capability on.
 	StampNodeTaints, JudgeDirectives bool
+	// Outages remembers since when nodes have failed. Nil remembers nothing: then the taints
+	// of the node lifecycle controller count anew after each of its restarts.
+	Outages *Outages
 	// JudgeDevices switches on the admission of what KEP-5055 is about: the taints of
 	// ResourceSlices and DeviceTaintRules, the syntax of tolerations in claims and
 	// their templates, and reservations of claims.
@@ -120,7 +123,7 @@ var (
 func Mutate(c Config) *Endpoint {
 	placer := c.placer()
 	return newEndpoint(EndpointMutate, c.Options, c.switched(map[resource]judge{
-		nodes:          &nodeStamper{clock: c.ServerClock, governor: c.governor(), unstamped: !c.StampNodeTaints},
+		nodes:          &nodeStamper{clock: c.ServerClock, governor: c.governor(), outages: c.Outages, unstamped: !c.StampNodeTaints},
 		resourceSlices: &sliceStamper{clock: c.ServerClock},
 		taintRules:     &ruleStamper{clock: c.ServerClock},
 		pods:           &podGiver{policies: c.Policies, placer: placer, windows: c.windows()},

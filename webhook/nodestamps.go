@@ -2,13 +2,16 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -21,6 +24,8 @@ import (
 type nodeStamper struct {
 	clock    clock.PassiveClock
 	governor *governor
+	// outages remembers since when nodes have failed.
+	outages *Outages
 	// unstamped says that no times are written.
 	unstamped bool
 }
@@ -42,10 +47,15 @@ func (j *nodeStamper) Judge(_ context.Context, req admission.Request) (admission
 	}
 	var stamps []taints.TimeAdded
 	if !j.unstamped {
+		outage, err := j.outage(req)
+		if err != nil {
+			return admission.Response{}, err
+		}
 		stamps = taints.Stamp(taints.StampInput{
 			New:                     born.taints,
 			Old:                     taintsOn(old),
 			NodeLifecycleController: isNodeLifecycleController(req),
+			Outage:                  outage,
 			Now:                     j.clock.Now(),
 		})
 	}
@@ -59,6 +69,29 @@ func (j *nodeStamper) Judge(_ context.Context, req admission.Request) (admission
 		response.Patches = append(response.Patches, marked...)
 	}
 	return response, nil
+}
+
+// failedNode is what of a node says which outage of it there is.
+type failedNode struct {
+	Metadata struct {
+		UID types.UID `json:"uid"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []corev1.NodeCondition `json:"conditions"`
+	} `json:"status"`
+}
+
+// outage returns since when the node of a request has been tainted because it failed, as far
+// as that is remembered.
+func (j *nodeStamper) outage(req admission.Request) (time.Time, error) {
+	if j.outages == nil || req.Operation != admissionv1.Update || !isNodeLifecycleController(req) {
+		return time.Time{}, nil
+	}
+	var node failedNode
+	if err := unmarshal(req.Object.Raw, &node); err != nil {
+		return time.Time{}, &badReviewError{fmt.Errorf("decode node: %w", err)}
+	}
+	return j.outages.Since(node.Metadata.UID, taints.ReadyOf(node.Status.Conditions)), nil
 }
 
 // birth is the taints of a node while what it is born with is put in.

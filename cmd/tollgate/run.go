@@ -214,7 +214,7 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 }
 
 // keepOfNode keeps of a node what policies look at, which is what it is and its taints,
-// and which of these Tollgate gave it. Its status is the larger part of it by far.
+// which of these Tollgate gave it, and whether it is ready. Its status is the larger part of it by far.
 func keepOfNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -222,6 +222,12 @@ func keepOfNode(obj any) (any, error) {
 	}
 	kept := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Spec: corev1.NodeSpec{Taints: node.Spec.Taints}}
 	kept.ManagedFields, kept.Annotations = nil, nil
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			// Without the time of the last heartbeat.
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
 	if twins, ok := node.Annotations[v1alpha1.AnnotationTwins]; ok {
 		kept.Annotations = map[string]string{v1alpha1.AnnotationTwins: twins}
 	}

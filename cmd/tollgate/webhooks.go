@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -14,6 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
+	"github.com/tollgate-dev/tollgate/controllers/loop"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/authority"
@@ -39,6 +41,12 @@ func (p *program) addAdmission(
 	}
 	config := p.webhookConfig(store, known)
 	config.Preview, config.Callers = preview, who
+	if outages := config.Outages; outages != nil {
+		follow := func(ctx context.Context) { loop.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local) }
+		if err := p.manager.Add(everyReplica(follow)); err != nil {
+			return nil, fmt.Errorf("watch nodes: %w", err)
+		}
+	}
 	server := webhook.NewServer(webhook.ServerOptions{
 		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, who.TLSConfig},
 		Budget: config.Budget, Metrics: config.Metrics,
@@ -124,6 +132,9 @@ func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.
 		JudgeDevices:               p.features.Enabled(features.DeviceTaintAdmission),
 		WithoutDeviceTaintRules:    !p.features.Enabled(features.DeviceTaintRules),
 		Window:                     p.window(),
+	}
+	if config.StampNodeTaints {
+		config.Outages = webhook.NewOutages()
 	}
 	if known.devices != nil {
 		config.DeviceTaints = known.tracker

@@ -20,7 +20,10 @@ type StampInput struct {
 	// NodeLifecycleController says that the request comes from the controller that
 	// taints nodes which are not ready or unreachable.
 	NodeLifecycleController bool
-	Now                     time.Time
+	// Outage is since when the node has been tainted because it failed, where that controller
+	// has taken the taints off meanwhile: see Outage. It is zero where nobody remembers.
+	Outage time.Time
+	Now    time.Time
 }
 
 // TimeAdded is the time that a taint of StampInput.New is to have.
@@ -37,7 +40,8 @@ type TimeAdded struct {
 //   - with one: it is respected, and a time in the future is for ValidateNode to
 //     refuse;
 //   - with one that only says "now" (within 5 s of it), or from the node lifecycle
-//     controller: that of the old taint with the same key and effect if it is older.
+//     controller: that of the old taint with the same key and effect if it is older;
+//   - from that controller with effect NoExecute: that of the outage if it is older.
 //
 // The node lifecycle controller sets the time of its NoExecute taints to now after
 // each of its restarts, and when a node that was not ready becomes unreachable or
@@ -62,7 +66,7 @@ func Stamp(in StampInput) []TimeAdded {
 		if old.has(t) {
 			continue
 		}
-		at := timeAdded(t, old, in.NodeLifecycleController, in.Now)
+		at := timeAdded(t, old, &in)
 		if t.TimeAdded == nil || !t.TimeAdded.Time.Equal(at) {
 			times = append(times, TimeAdded{Index: i, TimeAdded: metav1.NewTime(at)})
 		}
@@ -71,13 +75,14 @@ func Stamp(in StampInput) []TimeAdded {
 }
 
 // timeAdded returns the time of a taint that is added or changed.
-func timeAdded(t *corev1.Taint, old standing, lifecycle bool, now time.Time) time.Time {
-	p := pairOf(t)
-	now = now.Truncate(time.Second)
+func timeAdded(t *corev1.Taint, old standing, in *StampInput) time.Time {
+	p, now := pairOf(t), in.Now.Truncate(time.Second)
 	given, ok := timeOf(t)
-	switch {
-	case lifecycle:
-		return earliest(given, now, old.since[p], old.sinceTwin(p))
+	switch _, failed := p.twin(); {
+	case in.NodeLifecycleController && failed:
+		return earliest(given, now, old.since[p], old.sinceTwin(p), in.Outage)
+	case in.NodeLifecycleController:
+		return earliest(given, now, old.since[p])
 	case !ok:
 		if since := old.since[p]; !since.IsZero() {
 			return since

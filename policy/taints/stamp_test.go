@@ -27,7 +27,9 @@ func TestStamp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		old, new  []corev1.Taint
 		lifecycle bool
-		want      times
+		// outage is since when the node has failed, in seconds from now; zero for not known.
+		outage float64
+		want   times
 	}{
 		"a taint without a time gets now":                     {new: one("a:NoExecute"), want: times{0: 0}},
 		"every effect gets a time":                            {new: list(taint(t, "a:NoSchedule"), taint(t, "a:PreferNoSchedule"), taint(t, "a:New")), want: times{0: 0, 1: 0, 2: 0}},
@@ -82,11 +84,19 @@ func TestStamp(t *testing.T) {
 		"the swap of NoSchedule has no timers to save":                   {lifecycle: true, old: one(corev1.TaintNodeNotReady+":NoSchedule", -200), new: one(corev1.TaintNodeUnreachable+":NoSchedule", 0)},
 		"NoSchedule is no twin of NoExecute":                             {lifecycle: true, old: one(corev1.TaintNodeNotReady+":NoSchedule", -200), new: one(unreachable, 0)},
 		"the controller leaves the taints of others as they are":         {lifecycle: true, old: one("a:NoExecute"), new: list(taint(t, "a:NoExecute"), taint(t, notReady, 0))},
+		"U6 the controller took its taint off and adds it again":         {lifecycle: true, outage: -200, new: one(notReady, 0), want: times{0: -200}},
+		"U6 the other taint of the same outage":                          {lifecycle: true, outage: -200, new: one(unreachable, 0), want: times{0: -200}},
+		"U6 an outage that is younger than the taint":                    {lifecycle: true, outage: -50, old: one(notReady, -200), new: one(notReady, 0), want: times{0: -200}},
+		"U6 an outage is not that of another taint":                      {lifecycle: true, outage: -200, new: list(taint(t, "a:NoExecute", -1), taint(t, corev1.TaintNodeNotReady+":NoSchedule", -1))},
+		"U6 an outage is nobody else's":                                  {outage: -200, new: one(notReady, -1)},
 		"a time that only the controller's twin has is no one's to take": {lifecycle: true, old: one(notReady, -200), new: list(taint(t, notReady, -200), taint(t, "a:NoExecute", 0))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := taints.StampInput{Old: tc.old, New: tc.new, NodeLifecycleController: tc.lifecycle, Now: now.Add(300 * time.Millisecond)}
+			if tc.outage != 0 {
+				in.Outage = now.Add(time.Duration(tc.outage) * time.Second)
+			}
 			got := times{}
 			for _, stamp := range taints.Stamp(in) {
 				got[stamp.Index] = stamp.TimeAdded.Sub(now).Seconds()
