@@ -60,8 +60,8 @@ func (o obstacles) Untolerated(devices []tracker.AllocatedDevice, _ time.Time) (
 // deviceWrites has one write of each resource that is refused and one that is stamped.
 func deviceWrites() map[string]string {
 	return map[string]string{
-		"resourceslices":         `{"spec":{"devices":[{"name":"a","taints":[{"key":"k","effect":"PreferNoSchedule"}]}]}}`,
-		"devicetaintrules":       `{"spec":{"taint":{"key":"k","effect":"PreferNoSchedule"}}}`,
+		"resourceslices":         `{"spec":{"devices":[{"name":"a","taints":[{"key":"no key","effect":"NoSchedule"}]}]}}`,
+		"devicetaintrules":       `{"spec":{"taint":{"key":"no key","effect":"NoSchedule"}}}`,
 		"resourceclaims":         `{"spec":{"devices":{"requests":[{"exactly":{"tolerations":[{"operator":"Equal"}]}}]}}}`,
 		"resourceclaimtemplates": `{"spec":{"spec":{"devices":{"requests":[{"exactly":{"tolerations":[{"operator":"Equal"}]}}]}}}}`,
 		"resourceclaims/status":  `{"status":{"reservedFor":[{"resource":"pods","name":"p","uid":"1"}]}}`,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -68,8 +69,9 @@ func decodeRule(raw []byte) (fields ruleFields, err error) {
 	return fields, nil
 }
 
-// unknownFields is what of the selector of a rule is not known here. There is nothing in
-// versions other than v1alpha3, which never had more fields.
+// unknownFields is what of the selector of a rule is not known here: what v1alpha3 had up to
+// Kubernetes 1.34, or a field of a later Kubernetes. To Tollgate a rule with one selects
+// nothing.
 type unknownFields struct {
 	// names are those of the fields, sorted.
 	names []string
@@ -78,13 +80,13 @@ type unknownFields struct {
 	fresh bool
 	// left says that the selector is another one and had such fields before.
 	left bool
+	// former says that they are those of v1alpha3, which later versions took away.
+	former bool
 }
 
 // unknownFieldsOf returns what is not known of the selector of the rule of a request.
 func unknownFieldsOf(req admission.Request) (unknown unknownFields, err error) {
-	if req.Resource.Version != resourcev1alpha3.SchemeGroupVersion.Version {
-		return unknownFields{}, nil
-	}
+	unknown.former = req.Resource.Version == resourcev1alpha3.SchemeGroupVersion.Version
 	selector, err := rawSelector(req.Object.Raw)
 	if err != nil {
 		return unknownFields{}, err
@@ -130,6 +132,12 @@ func sameRaw(a, b json.RawMessage) bool {
 // narrowerWarning goes with a preview, and a limit, that go by half a selector. What is
 // left of it selects all that the whole does, and more.
 const narrowerWarning = "not all fields of spec.deviceSelector are known to Tollgate: by the others it may be fewer"
+
+// unsupportedWarning says what Tollgate makes of a selector with fields that it does not know.
+func unsupportedWarning(names []string) string {
+	return "spec.deviceSelector has fields that this version of Tollgate does not know (" + strings.Join(names, ", ") +
+		"): to Tollgate the rule selects nothing, and nobody is evicted for it"
+}
 
 // ruleJudge judges DeviceTaintRules.
 type ruleJudge struct {
@@ -204,7 +212,13 @@ func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change ta
 	if err != nil {
 		return admission.Response{}, err
 	}
-	if len(unknown.names) > 0 && len(seen.warnings) > 0 {
+	switch {
+	case len(unknown.names) == 0 || !unknown.fresh && len(seen.warnings) == 0:
+	case j.obeyed:
+		// The limits went by what is left of the selector all the same: another version of
+		// Tollgate, or Kubernetes, may know the rest.
+		seen.warnings = []string{unsupportedWarning(unknown.names)}
+	case len(seen.warnings) > 0:
 		seen.warnings = append(seen.warnings, narrowerWarning)
 	}
 	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
@@ -216,7 +230,7 @@ func (j *ruleJudge) rules(spec, old *resourcev1.DeviceTaintRuleSpec, unknown *un
 	if len(unknown.names) == 0 {
 		return found, devices.RuleWarnings(spec, old, j.clock.Now())
 	}
-	if unknown.fresh && j.obeyed {
+	if unknown.fresh && unknown.former && j.obeyed {
 		found = append(found, findings(devices.UnsupportedSelector(unknown.names))...)
 	}
 	return found, nil // warnings would be about half a selector

@@ -75,7 +75,7 @@ func TestARuleIsJudged(t *testing.T) {
 		"AV-14 K10 an empty driver":          {new: `{"spec":{"deviceSelector":{"driver":""},` + fine + `}}`, denied: []string{"spec.deviceSelector.driver: Required value"}},
 		"AV-14 a device that is no label":    {new: `{"spec":{"deviceSelector":{"pool":"p","device":"A"},` + fine + `}}`, denied: []string{"spec.deviceSelector.device"}},
 		"AV-15 no taint":                     {new: `{"spec":{"deviceSelector":{"pool":"p"}}}`, denied: []string{"spec.taint.key: Required value", "spec.taint.effect: Required value"}},
-		"AV-15 a new unknown effect":         {new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, denied: []string{"spec.taint.effect"}, warned: []string{"does what None does"}},
+		"AV-15 a new unknown effect":         {new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, warned: []string{"does what None does"}},
 		"AV-15 an unknown effect that stays": {old: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/l","effect":"x"}}}`, new: `{"spec":{"deviceSelector":{"pool":"p"},"taint":{"key":"a.b/k","effect":"x"}}}`, warned: []string{"does what None does"}},
 		"AV-15 a status beside the old spec": {old: `{"spec":{"taint":{"key":"no key","effect":"x"}}}`, new: `{"spec":{"taint":{"key":"no key","effect":"x"}},"status":{"conditions":[]}}`},
 	}
@@ -129,9 +129,13 @@ func TestVS03ARuleWhoseSelectorIsNotUnderstoodIsRefused(t *testing.T) {
 			}
 		})
 	}
-	review := deviceReview(t, "devicetaintrules", "v1beta2", rule(`"later":"c","driver":"d"`, "k"), "")
-	require.True(t, judgeNode(t, Validate(obeying), review).Allowed, "a field of a later version")
-	review = deviceReview(t, "devicetaintrules", "v1alpha3", rule(class, "k"), "")
+	for _, version := range []string{"v1", "v1beta2"} {
+		review := deviceReview(t, "devicetaintrules", version, rule(`"later":"c","driver":"d"`, "k"), "")
+		response := judgeNode(t, Validate(obeying), review)
+		require.True(t, response.Allowed, "a field of a later version")
+		require.Equal(t, []string{"spec.deviceSelector has fields that this version of Tollgate does not know (later): to Tollgate the rule selects nothing, and nobody is evicted for it"}, response.Warnings)
+	}
+	review := deviceReview(t, "devicetaintrules", "v1alpha3", rule(class, "k"), "")
 	require.True(t, judgeNode(t, Validate(atNoon()), review).Allowed, "where Tollgate does not act on rules")
 }
 

@@ -96,7 +96,7 @@ func TestASliceIsJudged(t *testing.T) {
 		"AV-01 17 taints":                       {new: sliceJSON(seventeen), denied: "spec.devices[1].taints: Too many: 17: must have at most 16 items"},
 		"AV-02 65 devices, one with a taint":    {new: manyDevices(65, "example.com/k"), denied: "spec.devices: Too many: 65: must have at most 64 items"},
 		"AV-02 64 devices, one with a taint":    {new: manyDevices(64, "example.com/k")},
-		"AV-03 PreferNoSchedule":                {new: sliceJSON(`[{"key":"example.com/k","effect":"PreferNoSchedule"}]`), denied: "spec.devices[1].taints[0].effect"},
+		"AV-03 an effect of a later version":    {new: sliceJSON(`[{"key":"example.com/k","effect":"PreferNoSchedule"}]`)},
 		"AV-04 a taint twice":                   {new: sliceJSON(`[{"key":"example.com/k","effect":"None"},{"key":"example.com/k","effect":"None"}]`)},
 		"AV-05 what stood there":                {old: sliceJSON(seventeen), new: sliceJSON(seventeen)},
 		"a key without a domain":                {new: sliceJSON(`[{"key":"k","effect":"None"}]`), warned: 1},

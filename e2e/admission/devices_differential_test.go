@@ -59,6 +59,8 @@ const (
 	both    verdict = "both refuse"
 	// onlyTollgate marks where Tollgate is stricter on purpose.
 	onlyTollgate verdict = "only Tollgate refuses"
+	// onlyServer marks what a newer API server may know.
+	onlyServer verdict = "only the API server refuses"
 )
 
 // differential is an object of which Tollgate and the API server each have a verdict.
@@ -94,8 +96,8 @@ var taintsOfDevice = map[string]struct {
 	"AV-03 a value that begins with a dash":   {"{key: k, value: '-a', effect: None}", both},
 	"AV-03 a value of 64 characters":          {"{key: k, value: a" + strings.Repeat("a", 63) + ", effect: None}", both},
 	"AV-03 no effect":                         {"{key: k}", both},
-	"AV-03 PreferNoSchedule":                  {"{key: k, effect: PreferNoSchedule}", both},
-	"AV-03 an effect in other letters":        {"{key: k, effect: noexecute}", both},
+	"AV-03 PreferNoSchedule":                  {"{key: k, effect: PreferNoSchedule}", onlyServer},
+	"AV-03 an effect in other letters":        {"{key: k, effect: noexecute}", onlyServer},
 	"AV-04 duplicates":                        {"{key: k, effect: None}, {key: k, effect: None}", neither},
 	"AV-04 a time in ten years":               {"{key: k, effect: NoExecute, timeAdded: '2036-01-01T00:00:00Z'}", neither},
 	"AV-04 a time before there was Tollgate":  {"{key: k, effect: NoSchedule, timeAdded: '1999-01-01T00:00:00Z'}", neither},
@@ -139,8 +141,8 @@ var tolerationLists = map[string]struct {
 	"AV-09 a key that is none":           {"[{key: a b, operator: Exists}]", both},
 	"AV-09 Exists with a value":          {"[{key: k, operator: Exists, value: v}]", both},
 	"AV-09 a value that is none":         {"[{key: k, operator: Equal, value: '-'}]", both},
-	"AV-09 an operator of nodes":         {"[{key: k, operator: Lt, value: '1'}]", both},
-	"AV-09 PreferNoSchedule":             {"[{key: k, operator: Exists, effect: PreferNoSchedule}]", both},
+	"AV-09 an operator of nodes":         {"[{key: k, operator: Lt, value: '1'}]", onlyServer},
+	"AV-09 PreferNoSchedule":             {"[{key: k, operator: Exists, effect: PreferNoSchedule}]", onlyServer},
 	"AV-11 16 tolerations":               {"[" + sixteen + "]", neither},
 	"AV-11 17 tolerations":               {seventeen, onlyTollgate},
 	"AV-12 an empty key with Equal":      {"[{operator: Equal, value: v}]", onlyTollgate},
@@ -211,7 +213,7 @@ func verdictOf(byServer, byTollgate bool) verdict {
 	case byServer:
 		return onlyTollgate
 	case byTollgate:
-		return "only the API server refuses"
+		return onlyServer
 	default:
 		return both
 	}

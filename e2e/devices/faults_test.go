@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -200,19 +201,15 @@ func TestRightsLostWhileEvictingG19(t *testing.T) {
 func (s *site) forbidDeletions(t *testing.T) (restore func()) {
 	t.Helper()
 	client := s.client.RbacV1().ClusterRoles()
-	role, err := client.Get(t.Context(), "tollgate", metav1.GetOptions{})
+	role, err := client.Get(t.Context(), "tollgate-evictor", metav1.GetOptions{})
 	require.NoError(t, err)
-	for i := range role.Rules {
-		if slices.Equal(role.Rules[i].Resources, []string{"pods"}) {
-			role.Rules[i].Verbs = slices.DeleteFunc(role.Rules[i].Verbs, func(verb string) bool { return verb == "delete" })
-		}
-	}
+	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Equal(rule.Resources, []string{"pods"}) })
 	_, err = client.Update(t.Context(), role, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	s.waitMayDelete(t, false)
 	return func() {
 		t.Helper()
-		_, err := client.Patch(t.Context(), "tollgate", types.JSONPatchType,
+		_, err := client.Patch(t.Context(), "tollgate-evictor", types.JSONPatchType,
 			[]byte(`[{"op":"add","path":"/rules/-","value":{"apiGroups":[""],"resources":["pods"],"verbs":["delete"]}}]`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		s.waitMayDelete(t, true)

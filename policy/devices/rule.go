@@ -12,20 +12,16 @@ import (
 // spec old, nil when it is created (AV-14, AV-15). A spec that did not change is not
 // judged again.
 func ValidateRule(spec, old *resourcev1.DeviceTaintRuleSpec) field.ErrorList {
-	var stood resourcev1.DeviceTaintEffect
-	if old != nil {
-		stood = old.Taint.Effect
-		if stampOf(&spec.Taint) == stampOf(&old.Taint) && sameSelector(spec.DeviceSelector, old.DeviceSelector) {
-			return nil
-		}
+	if old != nil && stampOf(&spec.Taint) == stampOf(&old.Taint) && sameSelector(spec.DeviceSelector, old.DeviceSelector) {
+		return nil
 	}
 	path := field.NewPath("spec")
 	errs := ValidateSelector(spec.DeviceSelector, path.Child("deviceSelector"))
-	return append(errs, validateTaint(&spec.Taint, stood, path.Child("taint"))...)
+	return append(errs, validateTaint(&spec.Taint, path.Child("taint"))...)
 }
 
-// UnsupportedSelector reports the fields of a selector that are not known here, such
-// as deviceClassName and selectors up to Kubernetes 1.34 (VS-03): a rule with one
+// UnsupportedSelector reports the fields of a selector that Tollgate does not obey, which are
+// deviceClassName and selectors up to Kubernetes 1.34 (VS-03): a rule with one
 // selects nothing, while the user believes that it does.
 func UnsupportedSelector(fields []string) field.ErrorList {
 	path := field.NewPath("spec", "deviceSelector")

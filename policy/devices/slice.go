@@ -29,19 +29,30 @@ func ValidateSlice(devices, old []Device) field.ErrorList {
 		if stood, ok := before[devices[i].Name]; len(taints) == 0 || (ok && equal(stood, taints)) {
 			continue
 		}
-		errs = append(errs, ValidateTaints(taints, path.Index(i).Child("taints"))...)
+		errs = append(errs, validateTaints(taints, path.Index(i).Child("taints"))...)
 	}
 	return errs
 }
 
-// ValidateTaints reports what is wrong with the taints of one device.
+// ValidateTaints reports what is wrong with the taints of one device, an effect that is not
+// known here included.
 func ValidateTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
+	errs := validateTaints(taints, path)
+	for i := range taints[:min(len(taints), resourcev1.DeviceTaintsMaxLength)] {
+		if effect := taints[i].Effect; effect != "" && !isKnown(effect) {
+			errs = append(errs, field.NotSupported(path.Index(i).Child("effect"), effect, effects))
+		}
+	}
+	return errs
+}
+
+func validateTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
 	if len(taints) > resourcev1.DeviceTaintsMaxLength {
 		return field.ErrorList{field.TooMany(path, len(taints), resourcev1.DeviceTaintsMaxLength)}
 	}
 	var errs field.ErrorList
 	for i := range taints {
-		errs = append(errs, validateTaint(&taints[i], "", path.Index(i))...)
+		errs = append(errs, validateTaint(&taints[i], path.Index(i))...)
 	}
 	return errs
 }

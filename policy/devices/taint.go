@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// effects are the effects that a device taint may have (AV-03).
+// effects are the effects that are known here (AV-03).
 var effects = []resourcev1.DeviceTaintEffect{
 	resourcev1.DeviceTaintEffectNoExecute,
 	resourcev1.DeviceTaintEffectNoSchedule,
@@ -22,8 +22,9 @@ func isKnown(effect resourcev1.DeviceTaintEffect) bool {
 }
 
 // validateTaint reports what is wrong with a taint (AV-03). An effect that is not
-// known may stay where it stood, which is what old says (AV-15).
-func validateTaint(t *resourcev1.DeviceTaint, old resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
+// known here is left to the API server, which may be newer: whoever reads taints
+// takes such a one for None, as KEP-5055 says.
+func validateTaint(t *resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Key == "" {
 		errs = append(errs, field.Required(path.Child("key"), "a taint needs a key"))
@@ -31,11 +32,8 @@ func validateTaint(t *resourcev1.DeviceTaint, old resourcev1.DeviceTaintEffect, 
 		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
 	}
 	errs = append(errs, validateLabelValue(t.Value, path.Child("value"))...)
-	switch {
-	case t.Effect == "":
+	if t.Effect == "" {
 		errs = append(errs, field.Required(path.Child("effect"), "give one of None, NoSchedule and NoExecute"))
-	case !isKnown(t.Effect) && t.Effect != old:
-		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
 	}
 	return errs
 }

@@ -26,6 +26,9 @@ type Request struct {
 // to a request (AV-11), and an empty key needs the operator Exists, because with
 // Equal the scheduler would take it for every key that has the value (AV-12), which
 // nobody means.
+//
+// An operator or an effect that is not known here is left to the API server, which may
+// be newer; ValidateKnown finds those.
 func ValidateTolerations(requests, old []Request, path *field.Path) (errs, documented field.ErrorList) {
 	if slices.EqualFunc(requests, old, sameRequest) {
 		return nil, nil
@@ -59,9 +62,17 @@ func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.
 		}
 	case resourcev1.DeviceTolerationOpEqual, "": // Equal is the default
 		errs = append(errs, validateLabelValue(t.Value, path.Child("value"))...)
-	default:
-		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,
-			[]resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}))
+	}
+	return errs
+}
+
+// ValidateKnown reports what of a toleration is not known here: Tollgate itself gives nobody
+// what it does not understand.
+func ValidateKnown(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	operators := []resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}
+	if t.Operator != "" && !slices.Contains(operators, t.Operator) {
+		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator, operators))
 	}
 	if t.Effect != "" && !isKnown(t.Effect) {
 		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))

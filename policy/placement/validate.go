@@ -195,7 +195,7 @@ func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.E
 func validateDeviceToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
 	list := []devices.Request{{Exactly: []resourcev1.DeviceToleration{*t}}}
 	errs, documented := devices.ValidateTolerations(list, nil, path)
-	errs = rebase(append(errs, documented...), path.Index(0).Child("exactly", "tolerations").Index(0), path)
+	errs = append(rebase(append(errs, documented...), path.Index(0).Child("exactly", "tolerations").Index(0), path), devices.ValidateKnown(t, path)...)
 	if t.TolerationSeconds != nil && t.Effect != resourcev1.DeviceTaintEffectNoExecute {
 		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute: with any other they are ignored"))
 	}

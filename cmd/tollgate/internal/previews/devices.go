@@ -39,7 +39,7 @@ const withNoExecute = "with the effect NoExecute"
 func (t *Teller) Rule(rule tracker.Rule) (Preview, error) {
 	of := "devicetaintrule/" + rule.Name
 	if len(rule.Unsupported) > 0 {
-		return Preview{Of: of, Nothing: fmt.Sprintf("selects no devices: spec.deviceSelector has fields that Kubernetes does not know any more (%v)", rule.Unsupported)}, nil
+		return Preview{Of: of, Nothing: fmt.Sprintf("selects no devices: spec.deviceSelector has fields that this version of Tollgate does not know (%v)", rule.Unsupported)}, nil
 	}
 	var old *tracker.Rule
 	if known, stands := t.cluster.Tracker.Rule(rule.Name); stands {
