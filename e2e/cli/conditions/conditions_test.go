@@ -28,6 +28,7 @@ type asks struct {
 const (
 	without     = "Tollgate does not run here"
 	toInstall   = "install Tollgate"
+	unpublished = `device "gpu.example.com": no ResourceSlice publishes such a device`
 	noNodes     = `you (USER) may not list nodes (ask for a ClusterRole with the verb list on nodes of API group "")`
 	noPods      = `you (USER) may not list pods (ask for a ClusterRole with the verb list on pods of API group "")`
 	nothingSeen = noNodes + "; " + noPods
@@ -41,9 +42,10 @@ const (
 var emptyWithout = []asks{
 	{"preview -f MANIFEST", 0, "evicts no pods note: " + without},
 	{"preview node node-1 example.com/broken:NoExecute", 1, `node "node-1": there is no such node`},
-	{"preview device " + taint, 0, "evicts no pods note: " + without},
-	{"taint device " + taint, 1, "there is no terminal to ask on, give --yes"},
-	{"taint device " + taint + " --yes --dry-run=server", 0, "created (server dry run)"},
+	{"preview device " + taint, 1, unpublished},
+	{"taint device " + taint, 1, unpublished + "; there are no published devices; give --allow-unpublished"},
+	{"taint device " + taint + " --allow-unpublished", 1, "there is no terminal to ask on, give --yes"},
+	{"taint device " + taint + " --yes --allow-unpublished --dry-run=server", 0, "created (server dry run)"},
 	{"taint device --class gpus example.com/broken:NoExecute --yes", 1, toInstall + ", or name driver, pool and device"},
 	{"untaint device gpu.example.com example.com/broken", 1, "taint device made none for these devices"},
 	{"devices", 0, "there is no ResourceSlice"},
@@ -66,16 +68,18 @@ var emptyWithout = []asks{
 var empty = []asks{
 	{"preview -f MANIFEST", 0, "evicts no pods"},
 	{"preview node node-1 example.com/broken:NoExecute", 1, `node "node-1": there is no such node`},
-	{"preview device " + taint, 0, "evicts no pods"},
-	{"taint device " + taint + " --yes --dry-run=server", 0, "created (server dry run)"},
-	{"taint device --class gpus example.com/broken:NoExecute --yes --dry-run=server", 0, "created (server dry run)"},
+	{"preview device " + taint, 1, unpublished},
+	{"taint device " + taint + " --yes --dry-run=server", 1, unpublished},
+	{"taint device " + taint + " --yes --allow-unpublished --dry-run=server", 0, "created (server dry run)"},
+	{"taint device --class gpus example.com/broken:NoExecute --yes --allow-unpublished --dry-run=server", 0, "created (server dry run)"},
 	{"untaint device gpu.example.com example.com/broken", 1, "taint device made none for these devices"},
 	{"devices", 0, "there is no ResourceSlice"},
 	{"evictions -A", 0, "no pod has to leave"},
 	{"evictions -A --until-done --timeout 20s", 0, "no pod has to leave"},
-	{"approve node node-1 --yes", 1, "no pod is held by a breaker because of node node-1: give --taint and --pods"},
-	{"approve node node-1 --taint example.com/broken --pods 3", 1, "nobody can be asked, since the input is no terminal: give --yes"},
-	{"approve node node-1 --taint example.com/broken --pods 3 --yes --dry-run=server", 0, "created (server dry run)"},
+	{"approve node node-1 --yes", 1, `nodes "node-1" not found`},
+	{"approve rule rule-1 --yes", 1, "no pod is held by a breaker because of rule rule-1: give --taint and --pods"},
+	{"approve rule rule-1 --taint example.com/broken --pods 3", 1, "nobody can be asked, since the input is no terminal: give --yes"},
+	{"approve rule rule-1 --taint example.com/broken --pods 3 --yes --dry-run=server", 0, "created (server dry run)"},
 	{"explain pod web -n NAMESPACE", 0, "Not found: namespace NAMESPACE has no pod web"},
 	{"explain node node-1", 0, "Not found: the cluster has no node node-1"},
 	{"check --cluster", 0, "there is no TolerationPolicy to judge by"},

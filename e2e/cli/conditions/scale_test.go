@@ -33,7 +33,7 @@ const (
 var crowded = []string{
 	"preview node node-1 " + crowdedKey + ":NoExecute",
 	"preview device " + taint,
-	"taint device " + taint + " --yes --dry-run=server",
+	"taint device " + taint + " --yes --allow-unpublished --dry-run=server",
 	"untaint device gpu.example.com example.com/broken",
 	"devices",
 	"evictions -A",

@@ -111,11 +111,11 @@ func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 		require.Empty(t, s.approvals(t))
 	})
 	t.Run("the words of admission are shown", func(t *testing.T) {
-		refused, err := s.run(t.Context(), "approve node No_Name --taint KEY --pods 1 --yes")
+		refused, err := s.run(t.Context(), "approve rule No_Name --taint KEY --pods 1 --yes")
 		require.NoError(t, err)
 		require.Equal(t, 1, refused.code)
 		require.Contains(t, refused.notes, "admission webhook")
-		require.Contains(t, refused.notes, "spec.node")
+		require.Contains(t, refused.notes, "spec.deviceTaintRule")
 	})
 	t.Run("as many go as are approved for a node", func(t *testing.T) {
 		approved := s.does(t, "approve node NODE --pods 1 --yes")

@@ -214,8 +214,20 @@ func evicting(taints []resourcev1.DeviceTaint) []resourcev1.DeviceTaint {
 }
 
 // Target foretells taints of devices that a command line names: what DeviceTaintRules with
-// them, one each, or a ResourceSlicePatch would do.
+// them, one each, or a ResourceSlicePatch would do. The error is an UnpublishedError if there
+// are no such devices.
 func (t *Teller) Target(ctx context.Context, target *taintargs.Target, taints []taintargs.Taint) (Preview, error) {
+	p, err := t.target(ctx, target, taints)
+	if err != nil {
+		return Preview{}, err
+	}
+	if p.Touches() { // A claim has such a device, whoever publishes it.
+		return p, nil
+	}
+	return p, t.Published(ctx, target)
+}
+
+func (t *Teller) target(ctx context.Context, target *taintargs.Target, taints []taintargs.Taint) (Preview, error) {
 	of := "device/" + target.String()
 	if !target.Conditional() {
 		specs := make([]resourcev1.DeviceTaint, 0, len(taints))

@@ -40,6 +40,9 @@ type Preview struct {
 // Leaves reports whether pods leave because of the write.
 func (p *Preview) Leaves() bool { return !p.Mere && len(p.Pods) > 0 }
 
+// Touches reports whether the write means anything to a pod, also to one that stays.
+func (p *Preview) Touches() bool { return len(p.Pods) > 0 || len(p.Ends) > 0 || len(p.Protected) > 0 }
+
 // Sentence says what the write does.
 func (p *Preview) Sentence() string {
 	if p.Nothing != "" {

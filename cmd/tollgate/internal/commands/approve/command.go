@@ -58,7 +58,8 @@ a TaintPolicy would refuse the taint.
 
 It shows which pods are held, asks, and approves as many: for each taint of the object, or,
 with policy, for each taint of each object because of which that EvictionPolicy holds pods.
---pods approves more or fewer. For a taint that is yet to come, give --taint and --pods.
+--pods approves more or fewer. For a taint that is yet to come, give --taint and --pods: the
+node has to exist then, the DeviceTaintRule or ResourceSlicePatch may be yet to come as well.
 
 An approval is used once, for one appearance of the taint, within the time of --for. Which
 pods leave is for Tollgate to say: of those that are held, the first that it comes to. What
@@ -133,8 +134,12 @@ func run(ctx context.Context, clients *kubectl.Clients, clk clock.PassiveClock, 
 		return err
 	}
 	now := clk.Now()
-	shown, _, missing, err := evictionfeed.Read(ctx, clients, now, opts.wants)
+	shown, found, missing, err := evictionfeed.Read(ctx, clients, now, opts.wants)
 	clients.Progress.End()
+	if err != nil {
+		return err
+	}
+	lacking, err := opts.target.check(found)
 	if err != nil {
 		return err
 	}
@@ -142,7 +147,7 @@ func run(ctx context.Context, clients *kubectl.Clients, clk clock.PassiveClock, 
 	if err != nil {
 		return err
 	}
-	if err := tell(to.notes, append(missing, wanted.sentences(now, opts.expiry)...)); err != nil {
+	if err := tell(to.notes, slices.Concat(missing, lacking, wanted.sentences(now, opts.expiry))); err != nil {
 		return err
 	}
 	if opts.dryRun == dryRunNone && !opts.yes {

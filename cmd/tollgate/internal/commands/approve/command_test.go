@@ -49,7 +49,7 @@ func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
 		"node":    "node n1 --taint example.com/broken --dry-run",
 		"yaml":    "rule hot --for 30m --dry-run -o yaml",
 		"policy":  "policy default --dry-run=client",
-		"to-come": "node new --taint example.com/broken --pods 120 --dry-run",
+		"to-come": "rule quarantine --taint example.com/broken --pods 120 --dry-run",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,9 +117,14 @@ func TestApprovesWhatIsHeld(t *testing.T) {
 			"Taint example.com/moved of patch racks: 1 pod held (web/gpu-1); up to 1 pod may go, until 2026-03-01T13:00:00Z\n",
 			func(s *v1alpha1.EvictionApprovalSpec) { s.ResourceSlicePatch = "racks" }, "example.com/moved", 1,
 		},
-		"node new --taint example.com/broken --pods 120 --yes": {
-			"Taint example.com/broken of node new: 0 pods held; up to 120 pods may go, until 2026-03-01T13:00:00Z\n",
-			func(s *v1alpha1.EvictionApprovalSpec) { s.Node = "new" }, "example.com/broken", 120,
+		"node n2 --taint example.com/new --pods 120 --yes": {
+			"Taint example.com/new of node n2: 0 pods held; up to 120 pods may go, until 2026-03-01T13:00:00Z\n",
+			func(s *v1alpha1.EvictionApprovalSpec) { s.Node = "n2" }, "example.com/new", 120,
+		},
+		"rule new --taint example.com/broken --pods 120 --yes": {
+			"warning: devicetaintrules \"new\" not found: the approval is for one that is created with this name\n" +
+				"Taint example.com/broken of rule new: 0 pods held; up to 120 pods may go, until 2026-03-01T13:00:00Z\n",
+			func(s *v1alpha1.EvictionApprovalSpec) { s.DeviceTaintRule = "new" }, "example.com/broken", 120,
 		},
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -183,9 +188,11 @@ func TestSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"node n1 --pods 3 --yes":                      "--pods is 3 for 2 taints (example.com/broken of node n1, example.com/Hot_Spot of node n1): name one, with --taint if need be",
-		"node n3 --yes":                               "no pod is held by a breaker because of node n3: give --taint and --pods for a taint that is yet to come",
+		"node n3 --yes":                               `nodes "n3" not found`,
+		"node n3 --taint other --pods 3 --yes":        `nodes "n3" not found`,
+		"rule nosuch --yes":                           "no pod is held by a breaker because of rule nosuch: give --taint and --pods for a taint that is yet to come",
 		"node n1 --taint other --yes":                 "no pod is held by a breaker for taint other because of node n1: give --taint and --pods for a taint that is yet to come",
-		"policy gentle --yes":                         "the breaker of EvictionPolicy gentle holds no pod",
+		"policy gentle --yes":                         `evictionpolicies "gentle" not found`,
 		"policy default --taint other --yes":          "the breaker of EvictionPolicy default holds no pod for taint other",
 		"policy default --taint gpu.example.com/sick": "1 pod held by EvictionPolicy default because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or change the annotation tollgate.dev/release-breaker",
 		"pod web-0":                                   `cannot approve "pod" web-0: want one of node, rule, patch, policy`,

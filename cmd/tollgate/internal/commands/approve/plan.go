@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -56,6 +57,35 @@ func (t target) String() string {
 		}
 	}
 	return t.name
+}
+
+// check returns an error if a node or an EvictionPolicy does not exist. A rule and a patch may
+// be approved before they are created; the sentences say that they are not.
+func (t target) check(found *cluster.Cluster) ([]string, error) {
+	exists, resource := false, ""
+	switch t.kind {
+	case tracker.SourceNode:
+		resource = "nodes"
+		exists = slices.ContainsFunc(found.Tracker.Nodes(), func(node tracker.LabelledNode) bool { return node.Name == t.name })
+	case tracker.SourceRule:
+		resource = "devicetaintrules"
+		exists = found.Rule[t.name] != nil
+	case tracker.SourcePatch:
+		resource = "resourceslicepatches"
+		exists = len(found.Tracker.PatchRules(t.name)) > 0 ||
+			slices.ContainsFunc(found.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == t.name })
+	default:
+		resource = "evictionpolicies"
+		exists = slices.ContainsFunc(found.EvictionPolicies, func(policy v1alpha1.EvictionPolicy) bool { return policy.Name == t.name })
+	}
+	switch {
+	case exists || found.Unread(resource):
+		return nil, nil
+	case t.kind == tracker.SourceRule || t.kind == tracker.SourcePatch:
+		return []string{fmt.Sprintf("warning: %s %q not found: the approval is for one that is created with this name", resource, t.name)}, nil
+	default:
+		return nil, fmt.Errorf("%s %q not found", resource, t.name)
+	}
 }
 
 // approval is what is to be approved for one taint of one object.

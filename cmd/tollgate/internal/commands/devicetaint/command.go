@@ -108,6 +108,10 @@ The effects are NoExecute, which evicts, NoSchedule, and None, which does nothin
 what NoExecute would do. NoExecute for what stands at None changes that very object, as a
 TaintPolicy with requirePreview wants it; it counts from then.
 
+Devices that no ResourceSlice publishes are not tainted without a question that says so, or
+--allow-unpublished: --yes is not enough, because the name may be misspelt. The taint is for
+devices then that are published later.
+
 The exit code is 1 if nothing was written, also because the answer was no.
 
 You need the right to create devicetaintrules or resourceslicepatches, and with --overwrite
@@ -131,6 +135,7 @@ standard error.`,
 	t.addFlags(cmd)
 	t.wants.AddFlags(cmd)
 	cmd.Flags().BoolVar(&t.overwrite, "overwrite", false, "give taints that taint device made another value")
+	cmd.Flags().BoolVar(&t.unpublished, "allow-unpublished", false, "taint devices that no ResourceSlice publishes yet")
 	cmd.Flags().BoolVarP(&t.yes, "yes", "y", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
 		if err := t.parse(arguments); err != nil {

@@ -159,6 +159,40 @@ func TestATaintIsShownAskedForWrittenAndTakenAway(t *testing.T) {
 	require.Len(t, stored(t, clients, "DeviceTaintRule"), 1)
 }
 
+func TestADeviceThatNobodyPublishesIsTaintedOnPurposeOnly(t *testing.T) {
+	t.Parallel()
+	const instead = `device "gpu.exmaple.com": no ResourceSlice publishes such a device; there are devices of gpu.example.com`
+	for sentence, c := range map[string]struct {
+		answer    string
+		arguments []string
+		// fails is the error, empty for none.
+		fails string
+	}{
+		"nobody can be asked":            {"", nil, "nothing is written: " + instead + "; give --allow-unpublished"},
+		"yes, which may be of a script":  {"", []string{"--yes"}, "nothing is written: " + instead + "; give --allow-unpublished"},
+		"a dry run":                      {"y\n", []string{"--dry-run=server"}, "nothing is written: " + instead + "; give --allow-unpublished"},
+		"it is agreed to":                {"y\n", nil, ""},
+		"the answer is no":               {"n\n", nil, "nothing is written: the answer was no"},
+		"they come later, and nobody is": {"", []string{"--allow-unpublished"}, "there is no terminal to ask on, give --yes"},
+		"they come later":                {"", []string{"--allow-unpublished", "--yes"}, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			clients := tollgate(t)
+			r := types(t, clients, newTaint, c.answer, append([]string{"gpu.exmaple.com", "cold:NoExecute"}, c.arguments...)...)
+			if c.fails != "" {
+				require.ErrorContains(t, r.err, c.fails)
+				require.Equal(t, kubectl.ExitError, kubectl.ExitCode(r.err))
+				require.Empty(t, ours(t, clients, "DeviceTaintRule"))
+				return
+			}
+			require.NoError(t, r.err)
+			require.Contains(t, r.notes, "warning: "+instead+"\n")
+			require.Len(t, ours(t, clients, "DeviceTaintRule"), 1)
+		})
+	}
+}
+
 func TestAClassNeedsAPatch(t *testing.T) {
 	t.Parallel()
 	clients := tollgate(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -29,6 +30,8 @@ type tainting struct {
 	wants          cluster.Wants
 	taints         []taintargs.Taint
 	overwrite, yes bool
+	// unpublished allows taints of devices that do not exist yet.
+	unpublished bool
 }
 
 func (t *tainting) parse(arguments []string) error {
@@ -62,6 +65,10 @@ func (t *tainting) run(cmd *cobra.Command) error {
 		return err
 	}
 	err = t.foretell(ctx, clients, carriers, notes)
+	var nowhere *previews.UnpublishedError
+	if errors.As(err, &nowhere) {
+		err = t.mayBeUnpublished(cmd.InOrStdin(), notes, nowhere)
+	}
 	if t.yes && unforetold(err) {
 		clients.Progress.End()
 		_, err = fmt.Fprintf(notes, "note: not foretold: %v\n", err)
@@ -75,6 +82,19 @@ func (t *tainting) run(cmd *cobra.Command) error {
 		}
 	}
 	return t.write(ctx, clients, carriers, cmd.OutOrStdout())
+}
+
+// mayBeUnpublished returns an error unless devices may be tainted that no ResourceSlice
+// publishes: with the flag for it, or where the question comes that names them.
+func (t *tainting) mayBeUnpublished(in io.Reader, notes io.Writer, nowhere *previews.UnpublishedError) error {
+	asked := t.dryRun == dryRuns[0] && !t.yes && t.terminal(in)
+	if !t.unpublished && !asked {
+		return fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", nowhere)
+	}
+	if _, err := fmt.Fprintf(notes, "warning: %v\n", nowhere); err != nil {
+		return fmt.Errorf("write notes: %w", err)
+	}
+	return nil
 }
 
 // unforetold reports whether an error is one of a user who may see too little for a preview:
@@ -112,7 +132,12 @@ func (t *tainting) foretell(ctx context.Context, clients *kubectl.Clients, carri
 			return fmt.Errorf("write notes: %w", err)
 		}
 	}
-	return nil
+	touches := func(p previews.Preview) bool { return p.Touches() }
+	stands := func(made *carrier) bool { return made.stands != nil }
+	if slices.ContainsFunc(all, touches) || slices.ContainsFunc(carriers, stands) {
+		return nil
+	}
+	return teller.Published(ctx, &t.target)
 }
 
 // served returns in which version the kind that the taints need is served.

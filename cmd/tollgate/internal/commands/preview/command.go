@@ -127,7 +127,7 @@ func newDevice(clk clock.PassiveClock, connect connecting) *cobra.Command {
 		Long: `Show which pods taints on devices would evict, and when: those that use a device, through
 whatever claim, and do not tolerate its taint. What is left out of the name of the device is
 not asked for, as in a DeviceTaintRule. Of the effect None it is said what NoExecute would
-do.
+do. Devices that no ResourceSlice publishes, and no pod uses, are an error.
 ` + about,
 		Example: `  tollgate preview device gpu.example.com/node-7/gpu-0 overheating:NoExecute
   tollgate preview device gpu.example.com/node-7 maintenance:NoExecute -o wide

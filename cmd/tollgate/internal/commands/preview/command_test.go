@@ -268,8 +268,9 @@ func TestAnEmptyClusterLosesNobody(t *testing.T) {
 	require.Equal(t, "node/node-7: evicts no pods\n", r.out)
 	require.Equal(t, "note: Tollgate does not run here (there is no Lease tollgate-system/tollgate): the controllers of Kubernetes evict, past PodDisruptionBudgets and EvictionPolicies\n", r.notes)
 	r = runs(t, empty, "", "device", "gpu.example.com", "hot:NoExecute")
-	require.NoError(t, r.err)
-	require.Equal(t, "device/gpu.example.com: evicts no pods\n", r.out)
+	require.EqualError(t, r.err, `device "gpu.example.com": no ResourceSlice publishes such a device; there are no published devices`)
+	require.Equal(t, kubectl.ExitError, kubectl.ExitCode(r.err))
+	require.Empty(t, r.out, "nothing is previewed, which is no all-clear")
 }
 
 func TestAClusterWithoutTollgateIsForetoldAsKubernetesDoesIt(t *testing.T) {
@@ -385,6 +386,10 @@ func TestRefusesWhatItCannotForetell(t *testing.T) {
 		"no taint":           {"", []string{"node", "node-7"}, "no taint is given, want NAME... KEY[=VALUE]:EFFECT"},
 		"a wrong effect":     {"", []string{"node", "node-7", "down:None"}, `effect is "None"`},
 		"no devices":         {"", []string{"device", "hot:NoExecute"}, "no devices are named"},
+		"no such device":     {"", []string{"device", "gpu.example.com/node-7/gpu-9", "hot:NoExecute"}, `device "gpu.example.com/node-7/gpu-9": no ResourceSlice publishes such a device; pool "node-7" has the devices gpu-0, gpu-1`},
+		"no such pool":       {"", []string{"device", "gpu.example.com/node-9/gpu-0", "hot:NoExecute"}, `driver "gpu.example.com" has the pools node-7`},
+		"no such driver":     {"", []string{"device", "gpu.exmaple.com", "hot:NoSchedule"}, `device "gpu.exmaple.com": no ResourceSlice publishes such a device; there are devices of gpu.example.com`},
+		"none of a class":    {"", []string{"device", "nic.example.com", "--class", "a100", "hot:NoExecute"}, `device "nic.example.com (class a100)": no ResourceSlice publishes such a device`},
 		"no taint of them":   {"", []string{"device", "gpu.example.com"}, "no taint is given, want KEY[=VALUE]:EFFECT"},
 		"a wrong one":        {"", []string{"device", "gpu.example.com", "hot:Never"}, `effect is "Never"`},
 		"a removal":          {"", []string{"device", "gpu.example.com", "hot-"}, "a taint of a device cannot be taken away here"},
