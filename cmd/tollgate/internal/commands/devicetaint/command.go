@@ -162,7 +162,8 @@ func newUntaint(e edge) *cobra.Command {
 		Short: "Remove taints of devices that taint device made",
 		Long: `Remove taints of devices that taint device made, for the very devices that it made them for.
 Without an effect, those of all effects with the key go. Evictions that are pending because
-of them end.
+of them end. It does not ask, because no pod leaves by it: --yes is accepted, and changes
+nothing, so that scripts can give taint device and untaint device the same flags.
 
 A taint that somebody else made stays: the error says whose it is, and how to remove it. A
 driver removes its own. The exit code is 1 if there was no such taint, or not only such. You
@@ -177,6 +178,7 @@ resourceslicepatches.`,
 		u.connect = connection.Clients
 	}
 	u.addFlags(cmd)
+	cmd.Flags().BoolP("yes", "y", false, "do not ask, which it never does")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
 		if err := u.parse(arguments); err != nil {
 			return err

@@ -159,6 +159,18 @@ func TestATaintIsShownAskedForWrittenAndTakenAway(t *testing.T) {
 	require.Len(t, stored(t, clients, "DeviceTaintRule"), 1)
 }
 
+func TestUntaintTakesTheFlagThatTaintHas(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--yes"}, {"-y"}} {
+		clients := tollgate(t)
+		require.NoError(t, types(t, clients, newTaint, "", gpu0, "cold:NoExecute", "--yes").err)
+		r := types(t, clients, newUntaint, "", append([]string{gpu0, "cold"}, flags...)...)
+		require.NoError(t, r.err)
+		require.Empty(t, r.notes, "it does not ask")
+		require.Empty(t, ours(t, clients, "DeviceTaintRule"))
+	}
+}
+
 func TestADeviceThatNobodyPublishesIsTaintedOnPurposeOnly(t *testing.T) {
 	t.Parallel()
 	const instead = `device "gpu.exmaple.com": no ResourceSlice publishes such a device; there are devices of gpu.example.com`
