@@ -48,6 +48,9 @@ func CompileConditions(place Place, conditions []admissionregistrationv1.MatchCo
 	return c
 }
 
+// Empty reports whether there are no conditions.
+func (c Conditions) Empty() bool { return len(c.conditions) == 0 }
+
 // Uses returns what the conditions read.
 func (c Conditions) Uses() Uses { return c.uses }
 

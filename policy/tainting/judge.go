@@ -25,6 +25,9 @@ type Input struct {
 	// Patch is the ResourceSlicePatch that is written; nil where it is something else.
 	Patch *PatchChange
 	Now   time.Time
+	// Foreseen says that there is no request yet: matchConditions are taken to hold, and
+	// setters are not asked, because it is not known who will write.
+	Foreseen bool
 }
 
 // Judge decides whether the requester may make the writes: by setters, by
@@ -89,6 +92,12 @@ func (c *compiled) denies() bool {
 // as they do in a ValidatingAdmissionPolicy with failurePolicy Fail, and where nobody
 // could say, if the policy cannot refuse; note says why.
 func (c *compiled) applies(ctx context.Context, in *Input) (ok bool, note string, err error) {
+	if in.Foreseen {
+		if !c.conditions.Empty() {
+			note = "if its matchConditions hold"
+		}
+		return true, note, nil
+	}
 	ok, err = c.conditions.Match(ctx, in.Review, &expression.Judged{})
 	if failed := (*expression.FailedError)(nil); errors.As(err, &failed) {
 		return true, "a match condition could not be evaluated: " + wording.Short(failed.Problem, wording.Key), nil
@@ -118,6 +127,7 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *report) error {
 		}
 		w := &writes[i]
 		switch said, err := c.ask(ctx, asked{in: in, operation: w.operation, taint: w.named()}); {
+		case in.Foreseen:
 		case said.allowed:
 		case err == nil:
 			f.notGranted(w, in.User, said.reason)

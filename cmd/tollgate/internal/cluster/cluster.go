@@ -37,6 +37,9 @@ type Wants struct {
 	Selection bool
 	// Policies reads policies of all kinds, and not EvictionPolicies alone.
 	Policies bool
+	// Limits reads TaintPolicies and EvictionApprovals, which say whether the write of a
+	// taint is refused.
+	Limits bool
 
 	Node  func(*corev1.Node) bool
 	Pod   func(*corev1.Pod) bool
@@ -67,6 +70,8 @@ type Cluster struct {
 	// name.
 	EvictionPolicies []v1alpha1.EvictionPolicy
 	TaintPolicies    []v1alpha1.TaintPolicy
+	// Approvals are all EvictionApprovals, if limits are wanted.
+	Approvals []v1alpha1.EvictionApproval
 	// Patches are all ResourceSlicePatches, by name.
 	Patches []v1alpha1.ResourceSlicePatch
 	// Rule has the DeviceTaintRules as they are stored, by name, and RuleVersion is the

@@ -34,8 +34,19 @@ func (r *reading) ours() []list {
 			return ofKind(ctx, r, "resourceslicepatches", "ResourceSlicePatch", &r.cluster.Patches)
 		}})
 	}
+	taintPolicies := list{resource: ours("taintpolicies"), without: "TaintPolicies" + unknown, read: func(ctx context.Context) error {
+		return ofKind(ctx, r, "taintpolicies", "TaintPolicy", &r.cluster.TaintPolicies)
+	}}
+	if r.wants.Limits {
+		lists = append(lists, taintPolicies, list{resource: ours("evictionapprovals"), without: "EvictionApprovals" + unknown, read: func(ctx context.Context) error {
+			return ofKind(ctx, r, "evictionapprovals", "EvictionApproval", &r.cluster.Approvals)
+		}})
+	}
 	if !r.wants.Policies {
 		return lists
+	}
+	if !r.wants.Limits {
+		lists = append(lists, taintPolicies)
 	}
 	return append(lists,
 		list{resource: ours("tolerationpolicies"), without: "TolerationPolicies" + unknown, read: func(ctx context.Context) error {
@@ -43,9 +54,6 @@ func (r *reading) ours() []list {
 		}},
 		list{resource: ours("placementpolicies"), without: "PlacementPolicies" + unknown, read: func(ctx context.Context) error {
 			return ofKind(ctx, r, "placementpolicies", "PlacementPolicy", &r.policies.placement)
-		}},
-		list{resource: ours("taintpolicies"), without: "TaintPolicies" + unknown, read: func(ctx context.Context) error {
-			return ofKind(ctx, r, "taintpolicies", "TaintPolicy", &r.cluster.TaintPolicies)
 		}},
 		list{resource: ours("gatepolicies"), without: "GatePolicies" + unknown, read: func(ctx context.Context) error {
 			return ofKind(ctx, r, "gatepolicies", "GatePolicy", &r.policies.gates)

@@ -9,6 +9,8 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/taintargs"
@@ -16,6 +18,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 // UnforetoldError is why nothing is foretold of what can be written all the same: of the
@@ -34,12 +37,30 @@ var errClaims error = &UnforetoldError{errors.New("you may not list resourceclai
 // withNoExecute begins what is said of taints with the effect None.
 const withNoExecute = "with the effect NoExecute"
 
-// Rule foretells what becomes of pods when a DeviceTaintRule is written. Its UID and its
-// times do not matter where a rule of that name stands.
-func (t *Teller) Rule(rule tracker.Rule) (Preview, error) {
+// Rule foretells what becomes of pods when a DeviceTaintRule is written, of whatever version.
+// Its UID and its times do not matter where a rule of that name stands.
+func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (Preview, error) {
+	rule, err := informer.RuleOf(object)
+	if err != nil {
+		return Preview{}, err
+	}
+	typed := &resourcev1.DeviceTaintRule{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+		return Preview{}, fmt.Errorf("read DeviceTaintRule %s: %w", rule.Name, err)
+	}
+	p, changes, err := t.rule(rule)
+	if err != nil {
+		return Preview{}, err
+	}
+	err = t.judgeRule(ctx, &p, rule.Name, &typed.Spec, changes)
+	return p, err
+}
+
+// rule returns as well what the write changes for pods.
+func (t *Teller) rule(rule tracker.Rule) (Preview, []tracker.Change, error) {
 	of := "devicetaintrule/" + rule.Name
 	if len(rule.Unsupported) > 0 {
-		return Preview{Of: of, Nothing: fmt.Sprintf("selects no devices: spec.deviceSelector has fields that this version of Tollgate does not know (%v)", rule.Unsupported)}, nil
+		return Preview{Of: of, Nothing: fmt.Sprintf("selects no devices: spec.deviceSelector has fields that this version of Tollgate does not know (%v)", rule.Unsupported)}, nil, nil
 	}
 	var old *tracker.Rule
 	if known, stands := t.cluster.Tracker.Rule(rule.Name); stands {
@@ -50,17 +71,18 @@ func (t *Teller) Rule(rule tracker.Rule) (Preview, error) {
 	}
 	changes, err := t.view.Rule(old, rule, t.cluster.Now)
 	if err != nil {
-		return Preview{}, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
+		return Preview{}, nil, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
 	}
 	p := t.tell(of, changes)
 	if rule.Taint.Effect != resourcev1.DeviceTaintEffectNone {
-		return p, nil
+		return p, changes, nil
 	}
 	rule.Taint.Effect, rule.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
-	if changes, err = t.view.Rule(old, rule, t.cluster.Now); err != nil {
-		return Preview{}, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
+	would, err := t.view.Rule(old, rule, t.cluster.Now)
+	if err != nil {
+		return Preview{}, nil, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
 	}
-	return t.mere(of, withNoExecute, changes, p.Ends...), nil
+	return t.mere(of, withNoExecute, would, p.Ends...), changes, nil
 }
 
 // Slice foretells what becomes of pods when a ResourceSlice is written that stands as old.
@@ -76,36 +98,47 @@ func (t *Teller) Slice(old, slice tracker.Slice) (Preview, error) {
 // read with a Selection if the patch asks for a class or for expressions.
 func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, error) {
 	patch = t.merged(patch)
+	p, changes, err := t.patch(ctx, patch)
+	if err != nil {
+		return Preview{}, err
+	}
+	err = t.judgePatch(ctx, &p, patch, changes)
+	return p, err
+}
+
+// patch returns as well what the write changes for pods.
+func (t *Teller) patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, []tracker.Change, error) {
 	of := "resourceslicepatch/" + patch.Name
 	if problems := patching.ValidatePatch(patch); len(problems) > 0 {
-		return Preview{}, fmt.Errorf("ResourceSlicePatch %s: %w", patch.Name, problems.ToAggregate())
+		return Preview{}, nil, fmt.Errorf("ResourceSlicePatch %s: %w", patch.Name, problems.ToAggregate())
 	}
 	selectors, err := t.selectors(ctx, patch)
 	if err != nil {
-		return Preview{}, err
+		return Preview{}, nil, err
 	}
 	written := tracker.PatchedTaints{
 		Patch: tracker.PatchRef{Name: patch.Name, UID: patch.UID}, Selectors: selectors, Taints: t.dated(patch),
 	}
 	changes, err := t.view.Patch(written, t.cluster.Now)
 	if err != nil {
-		return Preview{}, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
+		return Preview{}, nil, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
 	}
 	if !merely(written.Taints) {
 		if t.observing() {
-			return t.mere(of, t.instead(), changes), nil
+			return t.mere(of, t.instead(), changes), changes, nil
 		}
-		return t.tell(of, changes), nil
+		return t.tell(of, changes), changes, nil
 	}
 	var ends []forecast.Pod
 	if !t.observing() {
 		ends = t.tell(of, changes).Ends
 	}
 	written.Taints = evicting(written.Taints)
-	if changes, err = t.view.Patch(written, t.cluster.Now); err != nil {
-		return Preview{}, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
+	would, err := t.view.Patch(written, t.cluster.Now)
+	if err != nil {
+		return Preview{}, nil, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
 	}
-	return t.mere(of, withNoExecute, changes, ends...), nil
+	return t.mere(of, withNoExecute, would, ends...), changes, nil
 }
 
 // instead says what is otherwise where somebody evicts for patches.
@@ -118,7 +151,22 @@ func (t *Teller) instead() string {
 
 // Named foretells taints of devices as names select them: what DeviceTaintRules with these
 // taints, one each, would do.
-func (t *Teller) Named(of string, selector *resourcev1.DeviceTaintSelector, taints []resourcev1.DeviceTaint) (Preview, error) {
+func (t *Teller) Named(ctx context.Context, of string, selector *resourcev1.DeviceTaintSelector, taints []resourcev1.DeviceTaint) (Preview, error) {
+	p, changes, err := t.named(of, selector, taints)
+	if err != nil {
+		return Preview{}, err
+	}
+	for i := range taints {
+		spec := &resourcev1.DeviceTaintRuleSpec{DeviceSelector: selector, Taint: taints[i]}
+		if err := t.judgeRule(ctx, &p, t.ruleFor(spec), spec, changes); err != nil {
+			return Preview{}, err
+		}
+	}
+	return p, nil
+}
+
+// named returns as well what the writes change for pods; nothing where they evict nobody.
+func (t *Teller) named(of string, selector *resourcev1.DeviceTaintSelector, taints []resourcev1.DeviceTaint) (Preview, []tracker.Change, error) {
 	mere := merely(taints)
 	if mere {
 		taints = evicting(taints)
@@ -129,11 +177,11 @@ func (t *Teller) Named(of string, selector *resourcev1.DeviceTaintSelector, tain
 	}, t.cluster.Now)
 	switch {
 	case err != nil:
-		return Preview{}, fmt.Errorf("foretell the taints of %s: %w", of, errClaims)
+		return Preview{}, nil, fmt.Errorf("foretell the taints of %s: %w", of, errClaims)
 	case mere:
-		return t.mere(of, withNoExecute, changes), nil
+		return t.mere(of, withNoExecute, changes), nil, nil
 	default:
-		return t.tell(of, changes), nil
+		return t.tell(of, changes), changes, nil
 	}
 }
 
@@ -234,7 +282,7 @@ func (t *Teller) target(ctx context.Context, target *taintargs.Target, taints []
 		for _, taint := range taints {
 			specs = append(specs, resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)})
 		}
-		return t.Named(of, target.DeviceSelector(), specs)
+		return t.Named(ctx, of, target.DeviceSelector(), specs)
 	}
 	patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: unnamed}}
 	patch.Spec.Devices.Filter = target.Filter()

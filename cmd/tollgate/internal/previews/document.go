@@ -33,6 +33,10 @@ type preview struct {
 	Mere       bool      `json:"evictsNobodyAsItStands,omitempty"`
 	Namespaces []Summary `json:"namespaces,omitempty"`
 	Pods       []pod     `json:"pods,omitempty"`
+	// Refused are the sentences with which TaintPolicies would refuse the write, and Warned
+	// those of policies that only warn.
+	Refused []string `json:"wouldBeRefused,omitempty"`
+	Warned  []string `json:"wouldBeWarnedOf,omitempty"`
 	// Protected and Held count pods by EvictionPolicy. Those protected are not among the
 	// pods.
 	Protected []counted `json:"protected,omitempty"`
@@ -107,7 +111,7 @@ func (t *Teller) document(all []Preview) document {
 		p := &all[i]
 		one := preview{
 			Object: p.Of, Summary: p.Sentence(), Mere: p.Mere, Namespaces: p.Summaries(),
-			Protected: sorted(p.Protected), Held: sorted(p.Paused),
+			Refused: p.Refusals, Warned: p.Warnings, Protected: sorted(p.Protected), Held: sorted(p.Paused),
 		}
 		for j := range p.Pods {
 			one.Pods = append(one.Pods, t.pod(&p.Pods[j]))

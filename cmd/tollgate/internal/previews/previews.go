@@ -4,6 +4,7 @@ package previews
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -35,6 +37,9 @@ type Preview struct {
 	Ends []forecast.Pod
 	// Nothing is why there is nothing to foretell; empty where there is.
 	Nothing string
+	// Refusals and Warnings are what TaintPolicies have against the write: the sentences with
+	// which it would be refused, and those of policies that only warn.
+	Refusals, Warnings []string
 }
 
 // Leaves reports whether pods leave because of the write.
@@ -125,12 +130,15 @@ type Teller struct {
 	cluster *cluster.Cluster
 	owners  *Owners
 	view    *forecast.View
+	limits  *limits.Limits
 }
 
 // NewTeller returns a teller for a cluster, with the controllers that were noticed when it
 // was read.
 func NewTeller(c *cluster.Cluster, owners *Owners) *Teller {
-	return &Teller{cluster: c, owners: owners, view: c.View()}
+	t := &Teller{cluster: c, owners: owners, view: c.View()}
+	t.limits = limitsOf(t)
+	return t
 }
 
 // tell says what a write that changes something for pods does.
@@ -151,12 +159,14 @@ func (t *Teller) mere(of, but string, changes []tracker.Change, ends ...forecast
 }
 
 // Node foretells what becomes of pods when the taints of a node are others than they were.
-func (t *Teller) Node(name string, old, taints []corev1.Taint) (Preview, error) {
+func (t *Teller) Node(ctx context.Context, name string, old, taints []corev1.Taint) (Preview, error) {
 	changes, err := t.view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
 	if err != nil {
 		return Preview{}, fmt.Errorf("foretell the taints of node %s: %w", name, err)
 	}
-	return t.tell("node/"+name, changes), nil
+	p := t.tell("node/"+name, changes)
+	err = t.judgeNode(ctx, &p, name, old, taints, changes)
+	return p, err
 }
 
 // observing reports whether nobody is evicted for ResourceSlicePatches: in mode Observe

@@ -98,6 +98,16 @@ func (t *Teller) write(out io.Writer, wide bool, p *Preview) error {
 			return err
 		}
 	}
+	for _, refusal := range p.Refusals {
+		if _, err := fmt.Fprintln(out, wrapped("would be refused: "+refusal)); err != nil {
+			return err
+		}
+	}
+	for _, warning := range p.Warnings {
+		if _, err := fmt.Fprintln(out, wrapped("would be warned of: "+warning)); err != nil {
+			return err
+		}
+	}
 	if !wide || len(p.Ends) == 0 {
 		return nil
 	}

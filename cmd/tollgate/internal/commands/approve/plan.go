@@ -62,7 +62,8 @@ func (t target) String() string {
 // check returns an error if a node or an EvictionPolicy does not exist. A rule and a patch may
 // be approved before they are created; the sentences say that they are not.
 func (t target) check(found *cluster.Cluster) ([]string, error) {
-	exists, resource := false, ""
+	var exists bool
+	var resource string
 	switch t.kind {
 	case tracker.SourceNode:
 		resource = "nodes"
@@ -74,6 +75,8 @@ func (t target) check(found *cluster.Cluster) ([]string, error) {
 		resource = "resourceslicepatches"
 		exists = len(found.Tracker.PatchRules(t.name)) > 0 ||
 			slices.ContainsFunc(found.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == t.name })
+	case tracker.SourceSlice: // nobody can ask for one
+		return nil, nil
 	default:
 		resource = "evictionpolicies"
 		exists = slices.ContainsFunc(found.EvictionPolicies, func(policy v1alpha1.EvictionPolicy) bool { return policy.Name == t.name })

@@ -65,8 +65,7 @@ func (t *tainting) run(cmd *cobra.Command) error {
 		return err
 	}
 	err = t.foretell(ctx, clients, carriers, notes)
-	var nowhere *previews.UnpublishedError
-	if errors.As(err, &nowhere) {
+	if nowhere, ok := errors.AsType[*previews.UnpublishedError](err); ok {
 		err = t.mayBeUnpublished(cmd.InOrStdin(), notes, nowhere)
 	}
 	if t.yes && unforetold(err) {
@@ -108,7 +107,7 @@ func unforetold(err error) bool {
 func (t *tainting) foretell(ctx context.Context, clients *kubectl.Clients, carriers []*carrier, notes io.Writer) error {
 	var owners previews.Owners
 	wants := t.wants
-	wants.Pod, wants.Selection = owners.Pod, t.target.Conditional()
+	wants.Pod, wants.Selection, wants.Limits = owners.Pod, t.target.Conditional(), true
 	c, err := cluster.Read(ctx, clients, t.clock.Now(), wants)
 	if err != nil {
 		return err
@@ -209,11 +208,7 @@ func (t *tainting) previews(ctx context.Context, teller *previews.Teller, carrie
 // preview foretells what a carrier does, in the place of what has its name.
 func (t *tainting) preview(ctx context.Context, teller *previews.Teller, made *carrier) (previews.Preview, error) {
 	if !t.target.Conditional() {
-		rule, err := informer.RuleOf(made.object)
-		if err != nil {
-			return previews.Preview{}, err
-		}
-		return teller.Rule(rule)
+		return teller.Rule(ctx, made.object)
 	}
 	patch := &v1alpha1.ResourceSlicePatch{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.object.Object, patch); err != nil {

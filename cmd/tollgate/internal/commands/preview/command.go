@@ -32,6 +32,11 @@ CONTROLLER those that nobody creates anew. -o wide has a line for each pod, with
 because of which it goes and whether they are tolerated for a while, its budgets and its
 controller; -o yaml and -o json have all of it.
 
+Where the limits of a TaintPolicy would refuse the write, it says so with what the refusal
+would say: maxAffectedPods and maxAffectedPercent, requireSelector, requirePreview and
+maxTimeAddedSkew. Who may write is not looked at, and of pods that have left already because
+of other writes within the window only Tollgate knows: --dry-run=server asks it.
+
 What EvictionPolicies protect does not go and is counted apart. Whether they count depends
 on the eviction mode, which Tollgate says on its Lease. Without Tollgate the answer is for
 the controllers of Kubernetes.
@@ -179,7 +184,7 @@ func (s *settings) run(cmd *cobra.Command, asked asked) error {
 func (s *settings) show(ctx context.Context, clients *kubectl.Clients, asked asked, now time.Time, out, notes io.Writer) error {
 	var owners previews.Owners
 	wants := s.wants
-	wants.Pod = owners.Pod
+	wants.Pod, wants.Limits = owners.Pod, true
 	asked.wants(&wants)
 	c, err := cluster.Read(ctx, clients, now, wants)
 	var all []previews.Preview

@@ -23,7 +23,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/previews"
 	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 // objects asks about manifests.
@@ -100,13 +99,9 @@ func (o *objects) tell(ctx context.Context, clients *kubectl.Clients, c *cluster
 func one(ctx context.Context, clients *kubectl.Clients, c *cluster.Cluster, t *previews.Teller, object *unstructured.Unstructured) (previews.Preview, error) {
 	switch {
 	case isKind(object, corev1.GroupName, "Node"):
-		return ofNode(c, t, object)
+		return ofNode(ctx, c, t, object)
 	case isKind(object, resourcev1.GroupName, "DeviceTaintRule"):
-		rule, err := informer.RuleOf(object)
-		if err != nil {
-			return previews.Preview{}, err
-		}
-		return t.Rule(rule)
+		return t.Rule(ctx, object)
 	case isKind(object, resourcev1.GroupName, "ResourceSlice"):
 		return ofSlice(ctx, clients, t, object)
 	case isKind(object, v1alpha1.GroupVersion.Group, "ResourceSlicePatch"):
@@ -128,7 +123,7 @@ func one(ctx context.Context, clients *kubectl.Clients, c *cluster.Cluster, t *p
 
 // ofNode foretells what becomes of pods when a manifest of a node is applied. One that says
 // nothing of taints leaves them as they are.
-func ofNode(c *cluster.Cluster, t *previews.Teller, object *unstructured.Unstructured) (previews.Preview, error) {
+func ofNode(ctx context.Context, c *cluster.Cluster, t *previews.Teller, object *unstructured.Unstructured) (previews.Preview, error) {
 	node, err := as[corev1.Node](object)
 	if err != nil {
 		return previews.Preview{}, err
@@ -141,7 +136,7 @@ func ofNode(c *cluster.Cluster, t *previews.Teller, object *unstructured.Unstruc
 	if _, given, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "taints"); err != nil || !given {
 		written = old
 	}
-	return t.Node(node.Name, old, written)
+	return t.Node(ctx, node.Name, old, written)
 }
 
 // ofSlice foretells what becomes of pods when a manifest of a ResourceSlice is applied.

@@ -53,7 +53,7 @@ func (n *nodes) wants(w *cluster.Wants) {
 	}
 }
 
-func (n *nodes) tell(_ context.Context, _ *kubectl.Clients, c *cluster.Cluster, t *previews.Teller) ([]previews.Preview, error) {
+func (n *nodes) tell(ctx context.Context, _ *kubectl.Clients, c *cluster.Cluster, t *previews.Teller) ([]previews.Preview, error) {
 	for _, name := range n.names {
 		if !slices.ContainsFunc(c.Nodes, func(node *corev1.Node) bool { return node.Name == name }) {
 			return nil, fmt.Errorf("node %q: there is no such node", name)
@@ -64,7 +64,7 @@ func (n *nodes) tell(_ context.Context, _ *kubectl.Clients, c *cluster.Cluster, 
 	}
 	var all []previews.Preview
 	for _, node := range c.Nodes {
-		p, err := t.Node(node.Name, node.Spec.Taints, changed(node.Spec.Taints, &n.changes))
+		p, err := t.Node(ctx, node.Name, node.Spec.Taints, changed(node.Spec.Taints, &n.changes))
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ var (
 	allKinds   = served{
 		"resource.k8s.io/v1": plainKinds["resource.k8s.io/v1"],
 		"tollgate.dev/v1alpha1": {
-			"evictionpolicies", "resourceslicepatches", "taintpolicies", "tolerationpolicies", "placementpolicies", "gatepolicies",
+			"evictionpolicies", "resourceslicepatches", "taintpolicies", "tolerationpolicies", "placementpolicies", "gatepolicies", "evictionapprovals",
 		},
 	}
 )
@@ -39,6 +39,7 @@ var (
 // customKinds are the kinds that are read without types.
 var customKinds = map[string]schema.GroupVersionResource{
 	"DeviceTaintRule":    {Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"},
+	"EvictionApproval":   {Group: "tollgate.dev", Version: "v1alpha1", Resource: "evictionapprovals"},
 	"EvictionPolicy":     {Group: "tollgate.dev", Version: "v1alpha1", Resource: "evictionpolicies"},
 	"ResourceSlicePatch": {Group: "tollgate.dev", Version: "v1alpha1", Resource: "resourceslicepatches"},
 	"TaintPolicy":        {Group: "tollgate.dev", Version: "v1alpha1", Resource: "taintpolicies"},
