@@ -2,6 +2,7 @@ package evictor
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,16 +162,24 @@ func (a *announcer) onCarrier(source tracker.Source, uid types.UID, eventType, r
 // flush writes the summaries that are due: all of them at the end.
 func (a *announcer) flush(end bool) {
 	for source, t := range a.due(end) {
-		taint := "taint "
+		taint, taints := "a NoExecute taint", strings.Join(sortedKeys(t.taints), ", ")
+		because := "taint " + taints
 		if len(t.taints) > 1 {
-			taint = "taints "
+			taint = strconv.Itoa(len(t.taints)) + " NoExecute taints"
+			because = "taints " + taints
 		}
 		pods := " pods"
 		if t.pods == 1 {
 			pods = " pod"
 		}
-		a.onCarrier(source, t.uid, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, "Evicted %d%s because of NoExecute %s%s",
-			t.pods, pods, taint, strings.Join(sortedKeys(t.taints), ", "))
+		// The message names no taint: "kubectl describe node" shows it, and a taint that is gone
+		// must not be found there. The field keeps summaries about other taints from being
+		// counted as one event with this.
+		ref := reference(source, t.uid)
+		named := map[string]string{v1alpha1.AnnotationEvictedBecause: because + " of " + ref.Kind + " " + ref.Name}
+		ref.FieldPath = "spec{" + taints + "}"
+		a.recorder(source.Kind).AnnotatedEventf(ref, named, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction,
+			"Evicted %d%s because of %s", t.pods, pods, taint)
 	}
 }
 

@@ -181,13 +181,16 @@ func TestEventsNE21(t *testing.T) {
 			w.pass(time.Minute)
 			require.Equal(w.t, []string{
 				"Pod default/a Normal TaintManagerEviction: Marking for deletion Pod default/a",
-				"Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint gpu:NoExecute",
+				"Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint",
 			}, w.recorder.took())
 			require.Equal(w.t, []corev1.ObjectReference{
 				{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "a", UID: "a-uid"},
-				{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n-uid"},
+				{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n-uid", FieldPath: "spec{gpu:NoExecute}"},
 			}, w.recorder.refs)
-			require.Equal(w.t, []map[string]string{{"tollgate.dev/evicted-because": "taint gpu:NoExecute of Node n"}}, w.recorder.annotations)
+			require.Equal(w.t, []map[string]string{
+				{"tollgate.dev/evicted-because": "taint gpu:NoExecute of Node n"}, // on the pod
+				{"tollgate.dev/evicted-because": "taint gpu:NoExecute of Node n"}, // in sum on the node
+			}, w.recorder.annotations)
 		})
 	})
 	t.Run("NE-21 DE-42 what an event on a pod leaves unsaid names the object that somebody wrote", func(t *testing.T) {

@@ -180,11 +180,11 @@ func markedBySource(w *world) {
 	require.Equal(w.t, nodeMark.reason, tracker.PodOf(w.api.pod(podB)).Disruption.Reason)
 	require.Equal(w.t, []string{
 		"Pod default/b Normal TaintManagerEviction: Marking for deletion Pod default/b",
-		"Node m Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint disk:NoExecute",
+		"Node m Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint",
 	}, w.recorder.took())
 	require.Equal(w.t, []string{
 		"Pod default/a Normal DeviceTaintManagerEviction: Marking for deletion",
-		"DeviceTaintRule r Normal DeviceTaintManagerEviction: Evicted 1 pod because of NoExecute taint gpu:NoExecute",
+		"DeviceTaintRule r Normal DeviceTaintManagerEviction: Evicted 1 pod because of a NoExecute taint",
 	}, w.deviceRecorder.took())
 	require.InDelta(w.t, 1, w.value("device_taint_eviction_controller_pod_deletions_total"), 0)
 	require.InDelta(w.t, 1, w.value("taint_eviction_controller_pod_deletions_total"), 0)
@@ -311,13 +311,13 @@ func deviceSummaries(w *world) {
 	events := w.deviceRecorder.took()
 	require.Equal(w.t, DefaultEventBurst, matches(events, "Pod "))
 	require.InDelta(w.t, 300-DefaultEventBurst, w.value("tollgate_eviction_events_dropped_total"), 0)
-	require.Equal(w.t, "ResourceSlice s Normal DeviceTaintManagerEviction: Evicted 300 pods because of NoExecute taint gpu:NoExecute", events[len(events)-1])
-	require.Equal(w.t, corev1.ObjectReference{APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice", Name: "s", UID: "s-slice-uid"}, w.deviceRecorder.refs[len(w.deviceRecorder.refs)-1])
+	require.Equal(w.t, "ResourceSlice s Normal DeviceTaintManagerEviction: Evicted 300 pods because of a NoExecute taint", events[len(events)-1])
+	require.Equal(w.t, corev1.ObjectReference{APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice", Name: "s", UID: "s-slice-uid", FieldPath: "spec{gpu:NoExecute}"}, w.deviceRecorder.refs[len(w.deviceRecorder.refs)-1])
 	w.set(newRule("r", "", deviceTaint("gpu")))
 	w.set(newClaim("late", "gpu-1", nil, "late"))
 	w.setPod(using(newPod("late", "n"), "late"))
 	w.pass(seconds(10))
-	require.Equal(w.t, corev1.ObjectReference{APIVersion: "resource.k8s.io/v1", Kind: "DeviceTaintRule", Name: "r", UID: "r-rule-uid"}, w.deviceRecorder.refs[len(w.deviceRecorder.refs)-1])
+	require.Equal(w.t, corev1.ObjectReference{APIVersion: "resource.k8s.io/v1", Kind: "DeviceTaintRule", Name: "r", UID: "r-rule-uid", FieldPath: "spec{gpu:NoExecute}"}, w.deviceRecorder.refs[len(w.deviceRecorder.refs)-1])
 	w.pass(time.Minute)
 	require.Empty(w.t, w.evictor.announce.tallies)
 	require.Empty(w.t, w.evictor.confirm.read)

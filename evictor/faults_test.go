@@ -256,12 +256,12 @@ func faultManyEvents(w *world) {
 	events := w.recorder.took()
 	require.Equal(w.t, DefaultEventBurst, matches(events, "Pod "))
 	require.InDelta(w.t, 300-DefaultEventBurst, w.value("tollgate_eviction_events_dropped_total"), 0)
-	require.Equal(w.t, "Node n Normal TaintManagerEviction: Evicted 300 pods because of NoExecute taint disk:NoExecute", events[len(events)-1])
+	require.Equal(w.t, "Node n Normal TaintManagerEviction: Evicted 300 pods because of a NoExecute taint", events[len(events)-1])
 	w.setPod(newPod("late", "n"))
 	w.pass(seconds(8))
 	require.Zero(w.t, matches(w.recorder.took(), "Node "))
 	w.pass(seconds(2))
-	require.Equal(w.t, []string{"Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint disk:NoExecute"}, w.recorder.took())
+	require.Equal(w.t, []string{"Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint"}, w.recorder.took())
 	w.pass(time.Minute)
 	require.Empty(w.t, w.evictor.announce.tallies)
 	require.Empty(w.t, w.evictor.confirm.read)
@@ -273,7 +273,7 @@ func faultLastWords(w *world) {
 	w.start()
 	require.Len(w.t, w.recorder.took(), 1)
 	w.kill()
-	require.Equal(w.t, []string{"Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint gpu:NoExecute"}, w.recorder.took())
+	require.Equal(w.t, []string{"Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint"}, w.recorder.took())
 }
 
 func faultMany(w *world) {

@@ -88,7 +88,7 @@ func TestHolds(t *testing.T) {
 			w.holds(HoldPaused, 1)
 			w.pass(10 * time.Second)
 			w.leaves(podA)
-			require.Contains(w.t, w.recorder.took(), "Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint disk:NoExecute")
+			require.Contains(w.t, w.recorder.took(), "Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint")
 		},
 		"a taint that goes ends the hold": func(w *world) {
 			w.setPolicy(newPolicy("p", paused))
@@ -257,7 +257,7 @@ func TestJ01(t *testing.T) {
 			w.setPod(newPod("a", "n"))
 			w.pass(2 * time.Second)
 			w.leaves(podA)
-			require.Contains(w.t, w.recorder.took(), "Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint disk:NoExecute")
+			require.Contains(w.t, w.recorder.took(), "Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func TestWhatEventsTellOfHoldsIsReadAsItWasMeant(t *testing.T) {
 func TestOtherEventsTellNothingOfHolds(t *testing.T) {
 	t.Parallel()
 	for _, event := range [][2]string{
-		{"TaintManagerEviction", "Evicted 3 pods because of NoExecute taint a:NoExecute"},
+		{"TaintManagerEviction", "Evicted 3 pods because of a NoExecute taint"},
 		{heldReason, "Holding 1 pod that has to leave because of taint a:NoExecute: it is late"},
 		{heldReason, "Holding"},
 		{releasedReason, "No pod that has to leave because of taint a:NoExecute"},

@@ -243,7 +243,7 @@ func deviceTaintAgain(w *world) {
 	require.Equal(w.t, []string{
 		"Pod default/a Normal DeviceTaintManagerEviction: Cancelling deletion",
 		"Pod default/a Normal DeviceTaintManagerEviction: Marking for deletion",
-		"DeviceTaintRule r Normal DeviceTaintManagerEviction: Evicted 1 pod because of NoExecute taint gpu:NoExecute",
+		"DeviceTaintRule r Normal DeviceTaintManagerEviction: Evicted 1 pod because of a NoExecute taint",
 	}, w.deviceRecorder.took())
 }
 

@@ -265,7 +265,7 @@ func parityNoCancelEvent(w *world) {
 	w.leaves(podA)
 	require.Equal(w.t, []string{
 		"Pod default/a Normal TaintManagerEviction: Marking for deletion Pod default/a",
-		"Node n Normal TaintManagerEviction: Evicted 1 pod because of NoExecute taint disk:NoExecute",
+		"Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint",
 	}, w.recorder.took())
 }
 

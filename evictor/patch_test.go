@@ -66,7 +66,7 @@ func TestPatchesEvict(t *testing.T) {
 			require.Equal(w.t, map[string]int{"gpu-broken": 2}, told, "once when it had to leave, once when it did")
 			mu.Unlock()
 			events := w.deviceRecorder.took()
-			require.Contains(w.t, events, "ResourceSlicePatch gpu-broken Normal DeviceTaintManagerEviction: Evicted 1 pod because of NoExecute taint gpu:NoExecute")
+			require.Contains(w.t, events, "ResourceSlicePatch gpu-broken Normal DeviceTaintManagerEviction: Evicted 1 pod because of a NoExecute taint")
 			require.Zero(w.t, matches(events, "DeviceTaintRule"), "there may be many rules")
 		},
 		"what was counted for a patch stays when its rules go, until it is forgotten": func(w *world) {

@@ -368,5 +368,6 @@ type BreakerGrant struct {
 }
 
 // AnnotationEvictedBecause stands on the events that Tollgate writes on pods that it made
-// leave, whose messages are those of Kubernetes: which taint, of which object and device.
+// leave, whose messages are those of Kubernetes: which taint, of which object and device. On
+// the events in sum on objects that carry taints it names the taints and the object.
 const AnnotationEvictedBecause = "tollgate.dev/evicted-because"

@@ -15,9 +15,8 @@ import (
 // summed is how long after an eviction, at most, the object that carries the taint is told
 // of it: summaries are written at intervals.
 const (
-	summed   = 15 * time.Second
-	slack    = 3 * time.Second
-	becauseA = " because of NoExecute taint"
+	summed = 15 * time.Second
+	slack  = 3 * time.Second
 )
 
 // going tells of a pod on its way out.
@@ -152,13 +151,13 @@ func aboutThen(carriers []string) string {
 func (w *World) carriers(event *corev1.Event, node string) []string {
 	var found []string
 	for _, e := range newest(w.Events, evicts) {
-		_, taints, summary := strings.Cut(e.Message, becauseA)
+		because := e.Annotations[v1alpha1.AnnotationEvictedBecause]
 		since := when(e).Sub(when(event))
-		if e.Reason != event.Reason || !summary || since < -slack || since > summed {
+		if e.Reason != event.Reason || because == "" || e.InvolvedObject.Kind == "Pod" || since < -slack || since > summed {
 			continue
 		}
 		if e.InvolvedObject.Kind != "Node" || node == "" || e.InvolvedObject.Name == node {
-			found = append(found, "taint"+taints+" of "+e.InvolvedObject.Kind+" "+e.InvolvedObject.Name)
+			found = append(found, because)
 		}
 	}
 	slices.Sort(found)

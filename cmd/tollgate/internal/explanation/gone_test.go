@@ -21,6 +21,12 @@ lastTimestamp: "2026-03-01T11:59:%02dZ"
 `, name, second, reason, kind, name, namespace, uid, reason, message, second)
 }
 
+// summary returns the event that tells an object that carries taints of evictions in sum.
+func summary(kind, name, uid, reason, taints string, second int) string {
+	return strings.Replace(event(kind, name, "", uid, reason, "Evicted 2 pods because of a NoExecute taint", second), "namespace: default}",
+		fmt.Sprintf("namespace: default, annotations: {tollgate.dev/evicted-because: %q}}", taints+" of "+kind+" "+name), 1)
+}
+
 func ofP(reason, message string, second int) string {
 	return event("Pod", "p", "ml", "p-uid", reason, message, second)
 }
@@ -38,9 +44,9 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 		"by a taint of its node, and not by one of another": {
 			[]string{
 				scheduled, marked,
-				event("Node", "n-1", "", "n", "TaintManagerEviction", "Evicted 2 pods because of NoExecute taint sick=1:NoExecute", 32),
-				event("Node", "n-2", "", "m", "TaintManagerEviction", "Evicted 9 pods because of NoExecute taint other:NoExecute", 31),
-				event("Node", "n-1", "", "n", "TaintManagerEviction", "Evicted 7 pods because of NoExecute taint earlier:NoExecute", 5),
+				summary("Node", "n-1", "n", "TaintManagerEviction", "taint sick=1:NoExecute", 32),
+				summary("Node", "n-2", "m", "TaintManagerEviction", "taint other:NoExecute", 31),
+				summary("Node", "n-1", "n", "TaintManagerEviction", "taint earlier:NoExecute", 5),
 			},
 			Gone, CauseNodeTaint,
 			"Gone since about 30s ago: it was evicted because of taint sick=1:NoExecute of Node n-1.",
@@ -58,7 +64,7 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 		"by a rule, as a policy says": {
 			[]string{
 				scheduled, ofP("DeviceTaintManagerEviction", "Evicting, as EvictionPolicy gentle says", 30),
-				event("DeviceTaintRule", "hot", "", "r", "DeviceTaintManagerEviction", "Evicted 1 pod because of NoExecute taint hot:NoExecute", 31),
+				summary("DeviceTaintRule", "hot", "r", "DeviceTaintManagerEviction", "taint hot:NoExecute", 31),
 			},
 			Gone, CauseDeviceTaint,
 			"Gone since about 30s ago: it was evicted because of a taint of a device (as EvictionPolicy gentle says); about then pods left because of taint hot:NoExecute of DeviceTaintRule hot.",
@@ -68,7 +74,7 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 				scheduled,
 				strings.Replace(ofP("DeviceTaintManagerEviction", "Evicting, as EvictionPolicy gentle says", 30), "namespace: default}",
 					`namespace: default, annotations: {tollgate.dev/evicted-because: "taint hot:NoExecute of DeviceTaintRule hot, device d/p/0"}}`, 1),
-				event("DeviceTaintRule", "other", "", "r", "DeviceTaintManagerEviction", "Evicted 1 pod because of NoExecute taint other:NoExecute", 31),
+				summary("DeviceTaintRule", "other", "r", "DeviceTaintManagerEviction", "taint other:NoExecute", 31),
 			},
 			Gone, CauseDeviceTaint,
 			"Gone since about 30s ago: it was evicted because of taint hot:NoExecute of DeviceTaintRule hot, device d/p/0 (as EvictionPolicy gentle says).",
@@ -76,8 +82,8 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 		"by one of two patches": {
 			[]string{
 				ofP("DeviceTaintManagerEviction", "Marking for deletion", 30),
-				event("ResourceSlicePatch", "b", "", "b", "DeviceTaintManagerEviction", "Evicted 1 pod because of NoExecute taint hot:NoExecute", 31),
-				event("ResourceSlicePatch", "a", "", "a", "DeviceTaintManagerEviction", "Evicted 2 pods because of NoExecute taints hot:NoExecute, old:NoExecute", 31),
+				summary("ResourceSlicePatch", "b", "b", "DeviceTaintManagerEviction", "taint hot:NoExecute", 31),
+				summary("ResourceSlicePatch", "a", "a", "DeviceTaintManagerEviction", "taints hot:NoExecute, old:NoExecute", 31),
 			},
 			Gone, CauseDeviceTaint,
 			"Gone since about 30s ago: it was evicted because of a taint of a device; about then pods left because of taint hot:NoExecute of ResourceSlicePatch b and taints hot:NoExecute, old:NoExecute of ResourceSlicePatch a.",
@@ -96,7 +102,7 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 			"Not created: ReplicaSet p could not create it (10s ago): Error creating: admission webhook denied the request: TolerationPolicy/dedicated: not granted.",
 		},
 		"its node is not known": {
-			[]string{marked, event("Node", "n-2", "", "m", "TaintManagerEviction", "Evicted 9 pods because of NoExecute taint other:NoExecute", 31)},
+			[]string{marked, summary("Node", "n-2", "m", "TaintManagerEviction", "taint other:NoExecute", 31)},
 			Gone, CauseNodeTaint,
 			"Gone since about 30s ago: it was evicted because of a taint of its node, which is not known; about then pods left because of taint other:NoExecute of Node n-2.",
 		},
