@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy"
@@ -75,6 +76,11 @@ func (h *hearing) finding(ctx context.Context, q *question, r *ruling, guard *se
 	if r.bounded {
 		f.Reason = policy.TolerationTooLong
 		f.Remedy = "allowed is " + atMost(r.limit)
+		if q.t.Effect == "" && !c.judgesByExpression() {
+			// The time of a grant bounds NoExecute alone, and tolerationSeconds may stand beside no
+			// other effect.
+			f.Remedy += ", and an entry of its own for effect " + string(corev1.TaintEffectNoSchedule) + " without"
+		}
 		problem = "could tolerate " + guard.String() + " for longer than is granted to " + c.whom(&h.in)
 	}
 	return h.finish(f, c, r, problem, h.message(ctx, q))
@@ -120,6 +126,11 @@ func (h *hearing) message(ctx context.Context, q *question) string {
 		return c.message
 	}
 	return said
+}
+
+// judgesByExpression reports whether a grant may ask for the effect of a toleration.
+func (c *compiled) judgesByExpression() bool {
+	return slices.ContainsFunc(c.grants, func(g grant) bool { return g.expression != nil })
 }
 
 // whom says to whom a policy with these grants could have granted something.

@@ -46,7 +46,15 @@ func TestFindingsSayWhoWhereWhatAndWhatInstead(t *testing.T) {
 		},
 		"too long for the one of two guards that evicts": {
 			`{taints: [{key: dedicated, effects: [NoSchedule]}, {key: "*", effects: [NoExecute]}], grants: [{namespaces: [apple], maxTolerationSeconds: 60}]}`, `{key: dedicated, operator: Exists}`,
-			"TolerationPolicy/p: spec.tolerations[0] (key=dedicated operator=Exists): could tolerate * (every key but the system's):NoExecute for longer than is granted to namespace apple; allowed is effect NoExecute with tolerationSeconds of at most 60",
+			"TolerationPolicy/p: spec.tolerations[0] (key=dedicated operator=Exists): could tolerate * (every key but the system's):NoExecute for longer than is granted to namespace apple; allowed is effect NoExecute with tolerationSeconds of at most 60, and an entry of its own for effect NoSchedule without",
+		},
+		"a wildcard in a namespace that may tolerate for a while": {
+			`{taints: [{key: "*"}], grants: [{namespaces: [apple], maxTolerationSeconds: 600}]}`, `{operator: Exists}`,
+			"TolerationPolicy/p: spec.tolerations[0] (operator=Exists (every taint)): could tolerate * (every key but the system's) for longer than is granted to namespace apple; allowed is effect NoExecute with tolerationSeconds of at most 600, and an entry of its own for effect NoSchedule without",
+		},
+		"too long, where an expression may ask for the effect": {
+			`{taints: [{key: "*"}], grants: [{namespaces: [apple], expression: "toleration.effect != 'NoSchedule'", maxTolerationSeconds: 600}]}`, `{operator: Exists}`,
+			"TolerationPolicy/p: spec.tolerations[0] (operator=Exists (every taint)): could tolerate * (every key but the system's) for longer than is granted to user jane in namespace apple; allowed is effect NoExecute with tolerationSeconds of at most 600",
 		},
 		"many are granted": {
 			`{taints: [{key: dedicated}], grants: [{namespaces: [a, b, c, d, e, f, g]}, {namespaces: [h]}, {namespaces: [i]}, {namespaces: [j]}, {namespaces: [k]}, {namespaces: [l]}]}`, `{key: dedicated, operator: Exists}`,
