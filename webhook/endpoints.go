@@ -59,6 +59,9 @@ type Config struct {
 	// Spread warns of topology spread constraints that count nodes which pods cannot use.
 	// Nil warns of nothing.
 	Spread *Spread
+	// IgnoreComparisonOperators says that Tollgate evicts pods, and does not honour tolerations
+	// with the operators Lt and Gt.
+	IgnoreComparisonOperators bool
 	// DeviceClasses says of which classes pods request devices.
 	DeviceClasses deviceClasses
 	// Window says that Tollgate is in mode Window: pods and claims are given the

@@ -37,7 +37,7 @@ func tolerationJudges(c Config) map[resource]judge {
 		pods: &podJudge{
 			policies: c.Policies, tolerating: by, added: added, placement: place, windows: c.windows(),
 			defaults: c.DefaultSeconds, schedulers: schedulers, directives: c.JudgeDirectives,
-			spread: c.Spread,
+			spread: c.Spread, ignoreComparisons: c.IgnoreComparisonOperators,
 		},
 		claims: &claim, claimTemplates: &template,
 
@@ -51,7 +51,7 @@ func tolerationJudges(c Config) map[resource]judge {
 		judges[r] = &templateJudge{
 			at: at, policies: c.Policies, tolerating: by, defaults: c.DefaultSeconds, schedulers: schedulers,
 			daemons: r.name == "daemonsets", gated: r.name == "jobs", revision: r.name == "controllerrevisions",
-			placement: place, spread: c.Spread,
+			placement: place, spread: c.Spread, ignoreComparisons: c.IgnoreComparisonOperators,
 		}
 	}
 	return judges

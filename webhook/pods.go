@@ -46,6 +46,8 @@ type podJudge struct {
 	// directives says whether changes of scheduling directives are judged.
 	directives bool
 	spread     *Spread
+	// ignoreComparisons says that pods are evicted in spite of tolerations with Lt and Gt.
+	ignoreComparisons bool
 }
 
 // Judge implements judge.
@@ -79,6 +81,13 @@ func (j *podJudge) Judge(ctx context.Context, req admission.Request) (admission.
 	var warnings []string
 	if old == nil && !mirror {
 		warnings = j.spread.pod(&req)
+	}
+	if j.ignoreComparisons && !mirror {
+		var before []corev1.Toleration
+		if old != nil {
+			before = old.Spec.Tolerations
+		}
+		warnings = append(warnings, comparisonWarnings(pod.Spec.Tolerations, before, path)...)
 	}
 	return judgedBy(respond(ctx, policy.Decide(found), warnings), policies), nil
 }

@@ -52,6 +52,8 @@ type templateJudge struct {
 	// placement and spread find out whether pods may wait for spread without end.
 	placement *placer
 	spread    *Spread
+	// ignoreComparisons says that pods are evicted in spite of tolerations with Lt and Gt.
+	ignoreComparisons bool
 }
 
 // Judge implements judge.
@@ -77,6 +79,13 @@ func (j *templateJudge) Judge(ctx context.Context, req admission.Request) (admis
 	var warnings []string
 	if !j.daemons && !j.revision {
 		warnings = j.spread.template(ctx, j.placement, policies, &req, template, old, j.path("spec"))
+	}
+	if j.ignoreComparisons && !j.revision {
+		var before []corev1.Toleration
+		if old != nil {
+			before = old.pod.Spec.Tolerations
+		}
+		warnings = append(warnings, comparisonWarnings(template.pod.Spec.Tolerations, before, j.path("spec", "tolerations"))...)
 	}
 	return judgedBy(respond(ctx, policy.Decide(found), warnings), policies), nil
 }

@@ -132,6 +132,8 @@ func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.
 		JudgeDevices:               p.features.Enabled(features.DeviceTaintAdmission),
 		WithoutDeviceTaintRules:    !p.features.Enabled(features.DeviceTaintRules),
 		Window:                     p.window(),
+		IgnoreComparisonOperators: !p.config.Eviction.ComparisonOperators &&
+			p.config.Eviction.Mode != configv1alpha1.EvictionObserve && p.features.Enabled(features.NodeTaintEviction),
 	}
 	if config.StampNodeTaints {
 		config.Outages = webhook.NewOutages()

@@ -91,7 +91,7 @@ status: {disruptionsAllowed: 0, currentHealthy: 1, desiredHealthy: 1, expectedPo
 			[]string{node("a", "1", `{key: sla, value: "5", effect: NoSchedule}`), pod("p", tolerating(`{key: sla, operator: Lt, value: "10"}`), untolerated)},
 			Pending,
 			[]CauseKind{CauseTaint},
-			"Pending: the only node has taints that it does not tolerate: sla=5:NoSchedule (node a; its toleration sla<10 has the operator Lt, which does not count in this cluster).",
+			"Pending: the only node has taints that it does not tolerate: sla=5:NoSchedule (node a; its toleration sla<10 has the operator Lt, which Tollgate does not honour (eviction.comparisonOperators is off)).",
 		},
 		"a cordoned node": {
 			[]string{node("a", "1", `{key: node.kubernetes.io/unschedulable, effect: NoSchedule}`), pod("p", "", unschedulable("0/1 nodes are available: 1 node(s) were unschedulable."))},

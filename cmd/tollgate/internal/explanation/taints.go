@@ -59,7 +59,7 @@ func mismatch(rules evictor.Rules, t *corev1.Toleration, taint *corev1.Taint) st
 	case t.Effect != "" && t.Effect != taint.Effect:
 		return "is for the effect " + string(t.Effect)
 	case compares && !rules.ComparisonOperators:
-		return "has the operator " + string(t.Operator) + ", which does not count in this cluster"
+		return "has the operator " + string(t.Operator) + ", which Tollgate does not honour (eviction.comparisonOperators is off)"
 	case compares:
 		return "does not hold for the value " + taint.Value
 	default:
