@@ -201,14 +201,16 @@ type TolerationPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// violations are the pods that stood before the policy, or came in around it,
-	// and that it would refuse today.
+	// and that it would refuse today. Those in kube-system and in the namespace of
+	// Tollgate, which admission never judges, are not counted.
 	//
 	// +optional
 	Violations *TolerationViolations `json:"violations,omitempty"`
 }
 
 // TolerationViolations are pods that a policy would refuse today. What depends on
-// who created a pod is not known any more, and not held against it.
+// who created a pod is not known any more, and not held against it. Pods in kube-system and
+// in the namespace of Tollgate, which admission never judges, are not counted.
 type TolerationViolations struct {
 	// count is how many there are.
 	//

@@ -49,7 +49,7 @@ func (p *program) newRegistration() *registration.Watcher {
 
 func (p *program) newAudit(store *snapshot.Store, known *followed) *audit.Controller {
 	return audit.New(audit.Options{
-		Pods: known.tracker, Synced: known.pods, Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
+		Pods: known.tracker, Synced: known.pods, Namespace: p.config.Namespace, Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
 		Policies: store, DefaultSeconds: p.defaultSeconds(), Local: p.local, Leads: p.leads,
 		Timeout: p.attemptTimeout(), Metrics: audit.NewMetrics(ctrlmetrics.Registry),
 	})

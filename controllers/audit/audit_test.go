@@ -224,6 +224,21 @@ func TestC28PodsThatStoodBeforeThePolicyAreCountedAndNamed(t *testing.T) {
 	})
 }
 
+func TestPodsThatAdmissionNeverJudgesAreNoViolations(t *testing.T) {
+	w := newWorld()
+	for _, namespace := range []string{metav1.NamespaceSystem, "tollgate-system", "kiwi"} {
+		w.namespaces[namespace] = nil
+		w.tracker.SetPod(pod(namespace, "p", tolerating, nil))
+	}
+	w.enforce(guarding("a"))
+	options := w.options()
+	options.Namespace = "tollgate-system"
+	found, err := New(options).scan(t.Context(), w.current.Tolerations)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, found["a"].Count)
+	require.Equal(t, "kiwi", found["a"].Sample[0].Namespace)
+}
+
 func TestAnAuditDependsOnWhatIsKnownOfAPod(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		grant    v1alpha1.TolerationGrant

@@ -63,6 +63,9 @@ type Options struct {
 	Synced func() bool
 	// Cache holds namespaces, RuntimeClasses and policies.
 	Cache objects
+	// Namespace is that of Tollgate, whose pods admission never judges, as those of
+	// kube-system.
+	Namespace string
 	// Status writes the status of policies.
 	Status   statuses
 	Policies policies
@@ -178,7 +181,7 @@ func (c *Controller) scan(ctx context.Context, set judge) (map[string]*v1alpha1.
 			added = append(added, scheduling.Tolerations...)
 		}
 	}
-	s := &scan{judge: set, namespaces: c.options.Cache, defaults: c.options.DefaultSeconds, added: added}
+	s := &scan{judge: set, tollgate: c.options.Namespace, namespaces: c.options.Cache, defaults: c.options.DefaultSeconds, added: added}
 	return s.run(ctx, c.options.Pods)
 }
 

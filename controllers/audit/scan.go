@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/tolerations"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -56,7 +57,9 @@ type group struct {
 type scan struct {
 	judge      judge
 	namespaces reader
-	defaults   tolerations.DefaultSeconds
+	// tollgate is the namespace of Tollgate.
+	tollgate string
+	defaults tolerations.DefaultSeconds
 	// added are tolerations that Kubernetes may have added to any pod.
 	added []corev1.Toleration
 
@@ -73,7 +76,8 @@ func (s *scan) run(ctx context.Context, all pods) (map[string]*v1alpha1.Tolerati
 	s.found = map[string]*v1alpha1.TolerationViolations{}
 	withLabels := s.judge.AuditNeedsLabels()
 	all.EachPod(func(pod *tracker.Pod) {
-		if s.err != nil || len(pod.Tolerations) == 0 || pod.Finished || pod.Terminating || pod.Mirror {
+		if s.err != nil || len(pod.Tolerations) == 0 || pod.Finished || pod.Terminating || pod.Mirror ||
+			policy.Unjudged(pod.Namespace, s.tollgate) {
 			return
 		}
 		for _, v := range s.violations(ctx, groupOf(pod, withLabels), pod) {

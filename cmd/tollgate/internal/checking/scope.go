@@ -6,12 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // outside reports whether the namespaceSelector of the webhooks leaves out what is in a
 // namespace, or a namespace itself. Nodes are of none.
 func (c *Checker) outside(namespace string) bool {
-	return namespace == "kube-system" || namespace == c.config.Namespace
+	return policy.Unjudged(namespace, c.config.Namespace)
 }
 
 // asked reports whether the API server asks about the creation of an object, by the
