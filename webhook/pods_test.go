@@ -193,4 +193,7 @@ func TestTP03MemoryPressureIsAChoiceUnlessThePluginAddsIt(t *testing.T) {
 	require.False(t, judgePod(t, config, review).Allowed)
 	config.PodTolerationRestriction = true
 	require.True(t, judgePod(t, config, review).Allowed)
+	config.Policies = fixedPolicies{guarding(t, "dedicated")}
+	byDefault := podReview(t, admissionv1.Create, tolerant, "")
+	require.False(t, judgePod(t, config, byDefault).Allowed, "what else the plugin adds by default cannot be told from a choice")
 }

@@ -153,7 +153,8 @@ type AdmissionConfiguration struct {
 	// PodTolerationRestriction says that the API server runs the admission plugin
 	// of that name: the toleration of memory pressure that it adds is never a
 	// user's choice. What a namespace's annotations add is judged like one, because
-	// whoever may edit the namespace chose it.
+	// whoever may edit the namespace chose it, and so are the defaults of the plugin's
+	// configuration, which is not known here.
 	PodTolerationRestriction bool `json:"podTolerationRestriction,omitempty"`
 	// Schedulers are the users who put pods on nodes by their taints, and so are not
 	// asked by which right. None stands for system:kube-scheduler, which has to be named
