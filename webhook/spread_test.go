@@ -325,6 +325,20 @@ func TestTheAPIServerCallsOutForTemplatesThatSpread(t *testing.T) {
 			require.Equal(t, tt.want, calls(t, all, seenBy(t, kind, "deployments", "", tt.object, tt.old, "ann")))
 		})
 	}
+	t.Run("of a DaemonSet nothing needs to spread, and no update is looked at again", func(t *testing.T) {
+		daemons := appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+		for _, c := range []struct {
+			object, old string
+			want        []string
+		}{
+			{deployment(image), "", []string{spread}},
+			{deployment(tolerating), "", []string{validate}},
+			{deployment(image), deployment(""), nil},
+			{deployment(image), deployment(tolerating), []string{validate}},
+		} {
+			require.Equal(t, c.want, calls(t, all, seenBy(t, daemons, "daemonsets", "", c.object, c.old, "ann")), c)
+		}
+	})
 	job := schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
 	t.Run("directives of a Job are looked at once", func(t *testing.T) {
 		for _, directive := range []string{selecting, `"affinity":{"nodeAffinity":{}}`, `"schedulingGates":[{"name":"a"}]`} {

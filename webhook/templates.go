@@ -80,6 +80,9 @@ func (j *templateJudge) Judge(ctx context.Context, req admission.Request) (admis
 	if !j.daemons && !j.revision {
 		warnings = j.spread.template(ctx, j.placement, policies, &req, template, old, j.path("spec"))
 	}
+	if j.daemons {
+		warnings = j.placement.lackedByDaemons(ctx, policies, &req, template, old, j.path("spec", "tolerations"))
+	}
 	if j.ignoreComparisons && !j.revision {
 		var before []corev1.Toleration
 		if old != nil {
