@@ -103,8 +103,9 @@ type TaintPolicySpec struct {
 	// +optional
 	Limits *TaintLimits `json:"limits,omitempty"`
 
-	// ttl is how long after its timeAdded a governed taint of a node, or a
-	// DeviceTaintRule with a governed taint, is removed. What register sets stays.
+	// ttl is how long after its timeAdded a governed taint of a node or of a
+	// ResourceSlicePatch, or a DeviceTaintRule with a governed taint, is removed, and a
+	// patch that has nothing else. What register sets stays.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="at least 1m"

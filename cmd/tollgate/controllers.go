@@ -6,6 +6,8 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/controllers/approvals"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
 	"github.com/tollgate-dev/tollgate/controllers/pairing"
@@ -100,6 +102,9 @@ func (p *program) addTaintControllers(store *snapshot.Store, known *followed, fo
 		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(),
 		Policies: store, Clock: p.clock, Local: p.local, Leads: p.leads,
 		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: ttl.NewMetrics(ctrlmetrics.Registry),
+	}
+	if p.features.Enabled(features.ResourceSlicePatches) {
+		expiry.Patches = p.dynamic.Resource(v1alpha1.GroupVersion.WithResource("resourceslicepatches"))
 	}
 	record := approvals.Options{
 		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),

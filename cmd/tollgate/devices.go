@@ -46,17 +46,12 @@ type deviceSide struct {
 }
 
 // equip adds to the options of the evictor what devices need.
-func (d *deviceSide) equip(p *program, options *evictor.Options) error {
-	rules, err := dynamic.NewForConfig(p.connection)
-	if err != nil {
-		return fmt.Errorf("make a client for DeviceTaintRules: %w", err)
-	}
-	d.rules = rules
-	options.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: rules, served: d.served}
+func (d *deviceSide) equip(p *program, options *evictor.Options) {
+	d.rules = p.dynamic
+	options.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: d.rules, served: d.served}
 	options.RulesChanged = func(names []string) { d.status.RulesChanged(names) }
 	d.patches = &patchSide{}
 	options.PatchesChanged = d.patches.changed
-	return nil
 }
 
 // served returns how DeviceTaintRules are called; false while they are not served.

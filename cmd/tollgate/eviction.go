@@ -101,9 +101,7 @@ func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*follo
 	}
 	bounds.restrain(&options)
 	if devices {
-		if err := d.equip(p, &options); err != nil {
-			return nil, err
-		}
+		d.equip(p, &options)
 	}
 	runner, err := evictor.New(options)
 	if err != nil {

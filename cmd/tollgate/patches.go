@@ -115,10 +115,7 @@ func (p *program) addPatchFeed() (*patchfeed.Feed, error) {
 // addPatches adds what writes the rules for the taints of ResourceSlicePatches and their
 // status, on the leader.
 func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
-	client, err := dynamic.NewForConfig(p.connection)
-	if err != nil {
-		return fmt.Errorf("make a client for ResourceSlicePatches: %w", err)
-	}
+	client := p.dynamic
 	p.addRemover(known, client)
 	if feed == nil {
 		return nil

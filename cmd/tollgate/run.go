@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -46,7 +47,10 @@ type program struct {
 	// connection learns the API server's time and obeys the client limits.
 	connection *rest.Config
 	clientset  kubernetes.Interface
-	manager    ctrl.Manager
+	// dynamic is for DeviceTaintRules, which are served in several versions, and
+	// ResourceSlicePatches.
+	dynamic dynamic.Interface
+	manager ctrl.Manager
 	// authorizer answers what policies ask about permissions for pods, workloads and claims;
 	// operators for taints and labels of namespaces. Neither waits for the other.
 	authorizer, operators *authority.Authority
@@ -155,6 +159,9 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	p := &program{config: config, components: run, features: gates, clock: now, local: local, connection: connection, clientset: clientset, stopEvents: func() {}}
+	if p.dynamic, err = dynamic.NewForConfig(connection); err != nil {
+		return nil, fmt.Errorf("make a client for DeviceTaintRules: %w", err)
+	}
 	if p.authorizer, err = p.newAuthority(); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/loop"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -32,6 +34,12 @@ type nodes interface {
 // patcher writes nodes.
 type patcher interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+}
+
+// patches writes ResourceSlicePatches.
+type patches interface {
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions, subresources ...string) error
 }
 
 // rules knows the DeviceTaintRules; a tracker.Tracker does.
@@ -58,12 +66,14 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Controller works with. All but the rules are required.
+// Options are what a Controller works with. All but the rules and the patches are required.
 type Options struct {
-	// Cache holds nodes with their metadata and taints.
+	// Cache holds nodes with their metadata and taints, and ResourceSlicePatches.
 	Cache nodes
 	// Nodes writes nodes.
 	Nodes patcher
+	// Patches writes ResourceSlicePatches; nil where they are not carried out.
+	Patches patches
 	// Rules knows DeviceTaintRules, and Deleter deletes them; nil where rules are not
 	// followed. Who feeds Rules calls RuleChanged.
 	Rules   rules
@@ -86,17 +96,11 @@ type Controller struct {
 	loop    *loop.Loop[key]
 }
 
-// key names a node, or a rule.
-type key struct {
-	rule bool
-	name string
-}
+// key names a node, a rule or a ResourceSlicePatch, by the value of the label source.
+type key struct{ source, name string }
 
 func (k key) describe() string {
-	if k.rule {
-		return "DeviceTaintRule/" + k.name
-	}
-	return "Node/" + k.name
+	return map[string]string{sourceNode: "Node", sourceRule: "DeviceTaintRule", sourcePatch: kindPatch}[k.source] + "/" + k.name
 }
 
 // New returns a controller. It starts nothing: that is what Start does.
@@ -114,8 +118,11 @@ func (c *Controller) Start(ctx context.Context) error {
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
 	add := func(obj any) {
-		if node, ok := obj.(*corev1.Node); ok {
-			c.loop.Add(key{name: node.Name})
+		switch object := obj.(type) {
+		case *corev1.Node:
+			c.loop.Add(key{sourceNode, object.Name})
+		case *v1alpha1.ResourceSlicePatch:
+			c.loop.Add(key{sourcePatch, object.Name})
 		}
 	}
 	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }}
@@ -123,6 +130,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.loop.Run(ctx, func() {
 		c.addRules()
 		following.Go(func() { loop.Watch(ctx, c.options.Cache, &corev1.Node{}, handler, c.options.Local) })
+		if c.options.Patches != nil {
+			following.Go(func() { loop.Watch(ctx, c.options.Cache, &v1alpha1.ResourceSlicePatch{}, handler, c.options.Local) })
+		}
 		following.Go(func() { c.follow(ctx, changed) })
 	})
 	following.Wait()
@@ -130,7 +140,7 @@ func (c *Controller) Start(ctx context.Context) error {
 }
 
 // RuleChanged names a rule that was created or changed. It does not block.
-func (c *Controller) RuleChanged(name string) { c.loop.Add(key{rule: true, name: name}) }
+func (c *Controller) RuleChanged(name string) { c.loop.Add(key{sourceRule, name}) }
 
 // follow has everything looked at when the policies change.
 func (c *Controller) follow(ctx context.Context, changed <-chan struct{}) {
@@ -141,13 +151,24 @@ func (c *Controller) follow(ctx context.Context, changed <-chan struct{}) {
 		case <-changed:
 		}
 		c.addRules()
+		c.addPatches(ctx)
 		var list corev1.NodeList
 		if err := c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			continue // It has not been synced; every node is still to be announced.
 		}
 		for i := range list.Items {
-			c.loop.Add(key{name: list.Items[i].Name})
+			c.loop.Add(key{sourceNode, list.Items[i].Name})
 		}
+	}
+}
+
+func (c *Controller) addPatches(ctx context.Context) {
+	var list v1alpha1.ResourceSlicePatchList
+	if c.options.Patches == nil || c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
+		return // As for nodes.
+	}
+	for i := range list.Items {
+		c.loop.Add(key{sourcePatch, list.Items[i].Name})
 	}
 }
 

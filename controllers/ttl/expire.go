@@ -8,8 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/twins"
+	"github.com/tollgate-dev/tollgate/policy/patching"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/tainting"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -17,7 +20,7 @@ import (
 
 // expired is a taint whose time is over.
 type expired struct {
-	// position is where it stands in the list of its node.
+	// position is where it stands in the list of its node or patch.
 	position int
 	taint    tainting.Taint
 	// ttl is by whose and how long.
@@ -72,6 +75,33 @@ func onRule(set *tainting.Set, rule *tracker.Rule, now time.Time) (over *expired
 	}
 }
 
+// onPatch returns the taints of a ResourceSlicePatch whose time is over at now, and after how
+// long the next one's is; zero for never. One that gives no time and has none in the status
+// does not count yet.
+func onPatch(set *tainting.Set, patch *v1alpha1.ResourceSlicePatch, now time.Time) (over []expired, next time.Duration) {
+	names := patching.NamesOf(patch.Spec.Devices.Filter)
+	var driver string
+	if names.Driver != nil {
+		driver = *names.Driver
+	}
+	for i := range patch.Spec.Devices.Taints {
+		t := patch.Spec.Devices.Taints[i]
+		if t.TimeAdded.IsZero() {
+			t.TimeAdded = patching.Since(patch, &t)
+		}
+		e, left, ok := look(set, tainting.OfDevice(driver, &resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded}), now)
+		switch {
+		case !ok:
+		case left <= 0:
+			e.position = i
+			over = append(over, e)
+		case next == 0 || left < next:
+			next = left
+		}
+	}
+	return over, next
+}
+
 // look returns how much time a taint has left; false for one that stays.
 func look(set *tainting.Set, taint tainting.Taint, now time.Time) (e expired, left time.Duration, ok bool) {
 	if taint.TimeAdded.IsZero() {
@@ -96,6 +126,20 @@ func removal(node *corev1.Node, over []expired) ([]byte, error) {
 		path := "/spec/taints/" + strconv.Itoa(e.position)
 		operations = append(operations, operation{"test", path, node.Spec.Taints[e.position]}, operation{"remove", path, nil})
 	}
+	return encoded(operations)
+}
+
+// removalOfPatch returns the patch that removes taints of a ResourceSlicePatch, which are in
+// order, if nothing was written to it since.
+func removalOfPatch(patch *v1alpha1.ResourceSlicePatch, over []expired) ([]byte, error) {
+	operations := []operation{{"test", "/metadata/uid", patch.UID}, {"test", "/metadata/resourceVersion", patch.ResourceVersion}}
+	for _, e := range slices.Backward(over) {
+		operations = append(operations, operation{"remove", "/spec/devices/taints/" + strconv.Itoa(e.position), nil})
+	}
+	return encoded(operations)
+}
+
+func encoded(operations []operation) ([]byte, error) {
 	body, err := json.Marshal(operations)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)

@@ -7,8 +7,9 @@ import (
 
 // The values of the label source.
 const (
-	sourceNode = "node"
-	sourceRule = "rule"
+	sourceNode  = "node"
+	sourceRule  = "rule"
+	sourcePatch = "patch"
 )
 
 // Metrics counts what is removed.
@@ -18,9 +19,10 @@ type Metrics struct{ expired *prometheus.CounterVec }
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{expired: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "tollgate_expired_taints_total",
-		Help: "Taints of nodes, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
+		Help: "Taints of nodes and ResourceSlicePatches, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
 	}, []string{"source"})}
 	m.expired.WithLabelValues(sourceNode)
 	m.expired.WithLabelValues(sourceRule)
+	m.expired.WithLabelValues(sourcePatch)
 	return m
 }

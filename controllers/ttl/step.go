@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/policy/tainting"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -24,18 +25,24 @@ const (
 	// longest bounds how long it is believed that the time of the API server goes on
 	// as it does here.
 	longest = time.Hour
+
+	kindPatch = "ResourceSlicePatch"
 )
 
-// step looks at one node or rule.
+// step looks at one node, rule or patch.
 func (c *Controller) step(ctx context.Context, k key) (time.Duration, error) {
 	current := c.options.Policies.Current()
 	if current == nil {
 		return policiesPause, nil
 	}
-	if k.rule {
+	switch k.source {
+	case sourceRule:
 		return c.rule(ctx, current, k.name)
+	case sourcePatch:
+		return c.patch(ctx, current.Taints, k.name)
+	default:
+		return c.node(ctx, current.Taints, k.name)
 	}
-	return c.node(ctx, current.Taints, k.name)
 }
 
 func (c *Controller) node(ctx context.Context, set *tainting.Set, name string) (time.Duration, error) {
@@ -68,7 +75,7 @@ func (c *Controller) node(ctx context.Context, set *tainting.Set, name string) (
 func (c *Controller) rule(ctx context.Context, current *inforce.Policies, name string) (time.Duration, error) {
 	rule, ok := c.options.Rules.Rule(name)
 	if !ok || rule.Patch != (tracker.PatchRef{}) {
-		return 0, nil // What is written out for a patch would be made again at once.
+		return 0, nil // What is written out for a patch goes with the taint of the patch.
 	}
 	over, next := onRule(current.Taints, &rule, c.options.Clock.Now())
 	if over == nil {
@@ -92,6 +99,45 @@ func (c *Controller) rule(ctx context.Context, current *inforce.Policies, name s
 		APIVersion: resourcev1.SchemeGroupVersion.String(), Kind: "DeviceTaintRule", Name: name, UID: rule.UID,
 	}, over)
 	return 0, nil
+}
+
+func (c *Controller) patch(ctx context.Context, set *tainting.Set, name string) (time.Duration, error) {
+	var patch v1alpha1.ResourceSlicePatch
+	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &patch); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	over, next := onPatch(set, &patch, c.options.Clock.Now())
+	if len(over) == 0 || patch.DeletionTimestamp != nil {
+		return min(next, longest), nil
+	}
+	err := c.takeAway(ctx, &patch, over)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("remove taints of ResourceSlicePatch %s: %w", name, err)
+	}
+	reference := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindPatch, Name: name, UID: patch.UID}
+	for i := range over {
+		c.told(ctx, sourcePatch, reference, &over[i])
+	}
+	return min(next, longest), nil
+}
+
+// takeAway takes taints away from a patch, or the patch, if nothing is left of it.
+func (c *Controller) takeAway(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, over []expired) error {
+	spec := &patch.Spec.Devices
+	if len(over) == len(spec.Taints) && len(spec.Attributes)+len(spec.Capacity) == 0 {
+		return c.options.Patches.Delete(ctx, patch.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &patch.UID, ResourceVersion: &patch.ResourceVersion},
+		})
+	}
+	body, err := removalOfPatch(patch, over)
+	if err != nil {
+		return err
+	}
+	_, err = c.options.Patches.Patch(ctx, patch.Name, types.JSONPatchType, body, metav1.PatchOptions{})
+	return err
 }
 
 // told says what was removed.

@@ -18,6 +18,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +40,7 @@ type world struct {
 	mu       sync.Mutex
 	nodes    map[string]*corev1.Node
 	rules    map[string]tracker.Rule
+	patches  map[string]*v1alpha1.ResourceSlicePatch
 	current  *inforce.Policies
 	handlers []toolscache.ResourceEventHandler
 	changed  chan struct{}
@@ -51,19 +53,33 @@ type world struct {
 func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	node, ok := w.nodes[key.Name]
-	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+	switch into := obj.(type) {
+	case *corev1.Node:
+		if node, ok := w.nodes[key.Name]; ok {
+			node.DeepCopyInto(into)
+			return nil
+		}
+	case *v1alpha1.ResourceSlicePatch:
+		if patch, ok := w.patches[key.Name]; ok {
+			patch.DeepCopyInto(into)
+			return nil
+		}
 	}
-	node.DeepCopyInto(obj.(*corev1.Node))
-	return nil
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
 func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, node := range w.nodes {
-		list.(*corev1.NodeList).Items = append(list.(*corev1.NodeList).Items, *node)
+	switch into := list.(type) {
+	case *corev1.NodeList:
+		for _, node := range w.nodes {
+			into.Items = append(into.Items, *node)
+		}
+	case *v1alpha1.ResourceSlicePatchList:
+		for _, patch := range w.patches {
+			into.Items = append(into.Items, *patch)
+		}
 	}
 	return nil
 }
@@ -217,11 +233,11 @@ func led(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
-			nodes: map[string]*corev1.Node{}, rules: map[string]tracker.Rule{}, changed: make(chan struct{}, 1),
+			nodes: map[string]*corev1.Node{}, rules: map[string]tracker.Rule{}, patches: map[string]*v1alpha1.ResourceSlicePatch{}, changed: make(chan struct{}, 1),
 			metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 		}
 		w.controller = New(Options{
-			Cache: w, Nodes: w, Rules: w, Deleter: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
+			Cache: w, Nodes: w, Patches: (*slicePatches)(w), Rules: w, Deleter: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
 			Leads: func() bool { return true }, Timeout: time.Second, Recorder: w, Metrics: w.metrics,
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -451,6 +467,140 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 
 func TestWhatIsLookedAtHasANameInLogs(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "Node/a", key{name: "a"}.describe())
-	require.Equal(t, "DeviceTaintRule/a", key{rule: true, name: "a"}.describe())
+	require.Equal(t, "Node/a", key{sourceNode, "a"}.describe())
+	require.Equal(t, "DeviceTaintRule/a", key{sourceRule, "a"}.describe())
+	require.Equal(t, "ResourceSlicePatch/a", key{sourcePatch, "a"}.describe())
+}
+
+// slicePatches is the ResourceSlicePatches of a world.
+type slicePatches world
+
+func (p *slicePatches) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return nil, p.err
+	}
+	before, err := json.Marshal(p.patches[name])
+	if err != nil {
+		return nil, err
+	}
+	operations, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		return nil, err
+	}
+	after, err := operations.Apply(before)
+	if err != nil {
+		return nil, apierrors.NewInvalid(schema.GroupKind{}, name, nil)
+	}
+	patch := &v1alpha1.ResourceSlicePatch{}
+	if err := json.Unmarshal(after, patch); err != nil {
+		return nil, err
+	}
+	patch.ResourceVersion += "0"
+	(*world)(p).store(patch)
+	return nil, nil
+}
+
+func (p *slicePatches) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stored := p.patches[name]
+	if p.err != nil {
+		return p.err
+	}
+	if *options.Preconditions.UID != stored.UID || *options.Preconditions.ResourceVersion != stored.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{}, name, errors.New("changed"))
+	}
+	delete(p.patches, name)
+	return nil
+}
+
+// store writes a patch and tells of it. The lock is held.
+func (w *world) store(patch *v1alpha1.ResourceSlicePatch) {
+	w.patches[patch.Name] = patch
+	for _, handler := range w.handlers {
+		handler.OnUpdate(patch, patch)
+	}
+}
+
+// patched returns the keys of the taints of each patch that is there.
+func (w *world) patched() map[string][]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := map[string][]string{}
+	for name, patch := range w.patches {
+		found[name] = []string{}
+		for i := range patch.Spec.Devices.Taints {
+			found[name] = append(found[name], patch.Spec.Devices.Taints[i].Key)
+		}
+	}
+	return found
+}
+
+func TestTaintsOfPatchesAreRemovedWhenTheirTimeIsOver(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.enforce(limited("hour", "degraded", time.Hour))
+		age := func(age time.Duration) *metav1.Time {
+			return new(metav1.NewTime(time.Now().Add(-age).UTC().Truncate(time.Second)))
+		}
+		degraded := func(at *metav1.Time) v1alpha1.PatchedTaint {
+			return v1alpha1.PatchedTaint{Key: "degraded", Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: at}
+		}
+		patch := func(name string, attributes bool, recorded []v1alpha1.PatchedTaint, taints ...v1alpha1.PatchedTaint) {
+			p := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name), ResourceVersion: "1"}}
+			p.Spec.Devices.Taints, p.Status.Taints = taints, recorded
+			if attributes {
+				p.Spec.Devices.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{"a/b": {StringValue: new("c")}}
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.store(p)
+		}
+		other := v1alpha1.PatchedTaint{Key: "other", Effect: resourcev1.DeviceTaintEffectNoSchedule, TimeAdded: age(24 * time.Hour)}
+		half := []v1alpha1.PatchedTaint{degraded(age(30 * time.Minute))}
+		patch("only", false, nil, degraded(age(30*time.Minute)))
+		patch("by-its-status", false, half, degraded(nil))
+		patch("beside-another", false, half, other, degraded(nil), other)
+		patch("with-attributes", true, nil, degraded(age(30*time.Minute)))
+		patch("not-recorded-yet", false, nil, degraded(nil))
+		patch("of-another-key", false, nil, other)
+		rest(29 * time.Minute)
+		require.Len(t, w.patched(), 6)
+		require.Empty(t, w.told())
+		rest(2 * time.Minute)
+		require.Equal(t, map[string][]string{
+			"beside-another": {"other", "other"}, "with-attributes": {}, "not-recorded-yet": {"degraded"}, "of-another-key": {"other"},
+		}, w.patched())
+		require.ElementsMatch(t, []string{
+			"ResourceSlicePatch/only TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+			"ResourceSlicePatch/by-its-status TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+			"ResourceSlicePatch/beside-another TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+			"ResourceSlicePatch/with-attributes TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+		}, w.told())
+	})
+}
+
+func TestAPatchThatWasWrittenMeanwhileIsLookedAtAgain(t *testing.T) {
+	led(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.enforce(limited("hour", "degraded", time.Hour))
+		p := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid", ResourceVersion: "1"}}
+		p.Spec.Devices.Taints = []v1alpha1.PatchedTaint{{
+			Key: "degraded", Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: new(metav1.NewTime(time.Now().Add(-2 * time.Hour).Truncate(time.Second))),
+		}}
+		w.mu.Lock()
+		w.err = apierrors.NewConflict(schema.GroupResource{}, "p", errors.New("changed"))
+		w.store(p)
+		w.mu.Unlock()
+		rest(time.Second)
+		require.Contains(t, w.patched(), "p")
+		w.mu.Lock()
+		w.err = nil
+		w.mu.Unlock()
+		rest(time.Minute)
+		require.Empty(t, w.patched())
+		require.Len(t, w.told(), 1)
+	})
 }

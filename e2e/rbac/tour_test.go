@@ -198,6 +198,22 @@ spec:
 		"get", "resourceslicepatch", "tour", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].reason}`)
 	kubectl(t, nil, "delete", "resourceslicepatch", "tour")
 	becomes(t, "the rule goes with the patch", is(""), rules...)
+
+	old := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	const short = `
+kind: ResourceSlicePatch
+metadata: {name: %s}
+spec:
+  devices:
+    filter: {driver: gpu.tour.example.com, pool: none}
+    taints: [{key: short.example.com/x, effect: NoSchedule, timeAdded: "%s"}]
+    attributes: {%s}
+`
+	write(t, paul, "create", fmt.Sprintf(short, "short", old, ""))
+	gone(t, "resourceslicepatch/short")
+	write(t, paul, "create", fmt.Sprintf(short, "short-and-more", old, "example.com/fabric: {string: slow}"))
+	becomes(t, "the taint is taken from the patch", is("[]"), "get", "resourceslicepatch", "short-and-more", "-o", "jsonpath={.spec.devices.taints}")
+	kubectl(t, nil, "delete", "resourceslicepatch", "short-and-more")
 }
 
 // tourOfAbsence asks for pods of objects that no cache knows of.
