@@ -114,13 +114,16 @@ func TestKubectlFindsThePlugin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink(shared.programs.Tollgate(), filepath.Join(dir, "kubectl-tollgate")))
-	run := func(arguments ...string) string {
+	run := func(code int, arguments ...string) string {
 		cmd := exec.CommandContext(t.Context(), shared.programs.Kubectl(), append([]string{"tollgate"}, arguments...)...)
 		cmd.Env = append(os.Environ(), "PATH="+dir, "KUBECONFIG="+shared.cp.Kubeconfig(), "KUBERC=off")
 		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+			require.NoError(t, err, string(out))
+		}
+		require.Equal(t, code, cmd.ProcessState.ExitCode(), string(out))
 		return string(out)
 	}
-	require.Contains(t, run("preview", "node", "--help"), "kubectl tollgate preview node NAME... KEY[=VALUE]:EFFECT")
-	require.Contains(t, run("preview", "device", "nobody.example.com", "k:NoExecute"), "device/nobody.example.com: evicts no pods\n")
+	require.Contains(t, run(0, "preview", "node", "--help"), "kubectl tollgate preview node NAME... KEY[=VALUE]:EFFECT")
+	require.Contains(t, run(1, "preview", "device", "nobody.example.com", "k:NoExecute"), `device "nobody.example.com": no ResourceSlice publishes such a device`)
 }
