@@ -74,7 +74,7 @@ func (c RuleChange) unbounded() bool {
 		return false
 	}
 	return c.Old == nil || c.Reselected || !everyDevice(c.Old.DeviceSelector) || c.Old.Taint.Key != c.New.Taint.Key ||
-		c.Old.Taint.Value != c.New.Taint.Value || severity(c.New.Taint.Effect) > severity(c.Old.Taint.Effect)
+		c.Old.Taint.Value != c.New.Taint.Value || moreSevere(c.New.Taint.Effect, c.Old.Taint.Effect)
 }
 
 // everyDevice reports whether a selector selects every device, which the empty one
@@ -82,6 +82,20 @@ func (c RuleChange) unbounded() bool {
 func everyDevice(s *resourcev1.DeviceTaintSelector) bool {
 	return s != nil && s.Driver == nil && s.Pool == nil && s.Device == nil
 }
+
+// moreSevere reports whether an effect may do more to pods than the old one did. An old
+// effect that is not known here is taken for None, which is what it does to pods here: a
+// rule could be made with it beside the policies of known effects, and become one of
+// these. To keep it is no more than it was.
+func moreSevere(effect, old resourcev1.DeviceTaintEffect) bool {
+	if severity(old) == unknownSeverity {
+		return effect != old && severity(effect) > severity(resourcev1.DeviceTaintEffectNone)
+	}
+	return severity(effect) > severity(old)
+}
+
+// unknownSeverity is that of effects that are not known here.
+const unknownSeverity = 3
 
 // severity orders effects by what they do to pods. One that is not known is not
 // obeyed, by the scheduler nor by who evicts, and may be in a later version.
@@ -94,7 +108,7 @@ func severity(effect resourcev1.DeviceTaintEffect) int {
 	case resourcev1.DeviceTaintEffectNoExecute:
 		return 2
 	default:
-		return 3
+		return unknownSeverity
 	}
 }
 

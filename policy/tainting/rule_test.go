@@ -21,6 +21,9 @@ func TestC25ARuleOverEveryDeviceNeedsASelector(t *testing.T) {
 		change RuleChange
 		want   policy.Verdict
 	}{
+		"an effect that is not known becomes NoExecute":   {RuleChange{Old: rule(every, "k", "", "Later"), New: rule(every, "k", "", "NoExecute")}, policy.Denied},
+		"an effect that is not known becomes None":        {RuleChange{Old: rule(every, "k", "", "Later"), New: rule(every, "k", "", "None")}, policy.Allowed},
+		"an effect becomes one that is not known":         {RuleChange{Old: rule(every, "k", "", "NoExecute"), New: rule(every, "k", "", "Later")}, policy.Denied},
 		"the empty selector selects every device":         {RuleChange{New: rule(every, "k", "", "NoExecute")}, policy.Denied},
 		"also where nothing is evicted":                   {RuleChange{New: rule(every, "k", "", "None")}, policy.Denied},
 		"no selector selects none":                        {RuleChange{New: rule(nil, "k", "", "NoExecute")}, policy.Allowed},
@@ -54,20 +57,21 @@ func TestARuleMustHaveStoodAtNoneBeforeItEvicts(t *testing.T) {
 		change RuleChange
 		want   policy.Verdict
 	}{
-		"one that is created and evicts":       {RuleChange{New: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Denied},
-		"one that is created at None":          {RuleChange{New: none}, policy.Allowed},
-		"one that is created and keeps away":   {RuleChange{New: rule(driver("gpu"), "k", "v", "NoSchedule")}, policy.Allowed},
-		"one that stood at None":               {RuleChange{Old: none, New: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Allowed},
-		"one that stood at NoSchedule":         {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoSchedule"), New: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Denied},
-		"with another value":                   {RuleChange{Old: none, New: rule(driver("gpu"), "k", "w", "NoExecute")}, policy.Denied},
-		"with another key":                     {RuleChange{Old: none, New: rule(driver("gpu"), "l", "v", "NoExecute")}, policy.Denied},
-		"with other devices":                   {RuleChange{Old: none, New: rule(driver("nic"), "k", "v", "NoExecute")}, policy.Denied},
-		"with every device":                    {RuleChange{Old: none, New: rule(&resourcev1.DeviceTaintSelector{}, "k", "v", "NoExecute")}, policy.Denied},
-		"with devices by a field not known":    {RuleChange{Old: none, New: rule(driver("gpu"), "k", "v", "NoExecute"), Reselected: true}, policy.Denied},
-		"one that evicts with another time":    {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute"), New: later}, policy.Allowed},
-		"one that evicts and is widened":       {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute"), New: rule(&resourcev1.DeviceTaintSelector{}, "k", "v", "NoExecute")}, policy.Denied},
-		"one that evicted and no longer does":  {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute"), New: none}, policy.Allowed},
-		"one that is deleted while it evicted": {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Allowed},
+		"one that is created and evicts":        {RuleChange{New: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Denied},
+		"one that is created at None":           {RuleChange{New: none}, policy.Allowed},
+		"one that is created and keeps away":    {RuleChange{New: rule(driver("gpu"), "k", "v", "NoSchedule")}, policy.Allowed},
+		"one that stood at None":                {RuleChange{Old: none, New: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Allowed},
+		"one that stood at an effect not known": {RuleChange{Old: rule(driver("gpu"), "k", "v", "Later"), New: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Denied},
+		"one that stood at NoSchedule":          {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoSchedule"), New: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Denied},
+		"with another value":                    {RuleChange{Old: none, New: rule(driver("gpu"), "k", "w", "NoExecute")}, policy.Denied},
+		"with another key":                      {RuleChange{Old: none, New: rule(driver("gpu"), "l", "v", "NoExecute")}, policy.Denied},
+		"with other devices":                    {RuleChange{Old: none, New: rule(driver("nic"), "k", "v", "NoExecute")}, policy.Denied},
+		"with every device":                     {RuleChange{Old: none, New: rule(&resourcev1.DeviceTaintSelector{}, "k", "v", "NoExecute")}, policy.Denied},
+		"with devices by a field not known":     {RuleChange{Old: none, New: rule(driver("gpu"), "k", "v", "NoExecute"), Reselected: true}, policy.Denied},
+		"one that evicts with another time":     {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute"), New: later}, policy.Allowed},
+		"one that evicts and is widened":        {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute"), New: rule(&resourcev1.DeviceTaintSelector{}, "k", "v", "NoExecute")}, policy.Denied},
+		"one that evicted and no longer does":   {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute"), New: none}, policy.Allowed},
+		"one that is deleted while it evicted":  {RuleChange{Old: rule(driver("gpu"), "k", "v", "NoExecute")}, policy.Allowed},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
