@@ -36,8 +36,10 @@ type input struct {
 	held heldPods
 	// heldOnly leaves EvictionInProgress to somebody else.
 	heldOnly bool
-	// told is true once the status has told of the generation of the rule.
-	told bool
+	// told is true once the status has told of the generation of the rule, and unfinished if
+	// Tollgate told that the eviction is in progress. What somebody else writes in its place is
+	// overruled when it is time, so that two writers do not race.
+	told, unfinished bool
 	// stood is how long ago the generation of the rule was first seen.
 	stood time.Duration
 	// written and previewed are how long ago the status and the preview were last
@@ -84,7 +86,7 @@ func (v *verdict) progress(in *input, stamp metav1.Time) {
 	case same(stored, &wanted):
 		wanted.LastTransitionTime = stored.LastTransitionTime
 		v.lookAgain(settles)
-	case stored != nil && stored.Status == metav1.ConditionTrue && wanted.Status == metav1.ConditionFalse:
+	case in.unfinished && wanted.Status == metav1.ConditionFalse:
 		wanted.LastTransitionTime = stamp
 		v.change(in, 0)
 	default:

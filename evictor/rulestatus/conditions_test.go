@@ -51,6 +51,12 @@ func TestWhenToWrite(t *testing.T) {
 		"DE-63 a change is written when it is time": {
 			input{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonNotStarted, "", 3, 0)), tally: two, told: true, stood: never, written: 10 * time.Second}, true, longestPause,
 		},
+		"DE-63 the end of an eviction that was told of is written at once": {
+			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), told: true, unfinished: true, stood: never, written: time.Second}, true, longestPause,
+		},
+		"DE-63 what somebody else has written is overruled when it is time": {
+			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), told: true, stood: never, written: time.Second}, false, 9 * time.Second,
+		},
 		"DE-64 what has not changed is not written": {
 			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, pendingMessage(&two), 3, 0)), tally: two, told: true, stood: never, written: never}, false, longestPause,
 		},

@@ -55,15 +55,16 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	held := heldPods{}
 	held.pods, held.reason, held.why = c.options.Held(m.uid)
 	v := conditions(now.server, &input{
-		held:      held,
-		heldOnly:  c.options.HeldOnly,
-		rule:      &impact.Rule,
-		tally:     c.tally(&impact),
-		evicted:   m.carried + c.options.Evicted(m.uid),
-		told:      m.told,
-		stood:     now.since(m.seen),
-		written:   now.since(m.written),
-		previewed: now.since(m.previewed),
+		held:       held,
+		heldOnly:   c.options.HeldOnly,
+		rule:       &impact.Rule,
+		tally:      c.tally(&impact),
+		evicted:    m.carried + c.options.Evicted(m.uid),
+		told:       m.told,
+		unfinished: m.unfinished,
+		stood:      now.since(m.seen),
+		written:    now.since(m.written),
+		previewed:  now.since(m.previewed),
 	})
 	if v.write {
 		return c.write(ctx, m, name, v)
