@@ -8,6 +8,7 @@ SHELL := /usr/bin/env bash
 CONTROLLER_GEN := sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 GOLANGCI_LINT_VERSION := v2.15.0
 PROMETHEUS_VERSION := v0.316.0
+KUBE_API_LINTER_VERSION := v0.0.0-20260716143926-092fe0c72997
 GOTESTSUM := gotest.tools/gotestsum@v1.13.0
 # As in kubectl 1.37.
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
@@ -17,6 +18,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GO ?= go
 BIN := $(CURDIR)/bin
 LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+KUBE_API_LINTER := $(BIN)/kube-api-linter-$(KUBE_API_LINTER_VERSION)
 HELM := $(BIN)/helm-$(HELM_VERSION)
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
@@ -188,8 +190,13 @@ cluster-down: ## End what make cluster-up started.
 	@cd e2e && $(GO) run ./cmd/cluster down
 
 .PHONY: lint
-lint: $(LINT) ## Check the code with golangci-lint.
+lint: lint-api $(LINT) ## Check the code with golangci-lint, and the API with kube-api-linter.
 	@for module in $(MODULES); do $(call say,linting $$module); (cd $$module && $(LINT) run ./...); done
+
+.PHONY: lint-api
+lint-api: $(KUBE_API_LINTER) ## Check the API against Kubernetes' conventions.
+	@$(call say,checking the API against Kubernetes' conventions)
+	@$(KUBE_API_LINTER) run --config=api/kube-api-linter.yml ./api/v1alpha1/...
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code.
@@ -236,6 +243,11 @@ $(LINT):
 	@$(call say,building golangci-lint $(GOLANGCI_LINT_VERSION) (a minute or two))
 	@GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	@mv $(BIN)/golangci-lint $@
+
+$(KUBE_API_LINTER):
+	@$(call say,building kube-api-linter (a minute or two))
+	@GOBIN=$(BIN) $(GO) install sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter@$(KUBE_API_LINTER_VERSION)
+	@mv $(BIN)/golangci-lint-kube-api-linter $@
 
 $(HELM):
 	@$(call say,building helm $(HELM_VERSION) (a few minutes))

@@ -362,6 +362,7 @@ type ResourceSlicePatchStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=512
 	Matched []string `json:"matched,omitempty"`
 
 	// failed names the first of the devices for which an expression failed, and why.

@@ -231,16 +231,19 @@ type TolerationViolation struct {
 	// namespace of the pod.
 	//
 	// +required
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
 	// name of the pod.
 	//
 	// +required
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
 	// toleration is the first of its tolerations that the policy does not grant, in
 	// words.
 	//
 	// +required
+	// +kubebuilder:validation:MaxLength=1024
 	Toleration string `json:"toleration"`
 }
