@@ -60,7 +60,7 @@ func TestWindow(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
 				w.options.Mode = ModeWindow
-				w.setPolicy(newPolicy("p", func(spec *evictionSpec) { spec.Window = &v1alpha1.EvictionWindow{Seconds: 300} }, "gpu"))
+				w.setPolicy(newPolicy("p", func(spec *evictionSpec) { spec.Inject = &v1alpha1.EvictionInjection{Seconds: 300} }, "gpu"))
 				w.start()
 				test(w)
 			})

@@ -58,7 +58,7 @@ func TestD03APolicyThatIsNotValidIsRefused(t *testing.T) {
 			"evictionpolicies", `{"spec":{"taints":[{"key":"a","effects":["NoSchedule"]}]}}`, "spec.taints[0].effects",
 		},
 		"an eviction policy with a window for every key": {
-			"evictionpolicies", `{"spec":{"taints":[{"key":"*"}],"window":{"seconds":60}}}`, "spec.taints[0].key",
+			"evictionpolicies", `{"spec":{"taints":[{"key":"*"}],"inject":{"seconds":60}}}`, "spec.taints[0].key",
 		},
 		"an eviction policy that protects everybody": {
 			"evictionpolicies", `{"spec":{"taints":[{"key":"a"}],"protect":{"podSelector":{}}}}`, "spec.protect.podSelector",

@@ -23,7 +23,7 @@ func windowPolicy(name string, target v1alpha1.TaintTarget, key string, seconds 
 	return v1alpha1.EvictionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 		Spec: v1alpha1.EvictionPolicySpec{
-			Taints: []v1alpha1.TaintSelector{{Target: target, Key: key}}, Window: &v1alpha1.EvictionWindow{Seconds: seconds},
+			Taints: []v1alpha1.TaintSelector{{Target: target, Key: key}}, Inject: &v1alpha1.EvictionInjection{Seconds: seconds},
 		},
 	}
 }

@@ -48,6 +48,7 @@ type EvictionPolicyList struct {
 
 // EvictionPolicySpec says which evictions are meant and how they are carried out.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.window)",message="window was renamed: write inject"
 // +kubebuilder:validation:XValidation:rule="!has(self.deleteAfter) || self.method == 'Evict'",message="deleteAfter needs method Evict: Delete asks no budget"
 type EvictionPolicySpec struct {
 	// taints are the taints whose evictions are meant. Only NoExecute evicts.
@@ -105,11 +106,18 @@ type EvictionPolicySpec struct {
 	// +optional
 	Protect *EvictionProtection `json:"protect,omitempty"`
 
-	// window is the time that pods get in mode Window, in which the controllers of
-	// Kubernetes are the deadline. Only taints whose key is given in full can have one.
+	// inject is the toleration that pods and claims are given in mode Window, in which
+	// the controllers of Kubernetes are the deadline. Only taints whose key is given in
+	// full can have one.
 	//
 	// +optional
-	Window *EvictionWindow `json:"window,omitempty"`
+	Inject *EvictionInjection `json:"inject,omitempty"`
+
+	// window is the former name of inject. A request that sets it is refused; a stored
+	// policy that has it goes on as if it were inject, and is not Ready.
+	//
+	// +optional
+	Window *EvictionInjection `json:"window,omitempty"`
 
 	// paused holds all evictions that the policy decides about.
 	//
@@ -236,10 +244,10 @@ type EvictionProtection struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// EvictionWindow is the time that pods get in mode Window.
-type EvictionWindow struct {
-	// seconds is for how long the controllers of Kubernetes are kept off by a
-	// toleration that is given to pods and claims when they are created.
+// EvictionInjection is a toleration that pods and claims are given in mode Window.
+type EvictionInjection struct {
+	// seconds are the tolerationSeconds of the toleration that pods and claims are given
+	// when they are created. For that long the controllers of Kubernetes leave them alone.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=1

@@ -98,7 +98,7 @@ func TestTwinsAreToldFromOtherRules(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: v1alpha1.EvictionPolicySpec{
 			Taints: []v1alpha1.TaintSelector{{Target: v1alpha1.TaintTargetDevice, Key: "k"}},
-			Window: &v1alpha1.EvictionWindow{Seconds: 300},
+			Inject: &v1alpha1.EvictionInjection{Seconds: 300},
 		},
 	}})
 	for name, want := range map[string]bool{

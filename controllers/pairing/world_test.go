@@ -100,7 +100,7 @@ func (w *world) windows(keys ...string) {
 			ObjectMeta: metav1.ObjectMeta{Name: key, UID: types.UID(key)},
 			Spec: v1alpha1.EvictionPolicySpec{
 				Taints: []v1alpha1.TaintSelector{{Target: v1alpha1.TaintTargetDevice, Key: key}},
-				Window: &v1alpha1.EvictionWindow{Seconds: 20},
+				Inject: &v1alpha1.EvictionInjection{Seconds: 20},
 			},
 		})
 	}

@@ -26,7 +26,7 @@ func windowed(keys ...string) *inforce.Policies {
 		list = append(list, v1alpha1.EvictionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i), UID: types.UID(key)},
 			Spec: v1alpha1.EvictionPolicySpec{
-				Taints: []v1alpha1.TaintSelector{{Key: key}}, Window: &v1alpha1.EvictionWindow{Seconds: 20},
+				Taints: []v1alpha1.TaintSelector{{Key: key}}, Inject: &v1alpha1.EvictionInjection{Seconds: 20},
 			},
 		})
 	}

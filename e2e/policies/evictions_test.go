@@ -222,7 +222,8 @@ func TestD03EvictionPoliciesThatAreNotValidAreRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ spec, names string }{
 		"effects that evict nobody":          {`{taints: [{key: a, effects: [NoSchedule]}]}`, "spec.taints[0].effects"},
 		"device classes":                     {`{taints: [{target: Device, key: a, deviceClasses: [c]}]}`, "use drivers"},
-		"a window for every key":             {`{taints: [{key: "*"}], window: {seconds: 60}}`, "give the key in full"},
+		"a window for every key":             {`{taints: [{key: "*"}], inject: {seconds: 60}}`, "give the key in full"},
+		"a field by its former name":         {`{taints: [{key: a}], window: {seconds: 60}}`, "window was renamed: write inject"},
 		"pods that cannot be selected":       {`{taints: [{key: a}], podSelector: {matchExpressions: [{key: a, operator: Near}]}}`, "spec.podSelector"},
 		"protection of everybody":            {`{taints: [{key: a}], protect: {podSelector: {}}}`, "set paused"},
 		"a time that needs a budget":         {`{taints: [{key: a}], deleteAfter: 1h}`, "needs method Evict"},

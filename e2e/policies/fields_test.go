@@ -110,7 +110,7 @@ spec:
   taints:
   - {target: Device, key: fields.example.com/failed}
   method: Delete
-  window: {seconds: 300}
+  inject: {seconds: 300}
 `
 
 func TestEveryFieldOfEveryKindIsTakenAndInForce(t *testing.T) {

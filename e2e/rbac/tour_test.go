@@ -262,7 +262,7 @@ kind: EvictionPolicy
 metadata: {name: tour-window}
 spec:
   taints: [{key: window.example.com/x}]
-  window: {seconds: 600}
+  inject: {seconds: 600}
 `)
 	inForce(t)
 	write(t, alice, "create", podOn("tour", "windowed", node, ""))

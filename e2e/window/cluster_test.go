@@ -75,7 +75,7 @@ func govern(t *testing.T, name string, taint v1alpha1.TaintSelector) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.EvictionPolicySpec{
 			Taints: []v1alpha1.TaintSelector{taint}, Method: v1alpha1.EvictionMethodEvict,
-			Window: &v1alpha1.EvictionWindow{Seconds: int64(window / time.Second)},
+			Inject: &v1alpha1.EvictionInjection{Seconds: int64(window / time.Second)},
 		},
 	}
 	require.NoError(t, c.Create(t.Context(), policy))

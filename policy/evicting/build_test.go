@@ -66,7 +66,7 @@ func protecting(selector *metav1.LabelSelector, classes ...string) func(*v1alpha
 }
 
 func windowed(seconds int64) func(*v1alpha1.EvictionPolicy) {
-	return func(p *v1alpha1.EvictionPolicy) { p.Spec.Window = &v1alpha1.EvictionWindow{Seconds: seconds} }
+	return func(p *v1alpha1.EvictionPolicy) { p.Spec.Inject = &v1alpha1.EvictionInjection{Seconds: seconds} }
 }
 
 func labelled(key, value string) *metav1.LabelSelector {

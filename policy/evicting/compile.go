@@ -37,8 +37,8 @@ func compile(in *v1alpha1.EvictionPolicy) *Policy {
 	if after := spec.DeleteAfter; after != nil && p.Method == v1alpha1.EvictionMethodEvict && after.Duration >= 0 {
 		p.DeleteAfter = new(after.Duration)
 	}
-	if spec.Window != nil && len(validateWindow(spec, nil)) == 0 {
-		p.WindowSeconds = new(spec.Window.Seconds)
+	if inject := injectionOf(spec); inject != nil && len(validateInjection(inject, spec, nil)) == 0 {
+		p.WindowSeconds = new(inject.Seconds)
 	}
 	return p
 }
@@ -68,6 +68,15 @@ func selectorOf(in *metav1.LabelSelector) (labels.Selector, error) {
 		return nil, nil
 	}
 	return read, nil
+}
+
+// injectionOf returns what spec injects. The field was called window before: a policy
+// that was stored then keeps its meaning.
+func injectionOf(spec *v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionInjection {
+	if spec.Inject != nil {
+		return spec.Inject
+	}
+	return spec.Window
 }
 
 func methodOf(method v1alpha1.EvictionMethod) v1alpha1.EvictionMethod {

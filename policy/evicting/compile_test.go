@@ -62,7 +62,7 @@ func TestNothingIsKeptOfWhatIsCompiled(t *testing.T) {
 	t.Parallel()
 	in := newPolicy("p", "a", limited(5, ""), windowed(20), protecting(nil, "class"), onPods(labelled("app", "web")))
 	got := one(t, in)
-	*in.Spec.Breaker.MaxPods, in.Spec.Window.Seconds = 99, 99
+	*in.Spec.Breaker.MaxPods, in.Spec.Inject.Seconds = 99, 99
 	in.Spec.Protect.PriorityClassNames[0], in.Spec.PodSelector.MatchLabels["app"], in.Spec.Taints[0].Key = "other", "db", "b"
 	require.EqualValues(t, 5, *got.Breaker.MaxPods)
 	require.EqualValues(t, 20, *got.WindowSeconds)
@@ -198,4 +198,16 @@ func TestD03OnlyWhatABrokenPolicyMayMeanIsHeld(t *testing.T) {
 		require.Equal(t, tt.want, got.Policy.Name, name)
 		require.Equal(t, tt.want == "broken", got.Policy.Paused, name)
 	}
+}
+
+func TestAPolicyThatWasStoredWithWindowGoesOnAsWithInject(t *testing.T) {
+	in := newPolicy("p", "a")
+	in.Spec.Window = &v1alpha1.EvictionInjection{Seconds: 20}
+	got := one(t, in)
+	require.Equal(t, new(int64(20)), got.WindowSeconds)
+	require.Len(t, got.Problems, 1)
+	require.ErrorContains(t, got.Problems[0], "spec.window: Forbidden: was renamed: write inject: {seconds: 20}")
+
+	in.Spec.Inject = &v1alpha1.EvictionInjection{Seconds: 30}
+	require.Equal(t, new(int64(30)), one(t, in).WindowSeconds, "inject wins")
 }

@@ -45,7 +45,7 @@ func FuzzCompileAndFor(f *testing.F) {
 			func() {
 				s.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: []string{class}, PodSelector: pods}
 			},
-			func() { s.Window = &v1alpha1.EvictionWindow{Seconds: seconds} },
+			func() { s.Inject = &v1alpha1.EvictionInjection{Seconds: seconds} },
 			func() { s.Paused = true },
 		} {
 			if has&(1<<bit) != 0 {
@@ -86,7 +86,7 @@ func requireWithinBounds(t *testing.T, p *Policy) {
 		require.True(t, minWindow <= b.Window && b.Window <= maxWindow)
 	}
 	if p.WindowSeconds != nil {
-		require.True(t, 1 <= *p.WindowSeconds && *p.WindowSeconds <= maxWindowSeconds)
+		require.True(t, 1 <= *p.WindowSeconds && *p.WindowSeconds <= maxInjectSeconds)
 	}
 	require.True(t, !p.Paused || len(p.Problems) > 0 || p.Name == "p")
 }

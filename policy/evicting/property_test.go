@@ -66,7 +66,7 @@ func (d draw) policy(name string) v1alpha1.EvictionPolicy {
 		}
 	}
 	if d.IntN(3) == 0 {
-		p.Spec.Window = &v1alpha1.EvictionWindow{Seconds: int64(1 + d.IntN(100))}
+		p.Spec.Inject = &v1alpha1.EvictionInjection{Seconds: int64(1 + d.IntN(100))}
 	}
 	return p
 }

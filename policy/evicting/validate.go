@@ -26,7 +26,7 @@ const (
 	maxClasses       = 64
 	maxNamespaces    = 256
 	maxClassName     = 253
-	maxWindowSeconds = 86_400
+	maxInjectSeconds = 86_400
 )
 
 // ValidatePolicy returns what is wrong with the policy: what its schema cannot say,
@@ -48,8 +48,12 @@ func ValidatePolicy(p *v1alpha1.EvictionPolicy) field.ErrorList {
 	if s.Protect != nil {
 		errs = append(errs, validateProtection(s.Protect, path.Child("protect"))...)
 	}
+	if s.Inject != nil {
+		errs = append(errs, validateInjection(s.Inject, s, path)...)
+	}
 	if s.Window != nil {
-		errs = append(errs, validateWindow(s, path)...)
+		errs = append(errs, field.Forbidden(path.Child("window"),
+			fmt.Sprintf("was renamed: write inject: {seconds: %d}", s.Window.Seconds)))
 	}
 	return errs
 }
@@ -168,15 +172,15 @@ func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateWindow returns what is wrong with the window of a policy that has one. A
-// window is given by a toleration {key, Exists, NoExecute}, so it is for the taints
-// that such a toleration tolerates and no fewer.
-func validateWindow(s *v1alpha1.EvictionPolicySpec, path *field.Path) field.ErrorList {
+// validateInjection returns the errors of what a policy injects. That is a toleration
+// {key, Exists, NoExecute}, so the policy must select all taints that such a toleration
+// tolerates.
+func validateInjection(inject *v1alpha1.EvictionInjection, s *v1alpha1.EvictionPolicySpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if n := s.Window.Seconds; n < 1 || n > maxWindowSeconds {
-		errs = append(errs, field.Invalid(path.Child("window", "seconds"), n, fmt.Sprintf("must be from 1 to %d", maxWindowSeconds)))
+	if n := inject.Seconds; n < 1 || n > maxInjectSeconds {
+		errs = append(errs, field.Invalid(path.Child("inject", "seconds"), n, fmt.Sprintf("must be from 1 to %d", maxInjectSeconds)))
 	}
-	const given = "the policy has a window, which is a toleration of "
+	const given = "the policy injects a toleration of "
 	for i := range s.Taints {
 		t, at := &s.Taints[i], path.Child("taints").Index(i)
 		if t.Key == "" || strings.Contains(t.Key, "*") {
@@ -190,7 +194,7 @@ func validateWindow(s *v1alpha1.EvictionPolicySpec, path *field.Path) field.Erro
 		}
 		if t.Target == v1alpha1.TaintTargetDevice && s.PodSelector != nil {
 			errs = append(errs, field.Forbidden(path.Child("podSelector"),
-				"the policy has a window for devices, which claims are given before their pods are known: use namespaceSelector"))
+				"the policy injects a toleration into claims, whose pods are not known when they are created: use namespaceSelector"))
 		}
 	}
 	return errs

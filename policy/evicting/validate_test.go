@@ -38,7 +38,7 @@ func TestD03ValidatePolicy(t *testing.T) {
 			s.Protect = &v1alpha1.EvictionProtection{PriorityClassNames: []string{"system-node-critical"}, PodSelector: labelled("app", "db"), Namespaces: []string{"kube-system", "infra-*"}}
 			s.Paused = true
 		}, nil},
-		"a window":               {func(s *v1alpha1.EvictionPolicySpec) { s.Window = &v1alpha1.EvictionWindow{Seconds: 86400} }, nil},
+		"a window":               {func(s *v1alpha1.EvictionPolicySpec) { s.Inject = &v1alpha1.EvictionInjection{Seconds: 86400} }, nil},
 		"no taints":              {func(s *v1alpha1.EvictionPolicySpec) { s.Taints = nil }, []string{"spec.taints"}},
 		"a key that is none":     {func(s *v1alpha1.EvictionPolicySpec) { s.Taints[0].Key = "a b" }, []string{"spec.taints[0].key"}},
 		"a pattern that is none": {func(s *v1alpha1.EvictionPolicySpec) { s.Taints[0].Key = "a*" }, []string{"spec.taints[0].key"}},
@@ -92,22 +92,23 @@ func TestD03ValidatePolicy(t *testing.T) {
 		"protection in namespaces of nobody": {func(s *v1alpha1.EvictionPolicySpec) {
 			s.Protect = &v1alpha1.EvictionProtection{Namespaces: []string{"a"}}
 		}, []string{"spec.protect"}},
-		"a window of no time":  {func(s *v1alpha1.EvictionPolicySpec) { s.Window = &v1alpha1.EvictionWindow{} }, []string{"spec.window.seconds"}},
-		"a window of two days": {func(s *v1alpha1.EvictionPolicySpec) { s.Window = &v1alpha1.EvictionWindow{Seconds: 172_800} }, []string{"spec.window.seconds"}},
+		"a window by the former name of inject": {func(s *v1alpha1.EvictionPolicySpec) { s.Window = &v1alpha1.EvictionInjection{Seconds: 1} }, []string{"spec.window"}},
+		"a window of no time":                   {func(s *v1alpha1.EvictionPolicySpec) { s.Inject = &v1alpha1.EvictionInjection{} }, []string{"spec.inject.seconds"}},
+		"a window of two days":                  {func(s *v1alpha1.EvictionPolicySpec) { s.Inject = &v1alpha1.EvictionInjection{Seconds: 172_800} }, []string{"spec.inject.seconds"}},
 		"a window for a pattern of keys": {func(s *v1alpha1.EvictionPolicySpec) {
-			s.Window, s.Taints = &v1alpha1.EvictionWindow{Seconds: 1}, []v1alpha1.TaintSelector{{Key: "a"}, {Key: "*"}, {Key: "example.com/*"}}
+			s.Inject, s.Taints = &v1alpha1.EvictionInjection{Seconds: 1}, []v1alpha1.TaintSelector{{Key: "a"}, {Key: "*"}, {Key: "example.com/*"}}
 		}, []string{"spec.taints[1].key", "spec.taints[2].key"}},
 		"a window for some values": {func(s *v1alpha1.EvictionPolicySpec) {
-			s.Window, s.Taints[0].Values = &v1alpha1.EvictionWindow{Seconds: 1}, []string{"v"}
+			s.Inject, s.Taints[0].Values = &v1alpha1.EvictionInjection{Seconds: 1}, []string{"v"}
 		}, []string{"spec.taints[0].values"}},
 		"a window for some drivers": {func(s *v1alpha1.EvictionPolicySpec) {
-			s.Window, s.Taints[0].Target, s.Taints[0].Drivers = &v1alpha1.EvictionWindow{Seconds: 1}, device, []string{"gpu.example.com"}
+			s.Inject, s.Taints[0].Target, s.Taints[0].Drivers = &v1alpha1.EvictionInjection{Seconds: 1}, device, []string{"gpu.example.com"}
 		}, []string{"spec.taints[0].drivers"}},
 		"a window for the claims of some pods": {func(s *v1alpha1.EvictionPolicySpec) {
-			s.Window, s.Taints[0].Target, s.PodSelector = &v1alpha1.EvictionWindow{Seconds: 1}, device, labelled("app", "web")
+			s.Inject, s.Taints[0].Target, s.PodSelector = &v1alpha1.EvictionInjection{Seconds: 1}, device, labelled("app", "web")
 		}, []string{"spec.podSelector"}},
 		"a window for some pods of a node": {func(s *v1alpha1.EvictionPolicySpec) {
-			s.Window, s.PodSelector = &v1alpha1.EvictionWindow{Seconds: 1}, labelled("app", "web")
+			s.Inject, s.PodSelector = &v1alpha1.EvictionInjection{Seconds: 1}, labelled("app", "web")
 		}, nil},
 	}
 	for name, tt := range tests {

@@ -155,15 +155,15 @@ func TestStates(t *testing.T) {
 		},
 		"without Tollgate as well": {"", []string{broken, pod("p", "a")}, "p | 60s ago | Due | broken of node/n1; by Kubernetes"},
 		"in mode Window Tollgate evicts within the window": {
-			window, []string{broken, windowed("p"), policy("gentle", "example.com/broken", "window: {seconds: 300}")}, "p | 60s ago | Due | broken of node/n1",
+			window, []string{broken, windowed("p"), policy("gentle", "example.com/broken", "inject: {seconds: 300}")}, "p | 60s ago | Due | broken of node/n1",
 		},
 		"and what it holds leaves at the end of the window": {
 			window,
-			[]string{broken, windowed("p"), policy("gentle", "example.com/broken", "window: {seconds: 300}", evict), budget("web", "a", "0")},
+			[]string{broken, windowed("p"), policy("gentle", "example.com/broken", "inject: {seconds: 300}", evict), budget("web", "a", "0")},
 			"p | 60s ago | Blocked | broken of node/n1; budget web, leaves in 4m1s",
 		},
 		"who has no window is evicted by Kubernetes": {
-			window, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", "window: {seconds: 300}", "paused: true")}, "p | 60s ago | Due | broken of node/n1; by Kubernetes",
+			window, []string{broken, pod("p", "a"), policy("gentle", "example.com/broken", "inject: {seconds: 300}", "paused: true")}, "p | 60s ago | Due | broken of node/n1; by Kubernetes",
 		},
 		"and so is who has a toleration and a policy without a window": {
 			window, []string{broken, pod("p", "a", tolerated("example.com/broken", "300")), policy("stop", "example.com/broken", "paused: true")}, "p | in 4m1s | Waiting | broken of node/n1; by Kubernetes",
@@ -173,7 +173,7 @@ func TestStates(t *testing.T) {
 			[]string{
 				node(-time.Minute, "example.com/broken", "example.com/hot"),
 				pod("p", "a", tolerated("example.com/broken", "600"), tolerated("example.com/hot", "120")),
-				policy("gentle", "example.com/broken", "window: {seconds: 300}"),
+				policy("gentle", "example.com/broken", "inject: {seconds: 300}"),
 			},
 			"p | in 61s | Waiting | hot of node/n1 +1; by Kubernetes",
 		},
