@@ -19,11 +19,7 @@ func validateApproval(a *v1alpha1.EvictionApproval) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
 	errs = append(errs, validateApproved(&a.Spec, spec)...)
-	taint := spec.Child("taint")
-	errs = append(errs, metav1validation.ValidateLabelName(a.Spec.Taint.Key, taint.Child("key"))...)
-	if a.Spec.Taint.Effect != corev1.TaintEffectNoExecute {
-		errs = append(errs, field.NotSupported(taint.Child("effect"), a.Spec.Taint.Effect, []corev1.TaintEffect{corev1.TaintEffectNoExecute}))
-	}
+	errs = append(errs, validateApprovedTaint(&a.Spec, spec.Child("taint"))...)
 	if a.Spec.MaxPods < 1 {
 		errs = append(errs, field.Invalid(spec.Child("maxPods"), a.Spec.MaxPods, "must be at least 1"))
 	}
@@ -33,12 +29,29 @@ func validateApproval(a *v1alpha1.EvictionApproval) field.ErrorList {
 	return errs
 }
 
-// validateApproved returns what is wrong with the name of what carries the taint.
+// validateApprovedTaint returns the errors of the taint, which an approval for an
+// EvictionPolicy does not have.
+func validateApprovedTaint(in *v1alpha1.EvictionApprovalSpec, path *field.Path) field.ErrorList {
+	if in.EvictionPolicy != "" {
+		if in.Taint != (v1alpha1.ApprovedTaint{}) {
+			return field.ErrorList{field.Forbidden(path, "an approval with evictionPolicy is for all taints: leave taint out")}
+		}
+		return nil
+	}
+	errs := metav1validation.ValidateLabelName(in.Taint.Key, path.Child("key"))
+	if in.Taint.Effect != corev1.TaintEffectNoExecute {
+		errs = append(errs, field.NotSupported(path.Child("effect"), in.Taint.Effect, []corev1.TaintEffect{corev1.TaintEffectNoExecute}))
+	}
+	return errs
+}
+
+// validateApproved returns the errors of the name of what the approval is for.
 func validateApproved(in *v1alpha1.EvictionApprovalSpec, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	named := 0
 	for _, of := range []struct{ field, name string }{
 		{"node", in.Node}, {"deviceTaintRule", in.DeviceTaintRule}, {"resourceSlicePatch", in.ResourceSlicePatch},
+		{"evictionPolicy", in.EvictionPolicy},
 	} {
 		if of.name != "" {
 			named++
@@ -46,7 +59,7 @@ func validateApproved(in *v1alpha1.EvictionApprovalSpec, spec *field.Path) field
 		}
 	}
 	if named != 1 {
-		return field.ErrorList{field.Required(spec.Child("node"), "name exactly one of node, deviceTaintRule and resourceSlicePatch")}
+		return field.ErrorList{field.Required(spec.Child("node"), "name exactly one of node, deviceTaintRule, resourceSlicePatch and evictionPolicy")}
 	}
 	return errs
 }

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EvictionApproval lets one taint evict more pods than a limit allows. It is an
-// object, so that RBAC says who may approve and the audit log who did. It is used
+// EvictionApproval lets one taint evict more pods than a limit allows, or the breaker of an
+// EvictionPolicy let more pods go. It is an object, so that RBAC says who may approve and the audit log who did. It is used
 // once.
 //
 // +kubebuilder:object:root=true
@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.node`
 // +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.deviceTaintRule`
 // +kubebuilder:printcolumn:name="Patch",type=string,JSONPath=`.spec.resourceSlicePatch`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.evictionPolicy`
 // +kubebuilder:printcolumn:name="Taint",type=string,JSONPath=`.spec.taint.key`
 // +kubebuilder:printcolumn:name="Max-Pods",type=integer,JSONPath=`.spec.maxPods`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -49,9 +50,11 @@ type EvictionApprovalList struct {
 	Items []EvictionApproval `json:"items"`
 }
 
-// EvictionApprovalSpec says for which taint of which object how many pods may go.
+// EvictionApprovalSpec says for which taint of which object, or for which EvictionPolicy,
+// how many pods may go.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.node), has(self.deviceTaintRule), has(self.resourceSlicePatch)].exists_one(named, named)",message="name exactly one of node, deviceTaintRule and resourceSlicePatch"
+// +kubebuilder:validation:XValidation:rule="[has(self.node), has(self.deviceTaintRule), has(self.resourceSlicePatch), has(self.evictionPolicy)].exists_one(named, named)",message="name exactly one of node, deviceTaintRule, resourceSlicePatch and evictionPolicy"
+// +kubebuilder:validation:XValidation:rule="has(self.taint) != has(self.evictionPolicy)",message="give taint with node, deviceTaintRule or resourceSlicePatch, and leave it out with evictionPolicy"
 type EvictionApprovalSpec struct {
 	// node is the name of the node that carries the taint.
 	//
@@ -75,10 +78,19 @@ type EvictionApprovalSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	ResourceSlicePatch string `json:"resourceSlicePatch,omitempty"`
 
-	// taint is the taint.
+	// evictionPolicy is the name of the EvictionPolicy whose breaker lets the pods go,
+	// because of whichever taints. The breakers of other policies still bind them, and so
+	// do the limits of TaintPolicies.
 	//
-	// +required
-	Taint ApprovedTaint `json:"taint"`
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	EvictionPolicy string `json:"evictionPolicy,omitempty"`
+
+	// taint is the taint of the node, DeviceTaintRule or ResourceSlicePatch.
+	//
+	// +optional
+	Taint ApprovedTaint `json:"taint,omitzero"`
 
 	// maxPods is how many pods may go, at most.
 	//
@@ -126,7 +138,8 @@ type EvictionApprovalStatus struct {
 	// +optional
 	UsedAt *metav1.Time `json:"usedAt,omitempty"`
 
-	// evicted is how many pods have gone because of it.
+	// evicted is how many pods have gone because of it. With evictionPolicy it is as many
+	// as released.
 	//
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`

@@ -259,6 +259,39 @@ func TestAnApprovalThatABreakerUsedIsCounted(t *testing.T) {
 	})
 }
 
+func TestAnApprovalForAPolicyIsUsedUntilItsPodsAreGone(t *testing.T) {
+	led(t, false, func(t *testing.T, w *world) {
+		t.Helper()
+		write := func(released int32) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.approval.Spec = v1alpha1.EvictionApprovalSpec{EvictionPolicy: "default", MaxPods: 5, ExpiresAfter: metav1.Duration{Duration: time.Hour}}
+			if w.approval.Status.Released = released; released > 0 {
+				w.approval.Status.UsedAt = new(metav1.Now())
+			}
+			w.handlers["approval"].OnUpdate(nil, w.approval)
+		}
+		write(0)
+		rest(time.Minute)
+		w.requireState(t, reasonOpen)
+		w.taint(approved(0))
+		w.requireState(t, reasonOpen)
+		write(3)
+		rest(time.Minute)
+		reason, status := w.state()
+		require.Equal(t, reasonOpen, reason, "it lets more pods go")
+		require.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady))
+		require.EqualValues(t, 3, status.Evicted)
+		require.Equal(t, "The breaker of EvictionPolicy default may let 2 more pods go, until "+
+			w.approval.CreationTimestamp.Add(time.Hour).UTC().Format(time.RFC3339)+".", status.Conditions[0].Message)
+		write(5)
+		rest(time.Minute)
+		w.requireState(t, reasonUsed)
+		w.requireCounted(t, 0)
+		require.InDelta(t, 1, testutil.ToFloat64(w.controller.options.Metrics.used.WithLabelValues("evictionpolicy")), 0)
+	})
+}
+
 // requireCounted requires that so many approvals for nodes have been counted as used.
 func (w *world) requireCounted(t *testing.T, want float64) {
 	t.Helper()

@@ -5,7 +5,9 @@
 // while the approval lasts: by its time or, since a time can be written to be in the
 // past or the future, by when a replica saw it come or reach further. It is used as well
 // when a breaker first lets pods go because of it: package breaker writes that, together
-// with how many. It then is for the taint that stands, and for none that comes later.
+// with how many. It then is for the taint that stands, and for none that comes later. An
+// approval for an EvictionPolicy is used by breakers alone, and can be used until they have
+// let as many pods go as it says.
 //
 // Nothing is deleted here: the approval stays as a record.
 package approvals

@@ -60,7 +60,8 @@ func next(approval *v1alpha1.EvictionApproval, now time.Time) time.Duration {
 	return min(max(endOf(approval).Sub(now), 0), lookPause)
 }
 
-// sourceOf returns what carries the approved taint.
+// sourceOf returns the object that carries the approved taint. An approval for an
+// EvictionPolicy has none.
 func sourceOf(approval *v1alpha1.EvictionApproval) tracker.Source {
 	if name := approval.Spec.DeviceTaintRule; name != "" {
 		return tracker.Source{Kind: tracker.SourceRule, Name: name}
@@ -81,6 +82,10 @@ func (c *Controller) take(approval *v1alpha1.EvictionApproval, now time.Time) {
 		}
 		approval.Status.UsedAt = new(metav1.NewTime(at))
 	}
+	if approval.Spec.EvictionPolicy != "" {
+		approval.Status.Evicted = approval.Status.Released
+		return
+	}
 	if c.options.Left != nil {
 		approval.Status.Evicted = max(approval.Status.Evicted, c.count(approval, m))
 	}
@@ -92,15 +97,15 @@ func (c *Controller) countUse(before, now *v1alpha1.EvictionApproval) {
 	m := c.remember(now)
 	open := m.open || before.Status.UsedAt == nil
 	if m.open = now.Status.UsedAt == nil; open && !m.open {
-		c.options.Metrics.used.WithLabelValues(string(sourceOf(now).Kind)).Inc()
+		c.options.Metrics.used.WithLabelValues(kindOf(now)).Inc()
 	}
 }
 
 // use returns when an approval was used; false if it was not. Every replica sees for
 // itself when taints change, so it does not matter who led at that time.
 func (c *Controller) use(approval *v1alpha1.EvictionApproval, now time.Time) (time.Time, bool) {
-	if c.options.Standing == nil {
-		return time.Time{}, false
+	if c.options.Standing == nil || approval.Spec.EvictionPolicy != "" {
+		return time.Time{}, false // The breaker writes its own use.
 	}
 	taint, ok := c.options.Standing(sourceOf(approval), approval.Spec.Taint.Key)
 	if !ok || taint.Effect != approval.Spec.Taint.Effect {

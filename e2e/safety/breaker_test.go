@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,7 +54,7 @@ func approve(t *testing.T, name string, spec v1alpha1.EvictionApprovalSpec) func
 // written until that is back.
 func TestJ01J05ABreakerHoldsWhatIsMoreThanItsLimit(t *testing.T) {
 	const key, policy = prefix + "j01", "j01-default"
-	const pods, limit, approved = 100, 30, 20
+	const pods, limit, approved, approvedOfPolicy = 100, 30, 20, 10
 	node := controlplane.NodeName(nodeOfBreaker)
 	namespace := namespaceOf(t)
 	govern(t, policy, "*", func(spec *v1alpha1.EvictionPolicySpec) { limitTo(spec, namespace, limit) })
@@ -103,14 +104,28 @@ func TestJ01J05ABreakerHoldsWhatIsMoreThanItsLimit(t *testing.T) {
 		})
 		waitDepartures(t, namespace, limit+approved)
 	})
+	t.Run("an approval for the policy does as well", func(t *testing.T) {
+		approve(t, "j01-policy", v1alpha1.EvictionApprovalSpec{EvictionPolicy: policy, MaxPods: approvedOfPolicy})
+		waitHeld(t, policy, pods-limit-approved-approvedOfPolicy, "BreakerTripped")
+		eventually(t, "the approval is used up", func(ctx context.Context) error {
+			var now v1alpha1.EvictionApproval
+			if err := objectsOf(t).Get(ctx, client.ObjectKey{Name: "j01-policy"}, &now); err != nil {
+				return err
+			}
+			if ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Reason != "Used" || now.Status.Evicted != approvedOfPolicy {
+				return fmt.Errorf("its status is %+v", now.Status)
+			}
+			return nil
+		})
+	})
 	t.Run("without the taint the rest stays, and the breaker recovers", func(t *testing.T) {
 		untaint(t, nodeOfBreaker)
 		waitHeld(t, policy, 0, "NothingHeld")
 		waitEvent(t, metav1.NamespaceDefault, node, "EvictionReleased", key)
 		waitEvent(t, metav1.NamespaceDefault, policy, "BreakerReleased", "fits into the limit again")
 		waitMetric(t, 0, "tollgate_evictions_held", `reason="breaker_tripped"`, `source="node"`)
-		waitAlive(t, namespace, pods-limit-approved, created)
-		waitDepartures(t, namespace, limit+approved)
+		waitAlive(t, namespace, pods-limit-approved-approvedOfPolicy, created)
+		waitDepartures(t, namespace, limit+approved+approvedOfPolicy)
 		eventually(t, "the status of the breaker", func(ctx context.Context) error {
 			status, err := statusOf(ctx, objectsOf(t), policy)
 			if err == nil && status.Breaker.Tripped != nil {

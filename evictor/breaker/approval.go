@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/evicting"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -23,6 +24,9 @@ type approval struct {
 	name    string
 	uid     types.UID
 	created time.Time
+	// policy is the name of the EvictionPolicy whose breaker the approval is for. If it is
+	// empty, the approval is for a taint of a carrier.
+	policy  string
 	carrier tracker.Source
 	taint   v1alpha1.ApprovedTaint
 	most    int
@@ -41,6 +45,8 @@ func approvalOf(in *v1alpha1.EvictionApproval) approval {
 		a.used = at.Time
 	}
 	switch {
+	case in.Spec.EvictionPolicy != "":
+		a.policy = in.Spec.EvictionPolicy
 	case in.Spec.DeviceTaintRule != "":
 		a.carrier = tracker.Source{Kind: tracker.SourceRule, Name: in.Spec.DeviceTaintRule}
 	case in.Spec.ResourceSlicePatch != "":
@@ -60,7 +66,7 @@ type standing struct {
 
 // names reports whether the approval is for the taint of a cause, as it stands in a source.
 func (a *approval) names(source tracker.Source, cause Cause) bool {
-	return a.carrier.Kind == source.Kind && a.carrier.Name == source.Name && a.taint.Key == cause.Key && a.taint.Effect == cause.Effect
+	return a.policy == "" && a.carrier.Kind == source.Kind && a.carrier.Name == source.Name && a.taint.Key == cause.Key && a.taint.Effect == cause.Effect
 }
 
 // covers reports whether the approval is for a cause, wherever its taint stands. One that
@@ -112,17 +118,89 @@ func (t *term) approved(cause Cause, stands []standing, server, now time.Time) (
 			continue
 		}
 		r := t.reservationOf(a)
-		if l := r.leases.take(now); l != nil {
-			return Answer{Permit: &Permit{mu: &t.mu, leases: []*lease{l}}}, true
-		}
 		if r.exhausted() {
 			continue
 		}
-		r.demand++
-		r.stir()
-		return Answer{Wait: r.waiting.wait(now, r.pause.Sub(now))}, true
+		l, wait := r.take(now)
+		if l == nil {
+			return Answer{Wait: wait}, true
+		}
+		return Answer{Permit: &Permit{mu: &t.mu, leases: []*lease{l}}}, true
 	}
 	return Answer{}, false
+}
+
+// approvedOf returns the reservation of an approval for the breaker of a policy; nil if
+// none lets pods go. The mutex is held.
+func (t *term) approvedOf(policy *evicting.Policy, server time.Time) *reservation {
+	for i := range t.approvals {
+		a := &t.approvals[i]
+		if a.policy != policy.Name || !server.Before(a.ends) {
+			continue
+		}
+		if r := t.reservationOf(a); !r.exhausted() {
+			return r
+		}
+	}
+	return nil
+}
+
+// released returns a permit if approvals for their policies let a pod go that breakers
+// hold, and the breakers of all other policies do as well; false if a breaker holds it for
+// which there is no approval. What an approval lets go counts for no breaker that holds.
+func (k *Keeper) released(t *term, policies []*evicting.Policy) (Answer, bool) {
+	server, now := k.options.Clock.Now(), k.options.Local.Now()
+	rest, approved := t.split(policies, server)
+	if len(approved) == 0 {
+		return Answer{}, false
+	}
+	permit := &Permit{mu: &t.mu}
+	if len(rest) > 0 {
+		answer := t.ask(rest, now)
+		if answer.Permit == nil {
+			return answer, true
+		}
+		permit = answer.Permit
+	}
+	if wait := t.take(approved, permit, now); wait > 0 {
+		permit.Settle(false)
+		return Answer{Wait: wait}, true
+	}
+	return Answer{Permit: permit}, true
+}
+
+// split returns the reservations of the approvals for those of the policies whose breakers
+// hold, and the other policies.
+func (t *term) split(policies []*evicting.Policy, server time.Time) (rest []*evicting.Policy, approved []*reservation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, policy := range policies {
+		var r *reservation
+		if t.of(policy).tripped() {
+			r = t.approvedOf(policy, server)
+		}
+		if r == nil {
+			rest = append(rest, policy)
+		} else {
+			approved = append(approved, r)
+		}
+	}
+	return rest, approved
+}
+
+// take adds leave for one pod from each reservation to the permit. It returns how long to
+// wait if one of them has none to give now.
+func (t *term) take(from []*reservation, permit *Permit, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range from {
+		l, wait := r.take(now)
+		if l == nil {
+			return wait
+		}
+		permit.leases = append(permit.leases, l)
+	}
+	return 0
 }
 
 // reservationOf returns what is let go because of an approval. The mutex is held.

@@ -139,6 +139,81 @@ func TestApprovalsAreUsedOneAfterTheOther(t *testing.T) {
 	})
 }
 
+// forPolicy returns a change that makes an approval one for an EvictionPolicy.
+func forPolicy(name string, n int32) func(*v1alpha1.EvictionApproval) {
+	return func(a *v1alpha1.EvictionApproval) {
+		a.Spec = v1alpha1.EvictionApprovalSpec{EvictionPolicy: name, MaxPods: n, ExpiresAfter: metav1.Duration{Duration: time.Hour}}
+	}
+}
+
+func TestJ01AnApprovalForAPolicyLetsPodsGoThatItsBreakerHolds(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.approve("a", forPolicy("p", 7))
+		settle(2 * time.Second)
+		require.Equal(t, []types.UID{uidP}, r.released, "what is held is to be asked about again")
+		before := s.status("p").Breaker
+		r.goes(t, 7, "p")
+		require.EqualValues(t, 7, s.released("a").Released)
+		require.NotNil(t, s.released("a").UsedAt)
+		require.Equal(t, before, s.status("p").Breaker, "it takes nothing from the window")
+		r.retire(t)
+		r.lead(t)
+		r.goes(t, 0, "p")
+	})
+}
+
+func TestAnApprovalForAPolicyNeedsNoTaintThatStands(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		r.options.Standing = nil
+		s.approve("a", forPolicy("p", 3))
+		settle(2 * time.Second)
+		r.goes(t, 3, "p")
+	})
+}
+
+func TestAnApprovalForAPolicyIsForNoOther(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		other  func(*v1alpha1.EvictionPolicy)
+		change func(*v1alpha1.EvictionApproval)
+		goes   int
+	}{
+		"the breaker of the other policy has room":             {bounded(100, time.Hour), forPolicy("p", 5), 5},
+		"the breaker of the other policy holds after three":    {bounded(3, time.Hour), forPolicy("p", 5), 3},
+		"the approval is for the other policy, which has room": {bounded(100, time.Hour), forPolicy("q", 5), 0},
+		"the approval has expired": {bounded(100, time.Hour), func(a *v1alpha1.EvictionApproval) {
+			forPolicy("p", 5)(a)
+			a.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour))
+		}, 0},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			tripped(t, func(t *testing.T, s *store, r *replica) {
+				t.Helper()
+				s.change("q", test.other)
+				r.PoliciesChanged()
+				s.approve("a", test.change)
+				settle(2 * time.Second)
+				r.goes(t, test.goes, "p", "q")
+				if test.goes > 0 {
+					require.EqualValues(t, test.goes, granted(s.status("q").Breaker), "the other breaker counts them")
+				}
+				settle(usableFor + 2*time.Second)
+				require.EqualValues(t, test.goes, s.released("a").Released, "what was not used is given back")
+			})
+		})
+	}
+}
+
+// granted returns how many pods were given leave to go.
+func granted(status *v1alpha1.EvictionBreakerStatus) int {
+	n := 0
+	for _, g := range status.Granted {
+		n += int(g.Pods)
+	}
+	return n
+}
+
 func TestAnApprovalThatIsDeletedLetsNobodyGo(t *testing.T) {
 	tripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
@@ -180,7 +255,11 @@ func TestJ06NoApprovalLetsMoreGoThanItSays(t *testing.T) {
 			}
 			settle(10 * time.Second)
 			most := 1 + random.IntN(40)
-			s.approve("a", pods(int32(most)))
+			if seed%2 == 0 {
+				s.approve("a", pods(int32(most)))
+			} else {
+				s.approve("a", forPolicy("p", int32(most)))
+			}
 			s.mu.Lock()
 			s.fault = network(random, &lock, 30)
 			s.mu.Unlock()

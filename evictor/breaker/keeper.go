@@ -86,7 +86,8 @@ func (k *Keeper) current() *term {
 
 // Ask returns whether a pod that is due because of a cause may go, if the breakers of
 // these policies bind it. All of them have to let it go, or none counts it. An
-// approval lets pods go that a breaker holds; what it lets go counts for no breaker.
+// approval of a taint lets pods go that a breaker holds; what it lets go counts for no
+// breaker. An approval for a policy stands in for the breaker of that policy alone.
 func (k *Keeper) Ask(policies []*evicting.Policy, cause Cause) Answer {
 	bound := policies
 	if slices.ContainsFunc(policies, unbounded) {
@@ -105,6 +106,9 @@ func (k *Keeper) Ask(policies []*evicting.Policy, cause Cause) Answer {
 	}
 	if approved, ok := k.approved(t, cause); ok {
 		return approved
+	}
+	if released, ok := k.released(t, bound); ok {
+		return released
 	}
 	return answer
 }

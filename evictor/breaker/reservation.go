@@ -56,6 +56,17 @@ func (r *reservation) stir() {
 	}
 }
 
+// take returns leave for one pod, or how long to wait until more of it may be written. The
+// mutex of the term is held.
+func (r *reservation) take(now time.Time) (*lease, time.Duration) {
+	if l := r.leases.take(now); l != nil {
+		return l, 0
+	}
+	r.demand++
+	r.stir()
+	return nil, r.waiting.wait(now, r.pause.Sub(now))
+}
+
 // exhausted reports whether the approval lets no more pods go.
 func (r *reservation) exhausted() bool {
 	return r.stands != nil && r.stands.pods >= r.most && r.leases.unused() == 0 && len(r.lost) == 0
