@@ -63,7 +63,7 @@ func (r HoldReason) Explain(by string) string {
 	case HoldNamespaceUnknown:
 		return policy + " asks for labels of their namespace, which are not known yet"
 	case HoldBreakerTripped:
-		return "the breaker of " + policy + " has let as many pods go as it may. Approve with an EvictionApproval for this object, raise spec.breaker, or change the annotation tollgate.dev/release-breaker of the policy"
+		return "the breaker of " + policy + " has let as many pods go as it may. Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker"
 	case HoldBudget:
 		return "their PodDisruptionBudgets do not let them go. This is tried again and again" + budgetEnd(by)
 	}

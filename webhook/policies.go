@@ -85,10 +85,24 @@ func newGatePolicyJudge() judge {
 
 func newEvictionPolicyJudge() judge {
 	return &policyJudge[v1alpha1.EvictionPolicy, *v1alpha1.EvictionPolicy]{
-		kind:     "EvictionPolicy",
-		spec:     func(p *v1alpha1.EvictionPolicy) any { return p.Spec },
-		validate: evicting.ValidatePolicy,
+		kind: "EvictionPolicy",
+		spec: func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} },
+		validate: func(p *v1alpha1.EvictionPolicy) field.ErrorList {
+			return append(evicting.ValidatePolicy(p), validateRelease(p)...)
+		},
 	}
+}
+
+// formerRelease is the annotation that released a breaker before EvictionApprovals did.
+const formerRelease = "tollgate.dev/release-breaker"
+
+// validateRelease refuses the annotation, which would do nothing.
+func validateRelease(p *v1alpha1.EvictionPolicy) field.ErrorList {
+	if _, ok := p.Annotations[formerRelease]; !ok {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(formerRelease),
+		"releases no breaker any more: create an EvictionApproval with spec.evictionPolicy: "+p.Name+" and spec.maxPods")}
 }
 
 // registrations says what the taints that a policy registers would do to pods.

@@ -82,6 +82,15 @@ func TestD03APolicyThatIsNotValidIsRefused(t *testing.T) {
 			"evictionapprovals", `{"spec":{"resourceSlicePatch":"A","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.resourceSlicePatch",
 		},
 		"an approval for a node that cannot be": {
+			"evictionapprovals", `{"spec":{"evictionPolicy":"a","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.taint",
+		},
+		"an approval for a policy and a node": {
+			"evictionapprovals", `{"spec":{"evictionPolicy":"a","node":"b","maxPods":1,"expiresAfter":"1h"}}`, "spec.node",
+		},
+		"an approval for a policy of no name": {
+			"evictionapprovals", `{"spec":{"evictionPolicy":"A B","maxPods":1,"expiresAfter":"1h"}}`, "spec.evictionPolicy",
+		},
+		"an approval for a node of no name": {
 			"evictionapprovals", `{"spec":{"node":"A B","taint":{"key":"a","effect":"NoExecute"},"maxPods":1,"expiresAfter":"1h"}}`, "spec.node",
 		},
 		"an approval for a rule that cannot be": {
@@ -189,9 +198,28 @@ func TestD03AStoredPolicyThatIsNotValidCanStillBeLabelledAndDeleted(t *testing.T
 	}
 }
 
-func TestABreakerCanBeReleasedOnAnEvictionPolicyThatIsNotValid(t *testing.T) {
-	const spec = `"spec":{"taints":[{"key":"a"}],"protect":{"podSelector":{}}}`
-	stored, released := `{"metadata":{"name":"p"},`+spec+`}`, `{"metadata":{"name":"p","annotations":{"tollgate.dev/release-breaker":"1"}},`+spec+`}`
-	require.True(t, judgePod(t, testConfig(), policyReview(t, admissionv1.Update, "evictionpolicies", released, stored)).Allowed)
-	require.False(t, judgePod(t, testConfig(), policyReview(t, admissionv1.Create, "evictionpolicies", stored, "")).Allowed)
+func TestTheAnnotationThatReleasedABreakerIsRefused(t *testing.T) {
+	const spec = `"spec":{"taints":[{"key":"a"}]}`
+	plain, annotated := `{"metadata":{"name":"p"},`+spec+`}`, `{"metadata":{"name":"p","annotations":{"tollgate.dev/release-breaker":"1"}},`+spec+`}`
+	labelled := `{"metadata":{"name":"p","labels":{"a":"b"},"annotations":{"tollgate.dev/release-breaker":"1"}},` + spec + `}`
+	for name, tt := range map[string]struct {
+		operation   admissionv1.Operation
+		object, old string
+		allowed     bool
+	}{
+		"a policy without it is created":    {admissionv1.Create, plain, "", true},
+		"a policy with it is created":       {admissionv1.Create, annotated, "", false},
+		"it is added":                       {admissionv1.Update, annotated, plain, false},
+		"it is taken away":                  {admissionv1.Update, plain, annotated, true},
+		"a policy that has it gets a label": {admissionv1.Update, labelled, annotated, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := judgePod(t, testConfig(), policyReview(t, tt.operation, "evictionpolicies", tt.object, tt.old))
+			require.Equal(t, tt.allowed, response.Allowed)
+			if !tt.allowed {
+				require.Contains(t, response.Result.Message, "metadata.annotations[tollgate.dev/release-breaker]")
+				require.Contains(t, response.Result.Message, "create an EvictionApproval with spec.evictionPolicy: p")
+			}
+		})
+	}
 }

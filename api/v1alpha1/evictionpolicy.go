@@ -96,7 +96,7 @@ type EvictionPolicySpec struct {
 
 	// breaker bounds how many pods leave in a window. When that many have left,
 	// further evictions are held until an EvictionApproval lets them go, until what is
-	// held fits into the limit, or until the breaker is released by hand.
+	// held fits into the limit, or until the limit is raised.
 	//
 	// +optional
 	Breaker *EvictionBreaker `json:"breaker,omitempty"`
@@ -259,10 +259,6 @@ type EvictionInjection struct {
 // that have to leave.
 const ConditionHeld = "Held"
 
-// AnnotationReleaseBreaker releases a breaker by hand when its value changes, whatever
-// the value is: what has left before is not counted any more.
-const AnnotationReleaseBreaker = "tollgate.dev/release-breaker"
-
 // EvictionPolicyStatus says what Tollgate says about an EvictionPolicy.
 type EvictionPolicyStatus struct {
 	// observedGeneration is the generation of the spec that the status is about.
@@ -346,13 +342,6 @@ type EvictionBreakerStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	Granted []BreakerGrant `json:"granted,omitempty"`
-
-	// released is the value of the annotation tollgate.dev/release-breaker that was
-	// carried out last.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Released string `json:"released,omitempty"`
 
 	// writeID is of the last write of all this. It tells after a lost answer whether the
 	// write went through, or another one did.

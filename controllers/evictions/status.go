@@ -145,8 +145,7 @@ var phrases = []struct {
 }{
 	{
 		evictor.HoldBreakerTripped,
-		"Pods held by the breaker: %d. They go when an EvictionApproval for the node, DeviceTaintRule or ResourceSlicePatch lets them, when all of them fit into the limit, or when the limit is raised or the annotation " +
-			v1alpha1.AnnotationReleaseBreaker + " is changed.",
+		"Pods held by the breaker: %d. They go when an EvictionApproval for the policy, or for the node, DeviceTaintRule or ResourceSlicePatch, lets them, when all of them fit into the limit, or when the limit is raised.",
 	},
 	{evictor.HoldPaused, "Pods held because the policy is paused: %d. They go when paused is false."},
 	{evictor.HoldProtected, "Pods protected by the policy: %d. They stay as long as protect names them."},

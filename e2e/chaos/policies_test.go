@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,10 +60,10 @@ func (s *schedule) addDecision(at time.Duration) {
 		breaker := s.breaker()
 		s.addEdit(at, i, func(spec *v1alpha1.EvictionPolicySpec) { spec.Breaker = breaker }, "policy %d has the breaker %s", i, breakerText(breaker))
 	default:
+		most, name := 1+s.random.Int32N(6), s.random.IntN(1_000_000)
 		s.add(at, func(ctx context.Context, st *stage) error {
-			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, v1alpha1.AnnotationReleaseBreaker, at))
-			return st.objects.Patch(ctx, &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: st.policyName(i)}}, patch)
-		}, "release the breaker of policy %d", i)
+			return st.approve(ctx, name, &v1alpha1.EvictionApprovalSpec{EvictionPolicy: st.policyName(i), MaxPods: most})
+		}, "approve %d pods of the breaker of policy %d", most, i)
 	}
 }
 
@@ -151,10 +150,14 @@ func (s *schedule) addApproval(at time.Duration) {
 		if rule >= 0 {
 			spec.DeviceTaintRule = st.ruleName(rule)
 		}
-		return st.objects.Create(ctx, &v1alpha1.EvictionApproval{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", st.namespace, name), Labels: map[string]string{ownerLabel: st.namespace}}, Spec: spec,
-		})
+		return st.approve(ctx, name, &spec)
 	}, "approve %d pods because of %s of node %q or rule %d", spec.MaxPods, spec.Taint.Key, spec.Node, rule)
+}
+
+func (st *stage) approve(ctx context.Context, name int, spec *v1alpha1.EvictionApprovalSpec) error {
+	return st.objects.Create(ctx, &v1alpha1.EvictionApproval{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", st.namespace, name), Labels: map[string]string{ownerLabel: st.namespace}}, Spec: *spec,
+	})
 }
 
 // addBudget adds that a budget is made, or taken away.

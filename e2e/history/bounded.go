@@ -35,8 +35,7 @@ type departure struct {
 	eviction *eviction
 }
 
-// life is a policy from one creation to its deletion, or to where its breaker was
-// released by hand.
+// life is a policy from one creation to its deletion.
 type life struct {
 	versions []*Version
 	from, to int64
@@ -47,7 +46,7 @@ func (x *index) lives(n name) []life {
 	var lives []life
 	chain := x.chains[n]
 	for i, v := range chain {
-		anew := i == 0 || chain[i-1].Gone || release(chain[i-1]) != release(v)
+		anew := i == 0 || chain[i-1].Gone
 		if anew {
 			lives = append(lives, life{from: v.Revision})
 		}

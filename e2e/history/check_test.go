@@ -376,11 +376,9 @@ func TestINV5NoMorePodsLeaveThanABreakerAllows(t *testing.T) {
 	percent := policy(func(spec *v1alpha1.EvictionPolicySpec) {
 		spec.Breaker = &v1alpha1.EvictionBreaker{MaxPercent: new(int32(50)), Window: metav1.Duration{Duration: time.Minute}}
 	})
-	released := func(s *story) {
-		p := policy(breaker(2))
-		p.Annotations = map[string]string{v1alpha1.AnnotationReleaseBreaker: "1"}
+	anew := func(s *story) {
 		s.put(1, pod("c"))
-		s.put(12, p)
+		s.put(12, policy(breaker(2)))
 		s.lease(20, "a", "a")
 		victim := pod("c")
 		victim.ResourceVersion = s.Versions[len(s.Versions)-2].Object.GetResourceVersion()
@@ -394,7 +392,6 @@ func TestINV5NoMorePodsLeaveThanABreakerAllows(t *testing.T) {
 		"J01 one more, at the end of it":      {leaving(policy(breaker(2)), 10, 11, 65), []string{"INV-5"}},
 		"one more, that was approved":         {tell: func(s *story) { s.put(-1, approval); leaving(policy(breaker(2)), 10, 11, 12)(s) }},
 		"two more, one that was approved":     {func(s *story) { s.put(-1, approval); leaving(policy(breaker(2)), 10, 11, 12, 13)(s) }, []string{"INV-5"}},
-		"one more, after it was released":     {tell: func(s *story) { leaving(policy(breaker(2)), 10, 11)(s); released(s) }},
 		"one more, where another one decides": {tell: func(s *story) { s.put(-60, higher); leaving(policy(breaker(2)), 10, 11, 12)(s) }},
 		"one more of all that is selected":    {func(s *story) { s.put(-60, higher); leaving(selected, 10, 11, 12)(s) }, []string{"INV-5"}},
 		"half of four": {tell: func(s *story) {
@@ -421,7 +418,7 @@ func TestINV5NoMorePodsLeaveThanABreakerAllows(t *testing.T) {
 			s.Steps = []Step{{at(11.5), -20 * time.Second}, {at(11.6), 0}}
 			leaving(policy(breaker(2)), 10, 11, 55)(s)
 		}},
-		"one more, under a policy made anew": {tell: func(s *story) { leaving(policy(breaker(2)), 10, 11)(s); s.gone(12, policy(breaker(2))); released(s) }},
+		"one more, under a policy made anew": {tell: func(s *story) { leaving(policy(breaker(2)), 10, 11)(s); s.gone(12, policy(breaker(2))); anew(s) }},
 		"under a policy that has no breaker": {tell: leaving(policy(), 10, 11, 12)},
 		"one more, where it was changed lately": {tell: func(s *story) {
 			leaving(policy(breaker(2)), 10, 11)(s)

@@ -25,7 +25,7 @@ func (x *index) policiesAt(since time.Time, revision int64) (policies []*v1alpha
 				break
 			}
 			policy, _ := v.Object.(*v1alpha1.EvictionPolicy)
-			changed := i == 0 || v.Gone || chain[i-1].Gone || generation(chain[i-1]) != generation(v) || release(chain[i-1]) != release(v)
+			changed := i == 0 || v.Gone || chain[i-1].Gone || generation(chain[i-1]) != generation(v)
 			if changed && !v.Seen.Before(since) {
 				quiet = false
 			}
@@ -42,10 +42,6 @@ func (x *index) policiesAt(since time.Time, revision int64) (policies []*v1alpha
 }
 
 func generation(v *Version) int64 { return v.Object.GetGeneration() }
-
-func release(v *Version) string {
-	return v.Object.GetAnnotations()[v1alpha1.AnnotationReleaseBreaker]
-}
 
 // governs orders policies: the highest priority first, then the older, then by name.
 func governs(a, b *v1alpha1.EvictionPolicy) int {

@@ -147,10 +147,9 @@ func (k *Keeper) event(about *corev1.ObjectReference, eventType, reason, message
 var releasedMessages = map[string]string{
 	releasedAsFits:  "What was held fits into the limit again, and is evicted.",
 	releasedByLimit: "The limit was raised or removed: what was held is evicted as far as it allows.",
-	releasedByHand:  "The annotation " + v1alpha1.AnnotationReleaseBreaker + " was changed: what has left before is not counted any more.",
 }
 
 func trippedMessage(limit int, policy *evicting.Policy) string {
-	return fmt.Sprintf("%d pods were let go within %s, which is the limit. What else has to leave is held: until an EvictionApproval lets it go, until it fits into the limit, or until the limit is raised or the annotation %s changed.",
-		limit, policy.Breaker.Window, v1alpha1.AnnotationReleaseBreaker)
+	return fmt.Sprintf("%d pods were let go within %s, which is the limit. What else has to leave is held: until an EvictionApproval lets it go, until it fits into the limit, or until the limit is raised.",
+		limit, policy.Breaker.Window)
 }

@@ -1,27 +1,12 @@
 package breaker
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/policy/evicting"
 )
-
-// longestMark is as long as the API takes the mark of a release.
-const longestMark = 1024
-
-// markOf returns what is remembered of the value of the annotation that releases a
-// breaker.
-func markOf(value string) string {
-	if len(value) <= longestMark {
-		return value
-	}
-	sum := sha256.Sum256([]byte(value))
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
 
 // breaker is what this replica knows of the breaker of one policy in one term. The
 // mutex of the term guards it.
@@ -49,9 +34,6 @@ type breaker struct {
 	demand int
 	// waiting are those who asked lately and have to wait.
 	waiting crowd
-	// heard is the mark of the policy in force that was last looked into. The policy as
-	// it stands may say something else already.
-	heard string
 	// steady is since when the breaker holds and all pods have been looked at; zero for
 	// not.
 	steady time.Time
@@ -92,11 +74,7 @@ func (b *breaker) steadied(now time.Time, settled bool) bool {
 // outdated reports whether the policy in force says something else than what was last
 // planned by.
 func (b *breaker) outdated(inForce *evicting.Policy) bool {
-	if b.state == nil || inForce.Generation > b.planned {
-		return true
-	}
-	mark := markOf(inForce.Release)
-	return mark != b.state.Released && mark != b.heard
+	return b.state == nil || inForce.Generation > b.planned
 }
 
 // learn takes in what stands in the status. What stands there is what was written last,

@@ -43,9 +43,6 @@ func (b *breaker) old(now time.Time) bool {
 // nothing. What is asked for meanwhile is asked for again.
 func (b *breaker) prepare(policy *evicting.Policy, o *outside) (plan, bool) {
 	b.policy, b.planned = policy, policy.Generation
-	if o.inForce != nil {
-		b.heard = markOf(o.inForce.Release)
-	}
 	b.withdraw(policy, o)
 	in := b.situation(policy, o)
 	b.demand = 0
@@ -54,13 +51,12 @@ func (b *breaker) prepare(policy *evicting.Policy, o *outside) (plan, bool) {
 }
 
 // withdraw has room given back that is not to be handed out any more: when its time is
-// over, when the limit was lowered, and when the breaker is to count anew.
+// over, when the limit was lowered, and when the policy has no breaker any more.
 func (b *breaker) withdraw(policy *evicting.Policy, o *outside) {
 	surplus := 0
-	switch {
-	case policy.Breaker == nil || b.state.Released != markOf(policy.Release):
+	if policy.Breaker == nil {
 		surplus = math.MaxInt
-	default:
+	} else {
 		in := b.situation(policy, o)
 		p := plan{state: b.state.Since(o.now, in.limit.Window)}
 		if _, room := p.room(in); room < 0 {
@@ -73,7 +69,7 @@ func (b *breaker) withdraw(policy *evicting.Policy, o *outside) {
 
 func (b *breaker) situation(policy *evicting.Policy, o *outside) *situation {
 	in := &situation{
-		now: o.now, server: o.server, generation: policy.Generation, release: markOf(policy.Release),
+		now: o.now, server: o.server, generation: policy.Generation,
 		id: o.id, live: o.live, leases: b.leases, demand: b.demand, held: o.held, attempt: o.attempt,
 	}
 	if policy.Breaker != nil {

@@ -14,10 +14,11 @@
 // of a later one cannot have gone before it was written.
 //
 // When a pod is due and there is no room, the breaker trips and holds all that it binds:
-// until it all fits into what the window has left again, until the limit is raised or
-// removed, or until it is released by an annotation. Meanwhile an EvictionApproval lets
-// pods go because of its taint. Those are counted in the approval, before they go, and
-// in no breaker: what somebody approved takes nothing from what goes without.
+// until it all fits into what the window has left again, or until the limit is raised or
+// removed. Meanwhile an EvictionApproval lets pods go: because of its taint, whatever
+// breakers hold them, or past the breaker of its policy. Those are counted in the approval,
+// before they go, and not in a breaker that is passed: what was approved takes nothing from
+// what goes without.
 //
 // What stands in the status is read before each write, and every few seconds while a breaker
 // holds: what an earlier leader wrote may arrive after it was read here, as long as nothing

@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,22 +138,12 @@ func TestTheBreakerHoldsUntilTheWindowHasRoomForAll(t *testing.T) {
 	})
 }
 
-func TestReleasesByHand(t *testing.T) {
+func TestWhatChangesInThePolicyReleases(t *testing.T) {
 	tests := map[string]struct {
 		change func(*v1alpha1.EvictionPolicy)
 		// goes is how many go then; -1 for all.
 		goes int
 	}{
-		"the annotation changes": {
-			func(p *v1alpha1.EvictionPolicy) {
-				p.Annotations = map[string]string{v1alpha1.AnnotationReleaseBreaker: "2026-11-22"}
-			}, 10,
-		},
-		"the annotation is longer than a status takes": {
-			func(p *v1alpha1.EvictionPolicy) {
-				p.Annotations = map[string]string{v1alpha1.AnnotationReleaseBreaker: strings.Repeat("x", 5000)}
-			}, 10,
-		},
 		"the limit is raised": {func(p *v1alpha1.EvictionPolicy) { p.Spec.Breaker.MaxPods = new(int32(15)) }, 5},
 		"the window is shorter than what was let go is old": {
 			func(p *v1alpha1.EvictionPolicy) {
@@ -222,23 +211,6 @@ func TestALimitThatIsLoweredCountsAtOnce(t *testing.T) {
 		gone, held := r.try(6, "p")
 		require.LessOrEqual(t, gone, 5)
 		require.Equal(t, 6, gone+held)
-	})
-}
-
-func TestABreakerReleasedByHandCountsWhatMayStillGo(t *testing.T) {
-	led(t, bounded(2, time.Hour), func(t *testing.T, s *store, r *replica) {
-		t.Helper()
-		open := r.answer("p")
-		require.NotNil(t, open.Permit)
-		gone, _ := r.try(1, "p")
-		require.Equal(t, 1, gone)
-		s.change("p", func(p *v1alpha1.EvictionPolicy) {
-			p.Annotations = map[string]string{v1alpha1.AnnotationReleaseBreaker: "1"}
-		})
-		r.PoliciesChanged()
-		settle(time.Second)
-		r.goes(t, 1, "p")
-		open.Permit.Settle(true)
 	})
 }
 

@@ -36,14 +36,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		releases: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_breaker_releases_total",
-			Help: "How often a breaker ceased to hold evictions: because what it held fits into its limit again (fits), because the limit was raised or removed (limit), or because it was released by its annotation (hand).",
+			Help: "How often a breaker ceased to hold evictions: because what it held fits into its limit again (fits), or because the limit was raised or removed (limit).",
 		}, []string{"reason"}),
 		writes: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_breaker_writes_total",
 			Help: "Writes of what breakers have counted into EvictionPolicies, and of what they released into EvictionApprovals, by outcome.",
 		}, []string{"outcome"}),
 	}
-	for _, reason := range []string{releasedAsFits, releasedByLimit, releasedByHand} {
+	for _, reason := range []string{releasedAsFits, releasedByLimit} {
 		m.releases.WithLabelValues(reason)
 	}
 	for _, outcome := range []string{outcomeWritten, outcomeConflict, outcomeFailed} {

@@ -23,8 +23,6 @@ type history struct {
 	went []time.Time
 	// limits are what the limit was set to, and when.
 	limits []limitAt
-	// releases are when the breaker was released by hand.
-	releases []time.Time
 }
 
 type limitAt struct {
@@ -48,11 +46,6 @@ func (h *history) worst(window, grace time.Duration) (over int, at time.Time) {
 	for i := range h.went {
 		end := h.went[i]
 		from := end.Add(-window)
-		for _, released := range h.releases {
-			if released.After(from) && !released.After(end) {
-				from = released
-			}
-		}
 		first, _ := slices.BinarySearchFunc(h.went, from, func(t, x time.Time) int {
 			if !t.After(x) {
 				return -1

@@ -19,7 +19,6 @@ const (
 
 // Why a breaker does not hold any more. The values are metric labels.
 const (
-	releasedByHand  = "hand"
 	releasedByLimit = "limit"
 	releasedAsFits  = "fits"
 )
@@ -32,8 +31,6 @@ type situation struct {
 	bounded    bool
 	limit      Limit
 	generation int64
-	// release is the mark of the annotation that releases the breaker.
-	release string
 	// live is how many pods the cluster has.
 	live int
 	// leases are those of this replica.
@@ -74,13 +71,10 @@ func planFor(state State, in *situation) plan {
 	}
 	p := plan{state: state.Since(in.now, in.limit.Window)}
 	p.giveBack(in)
-	switch {
-	case state.Released != in.release:
-		p.release(in)
-	case !state.Tripped.IsZero():
+	if !state.Tripped.IsZero() {
 		p.cease(in)
 	}
-	if p.state.Tripped.IsZero() && !p.dropped {
+	if p.state.Tripped.IsZero() {
 		p.grant(in)
 	}
 	if p.idle(state) {
@@ -97,7 +91,7 @@ func (p *plan) idle(state State) bool {
 		return p.state.Equal(state)
 	}
 	return p.granted == nil && len(p.returned) == 0 && !p.tripped && p.released == "" &&
-		state.Released == p.state.Released && state.Generation == p.state.Generation
+		state.Generation == p.state.Generation
 }
 
 // giveBack gives back what was withdrawn.
@@ -112,21 +106,6 @@ func (p *plan) giveBack(in *situation) {
 		p.returned[l] = l.back
 		p.state = p.state.Return(l.until, l.back)
 	}
-}
-
-// release has the breaker count anew, because it was said so by hand. What may still go
-// by leave that was given before counts: the permits of this replica that are not
-// settled, and what another one was granted.
-func (p *plan) release(in *situation) {
-	if !p.state.Tripped.IsZero() {
-		p.released = releasedByHand
-	}
-	p.untrip()
-	p.state.Released, p.dropped = in.release, true
-	for _, l := range in.leases {
-		p.state = p.state.Return(l.until, l.size-l.open-p.returned[l])
-	}
-	p.state = p.state.keep(func(g Grant) bool { return in.now.Before(g.End) })
 }
 
 // cease looks whether the breaker need not hold any more.

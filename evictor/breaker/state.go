@@ -38,8 +38,6 @@ type State struct {
 	Generation int64
 	// Grants are in the order of Until, which differs from one to the next.
 	Grants []Grant
-	// Released is the mark of the last release by hand.
-	Released string
 	// ID is of the write that brought the state about. States of two replicas may look
 	// alike otherwise: grants that are joined have nothing of their own.
 	ID string
@@ -52,7 +50,7 @@ func Read(status *v1alpha1.EvictionBreakerStatus, server, local time.Time) State
 	if status == nil {
 		return s
 	}
-	s.Released, s.Generation, s.Limit, s.ID = status.Released, status.Generation, int(status.Limit), status.WriteID
+	s.Generation, s.Limit, s.ID = status.Generation, int(status.Limit), status.WriteID
 	if status.Tripped != nil {
 		s.Tripped = status.Tripped.Time
 	}
@@ -71,7 +69,7 @@ func (s State) Status() *v1alpha1.EvictionBreakerStatus {
 		return nil
 	}
 	status := &v1alpha1.EvictionBreakerStatus{
-		Released: s.Released, WriteID: s.ID, Generation: s.Generation, Limit: int32(min(s.Limit, math.MaxInt32)), //nolint:gosec // It is bounded.
+		WriteID: s.ID, Generation: s.Generation, Limit: int32(min(s.Limit, math.MaxInt32)), //nolint:gosec // It is bounded.
 	}
 	if !s.Tripped.IsZero() {
 		status.Tripped = new(metav1.NewMicroTime(s.Tripped))
@@ -88,7 +86,7 @@ func (s State) Status() *v1alpha1.EvictionBreakerStatus {
 // machine does not stand there.
 func (s State) Equal(other State) bool {
 	return s.Tripped.Equal(other.Tripped) && s.Limit == other.Limit && s.Generation == other.Generation &&
-		s.Released == other.Released && s.ID == other.ID &&
+		s.ID == other.ID &&
 		slices.EqualFunc(s.Grants, other.Grants, func(a, b Grant) bool { return a.Until.Equal(b.Until) && a.Pods == b.Pods })
 }
 

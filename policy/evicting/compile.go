@@ -23,7 +23,6 @@ func compile(in *v1alpha1.EvictionPolicy) *Policy {
 		Pace:       paceOf(spec.Pace),
 		Breaker:    breakerOf(spec.Breaker),
 		Paused:     spec.Paused,
-		Release:    in.Annotations[v1alpha1.AnnotationReleaseBreaker],
 		Problems:   ValidatePolicy(in),
 		protects:   protectionOf(spec.Protect),
 	}

@@ -23,7 +23,6 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	t.Parallel()
 	got := one(t, newPolicy("p", "a", limited(5, ""), paced(7, ""), prioritized(3), func(p *v1alpha1.EvictionPolicy) {
 		p.Generation = 4
-		p.Annotations = map[string]string{v1alpha1.AnnotationReleaseBreaker: "second"}
 	}))
 	require.Equal(t, "EvictionPolicy/p", got.Ref())
 	require.EqualValues(t, "uid of p", got.UID)
@@ -36,7 +35,6 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	require.Equal(t, &Breaker{MaxPods: new(int32(5)), Window: 10 * time.Minute, Scope: decided}, got.Breaker)
 	require.False(t, got.Paused)
 	require.Nil(t, got.WindowSeconds)
-	require.Equal(t, "second", got.Release)
 	require.Empty(t, got.Problems)
 }
 

@@ -34,8 +34,6 @@ type Policy struct {
 	Paused bool
 	// WindowSeconds is the time that pods get in mode Window, nil for none.
 	WindowSeconds *int64
-	// Release is the value of the annotation that releases the breaker by hand.
-	Release string
 	// Problems is why the policy is not in force to the letter; empty when it is.
 	Problems field.ErrorList
 

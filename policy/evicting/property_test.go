@@ -267,8 +267,8 @@ func windows(t *testing.T, seed uint64, list oracle, set *Set, target v1alpha1.T
 		switch {
 		case asked != "":
 			unknown = asked
-		case p != nil && p.Spec.Window != nil && validWindow(p):
-			want = append(want, v1alpha1.WindowToleration{Key: key, Seconds: p.Spec.Window.Seconds})
+		case p != nil && p.Spec.Inject != nil && validWindow(p):
+			want = append(want, v1alpha1.WindowToleration{Key: key, Seconds: p.Spec.Inject.Seconds})
 		}
 	}
 	got, err := set.WindowsFor(target, s)

@@ -138,6 +138,6 @@ func TestAnErrorSaysWhatWouldBeRight(t *testing.T) {
 	t.Parallel()
 	p := newPolicy("p", "*", windowed(20), protecting(&metav1.LabelSelector{}))
 	text := ValidatePolicy(&p).ToAggregate().Error()
-	require.Contains(t, text, `spec.taints[0].key: Invalid value: "*": the policy has a window, which is a toleration of one key: give the key in full`)
+	require.Contains(t, text, `spec.taints[0].key: Invalid value: "*": the policy injects a toleration of one key: give the key in full`)
 	require.Contains(t, text, "set paused to hold all evictions")
 }

@@ -26,8 +26,7 @@ type Policies struct {
 	Gates       *gates.Set
 	Evictions   *evicting.Set
 	// Version names the policies: two replicas with the same version judge by the
-	// same. It is a short hash of the UIDs and generations of all of them, and of what
-	// releases the breakers of EvictionPolicies.
+	// same. It is a short hash of the UIDs and generations of all of them.
 	Version string
 
 	// compiled says what each set was compiled from.
@@ -101,13 +100,10 @@ func (p *Policies) WithGates(list []v1alpha1.GatePolicy) *Policies {
 	return next.named()
 }
 
-// WithEvictions is WithTolerations for EvictionPolicies. The value of the annotation
-// that releases a breaker counts as part of a policy, although it stands beside the
-// spec and no generation is counted up with it.
+// WithEvictions is WithTolerations for EvictionPolicies.
 func (p *Policies) WithEvictions(list []v1alpha1.EvictionPolicy) *Policies {
 	next := p.copy()
-	release := func(e *v1alpha1.EvictionPolicy) string { return e.Annotations[v1alpha1.AnnotationReleaseBreaker] }
-	if !next.replace(ofEvictions, compiledBeside(list, release)) {
+	if !next.replace(ofEvictions, compiledFrom(list)) {
 		return next.orSame(p)
 	}
 	next.Evictions = evicting.Compile(list)
@@ -171,22 +167,12 @@ type object[T any] interface {
 // compiledFrom says what a list is, whatever its order. A generation stands for a spec:
 // the API server counts it up with each change.
 func compiledFrom[T any, P object[T]](list []T) compiled {
-	return compiledBeside(list, func(P) string { return "" })
-}
-
-// compiledBeside is compiledFrom for policies of which something counts that stands
-// beside the spec.
-func compiledBeside[T any, P object[T]](list []T, beside func(P) string) compiled {
 	from := compiled{generations: make(map[types.UID]int64, len(list))}
 	lines := make([]string, len(list))
 	for i := range list {
 		o := P(&list[i])
 		from.generations[o.GetUID()] = o.GetGeneration()
-		lines[i] = o.GetName() + "/" + string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10)
-		if text := beside(o); text != "" {
-			lines[i] += "/" + strconv.Quote(text) // one line, whatever users write
-		}
-		lines[i] += "\n"
+		lines[i] = o.GetName() + "/" + string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10) + "\n"
 	}
 	slices.Sort(lines)
 	hash := sha256.New()

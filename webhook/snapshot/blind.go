@@ -43,7 +43,7 @@ func (s *Store) compare(ctx context.Context, w *watched, stored client.ObjectLis
 	if err != nil {
 		return // Whatever changes is asked for again, and that says so.
 	}
-	if maps.Equal(w.marksOf(stored), w.marksOf(cached)) {
+	if maps.Equal(w.generationsOf(stored), w.generationsOf(cached)) {
 		s.caughtUp(ctx, w)
 		return
 	}

@@ -72,18 +72,6 @@ func TestI06AWatchThatIsOnlyLateIsBelieved(t *testing.T) {
 	})
 }
 
-func TestI06AReleaseThatTheWatchDoesNotBringIsInForceAfterTwoLooks(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		t.Helper()
-		w.change(func() { w.synced, w.evictions = true, evicting(1) })
-		released := evicting(1)
-		released[0].Annotations = map[string]string{v1alpha1.AnnotationReleaseBreaker: "now"}
-		w.quietly(func() { w.storedEvictions = released })
-		time.Sleep(2*checkPause + time.Second)
-		require.Equal(t, "now", w.store.Current().Evictions.ByUID("uid-e").Release)
-	})
-}
-
 func TestD05WhatABlindWatchHidesIsLostOnlyWhenPoliciesCanBeCreated(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		t.Helper()

@@ -23,21 +23,14 @@ type kind struct {
 	list   func() client.ObjectList
 	// uidsOf returns the UIDs of what is in a list.
 	uidsOf func(client.ObjectList) map[types.UID]struct{}
-	// marksOf returns what tells the versions of the policies in a list apart.
-	marksOf func(client.ObjectList) map[types.UID]mark
+	// generationsOf returns the generations of the policies in a list.
+	generationsOf func(client.ObjectList) map[types.UID]int64
 	// keep returns what is stored with what is lost: what was in force and is stored no
 	// more, neither it nor another one of its name. It reports whether there is such.
 	keep func(inForce, stored client.ObjectList) (both client.ObjectList, lost bool)
 	// with puts the policies in a list into force, set returns those in force.
 	with func(*inforce.Policies, client.ObjectList) *inforce.Policies
 	set  func(*inforce.Policies) compiled
-}
-
-// mark tells versions of a policy apart, as far as it is compiled again for them. What
-// releases a breaker stands beside the spec, so no generation is counted up with it.
-type mark struct {
-	generation int64
-	release    string
 }
 
 // compiled is what all sets of policies have.
@@ -77,7 +70,7 @@ func newKind[T, L any, PT pointer[T], PL listPointer[L]](
 			}
 			return uids
 		},
-		marksOf: func(list client.ObjectList) map[types.UID]mark { return marksOf[T, PT](*items(list.(PL))) },
+		generationsOf: func(list client.ObjectList) map[types.UID]int64 { return generationsOf[T, PT](*items(list.(PL))) },
 		keep: func(inForce, stored client.ObjectList) (client.ObjectList, bool) {
 			if inForce == nil {
 				return stored, false
@@ -95,13 +88,13 @@ func newKind[T, L any, PT pointer[T], PL listPointer[L]](
 	}
 }
 
-func marksOf[T any, PT pointer[T]](policies []T) map[types.UID]mark {
-	marks := make(map[types.UID]mark, len(policies))
+func generationsOf[T any, PT pointer[T]](policies []T) map[types.UID]int64 {
+	generations := make(map[types.UID]int64, len(policies))
 	for i := range policies {
 		object := metav1.Object(PT(&policies[i]))
-		marks[object.GetUID()] = mark{generation: object.GetGeneration(), release: object.GetAnnotations()[v1alpha1.AnnotationReleaseBreaker]}
+		generations[object.GetUID()] = object.GetGeneration()
 	}
-	return marks
+	return generations
 }
 
 // lostOf returns what of old has a name that nothing in now has.

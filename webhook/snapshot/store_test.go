@@ -191,13 +191,12 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-func TestAReleaseOfABreakerByHandIsInForceLikeAChange(t *testing.T) {
+func TestTheStatusOfAPolicyChangesNothingThatIsInForce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		t.Helper()
 		policy := v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "e", UID: "uid-e", Generation: 1}}
 		w.change(func() { w.synced, w.evictions = true, []v1alpha1.EvictionPolicy{policy} })
 		before := w.store.Current()
-		require.Empty(t, before.Evictions.ByUID("uid-e").Release)
 		changed, stop := w.store.Subscribe()
 		defer stop()
 		w.change(func() {
@@ -205,15 +204,8 @@ func TestAReleaseOfABreakerByHandIsInForceLikeAChange(t *testing.T) {
 			counted.Status.Held, counted.ResourceVersion = 9, "2"
 			w.evictions = []v1alpha1.EvictionPolicy{counted}
 		})
-		require.Same(t, before, w.store.Current(), "what a breaker counts is nobody's concern here")
+		require.Same(t, before, w.store.Current())
 		require.Empty(t, changed)
-		w.change(func() {
-			released := policy
-			released.Annotations = map[string]string{v1alpha1.AnnotationReleaseBreaker: "now"}
-			w.evictions = []v1alpha1.EvictionPolicy{released}
-		})
-		require.Equal(t, "now", w.store.Current().Evictions.ByUID("uid-e").Release)
-		require.Len(t, changed, 1)
 		w.change(func() { w.evictions = nil })
 		require.Zero(t, w.store.Current().Evictions.Len())
 	})

@@ -180,8 +180,8 @@ func (a *approvals) add(source tracker.Source, key string, e *evictiontable.Evic
 func (a *approvals) ahead(opts *options) (*approvals, error) {
 	switch {
 	case a.published > 0:
-		return nil, fmt.Errorf("%s held by EvictionPolicy %s because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or change the annotation %s",
-			counted(a.published), opts.target.name, v1alpha1.AnnotationReleaseBreaker)
+		return nil, fmt.Errorf("%s held by EvictionPolicy %s because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or create an EvictionApproval with spec.evictionPolicy: %s",
+			counted(a.published), opts.target.name, opts.target.name)
 	case opts.target.kind == "":
 		return nil, fmt.Errorf("the breaker of EvictionPolicy %s holds no pod%s", opts.target.name, ofTaint(opts.taint))
 	case opts.taint == "" || opts.pods == 0:
