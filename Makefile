@@ -163,6 +163,10 @@ bench: ## Run the benchmarks: admission, decisions, eviction and scheduling besi
 	@cd scheduler && $(GO) test -run '^$$' -bench . -benchmem ./...
 	@cd e2e && $(GO) run ./cmd/benchschedule
 
+.PHONY: size
+size: ## Print how much Go code there is, by room. cd e2e && go run ./cmd/size -h explains it
+	@cd e2e && $(GO) run ./cmd/size
+
 .PHONY: image
 image: ## Build the container image into bin/image, and lists of what is in it into bin/sbom.
 	@$(call say,building the image for linux/amd64 and linux/arm64 (the first time takes a few minutes))
