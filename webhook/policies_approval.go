@@ -50,7 +50,9 @@ func validateApproved(in *v1alpha1.EvictionApprovalSpec, spec *field.Path) field
 	var errs field.ErrorList
 	named := 0
 	for _, of := range []struct{ field, name string }{
-		{"node", in.Node}, {"deviceTaintRule", in.DeviceTaintRule}, {"resourceSlicePatch", in.ResourceSlicePatch},
+		{"node", in.Node},
+		{"deviceTaintRule", in.DeviceTaintRule},
+		{"resourceSlicePatch", in.ResourceSlicePatch},
 		{"evictionPolicy", in.EvictionPolicy},
 	} {
 		if of.name != "" {

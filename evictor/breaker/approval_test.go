@@ -196,7 +196,7 @@ func TestAnApprovalForAPolicyIsForNoOther(t *testing.T) {
 				settle(2 * time.Second)
 				r.goes(t, test.goes, "p", "q")
 				if test.goes > 0 {
-					require.EqualValues(t, test.goes, granted(s.status("q").Breaker), "the other breaker counts them")
+					require.Equal(t, test.goes, granted(s.status("q").Breaker), "the other breaker counts them")
 				}
 				settle(usableFor + 2*time.Second)
 				require.EqualValues(t, test.goes, s.released("a").Released, "what was not used is given back")
