@@ -17,7 +17,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 )
 
-var update = flag.Bool("update", false, "write docs/cli.md")
+var update = flag.Bool("update", false, "write docs/cli.md, docs/metrics.md and testdata/surface")
 
 const manualFile = "../../docs/cli.md"
 
