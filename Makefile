@@ -80,6 +80,8 @@ test-unit: ## Run the unit tests with the race detector.
 	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(TEST) ./...
 	@$(call say,tests of the scheduler (the first build takes a few minutes))
 	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(TEST) ./...
+	@$(call say,the list of make mutations fits the source)
+	@cd e2e && $(GO) test -count=1 ./cmd/mutations
 
 .PHONY: test-image
 test-image: ## Build the image for this platform in two folders, compare, and run what is in it.
@@ -152,6 +154,11 @@ chaos: ## Run Tollgate under random faults for a while, and check that it does n
 		TOLLGATE_CHAOS_PLANE=-$$n TOLLGATE_CHAOS_DURATION=$(DURATION) TOLLGATE_CHAOS_SEED=$(if $(SEED),$$(($(SEED) + (n - 1) * 100000))) \
 			$(BIN)/chaos.test -test.v -test.timeout 48h -test.run TestChaos & pids+=($$!); done; \
 		failed=0; for pid in $${pids[@]}; do wait $$pid || failed=1; done; exit $$failed
+
+.PHONY: mutations
+mutations: ## Play 60 seeded faults and require that a test catches each. (10 minutes on two cores)
+	@$(call say,seeded faults: none of them is written to the source)
+	@cd e2e && $(GO) run ./cmd/mutations
 
 .PHONY: bench
 bench: ## Run the benchmarks: admission, decisions, eviction and scheduling beside Kubernetes' own.
