@@ -13,7 +13,7 @@ import (
 )
 
 // atLeast is how many faults "make mutations" says that it plays.
-const atLeast = 10
+const atLeast = 60
 
 func TestEveryFaultOfTheListCanBePlayed(t *testing.T) {
 	t.Parallel()
