@@ -74,6 +74,31 @@ func faultStampConflict(w *world) {
 	require.Less(w.t, len(w.api.took()), 10)
 }
 
+func faultStampAnew(w *world) {
+	w.start()
+	begun, created := time.Now(), time.Time{}
+	w.api.setFaults(func(req request) error {
+		switch {
+		case !is("patch nodes")(req) || !created.IsZero():
+			return nil
+		case time.Since(begun) < 10*time.Minute:
+			return errDown
+		}
+		created = time.Now()
+		n := w.api.node("n")
+		w.api.remove("n")
+		n.UID, n.ResourceVersion = "another", ""
+		w.api.store(n)
+		return nil
+	}, nil)
+	bare := noExecute("gpu")
+	bare.TimeAdded = nil
+	w.setNode("n", bare)
+	w.pass(time.Hour)
+	require.False(w.t, created.IsZero())
+	require.True(w.t, w.api.node("n").Spec.Taints[0].TimeAdded.Time.Equal(created.Truncate(time.Second)), "%s", w.api.node("n").Spec.Taints[0].TimeAdded)
+}
+
 func faultOddTimes(w *world) {
 	w.setNode("n")
 	w.setNode("m")
