@@ -70,6 +70,25 @@ func TestJ06TwoLeadersShareOneLimit(t *testing.T) {
 	})
 }
 
+func TestJ06WhatWasGrantedBeforeAnotherWroteIsNotUsed(t *testing.T) {
+	led(t, bounded(10, 10*time.Minute), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		synctest.Wait() // the status is read
+		for range 6 {
+			require.NotZero(t, r.Ask(r.policies("p"), cause).Wait)
+		}
+		synctest.Wait() // leave for six pods is written, and nobody has it yet
+		require.Len(t, s.status("p").Breaker.Granted, 1)
+		require.EqualValues(t, 6, s.status("p").Breaker.Granted[0].Pods)
+		s.change("p", func(p *v1alpha1.EvictionPolicy) {
+			p.Spec.Breaker.MaxPods = new(int32(9)) // so that the status is read again
+			p.Status.Breaker.WriteID = "of another"
+			p.Status.Breaker.Granted[0].Pods = 8
+		})
+		r.goes(t, 1, "p")
+	})
+}
+
 func TestALeaderThatWasFrozenUsesNoOldLeave(t *testing.T) {
 	led(t, bounded(1, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
