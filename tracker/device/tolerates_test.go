@@ -42,6 +42,39 @@ func TestTolerates(t *testing.T) {
 	}
 }
 
+func TestToleration(t *testing.T) {
+	t.Parallel()
+	const noExecute, noSchedule = resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule
+	of := func(effect resourcev1.DeviceTaintEffect, seconds *int64) resourcev1.DeviceToleration {
+		return resourcev1.DeviceToleration{Key: "k", Operator: "Exists", Effect: effect, TolerationSeconds: seconds}
+	}
+	other := of(noExecute, new(int64(1)))
+	other.Key = "l"
+	for _, test := range []struct {
+		name        string
+		tolerations []resourcev1.DeviceToleration
+		seconds     *int64
+		tolerated   bool
+	}{
+		{"DE-23 nothing tolerates", nil, nil, false},
+		{"DE-23 what tolerates another taint does not count", []resourcev1.DeviceToleration{other}, nil, false},
+		{"DE-23 without seconds is for ever", []resourcev1.DeviceToleration{of(noExecute, nil)}, nil, true},
+		{"DE-23 of several with seconds the fewest count, before more", []resourcev1.DeviceToleration{of(noExecute, new(int64(20))), of(noExecute, new(int64(30))), other}, new(int64(20)), true},
+		{"DE-23 of several with seconds the fewest count, behind more", []resourcev1.DeviceToleration{of(noExecute, new(int64(30))), of(noExecute, new(int64(20)))}, new(int64(20)), true},
+		{"DE-23 one without seconds is enough, before others", []resourcev1.DeviceToleration{of(noExecute, nil), of(noExecute, new(int64(20)))}, nil, true},
+		{"DE-23 one without seconds is enough, behind others", []resourcev1.DeviceToleration{of(noExecute, new(int64(20))), of(noExecute, nil)}, nil, true},
+		{"DE-24 the seconds of a toleration of every effect mean nothing", []resourcev1.DeviceToleration{of(noExecute, new(int64(20))), of("", new(int64(10)))}, nil, true},
+		{"DE-24 a toleration of another effect does not count", []resourcev1.DeviceToleration{of(noSchedule, nil)}, nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			seconds, tolerated := device.Toleration(test.tolerations, "k", "v", noExecute)
+			require.Equal(t, test.tolerated, tolerated)
+			require.Equal(t, test.seconds, seconds)
+		})
+	}
+}
+
 // Kubernetes' own function is asked about everything that the fields can say.
 func TestTR11ToleratesAsKubernetes(t *testing.T) {
 	t.Parallel()
