@@ -13,16 +13,16 @@ import (
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	selected := flag.String("run", "", "play only the faults whose name matches this regular expression")
 	parallel := flag.Int("j", 2, "how many faults are played at once")
 	flag.Parse()
-	caught, err := play(ctx, *selected, *parallel)
+	os.Exit(run(*selected, *parallel))
+}
+
+func run(selected string, parallel int) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	caught, err := play(ctx, selected, parallel)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "mutations: %v\n", err)
 	}

@@ -69,13 +69,13 @@ func (p *player) sum(results []result, took time.Duration) bool {
 	for _, r := range results {
 		counts[r.outcome]++
 	}
-	text := fmt.Sprintf("%d faults in %s: %d caught", len(results), took.Round(time.Second), counts[caught])
+	parts := []string{fmt.Sprintf("%d faults in %s: %d caught", len(results), took.Round(time.Second), counts[caught])}
 	for _, o := range []outcome{notCaught, broken, stale} {
 		if counts[o] > 0 {
-			text += fmt.Sprintf(", %d %s", counts[o], o)
+			parts = append(parts, fmt.Sprintf("%d %s", counts[o], o))
 		}
 	}
-	fmt.Fprintln(p.out, text)
+	fmt.Fprintln(p.out, strings.Join(parts, ", "))
 	return counts[caught] == len(results)
 }
 
