@@ -132,7 +132,7 @@ soak: ## Run what takes longer: a million operations on the tracker, 10,000 poli
 	@$(call say,$(OPERATIONS) random operations on the tracker and on its model (a few minutes))
 	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run TestModel ./tracker
 	@$(call say,$(OPERATIONS) random operations on patched slices and on their model)
-	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run 'TestModelPatches$$' ./tracker/merged
+	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run 'TestModelPatches$$' ./tracker/sliceview
 	@$(call say,10$(comma)000 policies on a real control plane (a few minutes))
 	@cd e2e && TOLLGATE_POLICIES=10000 $(GO) test -race -count=1 -v -timeout 30m -run TestD02 ./policies
 	@$(call say,a driver that publishes every second$(comma) for a minute)

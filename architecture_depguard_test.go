@@ -112,14 +112,14 @@ func TestPatterns(t *testing.T) {
 		matches       bool
 	}{
 		"a file in the folder":                  {pattern: root + "/policy/**.go", file: "policy/a.go", matches: true},
-		"a file in a folder below":              {pattern: root + "/policy/**.go", file: "policy/evicting/deep/a.go", matches: true},
+		"a file in a folder below":              {pattern: root + "/policy/**.go", file: "policy/eviction/deep/a.go", matches: true},
 		"a file in another folder":              {pattern: root + "/policy/**.go", file: "tracker/a.go"},
 		"a file in a folder of that name below": {pattern: root + "/policy/**.go", file: "webhook/policy/a.go"},
 		"one asterisk matches the folder alone": {pattern: root + "/policy/*.go", file: "policy/a.go", matches: true},
-		"one asterisk matches no slash":         {pattern: root + "/policy/*.go", file: "policy/evicting/a.go"},
+		"one asterisk matches no slash":         {pattern: root + "/policy/*.go", file: "policy/eviction/a.go"},
 		"a dot is a dot":                        {pattern: root + "/policy/**.go", file: "policy/ago"},
-		"a test":                                {pattern: "$test", file: "policy/evicting/a_test.go", matches: true},
-		"not a test":                            {pattern: "$test", file: "policy/evicting/test.go"},
+		"a test":                                {pattern: "$test", file: "policy/eviction/a_test.go", matches: true},
+		"not a test":                            {pattern: "$test", file: "policy/eviction/test.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -98,7 +98,7 @@ func (e *Evictor) still(goal *target) error {
 // nil for none. One is deleted in spite of its budget only
 // if that did not let it go before: however long it was held by anything else, its
 // budget is asked.
-func (e *Evictor) method(goal *target, reason *Reason, policy *evicting.Policy) method {
+func (e *Evictor) method(goal *target, reason *Reason, policy *eviction.Policy) method {
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return methodDelete
 	}
@@ -114,7 +114,7 @@ func (t *target) patience() (end time.Time, ending bool) {
 }
 
 // patience is that of one reason, which a policy governs, nil for none.
-func patience(reason *Reason, policy *evicting.Policy) (end time.Time, ending bool) {
+func patience(reason *Reason, policy *eviction.Policy) (end time.Time, ending bool) {
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict || policy.DeleteAfter == nil {
 		return time.Time{}, false
 	}

@@ -4,31 +4,31 @@ import (
 	"time"
 
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/evictor/pace"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // breakers bound how many pods leave in a window. It must not block.
 type breakers interface {
-	Ask(policies []*evicting.Policy, cause breaker.Cause) breaker.Answer
+	Ask(policies []*eviction.Policy, cause breaker.Cause) breaker.Answer
 }
 
 // shut are the breakers of a program without any: what a policy bounds does not leave.
 type shut struct{}
 
-func (shut) Ask(policies []*evicting.Policy, _ breaker.Cause) breaker.Answer {
+func (shut) Ask(policies []*eviction.Policy, _ breaker.Cause) breaker.Answer {
 	return breaker.Answer{HeldBy: policies[0]}
 }
 
 // passage is leave for one pod to go, by all paces and breakers that bind it, and by the
 // door of its budget.
 type passage struct {
-	ticket pace.Ticket
+	ticket ratelimit.Ticket
 	permit *breaker.Permit
 	// over says that the budget of the pod is not asked any more; nil for who has none.
 	over func()
 	// bound are the policies whose breakers the permit is of.
-	bound []*evicting.Policy
+	bound []*eviction.Policy
 }
 
 // settle ends what the leave was for, and gives back what was not used. Where it is not
@@ -90,15 +90,15 @@ func (e *Evictor) admit(goal *target) (passage, *hold, time.Duration) {
 }
 
 // turn asks whether it is a pod's turn in the lines of its policies.
-func (e *Evictor) turn(now time.Time, goal *target) (ticket pace.Ticket, goes bool) {
+func (e *Evictor) turn(now time.Time, goal *target) (ticket ratelimit.Ticket, goes bool) {
 	if len(goal.treatment.Paces) > 0 {
-		return e.lines.Ask(now, goal.pod.Key, pace.LimitsOf(goal.treatment.Paces))
+		return e.lines.Ask(now, goal.pod.Key, ratelimit.LimitsOf(goal.treatment.Paces))
 	}
 	if len(goal.open.because) == 1 {
 		// With more reasons the place may be kept for another.
 		e.lines.Leave(now, goal.pod.Key)
 	}
-	return pace.Ticket{}, true
+	return ratelimit.Ticket{}, true
 }
 
 // stillTripped reports whether a breaker that held a pod when it was last looked at

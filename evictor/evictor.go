@@ -12,11 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/evictor/disruption"
-	"github.com/tollgate-dev/tollgate/evictor/loops"
-	"github.com/tollgate-dev/tollgate/evictor/misfit"
-	"github.com/tollgate-dev/tollgate/evictor/pace"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -77,14 +74,14 @@ type Options struct {
 	// Policies returns the EvictionPolicies in force; nil for none. NamespaceLabels
 	// returns the labels of a namespace, and false if they are not known, which nil
 	// stands for.
-	Policies        func() *evicting.Set
+	Policies        func() *eviction.Set
 	NamespaceLabels func(name string) (labels.Labels, bool)
 	// Breakers bound how many pods leave in a window. Without any, pods that a breaker
 	// is to bound are held.
 	Breakers breakers
 	// FitChanged is told whether the mode fits what the cluster does whenever that
 	// changes. It must not block; nil for nobody.
-	FitChanged func(misfit.Finding)
+	FitChanged func(ModeFinding)
 	// RulesChanged is told the names of DeviceTaintRules for which other pods have to
 	// leave than before, or were evicted. It must not block; nil for nobody.
 	RulesChanged func(rules []string)
@@ -126,9 +123,9 @@ type Evictor struct {
 	stamper  *stamper
 	hands    *hands
 	gate     *gate
-	lines    *pace.Lines
+	lines    *ratelimit.Lines
 	throttle *throttle
-	fit      *misfit.Watch
+	fit      *modeCheck
 	round    round
 	// woken counts how often those that are held were to be looked at.
 	woken atomic.Uint64
@@ -163,11 +160,11 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 		hands:    newHands(),
 		gate: &gate{
 			tracker: options.Tracker, mode: options.Mode, policies: options.Policies, namespaces: options.NamespaceLabels,
-			disruption: &disruption.State{}, loops: loops.NewWatch(),
+			disruption: &NodeDisruption{}, loops: newLoopWatch(),
 		},
-		lines:    pace.NewLines(),
+		lines:    ratelimit.NewLines(),
 		throttle: newThrottle(2*options.Workers, options.Local),
-		fit:      misfit.NewWatch(misfit.Mode(options.Mode)),
+		fit:      newModeCheck(Mode(options.Mode)),
 	}
 	e.gate.observe = e.observeNodes
 	e.book = newBook(options.Metrics, e.authorsChanged, func(author tracker.Source) bool {
@@ -227,13 +224,13 @@ func withModeDefaults(o Options) Options {
 	}
 	o.Rules.Window = o.Mode == ModeWindow
 	if o.Policies == nil {
-		o.Policies = func() *evicting.Set { return nil }
+		o.Policies = func() *eviction.Set { return nil }
 	}
 	if o.Breakers == nil {
 		o.Breakers = shut{}
 	}
 	if o.FitChanged == nil {
-		o.FitChanged = func(misfit.Finding) {}
+		o.FitChanged = func(ModeFinding) {}
 	}
 	return o
 }

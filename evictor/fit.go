@@ -8,8 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tollgate-dev/tollgate/evictor/disruption"
-	"github.com/tollgate-dev/tollgate/evictor/misfit"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -24,10 +22,10 @@ const loopReason = "EvictionLoop"
 // nodes is complete: a list that begins with a node that is down would look like an outage.
 func (e *Evictor) observeNodes(now time.Time, nodes, down int) {
 	switch e.gate.disruption.Observe(now, nodes, down) {
-	case disruption.Stopped, disruption.Resumed:
+	case EvictionsStopped, EvictionsResumed:
 		// What was held is let go, and what was counted counts anew.
 		e.PodsChanged(e.tracker.Exposed())
-	case disruption.Unchanged:
+	case DisruptionUnchanged:
 	}
 }
 
@@ -67,8 +65,8 @@ func (e *Evictor) checkFit(ctx context.Context) {
 	if !changed {
 		return
 	}
-	e.announce.withheld.Store(finding == misfit.BuiltInActive)
-	for _, f := range misfit.Findings {
+	e.announce.withheld.Store(finding == BuiltInActive)
+	for _, f := range ModeFindings {
 		value := 0.0
 		if f == finding {
 			value = 1
@@ -84,7 +82,7 @@ func (e *Evictor) checkFit(ctx context.Context) {
 func (e *Evictor) overdue(now time.Time) int {
 	rules := e.options.Rules
 	rules.Window = false
-	patience := misfit.Patience(misfit.Mode(e.options.Mode))
+	patience := modePatience(Mode(e.options.Mode))
 	count := 0
 	for _, key := range e.book.dueBy(now.Add(-patience)) {
 		situation, ok := e.tracker.Lookup(key)

@@ -6,9 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tollgate-dev/tollgate/evictor/disruption"
-	"github.com/tollgate-dev/tollgate/evictor/loops"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -32,10 +30,10 @@ const (
 type gate struct {
 	tracker    *tracker.Tracker
 	mode       Mode
-	policies   func() *evicting.Set
+	policies   func() *eviction.Set
 	namespaces func(name string) (labels.Labels, bool)
-	disruption *disruption.State
-	loops      *loops.Watch
+	disruption *NodeDisruption
+	loops      *loopWatch
 	// observe tells disruption how many nodes there are and how many are down.
 	observe func(now time.Time, nodes, down int)
 }
@@ -44,16 +42,16 @@ type gate struct {
 type grounds struct {
 	because []Reason
 	// treatments says how each is carried out; nil for as Kubernetes does it.
-	treatments []evicting.Treatment
+	treatments []eviction.Treatment
 	// holds is why the other reasons that are due do not count, the earliest first.
 	holds []hold
 	// due are all of them.
 	due []Reason
 }
 
-func (g *grounds) treatment(at int) evicting.Treatment {
+func (g *grounds) treatment(at int) eviction.Treatment {
 	if g.treatments == nil {
-		return evicting.Treatment{}
+		return eviction.Treatment{}
 	}
 	return g.treatments[at]
 }
@@ -84,7 +82,7 @@ func (g *gate) pass(now time.Time, pod *tracker.Pod, due []Reason) grounds {
 	if set.Len() == 0 && g.mode != ModeWindow && g.open(now, pod, due) {
 		return grounds{because: due, due: due}
 	}
-	passed := grounds{due: due, because: make([]Reason, 0, len(due)), treatments: make([]evicting.Treatment, 0, len(due))}
+	passed := grounds{due: due, because: make([]Reason, 0, len(due)), treatments: make([]eviction.Treatment, 0, len(due))}
 	subject := SubjectOf(pod, g.namespaces)
 	for i := range due {
 		treatment, err := Treat(set, &due[i], &subject)
@@ -102,7 +100,7 @@ func (g *gate) pass(now time.Time, pod *tracker.Pod, due []Reason) grounds {
 // open reports whether nothing holds any reason where no policy does.
 func (g *gate) open(now time.Time, pod *tracker.Pod, due []Reason) bool {
 	for i := range due {
-		if _, held := g.holds(now, pod, &due[i], evicting.Treatment{}, nil); held {
+		if _, held := g.holds(now, pod, &due[i], eviction.Treatment{}, nil); held {
 			return false
 		}
 	}
@@ -110,7 +108,7 @@ func (g *gate) open(now time.Time, pod *tracker.Pod, due []Reason) bool {
 }
 
 // holds returns what holds a reason. What only a policy can end comes first.
-func (g *gate) holds(now time.Time, pod *tracker.Pod, reason *Reason, treatment evicting.Treatment, unknown error) (hold, bool) {
+func (g *gate) holds(now time.Time, pod *tracker.Pod, reason *Reason, treatment eviction.Treatment, unknown error) (hold, bool) {
 	policy := treatment.Policy
 	if why, name := HeldByPolicy(treatment, unknown); why != "" {
 		held := newHold(reason, why, policy)
@@ -136,7 +134,7 @@ func (g *gate) holds(now time.Time, pod *tracker.Pod, reason *Reason, treatment 
 
 // nodesDown reports whether a taint says that a node is down while all are.
 func (g *gate) nodesDown(now time.Time, taint *tracker.Taint) bool {
-	if !disruption.IsSystem(taint) {
+	if !IsSystemTaint(taint) {
 		return false
 	}
 	nodes, down := g.tracker.NodesDown()

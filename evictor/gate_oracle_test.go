@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/disruption"
-	"github.com/tollgate-dev/tollgate/evictor/loops"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -96,11 +94,11 @@ func TestGateAgainstOracle(t *testing.T) {
 			taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
 		}
 		known.SetNode(tracker.Node{Name: "n", UID: "u", Taints: taints}, noon)
-		set := evicting.Compile(compiled)
+		set := eviction.Compile(compiled)
 		g := &gate{
-			tracker: known, mode: ModeReplace, policies: func() *evicting.Set { return set },
+			tracker: known, mode: ModeReplace, policies: func() *eviction.Set { return set },
 			namespaces: func(string) (labels.Labels, bool) { return nil, true },
-			disruption: &disruption.State{}, loops: loops.NewWatch(),
+			disruption: &NodeDisruption{}, loops: newLoopWatch(),
 		}
 		g.observe = func(now time.Time, nodes, down int) { g.disruption.Observe(now, nodes, down) }
 		var due []Reason

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/evictor/pace"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -102,7 +102,7 @@ type episode struct {
 }
 
 // newHold returns the hold of a reason by a policy, nil for none.
-func newHold(of *Reason, reason HoldReason, by *evicting.Policy) hold {
+func newHold(of *Reason, reason HoldReason, by *eviction.Policy) hold {
 	h := hold{
 		episode: episode{carrier: of.Taint.Source, reason: reason},
 		from:    originOf(of), again: heldPause, taint: of.Taint.String(), author: of.Taint.Author(),
@@ -168,7 +168,7 @@ func (e *Evictor) NamespaceChanged(name string) {
 // hold, or held, is looked at. It does not block.
 func (e *Evictor) PoliciesChanged() {
 	e.woken.Add(1)
-	e.lines.Update(e.local.Now(), pace.LimitsOf(e.options.Policies().All()))
+	e.lines.Update(e.local.Now(), ratelimit.LimitsOf(e.options.Policies().All()))
 	if e.options.Mode == ModeWindow {
 		// The policies say for which taints there is a window at all.
 		e.PodsChanged(e.tracker.Exposed())

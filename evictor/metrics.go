@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tollgate-dev/tollgate/evictor/misfit"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -116,7 +115,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			m.held.WithLabelValues(string(source), string(reason)).Set(0)
 		}
 	}
-	for _, finding := range misfit.Findings {
+	for _, finding := range ModeFindings {
 		m.misfit.WithLabelValues(finding.String()).Set(0)
 	}
 	return m

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -99,7 +99,7 @@ func TestTheEarliestReasonIsShown(t *testing.T) {
 // firstBound are breakers of which that of the first policy, by name, is always tripped.
 type firstBound struct{}
 
-func (firstBound) Ask(policies []*evicting.Policy, _ breaker.Cause) breaker.Answer {
+func (firstBound) Ask(policies []*eviction.Policy, _ breaker.Cause) breaker.Answer {
 	first := policies[0]
 	for _, policy := range policies {
 		if policy.Name < first.Name {
@@ -136,7 +136,7 @@ func TestPoliciesThatChangeWhileAPodIsJudged(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setPolicy(newPolicy("p", paused))
 		var armed atomic.Bool
-		w.options.Policies = func() *evicting.Set {
+		w.options.Policies = func() *eviction.Set {
 			set := w.policies.current()
 			if armed.CompareAndSwap(true, false) {
 				w.policies.change(func(all map[string]v1alpha1.EvictionPolicy) { all["p"] = newPolicy("p", nil) })

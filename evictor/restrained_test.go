@@ -12,7 +12,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -20,10 +20,10 @@ import (
 type policyStore struct {
 	mu  sync.Mutex
 	all map[string]v1alpha1.EvictionPolicy
-	set *evicting.Set
+	set *eviction.Set
 }
 
-func (p *policyStore) current() *evicting.Set {
+func (p *policyStore) current() *eviction.Set {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.set
@@ -40,7 +40,7 @@ func (p *policyStore) change(change func(map[string]v1alpha1.EvictionPolicy)) {
 	for _, policy := range p.all {
 		list = append(list, policy)
 	}
-	p.set = evicting.Compile(list)
+	p.set = eviction.Compile(list)
 }
 
 // newPolicy returns a policy over every taint of nodes and devices that is not the
@@ -119,7 +119,7 @@ type rooms struct {
 	asked []breaker.Cause
 }
 
-func (r *rooms) Ask(policies []*evicting.Policy, cause breaker.Cause) breaker.Answer {
+func (r *rooms) Ask(policies []*eviction.Policy, cause breaker.Cause) breaker.Answer {
 	gone := r.gone()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/evictor/pace"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -16,7 +16,7 @@ import (
 // counted once.
 type spent struct {
 	// ticket is what the last of these attempts took of the paces.
-	ticket pace.Ticket
+	ticket ratelimit.Ticket
 	// counted is when the breakers of policies counted the pod, by UID.
 	counted map[types.UID]instant
 }
@@ -24,11 +24,11 @@ type spent struct {
 // unpaid returns those of the policies whose breakers have to be asked for a pod: each that
 // has not counted it within its window. A breaker bounds how many leave within a window, so
 // what it counted before says nothing of now.
-func (s spent) unpaid(policies []*evicting.Policy, now instant) []*evicting.Policy {
+func (s spent) unpaid(policies []*eviction.Policy, now instant) []*eviction.Policy {
 	if len(s.counted) == 0 {
 		return policies
 	}
-	return slices.DeleteFunc(slices.Clone(policies), func(policy *evicting.Policy) bool {
+	return slices.DeleteFunc(slices.Clone(policies), func(policy *eviction.Policy) bool {
 		counted, ok := s.counted[policy.UID]
 		return ok && policy.Breaker != nil && within(policy.Breaker.Window, counted, now)
 	})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -25,7 +25,7 @@ type target struct {
 	// cause is the reason that was confirmed, which the marks on the pod go by, and
 	// treatment how the eviction is carried out because of it.
 	cause     Reason
-	treatment evicting.Treatment
+	treatment eviction.Treatment
 }
 
 // step handles one pod. An error means that it is tried again; a positive

@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // SubjectOf returns what policies ask of a pod. Namespaces returns the labels of a
 // namespace, and false while they are not known; nil knows none.
-func SubjectOf(pod *tracker.Pod, namespaces func(name string) (labels.Labels, bool)) evicting.Subject {
-	subject := evicting.Subject{Namespace: pod.Namespace, Labels: pod.Labels(), PriorityClassName: pod.PriorityClassName()}
+func SubjectOf(pod *tracker.Pod, namespaces func(name string) (labels.Labels, bool)) eviction.Subject {
+	subject := eviction.Subject{Namespace: pod.Namespace, Labels: pod.Labels(), PriorityClassName: pod.PriorityClassName()}
 	if namespaces != nil {
 		subject.NamespaceLabels, subject.NamespaceKnown = namespaces(pod.Namespace)
 	}
@@ -21,9 +21,9 @@ func SubjectOf(pod *tracker.Pod, namespaces func(name string) (labels.Labels, bo
 }
 
 // Treat returns how an eviction because of a reason is carried out. The only error is an
-// evicting.NamespaceUnknownError.
-func Treat(set *evicting.Set, reason *Reason, subject *evicting.Subject) (evicting.Treatment, error) {
-	taint := evicting.Taint{
+// eviction.NamespaceUnknownError.
+func Treat(set *eviction.Set, reason *Reason, subject *eviction.Subject) (eviction.Treatment, error) {
+	taint := eviction.Taint{
 		Target: v1alpha1.TaintTargetNode, Key: reason.Taint.Key, Value: reason.Taint.Value, Effect: reason.Taint.Effect,
 	}
 	if reason.Taint.Source.Kind.OnDevice() {
@@ -35,10 +35,10 @@ func Treat(set *evicting.Set, reason *Reason, subject *evicting.Subject) (evicti
 // HeldByPolicy returns why an EvictionPolicy does not let an eviction be carried out,
 // whatever else happens, and the name of that policy. Both are empty when none does.
 // Unknown is the error of Treat.
-func HeldByPolicy(treatment evicting.Treatment, unknown error) (why HoldReason, policy string) {
+func HeldByPolicy(treatment eviction.Treatment, unknown error) (why HoldReason, policy string) {
 	switch {
 	case unknown != nil:
-		if asks, ok := errors.AsType[*evicting.NamespaceUnknownError](unknown); ok {
+		if asks, ok := errors.AsType[*eviction.NamespaceUnknownError](unknown); ok {
 			policy = asks.Policy
 		}
 		return HoldNamespaceUnknown, policy

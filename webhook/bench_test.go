@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // typicalPod is a pod as a Deployment makes them; its review is about 2.7 KB.
@@ -128,7 +128,7 @@ func BenchmarkReview(b *testing.B) {
 func TestAReviewAllocatesLittle(t *testing.T) {
 	body := typicalReview(t)
 	allocations := func(policies int, matches matching) float64 {
-		endpoint := Validate(withPolicies(inforce.None().WithTolerations(guardingShare(policies, matches, ""))))
+		endpoint := Validate(withPolicies(policyset.None().WithTolerations(guardingShare(policies, matches, ""))))
 		judge := func() {
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", bytes.NewReader(body))
 			req.Header.Set("Content-Type", "application/json")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // bindingJudge judges those who bind pods to nodes in the place of a scheduler, through
@@ -23,7 +23,7 @@ type bindingJudge struct {
 	policies   policySource
 	tolerating *tolerating
 	pods       *live
-	defaults   tolerations.DefaultSeconds
+	defaults   toleration.DefaultSeconds
 	schedulers []string
 }
 
@@ -66,7 +66,7 @@ func (j *bindingJudge) Judge(ctx context.Context, req admission.Request) (admiss
 // byPolicies judges the pod as it is now. A target that is no node is the API server's
 // to refuse. So is a pod that does not exist, but it may come before the API server
 // looks: it is judged like one that tolerates nothing.
-func (j *bindingJudge) byPolicies(ctx context.Context, set *tolerations.Set, req *admission.Request, binding *bindingFields) ([]policy.Finding, error) {
+func (j *bindingJudge) byPolicies(ctx context.Context, set *toleration.Set, req *admission.Request, binding *bindingFields) ([]policy.Finding, error) {
 	node := binding.Target.Name
 	if set.Len() == 0 || node == "" || cmp.Or(binding.Target.Kind, "Node") != "Node" {
 		return nil, nil
@@ -77,7 +77,7 @@ func (j *bindingJudge) byPolicies(ctx context.Context, set *tolerations.Set, req
 	}
 	path := field.NewPath("target", "name")
 	if pod == nil {
-		h := j.tolerating.hear(set, req, json.RawMessage("{}"), tolerations.Input{DefaultSeconds: &j.defaults})
+		h := j.tolerating.hear(set, req, json.RawMessage("{}"), toleration.Input{DefaultSeconds: &j.defaults})
 		found, err := h.judgeNode(ctx, node, path, nil)
 		return ofUnknownPod(found), err
 	}
@@ -86,7 +86,7 @@ func (j *bindingJudge) byPolicies(ctx context.Context, set *tolerations.Set, req
 	if err != nil {
 		return nil, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	h := j.tolerating.hear(set, req, subject, tolerations.Input{DefaultSeconds: &j.defaults, HostNetwork: pod.Spec.HostNetwork})
+	h := j.tolerating.hear(set, req, subject, toleration.Input{DefaultSeconds: &j.defaults, HostNetwork: pod.Spec.HostNetwork})
 	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(pod.Annotations[v1alpha1.AnnotationWindow]))
 	return h.judgeNode(ctx, node, path, has)
 }

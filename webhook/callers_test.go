@@ -27,7 +27,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/tollgate-dev/tollgate/webhook/callers"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 const audience = "https://tollgate.tollgate-system.svc:443/validate"
@@ -63,15 +63,15 @@ func askingForSlowTokens(t *testing.T, required bool, takes time.Duration) (Opti
 	require.NoError(t, err)
 	published, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}})
 	require.NoError(t, err)
-	known, err := callers.New(callers.Options{
-		Required: required, Clock: clock.RealClock{}, ServerClock: clock.RealClock{}, Metrics: callers.NewMetrics(prometheus.NewPedanticRegistry()),
-		Tokens: &callers.Tokens{
-			Published: func(context.Context) (callers.Published, error) {
+	known, err := auth.NewCallers(auth.CallerOptions{
+		Required: required, Clock: clock.RealClock{}, ServerClock: clock.RealClock{}, Metrics: auth.NewCallerMetrics(prometheus.NewPedanticRegistry()),
+		Tokens: &auth.Tokens{
+			Published: func(context.Context) (auth.Published, error) {
 				time.Sleep(takes)
-				return callers.Published{Issuer: "https://issuer", Keys: published}, nil
+				return auth.Published{Issuer: "https://issuer", Keys: published}, nil
 			},
-			Endpoints: map[string]callers.Endpoint{
-				EndpointValidate: {Audience: audience, Kind: callers.Validating, Name: "tollgate"},
+			Endpoints: map[string]auth.Endpoint{
+				EndpointValidate: {Audience: audience, Kind: auth.Validating, Name: "tollgate"},
 			},
 		},
 	})

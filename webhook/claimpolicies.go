@@ -14,14 +14,14 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // byPolicies returns what policies have against the claim. What Kubernetes makes from
 // a template has the tolerations of the template, which was judged when a user wrote
 // it. For is whom Kubernetes makes it for, or nil.
-func (j *claimJudge) byPolicies(ctx context.Context, policies *inforce.Policies, req *admission.Request, current, old []requestFields, madeFor *metav1.OwnerReference) ([]policy.Finding, error) {
+func (j *claimJudge) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, current, old []requestFields, madeFor *metav1.OwnerReference) ([]policy.Finding, error) {
 	var found []policy.Finding
 	if req.Operation == admissionv1.Create {
 		var err error
@@ -38,7 +38,7 @@ func (j *claimJudge) byPolicies(ctx context.Context, policies *inforce.Policies,
 		return nil, err
 	}
 	found = append(found, marked...)
-	h := j.tolerating.hear(policies.Tolerations, req, subject, tolerations.Input{Claim: subject, AddedDevices: given})
+	h := j.tolerating.hear(policies.Tolerations, req, subject, toleration.Input{Claim: subject, AddedDevices: given})
 	judged, err := h.judge(ctx, j.asked(current, old)...)
 	if err != nil || len(judged) == 0 || madeFor == nil {
 		return append(found, judged...), err
@@ -54,7 +54,7 @@ func (j *claimJudge) byPolicies(ctx context.Context, policies *inforce.Policies,
 // given returns the windows that a claim has which is created, and what is wrong with what
 // the request says of them. The mark of what Kubernetes makes from a template is that of
 // the template, which was judged by the policies of then.
-func (j *claimJudge) given(ctx context.Context, policies *inforce.Policies, req *admission.Request, made bool) ([]resourcev1.DeviceToleration, []policy.Finding, error) {
+func (j *claimJudge) given(ctx context.Context, policies *policyset.Set, req *admission.Request, made bool) ([]resourcev1.DeviceToleration, []policy.Finding, error) {
 	if req.Operation != admissionv1.Create {
 		if j.template {
 			return nil, nil, nil
@@ -82,8 +82,8 @@ func (j *claimJudge) claim(raw []byte) (json.RawMessage, error) {
 }
 
 // asked lists what each request tolerates, beside what it tolerated before.
-func (j *claimJudge) asked(current, old []requestFields) []tolerations.Asked {
-	var asked []tolerations.Asked
+func (j *claimJudge) asked(current, old []requestFields) []toleration.Asked {
+	var asked []toleration.Asked
 	for i := range current {
 		var before requestFields
 		if i < len(old) {
@@ -91,7 +91,7 @@ func (j *claimJudge) asked(current, old []requestFields) []tolerations.Asked {
 		}
 		path := j.path().Index(i)
 		if now := current[i].Exactly; len(now.Tolerations) > 0 {
-			asked = append(asked, tolerations.Asked{
+			asked = append(asked, toleration.Asked{
 				Path: path.Child("exactly", "tolerations"), Class: now.Class,
 				Devices: now.Tolerations, OldDevices: toleratedAlike(now, before.Exactly),
 			})
@@ -104,7 +104,7 @@ func (j *claimJudge) asked(current, old []requestFields) []tolerations.Asked {
 			if k < len(before.FirstAvailable) {
 				same = before.FirstAvailable[k]
 			}
-			asked = append(asked, tolerations.Asked{
+			asked = append(asked, toleration.Asked{
 				Path: path.Child("firstAvailable").Index(k).Child("tolerations"), Class: now.Class,
 				Devices: now.Tolerations, OldDevices: toleratedAlike(now, same),
 			})

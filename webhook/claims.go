@@ -16,7 +16,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/devices"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // maxRequestElements bounds the values in the device requests of a claim. The API
@@ -115,7 +115,7 @@ func (j *claimJudge) documented(current, old []requestFields, made bool) ([]poli
 		return nil, nil
 	}
 	now, before := deviceRequests(current), deviceRequests(old)
-	errs, documented := devices.ValidateTolerations(now, before, j.path())
+	errs, documented := validation.ValidateTolerations(now, before, j.path())
 	stricter := findings(documented)
 	if made {
 		for i := range stricter {
@@ -123,7 +123,7 @@ func (j *claimJudge) documented(current, old []requestFields, made bool) ([]poli
 			stricter[i].Remedy = "the claim is let in because its template was stored before this was checked"
 		}
 	}
-	return append(findings(errs), stricter...), devices.TolerationWarnings(now, before, j.path())
+	return append(findings(errs), stricter...), validation.TolerationWarnings(now, before, j.path())
 }
 
 // fromTemplate returns the pod, or group of pods, that Kubernetes makes the claim of a
@@ -182,8 +182,8 @@ func (j *claimJudge) requests(raw []byte) ([]requestFields, error) {
 	return requests, nil
 }
 
-func deviceRequests(fields []requestFields) []devices.Request {
-	requests := make([]devices.Request, len(fields))
+func deviceRequests(fields []requestFields) []validation.Request {
+	requests := make([]validation.Request, len(fields))
 	for i := range fields {
 		requests[i].Exactly = fields[i].Exactly.Tolerations
 		for _, alternative := range fields[i].FirstAvailable {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // The paths that the webhook configurations in deploy/webhooks call.
@@ -82,7 +82,7 @@ type Config struct {
 	// plugin of that name.
 	PodTolerationRestriction bool
 	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
-	DefaultSeconds tolerations.DefaultSeconds
+	DefaultSeconds toleration.DefaultSeconds
 	// MaxTimeAddedSkew is how far ahead the timeAdded of a node taint may be.
 	MaxTimeAddedSkew time.Duration
 	// StampNodeTaints and JudgeDirectives switch a capability on.

@@ -154,7 +154,7 @@ func TestATemplateThatGainsATolerationWhileItIsReadIsReadAgain(t *testing.T) {
 		}
 		require.False(t, allowed())
 		time.Sleep(time.Millisecond)
-		live.store(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(toleration)}})
+		live.store(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(exampleToleration)}})
 		require.True(t, allowed())
 		require.Equal(t, 2, live.asked(), "and what was kept is not asked for twice")
 		require.True(t, allowed())

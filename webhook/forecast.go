@@ -16,11 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/devices"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -43,9 +42,9 @@ var errOff = errors.New("a TaintPolicy limits how many pods the taint may affect
 // write that has a limit cannot be judged then; neither where err is something else.
 func unforetold(kind tracker.SourceKind, err error) (warning string, fault error) {
 	switch {
-	case errors.Is(err, forecast.ErrUnread):
+	case errors.Is(err, preview.ErrUnread):
 		return unreadWarning, errPodsUnread
-	case errors.Is(err, forecast.ErrUnfollowed):
+	case errors.Is(err, preview.ErrUnfollowed):
 		return "it is not known how many pods this evicts: " + unfollowed(kind), &unfollowedError{kind}
 	case errors.Is(err, errUnlisted):
 		return unlistedWarning, errDevicesUnread
@@ -71,9 +70,9 @@ func (e *unfollowedError) Is(target error) bool { return target == ErrUnfollowed
 
 // PreviewConfig is what a Preview looks at.
 type PreviewConfig struct {
-	View *forecast.View
+	View *preview.View
 	// Limits judges what is foreseen.
-	Limits *limits.Limits
+	Limits *preview.Limits
 	// Selection says which devices patches are meant for. Required where taints of devices
 	// are followed: without it nothing is foretold of patches by class or expressions.
 	Selection PatchSelection
@@ -117,14 +116,14 @@ func (p previewed) settle(decision policy.Decision) {
 }
 
 // look returns what a write changes for pods.
-type look func(view *forecast.View, now time.Time) ([]tracker.Change, error)
+type look func(view *preview.View, now time.Time) ([]tracker.Change, error)
 
 // node looks at the write of a node's taints, which were old.
-func (p *Preview) node(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, name string, old, current []corev1.Taint) (previewed, error) {
+func (p *Preview) node(ctx context.Context, req admission.Request, set *taint.Set, in taint.Input, name string, old, current []corev1.Taint) (previewed, error) {
 	if !evictsAnew(old, current) {
 		return previewed{}, nil
 	}
-	return p.see(ctx, writeOf(ctx, &req, tracker.SourceNode, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+	return p.see(ctx, writeOf(ctx, &req, tracker.SourceNode, name, set, in), func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 		return view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: current}, now)
 	})
 }
@@ -161,7 +160,7 @@ func at(taint *corev1.Taint) taintAt {
 
 // rule looks at the write of a DeviceTaintRule, which was old; nil when it is created.
 // Of a rule with the effect None it says what it would do.
-func (p *Preview) rule(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
+func (p *Preview) rule(ctx context.Context, req admission.Request, set *taint.Set, in taint.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
 	if old != nil && equality.Semantic.DeepEqual(old, current) {
 		return previewed{}, nil
 	}
@@ -172,7 +171,7 @@ func (p *Preview) rule(ctx context.Context, req admission.Request, set *tainting
 		return previewed{}, nil
 	}
 	name := writtenName(&req)
-	return p.see(ctx, writeOf(ctx, &req, tracker.SourceRule, name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+	return p.see(ctx, writeOf(ctx, &req, tracker.SourceRule, name, set, in), func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
 	})
 }
@@ -229,7 +228,7 @@ func ruleOf(name string, spec *resourcev1.DeviceTaintRuleSpec) *tracker.Rule {
 }
 
 // slice looks at the write of a ResourceSlice, whose devices were old.
-func (p *Preview) slice(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, old, current []devices.Device) (previewed, error) {
+func (p *Preview) slice(ctx context.Context, req admission.Request, set *taint.Set, in taint.Input, old, current []validation.Device) (previewed, error) {
 	if !tainted(current) {
 		return previewed{}, nil
 	}
@@ -243,13 +242,13 @@ func (p *Preview) slice(ctx context.Context, req admission.Request, set *taintin
 			return previewed{}, err
 		}
 	}
-	return p.see(ctx, writeOf(ctx, &req, tracker.SourceSlice, req.Name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+	return p.see(ctx, writeOf(ctx, &req, tracker.SourceSlice, req.Name, set, in), func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 		return view.Slice(was, slice, now)
 	})
 }
 
 // tainted reports whether any device has a NoExecute taint.
-func tainted(list []devices.Device) bool {
+func tainted(list []validation.Device) bool {
 	for i := range list {
 		for j := range list[i].Taints {
 			if list[i].Taints[j].Effect == resourcev1.DeviceTaintEffectNoExecute {
@@ -261,7 +260,7 @@ func tainted(list []devices.Device) bool {
 }
 
 // sliceOf returns a slice with those devices as the tracker has it.
-func sliceOf(name string, raw []byte, list []devices.Device) (tracker.Slice, error) {
+func sliceOf(name string, raw []byte, list []validation.Device) (tracker.Slice, error) {
 	var spec, driver, pool json.RawMessage
 	var of struct {
 		Name       string `json:"name"`
@@ -292,7 +291,7 @@ func (p *Preview) registration(object *v1alpha1.TaintPolicy) []string {
 	if p == nil || !keepsEvicting(object) {
 		return nil
 	}
-	set := tainting.Compile([]v1alpha1.TaintPolicy{*object})
+	set := taint.Compile([]v1alpha1.TaintPolicy{*object})
 	now := p.config.Clock.Now()
 	changes, err := p.config.View.Nodes(set.Kept, now)
 	if err != nil {
@@ -321,14 +320,14 @@ func keepsEvicting(object *v1alpha1.TaintPolicy) bool {
 }
 
 // writeOf returns what is written, as limits see it.
-func writeOf(ctx context.Context, req *admission.Request, kind tracker.SourceKind, name string, set *tainting.Set, in tainting.Input) *limits.Write {
-	return &limits.Write{
+func writeOf(ctx context.Context, req *admission.Request, kind tracker.SourceKind, name string, set *taint.Set, in taint.Input) *preview.Write {
+	return &preview.Write{
 		Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: isDryRun(*req), Unproven: isFromStranger(ctx),
 	}
 }
 
 // see looks at a write that has a NoExecute taint.
-func (p *Preview) see(ctx context.Context, w *limits.Write, look look) (previewed, error) {
+func (p *Preview) see(ctx context.Context, w *preview.Write, look look) (previewed, error) {
 	if p == nil {
 		return previewed{}, w.Fault(ctx, &unfollowedError{w.Carrier.Kind})
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 )
 
 // sourcePolicy is the label of previews of a TaintPolicy that puts taints on nodes. The
@@ -26,6 +26,6 @@ func NewPreviewMetrics(reg prometheus.Registerer) *PreviewMetrics {
 	}, []string{"source"})}
 }
 
-func (m *PreviewMetrics) observe(source string, f *forecast.Forecast) {
+func (m *PreviewMetrics) observe(source string, f *preview.Forecast) {
 	m.pods.WithLabelValues(source).Observe(float64(len(f.Pods)))
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -27,7 +27,7 @@ func TestPreviewOfNodes(t *testing.T) {
 	}
 	require.Empty(t, b.taints(t, "n1", false, gone).Warnings)
 	require.Empty(t, b.taints(t, "empty", false, b.taintNow("example.com/broken")).Warnings, "of nobody nothing is said")
-	require.Empty(t, b.ledger.Others(forecast.Query{Window: time.Hour}), "without a limit nothing is kept")
+	require.Empty(t, b.ledger.Others(preview.Query{Window: time.Hour}), "without a limit nothing is kept")
 }
 
 func TestPreviewOfWhatIsNotKnown(t *testing.T) {
@@ -78,21 +78,21 @@ func TestPreviewWhereTaintsOfOneKindAreNotFollowed(t *testing.T) {
 	rule := ruleJSON(`{}`, "example.com/k", "NoExecute")
 	t.Run("of nodes", func(t *testing.T) {
 		b := newBlast(t)
-		b.show(forecast.Options{Tracker: b.tracker, PodsKnown: yes, DevicesKnown: yes, BudgetsKnown: yes})
+		b.show(preview.Options{Tracker: b.tracker, PodsKnown: yes, DevicesKnown: yes, BudgetsKnown: yes})
 		require.Equal(t, []string{warning + nodes}, b.taints(t, "n1", false, b.taintNow("example.com/broken")).Warnings)
 		require.Equal(t, []string{warning + nodes}, b.preview.registration(keeping(corev1.TaintEffectNoExecute, true)))
 		require.NotContains(t, b.rule(t, rule, "").Warnings, warning+devices)
 	})
 	t.Run("of devices", func(t *testing.T) {
 		b := newBlast(t)
-		b.show(forecast.Options{Tracker: b.tracker, PodsKnown: yes, NodesKnown: yes, BudgetsKnown: yes})
+		b.show(preview.Options{Tracker: b.tracker, PodsKnown: yes, NodesKnown: yes, BudgetsKnown: yes})
 		require.Contains(t, b.rule(t, rule, "").Warnings, warning+devices)
 		require.Contains(t, b.rule(t, ruleJSON(`{}`, "example.com/k", "None"), "").Warnings, warning+devices)
 		require.Empty(t, b.taints(t, "n1", false, b.taintNow("example.com/broken")).Warnings)
 	})
 	t.Run("with a limit it is a fault that names the feature gate", func(t *testing.T) {
 		b := newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(10))}))
-		b.show(forecast.Options{Tracker: b.tracker, PodsKnown: yes, DevicesKnown: yes, BudgetsKnown: yes})
+		b.show(preview.Options{Tracker: b.tracker, PodsKnown: yes, DevicesKnown: yes, BudgetsKnown: yes})
 		_, err := b.tryTaints(t, "n1", false, b.taintNow("example.com/broken"))
 		require.EqualError(t, err, fault+nodes)
 		response, err := b.tryTaints(t, "n1", false, b.taintNow("free.example.org/x"))

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/policy/patching"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -52,9 +52,9 @@ var errDevicesUnread = errors.New("a TaintPolicy limits how many pods the taint 
 
 // patch looks at the write of a ResourceSlicePatch. Of one whose taints evict nobody it
 // says what those with the effect None would do.
-func (p *Preview) patch(ctx context.Context, req admission.Request, set *tainting.Set, in tainting.Input, w *patchWrite) (previewed, error) {
+func (p *Preview) patch(ctx context.Context, req admission.Request, set *taint.Set, in taint.Input, w *patchWrite) (previewed, error) {
 	if writes(in.Writes, resourcev1.DeviceTaintEffectNoExecute) {
-		return p.see(ctx, writeOf(ctx, &req, tracker.SourcePatch, w.name, set, in), func(view *forecast.View, now time.Time) ([]tracker.Change, error) {
+		return p.see(ctx, writeOf(ctx, &req, tracker.SourcePatch, w.name, set, in), func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 			return p.patched(ctx, w, w.dated(now), now)
 		})
 	}
@@ -65,8 +65,8 @@ func (p *Preview) patch(ctx context.Context, req admission.Request, set *taintin
 }
 
 // writes reports whether a taint with that effect comes, or changes.
-func writes(list []tainting.Write, effect resourcev1.DeviceTaintEffect) bool {
-	return slices.ContainsFunc(list, func(w tainting.Write) bool {
+func writes(list []taint.Write, effect resourcev1.DeviceTaintEffect) bool {
+	return slices.ContainsFunc(list, func(w taint.Write) bool {
 		return w.Operation != v1alpha1.TaintRemove && w.New.Effect == corev1.TaintEffect(effect)
 	})
 }
@@ -103,8 +103,8 @@ func (p *Preview) merePatch(ctx context.Context, w *patchWrite) previewed {
 func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev1.DeviceTaint, now time.Time) ([]tracker.Change, error) {
 	patched := tracker.PatchedTaints{Patch: tracker.PatchRef{Name: w.name, UID: w.now.UID}, Taints: taints}
 	filter := w.now.Spec.Devices.Filter
-	if !patching.Conditional(filter) {
-		names := patching.NamesOf(filter)
+	if !slicepatch.Conditional(filter) {
+		names := slicepatch.NamesOf(filter)
 		selector, _ := device.SelectorOf(&names)
 		patched.Selectors = []device.Selector{selector}
 		return p.config.View.Patch(patched, now)
@@ -113,7 +113,7 @@ func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev
 	case p.config.Selection == nil && p.off(tracker.SourcePatch) != "":
 		return nil, errOff
 	case p.config.Selection == nil:
-		return nil, forecast.ErrUnfollowed
+		return nil, preview.ErrUnfollowed
 	}
 	ctx, cancel := context.WithTimeout(ctx, askingTime)
 	defer cancel()
@@ -162,7 +162,7 @@ func (w *patchWrite) since(taint *resourcev1.DeviceTaint) *metav1.Time {
 	}
 	patch := *w.now
 	patch.Status = w.old.Status
-	return patching.Since(&patch, &v1alpha1.PatchedTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
+	return slicepatch.Since(&patch, &v1alpha1.PatchedTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 }
 
 // carrierNamed returns how sentences call what has a taint of a device.
@@ -193,7 +193,7 @@ func (p *Preview) off(kind tracker.SourceKind) string {
 // sentence says what a write does to pods, nothing where it is nothing. In mode Observe a
 // taint of a patch that evicts is written out as one that does not, so that nobody evicts
 // for it: then it is what it would do, as it is while a feature gate is off.
-func (p *Preview) sentence(source tracker.Source, f *forecast.Forecast) string {
+func (p *Preview) sentence(source tracker.Source, f *preview.Forecast) string {
 	text, off := f.String(), p.off(source.Kind)
 	switch {
 	case off != "" && f.If() != "":

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -261,7 +261,7 @@ func TestPreviewOfAPatchOfWhichNotAllIsKnown(t *testing.T) {
 	unread := func(b *blast) { b.unread = true }
 	yes := func() bool { return true }
 	nodesAlone := func(b *blast) {
-		b.show(forecast.Options{Tracker: b.tracker, PodsKnown: yes, NodesKnown: yes, BudgetsKnown: yes})
+		b.show(preview.Options{Tracker: b.tracker, PodsKnown: yes, NodesKnown: yes, BudgetsKnown: yes})
 	}
 	for name, tt := range map[string]struct {
 		filter         string

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
 	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // podGiver gives pods what PlacementPolicies have for them, and in mode Window what
@@ -35,7 +35,7 @@ func (j *podGiver) Judge(ctx context.Context, req admission.Request) (admission.
 }
 
 // give is apart from Judge so that a request is copied only where it is looked at.
-func (j *podGiver) give(ctx context.Context, policies *inforce.Policies, req admission.Request) (admission.Response, error) {
+func (j *podGiver) give(ctx context.Context, policies *policyset.Set, req admission.Request) (admission.Response, error) {
 	pod, err := decodePlacedPod(req.Object.Raw)
 	if err != nil {
 		return admission.Response{}, err
@@ -62,7 +62,7 @@ func (j *podGiver) give(ctx context.Context, policies *inforce.Policies, req adm
 
 // window adds the tolerations of windows to the additions, behind all others, and
 // returns which the pod has then.
-func (j *podGiver) window(ctx context.Context, policies *inforce.Policies, req *admission.Request, pod *placedPod, additions *placement.PodAdditions) ([]v1alpha1.WindowToleration, error) {
+func (j *podGiver) window(ctx context.Context, policies *policyset.Set, req *admission.Request, pod *placedPod, additions *placement.PodAdditions) ([]v1alpha1.WindowToleration, error) {
 	wanted, err := j.windows.of(ctx, policies, req, v1alpha1.TaintTargetNode, pod.pod.Labels)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (j *claimGiver) Judge(ctx context.Context, req admission.Request) (admissio
 	return j.give(ctx, policies, req)
 }
 
-func (j *claimGiver) give(ctx context.Context, policies *inforce.Policies, req admission.Request) (admission.Response, error) {
+func (j *claimGiver) give(ctx context.Context, policies *policyset.Set, req admission.Request) (admission.Response, error) {
 	claim, err := decodePlacedClaim(req.Object.Raw, j.template)
 	if err != nil {
 		return admission.Response{}, err
@@ -123,7 +123,7 @@ func (j *claimGiver) give(ctx context.Context, policies *inforce.Policies, req a
 // window adds the tolerations of windows to the additions to each request, and returns
 // which the claim has then. What Kubernetes makes from a template has those that the
 // template was given when it was created, whatever the policies are now.
-func (j *claimGiver) window(ctx context.Context, policies *inforce.Policies, req *admission.Request, claim *placedClaim, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
+func (j *claimGiver) window(ctx context.Context, policies *policyset.Set, req *admission.Request, claim *placedClaim, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
 	wanted, err := j.windows.of(ctx, policies, req, v1alpha1.TaintTargetDevice, nil)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (j *claimGiver) window(ctx context.Context, policies *inforce.Policies, req
 
 // giving returns the policies in force. They are read at the start; to give nothing
 // until then would be to decide.
-func giving(source policySource) (*inforce.Policies, error) {
+func giving(source policySource) (*policyset.Set, error) {
 	policies := source.Current()
 	if policies == nil {
 		return nil, errNoPolicies

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/expression"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
 // governor holds writes of taints against TaintPolicies, for the judges of all that
@@ -27,9 +27,9 @@ type governor struct {
 }
 
 // current returns the policies in force, none where nobody knows of any.
-func (g *governor) current() (*inforce.Policies, error) {
+func (g *governor) current() (*policyset.Set, error) {
 	if g == nil || g.policies == nil {
-		return &inforce.Policies{}, nil
+		return &policyset.Set{}, nil
 	}
 	policies := g.policies.Current()
 	if policies == nil {
@@ -44,10 +44,10 @@ func (g *governor) isSelf(req *admission.Request) bool {
 }
 
 // input returns what is judged of a request.
-func (g *governor) input(req *admission.Request, writes []tainting.Write) tainting.Input {
-	in := tainting.Input{
+func (g *governor) input(req *admission.Request, writes []taint.Write) taint.Input {
+	in := taint.Input{
 		User:   &req.UserInfo,
-		Review: &expression.Review{Request: &req.AdmissionRequest},
+		Review: &cel.Review{Request: &req.AdmissionRequest},
 		Writes: writes,
 	}
 	if g != nil {
@@ -58,7 +58,7 @@ func (g *governor) input(req *admission.Request, writes []tainting.Write) tainti
 }
 
 // judge returns what the policies have against the writes.
-func (g *governor) judge(ctx context.Context, set *tainting.Set, in tainting.Input) ([]policy.Finding, error) {
+func (g *governor) judge(ctx context.Context, set *taint.Set, in taint.Input) ([]policy.Finding, error) {
 	if len(in.Writes) == 0 || set.Len() == 0 {
 		return nil, nil
 	}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // hostileObject is an object with as long a list as a client likes, or two.
@@ -221,7 +221,7 @@ func TestAReviewThatIsOverEnds(t *testing.T) {
 		more = 10
 	)
 	config := hostileConfig(t)
-	config.Policies = currentPolicies{(&inforce.Policies{Tolerations: guarding(t, "*")}).WithTaints([]v1alpha1.TaintPolicy{{
+	config.Policies = currentPolicies{(&policyset.Set{Tolerations: guarding(t, "*")}).WithTaints([]v1alpha1.TaintPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Name: "all"},
 		Spec: v1alpha1.TaintPolicySpec{
 			Taints: []v1alpha1.TaintSelector{

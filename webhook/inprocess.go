@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/webhook/authority"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // Review judges a request, of the API server or of somebody in this process, and returns what
 // the response was made of beside it. An error means that no decision could be made.
 func (e *Endpoint) Review(ctx context.Context, req admission.Request) (admission.Response, []policy.Finding, error) {
 	var told []policy.Finding
-	ctx = authority.InNamespace(ctx, req.Namespace)
+	ctx = auth.InNamespace(ctx, req.Namespace)
 	response, err := e.judge(context.WithValue(ctx, listener{}, &told), req)
 	return response, told, err
 }

@@ -16,8 +16,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/subjects"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // labelJudge judges the labels of namespaces. Whoever gives a namespace a label that a
@@ -60,15 +59,15 @@ const everyKey = ""
 // refusals returns what stands against the grants that the namespace would gain, of as
 // many policies as an answer has room for. Those that refuse are asked about first, so
 // that the bound never changes the verdict.
-func (j *labelJudge) refusals(ctx context.Context, req *admission.Request, gained []tolerations.Newly) ([]policy.Finding, error) {
+func (j *labelJudge) refusals(ctx context.Context, req *admission.Request, gained []toleration.Newly) ([]policy.Finding, error) {
 	if len(gained) == 0 {
 		return nil, nil
 	}
-	who := keyholder{by: j.authorizer, user: subjects.InfoOf(&req.UserInfo), keys: map[string]bool{}}
+	who := keyholder{by: j.authorizer, user: policy.UserInfo(&req.UserInfo), keys: map[string]bool{}}
 	if all, err := who.may(ctx, everyKey); err != nil || all {
 		return nil, err
 	}
-	slices.SortStableFunc(gained, func(a, b tolerations.Newly) int { return cmp.Compare(rank(&a), rank(&b)) })
+	slices.SortStableFunc(gained, func(a, b toleration.Newly) int { return cmp.Compare(rank(&a), rank(&b)) })
 	path := field.NewPath("metadata", "labels")
 	var found []policy.Finding
 	for i := range gained {
@@ -80,7 +79,7 @@ func (j *labelJudge) refusals(ctx context.Context, req *admission.Request, gaine
 			continue
 		}
 		found = append(found, gained[i].Finding(key, path))
-		if len(found) == tolerations.MaxFindings-1 && i+1 < len(gained) {
+		if len(found) == toleration.MaxFindings-1 && i+1 < len(gained) {
 			return append(found, notAsked(&gained[i+1], path)), nil
 		}
 	}
@@ -88,7 +87,7 @@ func (j *labelJudge) refusals(ctx context.Context, req *admission.Request, gaine
 }
 
 // rank sorts policies that refuse before those that only warn or record.
-func rank(n *tolerations.Newly) int {
+func rank(n *toleration.Newly) int {
 	if (policy.Finding{Actions: n.Actions}).Denies() {
 		return 0
 	}
@@ -97,7 +96,7 @@ func rank(n *tolerations.Newly) int {
 
 // notAsked stands for the policies that there is no room for. It only warns: they may
 // have nothing against the labels, and what refuses is listed already.
-func notAsked(n *tolerations.Newly, path *field.Path) policy.Finding {
+func notAsked(n *toleration.Newly, path *field.Path) policy.Finding {
 	return policy.Finding{
 		Reason:  policy.MoreFindings,
 		Policy:  n.Policy,
@@ -129,7 +128,7 @@ func (k *keyholder) may(ctx context.Context, key string) (bool, error) {
 	if may, known := k.keys[key]; known {
 		return may, nil
 	}
-	may, err := subjects.May(ctx, k.by, k.user, subjects.VerbTolerate, key)
+	may, err := policy.May(ctx, k.by, k.user, policy.VerbTolerate, key)
 	if err == nil {
 		k.keys[key] = may
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 func labelled(pairs ...string) *corev1.Namespace {
@@ -124,11 +124,11 @@ func TestALabelOfManyPoliciesIsFewQuestionsAndAShortAnswer(t *testing.T) {
 		said             int
 	}{
 		"by who may tolerate everything":         {"root", many, 0, 1, false, 0},
-		"by who may tolerate nothing":            {"mallory", many, 0, 2, true, tolerations.MaxFindings},
-		"by who may tolerate what is common":     {"carol", many, 0, 1 + tolerations.MaxFindings, true, tolerations.MaxFindings},
-		"policies that warn hide no refusal":     {"mallory", 1, many, 2, true, tolerations.MaxFindings},
+		"by who may tolerate nothing":            {"mallory", many, 0, 2, true, toleration.MaxFindings},
+		"by who may tolerate what is common":     {"carol", many, 0, 1 + toleration.MaxFindings, true, toleration.MaxFindings},
+		"policies that warn hide no refusal":     {"mallory", 1, many, 2, true, toleration.MaxFindings},
 		"policies that only warn":                {"mallory", 0, many, 2, false, maxWarnings},
-		"as many as there is room for are asked": {"mallory", tolerations.MaxFindings - 1, 0, 2, true, tolerations.MaxFindings - 1},
+		"as many as there is room for are asked": {"mallory", toleration.MaxFindings - 1, 0, 2, true, toleration.MaxFindings - 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

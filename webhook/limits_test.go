@@ -20,9 +20,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -40,7 +39,7 @@ func (g *givenApprovals) List(context.Context) ([]v1alpha1.EvictionApproval, err
 // blast is a replica that knows pods, and judges what would evict them.
 type blast struct {
 	tracker   *tracker.Tracker
-	ledger    *forecast.Ledger
+	ledger    *preview.Ledger
 	clock     *clocktesting.FakePassiveClock
 	registry  *prometheus.Registry
 	approvals *givenApprovals
@@ -64,21 +63,21 @@ func newBlast(t *testing.T, policies ...v1alpha1.TaintPolicy) *blast {
 	b := &blast{
 		tracker: tracker.New(), clock: clocktesting.NewFakePassiveClock(noon), approvals: &givenApprovals{},
 	}
-	b.governor = &governor{policies: currentPolicies{(*inforce.Policies)(nil).WithTaints(policies)}, clock: b.clock}
-	b.ledger = forecast.NewLedger(b.tracker, evictor.Rules{}, b.clock)
+	b.governor = &governor{policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)}, clock: b.clock}
+	b.ledger = preview.NewLedger(b.tracker, evictor.Rules{}, b.clock)
 	read := func() bool { return !b.unread }
-	b.show(forecast.Options{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
+	b.show(preview.Options{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
 	b.tracker.SetDevicesKnown(true)
 	return b
 }
 
 // show has the preview look at what the options say.
-func (b *blast) show(options forecast.Options) {
+func (b *blast) show(options preview.Options) {
 	b.registry = prometheus.NewPedanticRegistry()
-	view := forecast.NewView(options)
+	view := preview.NewView(options)
 	b.preview = NewPreview(PreviewConfig{
 		View: view,
-		Limits: limits.New(limits.Config{
+		Limits: preview.NewLimits(preview.LimitsConfig{
 			View: view, Ledger: b.ledger, Approvals: b.approvals, Clock: b.clock,
 		}),
 		Clock: b.clock, Metrics: NewPreviewMetrics(b.registry),

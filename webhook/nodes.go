@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/taints"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // nodeLifecycleControllers are the identities under which the node lifecycle
@@ -44,7 +44,7 @@ type nodeFields struct {
 
 // decodeNodes returns the node of a request and, on an update, the node that it was;
 // nil when it is created.
-func decodeNodes(req admission.Request) (node, old *tainting.Node, err error) {
+func decodeNodes(req admission.Request) (node, old *taint.Node, err error) {
 	if node, err = decodeNode(req.Object.Raw); err != nil {
 		return nil, nil, err
 	}
@@ -56,12 +56,12 @@ func decodeNodes(req admission.Request) (node, old *tainting.Node, err error) {
 	return node, old, nil
 }
 
-func decodeNode(raw []byte) (*tainting.Node, error) {
+func decodeNode(raw []byte) (*taint.Node, error) {
 	var fields nodeFields
 	if err := unmarshal(raw, &fields); err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode node: %w", err)}
 	}
-	node := &tainting.Node{
+	node := &taint.Node{
 		Name:   fields.Metadata.Name,
 		Labels: fields.Metadata.Labels,
 		Owners: fields.Metadata.OwnerReferences,
@@ -73,7 +73,7 @@ func decodeNode(raw []byte) (*tainting.Node, error) {
 }
 
 // taintsOn returns the taints of a node, none of one that is not there.
-func taintsOn(node *tainting.Node) []corev1.Taint {
+func taintsOn(node *taint.Node) []corev1.Taint {
 	if node == nil {
 		return nil
 	}
@@ -100,13 +100,13 @@ func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission
 		// is ahead must not keep a node that fails from being tainted.
 		maxSkew = -1
 	}
-	errs := taints.ValidateNode(node.Taints, taintsOn(old), now, maxSkew)
+	errs := validation.ValidateNode(node.Taints, taintsOn(old), now, maxSkew)
 	if !isNodeLifecycleController(req) {
 		// However many taints a node has that fails, it has to be tainted.
-		errs = append(taints.ValidateCount(node.Taints, taintsOn(old)), errs...)
+		errs = append(validation.ValidateNodeCount(node.Taints, taintsOn(old)), errs...)
 	}
 	found := findings(errs)
-	warnings := taints.Warnings(node.Taints, taintsOn(old), now)
+	warnings := validation.NodeWarnings(node.Taints, taintsOn(old), now)
 	if j.governor.isSelf(&req) {
 		return respond(ctx, policy.Decide(found), warnings), nil
 	}
@@ -120,8 +120,8 @@ func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission
 		return admission.Response{}, err
 	}
 	set := policies.Taints
-	change := tainting.NodeChange{New: node, Old: old, User: &req.UserInfo}
-	writes := tainting.NodeWrites(node.Taints, taintsOn(old), now)
+	change := taint.NodeChange{New: node, Old: old, User: &req.UserInfo}
+	writes := taint.NodeWrites(node.Taints, taintsOn(old), now)
 	in := j.governor.input(&req, set.Chosen(change, writes, now))
 	judged, fault := j.governor.judge(ctx, set, in)
 	decision := policy.Decide(slices.Concat(found, set.JudgeNode(change), judged))
@@ -162,6 +162,6 @@ func (j *nodeStatusJudge) Judge(ctx context.Context, req admission.Request) (adm
 	if err != nil {
 		return admission.Response{}, err
 	}
-	judged := policies.Taints.JudgeNode(tainting.NodeChange{New: node, Old: old, User: &req.UserInfo})
+	judged := policies.Taints.JudgeNode(taint.NodeChange{New: node, Old: old, User: &req.UserInfo})
 	return judgedBy(respond(ctx, policy.Decide(append(found, judged...)), nil), policies), nil
 }

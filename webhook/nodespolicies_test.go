@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // currentPolicies are policies that do not change; nil ones have not been read.
-type currentPolicies struct{ *inforce.Policies }
+type currentPolicies struct{ *policyset.Set }
 
-func (c currentPolicies) Current() *inforce.Policies { return c.Policies }
+func (c currentPolicies) Current() *policyset.Set { return c.Set }
 
 // taintPolicies are a policy under which sre alone writes taints of example.com, and
 // one by which nodes of the pool banana are dedicated to it from birth, and those of
@@ -59,7 +59,7 @@ func taintPolicies() []v1alpha1.TaintPolicy {
 
 func governedBy(policies ...v1alpha1.TaintPolicy) *governor {
 	return &governor{
-		policies: currentPolicies{(*inforce.Policies)(nil).WithTaints(policies)},
+		policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)},
 		clock:    clocktesting.NewFakePassiveClock(noon),
 		selves:   []string{"system:serviceaccount:tollgate-system:tollgate"},
 	}

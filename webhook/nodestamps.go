@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/taints"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // nodeStamper gives nodes that are created the taints that policies register, and
@@ -45,13 +45,13 @@ func (j *nodeStamper) Judge(_ context.Context, req admission.Request) (admission
 		}
 		born.give(policies.Taints.Register(node.Labels))
 	}
-	var stamps []taints.TimeAdded
+	var stamps []validation.NodeTimeAdded
 	if !j.unstamped {
 		outage, err := j.outage(req)
 		if err != nil {
 			return admission.Response{}, err
 		}
-		stamps = taints.Stamp(taints.StampInput{
+		stamps = validation.StampNode(validation.StampInput{
 			New:                     born.taints,
 			Old:                     taintsOn(old),
 			NodeLifecycleController: isNodeLifecycleController(req),
@@ -91,7 +91,7 @@ func (j *nodeStamper) outage(req admission.Request) (time.Time, error) {
 	if err := unmarshal(req.Object.Raw, &node); err != nil {
 		return time.Time{}, &badReviewError{fmt.Errorf("decode node: %w", err)}
 	}
-	return j.outages.Since(node.Metadata.UID, taints.ReadyOf(node.Status.Conditions)), nil
+	return j.outages.Since(node.Metadata.UID, validation.ReadyOf(node.Status.Conditions)), nil
 }
 
 // birth is the taints of a node while what it is born with is put in.
@@ -105,7 +105,7 @@ type birth struct {
 
 // give puts in registered taints. One that is there as it is to be stays, and one of
 // the same key and effect with another value gives way.
-func (b *birth) give(registered []tainting.Registered) {
+func (b *birth) give(registered []taint.Registered) {
 	for _, r := range registered {
 		given := corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect}
 		at := slices.IndexFunc(b.taints, func(t corev1.Taint) bool { return r.Same(&t) })
@@ -119,8 +119,8 @@ func (b *birth) give(registered []tainting.Registered) {
 }
 
 // patches returns the patch that makes of what was sent what is to be, with stamps.
-func (b *birth) patches(stamps []taints.TimeAdded) []jsonpatch.JsonPatchOperation {
-	var sent []taints.TimeAdded
+func (b *birth) patches(stamps []validation.NodeTimeAdded) []jsonpatch.JsonPatchOperation {
+	var sent []validation.NodeTimeAdded
 	for _, stamp := range stamps {
 		if stamp.Index >= b.sent || b.replaced[stamp.Index] {
 			b.taints[stamp.Index].TimeAdded = new(metav1.NewTime(stamp.TimeAdded.UTC()))
@@ -153,7 +153,7 @@ func taintPath(i int) string { return "/spec/taints/" + strconv.Itoa(i) }
 // stampPatches returns the patch that writes stamps. Each is guarded by a test of
 // the taint's key, so that a patch that went to another object than it was made
 // for would fail and not write a time into another taint.
-func stampPatches(current []corev1.Taint, stamps []taints.TimeAdded) []jsonpatch.JsonPatchOperation {
+func stampPatches(current []corev1.Taint, stamps []validation.NodeTimeAdded) []jsonpatch.JsonPatchOperation {
 	patches := make([]jsonpatch.JsonPatchOperation, 0, 2*len(stamps))
 	for _, stamp := range stamps {
 		if current[stamp.Index].Key == "" {

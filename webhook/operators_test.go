@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/webhook/authority"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // busy is an authorizer of which tenants have asked too much.
@@ -40,7 +40,7 @@ func TestOperatorsAreAnsweredWhileTenantsAskTooMuch(t *testing.T) {
 		policies := taintPolicies()
 		policies[0].Spec.Setters = []v1alpha1.TaintSetter{{RBAC: true}}
 		config := config
-		config.Policies = currentPolicies{(*inforce.Policies)(nil).WithTaints(policies)}
+		config.Policies = currentPolicies{(*policyset.Set)(nil).WithTaints(policies)}
 		review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), "carol")
 		require.True(t, judgePod(t, config, review).Allowed)
 	})
@@ -57,7 +57,7 @@ func (lenient) Create(_ context.Context, review *authorizationv1.SubjectAccessRe
 func TestAUserWhoseQuestionIsNotPutIsToldSo(t *testing.T) {
 	config := testConfig()
 	config.Policies = dedicatedTo(t, `{rbac: true}`)
-	config.Authorizer = authority.New(lenient{}, clock.RealClock{}, authority.Limits{PerSecond: 0.1, Burst: 4})
+	config.Authorizer = auth.NewAuthority(lenient{}, clock.RealClock{}, auth.AuthorityLimits{PerSecond: 0.1, Burst: 4})
 	endpoint := Validate(config)
 	create := func(namespace, user string) *httptest.ResponseRecorder {
 		review := asUser(podReview(t, admissionv1.Create, tolerant, ""), user)

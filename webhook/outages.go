@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/tollgate-dev/tollgate/policy/taints"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // Outages remembers since when nodes have failed whose taints for that were taken off, as the
@@ -23,17 +23,17 @@ type Outages struct {
 	// failed says of each node whether it has, and failures is how many have.
 	failed   map[types.UID]bool
 	failures int
-	outages  map[types.UID]taints.Outage
+	outages  map[types.UID]validation.Outage
 }
 
 // NewOutages returns Outages that know no nodes.
 func NewOutages() *Outages {
-	return &Outages{failed: map[types.UID]bool{}, outages: map[types.UID]taints.Outage{}}
+	return &Outages{failed: map[types.UID]bool{}, outages: map[types.UID]validation.Outage{}}
 }
 
 // Since returns since when a node has been tainted because it failed, if it is tainted for
 // that with this condition; zero if that is not known.
-func (o *Outages) Since(uid types.UID, ready taints.Ready) time.Time {
+func (o *Outages) Since(uid types.UID, ready validation.Ready) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.allFailed() {
@@ -86,7 +86,7 @@ func (o *Outages) OnDelete(obj any) {
 // outage is that of the taints; when it is not, it stays what it was until the condition
 // changes.
 func (o *Outages) set(before, node *corev1.Node) {
-	ready := taints.ReadyOf(node.Status.Conditions)
+	ready := validation.ReadyOf(node.Status.Conditions)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.count(node.UID, ready.Failed())
@@ -94,7 +94,7 @@ func (o *Outages) set(before, node *corev1.Node) {
 		if seen == nil {
 			continue
 		}
-		if outage, tainted := taints.OutageOf(seen.Spec.Taints, taints.ReadyOf(seen.Status.Conditions)); tainted {
+		if outage, tainted := validation.OutageOf(seen.Spec.Taints, validation.ReadyOf(seen.Status.Conditions)); tainted {
 			o.outages[node.UID] = outage
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/tollgate-dev/tollgate/policy/taints"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // outageStart is when nodes begin to fail here.
@@ -118,7 +118,7 @@ func TestU6OutagesAreRememberedOverARestartOfTheNodeLifecycleController(t *testi
 			if len(tt.nodes) == 1 && tt.more == nil {
 				o.OnUpdate(tt.nodes[0], tt.nodes[0]) // a heartbeat
 			}
-			got := o.Since("a", taints.Ready{Status: tt.status, Since: outageStart.Add(time.Duration(tt.at) * time.Minute)})
+			got := o.Since("a", validation.Ready{Status: tt.status, Since: outageStart.Add(time.Duration(tt.at) * time.Minute)})
 			if tt.want < 0 {
 				require.Zero(t, got)
 				return
@@ -132,5 +132,5 @@ func TestU6NobodyIsRememberedWhereAllNodesHaveFailed(t *testing.T) {
 	t.Parallel()
 	o := NewOutages()
 	o.OnAdd(failing("a", corev1.ConditionFalse, 1, 2), true)
-	require.Zero(t, o.Since("a", taints.Ready{Status: corev1.ConditionFalse, Since: outageStart.Add(time.Minute)}))
+	require.Zero(t, o.Since("a", validation.Ready{Status: corev1.ConditionFalse, Since: outageStart.Add(time.Minute)}))
 }

@@ -28,7 +28,7 @@ func templateWith(tolerations ...corev1.Toleration) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Tolerations: tolerations}}
 }
 
-var toleration = corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+var exampleToleration = corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
 
 func metaOf(name, uid string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "apple", Name: name, UID: types.UID(uid)}
@@ -42,12 +42,12 @@ func ownedBy(apiVersion, kind, name, uid string) string {
 
 func TestAPodInheritsTheVerdictOnItsTemplate(t *testing.T) {
 	owners := []client.Object{
-		&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(toleration)}},
+		&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(exampleToleration)}},
 		&appsv1.ReplicaSet{ObjectMeta: metaOf("plain", "plain"), Spec: appsv1.ReplicaSetSpec{Template: templateWith()}},
-		&appsv1.StatefulSet{ObjectMeta: metaOf("web", "sts"), Spec: appsv1.StatefulSetSpec{Template: templateWith(toleration)}},
-		&appsv1.DaemonSet{ObjectMeta: metaOf("web", "ds"), Spec: appsv1.DaemonSetSpec{Template: templateWith(toleration)}},
-		&batchv1.Job{ObjectMeta: metaOf("web", "job"), Spec: batchv1.JobSpec{Template: templateWith(toleration)}},
-		&corev1.ReplicationController{ObjectMeta: metaOf("web", "rc"), Spec: corev1.ReplicationControllerSpec{Template: new(templateWith(toleration))}},
+		&appsv1.StatefulSet{ObjectMeta: metaOf("web", "sts"), Spec: appsv1.StatefulSetSpec{Template: templateWith(exampleToleration)}},
+		&appsv1.DaemonSet{ObjectMeta: metaOf("web", "ds"), Spec: appsv1.DaemonSetSpec{Template: templateWith(exampleToleration)}},
+		&batchv1.Job{ObjectMeta: metaOf("web", "job"), Spec: batchv1.JobSpec{Template: templateWith(exampleToleration)}},
+		&corev1.ReplicationController{ObjectMeta: metaOf("web", "rc"), Spec: corev1.ReplicationControllerSpec{Template: new(templateWith(exampleToleration))}},
 		&corev1.ReplicationController{ObjectMeta: metaOf("empty", "empty")},
 	}
 	replicas := controllerNamed("replicaset-controller")
@@ -116,13 +116,13 @@ func TestWhatIsInheritedNeedsNoAuthorizer(t *testing.T) {
 	config := testConfig()
 	config.Policies = dedicatedTo(t, `{rbac: true}`)
 	config.WorkloadControllers = []string{"broken"}
-	config.Live = storing(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(toleration)}})
+	config.Live = storing(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(exampleToleration)}})
 	require.True(t, judgePod(t, config, asked(t, "pods", "", named("broken"), ownedBy("apps/v1", "ReplicaSet", "web", "rs"), nil)).Allowed)
 	require.ErrorIs(t, judgeFault(t, config, asked(t, "pods", "", named("broken"), ownedBy("apps/v1", "ReplicaSet", "web", "gone"), nil)), io.ErrUnexpectedEOF)
 }
 
 func TestAnOwnerIsReadOnceForManyPods(t *testing.T) {
-	live := storing(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(toleration)}})
+	live := storing(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(exampleToleration)}})
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	known := newOwners(live, clock, DefaultWorkloadControllers())
 	reference := &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs"}
@@ -132,7 +132,7 @@ func TestAnOwnerIsReadOnceForManyPods(t *testing.T) {
 		return from
 	}
 	began := clock.Now()
-	first := inheritance{tolerations: []corev1.Toleration{toleration}, asOf: began}
+	first := inheritance{tolerations: []corev1.Toleration{exampleToleration}, asOf: began}
 	require.Equal(t, first, of(time.Time{}))
 	clock.SetTime(began.Add(keepTemplates - 1))
 	require.Equal(t, first, of(time.Time{}))
@@ -164,7 +164,7 @@ func TestATemplateThatJustGainedATolerationIsReadAgain(t *testing.T) {
 		return response.Allowed
 	}
 	require.False(t, judge())
-	live.store(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(toleration)}})
+	live.store(&appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(exampleToleration)}})
 	require.True(t, judge())
 }
 
@@ -204,13 +204,13 @@ func TestWorkloadsThatControllersMakeInheritToo(t *testing.T) {
 	config := testConfig()
 	config.Policies = dedicatedTo(t, byAlice)
 	config.Live = storing(
-		&appsv1.Deployment{ObjectMeta: metaOf("web", "deploy"), Spec: appsv1.DeploymentSpec{Template: templateWith(toleration)}},
-		&batchv1.CronJob{ObjectMeta: metaOf("web", "cron"), Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: templateWith(toleration)}}}},
+		&appsv1.Deployment{ObjectMeta: metaOf("web", "deploy"), Spec: appsv1.DeploymentSpec{Template: templateWith(exampleToleration)}},
+		&batchv1.CronJob{ObjectMeta: metaOf("web", "cron"), Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: templateWith(exampleToleration)}}}},
 	)
 	replicaSet := func(uid string) string {
-		return controlled(t, &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: templateWith(toleration)}}, "apps/v1", "Deployment", "web", uid)
+		return controlled(t, &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: templateWith(exampleToleration)}}, "apps/v1", "Deployment", "web", uid)
 	}
-	job := controlled(t, &batchv1.Job{Spec: batchv1.JobSpec{Template: templateWith(toleration)}}, "batch/v1", "CronJob", "web", "cron")
+	job := controlled(t, &batchv1.Job{Spec: batchv1.JobSpec{Template: templateWith(exampleToleration)}}, "batch/v1", "CronJob", "web", "cron")
 	require.True(t, judgePod(t, config, asked(t, "apps/replicasets", "", controllerNamed("deployment-controller"), replicaSet("deploy"), nil)).Allowed)
 	require.True(t, judgePod(t, config, asked(t, "batch/jobs", "", controllerNamed("cronjob-controller"), job, nil)).Allowed)
 

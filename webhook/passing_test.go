@@ -154,7 +154,7 @@ func TestOtherSchedulersAreConfigured(t *testing.T) {
 }
 
 func TestATemplateWithANodeNameGivesItsPodsThePass(t *testing.T) {
-	config := passConfig(t, &appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(toleration)}})
+	config := passConfig(t, &appsv1.ReplicaSet{ObjectMeta: metaOf("web", "rs"), Spec: appsv1.ReplicaSetSpec{Template: templateWith(exampleToleration)}})
 	pod := `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"rs","controller":true}]},"spec":{"nodeName":"banana","tolerations":[` + dedicated + `]}}`
 	require.True(t, judgePod(t, config, asked(t, "pods", "", controllerNamed("replicaset-controller"), pod, nil)).Allowed)
 	require.False(t, judgePod(t, config, asked(t, "pods", "", named("mallory"), pod, nil)).Allowed)

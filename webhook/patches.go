@@ -12,9 +12,9 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/devices"
-	"github.com/tollgate-dev/tollgate/policy/patching"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // patchJudge judges ResourceSlicePatches: whether they are valid, and their taints like
@@ -53,8 +53,8 @@ func decodePatches(req *admission.Request) (w patchWrite, err error) {
 }
 
 // change returns what the write is to TaintPolicies.
-func (w *patchWrite) change() *tainting.PatchChange {
-	change := &tainting.PatchChange{}
+func (w *patchWrite) change() *taint.PatchChange {
+	change := &taint.PatchChange{}
 	if w.name != unnamed {
 		change.Name = w.name
 	}
@@ -69,7 +69,7 @@ func (w *patchWrite) change() *tainting.PatchChange {
 
 // inForce reports whether the patch as it was did anything. One that was not valid, stored
 // while nobody judged, did not: that it becomes so is its beginning.
-func (w *patchWrite) inForce() bool { return len(patching.ValidatePatch(w.old)) == 0 }
+func (w *patchWrite) inForce() bool { return len(slicepatch.ValidatePatch(w.old)) == 0 }
 
 // judged reports whether the patch is held against the rules of its own API: what is
 // written to one that is on its way out, or beside its spec, is not.
@@ -86,9 +86,9 @@ func (j *patchJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	var found []policy.Finding
 	var warnings []string
 	if w.judged() {
-		found = findings(append(patching.ValidatePatch(w.now), patching.ValidateFields(w.now, w.old)...))
+		found = findings(append(slicepatch.ValidatePatch(w.now), slicepatch.ValidateFields(w.now, w.old)...))
 		if len(found) == 0 {
-			warnings = append(patching.Warnings(w.now), devices.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), j.clock.Now())...)
+			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), j.clock.Now())...)
 		}
 	}
 	change := w.change()
@@ -101,7 +101,7 @@ func (j *patchJudge) Judge(ctx context.Context, req admission.Request) (admissio
 
 // govern holds the writes of taints by anybody but Tollgate against the TaintPolicies,
 // beside what was found already.
-func (j *patchJudge) govern(ctx context.Context, req admission.Request, w *patchWrite, change *tainting.PatchChange, writes []tainting.Write, found []policy.Finding, warnings []string) (admission.Response, error) {
+func (j *patchJudge) govern(ctx context.Context, req admission.Request, w *patchWrite, change *taint.PatchChange, writes []taint.Write, found []policy.Finding, warnings []string) (admission.Response, error) {
 	policies, err := j.governor.current()
 	if err != nil {
 		return admission.Response{}, err
@@ -125,11 +125,11 @@ func (j *patchJudge) govern(ctx context.Context, req admission.Request, w *patch
 
 // patchedTaints returns the taints of a patch and the names that it selects devices by;
 // zero for no patch.
-func patchedTaints(patch *v1alpha1.ResourceSlicePatch) *devices.Patched {
+func patchedTaints(patch *v1alpha1.ResourceSlicePatch) *validation.Patched {
 	if patch == nil {
-		return &devices.Patched{}
+		return &validation.Patched{}
 	}
-	patched := &devices.Patched{Selector: patching.NamesOf(patch.Spec.Devices.Filter)}
+	patched := &validation.Patched{Selector: slicepatch.NamesOf(patch.Spec.Devices.Filter)}
 	for i := range patch.Spec.Devices.Taints {
 		t := &patch.Spec.Devices.Taints[i]
 		patched.Taints = append(patched.Taints, resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})

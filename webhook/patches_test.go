@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // patchJSON returns a patch that does what devices say, in JSON.
@@ -136,7 +136,7 @@ func refusal(t *testing.T, policies []v1alpha1.TaintPolicy, now, old string) str
 
 func TestAPatchWhoseTaintsStayNeedsNoPolicies(t *testing.T) {
 	j := patchesJudgedBy()
-	j.governor.policies = currentPolicies{(*inforce.Policies)(nil)}
+	j.governor.policies = currentPolicies{(*policyset.Set)(nil)}
 	const taints = `"filter":{"driver":"gpu"},"taints":[{"key":"example.com/a","effect":"NoExecute"}]`
 	for name, tt := range map[string]struct {
 		now, old string

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/expression"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // namespaceObjects reads namespaces.
@@ -37,7 +37,7 @@ func (p *placer) subject(ctx context.Context, req *admission.Request, labels map
 		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
 	}
 	subject := &placement.Subject{
-		Review:          &expression.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: p.authorizer},
+		Review:          &cel.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: p.authorizer},
 		Namespace:       req.Namespace,
 		NamespaceLabels: namespace.Labels,
 		Labels:          labels,
@@ -84,7 +84,7 @@ func (p *placer) ofClaim(ctx context.Context, set *placement.Set, req *admission
 
 // podFindings says what is amiss with a pod that is created. A nil placer finds
 // nothing.
-func (p *placer) podFindings(ctx context.Context, policies *inforce.Policies, req *admission.Request) ([]policy.Finding, error) {
+func (p *placer) podFindings(ctx context.Context, policies *policyset.Set, req *admission.Request) ([]policy.Finding, error) {
 	if p == nil || policies.Placement.Len() == 0 {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func (p *placer) podFindings(ctx context.Context, policies *inforce.Policies, re
 
 // claimFindings says what is amiss with a claim, or a template of claims, that is
 // created. A nil placer finds nothing.
-func (p *placer) claimFindings(ctx context.Context, policies *inforce.Policies, req *admission.Request, template bool) ([]policy.Finding, error) {
+func (p *placer) claimFindings(ctx context.Context, policies *policyset.Set, req *admission.Request, template bool) ([]policy.Finding, error) {
 	if p == nil || policies.Placement.Len() == 0 {
 		return nil, nil
 	}

@@ -19,16 +19,16 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // placing are policies of placement that do not change.
-type placing struct{ policies *inforce.Policies }
+type placing struct{ policies *policyset.Set }
 
-func (p placing) Current() *inforce.Policies { return p.policies }
+func (p placing) Current() *policyset.Set { return p.policies }
 
 func placements(policies ...v1alpha1.PlacementPolicy) placing {
-	return placing{(*inforce.Policies)(nil).WithPlacement(policies)}
+	return placing{(*policyset.Set)(nil).WithPlacement(policies)}
 }
 
 // givingPods is a policy that gives something to the pods of banana.
@@ -304,7 +304,7 @@ func TestPlacementIsValidated(t *testing.T) {
 	found, err := (*placer)(nil).podFindings(t.Context(), policies, new(creating(`[]`)))
 	require.NoError(t, err)
 	require.Empty(t, found)
-	found, err = p.podFindings(t.Context(), inforce.None(), new(creating(`[]`)))
+	found, err = p.podFindings(t.Context(), policyset.None(), new(creating(`[]`)))
 	require.NoError(t, err)
 	require.Empty(t, found)
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/directives"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // daemonSetControllers are the identities under which the DaemonSet controller
@@ -38,7 +38,7 @@ type podJudge struct {
 	policies   policySource
 	tolerating *tolerating
 	added      *additions
-	defaults   tolerations.DefaultSeconds
+	defaults   toleration.DefaultSeconds
 	placement  *placer
 	windows    *windows
 	// schedulers may put pods on nodes.
@@ -99,18 +99,18 @@ func (j *podJudge) syntax(pod, old *corev1.Pod, path *field.Path) field.ErrorLis
 	if old != nil {
 		before = old.Spec.Tolerations
 	}
-	errs := tolerations.ValidateTolerations(pod.Spec.Tolerations, before, path)
+	errs := toleration.ValidateTolerations(pod.Spec.Tolerations, before, path)
 	switch {
 	case !j.directives:
 	case old == nil:
-		errs = append(errs, directives.ValidateCreate(pod)...)
+		errs = append(errs, validation.ValidatePodCreate(pod)...)
 	default:
-		errs = append(errs, directives.ValidateUpdate(pod, old)...)
+		errs = append(errs, validation.ValidatePodUpdate(pod, old)...)
 	}
 	return errs
 }
 
-func (j *podJudge) byPolicies(ctx context.Context, policies *inforce.Policies, req *admission.Request, pod, old *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
+func (j *podJudge) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, pod, old *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
 	var to added
 	if policies.Tolerations.Len() > 0 {
 		var err error
@@ -118,7 +118,7 @@ func (j *podJudge) byPolicies(ctx context.Context, policies *inforce.Policies, r
 			return nil, err
 		}
 	}
-	h := j.tolerating.hear(policies.Tolerations, req, req.Object.Raw, tolerations.Input{
+	h := j.tolerating.hear(policies.Tolerations, req, req.Object.Raw, toleration.Input{
 		DefaultSeconds:          &j.defaults,
 		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
 		HostNetwork:             pod.Spec.HostNetwork,
@@ -134,7 +134,7 @@ func (j *podJudge) byPolicies(ctx context.Context, policies *inforce.Policies, r
 		judged, err := j.created(ctx, h, pod, path)
 		return append(found, judged...), err
 	}
-	judged, err := h.judge(ctx, tolerations.Asked{Path: path, New: pod.Spec.Tolerations, Old: old.Spec.Tolerations})
+	judged, err := h.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations, Old: old.Spec.Tolerations})
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +142,13 @@ func (j *podJudge) byPolicies(ctx context.Context, policies *inforce.Policies, r
 	if !letGo(pod, old) {
 		return found, nil
 	}
-	again, err := h.judgeAgain(ctx, tolerations.Asked{Path: path, New: pod.Spec.Tolerations})
+	again, err := h.judgeAgain(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
 	return withoutTwins(found, again), err
 }
 
 // given returns which tolerations of the pod are windows, and what is wrong with what the
 // request says of it.
-func (j *podJudge) given(ctx context.Context, policies *inforce.Policies, req *admission.Request, old *corev1.Pod) ([]corev1.Toleration, []policy.Finding, error) {
+func (j *podJudge) given(ctx context.Context, policies *policyset.Set, req *admission.Request, old *corev1.Pod) ([]corev1.Toleration, []policy.Finding, error) {
 	if old == nil {
 		given, found, err := j.windows.taken(ctx, policies, req, v1alpha1.TaintTargetNode, false)
 		return nodeWindows(given), found, err
@@ -162,7 +162,7 @@ func (j *podJudge) given(ctx context.Context, policies *inforce.Policies, req *a
 }
 
 func (j *podJudge) created(ctx context.Context, h *hearing, pod *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
-	found, err := h.judge(ctx, tolerations.Asked{Path: path, New: pod.Spec.Tolerations})
+	found, err := h.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
 	if err != nil || pod.Spec.NodeName == "" || slices.Contains(j.schedulers, h.req.UserInfo.Username) {
 		return found, err
 	}

@@ -10,7 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // judgePod returns what the pods' judge answers.
@@ -143,7 +143,7 @@ func TestGatedPodsAreOnlyTightened(t *testing.T) {
 
 func TestWithoutPoliciesNoNamespaceIsRead(t *testing.T) {
 	config := testConfig()
-	config.Policies = fixedPolicies{tolerations.Compile(nil)}
+	config.Policies = fixedPolicies{toleration.Compile(nil)}
 	config.Namespaces = fixedNamespaces{}
 	require.True(t, judgePod(t, config, podReview(t, admissionv1.Create, wildcard, "")).Allowed)
 }

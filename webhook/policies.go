@@ -12,11 +12,11 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
-	"github.com/tollgate-dev/tollgate/policy/gates"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/policy/gate"
 	"github.com/tollgate-dev/tollgate/policy/placement"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // written is a pointer to an object of our own API.
@@ -62,8 +62,8 @@ func newTolerationPolicyJudge() judge {
 	return &policyJudge[v1alpha1.TolerationPolicy, *v1alpha1.TolerationPolicy]{
 		kind:     "TolerationPolicy",
 		spec:     func(p *v1alpha1.TolerationPolicy) any { return p.Spec },
-		validate: tolerations.ValidatePolicy,
-		warn:     tolerations.Warnings,
+		validate: toleration.ValidatePolicy,
+		warn:     toleration.Warnings,
 	}
 }
 
@@ -79,7 +79,7 @@ func newGatePolicyJudge() judge {
 	return &policyJudge[v1alpha1.GatePolicy, *v1alpha1.GatePolicy]{
 		kind:     "GatePolicy",
 		spec:     func(p *v1alpha1.GatePolicy) any { return p.Spec },
-		validate: gates.ValidatePolicy,
+		validate: gate.ValidatePolicy,
 	}
 }
 
@@ -88,7 +88,7 @@ func newEvictionPolicyJudge() judge {
 		kind: "EvictionPolicy",
 		spec: func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} },
 		validate: func(p *v1alpha1.EvictionPolicy) field.ErrorList {
-			return append(evicting.ValidatePolicy(p), validateRelease(p)...)
+			return append(eviction.ValidatePolicy(p), validateRelease(p)...)
 		},
 	}
 }
@@ -116,9 +116,9 @@ func newTaintPolicyJudge(preview registrations) judge {
 	return &policyJudge[v1alpha1.TaintPolicy, *v1alpha1.TaintPolicy]{
 		kind:     "TaintPolicy",
 		spec:     func(p *v1alpha1.TaintPolicy) any { return p.Spec },
-		validate: tainting.ValidatePolicy,
+		validate: taint.ValidatePolicy,
 		warn: func(p *v1alpha1.TaintPolicy) []string {
-			return append(tainting.Warnings(p), preview.registration(p)...)
+			return append(taint.Warnings(p), preview.registration(p)...)
 		},
 	}
 }

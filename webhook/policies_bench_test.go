@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // matching says for how many of n policies the typical pod is one that they are
@@ -79,7 +79,7 @@ func emptyHandler() http.Handler {
 }
 
 // withPolicies is the configuration of the other tests with other policies.
-func withPolicies(policies *inforce.Policies) Config {
+func withPolicies(policies *policyset.Set) Config {
 	config := testConfig()
 	config.Policies = holding{policies}
 	return config
@@ -92,17 +92,17 @@ func BenchmarkPolicies(b *testing.B) {
 	b.Run("empty-handler", func(b *testing.B) { benchmarkHandler(b, emptyHandler()) })
 	for _, kind := range []struct {
 		name     string
-		policies func(n int, matches matching) *inforce.Policies
+		policies func(n int, matches matching) *policyset.Set
 		endpoint func(Config) *Endpoint
 	}{
-		{"validate/namespaces", func(n int, matches matching) *inforce.Policies {
-			return inforce.None().WithTolerations(guardingShare(n, matches, ""))
+		{"validate/namespaces", func(n int, matches matching) *policyset.Set {
+			return policyset.None().WithTolerations(guardingShare(n, matches, ""))
 		}, Validate},
-		{"validate/expressions", func(n int, matches matching) *inforce.Policies {
-			return inforce.None().WithTolerations(guardingShare(n, matches, "toleration.key == 'dedicated' && pod.metadata.labels.app == 'web'"))
+		{"validate/expressions", func(n int, matches matching) *policyset.Set {
+			return policyset.None().WithTolerations(guardingShare(n, matches, "toleration.key == 'dedicated' && pod.metadata.labels.app == 'web'"))
 		}, Validate},
-		{"mutate/placement", func(n int, matches matching) *inforce.Policies {
-			return inforce.None().WithPlacement(givingShare(n, matches))
+		{"mutate/placement", func(n int, matches matching) *policyset.Set {
+			return policyset.None().WithPlacement(givingShare(n, matches))
 		}, Mutate},
 	} {
 		for _, share := range matchings {

@@ -10,13 +10,13 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // guarding returns a policy that grants the taints with this key to nobody.
-func guarding(t *testing.T, key string) *tolerations.Set {
+func guarding(t *testing.T, key string) *toleration.Set {
 	t.Helper()
-	return tolerations.Compile([]v1alpha1.TolerationPolicy{{
+	return toleration.Compile([]v1alpha1.TolerationPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Name: "guard"},
 		Spec:       v1alpha1.TolerationPolicySpec{Taints: []v1alpha1.TaintSelector{{Key: key}}},
 	}})

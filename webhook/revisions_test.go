@@ -101,7 +101,7 @@ func TestWhatIsKeptOfOneRevisionIsNotInheritedFromAnother(t *testing.T) {
 }
 
 func TestATemplateInARevisionIsJudgedWhenItIsWritten(t *testing.T) {
-	tolerantSet := &appsv1.StatefulSet{ObjectMeta: metaOf("web", "sts"), Spec: appsv1.StatefulSetSpec{Template: templateWith(toleration)}}
+	tolerantSet := &appsv1.StatefulSet{ObjectMeta: metaOf("web", "sts"), Spec: appsv1.StatefulSetSpec{Template: templateWith(exampleToleration)}}
 	onANode := strings.Replace(wasPlain, `"containers"`, `"nodeName":"banana","containers"`, 1)
 	tests := map[string]struct {
 		who  authenticationv1.UserInfo

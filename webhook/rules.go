@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/devices"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // ruleFields are the fields of a DeviceTaintRule that admission looks at. They are
@@ -155,7 +155,7 @@ func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission
 	if err != nil {
 		return admission.Response{}, err
 	}
-	change := tainting.RuleChange{New: spec, Old: old}
+	change := taint.RuleChange{New: spec, Old: old}
 	var found []policy.Finding
 	var warnings []string
 	var unknown unknownFields
@@ -185,7 +185,7 @@ func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission
 
 // govern holds a change of a rule by anybody but Tollgate against the TaintPolicies,
 // beside what was found already.
-func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change tainting.RuleChange, found []policy.Finding, warnings []string, unknown *unknownFields) (admission.Response, error) {
+func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change taint.RuleChange, found []policy.Finding, warnings []string, unknown *unknownFields) (admission.Response, error) {
 	spec, old := change.New, change.Old
 	policies, err := j.governor.current()
 	if err != nil {
@@ -226,12 +226,12 @@ func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change ta
 
 // rules holds a rule against the rules of Kubernetes itself.
 func (j *ruleJudge) rules(spec, old *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) ([]policy.Finding, []string) {
-	found := findings(devices.ValidateRule(spec, old))
+	found := findings(validation.ValidateRule(spec, old))
 	if len(unknown.names) == 0 {
-		return found, devices.RuleWarnings(spec, old, j.clock.Now())
+		return found, validation.RuleWarnings(spec, old, j.clock.Now())
 	}
 	if unknown.fresh && unknown.former && j.obeyed {
-		found = append(found, findings(devices.UnsupportedSelector(unknown.names))...)
+		found = append(found, findings(validation.UnsupportedSelector(unknown.names))...)
 	}
 	return found, nil // warnings would be about half a selector
 }
@@ -253,7 +253,7 @@ func (j *ruleStamper) Judge(_ context.Context, req admission.Request) (admission
 		stood = &old.Taint
 	}
 	response := allowed()
-	at, ok := devices.StampRule(&spec.Taint, stood, j.clock.Now())
+	at, ok := validation.StampRule(&spec.Taint, stood, j.clock.Now())
 	if ok && spec.Taint.Key != "" { // without a key it is invalid, and there may be no taint to write to
 		const path = "/spec/taint"
 		response.Patches = []jsonpatch.JsonPatchOperation{

@@ -8,7 +8,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers/pairing"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 )
 
 func TestOnlyTollgateMarksRulesAsItsOwn(t *testing.T) {
@@ -42,7 +42,7 @@ func TestOnlyTollgateMarksRulesAsItsOwn(t *testing.T) {
 			requireReason(t, tt.reason, judged(t, j, review))
 		})
 	}
-	require.Equal(t, pairing.Label, twinLabel)
+	require.Equal(t, devicetaints.Label, twinLabel)
 	t.Run("one is deleted by whoever may", func(t *testing.T) {
 		review := deviceReview(t, "devicetaintrules", "v1", "null", owned)
 		review.Request.Operation = admissionv1.Delete

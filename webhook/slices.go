@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/devices"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -30,7 +30,7 @@ const (
 
 // decodeSlices returns the devices of the ResourceSlice of a request and, on an
 // update, the devices that it had.
-func decodeSlices(req admission.Request) (now, old []devices.Device, err error) {
+func decodeSlices(req admission.Request) (now, old []validation.Device, err error) {
 	if now, err = sliceDevices(req.Object.Raw); err != nil {
 		return nil, nil, err
 	}
@@ -44,7 +44,7 @@ func decodeSlices(req admission.Request) (now, old []devices.Device, err error) 
 
 // sliceDevices finds the names and the taints of the devices in a ResourceSlice.
 // Attributes and capacities, which are most of it, are passed over.
-func sliceDevices(raw []byte) ([]devices.Device, error) {
+func sliceDevices(raw []byte) ([]validation.Device, error) {
 	var spec, list json.RawMessage
 	if err := findMembers(raw, member{"spec", &spec}); err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
@@ -52,7 +52,7 @@ func sliceDevices(raw []byte) ([]devices.Device, error) {
 	if err := findMembers(spec, member{"devices", &list}); err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode spec: %w", err)}
 	}
-	var found []devices.Device
+	var found []validation.Device
 	elements := 0
 	err := eachItem(list, func(value []byte) error {
 		if len(found) == maxSliceDevices {
@@ -73,12 +73,12 @@ func sliceDevices(raw []byte) ([]devices.Device, error) {
 
 // decodeDevice returns a device and how many values its taints hold, which may be
 // most.
-func decodeDevice(raw []byte, most int) (devices.Device, int, error) {
+func decodeDevice(raw []byte, most int) (validation.Device, int, error) {
 	var name, taints json.RawMessage
 	if err := findMembers(raw, member{"name", &name}, member{"taints", &taints}); err != nil {
-		return devices.Device{}, 0, err
+		return validation.Device{}, 0, err
 	}
-	var device devices.Device
+	var device validation.Device
 	var err error
 	if device.Name, err = decodeString(name); err != nil {
 		return device, 0, fmt.Errorf("name: %w", err)
@@ -140,8 +140,8 @@ func (j *sliceJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	if err != nil {
 		return admission.Response{}, err
 	}
-	found := findings(devices.ValidateSlice(current, old))
-	warnings := devices.SliceWarnings(current, old, j.clock.Now())
+	found := findings(validation.ValidateSlice(current, old))
+	warnings := validation.SliceWarnings(current, old, j.clock.Now())
 	origin, err := sliceOrigin(req.Object.Raw)
 	if err != nil {
 		return admission.Response{}, err
@@ -150,12 +150,12 @@ func (j *sliceJudge) Judge(ctx context.Context, req admission.Request) (admissio
 	if j.governor.isSelf(&req) {
 		return respond(ctx, policy.Decide(found), warnings), nil
 	}
-	policies, writes := &inforce.Policies{}, []tainting.Write(nil) // none for a driver
-	if !tainting.PublishesSlice(&req.UserInfo, origin.Node) || j.preview.poolOfOthers(&origin) {
+	policies, writes := &policyset.Set{}, []taint.Write(nil) // none for a driver
+	if !taint.PublishesSlice(&req.UserInfo, origin.Node) || j.preview.poolOfOthers(&origin) {
 		if policies, err = j.governor.current(); err != nil {
 			return admission.Response{}, err
 		}
-		writes = tainting.SliceWrites(origin.Driver, current, old)
+		writes = taint.SliceWrites(origin.Driver, current, old)
 	}
 	in := j.governor.input(&req, writes)
 	judged, fault := j.governor.judge(ctx, policies.Taints, in)
@@ -186,13 +186,13 @@ func (j *sliceStamper) Judge(_ context.Context, req admission.Request) (admissio
 		return admission.Response{}, err
 	}
 	response := allowed()
-	response.Patches = slicePatches(current, devices.StampSlice(current, old, j.clock.Now()))
+	response.Patches = slicePatches(current, validation.StampSlice(current, old, j.clock.Now()))
 	return response, nil
 }
 
 // slicePatches returns the patch that writes stamps. Tests of the device's name and
 // of the taint's key keep a time from another taint than it is for.
-func slicePatches(current []devices.Device, stamps []devices.TimeAdded) []jsonpatch.JsonPatchOperation {
+func slicePatches(current []validation.Device, stamps []validation.DeviceTimeAdded) []jsonpatch.JsonPatchOperation {
 	patches := make([]jsonpatch.JsonPatchOperation, 0, 3*len(stamps))
 	named := -1
 	for _, stamp := range stamps {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/spread"
-	"github.com/tollgate-dev/tollgate/policy/wording"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -88,7 +88,7 @@ func (s *Spread) pod(req *admission.Request) []string {
 
 // template returns the warnings about a template that is written, with what
 // PlacementPolicies give to its pods.
-func (s *Spread) template(ctx context.Context, placer *placer, policies *inforce.Policies, req *admission.Request, written, old *podTemplate, path *field.Path) []string {
+func (s *Spread) template(ctx context.Context, placer *placer, policies *policyset.Set, req *admission.Request, written, old *podTemplate, path *field.Path) []string {
 	if !s.mayConcern(written.raw) || hasController(req.Object.Raw) {
 		return nil
 	}
@@ -187,8 +187,8 @@ func wedgeWarning(w *spread.Wedge, path *field.Path) string {
 	return fmt.Sprintf("%s: topologyKey %s counts %s, where every node has a taint that the pod does not tolerate (%s): "+
 		"if there are more than %d such pods, the rest stays pending while none is there, because no more fit in the %s (maxSkew %d); "+
 		"set nodeTaintsPolicy: Honor to leave out such domains",
-		path.Index(w.Constraint.Index), wording.Short(w.Constraint.TopologyKey, wording.Key), wording.List(w.Domains, ", ", wording.Value),
-		wording.List(taints, ", ", wording.Key), w.Most, domains(w.Usable), w.Constraint.MaxSkew)
+		path.Index(w.Constraint.Index), policy.Short(w.Constraint.TopologyKey, policy.MaxKeyLength), policy.ShortList(w.Domains, ", ", policy.Value),
+		policy.ShortList(taints, ", ", policy.MaxKeyLength), w.Most, domains(w.Usable), w.Constraint.MaxSkew)
 }
 
 func domains(n int) string {

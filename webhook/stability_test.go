@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // gamble makes up policies and pods that have something to do with each other.
@@ -131,7 +131,7 @@ func (g gamble) replica(w world) (mutate, validate *Endpoint) {
 	tolerations, placements := slices.Clone(w.tolerations), slices.Clone(w.placements)
 	g.Shuffle(len(tolerations), func(i, j int) { tolerations[i], tolerations[j] = tolerations[j], tolerations[i] })
 	g.Shuffle(len(placements), func(i, j int) { placements[i], placements[j] = placements[j], placements[i] })
-	config := withPolicies(inforce.None().WithTolerations(tolerations).WithPlacement(placements))
+	config := withPolicies(policyset.None().WithTolerations(tolerations).WithPlacement(placements))
 	config.Authorizer = permitting("alice tolerate gpu", "alice tolerate dedicated")
 	return Mutate(config), Validate(config)
 }

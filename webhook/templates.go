@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // templateJudge judges the templates of pods within workloads. It is here that a user
@@ -37,7 +37,7 @@ type templateJudge struct {
 	at         []string
 	policies   policySource
 	tolerating *tolerating
-	defaults   tolerations.DefaultSeconds
+	defaults   toleration.DefaultSeconds
 	schedulers []string
 	// daemons says that the DaemonSet controller makes the pods, and adds what it adds
 	// to every one of them.
@@ -93,7 +93,7 @@ func (j *templateJudge) Judge(ctx context.Context, req admission.Request) (admis
 	return judgedBy(respond(ctx, policy.Decide(found), warnings), policies), nil
 }
 
-func (j *templateJudge) byPolicies(ctx context.Context, policies *inforce.Policies, req *admission.Request, template, old *podTemplate) ([]policy.Finding, error) {
+func (j *templateJudge) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, template, old *podTemplate) ([]policy.Finding, error) {
 	var found []policy.Finding
 	if j.gated && old != nil {
 		found = policies.Gates.JudgeAt(j.path("spec"), &req.UserInfo, &template.pod.Spec, &old.pod.Spec).Findings
@@ -102,10 +102,10 @@ func (j *templateJudge) byPolicies(ctx context.Context, policies *inforce.Polici
 		return found, nil
 	}
 	spec := &template.pod.Spec
-	h := j.tolerating.hear(policies.Tolerations, req, template.raw, tolerations.Input{
+	h := j.tolerating.hear(policies.Tolerations, req, template.raw, toleration.Input{
 		DefaultSeconds: &j.defaults, FromDaemonSetController: j.daemons, HostNetwork: spec.HostNetwork,
 	})
-	asked := tolerations.Asked{Path: j.path("spec", "tolerations"), New: spec.Tolerations}
+	asked := toleration.Asked{Path: j.path("spec", "tolerations"), New: spec.Tolerations}
 	if old != nil {
 		asked.Old = old.pod.Spec.Tolerations
 	}

@@ -37,7 +37,7 @@ func workloadsWith(template corev1.PodTemplateSpec) map[string]struct {
 
 func TestC15EveryKindOfTemplateIsJudgedWhereAUserWritesIt(t *testing.T) {
 	plain := templateWith()
-	for res, w := range workloadsWith(templateWith(corev1.Toleration{Key: "free", Operator: corev1.TolerationOpExists}, toleration)) {
+	for res, w := range workloadsWith(templateWith(corev1.Toleration{Key: "free", Operator: corev1.TolerationOpExists}, exampleToleration)) {
 		t.Run(res, func(t *testing.T) {
 			config := testConfig()
 			config.Policies = dedicatedTo(t, byAlice)
@@ -54,7 +54,7 @@ func TestC15EveryKindOfTemplateIsJudgedWhereAUserWritesIt(t *testing.T) {
 }
 
 func TestATemplateIsLookedAtLikeItsPods(t *testing.T) {
-	template := templateWith(toleration)
+	template := templateWith(exampleToleration)
 	template.Labels = map[string]string{"app": "web"}
 	template.Spec.ServiceAccountName = "trusted"
 	tests := map[string]struct {
@@ -115,7 +115,7 @@ func TestDirectivesOfASuspendedJobAreJudgedWhenTheyChange(t *testing.T) {
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}},
 		}}},
 	}}
-	resumed := suspendedJob(templateWith(toleration))
+	resumed := suspendedJob(templateWith(exampleToleration))
 	resumed.Spec.Suspend = new(false)
 	tests := map[string]struct {
 		who      string
@@ -123,11 +123,11 @@ func TestDirectivesOfASuspendedJobAreJudgedWhenTheyChange(t *testing.T) {
 		reason   policy.Reason
 		path     string
 	}{
-		"SD-17 a toleration is added":                   {"mallory", suspendedJob(templateWith()), suspendedJob(templateWith(toleration)), policy.TolerationNotGranted, "spec.template.spec.tolerations[0]"},
-		"SD-17 a toleration is added by who may":        {"alice", suspendedJob(templateWith()), suspendedJob(templateWith(toleration)), "", ""},
-		"SD-17 a toleration is taken away":              {"mallory", suspendedJob(templateWith(toleration)), suspendedJob(templateWith()), "", ""},
+		"SD-17 a toleration is added":                   {"mallory", suspendedJob(templateWith()), suspendedJob(templateWith(exampleToleration)), policy.TolerationNotGranted, "spec.template.spec.tolerations[0]"},
+		"SD-17 a toleration is added by who may":        {"alice", suspendedJob(templateWith()), suspendedJob(templateWith(exampleToleration)), "", ""},
+		"SD-17 a toleration is taken away":              {"mallory", suspendedJob(templateWith(exampleToleration)), suspendedJob(templateWith()), "", ""},
 		"SD-19 it is resumed and tolerates more":        {"mallory", suspendedJob(templateWith()), resumed, policy.TolerationNotGranted, "spec.template.spec.tolerations[0]"},
-		"SD-15 it is resumed as it was":                 {"mallory", suspendedJob(templateWith(toleration)), resumed, "", ""},
+		"SD-15 it is resumed as it was":                 {"mallory", suspendedJob(templateWith(exampleToleration)), resumed, "", ""},
 		"SD-17 a guarded gate goes":                     {"mallory", suspendedJob(held), suspendedJob(templateWith()), policy.GateNotOwned, "spec.template.spec.schedulingGates"},
 		"SD-17 a guarded gate goes, by its owner":       {"queue", suspendedJob(held), suspendedJob(templateWith()), "", ""},
 		"SD-17 a node selector changes behind the gate": {"mallory", suspendedJob(held), suspendedJob(steered), policy.GatedPodNotOwned, "spec.template.spec.nodeSelector"},

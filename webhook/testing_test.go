@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // judgeFunc is a judge that a test makes up.
@@ -41,13 +41,13 @@ func (f judgeFunc) Judge(ctx context.Context, req admission.Request) (admission.
 }
 
 // fixedPolicies are policies that do not change.
-type fixedPolicies struct{ set *tolerations.Set }
+type fixedPolicies struct{ set *toleration.Set }
 
-func (f fixedPolicies) Current() *inforce.Policies {
+func (f fixedPolicies) Current() *policyset.Set {
 	if f.set == nil {
 		return nil
 	}
-	return &inforce.Policies{Tolerations: f.set}
+	return &policyset.Set{Tolerations: f.set}
 }
 
 // fixedNamespaces are namespaces with their labels.
@@ -134,8 +134,8 @@ func (f fixedRuntimeClasses) Tolerations(_ context.Context, name string) ([]core
 }
 
 // guarded is a policy under which only banana may tolerate the taint dedicated.
-func guarded() *tolerations.Set {
-	return tolerations.Compile([]v1alpha1.TolerationPolicy{{
+func guarded() *toleration.Set {
+	return toleration.Compile([]v1alpha1.TolerationPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Name: "dedicated"},
 		Spec: v1alpha1.TolerationPolicySpec{
 			Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}},
@@ -166,7 +166,7 @@ func testConfig() Config {
 		Live:             storing(),
 		Authorizer:       permitting(),
 		RuntimeClasses:   fixedRuntimeClasses{"gpu": {{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
-		DefaultSeconds:   tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300},
+		DefaultSeconds:   toleration.DefaultSeconds{NotReady: 300, Unreachable: 300},
 		MaxTimeAddedSkew: time.Minute,
 		StampNodeTaints:  true,
 		JudgeDirectives:  true,

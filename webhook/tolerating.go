@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/expression"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // policySource hands out the policies in force. A snapshot never changes, so a
 // review sees all of a policy change or nothing of it. Nil says that they have
 // not been read yet, which is not the same as that there are none.
 type policySource interface {
-	Current() *inforce.Policies
+	Current() *policyset.Set
 }
 
 // errNoPolicies is why nothing can be decided right after the start.
@@ -51,24 +51,24 @@ type tolerating struct {
 // concurrent use.
 type hearing struct {
 	by  *tolerating
-	set *tolerations.Set
+	set *toleration.Set
 	req *admission.Request
 	// subject is the pod, the claim, or the template of one within the object.
 	subject json.RawMessage
 	// in is what is known; the rest is added when it is first needed.
-	in tolerations.Input
+	in toleration.Input
 	// forResources is added to the pod because of what it requests, see added, and
 	// windows are given to it by Tollgate. Neither gets a pod past the scheduler.
 	forResources, windows []corev1.Toleration
 	complete              bool
 }
 
-func (t *tolerating) hear(set *tolerations.Set, req *admission.Request, subject json.RawMessage, in tolerations.Input) *hearing {
+func (t *tolerating) hear(set *toleration.Set, req *admission.Request, subject json.RawMessage, in toleration.Input) *hearing {
 	return &hearing{by: t, set: set, req: req, subject: subject, in: in}
 }
 
 // judge returns what the policies have against the tolerations that are asked for.
-func (h *hearing) judge(ctx context.Context, asked ...tolerations.Asked) ([]policy.Finding, error) {
+func (h *hearing) judge(ctx context.Context, asked ...toleration.Asked) ([]policy.Finding, error) {
 	if h.set.Len() == 0 {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func (h *hearing) judge(ctx context.Context, asked ...tolerations.Asked) ([]poli
 	if !h.set.Concerns(in) {
 		return nil, nil
 	}
-	return h.decide(ctx, asked, func(ctx context.Context, in tolerations.Input) (policy.Decision, error) {
+	return h.decide(ctx, asked, func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
 		in.Added = slices.Concat(in.Added, h.forResources, h.windows)
 		return h.set.Judge(ctx, in)
 	})
@@ -86,7 +86,7 @@ func (h *hearing) judge(ctx context.Context, asked ...tolerations.Asked) ([]poli
 
 // judgeAgain judges tolerations that are there already, when a pod is let go. Who set
 // them was judged then; where they are now is looked at anew.
-func (h *hearing) judgeAgain(ctx context.Context, asked tolerations.Asked) ([]policy.Finding, error) {
+func (h *hearing) judgeAgain(ctx context.Context, asked toleration.Asked) ([]policy.Finding, error) {
 	if h.set.Len() == 0 {
 		return nil, nil
 	}
@@ -122,8 +122,8 @@ func (h *hearing) judgeNode(ctx context.Context, node string, path *field.Path, 
 		return nil, nil
 	}
 	h.in.Path = path
-	asked := []tolerations.Asked{{Path: path, New: has}}
-	return h.decide(ctx, asked, func(ctx context.Context, in tolerations.Input) (policy.Decision, error) {
+	asked := []toleration.Asked{{Path: path, New: has}}
+	return h.decide(ctx, asked, func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
 		return h.set.JudgeNode(ctx, in, taints)
 	})
 }
@@ -133,7 +133,7 @@ func (h *hearing) judgeNode(ctx context.Context, node string, path *field.Path, 
 // with taints that nobody would look at any more.
 func (h *hearing) judgeUnknownNode(ctx context.Context, node string, path *field.Path) ([]policy.Finding, error) {
 	everything := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	found, err := h.judge(ctx, tolerations.Asked{Path: path, New: everything})
+	found, err := h.judge(ctx, toleration.Asked{Path: path, New: everything})
 	for i := range found {
 		f := &found[i]
 		f.Field = path.String()
@@ -150,7 +150,7 @@ func (h *hearing) judgeUnknownNode(ctx context.Context, node string, path *field
 // decide decides about the object itself. Only where that refuses it, or cannot be
 // done, is it asked what the object inherits from its owner: what the owner had a
 // moment ago, and before that refuses, what it has now.
-func (h *hearing) decide(ctx context.Context, asked []tolerations.Asked, by func(context.Context, tolerations.Input) (policy.Decision, error)) ([]policy.Finding, error) {
+func (h *hearing) decide(ctx context.Context, asked []toleration.Asked, by func(context.Context, toleration.Input) (policy.Decision, error)) ([]policy.Finding, error) {
 	if err := h.completed(ctx); err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (h *hearing) completed(ctx context.Context) error {
 	if h.in.Claim == nil {
 		h.in.ServiceAccount, h.in.Pod = about.serviceAccount, h.subject
 	}
-	h.in.Review = &expression.Review{Request: &h.req.AdmissionRequest, Namespace: namespace, Authorizer: h.by.authorizer}
+	h.in.Review = &cel.Review{Request: &h.req.AdmissionRequest, Namespace: namespace, Authorizer: h.by.authorizer}
 	h.complete = true
 	return nil
 }
@@ -256,7 +256,7 @@ func decodeSubject(raw []byte, wantLabels bool) (subject, error) {
 const auditVersion = "policies"
 
 // judgedBy notes by which policies a response was decided.
-func judgedBy(response admission.Response, policies *inforce.Policies) admission.Response {
+func judgedBy(response admission.Response, policies *policyset.Set) admission.Response {
 	if policies == nil || policies.Version == "" {
 		return response
 	}

@@ -16,13 +16,13 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // holding are policies of all kinds.
-type holding struct{ policies *inforce.Policies }
+type holding struct{ policies *policyset.Set }
 
-func (h holding) Current() *inforce.Policies { return h.policies }
+func (h holding) Current() *policyset.Set { return h.policies }
 
 // granting returns a TolerationPolicy of each spec, by name.
 func granting(t *testing.T, specs map[string]string) holding {
@@ -33,7 +33,7 @@ func granting(t *testing.T, specs map[string]string) holding {
 		require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &p.Spec))
 		list = append(list, p)
 	}
-	policies := (*inforce.Policies)(nil).WithTolerations(list)
+	policies := (*policyset.Set)(nil).WithTolerations(list)
 	require.Empty(t, policies.Tolerations.Problems())
 	return holding{policies}
 }

@@ -14,8 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/tollgate-dev/tollgate/webhook/authority"
-	"github.com/tollgate-dev/tollgate/webhook/callers"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // judge answers reviews of one resource. An error means that no decision could
@@ -58,7 +57,7 @@ type Options struct {
 	// that share it.
 	Bodies *Bodies
 	// Callers knows who may send reviews; whoever can reach the port where it is nil.
-	Callers *callers.Callers
+	Callers *auth.Callers
 }
 
 // Endpoint serves AdmissionReviews on one path. It is safe for concurrent use
@@ -70,7 +69,7 @@ type Endpoint struct {
 
 	name   string
 	opts   Options
-	guard  *callers.Guard
+	guard  *auth.Guard
 	judges map[resource]judge
 }
 
@@ -171,7 +170,7 @@ func (e *undecidedError) Error() string { return e.text }
 // textOfUndecided returns what a client is told of why there is no decision: what it can change
 // itself, and nothing of the cluster.
 func textOfUndecided(err error) string {
-	if busy := (*authority.BusyError)(nil); errors.As(err, &busy) {
+	if busy := (*auth.BusyError)(nil); errors.As(err, &busy) {
 		return ": " + busy.Error()
 	}
 	if undecided := (*undecidedError)(nil); errors.As(err, &undecided) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/tollgate-dev/tollgate/policy/devices"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 func TestFindMembers(t *testing.T) {
@@ -56,7 +56,7 @@ func TestFindMembers(t *testing.T) {
 
 // decodedWhole is what a decoder makes of a slice, without the errors of values of
 // the wrong type in fields that are not looked at.
-func decodedWhole(raw []byte) ([]devices.Device, error) {
+func decodedWhole(raw []byte) ([]validation.Device, error) {
 	var object struct {
 		Spec struct {
 			Devices []struct {
@@ -68,9 +68,9 @@ func decodedWhole(raw []byte) ([]devices.Device, error) {
 	if err := unmarshal(raw, &object); err != nil {
 		return nil, err
 	}
-	var found []devices.Device
+	var found []validation.Device
 	for _, d := range object.Spec.Devices {
-		found = append(found, devices.Device{Name: d.Name, Taints: d.Taints})
+		found = append(found, validation.Device{Name: d.Name, Taints: d.Taints})
 	}
 	return found, nil
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // windows finds out which tolerations EvictionPolicies have for pods and claims in mode
@@ -26,7 +26,7 @@ type windows struct {
 }
 
 // some reports whether any pod, or claim, is given one.
-func (w *windows) some(policies *inforce.Policies, target v1alpha1.TaintTarget) bool {
+func (w *windows) some(policies *policyset.Set, target v1alpha1.TaintTarget) bool {
 	if w == nil || !w.on {
 		return false
 	}
@@ -40,7 +40,7 @@ func (w *windows) some(policies *inforce.Policies, target v1alpha1.TaintTarget) 
 
 // of returns what an object with these labels is given. Those of the pods that a claim
 // is for are not known; of claims they are nil.
-func (w *windows) of(ctx context.Context, policies *inforce.Policies, req *admission.Request, target v1alpha1.TaintTarget, of map[string]string) ([]v1alpha1.WindowToleration, error) {
+func (w *windows) of(ctx context.Context, policies *policyset.Set, req *admission.Request, target v1alpha1.TaintTarget, of map[string]string) ([]v1alpha1.WindowToleration, error) {
 	if !w.some(policies, target) {
 		return nil, nil
 	}
@@ -48,7 +48,7 @@ func (w *windows) of(ctx context.Context, policies *inforce.Policies, req *admis
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
 	}
-	return policies.Evictions.WindowsFor(target, &evicting.Subject{
+	return policies.Evictions.WindowsFor(target, &eviction.Subject{
 		Namespace: req.Namespace, NamespaceLabels: labels.Set(namespace.Labels), NamespaceKnown: true, Labels: labels.Set(of),
 	})
 }

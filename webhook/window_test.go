@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // windowPolicy gives pods, or claims, time of the taints with a key.
@@ -36,7 +36,7 @@ func windowPolicies() placing {
 	labelled.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "banana"}}
 	elsewhere := windowPolicy("elsewhere", v1alpha1.TaintTargetNode, "power", 60)
 	elsewhere.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "apple"}}
-	return placing{inforce.None().WithEvictions([]v1alpha1.EvictionPolicy{
+	return placing{policyset.None().WithEvictions([]v1alpha1.EvictionPolicy{
 		windowPolicy("rack", v1alpha1.TaintTargetNode, "rack", 20), labelled, elsewhere,
 		windowPolicy("degraded", v1alpha1.TaintTargetDevice, "degraded", 30),
 	})}
@@ -109,7 +109,7 @@ func TestPodsAreGivenNoWindows(t *testing.T) {
 		}
 	})
 	t.Run("where no policy has one", func(t *testing.T) {
-		giver := &podGiver{policies: placing{inforce.None()}, placer: testPlacer(), windows: inWindow()}
+		giver := &podGiver{policies: placing{policyset.None()}, placer: testPlacer(), windows: inWindow()}
 		require.Equal(t, pod, placedBy(t, giver, pod))
 	})
 	t.Run("mirrors are left alone", func(t *testing.T) {

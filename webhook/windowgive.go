@@ -42,7 +42,7 @@ func deviceWindows(given []v1alpha1.WindowToleration) []resourcev1.DeviceTolerat
 // giveWindows returns what is added to the tolerations of a pod so that it has time of
 // the taints with wanted keys, and which of wanted stand there then because they were
 // given; marked says which stood there before because of that. Of a taint the first
-// toleration in the list counts (NE-04), so a pod whose own tolerate all taints with a
+// exampleToleration in the list counts (NE-04), so a pod whose own tolerate all taints with a
 // key keeps the time that it asked for.
 func giveWindows(have []corev1.Toleration, wanted, marked []v1alpha1.WindowToleration) (added []corev1.Toleration, given []v1alpha1.WindowToleration) {
 	for _, w := range wanted {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // taken returns which windows an object that is created has by its annotation, and what
@@ -18,7 +18,7 @@ import (
 // is like a window: it counts when Tollgate evicts, so it has to be granted. A mark that
 // was not overruled by what fills in, which the API server can do without, is refused:
 // whatever it lists would pass for a gift ever after.
-func (w *windows) taken(ctx context.Context, policies *inforce.Policies, req *admission.Request, target v1alpha1.TaintTarget, template bool) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
+func (w *windows) taken(ctx context.Context, policies *policyset.Set, req *admission.Request, target v1alpha1.TaintTarget, template bool) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
 	raw := req.Object.Raw
 	if !mayBeMarked(raw) {
 		return nil, nil, nil

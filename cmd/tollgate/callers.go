@@ -9,7 +9,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/webhook"
-	"github.com/tollgate-dev/tollgate/webhook/callers"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // The keys that tokens of callers are signed with are read with a limit of their own: reviews
@@ -17,32 +17,32 @@ import (
 const keysQPS = 10
 
 // addCallers adds what knows who may send reviews; nil where nobody is asked who he is.
-func (p *program) addCallers() (*callers.Callers, error) {
+func (p *program) addCallers() (*auth.Callers, error) {
 	config := &p.config.Webhook.Authentication
 	if config.Mode == configv1alpha1.AuthenticationOff {
 		return nil, nil //nolint:nilnil // Nil callers let everybody pass.
 	}
-	options := callers.Options{
+	options := auth.CallerOptions{
 		Required:    config.Mode == configv1alpha1.AuthenticationRequired,
 		Clock:       p.local,
 		ServerClock: p.clock,
-		Metrics:     callers.NewMetrics(ctrlmetrics.Registry),
+		Metrics:     auth.NewCallerMetrics(ctrlmetrics.Registry),
 	}
 	if ca := config.ClientCA; ca.File != "" {
-		options.Certificates = &callers.Certificates{CAFile: ca.File, CommonNames: ca.CommonNames, Organizations: ca.Organizations}
+		options.Certificates = &auth.Certificates{CAFile: ca.File, CommonNames: ca.CommonNames, Organizations: ca.Organizations}
 	}
 	if config.Tokens.Enabled {
 		clientset, err := p.clientWithin(keysQPS, keysQPS)
 		if err != nil {
 			return nil, fmt.Errorf("make a client for the keys of callers: %w", err)
 		}
-		options.Tokens = &callers.Tokens{
+		options.Tokens = &auth.Tokens{
 			Issuer:    config.Tokens.Issuer,
-			Published: callers.FromAPIServer(getFrom(clientset.Discovery().RESTClient())),
+			Published: auth.FromAPIServer(getFrom(clientset.Discovery().RESTClient())),
 			Endpoints: tokenEndpoints(p.config),
 		}
 	}
-	known, err := callers.New(options)
+	known, err := auth.NewCallers(options)
 	if err != nil {
 		return nil, fmt.Errorf("webhook.authentication: %w", err)
 	}
@@ -54,7 +54,7 @@ func (p *program) addCallers() (*callers.Callers, error) {
 
 // getFrom reads what an API server serves. It serves keys as a type of their own, and only to
 // those who accept that.
-func getFrom(client rest.Interface) callers.Get {
+func getFrom(client rest.Interface) auth.Get {
 	return func(ctx context.Context, path string) ([]byte, error) {
 		return client.Get().AbsPath(path).SetHeader("Accept", "application/jwk-set+json, application/json").DoRaw(ctx)
 	}
@@ -63,7 +63,7 @@ func getFrom(client rest.Interface) callers.Get {
 // tokenEndpoints are the endpoints as an API server names them in a token: by the URL that
 // it calls. It writes the port of a Service too (validateWebhookAudience in
 // pkg/registry/core/serviceaccount/storage/token.go).
-func tokenEndpoints(config *configv1alpha1.TollgateConfiguration) map[string]callers.Endpoint {
+func tokenEndpoints(config *configv1alpha1.TollgateConfiguration) map[string]auth.Endpoint {
 	base := config.Webhook.Authentication.Tokens.Audience
 	if base == "" {
 		base = config.Webhook.URL
@@ -71,8 +71,8 @@ func tokenEndpoints(config *configv1alpha1.TollgateConfiguration) map[string]cal
 	if base == "" {
 		base = fmt.Sprintf("https://%s.%s.svc:443", config.Certificates.ServiceName, config.Namespace)
 	}
-	return map[string]callers.Endpoint{
-		webhook.EndpointMutate:   {Audience: base + webhook.PathMutate, Kind: callers.Mutating, Name: objectName},
-		webhook.EndpointValidate: {Audience: base + webhook.PathValidate, Kind: callers.Validating, Name: objectName},
+	return map[string]auth.Endpoint{
+		webhook.EndpointMutate:   {Audience: base + webhook.PathMutate, Kind: auth.Mutating, Name: objectName},
+		webhook.EndpointValidate: {Audience: base + webhook.PathValidate, Kind: auth.Validating, Name: objectName},
 	}
 }

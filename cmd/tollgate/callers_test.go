@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
-	"github.com/tollgate-dev/tollgate/webhook/callers"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // The audiences are those that an API server makes up, validateWebhookAudience in
@@ -43,9 +43,9 @@ func TestTokensAreForTheURLThatTheAPIServerCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := configv1alpha1.Default()
 			tt.edit(config)
-			require.Equal(t, map[string]callers.Endpoint{
-				"mutate":   {Audience: tt.mutate, Kind: callers.Mutating, Name: "tollgate"},
-				"validate": {Audience: tt.validate, Kind: callers.Validating, Name: "tollgate"},
+			require.Equal(t, map[string]auth.Endpoint{
+				"mutate":   {Audience: tt.mutate, Kind: auth.Mutating, Name: "tollgate"},
+				"validate": {Audience: tt.validate, Kind: auth.Validating, Name: "tollgate"},
 			}, tokenEndpoints(config))
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
 
-	"github.com/tollgate-dev/tollgate/controllers/pairing"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -57,7 +57,7 @@ func (c *carriers) ReadRule(ctx context.Context, name string) (tracker.Rule, err
 
 // Paired reports whether a DeviceTaintRule is the NoSchedule twin of a taint that needs
 // one.
-func (c *carriers) Paired(ctx context.Context, current *inforce.Policies, rule *tracker.Rule) (bool, error) {
+func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tracker.Rule) (bool, error) {
 	if rule.Taint.Effect != resourcev1.DeviceTaintEffectNoSchedule {
 		return false, nil
 	}
@@ -76,20 +76,20 @@ func (c *carriers) Paired(ctx context.Context, current *inforce.Policies, rule *
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &twin); err != nil {
 		return false, fmt.Errorf("read DeviceTaintRule %s: %w", rule.Name, err)
 	}
-	owner, ok := pairing.OwnerOf(&twin)
+	owner, ok := devicetaints.OwnerOf(&twin)
 	if !ok {
 		return false, nil
 	}
-	needs := pairing.NeedsOf(current, c.window)
+	needs := devicetaints.NeedsOf(current, c.window)
 	var needed bool
-	if owner.Kind == pairing.KindRule {
+	if owner.Kind == devicetaints.KindRule {
 		var carrier tracker.Rule
 		carrier, err = c.ReadRule(ctx, owner.Name)
-		needed = err == nil && pairing.NeededByRule(needs, &twin, &carrier)
+		needed = err == nil && devicetaints.NeededByRule(needs, &twin, &carrier)
 	} else {
 		var carrier tracker.Slice
 		carrier, err = c.ReadSlice(ctx, owner.Name)
-		needed = err == nil && pairing.NeededBySlice(needs, &twin, &carrier)
+		needed = err == nil && devicetaints.NeededBySlice(needs, &twin, &carrier)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("read %s %s: %w", owner.Kind, owner.Name, err)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers/pairing"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -60,7 +60,7 @@ func TestTwinsAreToldFromOtherRules(t *testing.T) {
 	made := func(name, effect, kind, owner, uid string) *unstructured.Unstructured {
 		metadata := map[string]any{"name": name, "uid": name + "-uid"}
 		if owner != "" {
-			metadata["labels"] = map[string]any{pairing.Label: "rule"}
+			metadata["labels"] = map[string]any{devicetaints.Label: "rule"}
 			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": kind, "name": owner, "uid": uid}}
 		}
 		return &unstructured.Unstructured{Object: map[string]any{
@@ -85,7 +85,7 @@ func TestTwinsAreToldFromOtherRules(t *testing.T) {
 		),
 		served: func() (schema.GroupVersionResource, bool) { return resource, true },
 	}
-	current := (*inforce.Policies)(nil).WithPlacement([]v1alpha1.PlacementPolicy{{
+	current := (*policyset.Set)(nil).WithPlacement([]v1alpha1.PlacementPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: v1alpha1.PlacementPolicySpec{
 			Match: v1alpha1.PlacementMatch{Namespaces: []string{"*"}},
@@ -94,7 +94,7 @@ func TestTwinsAreToldFromOtherRules(t *testing.T) {
 			}}},
 		},
 	}})
-	windowed := (*inforce.Policies)(nil).WithEvictions([]v1alpha1.EvictionPolicy{{
+	windowed := (*policyset.Set)(nil).WithEvictions([]v1alpha1.EvictionPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: v1alpha1.EvictionPolicySpec{
 			Taints: []v1alpha1.TaintSelector{{Target: v1alpha1.TaintTargetDevice, Key: "k"}},

@@ -8,21 +8,18 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
-	"github.com/tollgate-dev/tollgate/controllers/approvals"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
-	"github.com/tollgate-dev/tollgate/controllers/pairing"
-	"github.com/tollgate-dev/tollgate/controllers/policystatus"
-	"github.com/tollgate-dev/tollgate/controllers/register"
-	"github.com/tollgate-dev/tollgate/controllers/registration"
-	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
-	"github.com/tollgate-dev/tollgate/controllers/ttl"
-	"github.com/tollgate-dev/tollgate/controllers/twins"
-	"github.com/tollgate-dev/tollgate/webhook/snapshot"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
+	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
+	"github.com/tollgate-dev/tollgate/controllers/status"
+	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // addControllers adds what the leader writes to keep the cluster as policies say.
-func (p *program) addControllers(store *snapshot.Store, known *followed, foreseen *foresight) {
-	status := policystatus.New(policystatus.Options{
+func (p *program) addControllers(store *policies.Store, known *followed, foreseen *foresight) {
+	status := status.NewReady(status.ReadyOptions{
 		Cache: p.manager.GetCache(), Client: p.manager.GetClient(), Clock: p.clock, Local: p.local,
 		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.kinds(), Policies: store,
 	})
@@ -42,14 +39,14 @@ func (p *program) addControllers(store *snapshot.Store, known *followed, foresee
 }
 
 // newRegistration returns what says when somebody deletes or edits the webhooks.
-func (p *program) newRegistration() *registration.Watcher {
-	return registration.New(registration.Options{
+func (p *program) newRegistration() *webhookwatch.Watcher {
+	return webhookwatch.New(webhookwatch.Options{
 		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Leads: p.leads, Lease: p.leaseReference(),
-		Recorder: p.recorders.policies, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
+		Recorder: p.recorders.policies, Metrics: webhookwatch.NewMetrics(ctrlmetrics.Registry),
 	})
 }
 
-func (p *program) newAudit(store *snapshot.Store, known *followed) *audit.Controller {
+func (p *program) newAudit(store *policies.Store, known *followed) *audit.Controller {
 	return audit.New(audit.Options{
 		Pods: known.tracker, Synced: known.pods, Namespace: p.config.Namespace, Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
 		Policies: store, DefaultSeconds: p.defaultSeconds(), Local: p.local, Leads: p.leads,
@@ -64,12 +61,12 @@ func (p *program) pairs(known *followed) bool {
 
 // addPairing adds what keeps pods with a bounded toleration from coming back to their
 // devices.
-func (p *program) addPairing(store *snapshot.Store, known *followed) {
+func (p *program) addPairing(store *policies.Store, known *followed) {
 	d := known.devices
-	pairs := pairing.New(pairing.Options{
-		Devices: known.tracker, Synced: d.known.Load, Client: ruleclient.New(d.rules, d.served, pairing.Label),
+	pairs := devicetaints.New(devicetaints.Options{
+		Devices: known.tracker, Synced: d.known.Load, Client: controllers.NewRuleClient(d.rules, d.served, devicetaints.Label),
 		Policies: store, Window: p.window(), Local: p.local, Leads: p.leads,
-		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: pairing.NewMetrics(ctrlmetrics.Registry),
+		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: devicetaints.NewMetrics(ctrlmetrics.Registry),
 	})
 	d.changed.join(pairs.RuleChanged)
 	p.leading = append(p.leading, pairs.Start)
@@ -82,33 +79,33 @@ func (p *program) window() bool {
 
 // addTwins adds what keeps pods from coming back to their nodes in mode Window. In other
 // modes it takes away what is left of that.
-func (p *program) addTwins(store *snapshot.Store) {
-	nodes := twins.New(twins.Options{
+func (p *program) addTwins(store *policies.Store) {
+	nodes := nodetaints.NewPairing(nodetaints.PairingOptions{
 		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(), Policies: store, Window: p.window(),
 		Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
-		Recorder: p.recorders.policies, Metrics: twins.NewMetrics(ctrlmetrics.Registry),
+		Recorder: p.recorders.policies, Metrics: nodetaints.NewPairingMetrics(ctrlmetrics.Registry),
 	})
 	p.leading = append(p.leading, nodes.Start)
 }
 
 // addTaintControllers adds what carries out TaintPolicies.
-func (p *program) addTaintControllers(store *snapshot.Store, known *followed, foreseen *foresight) {
-	nodes := register.New(register.Options{
+func (p *program) addTaintControllers(store *policies.Store, known *followed, foreseen *foresight) {
+	nodes := nodetaints.NewRegister(nodetaints.RegisterOptions{
 		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(), Pods: p.clientset.CoreV1().Pods(""),
 		Policies: store, Limits: foreseen.limits, Self: p.self, Since: p.unattended, Clock: p.clock, Local: p.local, Leads: p.leads,
-		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: register.NewMetrics(ctrlmetrics.Registry),
+		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: nodetaints.NewRegisterMetrics(ctrlmetrics.Registry),
 	})
-	expiry := ttl.Options{
+	expiry := nodetaints.TTLOptions{
 		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(),
 		Policies: store, Clock: p.clock, Local: p.local, Leads: p.leads,
-		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: ttl.NewMetrics(ctrlmetrics.Registry),
+		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: nodetaints.NewTTLMetrics(ctrlmetrics.Registry),
 	}
 	if p.features.Enabled(features.ResourceSlicePatches) {
 		expiry.Patches = p.dynamic.Resource(v1alpha1.GroupVersion.WithResource("resourceslicepatches"))
 	}
-	record := approvals.Options{
+	record := status.ApprovalOptions{
 		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
-		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(), Metrics: approvals.NewMetrics(ctrlmetrics.Registry),
+		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(), Metrics: status.NewMetrics(ctrlmetrics.Registry),
 	}
 	if known.tracker != nil {
 		record.Left, record.Standing = known.ledger.Left, foreseen.view.Standing
@@ -118,7 +115,7 @@ func (p *program) addTaintControllers(store *snapshot.Store, known *followed, fo
 			slices: p.clientset.ResourceV1().ResourceSlices(), rules: known.devices.rules, served: known.devices.served, window: p.window(),
 		}
 	}
-	expired, approved := ttl.New(expiry), approvals.New(record)
+	expired, approved := nodetaints.NewTTL(expiry), status.NewApprovals(record)
 	if known.devices != nil {
 		known.devices.changed.join(expired.RuleChanged)
 		known.devices.changed.join(approved.RuleChanged)

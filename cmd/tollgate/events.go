@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/tollgate-dev/tollgate/evictor/misfit"
+	"github.com/tollgate-dev/tollgate/evictor"
 )
 
 // These are who events are from. They are the names of the controllers of
@@ -61,11 +61,11 @@ const (
 )
 
 // fitChanged returns what says aloud whether the mode fits what the cluster does.
-func (p *program) fitChanged() func(misfit.Finding) {
+func (p *program) fitChanged() func(evictor.ModeFinding) {
 	lease := p.leaseReference()
 	mode := string(p.config.Eviction.Mode)
-	return func(finding misfit.Finding) {
-		if finding == misfit.Fits {
+	return func(finding evictor.ModeFinding) {
+		if finding == evictor.Fits {
 			p.recorders.policies.Eventf(lease, corev1.EventTypeNormal, reasonModeFits, "eviction.mode %s fits again", mode)
 			return
 		}

@@ -13,10 +13,10 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
-	"github.com/tollgate-dev/tollgate/webhook/snapshot"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // everyReplica is work of every replica, so that a new leader has nothing to read
@@ -44,7 +44,7 @@ type followed struct {
 	nodes   bool
 	devices *deviceSide
 	// ledger knows which pods have left because of taints.
-	ledger *forecast.Ledger
+	ledger *preview.Ledger
 	// restraint is what holds evictions back.
 	restraint *restraint
 	// guard keeps what is known close to what is so.
@@ -57,7 +57,7 @@ func (f *followed) followsRules() bool { return f.devices != nil && !f.devices.w
 // addEvictor adds what watches pods, nodes and devices, and on the leader what
 // evicts and says so in the status of DeviceTaintRules. Admission does not wait
 // until all pods of the cluster have been listed.
-func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*followed, error) {
+func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*followed, error) {
 	nodes, devices := p.features.Enabled(features.NodeTaintEviction), p.features.Enabled(features.DeviceTaintEviction)
 	if !nodes && !devices {
 		return &followed{}, nil
@@ -115,7 +115,7 @@ func (p *program) addEvictor(ctx context.Context, store *snapshot.Store) (*follo
 	known := &followed{
 		tracker: state, rules: options.Rules, nodes: nodes,
 		pods:      func() bool { return feed.HasSynced() },
-		ledger:    forecast.NewLedger(state, options.Rules, p.clock).WithPolicies(bounds.foretold, bounds.labels.Of),
+		ledger:    preview.NewLedger(state, options.Rules, p.clock).WithPolicies(bounds.foretold, bounds.labels.Of),
 		restraint: bounds,
 		guard: informer.NewGuard(informer.GuardOptions{
 			Clock: p.local, Metrics: informer.NewMetrics(ctrlmetrics.Registry), Silence: p.config.ClientConnection.WatchSilence.Duration,

@@ -10,7 +10,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/scrape"
-	"github.com/tollgate-dev/tollgate/webhook/authority"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // Scrapes have a client, a limit and answers of their own: whoever can reach the port can
@@ -46,6 +46,6 @@ func (p *program) newScrapeGuard() (*scrape.Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for those who scrape: %w", err)
 	}
-	allows := authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, authority.Limits{})
+	allows := auth.NewAuthority(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, auth.AuthorityLimits{})
 	return scrape.NewGuard(clientset.AuthenticationV1().TokenReviews(), allows, p.local), nil
 }

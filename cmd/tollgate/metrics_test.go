@@ -26,14 +26,12 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/logsink"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/replica"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/served"
-	"github.com/tollgate-dev/tollgate/controllers/approvals"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
-	"github.com/tollgate-dev/tollgate/controllers/pairing"
-	"github.com/tollgate-dev/tollgate/controllers/patches"
-	"github.com/tollgate-dev/tollgate/controllers/register"
-	"github.com/tollgate-dev/tollgate/controllers/registration"
-	"github.com/tollgate-dev/tollgate/controllers/ttl"
-	"github.com/tollgate-dev/tollgate/controllers/twins"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
+	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
+	"github.com/tollgate-dev/tollgate/controllers/slicepatches"
+	"github.com/tollgate-dev/tollgate/controllers/status"
+	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/panics"
@@ -41,8 +39,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/webhook"
-	"github.com/tollgate-dev/tollgate/webhook/callers"
-	"github.com/tollgate-dev/tollgate/webhook/snapshot"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 const metricsFile = "../../docs/metrics.md"
@@ -54,23 +52,23 @@ func registerAll(reg prometheus.Registerer) {
 	certs.NewMetrics(reg)
 	webhook.NewMetrics(reg)
 	webhook.NewPreviewMetrics(reg)
-	snapshot.NewMetrics(reg)
+	policies.NewMetrics(reg)
 	audit.NewMetrics(reg)
-	pairing.NewMetrics(reg)
-	patches.NewMetrics(reg)
-	register.NewMetrics(reg)
-	registration.NewMetrics(reg)
-	ttl.NewMetrics(reg)
-	twins.NewMetrics(reg)
+	devicetaints.NewMetrics(reg)
+	slicepatches.NewMetrics(reg)
+	nodetaints.NewRegisterMetrics(reg)
+	webhookwatch.NewMetrics(reg)
+	nodetaints.NewTTLMetrics(reg)
+	nodetaints.NewPairingMetrics(reg)
 	evictor.NewMetrics(reg)
 	panics.Register(reg)
 	breaker.NewMetrics(reg)
-	approvals.NewMetrics(reg)
+	status.NewMetrics(reg)
 	rulestatus.NewMetrics(reg)
 	rulestatus.NewPatchMetrics(reg)
 	informer.NewMetrics(reg)
 	served.NewMetrics(reg)
-	callers.NewMetrics(reg)
+	auth.NewCallerMetrics(reg)
 	logsink.NewLost(reg)
 	reg.MustRegister(census.NewCollector(tracker.New()))
 }

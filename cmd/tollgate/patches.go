@@ -14,14 +14,12 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/patchfeed"
-	"github.com/tollgate-dev/tollgate/controllers/loop"
-	"github.com/tollgate-dev/tollgate/controllers/off"
-	"github.com/tollgate-dev/tollgate/controllers/pairing"
-	"github.com/tollgate-dev/tollgate/controllers/patches"
-	"github.com/tollgate-dev/tollgate/controllers/ruleclient"
+	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
+	"github.com/tollgate-dev/tollgate/controllers/slicepatches"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // patchSide is what the evictor and the status of patches share. It is there before what
@@ -58,7 +56,7 @@ func (s *patchSide) follow(ctx context.Context, p *program) {
 			s.changed([]string{patch.Name})
 		}
 	}
-	loop.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
+	controllers.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
 		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
@@ -101,7 +99,7 @@ func (p *program) addPatchFeed() (*patchfeed.Feed, error) {
 	if !p.features.Enabled(features.ResourceSlicePatches) {
 		return nil, nil //nolint:nilnil // There is none, and no fault.
 	}
-	view := merged.New()
+	view := sliceview.New()
 	if !p.features.Enabled(features.ResourceSlicePatchAttributes) {
 		view.LeaveOutAttributes()
 	}
@@ -120,12 +118,12 @@ func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
 	if feed == nil {
 		return nil
 	}
-	options := patches.Options{
+	options := slicepatches.Options{
 		View: feed.View(), ViewSynced: feed.Synced,
-		Cache: p.manager.GetCache(), Reader: p.manager.GetClient(), Live: p.manager.GetAPIReader(), Status: patches.NewApplier(client),
+		Cache: p.manager.GetCache(), Reader: p.manager.GetClient(), Live: p.manager.GetAPIReader(), Status: slicepatches.NewApplier(client),
 		Shared: p.config.Eviction.Mode != configv1alpha1.EvictionReplace,
 		Clock:  p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
-		Recorder: p.recorders.policies, Metrics: patches.NewMetrics(ctrlmetrics.Registry),
+		Recorder: p.recorders.policies, Metrics: slicepatches.NewMetrics(ctrlmetrics.Registry),
 	}
 	if !p.features.Enabled(features.ResourceSlicePatchAttributes) {
 		options.AttributesGate = string(features.ResourceSlicePatchAttributes)
@@ -138,9 +136,9 @@ func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
 		options.RulesGate = string(features.DeviceTaintRules)
 	default:
 		options.Known, options.KnownSynced = known.tracker, d.known.Load
-		options.Rules = ruleclient.New(client, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
+		options.Rules = controllers.NewRuleClient(client, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
-	controller := patches.New(options)
+	controller := slicepatches.New(options)
 	p.leading = append(p.leading, controller.Start)
 	if options.Rules == nil {
 		return nil
@@ -152,19 +150,19 @@ func (p *program) addPatches(known *followed, feed *patchfeed.Feed) error {
 // addRemover adds what takes away what was written for a feature before its gate was switched
 // off: it would go on tainting.
 func (p *program) addRemover(known *followed, client dynamic.Interface) {
-	remover := &off.Remover{
-		Client: client, Status: patches.NewApplier(client), Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+	remover := &slicepatches.Remover{
+		Client: client, Status: slicepatches.NewApplier(client), Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 	}
 	carriedOut := p.features.Enabled(features.ResourceSlicePatches)
 	if !carriedOut {
 		remover.Gate = string(features.ResourceSlicePatches)
 	}
 	if !carriedOut || !known.followsRules() {
-		remover.Rules = append(remover.Rules, off.OfPatches())
+		remover.Rules = append(remover.Rules, slicepatches.OfPatches())
 	}
 	if !p.pairs(known) {
-		remover.Rules = append(remover.Rules, off.Written{Label: pairing.Label, Ours: func(rule *resourcev1.DeviceTaintRule) bool {
-			_, ours := pairing.OwnerOf(rule)
+		remover.Rules = append(remover.Rules, slicepatches.Written{Label: devicetaints.Label, Ours: func(rule *resourcev1.DeviceTaintRule) bool {
+			_, ours := devicetaints.OwnerOf(rule)
 			return ours
 		}})
 	}

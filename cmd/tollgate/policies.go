@@ -15,13 +15,13 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/webhook/snapshot"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // kinds returns the kinds of policies that are judged by.
-func (p *program) kinds() inforce.Kinds {
-	return inforce.Kinds{
+func (p *program) kinds() policyset.Kinds {
+	return policyset.Kinds{
 		Tolerations: p.features.Enabled(features.TolerationPolicies),
 		Placement:   p.features.Enabled(features.PlacementPolicies),
 		Taints:      p.features.Enabled(features.TaintPolicies),
@@ -31,14 +31,14 @@ func (p *program) kinds() inforce.Kinds {
 }
 
 // addPolicies adds the store of policies, and watches what they depend on.
-func (p *program) addPolicies(ctx context.Context) (*snapshot.Store, error) {
-	store := snapshot.NewStore(snapshot.Options{
+func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
+	store := policies.NewStore(policies.Options{
 		Kinds:     p.kinds(),
 		Cache:     p.manager.GetCache(),
 		Live:      p.manager.GetAPIReader(),
 		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
 		Clock:     p.local,
-		Metrics:   snapshot.NewMetrics(ctrlmetrics.Registry),
+		Metrics:   policies.NewMetrics(ctrlmetrics.Registry),
 	})
 	if err := p.manager.Add(store); err != nil {
 		return nil, fmt.Errorf("watch policies: %w", err)

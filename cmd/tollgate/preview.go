@@ -8,8 +8,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/patchfeed"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/webhook"
@@ -17,8 +16,8 @@ import (
 
 // foresight says what writes would do to pods. Where those are not followed it is zero.
 type foresight struct {
-	view    *forecast.View
-	limits  *limits.Limits
+	view    *preview.View
+	limits  *preview.Limits
 	preview *webhook.Preview
 }
 
@@ -36,7 +35,7 @@ func (p *program) addForesight(known *followed, patched *patchfeed.Feed) (*fores
 	if err := p.manager.Add(everyReplica(budgets.RunWithContext)); err != nil {
 		return nil, fmt.Errorf("watch disruption budgets: %w", err)
 	}
-	options := forecast.Options{
+	options := preview.Options{
 		Tracker: known.tracker, Rules: known.rules, PodsKnown: known.pods, BudgetsKnown: feed.HasSynced,
 		Policies: known.restraint.foretold, NamespaceLabels: known.restraint.labels.Of,
 	}
@@ -46,9 +45,9 @@ func (p *program) addForesight(known *followed, patched *patchfeed.Feed) (*fores
 	if known.devices != nil {
 		options.DevicesKnown = known.devices.counts
 	}
-	view := forecast.NewView(options)
-	judge := limits.New(limits.Config{
-		View: view, Ledger: known.ledger, Approvals: limits.NewApprovals(p.manager.GetClient()),
+	view := preview.NewView(options)
+	judge := preview.NewLimits(preview.LimitsConfig{
+		View: view, Ledger: known.ledger, Approvals: preview.NewApprovals(p.manager.GetClient()),
 		Authorizer: p.operators, Clock: p.clock,
 	})
 	config := webhook.PreviewConfig{

@@ -9,26 +9,26 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/namespaces"
-	"github.com/tollgate-dev/tollgate/controllers/evictions"
+	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/webhook/snapshot"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // restraint is what holds evictions back: EvictionPolicies, and the breakers in them.
 type restraint struct {
 	mode   configv1alpha1.EvictionMode
-	store  *snapshot.Store
+	store  *policies.Store
 	labels *namespaces.Labels
 	keeper *breaker.Keeper
 	// runner is what is held back. It comes into being after what holds it.
 	runner *evictor.Evictor
 }
 
-func (p *program) newRestraint(ctx context.Context, store *snapshot.Store, known *tracker.Tracker) (*restraint, error) {
+func (p *program) newRestraint(ctx context.Context, store *policies.Store, known *tracker.Tracker) (*restraint, error) {
 	r := &restraint{mode: p.config.Eviction.Mode, store: store}
 	var err error
 	if r.labels, err = namespaces.Watch(ctx, p.manager.GetCache(), r.changed); err != nil {
@@ -39,7 +39,7 @@ func (p *program) newRestraint(ctx context.Context, store *snapshot.Store, known
 		Policies: r.policies, Live: known.Live,
 		Held:     func() map[types.UID]int { return r.runner.HeldByPolicy() },
 		Settled:  func() bool { return r.runner.Settled() },
-		Standing: forecast.NewView(forecast.Options{Tracker: known}).FirstStanding,
+		Standing: preview.NewView(preview.Options{Tracker: known}).FirstStanding,
 		Released: func(policy types.UID) { r.runner.WakeHeld(policy) },
 		Leads:    p.leads,
 		Clock:    p.clock, Local: p.local, Timeout: p.attemptTimeout(),
@@ -63,7 +63,7 @@ func (r *restraint) restrain(options *evictor.Options) {
 }
 
 // policies returns the EvictionPolicies in force.
-func (r *restraint) policies() *evicting.Set {
+func (r *restraint) policies() *eviction.Set {
 	current := r.store.Current()
 	if current == nil {
 		return nil
@@ -73,7 +73,7 @@ func (r *restraint) policies() *evicting.Set {
 
 // foretold returns the policies that previews and limits go by. Where Kubernetes evicts
 // as well, or alone, nobody is safe because a policy of Tollgate's says so.
-func (r *restraint) foretold() *evicting.Set {
+func (r *restraint) foretold() *eviction.Set {
 	if r.mode != configv1alpha1.EvictionReplace {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (p *program) addRestraint(r *restraint) error {
 	if err := p.manager.Add(everyReplica(r.follow)); err != nil {
 		return fmt.Errorf("follow EvictionPolicies: %w", err)
 	}
-	status := evictions.New(evictions.Options{
+	status := status.NewHeld(status.HeldOptions{
 		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(), Policies: r.policies,
 		Held: r.runner.Held, Settled: r.runner.Settled,
 		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),

@@ -31,7 +31,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 	"github.com/tollgate-dev/tollgate/evictor/panics"
-	"github.com/tollgate-dev/tollgate/webhook/authority"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // objectName names the Lease and both webhook configurations in deploy.
@@ -53,7 +53,7 @@ type program struct {
 	manager ctrl.Manager
 	// authorizer answers what policies ask about permissions for pods, workloads and claims;
 	// operators for taints and labels of namespaces. Neither waits for the other.
-	authorizer, operators *authority.Authority
+	authorizer, operators *auth.Authority
 	// certificates are those of the webhooks, or of the metrics where this process has no webhooks;
 	// nil until there is admission, and where nothing is served by HTTPS.
 	certificates *certs.Manager

@@ -15,11 +15,11 @@ import (
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/drain"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
-	"github.com/tollgate-dev/tollgate/controllers/loop"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
-	"github.com/tollgate-dev/tollgate/webhook/authority"
-	"github.com/tollgate-dev/tollgate/webhook/snapshot"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // addAdmission adds the certificates, and the server that judges by the policies, by
@@ -27,7 +27,7 @@ import (
 // serving goes on. It returns its readiness checks. A process without the webhook is ready
 // when it knows the policies.
 func (p *program) addAdmission(
-	told, serving context.Context, store *snapshot.Store, known *followed, preview *webhook.Preview,
+	told, serving context.Context, store *policies.Store, known *followed, preview *webhook.Preview,
 ) (map[string]healthz.Checker, error) {
 	if err := p.addCertificates(); err != nil {
 		return nil, err
@@ -42,7 +42,9 @@ func (p *program) addAdmission(
 	config := p.webhookConfig(store, known)
 	config.Preview, config.Callers = preview, who
 	if outages := config.Outages; outages != nil {
-		follow := func(ctx context.Context) { loop.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local) }
+		follow := func(ctx context.Context) {
+			controllers.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
+		}
 		if err := p.manager.Add(everyReplica(follow)); err != nil {
 			return nil, fmt.Errorf("watch nodes: %w", err)
 		}
@@ -102,7 +104,7 @@ func (p *program) certificateOptions() certs.Options {
 	return options
 }
 
-func (p *program) webhookConfig(store *snapshot.Store, known *followed) webhook.Config {
+func (p *program) webhookConfig(store *policies.Store, known *followed) webhook.Config {
 	admission := p.config.Admission
 	config := webhook.Config{
 		Options: webhook.Options{
@@ -157,14 +159,14 @@ const (
 	reviewBurst = 100
 )
 
-func (p *program) newAuthority() (*authority.Authority, error) {
+func (p *program) newAuthority() (*auth.Authority, error) {
 	// Without a limit of its own: the authority has it, and lets namespaces take turns.
 	clientset, err := p.clientWithin(-1, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for access reviews: %w", err)
 	}
-	limits := authority.Limits{PerSecond: reviewQPS, Burst: reviewBurst}
-	return authority.New(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, limits), nil
+	limits := auth.AuthorityLimits{PerSecond: reviewQPS, Burst: reviewBurst}
+	return auth.NewAuthority(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, limits), nil
 }
 
 // clientWithin returns a client with a limit of its own.
@@ -174,8 +176,8 @@ func (p *program) clientWithin(qps float32, burst int) (*kubernetes.Clientset, e
 	return kubernetes.NewForConfig(protobuf(connection))
 }
 
-func (p *program) defaultSeconds() tolerations.DefaultSeconds {
-	return tolerations.DefaultSeconds{
+func (p *program) defaultSeconds() toleration.DefaultSeconds {
+	return toleration.DefaultSeconds{
 		NotReady:    p.config.Admission.DefaultNotReadyTolerationSeconds,
 		Unreachable: p.config.Admission.DefaultUnreachableTolerationSeconds,
 	}

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -37,7 +37,7 @@ type world struct {
 
 	mu         sync.Mutex
 	policies   []v1alpha1.TolerationPolicy
-	current    *inforce.Policies
+	current    *policyset.Set
 	namespaces map[string]map[string]string
 	classes    []nodev1.RuntimeClass
 	synced     bool
@@ -114,7 +114,7 @@ func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, 
 	return errors.New("no such policy")
 }
 
-func (w *world) Current() *inforce.Policies {
+func (w *world) Current() *policyset.Set {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.current
@@ -155,7 +155,7 @@ func (w *world) options() Options {
 	}
 	return Options{
 		Pods: w.tracker, Synced: flag(&w.synced), Cache: w, Status: w, Policies: w,
-		DefaultSeconds: tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300},
+		DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300},
 		Local:          clock.RealClock{}, Leads: flag(&w.leads), Timeout: time.Second, Metrics: w.metrics,
 	}
 }
@@ -254,7 +254,7 @@ func TestAnAuditDependsOnWhatIsKnownOfAPod(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			w := newWorld()
 			w.tracker.SetPod(pod("banana", "p", tolerating, c.origin))
-			s := &scan{judge: tolerations.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}), namespaces: w}
+			s := &scan{judge: toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}), namespaces: w}
 			found, err := s.run(t.Context(), w.tracker)
 			require.NoError(t, err)
 			require.Equal(t, c.violates, len(found) == 1)
@@ -306,7 +306,7 @@ func TestWhatTollgateGaveIsNotHeldAgainstAPod(t *testing.T) {
 	for _, p := range []tracker.Pod{pod("kiwi", "chosen", list, nil), given, another} {
 		w.tracker.SetPod(p)
 	}
-	s := &scan{judge: tolerations.Compile([]v1alpha1.TolerationPolicy{policy}), namespaces: w}
+	s := &scan{judge: toleration.Compile([]v1alpha1.TolerationPolicy{policy}), namespaces: w}
 	found, err := s.run(t.Context(), w.tracker)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, found["a"].Count)
@@ -428,7 +428,7 @@ func BenchmarkAudit100000Pods(b *testing.B) {
 		policies[i] = guarding(fmt.Sprintf("p%d", i), v1alpha1.TolerationGrant{Namespaces: []string{"n0", "n1"}})
 		policies[i].Spec.Taints[0].Key = fmt.Sprintf("dedicated%d", i)
 	}
-	set := tolerations.Compile(policies)
+	set := toleration.Compile(policies)
 	for workload := range 1000 {
 		namespace := fmt.Sprintf("n%d", workload%100)
 		w.namespaces[namespace] = nil
@@ -448,7 +448,7 @@ func BenchmarkAudit100000Pods(b *testing.B) {
 			w.tracker.SetPod(p)
 		}
 	}
-	defaults := tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300}
+	defaults := toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}
 	b.ReportAllocs()
 	for b.Loop() {
 		s := &scan{judge: set, namespaces: w, defaults: defaults}

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 const (
@@ -52,7 +52,7 @@ type statuses interface {
 
 // policies hands out those in force, and says when they changed.
 type policies interface {
-	Current() *inforce.Policies
+	Current() *policyset.Set
 	Subscribe() (changed <-chan struct{}, stop func())
 }
 
@@ -70,7 +70,7 @@ type Options struct {
 	Status   statuses
 	Policies policies
 	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
-	DefaultSeconds tolerations.DefaultSeconds
+	DefaultSeconds toleration.DefaultSeconds
 	// Local is the clock of this machine.
 	Local clock.WithTicker
 	Leads func() bool
@@ -154,7 +154,7 @@ func (c *Controller) pause(ctx context.Context, d time.Duration, early <-chan st
 }
 
 // look looks at all pods, writes what changed, and returns how long the looking took.
-func (c *Controller) look(ctx context.Context, current *inforce.Policies, changed <-chan struct{}) (took time.Duration, err error) {
+func (c *Controller) look(ctx context.Context, current *policyset.Set, changed <-chan struct{}) (took time.Duration, err error) {
 	began := c.options.Local.Now()
 	found, err := c.scan(ctx, current.Tolerations)
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *Controller) scan(ctx context.Context, set judge) (map[string]*v1alpha1.
 // write writes what was found into the status of the policies that say otherwise. Where
 // there are many and policies change meanwhile, the rest is left to the next look. One that
 // is refused keeps none of the others.
-func (c *Controller) write(ctx context.Context, current *inforce.Policies, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{}) error {
+func (c *Controller) write(ctx context.Context, current *policyset.Set, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{}) error {
 	var list v1alpha1.TolerationPolicyList
 	if err := c.options.Cache.List(ctx, &list); err != nil {
 		return fmt.Errorf("list policies: %w", err)

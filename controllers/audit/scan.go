@@ -13,7 +13,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -37,7 +37,7 @@ type reader interface {
 // judge is a set of TolerationPolicies.
 type judge interface {
 	AuditNeedsLabels() bool
-	Audit(ctx context.Context, in tolerations.AuditInput) ([]tolerations.Violation, error)
+	Audit(ctx context.Context, in toleration.AuditInput) ([]toleration.Violation, error)
 }
 
 // group is what pods have in common for which the policies say the same. Lists that
@@ -59,11 +59,11 @@ type scan struct {
 	namespaces reader
 	// tollgate is the namespace of Tollgate.
 	tollgate string
-	defaults tolerations.DefaultSeconds
+	defaults toleration.DefaultSeconds
 	// added are tolerations that Kubernetes may have added to any pod.
 	added []corev1.Toleration
 
-	verdicts map[group][]tolerations.Violation
+	verdicts map[group][]toleration.Violation
 	known    map[string]*corev1.Namespace
 	found    map[string]*v1alpha1.TolerationViolations
 	err      error
@@ -71,7 +71,7 @@ type scan struct {
 
 // run returns what was found, by the name of the policy.
 func (s *scan) run(ctx context.Context, all pods) (map[string]*v1alpha1.TolerationViolations, error) {
-	s.verdicts = map[group][]tolerations.Violation{}
+	s.verdicts = map[group][]toleration.Violation{}
 	s.known = map[string]*corev1.Namespace{}
 	s.found = map[string]*v1alpha1.TolerationViolations{}
 	withLabels := s.judge.AuditNeedsLabels()
@@ -103,7 +103,7 @@ func groupOf(pod *tracker.Pod, withLabels bool) group {
 }
 
 // violations returns what pods of a group violate, of which pod is one.
-func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tolerations.Violation {
+func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []toleration.Violation {
 	verdict, ok := s.verdicts[g]
 	if ok {
 		return verdict
@@ -112,7 +112,7 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	if namespace == nil {
 		return nil // It is gone, and its pods will be.
 	}
-	in := tolerations.AuditInput{
+	in := toleration.AuditInput{
 		Namespace: namespace, ServiceAccount: g.account, Tolerations: pod.Tolerations,
 		// Which pods are on the network of their node is not known.
 		DefaultSeconds: &s.defaults, OfDaemonSet: g.daemon, HostNetwork: true, Added: slices.Concat(s.added, givenTo(pod)),
@@ -159,7 +159,7 @@ func (s *scan) namespace(ctx context.Context, name string) *corev1.Namespace {
 }
 
 // note counts a pod, and names it if it is among the first.
-func (s *scan) note(pod *tracker.Pod, v tolerations.Violation) {
+func (s *scan) note(pod *tracker.Pod, v toleration.Violation) {
 	found := s.found[v.Policy]
 	if found == nil {
 		found = &v1alpha1.TolerationViolations{}

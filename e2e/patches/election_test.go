@@ -13,12 +13,12 @@ import (
 
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/process"
-	"github.com/tollgate-dev/tollgate/policy/patching/presence"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
 // holder is who says in a Lease of kube-system that it has it, empty for nobody.
 func (s *site) holder(ctx context.Context, lease string) (string, error) {
-	l, err := s.client.CoordinationV1().Leases(presence.Namespace).Get(ctx, lease, metav1.GetOptions{})
+	l, err := s.client.CoordinationV1().Leases(slicepatch.PresenceNamespace).Get(ctx, lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
@@ -55,7 +55,7 @@ func TestTheReplicaOfTheSchedulerThatTakesOverObeysPatches(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, shared.RestartWith(afterwards(t), controlplane.Scheduler)) })
 	led, err := s.holder(t.Context(), leads)
 	require.NoError(t, err)
-	said, err := s.holder(t.Context(), presence.Name)
+	said, err := s.holder(t.Context(), slicepatch.Name)
 	require.NoError(t, err)
 	require.NoError(t, shared.RestartWith(t.Context(), controlplane.Scheduler, elect...))
 	first := s.waitHolder(t, leads, led)
@@ -85,7 +85,7 @@ func TestTheReplicaOfTheSchedulerThatTakesOverObeysPatches(t *testing.T) {
 	holder, err := s.holder(t.Context(), leads)
 	require.NoError(t, err)
 	require.Equal(t, first, holder, "one of them schedules, and it is the first still")
-	announced := s.waitHolder(t, presence.Name, said)
+	announced := s.waitHolder(t, slicepatch.Name, said)
 
 	require.NoError(t, shared.Kill(t.Context(), controlplane.Scheduler))
 	// It did not see this.
@@ -93,6 +93,6 @@ func TestTheReplicaOfTheSchedulerThatTakesOverObeysPatches(t *testing.T) {
 	s.runMany(t, "next", 2, modelB)
 	require.NotEqual(t, first, s.waitHolder(t, leads, first))
 	require.Equal(t, []string{"pool/c"}, s.requirePods(t, "next", 1, 1))
-	s.waitHolder(t, presence.Name, announced)
+	s.waitHolder(t, slicepatch.Name, announced)
 	require.True(t, standby.Alive())
 }

@@ -21,8 +21,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tollgate-dev/tollgate/policy/directives"
-	"github.com/tollgate-dev/tollgate/policy/directives/directivestest"
+	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/policy/validation/validationtest"
 )
 
 const (
@@ -149,12 +149,12 @@ func judge(
 		return err
 	}
 	for range n {
-		pod := directivestest.Change(r, old)
+		pod := validationtest.Change(r, old)
 		want, err := askServer(ctx, pods, pod)
 		if err != nil {
 			return fmt.Errorf("update pod %s: %w", asYAML(pod), err)
 		}
-		counts.add(old, pod, want, verdictOf(directives.ValidateUpdate(pod, old)))
+		counts.add(old, pod, want, verdictOf(validation.ValidatePodUpdate(pod, old)))
 	}
 	return nil
 }
@@ -163,12 +163,12 @@ func judge(
 func storedPod(
 	ctx context.Context, r *rand.Rand, pods typedcorev1.PodInterface, etcd *clientv3.Client, aged bool,
 ) (*corev1.Pod, error) {
-	pod, err := pods.Create(ctx, directivestest.Pod(r), metav1.CreateOptions{})
+	pod, err := pods.Create(ctx, validationtest.Pod(r), metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create pod: %w", err)
 	}
 	if aged {
-		directivestest.Age(r, pod)
+		validationtest.Age(r, pod)
 		if err := store(ctx, etcd, pod); err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func TestSD01CreationsGetTheVerdictOfTheAPIServer(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	allowed, refused := 0, 0
 	for range 200 {
-		pod := directivestest.Change(r, directivestest.Pod(r))
+		pod := validationtest.Change(r, validationtest.Pod(r))
 		// An admission plugin sets the priority and refuses others; a scheduling group
 		// would have to exist.
 		pod.Spec.Priority, pod.Spec.SchedulingGroup = nil, nil
@@ -208,7 +208,7 @@ func TestSD01CreationsGetTheVerdictOfTheAPIServer(t *testing.T) {
 		_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		want, err := verdictOfServer(err)
 		require.NoError(t, err, asYAML(pod))
-		require.Equal(t, want, verdictOf(directives.ValidateCreate(pod)), asYAML(pod))
+		require.Equal(t, want, verdictOf(validation.ValidatePodCreate(pod)), asYAML(pod))
 		if len(want) == 0 {
 			allowed++
 		} else {
@@ -222,7 +222,7 @@ func TestSD01CreationsGetTheVerdictOfTheAPIServer(t *testing.T) {
 
 func TestSD03APodIsHeldByItsGate(t *testing.T) {
 	pods := clientOf(t).CoreV1().Pods(namespaceOf(t))
-	pod := directivestest.Pod(rand.New(rand.NewPCG(1, 2)))
+	pod := validationtest.Pod(rand.New(rand.NewPCG(1, 2)))
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/hold"}}
 	pod, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(t, err)

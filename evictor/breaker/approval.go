@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -132,7 +132,7 @@ func (t *term) approved(cause Cause, stands []standing, server, now time.Time) (
 
 // approvedOf returns the reservation of an approval for the breaker of a policy; nil if
 // none lets pods go. The mutex is held.
-func (t *term) approvedOf(policy *evicting.Policy, server time.Time) *reservation {
+func (t *term) approvedOf(policy *eviction.Policy, server time.Time) *reservation {
 	for i := range t.approvals {
 		a := &t.approvals[i]
 		if a.policy != policy.Name || !server.Before(a.ends) {
@@ -148,7 +148,7 @@ func (t *term) approvedOf(policy *evicting.Policy, server time.Time) *reservatio
 // released returns a permit if approvals for their policies let a pod go that breakers
 // hold, and the breakers of all other policies do as well; false if a breaker holds it for
 // which there is no approval. What an approval lets go counts for no breaker that holds.
-func (k *Keeper) released(t *term, policies []*evicting.Policy) (Answer, bool) {
+func (k *Keeper) released(t *term, policies []*eviction.Policy) (Answer, bool) {
 	server, now := k.options.Clock.Now(), k.options.Local.Now()
 	rest, approved := t.split(policies, server)
 	if len(approved) == 0 {
@@ -171,7 +171,7 @@ func (k *Keeper) released(t *term, policies []*evicting.Policy) (Answer, bool) {
 
 // split returns the reservations of the approvals for those of the policies whose breakers
 // hold, and the other policies.
-func (t *term) split(policies []*evicting.Policy, server time.Time) (rest []*evicting.Policy, approved []*reservation) {
+func (t *term) split(policies []*eviction.Policy, server time.Time) (rest []*eviction.Policy, approved []*reservation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, policy := range policies {

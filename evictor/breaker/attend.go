@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // attend looks at one breaker: it writes what pods are granted before they go, that it
@@ -149,7 +149,7 @@ var releasedMessages = map[string]string{
 	releasedByLimit: "The limit was raised or removed: what was held is evicted as far as it allows.",
 }
 
-func trippedMessage(limit int, policy *evicting.Policy) string {
+func trippedMessage(limit int, policy *eviction.Policy) string {
 	return fmt.Sprintf("%d pods were let go within %s, which is the limit. What else has to leave is held: until an EvictionApproval lets it go, until it fits into the limit, or until the limit is raised.",
 		limit, policy.Breaker.Window)
 }

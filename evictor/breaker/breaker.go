@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // breaker is what this replica knows of the breaker of one policy in one term. The
@@ -14,7 +14,7 @@ type breaker struct {
 	name string
 	uid  types.UID
 	// policy is as it was last known, and nil while it has not been read.
-	policy *evicting.Policy
+	policy *eviction.Policy
 	// state is what stands in the status; nil while that has not been read. It is as of
 	// read, by the clock of this machine.
 	state *State
@@ -43,7 +43,7 @@ type breaker struct {
 	wake chan struct{}
 }
 
-func newBreaker(policy *evicting.Policy) *breaker {
+func newBreaker(policy *eviction.Policy) *breaker {
 	return &breaker{name: policy.Name, uid: policy.UID, elsewhere: map[types.UID]int{}, wake: make(chan struct{}, 1)}
 }
 
@@ -73,7 +73,7 @@ func (b *breaker) steadied(now time.Time, settled bool) bool {
 
 // outdated reports whether the policy in force says something else than what was last
 // planned by.
-func (b *breaker) outdated(inForce *evicting.Policy) bool {
+func (b *breaker) outdated(inForce *eviction.Policy) bool {
 	return b.state == nil || inForce.Generation > b.planned
 }
 

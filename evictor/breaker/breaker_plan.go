@@ -4,14 +4,14 @@ import (
 	"math"
 	"time"
 
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // outside is what a look at a breaker takes from elsewhere, before it takes the mutex.
 type outside struct {
 	now, server time.Time
 	// inForce is the policy by which this replica judges; nil if it does by none.
-	inForce *evicting.Policy
+	inForce *eviction.Policy
 	live    int
 	held    int
 	attempt time.Duration
@@ -41,7 +41,7 @@ func (b *breaker) old(now time.Time) bool {
 
 // prepare returns what is to be written by a policy that was just read, and false for
 // nothing. What is asked for meanwhile is asked for again.
-func (b *breaker) prepare(policy *evicting.Policy, o *outside) (plan, bool) {
+func (b *breaker) prepare(policy *eviction.Policy, o *outside) (plan, bool) {
 	b.policy, b.planned = policy, policy.Generation
 	b.withdraw(policy, o)
 	in := b.situation(policy, o)
@@ -52,7 +52,7 @@ func (b *breaker) prepare(policy *evicting.Policy, o *outside) (plan, bool) {
 
 // withdraw has room given back that is not to be handed out any more: when its time is
 // over, when the limit was lowered, and when the policy has no breaker any more.
-func (b *breaker) withdraw(policy *evicting.Policy, o *outside) {
+func (b *breaker) withdraw(policy *eviction.Policy, o *outside) {
 	surplus := 0
 	if policy.Breaker == nil {
 		surplus = math.MaxInt
@@ -67,7 +67,7 @@ func (b *breaker) withdraw(policy *evicting.Policy, o *outside) {
 	b.leases.withdraw(o.now, surplus)
 }
 
-func (b *breaker) situation(policy *evicting.Policy, o *outside) *situation {
+func (b *breaker) situation(policy *eviction.Policy, o *outside) *situation {
 	in := &situation{
 		now: o.now, server: o.server, generation: policy.Generation,
 		id: o.id, live: o.live, leases: b.leases, demand: b.demand, held: o.held, attempt: o.attempt,

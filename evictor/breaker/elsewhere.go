@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // Where several breakers bind a pod and hold, the pod is booked for one of them. The
@@ -14,7 +14,7 @@ import (
 
 // heldElsewhere notes for the other breakers that bind a pod that one of them holds it.
 // The mutex is held.
-func (t *term) heldElsewhere(policies []*evicting.Policy, holder types.UID) {
+func (t *term) heldElsewhere(policies []*eviction.Policy, holder types.UID) {
 	for _, policy := range policies {
 		if policy.UID != holder {
 			t.breakers[policy.UID].elsewhere[holder]++

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tollgate-dev/tollgate/evictor/panics"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 const (
@@ -88,7 +88,7 @@ func (k *Keeper) current() *term {
 // these policies bind it. All of them have to let it go, or none counts it. An
 // approval of a taint lets pods go that a breaker holds; what it lets go counts for no
 // breaker. An approval for a policy stands in for the breaker of that policy alone.
-func (k *Keeper) Ask(policies []*evicting.Policy, cause Cause) Answer {
+func (k *Keeper) Ask(policies []*eviction.Policy, cause Cause) Answer {
 	bound := policies
 	if slices.ContainsFunc(policies, unbounded) {
 		bound = slices.DeleteFunc(slices.Clone(policies), unbounded)
@@ -113,7 +113,7 @@ func (k *Keeper) Ask(policies []*evicting.Policy, cause Cause) Answer {
 	return answer
 }
 
-func unbounded(policy *evicting.Policy) bool { return policy.Breaker == nil }
+func unbounded(policy *eviction.Policy) bool { return policy.Breaker == nil }
 
 // PoliciesChanged says that other policies are in force than before.
 func (k *Keeper) PoliciesChanged() {

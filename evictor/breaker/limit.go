@@ -3,7 +3,7 @@ package breaker
 import (
 	"time"
 
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // Limit is how many pods may leave in a window: the smaller of its two bounds. A limit
@@ -30,7 +30,7 @@ func (l Limit) Pods(live, gone int) int {
 }
 
 // limitOf returns the limit of a policy that has a breaker.
-func limitOf(policy *evicting.Policy) Limit {
+func limitOf(policy *eviction.Policy) Limit {
 	b := policy.Breaker
 	return Limit{MaxPods: b.MaxPods, MaxPercent: b.MaxPercent, Window: b.Window}
 }

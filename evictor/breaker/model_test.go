@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // history is when pods went, and which limits stood when.
@@ -341,7 +341,7 @@ func TestAnAnswerIsOneThing(t *testing.T) {
 		require.Equal(t, 1, one(r.Ask(r.policies("p"), cause)), "nobody leads")
 		r.lead(t)
 		for range 100 {
-			for _, policies := range [][]*evicting.Policy{nil, r.policies("free"), r.policies("p"), r.policies("p", "free")} {
+			for _, policies := range [][]*eviction.Policy{nil, r.policies("free"), r.policies("p"), r.policies("p", "free")} {
 				require.Equal(t, 1, one(r.Ask(policies, cause)))
 			}
 			time.Sleep(20 * time.Millisecond)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -44,7 +44,7 @@ type Options struct {
 	// approved.
 	Approvals lister
 	// Policies returns those in force.
-	Policies func() *evicting.Set
+	Policies func() *eviction.Set
 	// Live returns how many pods the cluster has that are neither over nor on their way
 	// out.
 	Live func() int

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -24,7 +24,7 @@ type Answer struct {
 	// Permit lets one pod go.
 	Permit *Permit
 	// HeldBy is the policy whose breaker holds the pod.
-	HeldBy *evicting.Policy
+	HeldBy *eviction.Policy
 	// Wait is after how long to ask again: leave is being written, or it is not known
 	// yet what becomes of pods that were given all the leave that there is.
 	Wait time.Duration

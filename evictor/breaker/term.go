@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // term is what is known in one term of leadership. It is safe for concurrent use.
@@ -39,7 +39,7 @@ func (t *term) end() {
 }
 
 // know has the breakers of policies attended to.
-func (t *term) know(policies []*evicting.Policy) {
+func (t *term) know(policies []*eviction.Policy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, policy := range policies {
@@ -48,7 +48,7 @@ func (t *term) know(policies []*evicting.Policy) {
 }
 
 // of returns the breaker of a policy. The mutex is held.
-func (t *term) of(policy *evicting.Policy) *breaker {
+func (t *term) of(policy *eviction.Policy) *breaker {
 	b, ok := t.breakers[policy.UID]
 	if !ok {
 		b = newBreaker(policy)
@@ -62,7 +62,7 @@ func (t *term) of(policy *evicting.Policy) *breaker {
 
 // ask returns a permit if all breakers have room, and the policy that holds, if one
 // does; else how long to wait.
-func (t *term) ask(policies []*evicting.Policy, now time.Time) Answer {
+func (t *term) ask(policies []*eviction.Policy, now time.Time) Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var wait time.Duration
@@ -180,7 +180,7 @@ func (t *term) learn(ctx context.Context, b *breaker, object *v1alpha1.EvictionP
 
 // prepare returns what is to be written for an object that was read.
 func (t *term) prepare(b *breaker, object *v1alpha1.EvictionPolicy, o *outside) (plan, bool) {
-	policy := evicting.Compile([]v1alpha1.EvictionPolicy{*object}).All()[0]
+	policy := eviction.Compile([]v1alpha1.EvictionPolicy{*object}).All()[0]
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return b.prepare(policy, o)

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -284,14 +284,14 @@ func (s *store) released(name string) v1alpha1.EvictionApprovalStatus {
 }
 
 // set returns the policies as they stand.
-func (s *store) set() *evicting.Set {
+func (s *store) set() *eviction.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []v1alpha1.EvictionPolicy
 	for _, p := range s.policies {
 		list = append(list, *p.DeepCopy())
 	}
-	return evicting.Compile(list)
+	return eviction.Compile(list)
 }
 
 // replica is a keeper and what surrounds it in its process.
@@ -313,7 +313,7 @@ type replica struct {
 	// unsure is true while it does not know whether it leads.
 	unsure bool
 	// old is the set of policies by which it judges; nil for those that stand.
-	old *evicting.Set
+	old *eviction.Set
 }
 
 func (r *replica) locked(change func()) {
@@ -348,7 +348,7 @@ func newReplica(s *store) *replica {
 	r := &replica{live: 1000, held: map[types.UID]int{}, settled: true}
 	r.Keeper = New(Options{
 		Reader: s, Status: s, Approvals: s,
-		Policies: func() *evicting.Set {
+		Policies: func() *eviction.Set {
 			r.mu.Lock()
 			old := r.old
 			r.mu.Unlock()
@@ -395,9 +395,9 @@ func (r *replica) retire(t *testing.T) {
 var cause = Cause{Carrier: tracker.Source{Kind: tracker.SourceNode, Name: "n"}, Key: "broken", Effect: corev1.TaintEffectNoExecute}
 
 // policies returns those with names as r knows them.
-func (r *replica) policies(names ...string) []*evicting.Policy {
+func (r *replica) policies(names ...string) []*eviction.Policy {
 	set := r.options.Policies()
-	var list []*evicting.Policy
+	var list []*eviction.Policy
 	for _, name := range names {
 		list = append(list, set.ByUID(types.UID("uid of "+name)))
 	}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 )
 
 // Subject is a pod or a claim that is created, as policies are matched with it.
 type Subject struct {
 	// Review is what expressions see.
-	Review *expression.Review
+	Review *cel.Review
 	// Namespace and NamespaceLabels are the namespace of the object. Labels that
 	// could not be had are nil: they satisfy no selector.
 	Namespace       string
@@ -54,7 +54,7 @@ type match struct {
 	namespaceSelector, selector labels.Selector
 	resources, classes          map[string]struct{}
 	conditional                 bool
-	conditions                  expression.Conditions
+	conditions                  cel.Conditions
 }
 
 // newMatch reads a match whose selectors can be read. A name or a prefix with a fault
@@ -69,7 +69,7 @@ func newMatch(in *v1alpha1.PlacementMatch) match {
 		conditional:       len(in.MatchConditions) > 0,
 	}
 	if m.conditional {
-		m.conditions = expression.CompileConditions(expression.OfRequest, in.MatchConditions)
+		m.conditions = cel.CompileConditions(cel.OfRequest, in.MatchConditions)
 	}
 	for _, pattern := range in.Namespaces {
 		prefix, open := strings.CutSuffix(pattern, "*")
@@ -134,7 +134,7 @@ type failure struct {
 
 // failureOf returns the failure that an error of matches is; false for any other.
 func failureOf(c *compiled, err error) (failure, bool) {
-	if failed, ok := errors.AsType[*expression.FailedError](err); ok {
+	if failed, ok := errors.AsType[*cel.FailedError](err); ok {
 		return failure{policy: c, problem: failed.Problem}, true
 	}
 	if missing, ok := errors.AsType[*MissingClaimError](err); ok {
@@ -292,7 +292,7 @@ func (a *asking) matches(ctx context.Context, m *match) (bool, error) {
 		}
 	}
 	if m.conditional {
-		if ok, err := m.conditions.Match(ctx, s.Review, &expression.Judged{}); err != nil || !ok {
+		if ok, err := m.conditions.Match(ctx, s.Review, &cel.Judged{}); err != nil || !ok {
 			return false, err
 		}
 	}

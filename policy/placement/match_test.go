@@ -15,7 +15,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 )
 
 // when returns a policy with a match that gives a gate.
@@ -159,7 +159,7 @@ func TestFaultsFromOutsideAreNoVerdict(t *testing.T) {
 
 func TestMatchConditions(t *testing.T) {
 	subject := func() *Subject {
-		return &Subject{Namespace: "a", Review: &expression.Review{Request: &admissionv1.AdmissionRequest{
+		return &Subject{Namespace: "a", Review: &cel.Review{Request: &admissionv1.AdmissionRequest{
 			Namespace: "a", Operation: admissionv1.Create,
 			Object: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"priority":7}}`)},
 		}}}
@@ -227,7 +227,7 @@ func requireGivesGatesAlone(t *testing.T, p *v1alpha1.PlacementPolicy, m Matchin
 
 func TestAConditionThatFailsLetsNobodyByAGate(t *testing.T) {
 	subject := func() *Subject {
-		return &Subject{Namespace: "a", Review: &expression.Review{Request: &admissionv1.AdmissionRequest{
+		return &Subject{Namespace: "a", Review: &cel.Review{Request: &admissionv1.AdmissionRequest{
 			Namespace: "a", Operation: admissionv1.Create,
 			Object: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{}},"spec":{}}`)},
 		}}}

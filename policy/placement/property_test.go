@@ -16,8 +16,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/directives"
-	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // randomPolicy returns a policy for banana that may give anything, valid or not.
@@ -153,7 +153,7 @@ func TestD07D08PlacementIsStable(t *testing.T) {
 // randomSubject returns a pod in banana of which conditions that look for a label fail.
 func randomSubject() *Subject {
 	subject := banana()
-	subject.Review = &expression.Review{Request: &admissionv1.AdmissionRequest{
+	subject.Review = &cel.Review{Request: &admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(`{"metadata":{}}`)},
 	}}
 	return subject
@@ -226,7 +226,7 @@ func requireTightened(t *testing.T, before, after *corev1.PodSpec) {
 	old.Spec.NodeName, updated.Spec.NodeName = "", ""
 	old.Spec.SchedulingGates, updated.Spec.SchedulingGates = gate, gate
 	updated.Spec.TopologySpreadConstraints = old.Spec.TopologySpreadConstraints
-	for _, err := range directives.ValidateUpdate(updated, old) {
+	for _, err := range validation.ValidatePodUpdate(updated, old) {
 		require.NotContains(t, err.Detail, "stay", "%v", err)
 		require.NotContains(t, err.Detail, "narrow", "%v", err)
 	}

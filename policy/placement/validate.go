@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/devices"
 	"github.com/tollgate-dev/tollgate/policy/selector"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
+	tollgatevalidation "github.com/tollgate-dev/tollgate/policy/validation"
 )
 
 // The limits of the schema, which hold for objects that came around it too.
@@ -78,7 +78,7 @@ func tooMany(n, most int, path *field.Path) field.ErrorList {
 // validateToleration holds a toleration to the rules for pods, and what a policy
 // gives to a little more: seconds that end it before it begins are a mistake.
 func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
-	errs := rebase(tolerations.ValidateTolerations([]corev1.Toleration{*t}, nil, path), path.Index(0), path)
+	errs := rebase(toleration.ValidateTolerations([]corev1.Toleration{*t}, nil, path), path.Index(0), path)
 	return append(errs, validateSeconds(t.TolerationSeconds, path)...)
 }
 
@@ -193,9 +193,9 @@ func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.E
 }
 
 func validateDeviceToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	list := []devices.Request{{Exactly: []resourcev1.DeviceToleration{*t}}}
-	errs, documented := devices.ValidateTolerations(list, nil, path)
-	errs = append(rebase(append(errs, documented...), path.Index(0).Child("exactly", "tolerations").Index(0), path), devices.ValidateKnown(t, path)...)
+	list := []tollgatevalidation.Request{{Exactly: []resourcev1.DeviceToleration{*t}}}
+	errs, documented := tollgatevalidation.ValidateTolerations(list, nil, path)
+	errs = append(rebase(append(errs, documented...), path.Index(0).Child("exactly", "tolerations").Index(0), path), tollgatevalidation.ValidateKnown(t, path)...)
 	if t.TolerationSeconds != nil && t.Effect != resourcev1.DeviceTaintEffectNoExecute {
 		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute: with any other they are ignored"))
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
@@ -37,7 +37,7 @@ func validateMatch(m *v1alpha1.PlacementMatch, path *field.Path) field.ErrorList
 	errs = append(errs, validateResources(m.Resources, path.Child("resources"))...)
 	errs = append(errs, validateClasses(m.DeviceClasses, path.Child("deviceClasses"))...)
 	if len(m.MatchConditions) > 0 {
-		errs = append(errs, expression.ValidateConditions(expression.OfRequest, m.MatchConditions, path.Child("matchConditions"))...)
+		errs = append(errs, cel.ValidateConditions(cel.OfRequest, m.MatchConditions, path.Child("matchConditions"))...)
 	}
 	return errs
 }

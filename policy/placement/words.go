@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tollgate-dev/tollgate/policy/wording"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // What users and policies say is shown to people, but not at any length.
@@ -16,7 +16,7 @@ const (
 	maxNeeds   = 512
 )
 
-func printable(s string, longest int) string { return wording.Short(s, longest) }
+func printable(s string, longest int) string { return policy.Short(s, longest) }
 
 // tolerationWords says what is tolerated as a user would write it.
 func tolerationWords(t *corev1.Toleration) string {
@@ -24,20 +24,20 @@ func tolerationWords(t *corev1.Toleration) string {
 	if key == "" {
 		key = "*"
 	}
-	text := wording.Short(key, wording.Key)
+	text := policy.Short(key, policy.MaxKeyLength)
 	switch operatorOf(t) {
 	case corev1.TolerationOpExists:
 	case corev1.TolerationOpLt:
-		text += "<" + wording.Short(t.Value, wording.Value)
+		text += "<" + policy.Short(t.Value, policy.Value)
 	case corev1.TolerationOpGt:
-		text += ">" + wording.Short(t.Value, wording.Value)
+		text += ">" + policy.Short(t.Value, policy.Value)
 	case corev1.TolerationOpEqual:
-		text += "=" + wording.Short(t.Value, wording.Value)
+		text += "=" + policy.Short(t.Value, policy.Value)
 	default:
-		text += " " + wording.Short(string(t.Operator), wording.Enum) + " " + wording.Short(t.Value, wording.Value)
+		text += " " + policy.Short(string(t.Operator), policy.Enum) + " " + policy.Short(t.Value, policy.Value)
 	}
 	if t.Effect != "" {
-		text += ":" + wording.Short(string(t.Effect), wording.Enum)
+		text += ":" + policy.Short(string(t.Effect), policy.Enum)
 	}
 	if t.TolerationSeconds != nil {
 		text += " for " + strconv.FormatInt(*t.TolerationSeconds, 10) + "s"
@@ -47,8 +47,8 @@ func tolerationWords(t *corev1.Toleration) string {
 
 // requirementWords says what is required of a label.
 func requirementWords(r *corev1.NodeSelectorRequirement) string {
-	key := wording.Short(r.Key, wording.Key)
-	values := wording.List(r.Values, ", ", wording.Value)
+	key := policy.Short(r.Key, policy.MaxKeyLength)
+	values := policy.ShortList(r.Values, ", ", policy.Value)
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn:
 		if len(r.Values) == 1 {
@@ -66,7 +66,7 @@ func requirementWords(r *corev1.NodeSelectorRequirement) string {
 	case corev1.NodeSelectorOpLt:
 		return key + " < " + values
 	default:
-		return key + " " + wording.Short(string(r.Operator), wording.Enum) + " [" + values + "]"
+		return key + " " + policy.Short(string(r.Operator), policy.Enum) + " [" + values + "]"
 	}
 }
 
@@ -75,5 +75,5 @@ func needsWords(requirements []corev1.NodeSelectorRequirement) string {
 	for i := range requirements {
 		words = append(words, requirementWords(&requirements[i]))
 	}
-	return wording.Short(strings.Join(words, " and "), maxNeeds)
+	return policy.Short(strings.Join(words, " and "), maxNeeds)
 }

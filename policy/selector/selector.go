@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/wording"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // Selector is a taint selector, read once. It does not change and is safe for
@@ -123,27 +123,27 @@ func (s *Selector) String() string {
 	var b strings.Builder
 	switch {
 	case !s.open:
-		b.WriteString(wording.Short(s.key, wording.Key))
+		b.WriteString(policy.Short(s.key, policy.MaxKeyLength))
 	case s.key != "":
-		b.WriteString(wording.Short(s.key, wording.Key) + "*")
+		b.WriteString(policy.Short(s.key, policy.MaxKeyLength) + "*")
 	case s.target == v1alpha1.TaintTargetDevice:
 		b.WriteString("* (every key)")
 	default:
 		b.WriteString("* (every key but the system's)")
 	}
 	if len(s.values) > 0 {
-		b.WriteString("=" + wording.List(s.values, "|", wording.Value))
+		b.WriteString("=" + policy.ShortList(s.values, "|", policy.Value))
 	}
 	if len(s.effects) > 0 {
-		b.WriteString(":" + wording.List(s.effects, "|", wording.Enum))
+		b.WriteString(":" + policy.ShortList(s.effects, "|", policy.Enum))
 	}
 	if s.target == v1alpha1.TaintTargetDevice {
 		b.WriteString(" of devices")
 		if len(s.drivers) > 0 {
-			b.WriteString(" of driver " + wording.List(s.drivers, ", ", wording.Value))
+			b.WriteString(" of driver " + policy.ShortList(s.drivers, ", ", policy.Value))
 		}
 		if len(s.classes) > 0 {
-			b.WriteString(" of class " + wording.List(s.classes, ", ", wording.Value))
+			b.WriteString(" of class " + policy.ShortList(s.classes, ", ", policy.Value))
 		}
 	}
 	return b.String()

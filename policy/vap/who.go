@@ -4,7 +4,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tollgate-dev/tollgate/policy/subjects"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // Subjects returns whether the requester is one of those in a list without faults; true for
@@ -21,7 +21,7 @@ func Subjects(list []rbacv1.Subject) string {
 		case rbacv1.GroupKind:
 			groups = append(groups, list[i].Name)
 		case rbacv1.ServiceAccountKind:
-			users = append(users, subjects.ServiceAccount(list[i].Namespace, list[i].Name))
+			users = append(users, policy.ServiceAccount(list[i].Namespace, list[i].Name))
 		}
 	}
 	var terms []string

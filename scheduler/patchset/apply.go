@@ -5,7 +5,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
@@ -17,7 +17,7 @@ func (s *set) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.R
 	var (
 		devices        []resourcev1.Device
 		matching, last []*patch
-		overlay        *patching.Overlay
+		overlay        *slicepatch.Overlay
 	)
 	for i := range slice.Spec.Devices {
 		matching = s.matching(matching[:0], slice, i, pool, found)
@@ -91,12 +91,12 @@ func (s *set) each(slice *resourcev1.ResourceSlice, device string, call func(*pa
 	}
 }
 
-func compare(a, b *patch) int { return patching.Compare(a.Patch, b.Patch) }
+func compare(a, b *patch) int { return slicepatch.Compare(a.Patch, b.Patch) }
 
-func combine(matching []*patch) *patching.Overlay {
-	patches := make([]*patching.Patch, len(matching))
+func combine(matching []*patch) *slicepatch.Overlay {
+	patches := make([]*slicepatch.Patch, len(matching))
 	for i, p := range matching {
 		patches[i] = p.Patch
 	}
-	return patching.Combine(patches)
+	return slicepatch.Combine(patches)
 }

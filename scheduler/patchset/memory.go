@@ -3,7 +3,7 @@ package patchset
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
@@ -12,7 +12,7 @@ type memory struct {
 	slice   *resourcev1.ResourceSlice
 	answers map[*question]*answer
 	// devices are those of the slice as questions see them, nil while none is asked.
-	devices *patching.Devices
+	devices *slicepatch.Devices
 }
 
 // answer has the positions of the devices that a question holds for, as bits. It does
@@ -52,7 +52,7 @@ func sameToFilters(a, b *resourcev1.ResourceSlice) bool {
 		return false
 	}
 	for i := range a.Spec.Devices {
-		if !patching.SameToFilters(&a.Spec.Devices[i], &b.Spec.Devices[i]) {
+		if !slicepatch.SameToFilters(&a.Spec.Devices[i], &b.Spec.Devices[i]) {
 			return false
 		}
 	}
@@ -71,7 +71,7 @@ func (m *memory) ask(p *patch) *answer {
 		return known
 	}
 	if m.devices == nil {
-		m.devices = patching.See(&m.slice.Spec)
+		m.devices = slicepatch.See(&m.slice.Spec)
 	}
 	given := none
 	q.filter.Ask(q.class, m.devices, q.filter.Names.Device, func(at int, yes bool, _ error) {

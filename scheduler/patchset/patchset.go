@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
@@ -28,7 +28,7 @@ type names struct {
 
 // patch is a patch that can be applied.
 type patch struct {
-	*patching.Patch
+	*slicepatch.Patch
 	generation int64
 	filter     *v1alpha1.DevicePatchFilter
 	// question is nil where names alone decide.
@@ -38,10 +38,10 @@ type patch struct {
 // question is what a filter asks of devices beyond their names. Answers to it are
 // remembered by its pointer, so it is handed on from set to set while it is the same.
 type question struct {
-	filter *patching.Filter
+	filter *slicepatch.Filter
 	// of is what class was compiled from, nil while there is no such class.
 	of    *resourcev1.DeviceClass
-	class *patching.Class
+	class *slicepatch.Class
 }
 
 // Compile is a view.Compile. A patch that is not valid does nothing: the API server
@@ -81,11 +81,11 @@ func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *pat
 	if earlier != nil && earlier.generation == object.Generation {
 		p.Patch, sameFilter = earlier.Patch, true
 	} else {
-		var filter *patching.Filter
+		var filter *slicepatch.Filter
 		if sameFilter = earlier != nil && equality.Semantic.DeepEqual(earlier.filter, p.filter); sameFilter {
 			filter = earlier.Filter
 		}
-		compiled, errs := patching.Compile(object, filter)
+		compiled, errs := slicepatch.Compile(object, filter)
 		if len(errs) > 0 {
 			return nil
 		}
@@ -101,7 +101,7 @@ func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *pat
 	if sameFilter && sameClass(earlier.question.of, p.question.of) {
 		p.question = earlier.question
 	} else if p.question.of != nil {
-		p.question.class = patching.CompileClass(p.question.of)
+		p.question.class = slicepatch.CompileClass(p.question.of)
 	}
 	return p
 }
@@ -113,7 +113,7 @@ func sameClass(a, b *resourcev1.DeviceClass) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Selectors, b.Spec.Selectors)
 }
 
-func namesOf(filter *patching.Filter) names {
+func namesOf(filter *slicepatch.Filter) names {
 	return names{
 		driver: ptr.Deref(filter.Names.Driver, ""),
 		pool:   ptr.Deref(filter.Names.Pool, ""),

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/scheduler/patchset"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
@@ -167,7 +167,7 @@ func TestSetAddsTaints(t *testing.T) {
 }
 
 // What a set makes of a slice depends on neither what came before nor the order of the
-// patches: it is what policy/patching makes of each device with the patches that match.
+// patches: it is what policy/slicepatch makes of each device with the patches that match.
 func TestModelOfSet(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -186,7 +186,7 @@ func TestModelOfSet(t *testing.T) {
 		classes = map[string]*resourcev1.DeviceClass{}
 		earlier = map[string]view.Result{}
 		// Compiling is what takes time.
-		compiled = map[*v1alpha1.ResourceSlicePatch]*patching.Patch{}
+		compiled = map[*v1alpha1.ResourceSlicePatch]*slicepatch.Patch{}
 	)
 	for step := range 400 {
 		name := pick("a", "b", "c", "d", "e")
@@ -205,7 +205,7 @@ func TestModelOfSet(t *testing.T) {
 			patches[name].Generation = int64(step)
 			patches[name].CreationTimestamp = metav1.NewTime(time.Unix(random.Int64N(3), 0))
 			var errs field.ErrorList
-			compiled[patches[name]], errs = patching.Compile(patches[name], nil)
+			compiled[patches[name]], errs = slicepatch.Compile(patches[name], nil)
 			require.Empty(t, errs)
 		case 3:
 			classes[pick("fast", "slow")] = class("fast", strconv.Itoa(step), pick("A100", "H100"))
@@ -227,12 +227,12 @@ func TestModelOfSet(t *testing.T) {
 	}
 }
 
-func naive(t *testing.T, published *resourcev1.ResourceSlice, objects []*v1alpha1.ResourceSlicePatch, compiled map[*v1alpha1.ResourceSlicePatch]*patching.Patch, class view.Class) *resourcev1.ResourceSlice {
+func naive(t *testing.T, published *resourcev1.ResourceSlice, objects []*v1alpha1.ResourceSlicePatch, compiled map[*v1alpha1.ResourceSlicePatch]*slicepatch.Patch, class view.Class) *resourcev1.ResourceSlice {
 	t.Helper()
 	result := published.DeepCopy()
 	for i := range published.Spec.Devices {
 		device := &published.Spec.Devices[i]
-		var matching []*patching.Patch
+		var matching []*slicepatch.Patch
 		for _, object := range objects {
 			compiled := compiled[object]
 			asked := compiled.Filter.Names
@@ -240,16 +240,16 @@ func naive(t *testing.T, published *resourcev1.ResourceSlice, objects []*v1alpha
 				ptr.Deref(asked.Device, device.Name) != device.Name {
 				continue
 			}
-			var of *patching.Class
+			var of *slicepatch.Class
 			if found := class(compiled.Filter.Class); found != nil {
-				of = patching.CompileClass(found)
+				of = slicepatch.CompileClass(found)
 			}
 			if satisfied, err := compiled.Filter.Satisfies(of, driver, device); err == nil && satisfied {
 				matching = append(matching, compiled)
 			}
 		}
-		slices.SortFunc(matching, patching.Compare)
-		patched, err := patching.Combine(matching).Apply(driver, device)
+		slices.SortFunc(matching, slicepatch.Compare)
+		patched, err := slicepatch.Combine(matching).Apply(driver, device)
 		require.NoError(t, err)
 		result.Spec.Devices[i] = patched
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
 // ResourceSlicePatchAttributes applies the attributes and the capacity of
@@ -35,5 +35,5 @@ func withoutAttributes(object any) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("the informer of ResourceSlicePatches has a %T", object)
 	}
-	return patching.WithoutAttributes(patch), nil
+	return slicepatch.WithoutAttributes(patch), nil
 }

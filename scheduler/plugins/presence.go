@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"                                                     //nolint:depguard // The scheduler logs with it, and its contexts carry no logger.
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/policy/patching/presence"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
 // presenceTimeout is how long one renewal may take, and a farewell.
@@ -66,7 +66,7 @@ func newAnnouncer(leases coordinationclient.LeasesGetter, profiles func() []stri
 		host = "unknown" // The rest of the holder is unique.
 	}
 	return &announcer{
-		leases: leases.Leases(presence.Namespace), holder: host + "_" + string(uuid.NewUUID()), profiles: profiles,
+		leases: leases.Leases(slicepatch.PresenceNamespace), holder: host + "_" + string(uuid.NewUUID()), profiles: profiles,
 		leads: func() bool { return leads(legacyregistry.DefaultGatherer) }, clock: clock.RealClock{},
 	}
 }
@@ -112,7 +112,7 @@ func leads(gatherer metrics.Gatherer) bool {
 // run renews the Lease until the context ends, for the first time an interval after it was
 // called.
 func (a *announcer) run(ctx context.Context) {
-	ticker := a.clock.NewTicker(presence.RenewInterval)
+	ticker := a.clock.NewTicker(slicepatch.RenewInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -140,7 +140,7 @@ func (a *announcer) renew(ctx context.Context) {
 		a.lease = nil
 		if !a.failing {
 			logger.Error(err, "Failed to say that ResourceSlicePatches are obeyed, will go on trying; the status of patches may say that no scheduler obeys them",
-				"lease", klog.KRef(presence.Namespace, presence.Name))
+				"lease", klog.KRef(slicepatch.PresenceNamespace, slicepatch.Name))
 		}
 		a.failing = true
 	case err == nil && a.failing:
@@ -154,7 +154,7 @@ func (a *announcer) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
 	if a.lease == nil {
-		found, err := a.leases.Get(ctx, presence.Name, metav1.GetOptions{})
+		found, err := a.leases.Get(ctx, slicepatch.Name, metav1.GetOptions{})
 		switch {
 		case err == nil:
 			a.lease = found
@@ -162,7 +162,7 @@ func (a *announcer) claim(ctx context.Context) error {
 			return fmt.Errorf("get lease: %w", err)
 		}
 	}
-	next := presence.Claim(a.lease, presence.Scheduler{Holder: a.holder, Profiles: a.profiles()}, a.clock.Now())
+	next := slicepatch.ClaimPresence(a.lease, slicepatch.Scheduler{Holder: a.holder, Profiles: a.profiles()}, a.clock.Now())
 	var err error
 	if a.lease == nil {
 		next, err = a.leases.Create(ctx, next, metav1.CreateOptions{})
@@ -178,7 +178,7 @@ func (a *announcer) claim(ctx context.Context) error {
 
 // release says goodbye. Where that fails the Lease runs out.
 func (a *announcer) release(ctx context.Context) {
-	last, held := presence.Release(a.lease, a.holder, a.clock.Now())
+	last, held := slicepatch.ReleasePresence(a.lease, a.holder, a.clock.Now())
 	if !held {
 		return
 	}

@@ -21,7 +21,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/policy/patching/presence"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
 // office is where an announcer runs, with a fake API server.
@@ -74,7 +74,7 @@ func (o *office) set(change func(o *office)) {
 func (o *office) lease() *coordinationv1.Lease {
 	o.t.Helper()
 	synctest.Wait()
-	found, err := o.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name)
+	found, err := o.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), slicepatch.PresenceNamespace, slicepatch.Name)
 	if err != nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (o *office) lease() *coordinationv1.Lease {
 // holder is who obeys patches now.
 func (o *office) nowHeldBy() string {
 	o.t.Helper()
-	found, _ := presence.Of(o.lease(), time.Now())
+	found, _ := slicepatch.SchedulerOf(o.lease(), time.Now())
 	return found.Holder
 }
 
@@ -93,19 +93,19 @@ func TestPresence(t *testing.T) {
 	tests := map[string]func(o *office){
 		"begins after an interval, and is renewed": func(o *office) {
 			require.Nil(o.t, o.lease())
-			time.Sleep(presence.RenewInterval)
+			time.Sleep(slicepatch.RenewInterval)
 			require.Equal(o.t, "one", o.nowHeldBy())
-			require.Equal(o.t, "default-scheduler", o.lease().Annotations[presence.AnnotationProfiles])
+			require.Equal(o.t, "default-scheduler", o.lease().Annotations[slicepatch.AnnotationProfiles])
 			acquired := o.lease().Spec.AcquireTime
 			time.Sleep(time.Hour)
 			require.Equal(o.t, "one", o.nowHeldBy())
 			require.Equal(o.t, acquired, o.lease().Spec.AcquireTime)
 		},
 		"is one request for each renewal": func(o *office) {
-			time.Sleep(presence.RenewInterval)
+			time.Sleep(slicepatch.RenewInterval)
 			synctest.Wait()
 			o.client.ClearActions()
-			time.Sleep(10 * presence.RenewInterval)
+			time.Sleep(10 * slicepatch.RenewInterval)
 			synctest.Wait()
 			require.Len(o.t, o.client.Actions(), 10)
 		},
@@ -114,45 +114,45 @@ func TestPresence(t *testing.T) {
 			time.Sleep(time.Hour)
 			require.Nil(o.t, o.lease())
 			o.set(func(o *office) { o.leading = true })
-			time.Sleep(presence.RenewInterval)
+			time.Sleep(slicepatch.RenewInterval)
 			require.Equal(o.t, "one", o.nowHeldBy())
 		},
 		"ends with the process": func(o *office) {
-			time.Sleep(presence.RenewInterval)
+			time.Sleep(slicepatch.RenewInterval)
 			require.Equal(o.t, "one", o.nowHeldBy())
 			o.end()
 			require.Empty(o.t, o.nowHeldBy())
 			require.Empty(o.t, *o.lease().Spec.HolderIdentity)
 		},
 		"is not taken from a successor when the process ends": func(o *office) {
-			time.Sleep(presence.RenewInterval)
-			next := presence.Claim(o.lease(), presence.Scheduler{Holder: "two"}, time.Now())
+			time.Sleep(slicepatch.RenewInterval)
+			next := slicepatch.ClaimPresence(o.lease(), slicepatch.Scheduler{Holder: "two"}, time.Now())
 			next.ResourceVersion = "2"
-			require.NoError(o.t, o.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), next, presence.Namespace))
+			require.NoError(o.t, o.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), next, slicepatch.PresenceNamespace))
 			o.client.PrependReactor("update", "leases", conflict(o))
 			o.end()
 			require.Equal(o.t, "two", o.nowHeldBy())
 		},
 		"is taken over from one that is gone": func(o *office) {
-			require.NoError(o.t, o.client.Tracker().Add(presence.Claim(nil, presence.Scheduler{Holder: "gone"}, time.Now().Add(-time.Hour))))
-			time.Sleep(presence.RenewInterval)
+			require.NoError(o.t, o.client.Tracker().Add(slicepatch.ClaimPresence(nil, slicepatch.Scheduler{Holder: "gone"}, time.Now().Add(-time.Hour))))
+			time.Sleep(slicepatch.RenewInterval)
 			require.Equal(o.t, "one", o.nowHeldBy())
 		},
 		"comes again when the lease was deleted": func(o *office) {
-			time.Sleep(presence.RenewInterval)
+			time.Sleep(slicepatch.RenewInterval)
 			require.NotNil(o.t, o.lease())
-			require.NoError(o.t, o.client.Tracker().Delete(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name))
-			time.Sleep(presence.RenewInterval)
+			require.NoError(o.t, o.client.Tracker().Delete(coordinationv1.SchemeGroupVersion.WithResource("leases"), slicepatch.PresenceNamespace, slicepatch.Name))
+			time.Sleep(slicepatch.RenewInterval)
 			require.Equal(o.t, "one", o.nowHeldBy())
 		},
 		"goes on trying when it fails": func(o *office) {
-			time.Sleep(presence.RenewInterval)
+			time.Sleep(slicepatch.RenewInterval)
 			require.Equal(o.t, "one", o.nowHeldBy(), "it breaks later")
 			o.set(func(o *office) { o.broken = errors.New("broken") })
-			time.Sleep(presence.Duration + presence.RenewInterval)
+			time.Sleep(slicepatch.Duration + slicepatch.RenewInterval)
 			require.Empty(o.t, o.nowHeldBy(), "it runs out")
 			o.set(func(o *office) { o.broken = nil })
-			time.Sleep(presence.RenewInterval)
+			time.Sleep(slicepatch.RenewInterval)
 			require.Equal(o.t, "one", o.nowHeldBy())
 		},
 	}
@@ -171,7 +171,7 @@ func conflict(o *office) clienttesting.ReactionFunc {
 		if !ok {
 			return false, nil, nil
 		}
-		written, err := o.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), presence.Namespace, presence.Name)
+		written, err := o.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), slicepatch.PresenceNamespace, slicepatch.Name)
 		if err != nil {
 			return true, nil, err
 		}
@@ -190,7 +190,7 @@ func TestPresenceCountsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := announcing(t, "one", fake.NewClientset())
 		o.set(func(o *office) { o.broken = errors.New("broken") })
-		time.Sleep(3 * presence.RenewInterval)
+		time.Sleep(3 * slicepatch.RenewInterval)
 		synctest.Wait()
 	})
 	after, err := testutil.GetCounterMetricValue(presenceFailures)

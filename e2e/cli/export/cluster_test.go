@@ -32,9 +32,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
 )
 
@@ -157,11 +157,11 @@ type policies struct {
 type known struct {
 	client.Reader
 
-	policies inforce.Policies
+	policies policyset.Set
 	cluster  kubernetes.Interface
 }
 
-func (k *known) Current() *inforce.Policies { return &k.policies }
+func (k *known) Current() *policyset.Set { return &k.policies }
 
 func (k *known) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return k.cluster.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -199,7 +199,7 @@ func handler(t *testing.T, found *policies) http.Handler {
 	clients, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	k := &known{
-		policies: inforce.Policies{Tolerations: tolerations.Compile(found.tolerations), Taints: tainting.Compile(found.taints)},
+		policies: policyset.Set{Tolerations: toleration.Compile(found.tolerations), Taints: taint.Compile(found.taints)},
 		cluster:  clients,
 	}
 	return webhook.Validate(webhook.Config{
@@ -207,7 +207,7 @@ func handler(t *testing.T, found *policies) http.Handler {
 			Clock: clock.RealClock{}, Metrics: webhook.NewMetrics(prometheus.NewPedanticRegistry()), Budget: patience, Bodies: webhook.NewBodies(64 << 20),
 		},
 		ServerClock: clock.RealClock{}, Policies: k, Namespaces: k, Live: k, Cache: k, RuntimeClasses: k, Authorizer: authorizer.AuthorizerFunc(k.authorize),
-		DefaultSeconds: tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
+		DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
 		JudgeDirectives: true, JudgeDevices: true,
 	})
 }

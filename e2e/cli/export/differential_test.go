@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -200,10 +200,10 @@ func apply(t *testing.T, set int, found *policies) (revoke func()) {
 		objects = append(objects, exported.Objects...)
 	}
 	for i := range found.tolerations {
-		add(tolerations.Export(&found.tolerations[i], vap.DefaultSettings()))
+		add(toleration.Export(&found.tolerations[i], vap.DefaultSettings()))
 	}
 	for i := range found.taints {
-		add(tainting.Export(&found.taints[i], found.taints, vap.DefaultSettings()))
+		add(taint.Export(&found.taints[i], found.taints, vap.DefaultSettings()))
 	}
 	name := "sentinel-" + strconv.Itoa(set)
 	objects = append(objects, sentinel(name)...)

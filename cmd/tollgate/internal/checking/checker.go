@@ -19,8 +19,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking/builtin"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking/manifest"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/features"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook"
 )
@@ -50,14 +50,14 @@ type Checker struct {
 	server           *builtin.APIServer
 	config           *configv1alpha1.TollgateConfiguration
 	namespace        string
-	policies         *inforce.Policies
+	policies         *policyset.Set
 	mutate, validate *webhook.Endpoint
 	nodes            *nodes
 	pace             *steps
 }
 
 // Current implements what the endpoints hold policies by.
-func (c *Checker) Current() *inforce.Policies { return c.policies }
+func (c *Checker) Current() *policyset.Set { return c.policies }
 
 // New returns a checker.
 func New(options Options) (*Checker, error) {
@@ -97,8 +97,8 @@ func New(options Options) (*Checker, error) {
 	return c, nil
 }
 
-func kindsOf(gates featuregate.FeatureGate) inforce.Kinds {
-	return inforce.Kinds{
+func kindsOf(gates featuregate.FeatureGate) policyset.Kinds {
+	return policyset.Kinds{
 		Tolerations: gates.Enabled(features.TolerationPolicies),
 		Placement:   gates.Enabled(features.PlacementPolicies),
 		Taints:      gates.Enabled(features.TaintPolicies),
@@ -126,7 +126,7 @@ func (c *Checker) endpoints(options Options, by authorizer.Authorizer, gates fea
 		WorkloadControllers:        slices.Concat(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers),
 		ExtendedResourceToleration: admission.ExtendedResourceToleration,
 		PodTolerationRestriction:   admission.PodTolerationRestriction,
-		DefaultSeconds: tolerations.DefaultSeconds{
+		DefaultSeconds: toleration.DefaultSeconds{
 			NotReady: admission.DefaultNotReadyTolerationSeconds, Unreachable: admission.DefaultUnreachableTolerationSeconds,
 		},
 		MaxTimeAddedSkew: admission.MaxTimeAddedSkew.Duration,

@@ -20,12 +20,12 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking/manifest"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
-	"github.com/tollgate-dev/tollgate/policy/gates"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/policy/gate"
 	"github.com/tollgate-dev/tollgate/policy/placement"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // Policies are policies of all kinds.
@@ -43,8 +43,8 @@ func (p *Policies) Len() int {
 }
 
 // InForce compiles the policies of the kinds that are judged by.
-func (p *Policies) InForce(switched inforce.Kinds) *inforce.Policies {
-	in := inforce.None()
+func (p *Policies) InForce(switched policyset.Kinds) *policyset.Set {
+	in := policyset.None()
 	if switched.Tolerations {
 		in = in.WithTolerations(p.Tolerations)
 	}
@@ -148,19 +148,19 @@ func appendTo[T any](list *[]T, object *unstructured.Unstructured) error {
 // readers read policies by their kind.
 var readers = map[schema.GroupKind]func(*Policies, *unstructured.Unstructured) error{
 	ours("TolerationPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Tolerations, o, tolerations.ValidatePolicy)
+		return addTo(&p.Tolerations, o, toleration.ValidatePolicy)
 	},
 	ours("PlacementPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
 		return addTo(&p.Placement, o, placement.ValidatePolicy)
 	},
 	ours("TaintPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Taints, o, tainting.ValidatePolicy)
+		return addTo(&p.Taints, o, taint.ValidatePolicy)
 	},
 	ours("GatePolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Gates, o, gates.ValidatePolicy)
+		return addTo(&p.Gates, o, gate.ValidatePolicy)
 	},
 	ours("EvictionPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Evictions, o, evicting.ValidatePolicy)
+		return addTo(&p.Evictions, o, eviction.ValidatePolicy)
 	},
 }
 

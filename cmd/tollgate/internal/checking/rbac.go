@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/tollgate-dev/tollgate/policy/subjects"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // rbac is an authorizer that knows the Roles and ClusterRoles of the files, and who is bound
@@ -112,7 +112,7 @@ func (b *binding) includes(who user.Info) bool {
 			if namespace == "" {
 				namespace = b.namespace
 			}
-			return subjects.ServiceAccount(namespace, s.Name) == who.GetName()
+			return policy.ServiceAccount(namespace, s.Name) == who.GetName()
 		default:
 			return false
 		}

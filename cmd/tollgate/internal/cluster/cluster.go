@@ -13,12 +13,12 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // Wants says what is kept besides what evictions depend on. The zero Wants is enough for
@@ -65,7 +65,7 @@ type Cluster struct {
 	Rules evictor.Rules
 	// Policies are those that are stored: EvictionPolicies, and all others if they are
 	// wanted. Foretold has those which keep pods where they are.
-	Policies *inforce.Policies
+	Policies *policyset.Set
 	// EvictionPolicies and TaintPolicies are the objects that Policies are made of, by
 	// name.
 	EvictionPolicies []v1alpha1.EvictionPolicy
@@ -88,7 +88,7 @@ type Cluster struct {
 	// budgetsKnown and claimsKnown say that the user may see them.
 	budgetsKnown, claimsKnown bool
 	// devices is nil unless a selection is wanted.
-	devices *merged.View
+	devices *sliceview.View
 	// selectable says that all that a selection depends on was read.
 	selectable bool
 	// comparing says that a pod has a toleration with the operator Lt or Gt.
@@ -137,7 +137,7 @@ func (c *Cluster) NamespaceLabels(name string) (labels.Labels, bool) {
 // Foretold returns the EvictionPolicies that hold or protect pods; nil where nobody goes
 // by any, and so also where Kubernetes evicts beside Tollgate. Those taints because of
 // which Kubernetes evicts are none of theirs.
-func (c *Cluster) Foretold() *evicting.Set {
+func (c *Cluster) Foretold() *eviction.Set {
 	if !c.Tollgate.heeds() {
 		return nil
 	}
@@ -152,9 +152,9 @@ func (c *Cluster) Foretold() *evicting.Set {
 }
 
 // View returns what foretells writes to this cluster.
-func (c *Cluster) View() *forecast.View {
+func (c *Cluster) View() *preview.View {
 	yes := func() bool { return true }
-	return forecast.NewView(forecast.Options{
+	return preview.NewView(preview.Options{
 		Tracker: c.Tracker, Rules: c.Rules,
 		PodsKnown: yes, NodesKnown: yes, DevicesKnown: c.DevicesKnown,
 		BudgetsKnown: func() bool { return c.budgetsKnown },

@@ -14,9 +14,9 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // reading reads a cluster. Each of its lists writes to fields of its own.
@@ -45,10 +45,10 @@ func Read(ctx context.Context, clients *kubectl.Clients, now time.Time, wants Wa
 		wants.Lease = terms.Namespace
 	}
 	r := &reading{Clients: clients, wants: wants, cluster: &Cluster{
-		Now: now, Tracker: tracker.New(), Policies: inforce.None(), namespaces: map[string]labels.Set{}, unread: map[string]bool{},
+		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, unread: map[string]bool{},
 	}}
 	if wants.Selection {
-		r.cluster.devices = merged.New()
+		r.cluster.devices = sliceview.New()
 	}
 	lists := append(r.core(), r.ours()...)
 	if !wants.NoDevices {

@@ -21,7 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/terms"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -91,7 +91,7 @@ func read(t *testing.T, clients *kubectl.Clients, wants Wants) *Cluster {
 }
 
 // drained returns what a taint on the node of world would do.
-func drained(t *testing.T, c *Cluster) forecast.Forecast {
+func drained(t *testing.T, c *Cluster) preview.Forecast {
 	t.Helper()
 	changes, err := c.View().Node(tracker.Node{Name: "node-7"}, tracker.Node{Name: "node-7", Taints: []corev1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute}}}, noon)
 	require.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
-	"github.com/tollgate-dev/tollgate/policy/patching"
-	"github.com/tollgate-dev/tollgate/policy/wording"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // node says from where a device can be used.
@@ -34,12 +34,12 @@ func node(d *Device) string {
 }
 
 // taints returns the taints of a device, those that do most first.
-func taints(d *Device) []merged.Taint {
-	rank := func(t merged.Taint) int {
+func taints(d *Device) []sliceview.Taint {
+	rank := func(t sliceview.Taint) int {
 		return slices.Index([]resourcev1.DeviceTaintEffect{resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule}, t.Effect)
 	}
 	list := slices.Clone(d.Taints)
-	slices.SortStableFunc(list, func(a, b merged.Taint) int { return order(rank(a)) - order(rank(b)) })
+	slices.SortStableFunc(list, func(a, b sliceview.Taint) int { return order(rank(a)) - order(rank(b)) })
 	return list
 }
 
@@ -139,7 +139,7 @@ func capacity(d *Device) []string {
 }
 
 // values returns what a device has and what was taken from it, with the patch that did.
-func values[V any](list []patching.Value[V], text func(*V) string) []string {
+func values[V any](list []slicepatch.Value[V], text func(*V) string) []string {
 	var all []string
 	for i := range list {
 		v := &list[i]
@@ -182,7 +182,7 @@ func attribute(a *resourcev1.DeviceAttribute) string {
 
 // plain quotes text that could be taken for something else on its line.
 func plain(text string) string {
-	if text == "" || strings.ContainsAny(text, " ,()[]\"") || strings.ContainsFunc(text, wording.Unprintable) {
+	if text == "" || strings.ContainsAny(text, " ,()[]\"") || strings.ContainsFunc(text, policy.Unprintable) {
 		return strconv.QuoteToGraphic(text)
 	}
 	return text

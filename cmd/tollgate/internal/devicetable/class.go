@@ -8,7 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/cel"
 
-	"github.com/tollgate-dev/tollgate/policy/wording"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -78,5 +78,5 @@ func (s *selector) matches(d cel.Device) (bool, error) {
 func problem(err error) string {
 	const longest = 256
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return wording.Short(line, longest)
+	return policy.Short(line, longest)
 }

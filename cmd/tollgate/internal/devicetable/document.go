@@ -12,7 +12,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
 // description is what a document says about a device beside its slice.
@@ -189,7 +189,7 @@ func sourceOf(patch string) source {
 	return source{Kind: "ResourceSlicePatch", Name: patch}
 }
 
-func valuesOf[V any](list []patching.Value[V]) []value[V] {
+func valuesOf[V any](list []slicepatch.Value[V]) []value[V] {
 	var values []value[V]
 	for i := range list {
 		in := &list[i]

@@ -10,9 +10,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker/device"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // Inventory is the devices of a cluster. What it is given must not be written to after
@@ -23,7 +23,7 @@ type Inventory struct {
 	Looked func(devices int)
 
 	filter Filter
-	view   *merged.View
+	view   *sliceview.View
 	pools  map[poolName]*pool
 	claims map[device.ID][]Claim
 	class  *class
@@ -36,7 +36,7 @@ type Inventory struct {
 
 // Device is a device as it has to be seen.
 type Device struct {
-	merged.Explanation
+	sliceview.Explanation
 
 	// Slice has the device, and Spec is the device in it. Both are read-only.
 	Slice *resourcev1.ResourceSlice
@@ -47,7 +47,7 @@ type Device struct {
 
 // New returns an empty inventory that shows devices that satisfy a filter.
 func New(filter Filter) *Inventory {
-	return &Inventory{filter: filter, view: merged.New(), pools: map[poolName]*pool{}, claims: map[device.ID][]Claim{}}
+	return &Inventory{filter: filter, view: sliceview.New(), pools: map[poolName]*pool{}, claims: map[device.ID][]Claim{}}
 }
 
 // AddSlice takes in a ResourceSlice, unless the filter leaves out all of it.
@@ -73,7 +73,7 @@ func (v *Inventory) AddSlice(slice *resourcev1.ResourceSlice) {
 // AddPatch takes in a ResourceSlicePatch.
 func (v *Inventory) AddPatch(patch *v1alpha1.ResourceSlicePatch) {
 	v.view.SetPatch(patch)
-	if errs := patching.ValidatePatch(patch); len(errs) > 0 {
+	if errs := slicepatch.ValidatePatch(patch); len(errs) > 0 {
 		v.invalid = append(v.invalid, patch.Name+": "+errs[0].Error())
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tollgate-dev/tollgate/policy/wording"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -132,7 +132,7 @@ func limited(of string, notes []string) []string {
 		if i == maxNamed {
 			return append(kept, "the same of "+strconv.Itoa(len(notes)-maxNamed)+" more "+of)
 		}
-		kept = append(kept, wording.Short(note, longest))
+		kept = append(kept, policy.Short(note, longest))
 	}
 	return kept
 }

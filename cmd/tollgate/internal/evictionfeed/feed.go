@@ -19,7 +19,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -273,7 +273,7 @@ func (f *Feed) compile() {
 		f.shown.Policies = append(f.shown.Policies, f.policies[name])
 	}
 	if f.heeds {
-		f.shown.Set = evicting.Compile(f.shown.Policies)
+		f.shown.Set = eviction.Compile(f.shown.Policies)
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/evictor/disruption"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -28,7 +27,7 @@ type Cluster struct {
 	NodesOff, DevicesOff bool
 	// Set are the EvictionPolicies that Tollgate goes by, nil for none, and Policies the
 	// same with what they say in their status.
-	Set      *evicting.Set
+	Set      *eviction.Set
 	Policies []v1alpha1.EvictionPolicy
 	// Namespaces returns the labels of a namespace; false where they are not known.
 	Namespaces func(name string) (labels.Labels, bool)
@@ -63,7 +62,7 @@ type looker struct {
 
 	now        time.Time
 	statuses   map[types.UID]*v1alpha1.EvictionPolicyStatus
-	disruption disruption.State
+	disruption evictor.NodeDisruption
 }
 
 func (c *Cluster) look(now time.Time) *looker {

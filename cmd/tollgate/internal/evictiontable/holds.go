@@ -13,7 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -51,7 +51,7 @@ func (l *looker) byTollgate(pod *tracker.Pod, because []evictor.Reason) Eviction
 // it.
 type ground struct {
 	reason *evictor.Reason
-	policy *evicting.Policy
+	policy *eviction.Policy
 	hold   Hold
 }
 
@@ -87,7 +87,7 @@ func stateOf(reason evictor.HoldReason) State {
 
 // hold returns what keeps a pod from leaving because of one taint. Pause and protection
 // do whether or not the pod is due.
-func (l *looker) hold(pod *tracker.Pod, reason *evictor.Reason, way evicting.Treatment, unknown error) Hold {
+func (l *looker) hold(pod *tracker.Pod, reason *evictor.Reason, way eviction.Treatment, unknown error) Hold {
 	due := !reason.At.After(l.now)
 	// That labels are not known here does not say that Tollgate does not know them.
 	if why, policy := evictor.HeldByPolicy(way, unknown); why != "" && why != evictor.HoldNamespaceUnknown {
@@ -96,7 +96,7 @@ func (l *looker) hold(pod *tracker.Pod, reason *evictor.Reason, way evicting.Tre
 	if !due {
 		return Hold{}
 	}
-	for _, find := range []func(*tracker.Pod, *evictor.Reason, evicting.Treatment) Hold{l.nodesDown, l.breaker, l.saidOfCarrier, l.budget, l.saidOfPod} {
+	for _, find := range []func(*tracker.Pod, *evictor.Reason, eviction.Treatment) Hold{l.nodesDown, l.breaker, l.saidOfCarrier, l.budget, l.saidOfPod} {
 		if hold := find(pod, reason, way); !hold.None() {
 			return hold
 		}
@@ -106,7 +106,7 @@ func (l *looker) hold(pod *tracker.Pod, reason *evictor.Reason, way evicting.Tre
 
 func policyRef(name string) string { return "EvictionPolicy/" + name }
 
-func (l *looker) nodesDown(_ *tracker.Pod, reason *evictor.Reason, _ evicting.Treatment) Hold {
+func (l *looker) nodesDown(_ *tracker.Pod, reason *evictor.Reason, _ eviction.Treatment) Hold {
 	if !l.disruption.Holds(&reason.Taint) {
 		return Hold{}
 	}
@@ -114,7 +114,7 @@ func (l *looker) nodesDown(_ *tracker.Pod, reason *evictor.Reason, _ evicting.Tr
 }
 
 // breaker returns the hold by a breaker which its policy says has tripped.
-func (l *looker) breaker(_ *tracker.Pod, _ *evictor.Reason, way evicting.Treatment) Hold {
+func (l *looker) breaker(_ *tracker.Pod, _ *evictor.Reason, way eviction.Treatment) Hold {
 	for _, policy := range way.Breakers {
 		status := l.statuses[policy.UID]
 		if status == nil || status.Breaker == nil || status.Breaker.Tripped == nil {
@@ -130,7 +130,7 @@ func (l *looker) breaker(_ *tracker.Pod, _ *evictor.Reason, way evicting.Treatme
 
 // budget returns the hold by disruption budgets, where the pod is to be evicted by the
 // API that asks them.
-func (l *looker) budget(pod *tracker.Pod, reason *evictor.Reason, way evicting.Treatment) Hold {
+func (l *looker) budget(pod *tracker.Pod, reason *evictor.Reason, way eviction.Treatment) Hold {
 	policy := way.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return Hold{}
@@ -168,7 +168,7 @@ func (l *looker) budget(pod *tracker.Pod, reason *evictor.Reason, way evicting.T
 }
 
 // endOf says when a policy does without budgets.
-func endOf(policy *evicting.Policy) string {
+func endOf(policy *eviction.Policy) string {
 	if policy.DeleteAfter == nil {
 		return ". " + policy.Ref() + " has no deleteAfter: without the budget's leave the pod stays"
 	}
@@ -181,7 +181,7 @@ const settled = 3 * time.Second
 
 // saidOfCarrier returns the hold that Tollgate tells of, on what carries the taint or on
 // the patch behind it, and that nobody else can know.
-func (l *looker) saidOfCarrier(_ *tracker.Pod, reason *evictor.Reason, way evicting.Treatment) Hold {
+func (l *looker) saidOfCarrier(_ *tracker.Pod, reason *evictor.Reason, way eviction.Treatment) Hold {
 	if l.now.Sub(reason.At) < settled {
 		return Hold{}
 	}
@@ -219,7 +219,7 @@ func (l *looker) toldOfCarrier(reason *evictor.Reason) Hold {
 }
 
 // saidOfPod returns the hold that an event on the pod itself tells of, since it is due.
-func (l *looker) saidOfPod(pod *tracker.Pod, reason *evictor.Reason, _ evicting.Treatment) Hold {
+func (l *looker) saidOfPod(pod *tracker.Pod, reason *evictor.Reason, _ eviction.Treatment) Hold {
 	refused, ok := l.Said.refused[pod.UID]
 	if !ok || refused.at.Before(reason.At) {
 		return Hold{}

@@ -19,7 +19,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -38,7 +38,7 @@ func world(tb testing.TB, mode configv1alpha1.EvictionMode, documents ...string)
 		add(tb, c, text)
 	}
 	c.Tracker.SetDevicesKnown(true)
-	c.Set = evicting.Compile(c.Policies)
+	c.Set = eviction.Compile(c.Policies)
 	return c
 }
 

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
-	"github.com/tollgate-dev/tollgate/policy/wording"
 )
 
 // Node is the explanation of a node.
@@ -163,7 +163,7 @@ func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
 func setterWords(setter *v1alpha1.TaintSetter) string {
 	var words []string
 	if len(setter.Subjects) > 0 {
-		words = append(words, wording.Subjects(setter.Subjects))
+		words = append(words, policy.ShortSubjects(setter.Subjects))
 	}
 	if setter.RBAC {
 		words = append(words, "whom RBAC allows the verb taint on taints.tollgate.dev")
@@ -173,7 +173,7 @@ func setterWords(setter *v1alpha1.TaintSetter) string {
 	}
 	text := strings.Join(words, " ")
 	if len(setter.Operations) > 0 {
-		text += " (" + wording.List(setter.Operations, ", ", wording.Enum) + ")"
+		text += " (" + policy.ShortList(setter.Operations, ", ", policy.Enum) + ")"
 	}
 	return text
 }

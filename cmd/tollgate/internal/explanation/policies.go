@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tollgate-dev/tollgate/policy/expression"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/placement"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -116,7 +116,7 @@ func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 			Key: t.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(t.Seconds),
 		})
 	}
-	rulings, err := w.Policies.Tolerations.Rulings(ctx, tolerations.AuditInput{
+	rulings, err := w.Policies.Tolerations.Rulings(ctx, toleration.AuditInput{
 		Namespace: w.Namespace, Labels: pod.Labels, ServiceAccount: pod.Spec.ServiceAccountName, Tolerations: pod.Spec.Tolerations,
 		OfDaemonSet: ofDaemonSet(pod), HostNetwork: pod.Spec.HostNetwork, Added: given,
 	})
@@ -132,7 +132,7 @@ func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 }
 
 // creation returns a review of the creation of an object as it is now, without who made it.
-func (w *World) creation(object runtime.Object, kind, resource string) (*expression.Review, error) {
+func (w *World) creation(object runtime.Object, kind, resource string) (*cel.Review, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", kind, err)
@@ -142,7 +142,7 @@ func (w *World) creation(object runtime.Object, kind, resource string) (*express
 	if resource != "pods" {
 		version.Group, served.Group = resourcev1.GroupName, resourcev1.GroupName
 	}
-	return &expression.Review{
+	return &cel.Review{
 		Namespace: w.Namespace,
 		Request: &admissionv1.AdmissionRequest{
 			Namespace: w.Namespace.Name, Operation: admissionv1.Create,

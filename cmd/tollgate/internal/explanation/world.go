@@ -8,7 +8,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -19,7 +19,7 @@ type World struct {
 	// Evictions says who evicts, when, and what keeps pods where they are.
 	Evictions *evictiontable.Cluster
 	// Policies are those that are stored.
-	Policies *inforce.Policies
+	Policies *policyset.Set
 	// TaintPolicies are the objects that policies are made of.
 	TaintPolicies []v1alpha1.TaintPolicy
 

@@ -20,7 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/devicetable"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/evictiontable"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -65,7 +65,7 @@ func worldOf(tb testing.TB, texts ...string) *World {
 		b.add(tb, object)
 	}
 	b.Tracker.SetDevicesKnown(true)
-	b.Policies = inforce.None().WithTolerations(b.tolerations).WithPlacement(b.placement).WithGates(b.gates).
+	b.Policies = policyset.None().WithTolerations(b.tolerations).WithPlacement(b.placement).WithGates(b.gates).
 		WithTaints(b.TaintPolicies).WithEvictions(b.Evictions.Policies)
 	b.Evictions.Set = b.Policies.Evictions
 	b.Inventory = b.inventory

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker/device"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // watchPause is between two attempts to watch: the kind may be defined later.
@@ -34,7 +34,7 @@ type timer interface {
 
 // Feed keeps a view. It is goroutine-safe.
 type Feed struct {
-	view  *merged.View
+	view  *sliceview.View
 	from  informers
 	clock timer
 
@@ -47,12 +47,12 @@ type Feed struct {
 }
 
 // New returns a feed of an empty view. It starts nothing: that is what Start does.
-func New(view *merged.View, from informers, clock timer) *Feed {
+func New(view *sliceview.View, from informers, clock timer) *Feed {
 	return &Feed{view: view, from: from, clock: clock, wanted: make(chan struct{})}
 }
 
 // View returns the view.
-func (f *Feed) View() *merged.View { return f.view }
+func (f *Feed) View() *sliceview.View { return f.view }
 
 // Want has devices be watched from now on, as if there was a patch. It does not block.
 func (f *Feed) Want() { f.once.Do(func() { close(f.wanted) }) }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker/device"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 var errNoKind = errors.New("no matches for kind ResourceSlicePatch")
@@ -119,7 +119,7 @@ func (s *source) define(missing error) {
 // feed runs a feed from a source for as long as the test.
 func feed(t *testing.T, from *source) *Feed {
 	t.Helper()
-	f := New(merged.New(), from, clock.RealClock{})
+	f := New(sliceview.New(), from, clock.RealClock{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Start(ctx) }()

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/taintargs"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
@@ -109,7 +109,7 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 // patch returns as well what the write changes for pods.
 func (t *Teller) patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, []tracker.Change, error) {
 	of := "resourceslicepatch/" + patch.Name
-	if problems := patching.ValidatePatch(patch); len(problems) > 0 {
+	if problems := slicepatch.ValidatePatch(patch); len(problems) > 0 {
 		return Preview{}, nil, fmt.Errorf("ResourceSlicePatch %s: %w", patch.Name, problems.ToAggregate())
 	}
 	selectors, err := t.selectors(ctx, patch)
@@ -129,7 +129,7 @@ func (t *Teller) patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 		}
 		return t.tell(of, changes), changes, nil
 	}
-	var ends []forecast.Pod
+	var ends []preview.Pod
 	if !t.observing() {
 		ends = t.tell(of, changes).Ends
 	}
@@ -203,8 +203,8 @@ func (t *Teller) merged(patch *v1alpha1.ResourceSlicePatch) *v1alpha1.ResourceSl
 // selectors returns what selects the devices of a patch.
 func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.Selector, error) {
 	filter := patch.Spec.Devices.Filter
-	if !patching.Conditional(filter) {
-		names := patching.NamesOf(filter)
+	if !slicepatch.Conditional(filter) {
+		names := slicepatch.NamesOf(filter)
 		selector, _ := device.SelectorOf(&names)
 		return []device.Selector{selector}, nil
 	}
@@ -231,7 +231,7 @@ func (t *Teller) dated(patch *v1alpha1.ResourceSlicePatch) []resourcev1.DeviceTa
 		spec := &patch.Spec.Devices.Taints[i]
 		taint := resourcev1.DeviceTaint{Key: spec.Key, Value: spec.Value, Effect: spec.Effect, TimeAdded: spec.TimeAdded}
 		if taint.TimeAdded.IsZero() {
-			taint.TimeAdded = patching.Since(patch, spec)
+			taint.TimeAdded = slicepatch.Since(patch, spec)
 		}
 		if taint.TimeAdded.IsZero() {
 			taint.TimeAdded = new(metav1.NewTime(t.cluster.Now.Truncate(time.Second)))

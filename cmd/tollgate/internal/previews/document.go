@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -20,13 +20,13 @@ type document struct {
 	// At is when the cluster was read.
 	At metav1.Time `json:"at"`
 	// Going is how many pods leave because of any of the writes.
-	Going    int       `json:"going"`
-	Previews []preview `json:"previews"`
+	Going    int               `json:"going"`
+	Previews []previewDocument `json:"previews"`
 	// Missing says what was not to be read, and what is not known because of it.
 	Missing []string `json:"missing,omitempty"`
 }
 
-type preview struct {
+type previewDocument struct {
 	Object  string `json:"object"`
 	Summary string `json:"summary"`
 	// Mere says that nobody leaves because of the write as it stands.
@@ -106,10 +106,10 @@ func (t *Teller) WriteYAML(out io.Writer, all []Preview) error {
 }
 
 func (t *Teller) document(all []Preview) document {
-	d := document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: make([]preview, 0, len(all)), Missing: t.cluster.Missing()}
+	d := document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: make([]previewDocument, 0, len(all)), Missing: t.cluster.Missing()}
 	for i := range all {
 		p := &all[i]
-		one := preview{
+		one := previewDocument{
 			Object: p.Of, Summary: p.Sentence(), Mere: p.Mere, Namespaces: p.Summaries(),
 			Refused: p.Refusals, Warned: p.Warnings, Protected: sorted(p.Protected), Held: sorted(p.Paused),
 		}
@@ -125,7 +125,7 @@ func (t *Teller) document(all []Preview) document {
 	return d
 }
 
-func (t *Teller) pod(p *forecast.Pod) pod {
+func (t *Teller) pod(p *preview.Pod) pod {
 	described := pod{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 		LeavesAt: metav1.NewTime(t.leaves(p)), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: given(p.Was),

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -23,10 +22,10 @@ const toBeNamed = "NAME"
 
 // limitsOf returns what judges writes to a cluster as admission does. It does not know of
 // pods that have left already.
-func limitsOf(t *Teller) *limits.Limits {
+func limitsOf(t *Teller) *preview.Limits {
 	clk := moment(t.cluster.Now)
-	ledger := forecast.NewLedger(t.cluster.Tracker, t.cluster.Rules, clk)
-	return limits.New(limits.Config{
+	ledger := preview.NewLedger(t.cluster.Tracker, t.cluster.Rules, clk)
+	return preview.NewLimits(preview.LimitsConfig{
 		View: t.view, Ledger: ledger.WithPolicies(t.cluster.Foretold, t.cluster.NamespaceLabels),
 		Approvals: approvals(t.cluster.Approvals), Clock: clk,
 	})
@@ -51,9 +50,9 @@ func (m moment) Since(at time.Time) time.Duration { return time.Time(m).Sub(at) 
 // pods.
 type write struct {
 	carrier tracker.Source
-	writes  []tainting.Write
-	rule    *tainting.RuleChange
-	patch   *tainting.PatchChange
+	writes  []taint.Write
+	rule    *taint.RuleChange
+	patch   *taint.PatchChange
 	changes []tracker.Change
 }
 
@@ -64,14 +63,14 @@ func (t *Teller) judge(ctx context.Context, p *Preview, w write) error {
 	if !t.cluster.Tollgate.Installed || len(w.writes) == 0 || set.Len() == 0 {
 		return nil
 	}
-	in := tainting.Input{
+	in := taint.Input{
 		User: &authenticationv1.UserInfo{}, Writes: w.writes, Rule: w.rule, Patch: w.patch, Now: t.cluster.Now, Foreseen: true,
 	}
 	decision, err := set.Judge(ctx, in)
 	if err != nil {
 		return fmt.Errorf("judge %s by TaintPolicies: %w", p.Of, err)
 	}
-	verdict, err := t.limits.Judge(ctx, &limits.Write{Carrier: w.carrier, Set: set, Input: in, DryRun: true}, w.changes, t.cluster.Now)
+	verdict, err := t.limits.Judge(ctx, &preview.Write{Carrier: w.carrier, Set: set, Input: in, DryRun: true}, w.changes, t.cluster.Now)
 	if err != nil {
 		return fmt.Errorf("judge %s by the limits of TaintPolicies: %w", p.Of, err)
 	}
@@ -89,20 +88,20 @@ func (t *Teller) judge(ctx context.Context, p *Preview, w write) error {
 
 // judgeNode is judge for the taints of a node.
 func (t *Teller) judgeNode(ctx context.Context, p *Preview, name string, old, taints []corev1.Taint, changes []tracker.Change) error {
-	was, now := &tainting.Node{Name: name, Taints: old}, &tainting.Node{Name: name, Taints: taints}
+	was, now := &taint.Node{Name: name, Taints: old}, &taint.Node{Name: name, Taints: taints}
 	for _, known := range t.cluster.Tracker.Nodes() {
 		if known.Name == name {
 			was.Labels, now.Labels = known.Labels.Map(), known.Labels.Map()
 		}
 	}
-	change := tainting.NodeChange{New: now, Old: was, User: &authenticationv1.UserInfo{}}
-	writes := t.cluster.Policies.Taints.Chosen(change, tainting.NodeWrites(taints, old, t.cluster.Now), t.cluster.Now)
+	change := taint.NodeChange{New: now, Old: was, User: &authenticationv1.UserInfo{}}
+	writes := t.cluster.Policies.Taints.Chosen(change, taint.NodeWrites(taints, old, t.cluster.Now), t.cluster.Now)
 	return t.judge(ctx, p, write{carrier: tracker.Source{Kind: tracker.SourceNode, Name: name}, writes: writes, changes: changes})
 }
 
 // judgeRule is judge for a DeviceTaintRule, in the place of the one with its name.
 func (t *Teller) judgeRule(ctx context.Context, p *Preview, name string, spec *resourcev1.DeviceTaintRuleSpec, changes []tracker.Change) error {
-	change := &tainting.RuleChange{New: spec}
+	change := &taint.RuleChange{New: spec}
 	if stands := t.cluster.Rule[name]; stands != nil {
 		change.Old = &stands.Spec
 	}
@@ -117,7 +116,7 @@ func (t *Teller) judgePatch(ctx context.Context, p *Preview, patch *v1alpha1.Res
 	if name == unnamed {
 		name = toBeNamed
 	}
-	change := &tainting.PatchChange{Name: name, New: &patch.Spec.Devices}
+	change := &taint.PatchChange{Name: name, New: &patch.Spec.Devices}
 	for i := range t.cluster.Patches {
 		if stands := &t.cluster.Patches[i]; stands.Name == patch.Name {
 			change.Old = &stands.Spec.Devices

@@ -16,15 +16,14 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // Preview is what one write would do.
 type Preview struct {
 	// Forecast is about the pods that would have to leave, or sooner.
-	forecast.Forecast
+	preview.Forecast
 
 	// Of names what is written, as kubectl does: node/worker-1.
 	Of string
@@ -34,7 +33,7 @@ type Preview struct {
 	But  string
 	// Ends are the pods that have to leave and would not any more, or later. At is when
 	// they have to, Was when they then would have to.
-	Ends []forecast.Pod
+	Ends []preview.Pod
 	// Nothing is why there is nothing to foretell; empty where there is.
 	Nothing string
 	// Refusals and Warnings are what TaintPolicies have against the write: the sentences with
@@ -129,8 +128,8 @@ func (o *Owners) one(name string) string {
 type Teller struct {
 	cluster *cluster.Cluster
 	owners  *Owners
-	view    *forecast.View
-	limits  *limits.Limits
+	view    *preview.View
+	limits  *preview.Limits
 }
 
 // NewTeller returns a teller for a cluster, with the controllers that were noticed when it
@@ -154,7 +153,7 @@ func (t *Teller) tell(of string, changes []tracker.Change) Preview {
 
 // mere says what a write would do that does not evict as it stands. Ends are the evictions
 // that it ends, or puts off, as it stands.
-func (t *Teller) mere(of, but string, changes []tracker.Change, ends ...forecast.Pod) Preview {
+func (t *Teller) mere(of, but string, changes []tracker.Change, ends ...preview.Pod) Preview {
 	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes), Ends: ends}
 }
 

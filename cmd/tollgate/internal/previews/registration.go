@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
 // Registration foretells what becomes of pods when a TaintPolicy puts taints on the nodes
 // that there are.
 func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) (Preview, error) {
-	set := tainting.Compile([]v1alpha1.TaintPolicy{*policy})
+	set := taint.Compile([]v1alpha1.TaintPolicy{*policy})
 	changes, err := t.view.Nodes(set.Kept, t.cluster.Now)
 	if err != nil {
 		return Preview{}, fmt.Errorf("foretell TaintPolicy %s: %w", policy.Name, err)

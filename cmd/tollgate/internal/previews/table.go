@@ -11,7 +11,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 )
 
 // Summary is what becomes of the pods of a namespace.
@@ -145,7 +145,7 @@ func (t *Teller) table(out io.Writer, wide bool, p *Preview) error {
 }
 
 // row is what a wide table says of a pod.
-func (t *Teller) row(p *Preview, pod *forecast.Pod) []string {
+func (t *Teller) row(p *Preview, pod *preview.Pod) []string {
 	when := in(pod.Wait)
 	if !pod.Was.IsZero() {
 		when += " (had to at " + stamp(pod.Was) + ")"
@@ -168,7 +168,7 @@ func (t *Teller) row(p *Preview, pod *forecast.Pod) []string {
 }
 
 // leaves returns when a pod leaves: a deadline that is over is now.
-func (t *Teller) leaves(pod *forecast.Pod) time.Time {
+func (t *Teller) leaves(pod *preview.Pod) time.Time {
 	if pod.At.Before(t.cluster.Now) {
 		return t.cluster.Now
 	}
@@ -198,7 +198,7 @@ func because(reason *evictor.Reason) string {
 }
 
 // budgets returns the names of the PodDisruptionBudgets that guard a pod.
-func (t *Teller) budgets(pod *forecast.Pod) []string {
+func (t *Teller) budgets(pod *preview.Pod) []string {
 	if !pod.Guarded {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (t *Teller) budgets(pod *forecast.Pod) []string {
 }
 
 // controller names the controller of a pod, empty for none.
-func (t *Teller) controller(pod *forecast.Pod) string {
+func (t *Teller) controller(pod *preview.Pod) string {
 	if pod.Ownerless {
 		return ""
 	}

@@ -21,21 +21,21 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 // Judge judges what stands. It is not safe for concurrent use.
 type Judge struct {
-	set      *tolerations.Set
+	set      *toleration.Set
 	policies map[string]*v1alpha1.TolerationPolicySpec
-	defaults tolerations.DefaultSeconds
+	defaults toleration.DefaultSeconds
 	// Namespaces are those that there are, and Added the tolerations that RuntimeClasses
 	// bring. Both are to be there before anything is judged.
 	Namespaces map[string]*corev1.Namespace
 	Added      []corev1.Toleration
 
 	// verdicts are those of subjects for which the policies say the same.
-	verdicts map[string][]tolerations.Violation
+	verdicts map[string][]toleration.Violation
 }
 
 // mostVerdicts bounds what is remembered: objects made from one template come one after the
@@ -43,10 +43,10 @@ type Judge struct {
 const mostVerdicts = 10_000
 
 // New returns a judge by policies that are valid. Defaults are those of the API server.
-func New(policies []v1alpha1.TolerationPolicy, defaults tolerations.DefaultSeconds) *Judge {
+func New(policies []v1alpha1.TolerationPolicy, defaults toleration.DefaultSeconds) *Judge {
 	j := &Judge{
-		set: tolerations.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{}, defaults: defaults,
-		Namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]tolerations.Violation{},
+		set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{}, defaults: defaults,
+		Namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
 	}
 	for i := range policies {
 		j.policies[policies[i].Name] = &policies[i].Spec
@@ -62,7 +62,7 @@ type subject struct {
 	daemon      bool
 	hostNetwork bool
 	tolerations []corev1.Toleration
-	requests    []tolerations.Asked
+	requests    []toleration.Asked
 	window      string
 	// path is where the tolerations of pods and templates stand.
 	path string
@@ -122,18 +122,18 @@ func ofPodSpec(meta *metav1.ObjectMeta, spec *corev1.PodSpec, namespace, path st
 }
 
 // requestsOf lists what the requests of a claim tolerate.
-func requestsOf(spec *resourcev1.ResourceClaimSpec, path *field.Path) []tolerations.Asked {
-	var asked []tolerations.Asked
+func requestsOf(spec *resourcev1.ResourceClaimSpec, path *field.Path) []toleration.Asked {
+	var asked []toleration.Asked
 	for i := range spec.Devices.Requests {
 		request, at := &spec.Devices.Requests[i], path.Index(i)
 		if exactly := request.Exactly; exactly != nil && len(exactly.Tolerations) > 0 {
-			asked = append(asked, tolerations.Asked{
+			asked = append(asked, toleration.Asked{
 				Path: at.Child("exactly", "tolerations"), Class: exactly.DeviceClassName, Devices: exactly.Tolerations,
 			})
 		}
 		for k := range request.FirstAvailable {
 			if sub := &request.FirstAvailable[k]; len(sub.Tolerations) > 0 {
-				asked = append(asked, tolerations.Asked{
+				asked = append(asked, toleration.Asked{
 					Path: at.Child("firstAvailable").Index(k).Child("tolerations"), Class: sub.DeviceClassName, Devices: sub.Tolerations,
 				})
 			}
@@ -174,7 +174,7 @@ func (j *Judge) judged(ctx context.Context, result checking.Result, s *subject) 
 	return result, nil
 }
 
-func (j *Judge) violations(ctx context.Context, s *subject, namespace *corev1.Namespace) ([]tolerations.Violation, error) {
+func (j *Judge) violations(ctx context.Context, s *subject, namespace *corev1.Namespace) ([]toleration.Violation, error) {
 	key, err := j.keyOf(s)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (j *Judge) violations(ctx context.Context, s *subject, namespace *corev1.Na
 		return known, nil
 	}
 	nodes, devices := windowsOf(s.window)
-	found, err := j.set.Audit(ctx, tolerations.AuditInput{
+	found, err := j.set.Audit(ctx, toleration.AuditInput{
 		Namespace: namespace, Labels: s.labels, ServiceAccount: s.account,
 		Tolerations: s.tolerations, Requests: s.requests, DefaultSeconds: &j.defaults,
 		OfDaemonSet: s.daemon, HostNetwork: s.hostNetwork,
@@ -219,7 +219,7 @@ func (j *Judge) keyOf(s *subject) (string, error) {
 }
 
 // classed returns what of requests is judged.
-func classed(requests []tolerations.Asked) []any {
+func classed(requests []toleration.Asked) []any {
 	out := make([]any, 0, len(requests))
 	for i := range requests {
 		out = append(out, requests[i].Class, requests[i].Devices)
@@ -243,7 +243,7 @@ func windowsOf(annotation string) ([]corev1.Toleration, []resourcev1.DeviceToler
 	return nodes, devices
 }
 
-func (j *Judge) finding(v *tolerations.Violation, path string) checking.Finding {
+func (j *Judge) finding(v *toleration.Violation, path string) checking.Finding {
 	spec := j.policies[v.Policy]
 	actions := spec.ValidationActions
 	if len(actions) == 0 {

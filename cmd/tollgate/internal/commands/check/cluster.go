@@ -15,8 +15,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking/report"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/checking/standing"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
-	"github.com/tollgate-dev/tollgate/webhook/authority"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // kindsOfPolicies are the resources of policies.
@@ -44,7 +44,7 @@ func (r *runner) lookup(ctx context.Context, options *checking.Options, found *r
 	clients.Progress.End()
 	options.Policies = stored.Over(options.Policies)
 	options.Cluster = kubectl.NewReader(clients)
-	options.Authorizer = authority.New(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), r.clock, authority.Limits{})
+	options.Authorizer = auth.NewAuthority(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), r.clock, auth.AuthorityLimits{})
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (r *runner) scan(ctx context.Context, given checking.Policies, found *repor
 		namespace = metav1.NamespaceAll
 	}
 	admission := r.config.Admission
-	judge := standing.New(given.Tolerations, tolerations.DefaultSeconds{
+	judge := standing.New(given.Tolerations, toleration.DefaultSeconds{
 		NotReady: admission.DefaultNotReadyTolerationSeconds, Unreachable: admission.DefaultUnreachableTolerationSeconds,
 	})
 	outside := func(namespace string) bool {

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	"github.com/tollgate-dev/tollgate/policy/subjects"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // request is what the API server asks about.
@@ -204,7 +204,7 @@ func versioned(r *request) *admission.VersionedAttributes {
 	kind, resource := schema.GroupVersionKind(r.Kind), schema.GroupVersionResource(r.Resource)
 	user := r.UserInfo
 	attributes := admission.NewAttributesRecord(r.object, r.old, kind, r.Namespace, r.Name, resource, r.SubResource,
-		admission.Operation(r.Operation), nil, false, subjects.InfoOf(&user))
+		admission.Operation(r.Operation), nil, false, policy.UserInfo(&user))
 	v := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind}
 	if r.object != nil {
 		v.VersionedObject = admission.NewLazyObject(r.object)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -24,13 +24,13 @@ func exportAll(tb testing.TB, found *policies) []runtime.Object {
 	tb.Helper()
 	var objects []runtime.Object
 	for i := range found.tolerations {
-		exported, err := tolerations.Export(&found.tolerations[i], vap.DefaultSettings())
+		exported, err := toleration.Export(&found.tolerations[i], vap.DefaultSettings())
 		require.NoError(tb, err)
 		require.Empty(tb, exported.Missing())
 		objects = append(objects, exported.Objects...)
 	}
 	for i := range found.taints {
-		exported, err := tainting.Export(&found.taints[i], found.taints, vap.DefaultSettings())
+		exported, err := taint.Export(&found.taints[i], found.taints, vap.DefaultSettings())
 		require.NoError(tb, err)
 		objects = append(objects, exported.Objects...)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tollgate-dev/tollgate/policy/tainting"
+	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
 func newMap() *cobra.Command {
@@ -47,7 +47,7 @@ func exportMap(data []byte, out io.Writer) error {
 	}
 	for i := range found.taints {
 		p := &found.taints[i]
-		objects, err := tainting.RegistrationPolicy(p)
+		objects, err := taint.RegistrationPolicy(p)
 		if err != nil {
 			return fmt.Errorf("export TaintPolicy %s: %w", p.Name, err)
 		}

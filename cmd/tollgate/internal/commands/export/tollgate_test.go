@@ -22,9 +22,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
 )
 
@@ -32,11 +32,11 @@ import (
 type world struct {
 	client.Reader
 
-	policies   inforce.Policies
+	policies   policyset.Set
 	namespaces map[string]*corev1.Namespace
 }
 
-func (w *world) Current() *inforce.Policies { return &w.policies }
+func (w *world) Current() *policyset.Set { return &w.policies }
 
 func (w *world) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
 	if namespace, ok := w.namespaces[name]; ok {
@@ -58,7 +58,7 @@ func (w *world) Tolerations(context.Context, string) ([]corev1.Toleration, error
 // tollgate returns Tollgate's validating webhook by policies.
 func tollgate(found *policies, namespaces map[string]*corev1.Namespace, by authorizer.Authorizer) http.Handler {
 	w := &world{
-		policies:   inforce.Policies{Tolerations: tolerations.Compile(found.tolerations), Taints: tainting.Compile(found.taints)},
+		policies:   policyset.Set{Tolerations: toleration.Compile(found.tolerations), Taints: taint.Compile(found.taints)},
 		namespaces: namespaces,
 	}
 	return webhook.Validate(webhook.Config{
@@ -67,7 +67,7 @@ func tollgate(found *policies, namespaces map[string]*corev1.Namespace, by autho
 		},
 		ServerClock: clock.RealClock{}, Policies: w, Namespaces: w, Live: w, Cache: w, RuntimeClasses: w, Authorizer: by,
 		Selves:         []string{"system:serviceaccount:tollgate-system:tollgate"},
-		DefaultSeconds: tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
+		DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
 		JudgeDirectives: true, JudgeDevices: true,
 	})
 }

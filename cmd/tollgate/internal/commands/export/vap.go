@@ -14,8 +14,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/columns"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
-	"github.com/tollgate-dev/tollgate/policy/tainting"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -129,14 +129,14 @@ func (o *options) export(found policies, out, notes io.Writer) error {
 // add exports policies, one after the other.
 func (o *options) add(found *policies, r *result) error {
 	for i := range found.tolerations {
-		exported, err := tolerations.Export(&found.tolerations[i], o.settings)
+		exported, err := toleration.Export(&found.tolerations[i], o.settings)
 		if err != nil {
 			return err
 		}
 		r.add("TolerationPolicy/"+found.tolerations[i].Name, &exported)
 	}
 	for i := range found.taints {
-		exported, err := tainting.Export(&found.taints[i], found.taints, o.settings)
+		exported, err := taint.Export(&found.taints[i], found.taints, o.settings)
 		if err != nil {
 			return err
 		}

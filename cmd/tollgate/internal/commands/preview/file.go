@@ -21,7 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/cluster"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/previews"
-	"github.com/tollgate-dev/tollgate/policy/patching"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -77,7 +77,7 @@ func (o *objects) wants(w *cluster.Wants) {
 			nodes = append(nodes, object.GetName())
 		}
 		if patch, err := as[v1alpha1.ResourceSlicePatch](object); isKind(object, v1alpha1.GroupVersion.Group, "ResourceSlicePatch") && err == nil {
-			w.Selection = w.Selection || patching.Conditional(patch.Spec.Devices.Filter)
+			w.Selection = w.Selection || slicepatch.Conditional(patch.Spec.Devices.Filter)
 		}
 	}
 	w.Node = func(node *corev1.Node) bool { return slices.Contains(nodes, node.Name) }

@@ -1,0 +1,32 @@
+package slicepatches
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// What is done to rules: the values of the label operation.
+const (
+	operationCreate = "create"
+	operationUpdate = "update"
+	operationDelete = "delete"
+)
+
+// Metrics counts what is written.
+type Metrics struct {
+	writes *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		writes: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_patch_rule_writes_total",
+			Help: "DeviceTaintRules that were written for the taints of ResourceSlicePatches.",
+		}, []string{"operation"}),
+	}
+	for _, operation := range []string{operationCreate, operationUpdate, operationDelete} {
+		m.writes.WithLabelValues(operation)
+	}
+	return m
+}

@@ -1,0 +1,152 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// Reasons of the condition Held.
+const (
+	reasonTripped   = "BreakerTripped"
+	reasonPaused    = "Paused"
+	reasonProtected = "Protected"
+	reasonNothing   = "NothingHeld"
+
+	messageNothing = "No pod is held by this policy."
+	// mostHolding is how many objects a status names.
+	mostHolding = 16
+)
+
+// held is what one policy holds.
+type held struct {
+	pods int
+	// by counts pods by why they are held, and carriers by what carries the taint.
+	by       map[evictor.HoldReason]int
+	carriers map[carrier]int
+}
+
+// carrier names an object that carries taints.
+type carrier struct {
+	kind tracker.SourceKind
+	name string
+}
+
+// holdBy returns what each policy holds. Pods that are held for other reasons than what
+// a policy says are left out: their policy can do nothing about it.
+func holdBy(list []evictor.Held) map[types.UID]*held {
+	by := map[types.UID]*held{}
+	for i := range list {
+		in := &list[i]
+		if reasonOf(in.Reason) == "" || in.Policy == "" {
+			continue
+		}
+		h, ok := by[in.Policy]
+		if !ok {
+			h = &held{by: map[evictor.HoldReason]int{}, carriers: map[carrier]int{}}
+			by[in.Policy] = h
+		}
+		h.pods++
+		h.by[in.Reason]++
+		h.carriers[carrier{in.Carrier.Kind, in.Carrier.Name}]++
+	}
+	return by
+}
+
+// reasonOf returns the reason of the condition for why a pod is held; empty where that
+// is not for the policy to say.
+func reasonOf(reason evictor.HoldReason) string {
+	switch reason {
+	case evictor.HoldBreakerTripped:
+		return reasonTripped
+	case evictor.HoldPaused:
+		return reasonPaused
+	case evictor.HoldProtected:
+		return reasonProtected
+	case evictor.HoldNodesDown, evictor.HoldLooping, evictor.HoldTwinMissing, evictor.HoldNamespaceUnknown, evictor.HoldBudget:
+		return ""
+	default:
+		return ""
+	}
+}
+
+// write writes into a status what its policy holds, nil for nothing, and reports
+// whether that changed anything.
+func write(policy *v1alpha1.EvictionPolicy, h *held, now metav1.Time) bool {
+	if h == nil {
+		h = &held{}
+	}
+	before := policy.Status.DeepCopy()
+	policy.Status.Held = int32(min(h.pods, 1<<31-1)) //nolint:gosec // It is bounded.
+	policy.Status.Holding = holding(h.carriers)
+	stands := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionHeld)
+	if h.pods > 0 || stands != nil {
+		condition := h.condition()
+		condition.ObservedGeneration, condition.LastTransitionTime = policy.Generation, now
+		meta.SetStatusCondition(&policy.Status.Conditions, condition)
+	}
+	return !equality.Semantic.DeepEqual(before, &policy.Status)
+}
+
+// holding returns the carriers with the most pods, those first.
+func holding(carriers map[carrier]int) []v1alpha1.HeldEvictions {
+	var list []v1alpha1.HeldEvictions
+	for c, pods := range carriers {
+		list = append(list, v1alpha1.HeldEvictions{
+			Kind: kinds[c.kind], Name: c.name, Pods: int32(min(pods, 1<<31-1)), //nolint:gosec // It is bounded.
+		})
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.HeldEvictions) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Clip(list[:min(len(list), mostHolding)])
+}
+
+var kinds = map[tracker.SourceKind]string{
+	tracker.SourceNode: "Node", tracker.SourceRule: "DeviceTaintRule", tracker.SourceSlice: "ResourceSlice",
+	tracker.SourcePatch: "ResourceSlicePatch",
+}
+
+// condition returns the condition Held.
+func (h *held) condition() metav1.Condition {
+	if h.pods == 0 {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse, Reason: reasonNothing, Message: messageNothing,
+		}
+	}
+	condition := metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionTrue}
+	var parts []string
+	for _, why := range phrases {
+		if n := h.by[why.reason]; n > 0 {
+			parts = append(parts, fmt.Sprintf(why.text, n))
+			if condition.Reason == "" {
+				condition.Reason = reasonOf(why.reason)
+			}
+		}
+	}
+	condition.Message = strings.Join(parts, " ")
+	return condition
+}
+
+// phrases say why pods are held and what to do about it, what matters most first.
+var phrases = []struct {
+	reason evictor.HoldReason
+	text   string
+}{
+	{
+		evictor.HoldBreakerTripped,
+		"Pods held by the breaker: %d. They go when an EvictionApproval for the policy, or for the node, DeviceTaintRule or ResourceSlicePatch, lets them, when all of them fit into the limit, or when the limit is raised.",
+	},
+	{evictor.HoldPaused, "Pods held because the policy is paused: %d. They go when paused is false."},
+	{evictor.HoldProtected, "Pods protected by the policy: %d. They stay as long as protect names them."},
+}

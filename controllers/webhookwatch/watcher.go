@@ -1,0 +1,165 @@
+package webhookwatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Reasons of events on the Lease, where those look who ask how Tollgate is.
+const (
+	reasonCreated = "WebhooksCreated"
+	reasonEdited  = "WebhooksEdited"
+	reasonDeleted = "WebhooksDeleted"
+)
+
+// recorder writes events. It must not block.
+type recorder interface {
+	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
+}
+
+// Options are what a Watcher works with. All but URL are required.
+type Options struct {
+	// Client watches the two configurations.
+	Client kubernetes.Interface
+	// Name is that of both configurations.
+	Name string
+	// URL is where the API server calls Tollgate, or empty if it is as a Service.
+	URL string
+	// Leads reports whether this replica still holds the lease.
+	Leads func() bool
+	// Lease is what events are about.
+	Lease    *corev1.ObjectReference
+	Recorder recorder
+	Metrics  *Metrics
+}
+
+// Watcher watches the configurations by which the API server calls Tollgate.
+type Watcher struct{ options Options }
+
+// New returns a watcher that does not run.
+func New(options Options) *Watcher { return &Watcher{options: options} }
+
+// Start watches until ctx is done. Without the permission it goes on trying, and says so
+// once: nothing else depends on it.
+func (w *Watcher) Start(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(w.options.Client, 0,
+		// By name, so that rights with resourceNames suffice.
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.options.Name).String()
+		}))
+	api := factory.Admissionregistration().V1()
+	watched := map[configuration]toolscache.SharedIndexInformer{
+		validating: api.ValidatingWebhookConfigurations().Informer(), mutating: api.MutatingWebhookConfigurations().Informer(),
+	}
+	for c, informer := range watched {
+		if err := w.watch(ctx, c, informer); err != nil {
+			return fmt.Errorf("watch %s %s: %w", c.kind(), w.options.Name, err)
+		}
+	}
+	factory.StartWithContext(ctx)
+	var waits sync.WaitGroup
+	for c, informer := range watched {
+		waits.Go(func() {
+			if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) && len(informer.GetStore().ListKeys()) == 0 {
+				w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
+			}
+		})
+	}
+	<-ctx.Done()
+	waits.Wait()
+	factory.Shutdown()
+	// Another replica says it from now on. No handler runs any more that could say it again.
+	w.options.Metrics.registered.Reset()
+	return nil
+}
+
+func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscache.SharedIndexInformer) error {
+	log := logr.FromContextOrDiscard(ctx)
+	var once sync.Once
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
+		once.Do(func() { log.Info("cannot watch the webhooks", "kind", c.kind(), "reason", err.Error()) })
+	})
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, initial bool) {
+			if !initial {
+				w.say(ctx, c, created, object, nil)
+			}
+			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(object))))
+		},
+		UpdateFunc: func(before, after any) {
+			if what := differences(entriesOf(before), entriesOf(after), w.options.URL); len(what) > 0 {
+				w.say(ctx, c, edited, after, what)
+			}
+			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(after))))
+		},
+		DeleteFunc: func(object any) {
+			w.say(ctx, c, deleted, object, nil)
+			w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
+		},
+	})
+	return err
+}
+
+// say counts a change, and tells of it in an event and in the log.
+func (w *Watcher) say(ctx context.Context, c configuration, what change, object any, details []string) {
+	if ctx.Err() != nil || !w.options.Leads() {
+		return
+	}
+	w.options.Metrics.changes.WithLabelValues(string(c), string(what)).Inc()
+	name := c.kind() + " " + w.options.Name
+	writer := lastWriter(managersOf(object))
+	log := logr.FromContextOrDiscard(ctx)
+	switch what {
+	case created:
+		log.Info("webhooks were created", "object", name)
+		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeNormal, reasonCreated, "%s was created", name)
+	case edited:
+		text := strings.Join(details, "; ")
+		log.Info("webhooks were edited", "object", name, "changes", text, "fieldManager", writer)
+		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonEdited, "%s was edited by %s: %s", name, writer, text)
+	case deleted:
+		log.Info("webhooks were deleted", "object", name)
+		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, c.without())
+	}
+}
+
+// without says what it means that a configuration is missing.
+func (c configuration) without() string {
+	if c == validating {
+		return "nothing is refused by policies, and nothing is foretold"
+	}
+	return "nothing is given to pods, claims and nodes when they are created"
+}
+
+func entriesOf(object any) entries {
+	switch object := object.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		return validatingEntries(object)
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		return mutatingEntries(object)
+	default:
+		return nil
+	}
+}
+
+func managersOf(object any) []metav1.ManagedFieldsEntry {
+	if meta, ok := object.(metav1.Object); ok {
+		return meta.GetManagedFields()
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package evictor
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// DisruptionChange is what an observation has changed.
+type DisruptionChange uint8
+
+// The changes.
+const (
+	DisruptionUnchanged DisruptionChange = iota
+	// EvictionsStopped means that evictions because of such taints are held from now on.
+	EvictionsStopped
+	// EvictionsResumed means that they go on; their deadlines count anew, unless the nodes were down
+	// for a moment only.
+	EvictionsResumed
+)
+
+// String returns the change as it is written in logs.
+func (c DisruptionChange) String() string {
+	switch c {
+	case EvictionsStopped:
+		return "stopped"
+	case EvictionsResumed:
+		return "resumed"
+	case DisruptionUnchanged:
+	}
+	return "unchanged"
+}
+
+// NodeDisruption stops evictions because of nodes that are not ready when all nodes are.
+//
+// A failure of all nodes at once is less likely than a failure of the controller that
+// watches them. So Kubernetes' node lifecycle controller, once no node of any zone is
+// ready, removes its NoExecute taints from all nodes and adds none; when the first node is
+// back it gives all others their full time again. Tollgate cannot rely on that: the taints
+// are removed one by one, some may stay, and that controller may be what is broken. The
+// same is decided here from the taints alone (J03).
+//
+// A zone that is down is left to that controller (J04): it taints 0.1 nodes in a second,
+// and where most of a zone is down 0.01, or none if the zone is small. An EvictionPolicy
+// with a pace bounds how fast the pods then leave.
+//
+// Only the taints not-ready and unreachable of that controller count. A taint that a user
+// adds stays in force whether or not the node is ready.
+//
+// The zero NodeDisruption has seen no node. The state is in memory: the next leader does
+// not know of a recovery before its term. All methods are goroutine-safe.
+type NodeDisruption struct {
+	mu      sync.RWMutex
+	stopped bool
+	// since is when all nodes were first seen to be down.
+	since     time.Time
+	recovered time.Time
+}
+
+// glitch is how long all nodes have to be down for their return to be a recovery. A relist
+// of nodes may for a moment leave none but one that is down.
+const glitch = 2 * time.Second
+
+// Reset forgets what was observed. A leader calls it when its term begins: what a replica
+// saw in an earlier term says nothing about the time between.
+func (s *NodeDisruption) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped, s.since, s.recovered = false, time.Time{}, time.Time{}
+}
+
+// Observe takes in how many nodes there are and how many of them are down, at now by
+// the clock of the API server. No nodes at all are not nodes that are down.
+func (s *NodeDisruption) Observe(now time.Time, nodes, down int) DisruptionChange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recovered.After(now) {
+		s.recovered = now // the clock was set back
+	}
+	if s.since.After(now) {
+		s.since = now
+	}
+	stopped := nodes > 0 && down >= nodes
+	if stopped == s.stopped {
+		return DisruptionUnchanged
+	}
+	s.stopped = stopped
+	if stopped {
+		s.since = now
+		return EvictionsStopped
+	}
+	if now.Sub(s.since) >= glitch {
+		s.recovered = now
+	}
+	return EvictionsResumed
+}
+
+// EvictionsStopped reports whether all nodes are down.
+func (s *NodeDisruption) Stopped() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.stopped
+}
+
+// Holds reports whether nobody is evicted because of a taint for now.
+func (s *NodeDisruption) Holds(taint *tracker.Taint) bool {
+	return IsSystemTaint(taint) && s.Stopped()
+}
+
+// Recount returns the taints of a node as they are to be decided on: those of the
+// system that stood there before the last recovery count from then. Taints is returned
+// as it is when there are none such, and never written to.
+func (s *NodeDisruption) Recount(taints []tracker.Taint) []tracker.Taint {
+	recovered := s.lastRecovery()
+	if recovered.IsZero() {
+		return taints
+	}
+	copied := false
+	for i := range taints {
+		if !IsSystemTaint(&taints[i]) || !taints[i].TimeAdded.Before(recovered) {
+			continue
+		}
+		if !copied {
+			taints, copied = slices.Clone(taints), true
+		}
+		// Seen as well: a bound on waiting counts from it.
+		taints[i].TimeAdded, taints[i].Seen = recovered, recovered
+	}
+	return taints
+}
+
+func (s *NodeDisruption) lastRecovery() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.recovered
+}
+
+// IsSystemTaint reports whether a taint is one by which the node lifecycle controller evicts.
+func IsSystemTaint(taint *tracker.Taint) bool {
+	return taint.Source.Kind == tracker.SourceNode &&
+		(taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable)
+}

@@ -1,0 +1,222 @@
+package preview
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// resolution is by how much an eviction may be later than a toleration says: the API
+// keeps times in whole seconds.
+const resolution = time.Second
+
+// Pod is a pod that becomes due, or due sooner.
+type Pod struct {
+	tracker.Key
+	// At is when it has to leave, and Was when it had to before, zero for never.
+	At, Was time.Time
+	// Wait is for how long it is tolerated from now on, in whole seconds as the
+	// toleration has them; zero for a pod that has to leave now.
+	Wait time.Duration
+	// Guarded is true when a PodDisruptionBudget is about the pod, and Ownerless when no
+	// controller would create another one in its place.
+	Guarded, Ownerless bool
+	// Because are the reasons, the most urgent first. What an EvictionPolicy protects the
+	// pod from is none.
+	Because []evictor.Reason
+	// Paused is true when the EvictionPolicy that governs its eviction is paused.
+	Paused bool
+}
+
+// Forecast is what a write would do. The zero Forecast is a write that evicts nothing.
+type Forecast struct {
+	// Pods are those that become due, or due sooner, by namespace and name.
+	Pods []Pod
+	// Namespaces is in how many namespaces they are.
+	Namespaces int
+	// Now is how many have to leave at once, and Within how many later, the soonest
+	// first. No pod counts twice.
+	Now    int
+	Within []Within
+	// Sooner is how many had to leave before, but later.
+	Sooner int
+	// Guarded and Ownerless count such pods.
+	Guarded, Ownerless int
+	// Paused are those among the pods that an EvictionPolicy which is paused holds, by its
+	// name.
+	Paused map[string]int
+	// Protected are pods that are not among them, because an EvictionPolicy protects them,
+	// by its name.
+	Protected map[string]int
+	// Tripping are the breakers that are too small for the pods, by name.
+	Tripping []Tripping
+	// BudgetsUnknown is true while nothing can be said about PodDisruptionBudgets.
+	BudgetsUnknown bool
+}
+
+// Within says how many pods have to leave within a time, and not within a shorter one
+// of the same forecast.
+type Within struct {
+	Time time.Duration
+	Pods int
+}
+
+// foreteller is what a forecast is made with.
+type foreteller struct {
+	rules      evictor.Rules
+	now        time.Time
+	guarded    func(*tracker.Pod) bool
+	treatments *treatments
+	// live is how many pods of the cluster are.
+	live int
+}
+
+// of returns the forecast of a write that changes what holds for pods.
+func (t *foreteller) of(changes []tracker.Change) Forecast {
+	f := Forecast{Pods: make([]Pod, 0, len(changes))}
+	waits := map[time.Duration]int{}
+	namespaces := map[string]struct{}{}
+	var load load
+	for i := range changes {
+		pod, becomes, ok := t.foretell(&changes[i])
+		if !ok {
+			f.protect(becomes.protected)
+			continue
+		}
+		after := &changes[i].After.Pod
+		pod.Guarded = t.guarded(after)
+		pod.Ownerless = after.Origin == nil || after.Origin.OwnerKind == ""
+		f.Pods = append(f.Pods, pod)
+		namespaces[pod.Namespace] = struct{}{}
+		waits[pod.Wait]++
+		f.Sooner += one(!pod.Was.IsZero())
+		f.Guarded += one(pod.Guarded)
+		f.Ownerless += one(pod.Ownerless)
+		f.pause(becomes.paused)
+		load = load.with(becomes.breakers, later(pod.At, t.now))
+	}
+	if !slices.IsSortedFunc(f.Pods, comparePods) {
+		slices.SortFunc(f.Pods, comparePods) // changes of several nodes
+	}
+	f.Namespaces = len(namespaces)
+	f.Now = waits[0]
+	delete(waits, 0)
+	f.Within = grouped(waits)
+	f.Tripping = load.tripping(t.live)
+	return f
+}
+
+// protect counts a pod that a policy, nil for none, protects.
+func (f *Forecast) protect(policy *eviction.Policy) { count(&f.Protected, policy) }
+
+// pause counts a pod that a policy, nil for none, holds.
+func (f *Forecast) pause(policy *eviction.Policy) { count(&f.Paused, policy) }
+
+func count(pods *map[string]int, policy *eviction.Policy) {
+	if policy == nil {
+		return
+	}
+	if *pods == nil {
+		*pods = map[string]int{}
+	}
+	(*pods)[policy.Name]++
+}
+
+func comparePods(a, b Pod) int { return compareKeys(a.Key, b.Key) }
+
+func compareKeys(a, b tracker.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+// foretell returns what becomes of a pod; false when it stays, or does not have to
+// leave any sooner. A deadline that is over cannot be moved: the pod is due. One that
+// would leave, or sooner, without the policy that protects it names that policy.
+func (t *foreteller) foretell(change *tracker.Change) (Pod, prospect, bool) {
+	after := t.rules.Decide(t.now, change.After)
+	if after.Verdict != evictor.EvictAt {
+		return Pod{}, prospect{}, false
+	}
+	before := t.rules.Decide(t.now, change.Before)
+	becomes := t.treatments.settle(t.now, &change.After.Pod, after)
+	if becomes.Verdict != evictor.EvictAt {
+		if !t.hastens(&before, &after) {
+			becomes.protected = nil
+		}
+		return Pod{}, becomes, false
+	}
+	was := t.treatments.settle(t.now, &change.Before.Pod, before)
+	pod := Pod{
+		Key: change.After.Pod.Key, At: becomes.At, Was: was.At, Wait: wait(&becomes.Decision), Because: becomes.Because,
+		Paused: becomes.paused != nil,
+	}
+	return pod, becomes, t.hastens(&was.Decision, &becomes.Decision)
+}
+
+// hastens reports whether a pod that has to leave did not have to before, or later.
+func (t *foreteller) hastens(before, after *evictor.Decision) bool {
+	return before.Verdict != evictor.EvictAt || sooner(after.At, before.At, t.now)
+}
+
+// sooner reports whether a deadline comes before another one, as seen at now.
+func sooner(at, was, now time.Time) bool {
+	return was.After(now) && at.Before(was)
+}
+
+// wait returns for how long a pod may stay, as its toleration says it.
+func wait(decision *evictor.Decision) time.Duration {
+	left := decision.Wait
+	if decision.Because[0].Tolerated {
+		left -= resolution
+	}
+	if left <= 0 {
+		return 0
+	}
+	return time.Duration(math.Ceil(left.Seconds())) * time.Second
+}
+
+// mostGroups is how many different times a forecast names. Pods with the default
+// tolerations all have the same; where they landed one by one there may be as many
+// times as pods.
+const mostGroups = 3
+
+// bounds are what many different times are grouped by.
+var bounds = []time.Duration{time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour, math.MaxInt64}
+
+// grouped returns how many pods have to leave within which time.
+func grouped(waits map[time.Duration]int) []Within {
+	var groups []Within
+	for wait, pods := range waits {
+		groups = append(groups, Within{Time: wait, Pods: pods})
+	}
+	slices.SortFunc(groups, func(a, b Within) int { return cmp.Compare(a.Time, b.Time) })
+	if len(groups) <= mostGroups {
+		return groups
+	}
+	var merged []Within
+	bound := 0
+	for i, group := range groups {
+		opens := i == 0
+		for group.Time > bounds[bound] {
+			bound, opens = bound+1, true
+		}
+		if opens {
+			merged = append(merged, group)
+			continue
+		}
+		last := &merged[len(merged)-1]
+		last.Time, last.Pods = group.Time, last.Pods+group.Pods
+	}
+	return merged
+}
+
+func one(counts bool) int {
+	if counts {
+		return 1
+	}
+	return 0
+}

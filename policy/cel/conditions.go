@@ -1,0 +1,134 @@
+package cel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// maxConditions is the number of matchConditions that one policy may have, as
+// upstream has it.
+const maxConditions = 64
+
+// Conditions are compiled matchConditions. The zero Conditions hold.
+type Conditions struct {
+	conditions []condition
+	uses       Uses
+}
+
+// condition has either a program or the reason why it has none.
+type condition struct {
+	name    string
+	program *Program
+	broken  string
+}
+
+// CompileConditions compiles matchConditions. Those with a fault (ValidateConditions)
+// never hold as false: a condition that cannot be read does not switch a policy off.
+// They fail when they are evaluated.
+func CompileConditions(place Place, conditions []admissionregistrationv1.MatchCondition) Conditions {
+	var c Conditions
+	for i := range conditions {
+		in := &conditions[i]
+		program, err := Compile(place, in.Expression, Bool)
+		if err != nil {
+			c.conditions = append(c.conditions, condition{name: in.Name, broken: "does not compile: " + err.Error()})
+			continue
+		}
+		c.conditions = append(c.conditions, condition{name: in.Name, program: program})
+		c.uses = c.uses.with(program.uses)
+	}
+	return c
+}
+
+// Empty reports whether there are no conditions.
+func (c Conditions) Empty() bool { return len(c.conditions) == 0 }
+
+// Uses returns what the conditions read.
+func (c Conditions) Uses() Uses { return c.uses }
+
+// Match reports whether all conditions hold. One that is false decides, whatever
+// the others; without one, a condition that fails is a *FailedError, as in a
+// ValidatingAdmissionPolicy, and so is one that does not compile. A fault from
+// outside counts for more than a failure, and ends the review.
+func (c Conditions) Match(ctx context.Context, review *Review, judged *Judged) (bool, error) {
+	var fault, failure error
+	for i := range c.conditions {
+		holds, err := c.conditions[i].holds(ctx, review, judged)
+		if failed := (*FailedError)(nil); errors.As(err, &failed) {
+			failure = cmp.Or(failure, err)
+			continue
+		}
+		if err != nil {
+			fault = cmp.Or(fault, err)
+			continue
+		}
+		if !holds {
+			return false, nil
+		}
+	}
+	if err := cmp.Or(fault, failure); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+func (c *condition) holds(ctx context.Context, review *Review, judged *Judged) (bool, error) {
+	if c.program == nil {
+		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": " + c.broken}
+	}
+	holds, err := c.program.Bool(ctx, review, judged)
+	if failed := (*FailedError)(nil); errors.As(err, &failed) {
+		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": " + failed.Problem}
+	}
+	return holds, err
+}
+
+// ValidateConditions returns what is wrong with matchConditions: names, and
+// expressions that do not compile, with the position.
+func ValidateConditions(place Place, conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(conditions) > maxConditions {
+		return append(errs, field.TooMany(path, len(conditions), maxConditions))
+	}
+	names := make(map[string]struct{}, len(conditions))
+	for i := range conditions {
+		at := path.Index(i)
+		name := conditions[i].Name
+		_, twice := names[name]
+		names[name] = struct{}{}
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(at.Child("name"), "conditions are told by their names"))
+		case twice:
+			errs = append(errs, field.Duplicate(at.Child("name"), name))
+		default:
+			if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+				errs = append(errs, field.Invalid(at.Child("name"), name, strings.Join(problems, "; ")))
+			}
+		}
+		errs = append(errs, Validate(place, conditions[i].Expression, Bool, at.Child("expression"))...)
+	}
+	return errs
+}
+
+// Validate returns what is wrong with one expression that is being written.
+func Validate(place Place, text string, result Type, path *field.Path) field.ErrorList {
+	if strings.TrimSpace(text) == "" {
+		return field.ErrorList{field.Required(path, "a CEL expression")}
+	}
+	if len(text) > maxLength {
+		return field.ErrorList{field.TooLong(path, "", maxLength)}
+	}
+	if _, err := compile(environmentOf(place, environment.NewExpressions), text, result); err != nil {
+		return field.ErrorList{field.Invalid(path, short(text), err.Error())}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// Bool evaluates an expression of type Bool. The error is a *FailedError where the
+// expression fails. Every other error is a fault from outside (the context ended,
+// or the authorizer could not be asked) and must not become a verdict.
+func (p *Program) Bool(ctx context.Context, review *Review, judged *Judged) (bool, error) {
+	value, err := p.evaluate(ctx, review, judged)
+	if err != nil {
+		return false, err
+	}
+	result, ok := value.(types.Bool)
+	if !ok {
+		return false, fmt.Errorf("evaluate expression: a %s, no bool", value.Type().TypeName())
+	}
+	return bool(result), nil
+}
+
+// Text evaluates an expression of type String, as Bool does. What it returns is one
+// line; a text that is empty, is longer than a ValidatingAdmissionPolicy allows, or
+// has line breaks, is a failure.
+func (p *Program) Text(ctx context.Context, review *Review, judged *Judged) (string, error) {
+	value, err := p.evaluate(ctx, review, judged)
+	if err != nil {
+		return "", err
+	}
+	result, ok := value.(types.String)
+	if !ok {
+		return "", fmt.Errorf("evaluate expression: a %s, no string", value.Type().TypeName())
+	}
+	text := strings.TrimSpace(string(result))
+	switch {
+	case text == "":
+		return "", &FailedError{Problem: "the text is empty"}
+	case len(text) > celconfig.MaxEvaluatedMessageExpressionSizeBytes:
+		return "", &FailedError{Problem: fmt.Sprintf("the text is longer than %d bytes", celconfig.MaxEvaluatedMessageExpressionSizeBytes)}
+	case strings.ContainsAny(text, "\r\n"):
+		return "", &FailedError{Problem: "the text has more than one line"}
+	}
+	return text, nil
+}
+
+func (p *Program) evaluate(ctx context.Context, review *Review, judged *Judged) (ref.Val, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	if review == nil {
+		review = &Review{}
+	}
+	if judged == nil {
+		judged = &Judged{}
+	}
+	asks, err := p.question(judged)
+	if err != nil {
+		return nil, fmt.Errorf("evaluate expression: %w", err)
+	}
+	if value, err, ok := review.known(asks); ok {
+		return value, err
+	}
+	value, err := p.run(ctx, review, judged)
+	review.keep(asks, value, err)
+	return value, err
+}
+
+// run evaluates as much as the review can pay for.
+func (p *Program) run(ctx context.Context, review *Review, judged *Judged) (ref.Val, error) {
+	level, ok := review.affordable()
+	if !ok {
+		return nil, &FailedError{Problem: exhausted}
+	}
+	program, err := p.plans[level]()
+	if err != nil {
+		return nil, fmt.Errorf("plan expression: %w", err)
+	}
+	sees := &scope{review: review, judged: judged, asks: asking{ask: review.asker(ctx)}}
+	value, details, err := program.ContextEval(ctx, sees)
+	review.charge(details, limits[level])
+	if fault := sees.fault(); fault != nil {
+		return nil, fmt.Errorf("evaluate expression: %w", fault)
+	}
+	if err != nil {
+		return nil, p.failure(ctx, err, level)
+	}
+	return value, nil
+}
+
+// failure tells the failures of an expression from faults.
+func (p *Program) failure(ctx context.Context, err error, level int) error {
+	if ctx.Err() != nil && errors.Is(err, interpreter.InterruptError{}) {
+		return ended(ctx)
+	}
+	if cancelled := (interpreter.EvalCancelledError{}); errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded {
+		if level > 0 {
+			return &FailedError{Problem: exhausted}
+		}
+		return &FailedError{Problem: tooCostly}
+	}
+	message := err.Error()
+	if strings.HasPrefix(message, "internal error:") { // what recovers a panic says so
+		return fmt.Errorf("evaluate expression: %w", err)
+	}
+	return &FailedError{Problem: short(message) + p.at(err)}
+}
+
+// at returns where in the text an error came from, if that is known.
+func (p *Program) at(err error) string {
+	value := (*types.Err)(nil)
+	if !errors.As(err, &value) || value.NodeID() == 0 {
+		return ""
+	}
+	location := p.ast.NativeRep().SourceInfo().GetStartLocation(value.NodeID())
+	if location.Line() < 1 || location.Column() < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (line %d, column %d)", location.Line(), location.Column()+1)
+}
+
+func ended(ctx context.Context) error {
+	return fmt.Errorf("evaluate expression: %w", context.Cause(ctx))
+}

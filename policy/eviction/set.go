@@ -1,0 +1,126 @@
+package eviction
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+)
+
+// Set is a snapshot of EvictionPolicies. It does not change and is safe for concurrent
+// use. The nil Set and the zero Set select nothing: then all is as Kubernetes does it.
+type Set struct {
+	// policies are in the order in which they govern: of two that select the same
+	// eviction the first does.
+	policies []*Policy
+	index    selector.Index
+	problems map[string]field.ErrorList
+	byUID    map[types.UID]*Policy
+	windows  []Window
+	// off are the targets because of whose taints nobody is treated by policies.
+	off []v1alpha1.TaintTarget
+}
+
+// Compile returns the set of policies. It keeps nothing of what it is given.
+//
+// A policy that is not valid still governs what it can, and every doubt counts for the
+// pod: nobody is evicted because of a fault. If taints, podSelector or
+// namespaceSelector are not valid, the policy selects all that may be meant, and holds
+// what it governs. If protect.podSelector cannot be read, or is empty, all that the
+// policy governs is protected. A method that is not known is Evict, a scope Selected. Limits
+// that are out of bounds are the next that are within, a breaker without any limit
+// lets one pod go in a window; a deleteAfter with a fault never comes, and a window
+// with a fault is none. Problems names the faults.
+func Compile(policies []v1alpha1.EvictionPolicy) *Set {
+	s := &Set{
+		policies: make([]*Policy, 0, len(policies)),
+		problems: map[string]field.ErrorList{},
+		byUID:    make(map[types.UID]*Policy, len(policies)),
+	}
+	for i := range policies {
+		s.policies = append(s.policies, compile(&policies[i]))
+	}
+	slices.SortStableFunc(s.policies, governsFirst)
+	for position, p := range s.policies {
+		s.add(position, p)
+	}
+	s.index.Clip()
+	slices.SortStableFunc(s.windows, func(a, b Window) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Key, b.Key))
+	})
+	return s
+}
+
+// governsFirst is negative when a governs what both select: the higher priority, then
+// the older, then the first by name. The last word is the UID's, for lists that hold a
+// name twice.
+func governsFirst(a, b *Policy) int {
+	return cmp.Or(
+		cmp.Compare(b.Priority, a.Priority),
+		a.Created.Compare(b.Created),
+		cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.UID, b.UID),
+	)
+}
+
+func (s *Set) add(position int, p *Policy) {
+	if len(p.Problems) > 0 {
+		s.problems[p.Name] = p.Problems
+	}
+	if p.UID != "" {
+		s.byUID[p.UID] = p
+	}
+	for i := range p.taints {
+		s.index.Add(position, &p.taints[i])
+	}
+	s.windows = append(s.windows, windowsOf(p)...)
+}
+
+// Without returns the set of a cluster where somebody else evicts because of the taints of
+// some targets, and asks no policies: its For returns the zero Treatment for them.
+func (s *Set) Without(targets ...v1alpha1.TaintTarget) *Set {
+	if s == nil || len(targets) == 0 {
+		return s
+	}
+	without := *s
+	without.off = targets
+	return &without
+}
+
+// Len returns how many policies the set holds.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.policies)
+}
+
+// Problems returns, by the name of the policy, why a policy is not fully in force.
+// Policies without a fault are left out.
+func (s *Set) Problems() map[string]field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	return maps.Clone(s.problems)
+}
+
+// ByUID returns the policy with a UID, or nil.
+func (s *Set) ByUID(uid types.UID) *Policy {
+	if s == nil {
+		return nil
+	}
+	return s.byUID[uid]
+}
+
+// All returns the policies in the order in which they govern.
+func (s *Set) All() []*Policy {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.policies)
+}

@@ -1,0 +1,134 @@
+package gate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+)
+
+// Set is a snapshot of GatePolicies. It does not change and is safe for concurrent
+// use. The nil Set and the zero Set allow everything.
+type Set struct {
+	// policies are sorted by name, so that every replica says the same.
+	policies []compiled
+	// guards holds, by gate or by "prefix/*", the positions of the policies that
+	// guard it.
+	guards   map[string][]int
+	problems map[string]field.ErrorList
+}
+
+// compiled is a policy, read once.
+type compiled struct {
+	ref     string
+	owners  policy.SubjectSet
+	actions []v1alpha1.ValidationAction
+	denies  bool
+	message string
+	remedy  string
+}
+
+// What users and policies say is shown to people, but not at any length.
+const (
+	maxGate    = 128
+	maxMessage = 1024
+)
+
+// anyBelow ends the pattern of every gate below a prefix.
+const anyBelow = "/*"
+
+// Compile returns the set of policies. It keeps nothing of what it is given.
+//
+// A policy that is not valid still guards what it can: a gate that cannot be one
+// guards nothing, an owner with a fault owns nothing, and an action that is not
+// known is Deny. Problems names the faults.
+func Compile(policies []v1alpha1.GatePolicy) *Set {
+	order := make([]*v1alpha1.GatePolicy, len(policies))
+	for i := range policies {
+		order[i] = &policies[i]
+	}
+	slices.SortStableFunc(order, func(a, b *v1alpha1.GatePolicy) int { return cmp.Compare(a.Name, b.Name) })
+
+	s := &Set{policies: make([]compiled, 0, len(order)), guards: map[string][]int{}, problems: map[string]field.ErrorList{}}
+	for position, p := range order {
+		errs := ValidatePolicy(p)
+		if len(errs) > 0 {
+			s.problems[p.Name] = errs
+		}
+		s.policies = append(s.policies, compile(p, len(errs) > 0))
+		for _, gate := range slices.Compact(slices.Sorted(slices.Values(p.Spec.Gates))) {
+			s.guards[gate] = append(s.guards[gate], position)
+		}
+	}
+	return s
+}
+
+func compile(p *v1alpha1.GatePolicy, partial bool) compiled {
+	c := compiled{
+		ref:     "GatePolicy/" + p.Name,
+		owners:  policy.CompileSubjects(p.Spec.Owners),
+		actions: policy.Actions(p.Spec.ValidationActions),
+		message: strings.TrimSpace(policy.Short(p.Spec.Message, maxMessage)),
+		remedy:  remedy(p.Spec.Owners),
+	}
+	c.denies = len(c.actions) == 0 || slices.Contains(c.actions, v1alpha1.Deny)
+	if partial {
+		c.remedy += " (the policy is not fully in force, see its status)"
+	}
+	return c
+}
+
+// remedy says who may do what the policy guards. Subjects with a fault own nothing
+// and are left out.
+func remedy(owners []rbacv1.Subject) string {
+	var sound []rbacv1.Subject
+	for i := range owners {
+		if len(policy.ValidateSubjects(owners[i:i+1], nil)) == 0 {
+			sound = append(sound, owners[i])
+		}
+	}
+	if len(sound) == 0 {
+		return "the policy names no owner, so nobody may"
+	}
+	return "allowed to " + policy.ShortSubjects(sound)
+}
+
+// Len returns how many policies the set holds.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.policies)
+}
+
+// Problems returns, by the name of the policy, why a policy is not fully in force.
+// Policies without a fault are left out.
+func (s *Set) Problems() map[string]field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	return maps.Clone(s.problems)
+}
+
+// guarding returns the positions of the policies that guard a gate, in order.
+func (s *Set) guarding(gate string) []int {
+	exact := s.guards[gate]
+	prefix, _, ok := strings.Cut(gate, "/")
+	if !ok {
+		return exact
+	}
+	below := s.guards[prefix+anyBelow]
+	switch {
+	case len(below) == 0:
+		return exact
+	case len(exact) == 0:
+		return below
+	}
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(exact, below))))
+}

@@ -1,3 +1,0 @@
-// Package inforce holds the policies that reviews are judged by, of all kinds as of
-// one moment.
-package inforce

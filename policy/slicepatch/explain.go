@@ -1,0 +1,112 @@
+package slicepatch
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+)
+
+// Explanation says of a device, as patches make it, where each part comes from. It is
+// read-only.
+type Explanation struct {
+	// Device is what Overlay.Apply returns.
+	Device resourcev1.Device
+	// Limited says why the device keeps the attributes and the capacity that it
+	// published; nil if it need not. All of them are then the driver's.
+	Limited error
+	// Attributes and Capacity are all that the device has or that its driver published,
+	// by name.
+	Attributes []Value[resourcev1.DeviceAttribute]
+	Capacity   []Value[resourcev1.DeviceCapacity]
+	// Taints are by whom the taints of the device are, in the order in which it has
+	// them: the name of a patch, or nothing for the driver.
+	Taints []string
+}
+
+// Value says where one attribute or one capacity comes from.
+type Value[V any] struct {
+	// Name is as the device has it or, if it was removed, as the driver published it.
+	Name resourcev1.QualifiedName
+	// Now is what the device has, nil if a patch removed it.
+	Now *V
+	// Published is what the driver published under the name, nil for nothing.
+	Published *V
+	// Patch is who decided, empty for the driver.
+	Patch string
+	// Overruled are the other patches with a value for it, in the order in which they
+	// would have their turn.
+	Overruled []Offer[V]
+}
+
+// Offer is a value that a patch has for a device.
+type Offer[V any] struct {
+	Patch string
+	// Value is nil if the patch removes it.
+	Value *V
+}
+
+// Explain returns what patches make of a published device together, as Combine and
+// Apply do, with where all of it comes from. Patches are in the order of Compare.
+func Explain(patches []*Patch, driver string, published *resourcev1.Device) Explanation {
+	var e Explanation
+	e.Device, e.Limited = Combine(patches).Apply(driver, published)
+	e.Taints = make([]string, len(published.Taints), len(e.Device.Taints))
+	byName := slices.SortedFunc(slices.Values(patches), func(a, b *Patch) int { return cmp.Compare(a.Name, b.Name) })
+	for _, p := range byName {
+		e.Taints = append(e.Taints, slices.Repeat([]string{p.Name}, len(p.taints))...)
+	}
+	deciding := patches
+	if e.Limited != nil {
+		deciding = nil
+	}
+	e.Attributes = valuesOf(driver, published.Attributes, e.Device.Attributes, deciding, func(p *Patch) map[name]*resourcev1.DeviceAttribute { return p.attributes })
+	e.Capacity = valuesOf(driver, published.Capacity, e.Device.Capacity, deciding, func(p *Patch) map[name]*resourcev1.DeviceCapacity { return p.capacity })
+	return e
+}
+
+// valuesOf says of each name that was published, or is there now, who decided about it.
+func valuesOf[V any](driver string, published, now map[name]V, patches []*Patch, of func(*Patch) map[name]*V) []Value[V] {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(published)), maps.Keys(now))
+	slices.Sort(names)
+	names = slices.Compact(names)
+	values := make([]Value[V], 0, len(names))
+	for _, spelt := range names {
+		v := Value[V]{Name: spelt, Now: entry(now, spelt), Published: entry(published, spelt)}
+		offers := offersFor(full(spelt, driver), patches, of)
+		if len(offers) > 0 {
+			v.Patch, v.Overruled = offers[0].Patch, offers[1:]
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// offersFor returns what patches have for a name with its domain, in their order.
+func offersFor[V any](full name, patches []*Patch, of func(*Patch) map[name]*V) []Offer[V] {
+	var offers []Offer[V]
+	for _, p := range patches {
+		if value, found := of(p)[full]; found {
+			offers = append(offers, Offer[V]{Patch: p.Name, Value: value})
+		}
+	}
+	return offers
+}
+
+func entry[V any](values map[name]V, of name) *V {
+	value, found := values[of]
+	if !found {
+		return nil
+	}
+	return &value
+}
+
+// full returns a name with its domain, which is the driver's for one that has none.
+func full(spelt name, driver string) name {
+	if strings.Contains(string(spelt), "/") {
+		return spelt
+	}
+	return name(driver) + "/" + spelt
+}

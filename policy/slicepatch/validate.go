@@ -1,0 +1,171 @@
+package slicepatch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	tollgatevalidation "github.com/tollgate-dev/tollgate/policy/validation"
+)
+
+// ValidatePatch returns what is wrong with the patch: what its schema cannot say, and
+// what the schema says and an object in store may still not obey. A patch without
+// errors is applied to the letter.
+func ValidatePatch(p *v1alpha1.ResourceSlicePatch) field.ErrorList {
+	spec, path := &p.Spec.Devices, field.NewPath("spec", "devices")
+	const most = resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice
+	var errs field.ErrorList
+	if n := len(spec.Attributes) + len(spec.Capacity); n > most {
+		// What is wrong inside of too much is not worth reading.
+		return append(errs, field.Invalid(path, n, fmt.Sprintf("too many attributes and capacities: at most %d together, as on a device", most)))
+	}
+	errs = append(errs, validateFilter(spec.Filter, path.Child("filter"))...)
+	for _, name := range slices.Sorted(maps.Keys(spec.Attributes)) {
+		value, at := spec.Attributes[name], path.Child("attributes").Key(string(name))
+		errs = append(errs, validateName(name, at)...)
+		errs = append(errs, validateAttribute(&value, at)...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Capacity)) {
+		value, at := spec.Capacity[name], path.Child("capacity").Key(string(name))
+		errs = append(errs, validateName(name, at)...)
+		errs = append(errs, validateCapacity(&value, at)...)
+	}
+	return append(errs, tollgatevalidation.ValidateTaints(deviceTaints(spec.Taints), path.Child("taints"))...)
+}
+
+// ValidateFields returns what is wrong with the fields that a patch sets and that was did not,
+// nil for one that is created. A patch that is stored with them is in force for all that.
+func ValidateFields(p, was *v1alpha1.ResourceSlicePatch) field.ErrorList {
+	if !p.Spec.Publish || was != nil && was.Spec.Publish {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "publish"), true,
+		"nothing is written into ResourceSlices, because drivers take what is for their own: leave it out, and run a scheduler that applies patches where pods are to see attributes and capacity")}
+}
+
+// Warnings says what a valid patch does that is probably not meant. The API server
+// drops fields that it does not know, so that a misspelt filter is no filter.
+func Warnings(p *v1alpha1.ResourceSlicePatch) []string {
+	var warnings []string
+	spec := &p.Spec.Devices
+	if asksForNothing(spec.Filter) {
+		warnings = append(warnings, "spec.devices.filter asks for nothing: the patch is for every device of every driver")
+	}
+	if len(spec.Attributes)+len(spec.Capacity)+len(spec.Taints) == 0 {
+		warnings = append(warnings, "spec.devices has neither attributes nor capacity nor taints: the patch changes nothing")
+	}
+	if p.Spec.Publish {
+		warnings = append(warnings, "spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own")
+	}
+	return warnings
+}
+
+// asksForNothing reports whether a filter asks for nothing.
+func asksForNothing(f *v1alpha1.DevicePatchFilter) bool {
+	return f == nil || f.DeviceClassName == nil && f.Driver == nil && f.Pool == nil && f.Device == nil && len(f.Selectors) == 0
+}
+
+func validateFilter(f *v1alpha1.DevicePatchFilter, path *field.Path) field.ErrorList {
+	if f == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if class := f.DeviceClassName; class != nil {
+		at := path.Child("deviceClassName")
+		if *class == "" {
+			errs = append(errs, field.Required(at, "an empty name selects nothing: leave the field out to select any"))
+		} else {
+			errs = append(errs, invalid(at, *class, validation.IsDNS1123Subdomain(*class))...)
+		}
+	}
+	named := NamesOf(f)
+	errs = append(errs, tollgatevalidation.ValidateSelector(&named, path)...)
+	return append(errs, validateSelectors(f.Selectors, path.Child("selectors"))...)
+}
+
+// validateSelectors compiles every expression, and holds against the limit what all of
+// them can cost together.
+func validateSelectors(list []v1alpha1.PatchedDeviceSelector, path *field.Path) field.ErrorList {
+	if len(list) > resourcev1.DeviceSelectorsMaxSize {
+		return field.ErrorList{field.TooMany(path, len(list), resourcev1.DeviceSelectorsMaxSize)}
+	}
+	var errs field.ErrorList
+	var total uint64
+	for i := range list {
+		at := path.Index(i).Child("cel")
+		if list[i].CEL == nil {
+			errs = append(errs, field.Required(at, "a selector selects by an expression: give cel"))
+			continue
+		}
+		text, at := list[i].CEL.Expression, at.Child("expression")
+		if problem := unreadable(text); problem != nil {
+			problem.Field = at.String()
+			errs = append(errs, problem)
+			continue
+		}
+		cost, err := estimate(text)
+		switch {
+		case err != nil:
+			errs = append(errs, field.Invalid(at, text, err.Error()))
+		case cost > maxCost || total+cost > maxCost:
+			errs = append(errs, field.Invalid(at, text, fmt.Sprintf(
+				"costs up to %d, %d with the expressions before it, of which %d are allowed: every device there is will be asked; narrow what it loops over",
+				cost, total+min(cost, maxCost), maxCost)))
+		default:
+			total += cost
+		}
+	}
+	return errs
+}
+
+// unreadable returns why an expression is not even looked at.
+func unreadable(text string) *field.Error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return field.Required(nil, "give an expression about device, such as device.driver == 'gpu.example.com'")
+	case len(text) > resourcev1.CELSelectorExpressionMaxLength:
+		return field.TooLong(nil, "", resourcev1.CELSelectorExpressionMaxLength)
+	case !utf8.ValidString(text):
+		return field.Invalid(nil, "", "must be UTF-8")
+	default:
+		return nil
+	}
+}
+
+// validateName accepts a domain and a C identifier with a slash between them. A name
+// without a domain would mean another attribute for each driver.
+func validateName(full name, path *field.Path) field.ErrorList {
+	domain, id, found := strings.Cut(string(full), "/")
+	if !found {
+		return field.ErrorList{field.Invalid(path, full, "must have a domain, as in driver.example.com/"+string(full)+": for what a driver publishes without one, that is the name of the driver")}
+	}
+	var errs field.ErrorList
+	if len(domain) > resourcev1.DeviceMaxDomainLength {
+		errs = append(errs, field.Invalid(path, full, fmt.Sprintf("the domain is %d bytes long, of which %d are allowed", len(domain), resourcev1.DeviceMaxDomainLength)))
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(strings.ToLower(domain)) {
+		errs = append(errs, field.Invalid(path, full, "the domain: "+problem))
+	}
+	if len(id) > resourcev1.DeviceMaxIDLength {
+		errs = append(errs, field.Invalid(path, full, fmt.Sprintf("what follows the domain is %d bytes long, of which %d are allowed", len(id), resourcev1.DeviceMaxIDLength)))
+	}
+	for _, problem := range validation.IsCIdentifier(id) {
+		errs = append(errs, field.Invalid(path, full, "what follows the domain: "+problem))
+	}
+	return errs
+}
+
+func invalid(path *field.Path, value string, problems []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range problems {
+		errs = append(errs, field.Invalid(path, value, problem))
+	}
+	return errs
+}

@@ -1,0 +1,186 @@
+package taint
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/vap"
+)
+
+// fieldChange sets a field of a TaintPolicy. What is exported changes with it, or the field
+// is in a note.
+type fieldChange struct {
+	set func(*v1alpha1.TaintPolicySpec)
+	// note is the field of the note; empty for what is exported.
+	note string
+	// partial says that verdicts hang on the field.
+	partial bool
+}
+
+func limit(limits v1alpha1.TaintLimits) func(*v1alpha1.TaintPolicySpec) {
+	return func(s *v1alpha1.TaintPolicySpec) { s.Limits = &limits }
+}
+
+func register(s *v1alpha1.TaintPolicySpec) {
+	s.Register = []v1alpha1.TaintRegistration{{
+		NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Reconcile: true,
+		Taints: []v1alpha1.RegisteredTaint{{Key: "a", Value: "v", Effect: corev1.TaintEffectNoSchedule}},
+	}}
+}
+
+var exportedFields = map[string]fieldChange{
+	"taints[].target": {set: func(s *v1alpha1.TaintPolicySpec) { s.Taints[0].Target = v1alpha1.TaintTargetDevice }, note: "spec.taints", partial: true},
+	"taints[].key":    {set: func(s *v1alpha1.TaintPolicySpec) { s.Taints[0].Key = "b" }},
+	"taints[].values": {set: func(s *v1alpha1.TaintPolicySpec) { s.Taints[0].Values = []string{"v"} }},
+	"taints[].effects": {set: func(s *v1alpha1.TaintPolicySpec) {
+		s.Taints[0].Effects = []corev1.TaintEffect{corev1.TaintEffectNoExecute}
+	}},
+	"taints[].drivers": {set: func(s *v1alpha1.TaintPolicySpec) {
+		s.Taints[0].Target, s.Taints[0].Drivers = v1alpha1.TaintTargetDevice, []string{"gpu.example.com"}
+	}, note: "spec.taints", partial: true},
+	"setters[].subjects": {set: func(s *v1alpha1.TaintPolicySpec) {
+		s.Setters[0].Subjects = []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "jane"}}
+	}},
+	"setters[].rbac":       {set: func(s *v1alpha1.TaintPolicySpec) { s.Setters[0].RBAC = true }},
+	"setters[].expression": {set: func(s *v1alpha1.TaintPolicySpec) { s.Setters[0].Expression = "has(taint.value)" }},
+	"setters[].operations": {set: func(s *v1alpha1.TaintPolicySpec) {
+		s.Setters[0].Operations = []v1alpha1.TaintOperation{v1alpha1.TaintAdd}
+	}},
+	"matchConditions": {set: func(s *v1alpha1.TaintPolicySpec) {
+		s.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "c", Expression: "request.operation == 'CREATE'"}}
+	}},
+	"register[].nodeSelector":    {set: register, note: "spec.register", partial: true},
+	"register[].taints[].key":    {set: register, note: "spec.register", partial: true},
+	"register[].taints[].value":  {set: register, note: "spec.register", partial: true},
+	"register[].taints[].effect": {set: register, note: "spec.register", partial: true},
+	"register[].reconcile":       {set: register, note: "spec.register", partial: true},
+	"limits.maxAffectedPods":     {set: limit(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(1))}), note: "spec.limits.maxAffectedPods", partial: true},
+	"limits.maxAffectedPercent":  {set: limit(v1alpha1.TaintLimits{MaxAffectedPercent: new(int32(1))}), note: "spec.limits.maxAffectedPercent", partial: true},
+	"limits.requireSelector": {set: func(s *v1alpha1.TaintPolicySpec) {
+		s.Taints[0].Target, s.Limits = v1alpha1.TaintTargetDevice, &v1alpha1.TaintLimits{RequireSelector: true}
+	}},
+	"limits.requirePreview": {set: func(s *v1alpha1.TaintPolicySpec) {
+		s.Taints[0].Target, s.Limits = v1alpha1.TaintTargetDevice, &v1alpha1.TaintLimits{RequirePreview: true}
+	}},
+	"limits.maxTimeAddedSkew": {
+		set:  limit(v1alpha1.TaintLimits{MaxTimeAddedSkew: &metav1.Duration{Duration: time.Minute}}),
+		note: "spec.limits.maxTimeAddedSkew", partial: true,
+	},
+	// It says how long pods are counted, and means nothing by itself.
+	"limits.window": {
+		set:  limit(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(1)), Window: metav1.Duration{Duration: time.Minute}}),
+		note: "spec.limits.maxAffectedPods", partial: true,
+	},
+	"ttl":               {set: func(s *v1alpha1.TaintPolicySpec) { s.TTL = &metav1.Duration{Duration: time.Hour} }, note: "spec.ttl"},
+	"validationActions": {set: func(s *v1alpha1.TaintPolicySpec) { s.ValidationActions = []v1alpha1.ValidationAction{v1alpha1.Warn} }},
+	"message":           {set: func(s *v1alpha1.TaintPolicySpec) { s.Message = "no" }},
+}
+
+// meaningless are the fields that a valid TaintPolicy does not have.
+var meaningless = []string{"taints[].deviceClasses"}
+
+func TestEveryFieldIsExportedOrSaidNotToBe(t *testing.T) {
+	t.Parallel()
+	export := func(change func(*v1alpha1.TaintPolicySpec)) vap.Exported {
+		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
+			Taints:  []v1alpha1.TaintSelector{{Key: "a"}},
+			Setters: []v1alpha1.TaintSetter{{Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "ops"}}}},
+		}}
+		change(&p.Spec)
+		exported, err := Export(&p, []v1alpha1.TaintPolicy{p}, vap.DefaultSettings())
+		require.NoError(t, err)
+		return exported
+	}
+	plain := export(func(*v1alpha1.TaintPolicySpec) {})
+	for _, path := range fieldsOf(reflect.TypeFor[v1alpha1.TaintPolicySpec](), "") {
+		change, ok := exportedFields[path]
+		if !ok {
+			require.Contains(t, meaningless, path, "%s is new: decide what `tollgate export vap` makes of it", path)
+			continue
+		}
+		changed := export(change.set)
+		if change.note == "" {
+			require.NotEqual(t, plain.Objects, changed.Objects, path)
+			continue
+		}
+		require.Condition(t, func() bool {
+			for _, note := range changed.Notes {
+				if note.Field == change.note && note.Partial == change.partial {
+					return true
+				}
+			}
+			return false
+		}, "%s: %v", path, changed.Notes)
+		require.Equal(t, change.partial, len(changed.Missing()) > 0, path)
+	}
+}
+
+// fieldsOf returns the paths of all fields of a type of ours, as they are in JSON.
+func fieldsOf(of reflect.Type, prefix string) []string {
+	var paths []string
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		inner, path := field.Type, prefix+name
+		if inner.Kind() == reflect.Slice {
+			inner, path = inner.Elem(), path+"[]"
+		}
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && inner.PkgPath() == reflect.TypeFor[v1alpha1.TaintPolicy]().PkgPath() {
+			paths = append(paths, fieldsOf(inner, path+".")...)
+		} else {
+			paths = append(paths, prefix+name)
+		}
+	}
+	return paths
+}
+
+func TestAPolicyWithAFaultIsNotExported(t *testing.T) {
+	t.Parallel()
+	p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
+		Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{Expression: "taint.kye == 'a'"}},
+	}}
+	_, err := Export(&p, nil, vap.DefaultSettings())
+	require.ErrorContains(t, err, "spec.setters[0].expression")
+	p.Spec.Setters, p.Name = nil, strings.Repeat("p", 240)
+	_, err = Export(&p, nil, vap.DefaultSettings())
+	require.ErrorContains(t, err, "give it a shorter name")
+}
+
+func TestItIsSaidHowOftenASetterAsksWhatIsAuthorized(t *testing.T) {
+	t.Parallel()
+	for expression, asks := range map[string]bool{
+		"operation == 'Add'": false,
+		"authorizer.group('tollgate.dev').resource('taints').name(taint.key).check('taint').allowed()": true,
+	} {
+		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{Expression: expression}},
+		}}
+		exported, err := Export(&p, nil, vap.DefaultSettings())
+		require.NoError(t, err)
+		require.Equal(t, asks, slices.Contains(exported.Notes, vap.AboutQuestions("spec.setters[0].expression")))
+	}
+}
+
+func TestItIsSaidHowManyKeysRBACIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	for _, asks := range []bool{false, true} {
+		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{RBAC: asks, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "jane"}}}},
+		}}
+		exported, err := Export(&p, nil, vap.DefaultSettings())
+		require.NoError(t, err)
+		require.Equal(t, asks, slices.Contains(exported.Notes, vap.AboutKeys))
+	}
+}

@@ -1,0 +1,149 @@
+package toleration
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/policy/cel"
+)
+
+// AuditInput is what pods, or claims, that stand already have in common. Those for which
+// all of it is the same get the same answer.
+type AuditInput struct {
+	Namespace *corev1.Namespace
+	// Labels of the pods; they matter where AuditNeedsLabels says so.
+	Labels         map[string]string
+	ServiceAccount string
+	Tolerations    []corev1.Toleration
+	// Requests are those of a claim, with the tolerations of each. Pods have none.
+	Requests []Asked
+
+	// DefaultSeconds, HostNetwork and Added are as in Input. OfDaemonSet says that a
+	// DaemonSet owns the pods.
+	DefaultSeconds           *DefaultSeconds
+	OfDaemonSet, HostNetwork bool
+	Added                    []corev1.Toleration
+	// AddedDevices is as in Input.
+	AddedDevices []resourcev1.DeviceToleration
+}
+
+// Violation is a policy that does not allow a toleration of a pod that stands.
+type Violation struct {
+	// Policy is the name of the policy.
+	Policy string
+	// Toleration is the first that violates it, in words.
+	Toleration string
+	// Field is where that stands: within the tolerations of a pod, or in the list of its
+	// request.
+	Field string
+}
+
+// AuditNeedsLabels reports whether labels of pods make a difference to some policy.
+func (s *Set) AuditNeedsLabels() bool { return s != nil && s.labels }
+
+// Audit returns which policies pods that stand already violate, sorted by name, each
+// once. Nobody knows any more who created them, and not all of them is known: what
+// depends on that is not held against them.
+func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
+	if s.Len() == 0 || len(in.Tolerations)+len(in.Requests) == 0 {
+		return nil, nil
+	}
+	asked := in.Requests
+	if len(in.Tolerations) > 0 {
+		asked = append([]Asked{{Path: field.NewPath("tolerations"), New: in.Tolerations}}, asked...)
+	}
+	return s.audit(ctx, in.input(), asked)
+}
+
+// input returns what is judged of pods that stand already.
+func (in *AuditInput) input() Input {
+	judged := Input{
+		Review: &cel.Review{
+			Request:   creation(in.Namespace.Name),
+			Namespace: in.Namespace,
+		},
+		RequesterUnknown:        true,
+		objectUnknown:           true,
+		Namespace:               in.Namespace.Name,
+		NamespaceLabels:         in.Namespace.Labels,
+		Labels:                  in.Labels,
+		ServiceAccount:          in.ServiceAccount,
+		DefaultSeconds:          in.DefaultSeconds,
+		FromDaemonSetController: in.OfDaemonSet,
+		HostNetwork:             in.HostNetwork,
+		Added:                   in.Added,
+		AddedDevices:            in.AddedDevices,
+	}
+	if judged.NamespaceLabels == nil {
+		judged.NamespaceLabels = map[string]string{}
+	}
+	return judged
+}
+
+// creation is what is known of the request by which a pod came to be.
+func creation(namespace string) *admissionv1.AdmissionRequest {
+	kind := metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	resource := metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+	return &admissionv1.AdmissionRequest{
+		Namespace: namespace, Operation: admissionv1.Create,
+		Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
+	}
+}
+
+// known are the fields of request that creation tells. None of a subresource is known
+// too.
+var known = map[string]struct{}{
+	"namespace": {}, "operation": {}, "kind": {}, "requestKind": {}, "resource": {}, "requestResource": {},
+	"subResource": {}, "requestSubResource": {},
+}
+
+// unknown reports whether an expression reads what is not known of a pod that stands.
+func unknown(uses cel.Uses) bool {
+	return uses.Object || uses.Requester || slices.ContainsFunc(uses.Request, func(field string) bool {
+		_, ok := known[field]
+		return !ok
+	})
+}
+
+func (s *Set) audit(ctx context.Context, in Input, lists []Asked) ([]Violation, error) {
+	h := newHearing(in)
+	violated := map[int]Violation{}
+	for i := range lists {
+		if err := s.auditList(ctx, &h, &lists[i], violated); err != nil {
+			return nil, err
+		}
+	}
+	found := make([]Violation, 0, len(violated))
+	for _, position := range slices.Sorted(maps.Keys(violated)) {
+		found = append(found, violated[position])
+	}
+	return found, nil
+}
+
+// auditList adds what a list of tolerations violates, by the position of the policy.
+func (s *Set) auditList(ctx context.Context, h *hearing, asked *Asked, violated map[int]Violation) error {
+	for i, t := range h.fresh(asked) {
+		for position := range s.guarding(&t) {
+			if _, ok := violated[position]; ok {
+				continue
+			}
+			c := s.policies[position]
+			r := h.rule(ctx, &question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: c.outlasted(&t) != nil})
+			switch {
+			case r.allowed:
+			case r.fault != nil:
+				return r.fault
+			default:
+				violated[position] = Violation{Policy: c.name, Toleration: describe(&t), Field: asked.Path.Index(i).String()}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package toleration
+
+import (
+	"encoding/json"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+)
+
+// Input is an object whose tolerations are judged, and what must be known about the
+// request that brings it.
+type Input struct {
+	// Review is the request as expressions see it, and who is asked by them and by
+	// grants through RBAC.
+	Review *cel.Review
+	// User sent the request.
+	User authenticationv1.UserInfo
+	// RequesterUnknown says that the one who set the tolerations is not the one who
+	// sent the request. What a grant says of who it was counts as satisfied.
+	// Conditions are about the request as ever.
+	RequesterUnknown bool
+
+	// Namespace and NamespaceLabels are the namespace of the object. Labels that
+	// could not be had are nil: they satisfy no selector.
+	Namespace       string
+	NamespaceLabels map[string]string
+
+	// Labels are those of the pod, the template or the claim.
+	Labels map[string]string
+	// ServiceAccount is the name of the pod's; empty for claims, which have none.
+	ServiceAccount string
+	// Pod and Claim are what is judged, in JSON with metadata and spec, as
+	// expressions see it: the one that there is.
+	Pod, Claim json.RawMessage
+
+	// Asked are the lists of tolerations of the object.
+	Asked []Asked
+
+	// Inherited are tolerations of the template that the object was made from. Its
+	// author was judged for them, when it was written.
+	Inherited []corev1.Toleration
+
+	// DefaultSeconds are the seconds of the API server's
+	// DefaultTolerationSeconds plugin; nil means the 300 it has by default.
+	DefaultSeconds *DefaultSeconds
+
+	// FromDaemonSetController says that the DaemonSet controller itself sent the
+	// request. An ownerReference does not prove that; the identity of the
+	// requester does.
+	FromDaemonSetController bool
+
+	// HostNetwork is that of the pod. The DaemonSet controller adds a toleration
+	// more where it is set.
+	HostNetwork bool
+
+	// Added are further tolerations that the caller knows the API server to have
+	// added to this object, such as those of its RuntimeClass. They are not
+	// judged; all fields must be the same.
+	Added []corev1.Toleration
+	// AddedDevices are the same of requests for devices, which Tollgate itself adds.
+	AddedDevices []resourcev1.DeviceToleration
+
+	// Path is where the node is named that a pod is put on. Only JudgeNode reads it.
+	Path *field.Path
+
+	// objectUnknown says that of the object only what stands here is known.
+	objectUnknown bool
+}
+
+// Asked is one list of tolerations, of a pod or of a request for devices.
+type Asked struct {
+	// Path is the path of the list.
+	Path *field.Path
+
+	// New are the tolerations as they would be stored, and Old those that are: none
+	// on create. Only what is in New and not in Old is judged.
+	New, Old []corev1.Toleration
+
+	// Devices and OldDevices are the same of a request for devices.
+	Devices, OldDevices []resourcev1.DeviceToleration
+	// Class is the DeviceClass of that request; empty, it may be any.
+	Class string
+}
+
+// list is the tolerations of a pod or of a device request.
+type list struct {
+	pod     []corev1.Toleration
+	devices []resourcev1.DeviceToleration
+	class   string
+}
+
+func (a *Asked) current() list { return list{a.New, a.Devices, a.Class} }
+
+func (a *Asked) before() list { return list{a.Old, a.OldDevices, a.Class} }
+
+func (l *list) len() int { return len(l.pod) + len(l.devices) }
+
+func (l *list) at(i int) selector.Toleration {
+	if i < len(l.pod) {
+		return selector.OfPod(&l.pod[i])
+	}
+	return selector.OfDevice(&l.devices[i-len(l.pod)], l.class)
+}
+
+// written returns the toleration as it stands in the object.
+func (l *list) written(i int) any {
+	if i < len(l.pod) {
+		return &l.pod[i]
+	}
+	return &l.devices[i-len(l.pod)]
+}

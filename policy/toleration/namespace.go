@@ -1,0 +1,75 @@
+package toleration
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+)
+
+// Newly is a policy of which a namespace satisfies a grant by its labels that it did
+// not satisfy before.
+type Newly struct {
+	// Policy is "TolerationPolicy/name".
+	Policy  string
+	Actions []v1alpha1.ValidationAction
+	// Keys are those of the guarded taints as they are written, sorted. Whoever sets
+	// the labels must be allowed to tolerate all of them.
+	Keys []string
+	// Selector is what the labels satisfy, in words.
+	Selector string
+}
+
+// NewlySatisfied returns the policies of which a namespace satisfies more grants by
+// its new labels, sorted by name. Old labels are nil where the namespace is created:
+// then a grant that every namespace satisfies, whatever its labels, is not newly
+// satisfied.
+func (s *Set) NewlySatisfied(namespace string, old, current map[string]string) []Newly {
+	if s.Len() == 0 {
+		return nil
+	}
+	if old == nil {
+		old = map[string]string{corev1.LabelMetadataName: namespace}
+	}
+	if current == nil {
+		current = map[string]string{}
+	}
+	var newly []Newly
+	for _, c := range s.policies {
+		for i := range c.grants {
+			g := &c.grants[i]
+			if g.namespace != nil && g.covers(namespace, current) && !g.covers(namespace, old) {
+				newly = append(newly, Newly{Policy: policyRef(c), Actions: slices.Clone(c.actions), Keys: c.keys(), Selector: g.namespace.String()})
+				break
+			}
+		}
+	}
+	return newly
+}
+
+func (c *compiled) keys() []string {
+	keys := make([]string, len(c.guards))
+	for i := range c.guards {
+		keys[i] = c.guards[i].Key()
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// Finding returns what stands against labels that somebody sets who may not tolerate
+// the taints of a key. The path is that of the labels.
+func (n *Newly) Finding(key string, path *field.Path) policy.Finding {
+	key = policy.Short(key, policy.MaxKeyLength)
+	return policy.Finding{
+		Reason:  policy.LabelNotGranted,
+		Policy:  n.Policy,
+		Actions: slices.Clone(n.Actions),
+		Field:   path.String(),
+		Value:   policy.Short(n.Selector, maxRemedy),
+		Problem: "with these labels the namespace would be granted the taint " + key + ", which you may not tolerate yourself",
+		Remedy:  `allowed to whom RBAC allows the verb tolerate on taints.tollgate.dev "` + key + `"`,
+	}
+}

@@ -1,0 +1,57 @@
+package toleration
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+)
+
+func TestRulingsSayWhoGrantsWhat(t *testing.T) {
+	set := Compile([]v1alpha1.TolerationPolicy{
+		policyOf(t, "open", `{taints: [{key: dedicated}], grants: [{namespaces: [apple]}]}`),
+		policyOf(t, "shut", `{taints: [{key: "*"}], validationActions: [Warn]}`),
+		policyOf(t, "other", `{taints: [{key: other}]}`),
+	})
+	got, err := set.Rulings(t.Context(), standing(t, "apple", `
+		{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+		{key: dedicated, operator: Exists}`))
+	require.NoError(t, err)
+	require.Equal(t, []Ruling{
+		{Policy: "open", Index: 1, Toleration: "key=dedicated operator=Exists", Granted: true, Allowed: "allowed in namespaces apple", Denies: true},
+		{Policy: "shut", Index: 1, Toleration: "key=dedicated operator=Exists", Allowed: "nobody is allowed to tolerate it"},
+	}, got)
+
+	got, err = (*Set)(nil).Rulings(t.Context(), standing(t, "apple", dedicatedExists))
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+func TestRulingsAndAuditsAgree(t *testing.T) {
+	d := newDice(t)
+	for range 1000 {
+		set, in := Compile(d.policies(4)), d.input()
+		audited := AuditInput{
+			Namespace:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace, Labels: in.NamespaceLabels}},
+			Labels:      in.Labels,
+			Tolerations: in.Asked[0].New,
+		}
+		violations, err := set.Audit(t.Context(), audited)
+		require.NoError(t, err)
+		rulings, err := set.Rulings(t.Context(), audited)
+		require.NoError(t, err)
+		for _, v := range violations {
+			require.True(t, slices.ContainsFunc(rulings, func(r Ruling) bool {
+				return r.Policy == v.Policy && r.Toleration == v.Toleration && !r.Granted
+			}), "%v %v", v, rulings)
+		}
+		for _, r := range rulings {
+			violated := slices.ContainsFunc(violations, func(v Violation) bool { return v.Policy == r.Policy })
+			require.True(t, r.Granted || violated, "%v %v", r, violations)
+		}
+	}
+}

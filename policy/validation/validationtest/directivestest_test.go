@@ -1,0 +1,83 @@
+package validationtest
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/policy/validation"
+)
+
+func TestTheSameSeedGivesTheSamePods(t *testing.T) {
+	t.Parallel()
+	a, b := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(1, 2))
+	for range 1_000 {
+		oldA, podA := Generate(a)
+		oldB, podB := Generate(b)
+		require.Equal(t, oldA, oldB)
+		require.Equal(t, podA, podB)
+	}
+}
+
+func TestEveryPodThatIsDrawnCanBeCreated(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 1_000 {
+		pod := Pod(r)
+		require.Empty(t, validation.ValidatePodCreate(pod))
+		Age(r, pod)
+		require.NotEmpty(t, validation.ValidatePodCreate(pod), "an API server of today would not have stored it")
+		require.Empty(t, validation.ValidatePodUpdate(pod, pod), "it stands, once stored")
+	}
+}
+
+func TestUpdatesAreAllowedAndRefusedAboutAsOften(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	const pairs = 5_000
+	refused := 0
+	for range pairs {
+		old, pod := Generate(r)
+		if len(validation.ValidatePodUpdate(pod, old)) > 0 {
+			refused++
+		}
+	}
+	require.Greater(t, refused, pairs*35/100, "seed %d", seed)
+	require.Less(t, refused, pairs*65/100, "seed %d", seed)
+}
+
+// A change that narrows is allowed on pods that are held and refused on others; the
+// rest must be refused somewhere, or no rule would notice them.
+func TestEveryChangeMeetsItsRule(t *testing.T) {
+	t.Parallel()
+	harmless := []string{"gates in another order", "the last gate goes", "one gate goes", "an empty list of expressions", "empty spreading", "an empty selector"}
+	for _, c := range allChanges() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(5, 6))
+			allowed, refused := 0, 0
+			for range 500 {
+				old := Pod(r)
+				pod := old.DeepCopy()
+				c.apply(r, pod)
+				switch {
+				case len(validation.ValidatePodUpdate(pod, old)) > 0:
+					refused++
+				case !reflect.DeepEqual(pod, old):
+					allowed++
+				}
+			}
+			narrows := slices.ContainsFunc(narrowingChanges(), func(n change) bool { return n.name == c.name })
+			if narrows || slices.Contains(harmless, c.name) {
+				require.NotZero(t, allowed, "never allowed")
+			}
+			if !slices.Contains(harmless, c.name) {
+				require.NotZero(t, refused, "never refused")
+			}
+		})
+	}
+}

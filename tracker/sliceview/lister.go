@@ -1,0 +1,81 @@
+package sliceview
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
+)
+
+// List returns all merged slices, by name, as they are at one moment. The slices are
+// read-only, the list is the caller's.
+func (v *View) List() []*resourcev1.ResourceSlice {
+	v.prepare()
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	entries := v.entries()
+	list := make([]*resourcev1.ResourceSlice, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, v.merge(e))
+	}
+	return list
+}
+
+// prepare merges what has to be merged anew, and lets go of the lock after each slice:
+// expressions of patches may take long for all of them.
+func (v *View) prepare() {
+	v.mutex.Lock()
+	var entries []*entry
+	for _, e := range v.entries() {
+		if e.patched == nil {
+			entries = append(entries, e)
+		}
+	}
+	v.mutex.Unlock()
+	for _, e := range entries {
+		v.mutex.Lock()
+		v.merge(e)
+		v.mutex.Unlock()
+	}
+}
+
+// Get returns the merged slice with that name, which is read-only.
+func (v *View) Get(name string) (*resourcev1.ResourceSlice, bool) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	slice := v.merged(name)
+	return slice, slice != nil
+}
+
+// Lister returns a lister of the merged slices for code that asks for one.
+func (v *View) Lister() resourcelisters.ResourceSliceLister {
+	return lister{view: v}
+}
+
+type lister struct {
+	view *View
+}
+
+// List returns the merged slices with the labels that a selector asks for.
+func (l lister) List(selector labels.Selector) ([]*resourcev1.ResourceSlice, error) {
+	all := l.view.List()
+	if selector.Empty() {
+		return all, nil
+	}
+	list := make([]*resourcev1.ResourceSlice, 0, len(all))
+	for _, slice := range all {
+		if selector.Matches(labels.Set(slice.Labels)) {
+			list = append(list, slice)
+		}
+	}
+	return list, nil
+}
+
+// Get returns the merged slice with that name, or a NotFound error.
+func (l lister) Get(name string) (*resourcev1.ResourceSlice, error) {
+	slice, found := l.view.Get(name)
+	if !found {
+		return nil, apierrors.NewNotFound(resourcev1.Resource("resourceslice"), name)
+	}
+	return slice, nil
+}

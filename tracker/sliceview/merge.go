@@ -1,0 +1,102 @@
+package sliceview
+
+import (
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// merge returns a slice with the taints of the rules that select its devices, and
+// the slice itself if there are none (TR-07). It depends on the slice and on those
+// rules and on nothing else.
+func (r *rules) merge(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
+	pool := r.inPool(slice.Spec.Driver, slice.Spec.Pool.Name)
+	naming := r.index.HasNamed(slice.Spec.Driver, slice.Spec.Pool.Name)
+	if len(pool.patches) == 0 && !naming {
+		return slice
+	}
+	merged := slice
+	for i := range slice.Spec.Devices {
+		var named []patch
+		if naming {
+			named = r.index.Named(device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[i].Name})
+		}
+		if len(pool.patches)+len(named) == 0 {
+			continue
+		}
+		if merged == slice {
+			merged = withOwnDevices(slice)
+		}
+		merged.Spec.Devices[i].Taints = taints(slice.Spec.Devices[i].Taints, pool, named)
+	}
+	return merged
+}
+
+// withOwnDevices returns a copy with a list of devices of its own, which shares
+// all that is in the devices.
+func withOwnDevices(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
+	merged := *slice
+	merged.Spec.Devices = slices.Clone(slice.Spec.Devices)
+	return &merged
+}
+
+// taints returns a device's own taints and those of the rules, by name of the
+// rule.
+func taints(own []resourcev1.DeviceTaint, pool list, named []patch) []resourcev1.DeviceTaint {
+	if len(own)+len(named) == 0 {
+		return pool.taints
+	}
+	all := make([]resourcev1.DeviceTaint, 0, len(own)+len(pool.patches)+len(named))
+	all = append(all, own...)
+	rest := pool.patches
+	for _, p := range named {
+		for len(rest) > 0 && rest[0].Name < p.Name {
+			all = append(all, *rest[0].Value)
+			rest = rest[1:]
+		}
+		all = append(all, *p.Value)
+	}
+	for _, p := range rest {
+		all = append(all, *p.Value)
+	}
+	return all
+}
+
+// looksSame reports whether the devices of two merged forms of one slice have the same
+// attributes, capacity and taints, device by device and taint by taint.
+func looksSame(a, b *resourcev1.ResourceSlice) bool {
+	if a == b {
+		return true
+	}
+	if len(a.Spec.Devices) != len(b.Spec.Devices) {
+		return false
+	}
+	// Devices share lists, so that the same two are not compared again.
+	var lastA, lastB []resourcev1.DeviceTaint
+	for i := range a.Spec.Devices {
+		ours, theirs := &a.Spec.Devices[i], &b.Spec.Devices[i]
+		if !slicepatch.SameAttributes(ours.Attributes, theirs.Attributes) || !slicepatch.SameCapacity(ours.Capacity, theirs.Capacity) {
+			return false
+		}
+		if i > 0 && shared(ours.Taints, lastA) && shared(theirs.Taints, lastB) {
+			continue
+		}
+		if !shared(ours.Taints, theirs.Taints) && !slices.EqualFunc(ours.Taints, theirs.Taints, sameTaint) {
+			return false
+		}
+		lastA, lastB = ours.Taints, theirs.Taints
+	}
+	return true
+}
+
+// shared reports whether two lists are one and the same.
+func shared(a, b []resourcev1.DeviceTaint) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func sameTaint(a, b resourcev1.DeviceTaint) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect && a.TimeAdded.Equal(b.TimeAdded)
+}

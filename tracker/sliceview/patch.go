@@ -1,0 +1,125 @@
+package sliceview
+
+import (
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// limit is a device that keeps the attributes and the capacity that it published.
+type limit struct {
+	at      int
+	problem string
+}
+
+// apply returns a slice with what patches make of its devices, and the slice itself if
+// none is meant for any. It depends on the slice, those patches and their classes and on
+// nothing else.
+func (p *patches) apply(e *entry) (*resourcev1.ResourceSlice, []limit) {
+	found := p.meantFor(e)
+	if found == nil {
+		return e.raw, nil
+	}
+	patched := e.raw
+	var limits []limit
+	for i := range e.raw.Spec.Devices {
+		overlay := found.overlay(i)
+		if overlay == nil {
+			continue
+		}
+		if patched == e.raw {
+			patched = withOwnDevices(e.raw)
+		}
+		var err error
+		patched.Spec.Devices[i], err = overlay.Apply(e.raw.Spec.Driver, &e.raw.Spec.Devices[i])
+		if err != nil {
+			limits = append(limits, limit{at: i, problem: err.Error()})
+		}
+	}
+	return patched, limits
+}
+
+// meant knows which patches are meant for the devices of one slice.
+type meant struct {
+	p      *patches
+	e      *entry
+	scoped *scoped
+	// patches are the scoped ones that are meant for some device, and verdicts theirs.
+	patches  []*slicePatch
+	verdicts []*verdict
+	// all is true if each scoped patch is meant for every device.
+	all    bool
+	naming bool
+
+	// list and combined are of the device before: most are patched like it.
+	list, last []*slicePatch
+	combined   *slicepatch.Overlay
+}
+
+// meantFor returns nil if no patch selects a device of the slice by name.
+func (p *patches) meantFor(e *entry) *meant {
+	driver, pool := e.raw.Spec.Driver, e.raw.Spec.Pool.Name
+	m := &meant{p: p, e: e, scoped: p.scoped(driver, pool), naming: p.index.HasNamed(driver, pool)}
+	if m.scoped == nil {
+		if !m.naming {
+			return nil
+		}
+		return m
+	}
+	m.all = true
+	for _, patch := range m.scoped.patches {
+		v := e.verdict(patch)
+		m.all = m.all && v == nil
+		if v != never {
+			m.patches, m.verdicts = append(m.patches, patch), append(m.verdicts, v)
+		}
+	}
+	return m
+}
+
+// overlay returns what the patches make of the device at a position, nil for nothing.
+func (m *meant) overlay(at int) *slicepatch.Overlay {
+	named := m.named(at)
+	if m.all && len(named) == 0 {
+		if m.scoped.overlay == nil {
+			m.scoped.overlay = combine(m.scoped.patches)
+		}
+		return m.scoped.overlay
+	}
+	m.list = m.list[:0]
+	for i, patch := range m.patches {
+		if m.verdicts[i].holds(at) {
+			m.list = append(m.list, patch)
+		}
+	}
+	if len(named) > 0 {
+		m.list = append(m.list, named...)
+		slices.SortFunc(m.list, compare)
+	}
+	switch {
+	case len(m.list) == 0:
+		return nil
+	case !slices.Equal(m.list, m.last):
+		m.last, m.combined = slices.Clone(m.list), combine(m.list)
+	}
+	return m.combined
+}
+
+// named returns the patches that ask for the device at a position by its name and are
+// meant for it.
+func (m *meant) named(at int) []*slicePatch {
+	if !m.naming {
+		return nil
+	}
+	spec := &m.e.raw.Spec
+	var list []*slicePatch
+	for _, entry := range m.p.index.Named(device.ID{Driver: spec.Driver, Pool: spec.Pool.Name, Name: spec.Devices[at].Name}) {
+		if m.e.verdict(entry.Value).holds(at) {
+			list = append(list, entry.Value)
+		}
+	}
+	return list
+}

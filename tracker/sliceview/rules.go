@@ -1,0 +1,123 @@
+package sliceview
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+type (
+	selector = device.Selector
+	scope    = device.Scope
+	// patch is the taint of a rule, under the name of the rule.
+	patch = device.Entry[*resourcev1.DeviceTaint]
+)
+
+// rule is what is kept of a DeviceTaintRule. The zero rule selects nothing.
+type rule struct {
+	selector selector
+	selects  bool
+	taint    resourcev1.DeviceTaint
+	// writtenFor is the patch that the rule was written out for, empty for none.
+	writtenFor types.UID
+	// silent is set while that patch is in force here: it taints by itself.
+	silent bool
+}
+
+func ruleOf(r *resourcev1.DeviceTaintRule) rule {
+	selector, selects := device.SelectorOf(r.Spec.DeviceSelector)
+	return rule{selector: selector, selects: selects, taint: r.Spec.Taint, writtenFor: tracker.PatchOf(r).UID}
+}
+
+// counts reports whether the rule taints devices.
+func (r rule) counts() bool { return r.selects && !r.silent }
+
+// same reports whether the two rules taint alike. A write of a status must not
+// concern anybody.
+func (r rule) same(other rule) bool {
+	if !r.selects || !other.selects {
+		return r.selects == other.selects
+	}
+	return r.selector == other.selector && r.writtenFor == other.writtenFor && sameTaint(r.taint, other.taint)
+}
+
+// rules holds the rules that select something, and the lists of taints that
+// slices share.
+type rules struct {
+	byName map[string]rule
+	// writtenFor has the names of those that were written out for a patch.
+	writtenFor map[types.UID]map[string]struct{}
+	// index has those that count.
+	index device.Index[*resourcev1.DeviceTaint]
+	lists map[scope]list
+}
+
+// list is what the rules of a scope add to every device.
+type list struct {
+	patches []patch
+	// taints are those of the patches, to be shared by all devices that have no
+	// others.
+	taints []resourcev1.DeviceTaint
+}
+
+func (r *rules) set(name string, next rule) {
+	r.remove(name)
+	if !next.selects {
+		return
+	}
+	r.byName[name] = next
+	if next.writtenFor != "" {
+		if r.writtenFor[next.writtenFor] == nil {
+			r.writtenFor[next.writtenFor] = map[string]struct{}{}
+		}
+		r.writtenFor[next.writtenFor][name] = struct{}{}
+	}
+	if next.counts() {
+		r.index.Set(next.selector, name, &next.taint)
+		r.forget(next.selector)
+	}
+}
+
+func (r *rules) remove(name string) {
+	was, found := r.byName[name]
+	if !found {
+		return
+	}
+	delete(r.byName, name)
+	delete(r.writtenFor[was.writtenFor], name)
+	if len(r.writtenFor[was.writtenFor]) == 0 {
+		delete(r.writtenFor, was.writtenFor)
+	}
+	if was.counts() {
+		r.index.Delete(was.selector, name)
+		r.forget(was.selector)
+	}
+}
+
+// forget drops the lists that hold no more when what is under a selector changes.
+// Those that could stay are made again from no more than they hold.
+func (r *rules) forget(changed selector) {
+	if _, named := changed.Name(); !named {
+		clear(r.lists)
+	}
+}
+
+// inPool returns what is added to every device of a pool.
+func (r *rules) inPool(driver, pool string) list {
+	scope := r.index.ScopeOf(driver, pool)
+	if scope.Empty() {
+		return list{}
+	}
+	if l, found := r.lists[scope]; found {
+		return l
+	}
+	l := list{patches: r.index.Scoped(scope)}
+	l.taints = make([]resourcev1.DeviceTaint, 0, len(l.patches))
+	for _, p := range l.patches {
+		l.taints = append(l.taints, *p.Value)
+	}
+	r.lists[scope] = l
+	return l
+}

@@ -1,0 +1,119 @@
+package sliceview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/go-logr/logr"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Run delivers events to the handlers until the context ends, and returns when no
+// handler is being called any more and the view has left its informers. It is
+// called once, after Attach.
+func (v *View) Run(ctx context.Context) error {
+	if len(v.inputs) == 0 {
+		return errors.New("run merged view: not attached to informers")
+	}
+	var deliveries sync.WaitGroup
+	v.begin(func(s *subscriber) {
+		deliveries.Go(func() { v.deliver(ctx, s) })
+	})
+	if v.wait(ctx) {
+		v.release()
+		<-ctx.Done()
+	}
+	v.end()
+	deliveries.Wait()
+	return v.detach()
+}
+
+// wait waits until all that there is at the start has been taken in; false means
+// that the context ended before.
+func (v *View) wait(ctx context.Context) bool {
+	for _, in := range v.inputs {
+		select {
+		case <-in.registration.HasSyncedChecker().Done():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (v *View) begin(start func(*subscriber)) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.start = start
+	for _, s := range v.subscribers {
+		start(s)
+	}
+}
+
+func (v *View) end() {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.start, v.stopped = nil, true
+	for _, s := range v.subscribers {
+		s.wake.Signal()
+	}
+}
+
+// deliver tells a subscriber what there is to tell until it or the view ends.
+func (v *View) deliver(ctx context.Context, s *subscriber) {
+	guard := func(call func()) { protect(ctx, call) }
+	for {
+		e, more := v.await(s) //nolint:contextcheck // What is merged here ends by its cost, not by a context.
+		if !more {
+			return
+		}
+		e.send(s.handler, guard)
+	}
+}
+
+// await waits for the next event of a subscriber; false means that there will be
+// none.
+func (v *View) await(s *subscriber) (event, bool) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	for !s.removed && !v.stopped {
+		if v.open {
+			if e, found := v.next(s); found {
+				return e, true
+			}
+		}
+		s.wake.Wait()
+	}
+	return event{}, false
+}
+
+// protect makes a call of a handler and logs what it panics with: no handler may
+// take down what the others depend on (K07).
+func protect(ctx context.Context, call func()) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			logr.FromContextOrDiscard(ctx).Error(fmt.Errorf("panic: %v", reason), "handler of merged resource slices panicked",
+				"stack", string(debug.Stack()))
+		}
+	}()
+	call()
+}
+
+func (v *View) detach() error {
+	var problems []error
+	for _, in := range v.inputs {
+		if err := in.informer.RemoveEventHandler(in.registration); err != nil {
+			problems = append(problems, fmt.Errorf("remove event handler: %w", err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// input is an informer that the view is subscribed to.
+type input struct {
+	informer     informer
+	registration toolscache.ResourceEventHandlerRegistration
+}

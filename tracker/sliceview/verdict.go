@@ -1,0 +1,122 @@
+package sliceview
+
+import (
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+)
+
+// verdict is the answer to a question for the devices of a slice, by their position. It
+// does not change, and slices that are alike share it. A nil one says yes to all.
+type verdict struct {
+	yes, failed set
+	// problem is why the question failed on the first device by name for which it did.
+	problem string
+}
+
+// never says no to all.
+var never = &verdict{}
+
+func (v *verdict) holds(at int) bool { return v == nil || v.yes.has(at) }
+
+// set is a set of positions.
+type set []uint64
+
+const word = 64 // bits
+
+func (s set) has(at int) bool {
+	return at/word < len(s) && s[at/word]&(1<<(at%word)) != 0
+}
+
+func (s set) with(at int) set {
+	for at/word >= len(s) {
+		s = append(s, 0)
+	}
+	s[at/word] |= 1 << (at % word)
+	return s
+}
+
+// verdict returns which devices of the slice a patch is meant for, of those that it may
+// select by their names. It is found out once, and kept until the slice or the question
+// changes.
+func (e *entry) verdict(p *slicePatch) *verdict {
+	q := p.question
+	switch {
+	case q == nil:
+		return nil
+	case q.filter.Class != "" && q.class == nil:
+		return never
+	}
+	if v, found := e.verdicts[q]; found {
+		return v
+	}
+	if e.verdicts == nil {
+		e.verdicts = map[*question]*verdict{}
+	}
+	v := q.ask(e.see(), p.selector)
+	e.verdicts[q] = v
+	return v
+}
+
+// see returns the devices of the slice for many questions. They are dropped when those are
+// answered: most slices are not asked about for long.
+func (e *entry) see() *slicepatch.Devices {
+	if e.devices == nil {
+		e.devices = slicepatch.See(&e.raw.Spec)
+	}
+	return e.devices
+}
+
+// ask asks about the devices that are selected by name.
+func (q *question) ask(devices *slicepatch.Devices, selector selector) *verdict {
+	var named *string
+	if name, found := selector.Name(); found {
+		named = &name
+	}
+	v := verdict{}
+	q.filter.Ask(q.class, devices, named, func(at int, yes bool, err error) {
+		switch {
+		case yes:
+			v.yes = v.yes.with(at)
+		case err != nil:
+			if v.failed == nil {
+				v.problem = err.Error()
+			}
+			v.failed = v.failed.with(at)
+		}
+	})
+	switch {
+	case v.yes == nil && v.failed == nil:
+		return never
+	case q.last == nil || !v.same(q.last):
+		q.last = &v
+	}
+	return q.last
+}
+
+func (v *verdict) same(other *verdict) bool {
+	return slices.Equal(v.yes, other.yes) && slices.Equal(v.failed, other.failed) && v.problem == other.problem
+}
+
+// forget drops the answers to a question that will not be asked again.
+func (e *entry) forget(q *question) {
+	delete(e.verdicts, q)
+	if len(e.verdicts) == 0 {
+		e.verdicts = nil
+	}
+}
+
+// sameToFilters reports whether what was answered for one slice holds for the other.
+func sameToFilters(a, b *resourcev1.ResourceSlice) bool {
+	if a.Spec.Driver != b.Spec.Driver || len(a.Spec.Devices) != len(b.Spec.Devices) {
+		return false
+	}
+	for i := range a.Spec.Devices {
+		if !slicepatch.SameToFilters(&a.Spec.Devices[i], &b.Spec.Devices[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,206 @@
+package auth
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+)
+
+// CallerOptions configure what callers have to show.
+type CallerOptions struct {
+	// Required refuses whoever does not show who it is. Otherwise it is only counted.
+	Required bool
+	// Clock is this machine's; the files are looked at, and keys grow old, by it.
+	Clock clock.WithTicker
+	// ServerClock is the API server's, by which tokens and certificates expire.
+	ServerClock clock.PassiveClock
+	// CallerMetrics counts callers.
+	Metrics *CallerMetrics
+	// Certificates are the client certificates that are accepted; none where it is nil.
+	Certificates *Certificates
+	// Tokens are the tokens that are accepted; none where it is nil.
+	Tokens *Tokens
+}
+
+// Callers knows who may send reviews. It is safe for concurrent use.
+type Callers struct {
+	options CallerOptions
+	// logs bounds how many refusals are logged: whoever can reach the port could fill the
+	// log with them.
+	logs *rate.Limiter
+	// warned is for what is said once.
+	warned sync.Once
+
+	certificates *certificates
+	tokens       *tokens
+}
+
+// NewCallers returns callers by the options. It reads the file of authorities, and fails where that
+// does not work.
+func NewCallers(o CallerOptions) (*Callers, error) {
+	c := &Callers{options: o, logs: rate.NewLimiter(1, 10)}
+	if o.Certificates != nil {
+		known, err := newCertificates(o)
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities of client certificates: %w", err)
+		}
+		c.certificates = known
+	}
+	if o.Tokens != nil {
+		c.tokens = newTokens(o)
+	}
+	return c, nil
+}
+
+// Start keeps up with the file of authorities until ctx is done. Where somebody may be
+// refused, it reads the keys of tokens before the first that is shown.
+func (c *Callers) Start(ctx context.Context) error {
+	if c.tokens != nil && c.options.Required {
+		c.tokens.keys.begin(ctx)
+	}
+	if c.certificates == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return c.certificates.follow(ctx)
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica is called.
+func (c *Callers) NeedLeaderElection() bool { return false }
+
+// TLSConfig makes a server ask clients for a certificate, if any is accepted. Which one it is
+// does not end the handshake: who is refused cannot tell why.
+func (c *Callers) TLSConfig(config *tls.Config) {
+	if c != nil && c.certificates != nil {
+		config.ClientAuth = tls.RequestClientCert
+	}
+}
+
+// Guard returns who guards the endpoint of the name. Nil callers, as where nobody is asked
+// who he is, have a guard that lets everybody pass.
+func (c *Callers) Guard(endpoint string) *Guard {
+	if c == nil {
+		return nil
+	}
+	return &Guard{callers: c, endpoint: c.options.Tokens.endpoint(endpoint)}
+}
+
+// Guard stands before one endpoint. It is safe for concurrent use.
+type Guard struct {
+	callers  *Callers
+	endpoint Endpoint
+}
+
+// Visit is one request of a caller. The zero value may send everything.
+type Visit struct {
+	guard *Guard
+	from  string
+	way   way
+	grant grant
+	// err is why the caller is not known.
+	err error
+}
+
+var (
+	errNothingShown = errors.New("it shows neither a client certificate nor a token")
+	errOtherGroup   = errors.New("the token is not for reviews of this API group")
+)
+
+// Identify looks at what the caller of r shows. It reports whether the body is worth
+// reading; if not, the caller is to be told that it is unauthorized, and nothing else.
+func (g *Guard) Identify(r *http.Request) (Visit, bool) {
+	if g == nil {
+		return Visit{}, true
+	}
+	visit := Visit{guard: g, from: r.RemoteAddr, way: none, err: errNothingShown}
+	if shown, ok := certificateOf(r); ok && g.callers.certificates != nil {
+		visit.way = byCertificate
+		visit.grant, visit.err = g.callers.certificates.identify(shown)
+	}
+	if token, ok := tokenOf(r); ok && g.callers.tokens != nil && visit.err != nil {
+		visit.way = byToken
+		visit.grant, visit.err = g.callers.tokens.identify(r.Context(), token, g.endpoint)
+	}
+	if visit.err != nil && g.callers.options.Required {
+		visit.refuse(r.Context(), visit.err)
+		return Visit{}, false
+	}
+	return visit, true
+}
+
+// MaySend reports whether the caller may send reviews of an API group, and counts it.
+func (v Visit) MaySend(ctx context.Context, group string) bool {
+	if v.guard == nil {
+		return true
+	}
+	c, err := v.guard.callers, v.err
+	if err == nil && !v.grant.covers(group) {
+		err = errOtherGroup
+	}
+	switch {
+	case err == nil:
+		c.options.Metrics.count(v.way, accepted)
+	case c.options.Required:
+		v.refuse(ctx, err)
+		return false
+	default:
+		c.options.Metrics.count(v.way, answered)
+		c.warned.Do(func() {
+			logr.FromContextOrDiscard(ctx).Info("answered a caller that did not show who it is, "+
+				"as webhook.authentication.mode Optional says; this is said once, see tollgate_admission_callers_total",
+				"from", v.from, "way", v.way, "reason", limit(err))
+		})
+	}
+	return true
+}
+
+// Proven reports whether the caller has shown that it is the API server, for reviews of an API
+// group. Where nobody is asked who he is, nobody has.
+func (v Visit) Proven(group string) bool {
+	return v.guard != nil && v.err == nil && v.grant.covers(group)
+}
+
+func (v Visit) refuse(ctx context.Context, err error) {
+	c := v.guard.callers
+	c.options.Metrics.count(v.way, refused)
+	if c.logs.AllowN(c.options.Clock.Now(), 1) {
+		logr.FromContextOrDiscard(ctx).Info("refused a caller", "from", v.from, "way", v.way, "reason", limit(err))
+	}
+}
+
+// limit bounds a reason: the names in a certificate may be long.
+func limit(err error) string {
+	const longest = 300
+	text := err.Error()
+	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
+}
+
+// grant is what a caller may do who has shown who it is.
+type grant struct {
+	// until is when what was shown expires.
+	until time.Time
+	// groups are the API groups of the reviews that it may send.
+	groups []string
+}
+
+// everyGroup is how KEP-6060 writes that a token is for reviews of all API groups. The core
+// group, whose name is empty, is in no other.
+const everyGroup = "*"
+
+func (g grant) covers(group string) bool {
+	for _, granted := range g.groups {
+		if granted == everyGroup || (granted == group && granted != "") {
+			return true
+		}
+	}
+	return false
+}

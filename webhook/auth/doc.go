@@ -1,0 +1,24 @@
+// Package auth finds out which reviews come from the API server, and what users may do.
+//
+// # Permissions
+//
+// Authority asks the API server what a user may do, by SubjectAccessReviews, so that
+// grants follow every authorizer of the cluster, RBAC or another.
+//
+// Answers are cached for a while: a permission that is given or taken away takes effect
+// within that time, and requests of one user do not cost one question each. Without an
+// answer there is an error, never a guess; a failed question is asked again. The rate of
+// questions and the number under way are limited, and namespaces take turns, so that one
+// namespace with many requests does not delay the others.
+//
+// # Callers
+//
+// Callers tells reviews that an API server sends from those of anybody else who can reach
+// the port. A caller identifies itself in one of two ways. A client certificate of a
+// configured authority with a configured name is what an API server presents that has one
+// for its webhooks. A token that an API server issued for this webhook (KEP-6060) is bound
+// to one webhook configuration and says of which API groups it may send reviews. Both are
+// verified locally: the API server is asked for its public keys alone.
+//
+// A caller that fails is not told why, nor what was wrong with the review.
+package auth

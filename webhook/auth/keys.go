@@ -1,0 +1,226 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// maxKeySet bounds what is published, in bytes, and maxKeys how many keys are taken.
+	maxKeySet = 256 << 10
+	maxKeys   = 64
+	// refreshAfter is when keys are read again before their next use, so that one that is
+	// published no longer is trusted for as long at most, unless they cannot be read.
+	refreshAfter = 5 * time.Minute
+	// maxAge is for how long keys are used when they cannot be read again: for as long as
+	// the API server itself lets them be cached.
+	maxAge = time.Hour
+	// readEvery is how often keys are read at most: everybody can make up tokens of keys
+	// that are unknown.
+	readEvery = 5 * time.Second
+	// readTimeout bounds one reading. A review waits for patience where its key is not known,
+	// and for less where there is one, which was good a few minutes ago.
+	readTimeout, callerPatience, patienceOnce = 5 * time.Second, time.Second, 250 * time.Millisecond
+	// After a failure it is tried again after retryFirst, which doubles up to retryMost.
+	retryFirst, retryMost = time.Second, 30 * time.Second
+)
+
+var (
+	errUnknownKey = errors.New("no published key is the one that the token says it was signed with")
+	errNoKeys     = errors.New("the keys of the API server could not be read")
+)
+
+// keySet is what was published at one time. It does not change.
+type keySet struct {
+	issuer string
+	keys   map[string]jose.JSONWebKey
+	digest digest
+}
+
+// keys are the keys that tokens are signed with. It is safe for concurrent use.
+type keys struct {
+	source  Source
+	issuer  string
+	clock   clock.PassiveClock
+	metrics *CallerMetrics
+	// waits makes reviews wait for a reading. Where nobody is refused, none has to.
+	waits bool
+
+	mu     sync.Mutex // guards what is below
+	set    *keySet    // nil until something was read
+	readAt time.Time
+	// underWay is closed when the reading that is under way has ended; nil if none is.
+	underWay chan struct{}
+	// notBefore is when the next reading may begin.
+	notBefore time.Time
+	failures  int
+}
+
+func newKeys(o CallerOptions) *keys {
+	return &keys{source: o.Tokens.Published, issuer: o.Tokens.Issuer, clock: o.Clock, metrics: o.Metrics, waits: o.Required}
+}
+
+// begin begins to read the keys, and does not wait for them.
+func (k *keys) begin(ctx context.Context) {
+	_, _, _, _ = k.look(ctx, "") // No key has that ID.
+}
+
+// current returns the keys that were read last, nil if none were, and whether they are to be
+// read again before they are used.
+func (k *keys) current() (set *keySet, old bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.set, k.clock.Now().Sub(k.readAt) >= refreshAfter
+}
+
+// refreshed reads keys that are old again, and returns those that count then: if they cannot
+// be read, those known, and nil if they are too old for that.
+func (k *keys) refreshed(ctx context.Context) *keySet {
+	_, _, underWay, _ := k.look(ctx, "") // No key has that ID.
+	if underWay != nil && k.waits {
+		await(ctx, underWay, patienceOnce)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.clock.Now().Sub(k.readAt) >= maxAge {
+		return nil
+	}
+	return k.set
+}
+
+// find returns the key of an ID. If it is not known, or was read long ago, keys are read
+// again, unless that was done a moment ago, and the caller waits for them a while.
+func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, error) {
+	set, key, underWay, err := k.look(ctx, id)
+	if underWay == nil || !k.waits {
+		return set, key, err
+	}
+	longest := callerPatience
+	if err == nil {
+		longest = patienceOnce
+	}
+	if !await(ctx, underWay, longest) && err != nil {
+		return nil, jose.JSONWebKey{}, errNoKeys
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.known(id)
+}
+
+// await waits for a reading, and reports whether it ended.
+func await(ctx context.Context, underWay <-chan struct{}, longest time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	select {
+	case <-underWay:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// look returns the key of an ID, and a channel if it is worth waiting for a reading.
+func (k *keys) look(ctx context.Context, id string) (*keySet, jose.JSONWebKey, <-chan struct{}, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	set, key, err := k.known(id)
+	now := k.clock.Now()
+	if err == nil && now.Sub(k.readAt) < refreshAfter {
+		return set, key, nil, nil
+	}
+	if k.underWay == nil && !now.Before(k.notBefore) {
+		k.underWay = make(chan struct{})
+		// Others wait for it too, and whoever is first may leave.
+		go k.read(context.WithoutCancel(ctx))
+	}
+	return set, key, k.underWay, err
+}
+
+// known must be called with the lock held.
+func (k *keys) known(id string) (*keySet, jose.JSONWebKey, error) {
+	if k.set == nil || k.clock.Now().Sub(k.readAt) >= maxAge {
+		return nil, jose.JSONWebKey{}, errNoKeys
+	}
+	key, ok := k.set.keys[id]
+	if !ok {
+		return nil, jose.JSONWebKey{}, errUnknownKey
+	}
+	return k.set, key, nil
+}
+
+// read reads the keys, and keeps those that are there if that does not work.
+func (k *keys) read(ctx context.Context) {
+	asked := k.clock.Now()
+	set, err := k.published(ctx)
+	k.metrics.read(trustKeys, err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	close(k.underWay)
+	k.underWay = nil
+	if err != nil {
+		k.notBefore = k.clock.Now().Add(min(retryFirst<<min(k.failures, 10), retryMost))
+		if k.failures == 0 {
+			logr.FromContextOrDiscard(ctx).Error(err, "read the keys that tokens of callers are signed with, those known stay in use")
+		}
+		k.failures++
+		return
+	}
+	k.failures, k.readAt, k.notBefore = 0, asked, k.clock.Now().Add(readEvery)
+	if k.set == nil || k.set.digest != set.digest || k.set.issuer != set.issuer {
+		k.set = set
+		logr.FromContextOrDiscard(ctx).Info("keys that tokens of callers are signed with are in use", "issuer", set.issuer, "keys", len(set.keys))
+	}
+}
+
+func (k *keys) published(ctx context.Context) (*keySet, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	published, err := k.source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if k.issuer != "" {
+		published.Issuer = k.issuer
+	}
+	return parseKeys(published)
+}
+
+// parseKeys returns the public keys in what was published. Those of other kinds, sizes and
+// uses are left out: a newer API server may have some that are not known here.
+func parseKeys(published Published) (*keySet, error) {
+	if len(published.Keys) > maxKeySet {
+		return nil, fmt.Errorf("the key set is larger than %d KiB", maxKeySet>>10)
+	}
+	var raw struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(published.Keys, &raw); err != nil {
+		return nil, fmt.Errorf("decode the key set: %w", err)
+	}
+	set := &keySet{issuer: published.Issuer, keys: map[string]jose.JSONWebKey{}, digest: sha256.Sum256(published.Keys)}
+	for _, one := range raw.Keys {
+		var key jose.JSONWebKey
+		if len(set.keys) >= maxKeys || key.UnmarshalJSON(one) != nil || !usable(&key) {
+			continue
+		}
+		if _, twice := set.keys[key.KeyID]; !twice {
+			set.keys[key.KeyID] = key
+		}
+	}
+	switch {
+	case len(set.keys) == 0:
+		return nil, errors.New("the key set has no key that could be used")
+	case set.issuer == "":
+		return nil, errors.New("no issuer is published with the keys")
+	}
+	return set, nil
+}

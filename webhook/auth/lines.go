@@ -1,0 +1,228 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+)
+
+// BusyError says that a question was not put, because it could not be answered in time:
+// too many questions of its namespace, or of all namespaces, are in line.
+type BusyError struct {
+	// Namespace is that of the request that led to the question; empty for a request
+	// outside of namespaces.
+	Namespace string
+	// Wait is the time until it would have been the question's turn.
+	Wait time.Duration
+}
+
+// Error implements error. It names nothing that the user who sent the request does not know.
+func (e *BusyError) Error() string {
+	of := "of requests outside of namespaces"
+	if e.Namespace != "" {
+		of = fmt.Sprintf("of namespace %.63q", e.Namespace)
+	}
+	return fmt.Sprintf("too many questions about permissions %s are in line for the API server (the wait is %s); try again later",
+		of, e.Wait.Round(time.Millisecond))
+}
+
+// The share of a namespace, as a part of the rate of all. What a namespace asks beyond it leaves
+// half of the burst to questions within the shares of others, which do not wait then.
+const (
+	share   = 0.2
+	reserve = 0.5
+	// sharesKept is the number of namespaces whose shares are remembered, and shareKept for
+	// how long; a share is whole again by then, unless the burst is for more than that.
+	sharesKept = 1024
+	shareKept  = time.Minute
+)
+
+// lines admit questions to the API server within a rate and a number at one time. The
+// questions of each namespace stand in a line of their own, and the lines take turns: a
+// namespace with many questions waits for itself, and not the others for it. It is safe for
+// concurrent use.
+type lines struct {
+	clock clock.Clock
+	rate  *rate.Limiter
+	// kept are the tokens of the rate that are for questions within a share.
+	kept float64
+
+	mu sync.Mutex
+	// shares are the limiters of namespaces.
+	shares *cache.LRUExpireCache
+	// free is the number of questions that may be put beside those under way.
+	free int
+	// waiting are the questions in line by namespace, and order the namespaces that have
+	// some, the next one first.
+	waiting map[string][]*turn
+	order   []string
+	// wakes is when a timer looks for questions to admit; zero where none is set.
+	wakes time.Time
+}
+
+// turn is one question in line.
+type turn struct {
+	admitted chan struct{}
+	// needs is how many tokens of the rate have to be there; it takes one of them.
+	needs float64
+}
+
+func newLines(limits AuthorityLimits, now clock.Clock) *lines {
+	l := &lines{
+		clock: now, rate: rate.NewLimiter(rate.Inf, 0), shares: cache.NewLRUExpireCacheWithClock(sharesKept, now), free: atOnce, waiting: map[string][]*turn{},
+	}
+	if limits.PerSecond > 0 {
+		l.rate = rate.NewLimiter(rate.Limit(limits.PerSecond), limits.Burst)
+		l.kept = float64(int(reserve * float64(limits.Burst)))
+	}
+	return l
+}
+
+// enter returns when it is the turn of a question of a namespace, which then has to leave. It
+// returns a BusyError at once if that would take as long as within, or longer.
+func (l *lines) enter(ctx context.Context, namespace string, within time.Duration) error {
+	l.mu.Lock()
+	t := &turn{admitted: make(chan struct{}), needs: 1}
+	if !l.inShare(namespace) {
+		t.needs += l.kept
+	}
+	if wait := l.wait(namespace, t); wait > 0 && wait >= within {
+		l.mu.Unlock()
+		return &BusyError{Namespace: namespace, Wait: wait}
+	}
+	if len(l.waiting[namespace]) == 0 {
+		l.order = append(l.order, namespace)
+	}
+	l.waiting[namespace] = append(l.waiting[namespace], t)
+	l.admit()
+	l.mu.Unlock()
+	select {
+	case <-t.admitted:
+		return nil
+	case <-ctx.Done():
+		l.abandon(namespace, t)
+		return fmt.Errorf("wait to review access: %w", context.Cause(ctx))
+	}
+}
+
+// leave ends a question that was admitted.
+func (l *lines) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free++
+	l.admit()
+}
+
+// inShare takes a question out of the share of its namespace, and reports whether there was
+// room for it.
+func (l *lines) inShare(namespace string) bool {
+	if l.rate.Limit() == rate.Inf {
+		return true
+	}
+	of, ok := l.shares.Get(namespace)
+	if !ok {
+		of = rate.NewLimiter(share*l.rate.Limit(), max(1, int(share*float64(l.rate.Burst()))))
+	}
+	l.shares.Add(namespace, of, shareKept)
+	return of.(*rate.Limiter).AllowN(l.clock.Now(), 1) //nolint:forcetypeassert // Nothing else is in there.
+}
+
+// wait estimates the time until the rate allows one more question of a namespace. Before it
+// come those of its own line, and from each other line no more than there are in its own.
+func (l *lines) wait(namespace string, t *turn) time.Duration {
+	if l.rate.Limit() == rate.Inf {
+		return 0
+	}
+	own := len(l.waiting[namespace])
+	ahead := own
+	for other, line := range l.waiting {
+		if other != namespace {
+			ahead += min(len(line), own+1)
+		}
+	}
+	return l.until(float64(ahead)+t.needs, l.clock.Now())
+}
+
+// until returns the time until the rate has so many tokens.
+func (l *lines) until(tokens float64, now time.Time) time.Duration {
+	if l.rate.Limit() == rate.Inf {
+		return 0
+	}
+	missing := tokens - l.rate.TokensAt(now)
+	return max(0, time.Duration(math.Ceil(missing/float64(l.rate.Limit())*float64(time.Second))))
+}
+
+// admit lets in as many questions as there is room for, one of each line in turn. A line whose
+// first question needs more tokens than there are is passed over.
+func (l *lines) admit() {
+	for passed := 0; l.free > 0 && passed < len(l.order); {
+		now := l.clock.Now()
+		namespace := l.order[0]
+		first, rest := l.waiting[namespace][0], l.waiting[namespace][1:]
+		if delay := l.until(first.needs, now); delay > 0 {
+			l.wakeAfter(delay)
+			passed++
+			l.order = append(l.order[1:], namespace)
+			continue
+		}
+		passed = 0
+		l.rate.AllowN(now, 1)
+		l.free--
+		close(first.admitted)
+		l.order = l.order[1:]
+		if len(rest) == 0 {
+			delete(l.waiting, namespace)
+			continue
+		}
+		l.waiting[namespace] = rest
+		l.order = append(l.order, namespace)
+	}
+}
+
+// wakeAfter looks again for questions to admit, in a while at the latest.
+func (l *lines) wakeAfter(delay time.Duration) {
+	at := l.clock.Now().Add(delay)
+	if !l.wakes.IsZero() && !at.Before(l.wakes) {
+		return
+	}
+	l.wakes = at
+	timer := l.clock.NewTimer(delay)
+	go func() {
+		<-timer.C()
+		l.wake()
+	}()
+}
+
+func (l *lines) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wakes = time.Time{}
+	l.admit()
+}
+
+// abandon takes a question out of its line, or gives back its place if it was admitted
+// meanwhile.
+func (l *lines) abandon(namespace string, t *turn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := l.waiting[namespace]
+	at := slices.Index(line, t)
+	if at < 0 {
+		l.free++
+		l.admit()
+		return
+	}
+	if len(line) > 1 {
+		l.waiting[namespace] = slices.Delete(line, at, at+1)
+		return
+	}
+	delete(l.waiting, namespace)
+	l.order = slices.DeleteFunc(l.order, func(one string) bool { return one == namespace })
+}

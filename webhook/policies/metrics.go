@@ -1,0 +1,49 @@
+package policies
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+)
+
+// Metrics says which policies are in force.
+type Metrics struct {
+	policies *prometheus.GaugeVec
+	stale    *prometheus.GaugeVec
+	blind    *prometheus.CounterVec
+}
+
+// NewMetrics registers the policy metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	factory := promauto.With(reg)
+	return &Metrics{
+		policies: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tollgate_policies",
+			Help: "Policies that this replica judges by, by kind and whether all of what they ask for is in force.",
+		}, []string{"kind", "in_force"}),
+		stale: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tollgate_policies_stale",
+			Help: "1 while the API server cannot say what policies of a kind there are, and those known before stay in force.",
+		}, []string{"kind"}),
+		blind: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_policies_watch_blind_total",
+			Help: "Times that the watch of policies of a kind did not bring what is stored, so that they were read from the API server.",
+		}, []string{"kind"}),
+	}
+}
+
+func (m *Metrics) observe(k *kind, policies *policyset.Set) {
+	set := k.set(policies)
+	problems := len(set.Problems())
+	m.policies.WithLabelValues(k.name, "fully").Set(float64(set.Len() - problems))
+	m.policies.WithLabelValues(k.name, "partly").Set(float64(problems))
+}
+
+func (m *Metrics) setStale(k *kind, stale bool) {
+	value := 0.0
+	if stale {
+		value = 1
+	}
+	m.stale.WithLabelValues(k.name).Set(value)
+}
