@@ -40,7 +40,7 @@ const (
 )
 
 // naive holds the objects and nothing else, and computes every answer from
-// scratch, by the words of upstream-behaviours.md.
+// scratch, by the words of docs/rules.md.
 type naive struct {
 	nodes   map[string]tracker.Node
 	slices  map[string]tracker.Slice

@@ -2,7 +2,7 @@
 //
 // Standard error of a container is a pipe. Where nobody reads it, because the disk of
 // the node is full or its runtime hangs, a write to it does not return, and everybody who
-// logs would stand still: reviews, the lease, evictions (faults.md E14).
+// logs would stand still: reviews, the lease, evictions (E14).
 package logsink
 
 import (
