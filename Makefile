@@ -63,9 +63,9 @@ help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/tollgate.
-	@$(call say,building bin/tollgate)
-	@$(GO) build -o $(BIN)/tollgate ./cmd/tollgate
+build: ## Build bin/tollgate, the server, and bin/kubectl-tollgate, the plugin of kubectl.
+	@$(call say,building bin/tollgate and bin/kubectl-tollgate)
+	@$(GO) build -o $(BIN)/ ./cmd/...
 
 .PHONY: test
 test: test-unit test-e2e ## Run unit tests, then on a real control plane what Tollgate is for (16 minutes on two cores; longer the first time).
@@ -218,9 +218,9 @@ generate: ## Generate deepcopy functions, CRDs, the files of the chart, and the 
 	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) docs/cli.md and docs/metrics.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
-	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/tollgate -update >/dev/null
+	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/kubectl-tollgate -update >/dev/null
 	@$(GO) test -count=1 -run TestTheRulesForTheOperatorAreThePlainOnes ./deploy/monitoring -update >/dev/null
-	@$(GO) test -count=1 -run TestTheMetricsAreDocumentedAsTheyAre ./cmd/tollgate -update >/dev/null
+	@$(GO) test -count=1 -run TestTheMetricsAreDocumentedAsTheyAre ./cmd/tollgate/internal/app -update >/dev/null
 	@# Last, because the chart is made of what the others write.
 	@KUSTOMIZE="$(GO) run $(KUSTOMIZE)" deploy/chart/generate.sh
 

@@ -49,8 +49,9 @@
 //
 // # What is reused
 //
-// Keys, templates, signatures and PEM are cert-manager's pkg/util/pki. Its
-// pkg/server/tls with the authority below it is not used: a new CA signs there
+// Keys and signatures are crypto/x509, PEM is client-go's util/cert and util/keyutil.
+// cert-manager's pkg/util/pki is not used, because it brings an LDAP client into the
+// program. Its pkg/server/tls with the authority below it is not used: a new CA signs there
 // at once, with no overlap, each replica has a leaf of its own, a broken Secret
 // is replaced whoever owns it, and the clock is the machine's. Nor is
 // controller-runtime's certwatcher used for the files: it has no size limit,

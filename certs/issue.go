@@ -2,14 +2,19 @@ package certs
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
-	"net/netip"
+	"net"
 	"slices"
 	"time"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"github.com/cert-manager/cert-manager/pkg/util/pki"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // maxBackdate is how far the clock of an API server may be behind ours.
@@ -32,15 +37,13 @@ const caNamePrefix = "tollgate-ca-"
 // newAuthority makes a self-signed CA. The time in its name keeps CAs apart for
 // verifiers that look at names first.
 func newAuthority(now time.Time, life time.Duration) (*authority, error) {
-	template, key, err := prepare(certmanagerv1.CertificateSpec{
-		CommonName: caNamePrefix + now.UTC().Format("20060102T150405Z"),
-		IsCA:       true,
-		Usages:     []certmanagerv1.KeyUsage{certmanagerv1.UsageCertSign, certmanagerv1.UsageDigitalSignature},
-	}, now, now.Add(life))
+	template, key, err := prepare(caNamePrefix+now.UTC().Format("20060102T150405Z"), now, now.Add(life))
 	if err != nil {
 		return nil, fmt.Errorf("prepare CA: %w", err)
 	}
-	_, cert, err := pki.SignCertificate(template, template, key.Public(), key)
+	template.BasicConstraintsValid, template.IsCA = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	cert, err := sign(template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("sign CA: %w", err)
 	}
@@ -49,23 +52,24 @@ func newAuthority(now time.Time, life time.Duration) (*authority, error) {
 
 // issue signs a serving certificate for hosts, which ends no later than the CA.
 func (a *authority) issue(now time.Time, life time.Duration, hosts []string) (*pair, error) {
-	names, addresses := splitHosts(hosts)
 	notAfter := now.Add(life)
 	if notAfter.After(a.cert.NotAfter) {
 		notAfter = a.cert.NotAfter
 	}
-	template, key, err := prepare(certmanagerv1.CertificateSpec{
-		CommonName:  "tollgate-webhook",
-		DNSNames:    names,
-		IPAddresses: addresses,
-		Usages:      []certmanagerv1.KeyUsage{certmanagerv1.UsageServerAuth, certmanagerv1.UsageDigitalSignature},
-	}, now, notAfter)
+	template, key, err := prepare("tollgate-webhook", now, notAfter)
 	if err != nil {
 		return nil, fmt.Errorf("prepare serving certificate: %w", err)
 	}
-	certPEM, _, err := pki.SignCertificate(template, a.cert, key.Public(), a.key)
+	template.DNSNames, template.IPAddresses = splitHosts(hosts)
+	template.BasicConstraintsValid = true
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	cert, err := sign(template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign serving certificate: %w", err)
+	}
+	certPEM, err := encodeBundle([]*x509.Certificate{cert})
+	if err != nil {
+		return nil, err
 	}
 	keyPEM, err := encodeKey(key)
 	if err != nil {
@@ -79,73 +83,50 @@ func (a *authority) issue(now time.Time, life time.Duration, hosts []string) (*p
 	return p, nil
 }
 
-// prepare makes a key and the template of a certificate for it. The template
-// is cert-manager's, but for the time of day, which it would take from the
-// machine.
-func prepare(spec certmanagerv1.CertificateSpec, now, notAfter time.Time) (*x509.Certificate, crypto.Signer, error) {
-	spec.PrivateKey = &certmanagerv1.CertificatePrivateKey{
-		Algorithm: certmanagerv1.ECDSAKeyAlgorithm,
-		Size:      pki.ECCurve256,
-	}
-	crt := &certmanagerv1.Certificate{Spec: spec}
-	key, err := pki.GeneratePrivateKeyForCertificate(crt)
+// prepare makes a key, and what all certificates for it have in common.
+func prepare(name string, now, notAfter time.Time) (*x509.Certificate, crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
-	request, err := pki.GenerateCSR(crt)
-	if err != nil {
-		return nil, nil, fmt.Errorf("generate request: %w", err)
-	}
-	usage, extended, err := pki.KeyUsagesForCertificateOrCertificateRequest(spec.Usages, spec.IsCA)
-	if err != nil {
-		return nil, nil, fmt.Errorf("translate usages: %w", err)
-	}
-	template, err := pki.CertificateTemplateFromCSR(
-		request,
-		validBetween(now.Add(-min(maxBackdate, notAfter.Sub(now)/10)), notAfter),
-		pki.CertificateTemplateValidateAndOverrideBasicConstraints(spec.IsCA, nil),
-		pki.CertificateTemplateValidateAndOverrideKeyUsages(usage, extended),
-	)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make template: %w", err)
-	}
-	return template, key, nil
+	return &x509.Certificate{
+		Subject:   pkix.Name{CommonName: name},
+		NotBefore: now.Add(-min(maxBackdate, notAfter.Sub(now)/10)), NotAfter: notAfter,
+	}, key, nil
 }
 
-func validBetween(notBefore, notAfter time.Time) pki.CertificateTemplateValidatorMutator {
-	return func(_ *x509.CertificateRequest, template *x509.Certificate) error {
-		template.NotBefore, template.NotAfter = notBefore, notAfter
-		return nil
+// sign signs a certificate, with a serial number that the library chooses.
+func sign(template, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer) (*x509.Certificate, error) {
+	data, err := x509.CreateCertificate(rand.Reader, template, parent, key, by)
+	if err != nil {
+		return nil, err
 	}
+	return x509.ParseCertificate(data)
 }
 
 func encodeKey(key crypto.Signer) ([]byte, error) {
-	data, err := pki.EncodePrivateKey(key, certmanagerv1.PKCS8)
+	data, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode key: %w", err)
 	}
-	return data, nil
+	return pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: data}), nil
 }
 
 func encodeBundle(bundle []*x509.Certificate) ([]byte, error) {
-	var data []byte
-	for _, cert := range bundle {
-		one, err := pki.EncodeX509(cert)
-		if err != nil {
-			return nil, fmt.Errorf("encode bundle: %w", err)
-		}
-		data = append(data, one...)
+	data, err := certutil.EncodeCertificates(bundle...)
+	if err != nil {
+		return nil, fmt.Errorf("encode bundle: %w", err)
 	}
 	return data, nil
 }
 
 // splitHosts sorts hosts into DNS names and addresses, each once and in order.
-func splitHosts(hosts []string) (names, addresses []string) {
+func splitHosts(hosts []string) (names []string, addresses []net.IP) {
 	hosts = slices.Clone(hosts)
 	slices.Sort(hosts)
 	for _, h := range slices.Compact(hosts) {
-		if _, err := netip.ParseAddr(h); err == nil {
-			addresses = append(addresses, h)
+		if address := net.ParseIP(h); address != nil {
+			addresses = append(addresses, address)
 		} else {
 			names = append(names, h)
 		}

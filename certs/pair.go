@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cert-manager/cert-manager/pkg/util/pki"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // maxPEM is the most that is decoded of any certificate, bundle or key (F05).
@@ -40,11 +41,7 @@ func parsePair(certPEM, keyPEM []byte) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	matches, err := pki.PublicKeyMatchesCertificate(key.Public(), chain[0])
-	if err != nil {
-		return nil, fmt.Errorf("compare key with certificate: %w", err)
-	}
-	if !matches {
+	if !belongs(key, chain[0]) {
 		return nil, errors.New("key does not belong to certificate")
 	}
 	served := &tls.Certificate{PrivateKey: key, Leaf: chain[0]}
@@ -58,18 +55,30 @@ func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 	if len(data) > maxPEM {
 		return nil, fmt.Errorf("%d bytes are more than the %d allowed", len(data), maxPEM)
 	}
-	return pki.DecodeX509CertificateChainBytes(data)
+	return certutil.ParseCertsPEM(data)
 }
 
 func parseKey(data []byte) (crypto.Signer, error) {
 	if len(data) > maxPEM {
 		return nil, fmt.Errorf("decode key: %d bytes are more than the %d allowed", len(data), maxPEM)
 	}
-	key, err := pki.DecodePrivateKeyBytes(data)
+	key, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
 		return nil, fmt.Errorf("decode key: %w", err)
 	}
-	return key, nil
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("decode key: a %T cannot sign", key)
+	}
+	return signer, nil
+}
+
+// belongs reports whether a certificate is for a key.
+func belongs(key crypto.Signer, cert *x509.Certificate) bool {
+	public, ok := key.Public().(interface {
+		Equal(other crypto.PublicKey) bool
+	})
+	return ok && public.Equal(cert.PublicKey)
 }
 
 // same reports whether p and o are the same certificate and key.
@@ -111,10 +120,5 @@ func expired(cert *x509.Certificate, now time.Time) bool {
 
 // renewal is when a certificate is to be replaced: at two thirds of its life.
 func renewal(cert *x509.Certificate) time.Time {
-	at, err := pki.RenewalTime(cert.NotBefore, cert.NotAfter, nil, nil, nil)
-	if err != nil || at == nil {
-		// Not reached without a renewal spec, and expiry would be too late.
-		return cert.NotBefore
-	}
-	return at.Time
+	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 3 * 2).Truncate(time.Second)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cert-manager/cert-manager/pkg/util/pki"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -105,7 +104,7 @@ func (s *state) parseAuthority(key string, data []byte) *authority {
 		return nil
 	}
 	for _, c := range s.bundle {
-		if matches, err := pki.PublicKeyMatchesCertificate(signer.Public(), c); err == nil && matches {
+		if belongs(signer, c) {
 			return &authority{cert: c, key: signer}
 		}
 	}

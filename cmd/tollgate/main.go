@@ -1,5 +1,5 @@
-// Command tollgate decides who may pass a taint, stamps taints with the time
-// from which they count, and evicts the pods that may not stay.
+// Command tollgate is the server: the admission webhook, and the evictor with the other
+// controllers of the leader. The commands for people are in kubectl-tollgate.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/kubectl"
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/app"
 )
 
 func main() {
@@ -20,12 +20,11 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The second signal ends the program, whatever it waits for: standard input cannot be
-	// interrupted.
+	// The second signal ends the program, whatever it waits for.
 	context.AfterFunc(ctx, stop)
-	if err := execute(ctx, newRootCommand(os.Args[0]), os.Args[1:]); err != nil {
+	if err := app.NewCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "tollgate:", err)
-		return kubectl.ExitCode(err)
+		return 1
 	}
 	return 0
 }

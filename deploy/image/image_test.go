@@ -21,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
@@ -153,8 +154,31 @@ func TestThereIsNothingInTheImageButTheProgram(t *testing.T) {
 			}
 		}
 		require.Equal(t, map[string]int64{
-			"usr/local/bin/tollgate": 0o755, "usr/local/bin/kubectl-tollgate": 0o777, "usr/share/doc/tollgate/LICENSE": 0o644,
+			"usr/local/bin/tollgate": 0o755, "usr/share/doc/tollgate/LICENSE": 0o644,
 		}, files)
+	}
+}
+
+func TestTheImageIsSmall(t *testing.T) {
+	t.Parallel()
+	const megabyte = 1_000_000
+	for _, p := range shared.programs {
+		require.Less(t, len(p.content), 60*megabyte, p.architecture)
+	}
+	for _, image := range images(t) {
+		size, err := partial.Descriptor(image)
+		require.NoError(t, err)
+		layers, err := image.Layers()
+		require.NoError(t, err)
+		total := size.Size
+		for _, layer := range layers {
+			content, err := layer.Uncompressed()
+			require.NoError(t, err)
+			n, err := io.Copy(io.Discard, content)
+			require.NoError(t, err)
+			total += n
+		}
+		require.Less(t, total, int64(65*megabyte), "as it lies on a node")
 	}
 }
 

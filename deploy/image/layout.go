@@ -21,7 +21,6 @@ import (
 // Where things are in the image, and as whom it runs.
 const (
 	programPath = "usr/local/bin/tollgate"
-	pluginPath  = "usr/local/bin/kubectl-tollgate"
 	licensePath = "usr/share/doc/tollgate/LICENSE"
 	user        = "65532:65532"
 	source      = "https://github.com/tollgate-dev/tollgate"
@@ -138,9 +137,6 @@ func archive(p *program) ([]byte, error) {
 		}
 	}
 	if err := entry(tar.Header{Typeflag: tar.TypeReg, Name: programPath, Mode: 0o755}, p.content); err != nil {
-		return nil, err
-	}
-	if err := entry(tar.Header{Typeflag: tar.TypeSymlink, Name: pluginPath, Linkname: "tollgate", Mode: 0o777}, nil); err != nil {
 		return nil, err
 	}
 	if err := entry(tar.Header{Typeflag: tar.TypeReg, Name: licensePath, Mode: 0o644}, p.license); err != nil {

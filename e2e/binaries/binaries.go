@@ -53,8 +53,11 @@ func (b Binaries) ControlPlane() string { return filepath.Join(b.dir(), "control
 // Kubectl is the same program by its own name.
 func (b Binaries) Kubectl() string { return filepath.Join(b.dir(), "kubectl") }
 
-// Tollgate is this repository's product.
+// Tollgate is the server of this repository.
 func (b Binaries) Tollgate() string { return filepath.Join(b.Root, "bin", "tollgate") }
+
+// Plugin is kubectl-tollgate, the commands that people type.
+func (b Binaries) Plugin() string { return filepath.Join(b.Root, "bin", "kubectl-tollgate") }
 
 // Scheduler is the kube-scheduler of this repository, which obeys ResourceSlicePatches.
 // It is of KubernetesVersion whatever the control plane is.
@@ -74,10 +77,17 @@ func (b Binaries) BuildControlPlane(ctx context.Context) error {
 	})
 }
 
-// BuildTollgate builds Tollgate.
+// BuildTollgate builds the server.
 func (b Binaries) BuildTollgate(ctx context.Context) error {
 	return b.locked(ctx, func() error {
 		return b.goBuild(ctx, b.Root, b.Tollgate(), "./cmd/tollgate")
+	})
+}
+
+// BuildPlugin builds kubectl-tollgate.
+func (b Binaries) BuildPlugin(ctx context.Context) error {
+	return b.locked(ctx, func() error {
+		return b.goBuild(ctx, b.Root, b.Plugin(), "./cmd/kubectl-tollgate")
 	})
 }
 

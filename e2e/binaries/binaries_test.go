@@ -75,6 +75,22 @@ func TestOlderVersionsLieBesideTheNewest(t *testing.T) {
 	require.Equal(t, newest.Scheduler(), older.Scheduler())
 }
 
+// The linker keeps every exported method of every type of a program that can look up a method by
+// its name, which text/template does: the server would be half as large again.
+func TestTheServerExecutesNoTemplates(t *testing.T) {
+	t.Parallel()
+	root, err := Root(".")
+	require.NoError(t, err)
+	programs := Binaries{Root: root}
+	require.NoError(t, programs.BuildTollgate(t.Context()))
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "nm", programs.Tollgate()).Output()
+	require.NoError(t, err)
+	symbols := string(out)
+	require.Contains(t, symbols, "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/app.NewCommand")
+	require.NotContains(t, symbols, "text/template.(*Template).Execute")
+	require.NotContains(t, symbols, "html/template.(*Template).Execute")
+}
+
 func TestTheSchedulerReportsTheVersionOfKubernetes(t *testing.T) {
 	t.Parallel()
 	root, err := Root(".")

@@ -130,12 +130,12 @@ func applied(t *testing.T, path string) {
 // error has what it says of it.
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), args...)
+	cmd := exec.CommandContext(t.Context(), programs.Plugin(), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("tollgate %v: %w: %s", args, err, said.String())
+		return out.String(), fmt.Errorf("kubectl tollgate %v: %w: %s", args, err, said.String())
 	}
 	return out.String(), nil
 }

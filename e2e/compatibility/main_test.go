@@ -46,7 +46,7 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 	if minor, err = strconv.Atoi(strings.Split(programs.Kubernetes, ".")[1]); err != nil {
 		return nil, fmt.Errorf("read version %s of Kubernetes: %w", programs.Kubernetes, err)
 	}
-	if err := programs.BuildTollgate(ctx); err != nil {
+	if err := errors.Join(programs.BuildTollgate(ctx), programs.BuildPlugin(ctx)); err != nil {
 		return nil, err
 	}
 	if err := allowTenants(ctx, cp); err != nil {

@@ -101,7 +101,7 @@ func TestReplicasEndAndStartWithoutAReviewThatFails(t *testing.T) {
 			config := configOf(t, as[corev1.ConfigMap](t, all, "ConfigMap tollgate-system/tollgate-config"))
 			require.GreaterOrEqual(t, *deployment.Spec.Replicas, int32(2))
 			require.Zero(t, deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue())
-			// What the program waits for at most when it is told to end: cmd/tollgate/run.go.
+			// What the program waits for at most when it is told to end: cmd/tollgate/internal/app/run.go.
 			const shutdown = 30
 			grace := *deployment.Spec.Template.Spec.TerminationGracePeriodSeconds
 			require.Greater(t, grace, int64(config.Webhook.DrainPeriod.Seconds())+shutdown)

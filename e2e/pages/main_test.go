@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ func build(ctx context.Context) error {
 	if programs, err = suite.Binaries(ctx); err != nil {
 		return err
 	}
-	return programs.BuildTollgate(ctx)
+	return errors.Join(programs.BuildTollgate(ctx), programs.BuildPlugin(ctx))
 }
 
 func start(ctx context.Context, name string, options controlplane.Options) (*controlplane.ControlPlane, error) {

@@ -56,8 +56,9 @@ func newReader(t *testing.T, name string, options controlplane.Options) *reader 
 	}
 	r.link(t, filepath.Join(r.checkout, "Makefile"), filepath.Join(programs.Root, "Makefile"))
 	r.link(t, filepath.Join(r.checkout, "bin", "tollgate"), programs.Tollgate())
+	r.link(t, filepath.Join(r.checkout, "bin", "kubectl-tollgate"), programs.Plugin())
 	for name, program := range map[string]string{
-		"kubectl": programs.Kubectl(), "kubectl-tollgate": programs.Tollgate(), "tollgate": programs.Tollgate(),
+		"kubectl": programs.Kubectl(), "kubectl-tollgate": programs.Plugin(), "tollgate": programs.Tollgate(),
 	} {
 		r.link(t, filepath.Join(home, "bin", name), program)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 )
 
-// devicesOf runs tollgate devices with a kubeconfig, and returns what it writes where.
+// devicesOf runs kubectl tollgate devices with a kubeconfig, and returns what it writes where.
 func devicesOf(t *testing.T, kubeconfig string, args ...string) (out, notes string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), append([]string{"devices"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), programs.Plugin(), append([]string{"devices"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

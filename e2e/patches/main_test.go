@@ -2,6 +2,7 @@ package patches
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -56,7 +57,7 @@ func installAll(ctx context.Context, cp *controlplane.ControlPlane) (func(), err
 	if err := schedule(ctx, defaultProfile); err != nil {
 		return nil, err
 	}
-	if err := programs.BuildTollgate(ctx); err != nil {
+	if err := errors.Join(programs.BuildTollgate(ctx), programs.BuildPlugin(ctx)); err != nil {
 		return nil, err
 	}
 	if _, err := install.Install(ctx, cp, install.Options{Programs: programs}); err != nil {

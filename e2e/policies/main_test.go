@@ -72,7 +72,7 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 	if programs, err = suite.Binaries(ctx); err != nil {
 		return nil, err
 	}
-	if err := programs.BuildTollgate(ctx); err != nil {
+	if err := errors.Join(programs.BuildTollgate(ctx), programs.BuildPlugin(ctx)); err != nil {
 		return nil, err
 	}
 	if err := allowTenants(ctx, cp); err != nil {

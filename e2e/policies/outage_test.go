@@ -159,7 +159,7 @@ func export(t *testing.T, policy string) string {
 	dir := t.TempDir()
 	file, exported := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "exported.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(policy), 0o600))
-	out, err := exec.CommandContext(t.Context(), programs.Tollgate(), "export", "map", "-f", file).Output()
+	out, err := exec.CommandContext(t.Context(), programs.Plugin(), "export", "map", "-f", file).Output()
 	require.NoError(t, err, "%s", out)
 	require.NoError(t, os.WriteFile(exported, out, 0o600))
 	return exported

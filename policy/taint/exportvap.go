@@ -67,7 +67,7 @@ func (x *exportVAP) fieldNotes() []vap.Note {
 		}
 	}
 	note(len(spec.Register) > 0, "spec.register",
-		"that nodes come with these taints, keep them, and do not leave the selector is not judged; `tollgate export map` gives nodes their taints", true)
+		"that nodes come with these taints, keep them, and do not leave the selector is not judged; `kubectl tollgate export map` gives nodes their taints", true)
 	note(spec.TTL != nil, "spec.ttl", "taints end by Tollgate, not by admission", false)
 	if limits := spec.Limits; limits != nil {
 		const counts = "the API server does not count pods"

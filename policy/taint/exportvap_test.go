@@ -105,7 +105,7 @@ func TestEveryFieldIsExportedOrSaidNotToBe(t *testing.T) {
 	for _, path := range fieldsOf(reflect.TypeFor[v1alpha1.TaintPolicySpec](), "") {
 		change, ok := exportedFields[path]
 		if !ok {
-			require.Contains(t, meaningless, path, "%s is new: decide what `tollgate export vap` makes of it", path)
+			require.Contains(t, meaningless, path, "%s is new: decide what `kubectl tollgate export vap` makes of it", path)
 			continue
 		}
 		changed := export(change.set)

@@ -224,7 +224,7 @@ type result struct {
 func judged(t *testing.T, who person, args ...string) map[string]result {
 	t.Helper()
 	args = append([]string{"check", "-o", "json", "--pods=false", "--as", who.name, "--as-group", strings.Join(append(who.groups, tenants), ",")}, args...)
-	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), args...)
+	cmd := exec.CommandContext(t.Context(), programs.Plugin(), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

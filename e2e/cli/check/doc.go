@@ -1,4 +1,4 @@
-// Package check holds the test that tollgate check, offline, says of an object what the API
+// Package check holds the test that kubectl tollgate check, offline, says of an object what the API
 // server says with Tollgate in it: random objects under many sets of policies, each created on
 // a real control plane by a dry run, and judged by the program from files.
 package check

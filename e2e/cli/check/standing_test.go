@@ -109,7 +109,7 @@ func TestWhatStandsAndViolatesIsWhatTheAuditSays(t *testing.T) {
 // deniedIn returns kinds and names of what check --cluster refuses in a namespace.
 func deniedIn(t *testing.T, namespace string, args ...string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), append([]string{"check", "--cluster", "-n", namespace, "-o", "json"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), programs.Plugin(), append([]string{"check", "--cluster", "-n", namespace, "-o", "json"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
 	out, err := cmd.Output()
 	code := 0

@@ -18,7 +18,7 @@ import (
 func followsOneNamespace(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	cmd := exec.CommandContext(ctx, programs.Tollgate(), "evictions", "-n", team, "-w")
+	cmd := exec.CommandContext(ctx, programs.Plugin(), "evictions", "-n", team, "-w")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigs[tenant])
 	var notes bytes.Buffer // It is read when the program has ended.
 	cmd.Stderr = &notes

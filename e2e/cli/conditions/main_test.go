@@ -77,7 +77,7 @@ func run(m *testing.M) int {
 		if programs, err = suite.Binaries(ctx); err != nil {
 			return nil, err
 		}
-		return nil, errors.Join(programs.BuildTollgate(ctx), allow(ctx, cp), writeKubeconfigs(dir))
+		return nil, errors.Join(programs.BuildTollgate(ctx), programs.BuildPlugin(ctx), allow(ctx, cp), writeKubeconfigs(dir))
 	})
 }
 

@@ -46,7 +46,7 @@ func ask(ctx context.Context, user, arguments, manifest string) (answer, error) 
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	words := strings.Fields(strings.NewReplacer("NAMESPACE", team, "MANIFEST", manifest).Replace(arguments))
-	cmd := exec.CommandContext(ctx, programs.Tollgate(), words...)
+	cmd := exec.CommandContext(ctx, programs.Plugin(), words...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigs[user])
 	var out, notes bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &notes

@@ -165,7 +165,7 @@ type answer struct {
 // run runs the program as the administrator. In arguments NAMESPACE and NODE are the
 // site's.
 func (s *site) run(ctx context.Context, arguments string) (answer, error) {
-	cmd := exec.CommandContext(ctx, programs.Tollgate(), strings.Fields(s.text(arguments))...)
+	cmd := exec.CommandContext(ctx, programs.Plugin(), strings.Fields(s.text(arguments))...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
 	var out, notes bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &notes

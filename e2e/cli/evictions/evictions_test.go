@@ -99,7 +99,7 @@ func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 		require.Equal(t, s.text("EvictionPolicy/NAMESPACE-limited"), r.Hold.By)
 		require.Equal(t, s.text("status of EvictionPolicy/NAMESPACE-limited"), r.AccordingTo)
 	}
-	require.Contains(t, unwrapped(s.does(t, "evictions -n NAMESPACE").notes), s.text("To approve: tollgate approve policy NAMESPACE-limited"))
+	require.Contains(t, unwrapped(s.does(t, "evictions -n NAMESPACE").notes), s.text("To approve: kubectl tollgate approve policy NAMESPACE-limited"))
 
 	t.Run("without an answer nothing is approved", func(t *testing.T) {
 		refused, err := s.run(t.Context(), "approve node NODE")

@@ -31,7 +31,7 @@ type following struct {
 // follow starts the program as the administrator. It is killed with the test.
 func (s *site) follow(t *testing.T, arguments string) *following {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), programs.Tollgate(), strings.Fields(s.text(arguments))...)
+	cmd := exec.CommandContext(t.Context(), programs.Plugin(), strings.Fields(s.text(arguments))...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

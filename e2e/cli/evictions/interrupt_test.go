@@ -17,7 +17,7 @@ func unwrapped(notes string) string { return strings.Join(strings.Fields(notes),
 // interrupt runs the program until a line has some words, and interrupts it then.
 func (s *site) interrupt(ctx context.Context, t *testing.T, arguments, words string) answer {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, programs.Tollgate(), strings.Fields(s.text(arguments))...)
+	cmd := exec.CommandContext(ctx, programs.Plugin(), strings.Fields(s.text(arguments))...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

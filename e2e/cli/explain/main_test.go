@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -48,7 +49,7 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 	if programs, err = suite.Binaries(ctx); err != nil {
 		return nil, err
 	}
-	if err := programs.BuildTollgate(ctx); err != nil {
+	if err := errors.Join(programs.BuildTollgate(ctx), programs.BuildPlugin(ctx)); err != nil {
 		return nil, err
 	}
 	_, err = install.Install(ctx, cp, install.Options{Programs: programs, Patch: func(config map[string]any) {

@@ -537,6 +537,6 @@ func TestNodesClaimsAndDevicesExplainThemselves(t *testing.T) {
 	for _, args := range [][]string{{"pod", "p"}, {"node/others-1"}, {"claim", "gpu"}, {"device", "others.example.com/pool/gpu-0"}} {
 		text, err := s.run(t.Context(), args...)
 		require.NoError(t, err)
-		t.Logf("tollgate explain %v\n%s", args, text)
+		t.Logf("kubectl tollgate explain %v\n%s", args, text)
 	}
 }

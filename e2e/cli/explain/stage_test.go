@@ -314,7 +314,7 @@ func (s *stage) ask(ctx context.Context, args ...string) (answer, error) {
 // anything to say besides is an error.
 func (s *stage) run(ctx context.Context, args ...string) ([]byte, error) {
 	all := append([]string{"explain", "--kubeconfig", shared.Kubeconfig(), "-n", s.lane}, args...)
-	cmd := exec.CommandContext(ctx, programs.Tollgate(), all...)
+	cmd := exec.CommandContext(ctx, programs.Plugin(), all...)
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()

@@ -1,4 +1,4 @@
-// Package export holds the tests of what `tollgate export vap` writes, on a real API server:
+// Package export holds the tests of what `kubectl tollgate export vap` writes, on a real API server:
 // it has to say of every request what Tollgate says.
 //
 // A request is sent three times, always as a dry run. First nobody judges, and the API server

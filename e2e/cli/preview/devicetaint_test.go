@@ -113,7 +113,7 @@ func TestFailOverIsTheExitCode(t *testing.T) {
 func TestKubectlFindsThePlugin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.Symlink(shared.programs.Tollgate(), filepath.Join(dir, "kubectl-tollgate")))
+	require.NoError(t, os.Symlink(shared.programs.Plugin(), filepath.Join(dir, "kubectl-tollgate")))
 	run := func(code int, arguments ...string) string {
 		cmd := exec.CommandContext(t.Context(), shared.programs.Kubectl(), append([]string{"tollgate"}, arguments...)...)
 		cmd.Env = append(os.Environ(), "PATH="+dir, "KUBECONFIG="+shared.cp.Kubeconfig(), "KUBERC=off")

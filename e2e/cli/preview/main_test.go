@@ -79,7 +79,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if shared.programs, err = suite.Binaries(ctx); err != nil {
 		return 1, err
 	}
-	if err := shared.programs.BuildTollgate(ctx); err != nil {
+	if err := errors.Join(shared.programs.BuildTollgate(ctx), shared.programs.BuildPlugin(ctx)); err != nil {
 		return 1, err
 	}
 	if _, err := install.Install(ctx, shared.cp, install.Options{Programs: shared.programs}); err != nil {

@@ -90,7 +90,7 @@ func kubectl(t *testing.T, arguments ...string) string {
 // tollgate runs a command of Tollgate and returns what it writes.
 func tollgate(t *testing.T, arguments ...string) (out, notes string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), shared.programs.Tollgate(), append(arguments, "--kubeconfig", shared.cp.Kubeconfig())...)
+	cmd := exec.CommandContext(t.Context(), shared.programs.Plugin(), append(arguments, "--kubeconfig", shared.cp.Kubeconfig())...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()

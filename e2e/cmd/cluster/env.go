@@ -22,7 +22,7 @@ func binDir(dir string) string { return filepath.Join(dir, "bin") }
 func (c *cluster) linkCommands(tollgate bool) error {
 	commands := map[string]string{"kubectl": c.programs.Kubectl()}
 	if tollgate {
-		commands["kubectl-tollgate"] = c.programs.Tollgate()
+		commands["kubectl-tollgate"] = c.programs.Plugin()
 	}
 	if err := os.MkdirAll(binDir(c.dir), 0o750); err != nil {
 		return fmt.Errorf("create directory of commands: %w", err)

@@ -68,7 +68,7 @@ func (c *cluster) up(ctx context.Context, want settings) error {
 	}
 	if want.tollgate {
 		c.progress("building Tollgate")
-		if err := c.programs.BuildTollgate(ctx); err != nil {
+		if err := errors.Join(c.programs.BuildTollgate(ctx), c.programs.BuildPlugin(ctx)); err != nil {
 			return err
 		}
 	}

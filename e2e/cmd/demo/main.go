@@ -67,7 +67,7 @@ func demo(ctx context.Context, out io.Writer, keep bool) (err error) {
 		return err
 	}
 	say("building Tollgate")
-	if err := programs.BuildTollgate(ctx); err != nil {
+	if err := errors.Join(programs.BuildTollgate(ctx), programs.BuildPlugin(ctx)); err != nil {
 		return err
 	}
 	say("building Tollgate's kube-scheduler (minutes the first time)")

@@ -56,7 +56,7 @@ func (s *story) kubectl(ctx context.Context, args ...string) (string, error) {
 // and what it answers.
 func (s *story) tollgateCommand(ctx context.Context, args ...string) (string, error) {
 	s.say("$ kubectl tollgate %s", shellWords(args))
-	cmd := exec.CommandContext(ctx, s.programs.Tollgate(), append(args, "--kubeconfig", s.cp.Kubeconfig())...) //nolint:gosec // The program that was just built.
+	cmd := exec.CommandContext(ctx, s.programs.Plugin(), append(args, "--kubeconfig", s.cp.Kubeconfig())...) //nolint:gosec // The program that was just built.
 	out, err := cmd.CombinedOutput()
 	s.answer(out)
 	if err != nil {

@@ -1,0 +1,97 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/component-base/featuregate"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+)
+
+// The Lease, where Tollgate is installed as deploy says.
+const (
+	LeaseNamespace = "tollgate-system"
+	LeaseName      = "tollgate"
+)
+
+// The labels.
+const (
+	labelMode                = "tollgate.dev/eviction-mode"
+	labelComparisonOperators = "tollgate.dev/comparison-operators"
+	labelMaxHold             = "tollgate.dev/max-hold"
+	labelFeatures            = "tollgate.dev/eviction-features"
+)
+
+// The feature gates that evictions depend on. Their names, with a dot between each, have
+// to fit into the value of a label: 63 characters.
+var switches = []featuregate.Feature{EvictionPolicies, NodeTaintEviction, DeviceTaintEviction}
+
+// Eviction are how Tollgate evicts.
+type Eviction struct {
+	Mode configv1alpha1.EvictionMode
+	// ComparisonOperators says that the operators Lt and Gt count.
+	ComparisonOperators bool
+	// MaxHold is that of the configuration; zero for no bound.
+	MaxHold time.Duration
+	// Policies says that EvictionPolicies are carried out, Nodes that taints of nodes
+	// evict, and Devices that those of devices do.
+	Policies, Nodes, Devices bool
+}
+
+// DefaultEviction returns the terms of the default configuration.
+func DefaultEviction() Eviction {
+	return Eviction{Mode: configv1alpha1.EvictionReplace, Policies: true, Nodes: true, Devices: true}
+}
+
+// Of returns the terms of a configuration.
+func EvictionOf(eviction *configv1alpha1.EvictionConfiguration, gates featuregate.FeatureGate) Eviction {
+	return Eviction{
+		Mode: eviction.Mode, ComparisonOperators: eviction.ComparisonOperators, MaxHold: eviction.MaxHold.Duration,
+		Policies: gates.Enabled(EvictionPolicies),
+		Nodes:    gates.Enabled(NodeTaintEviction), Devices: gates.Enabled(DeviceTaintEviction),
+	}
+}
+
+// Labels returns the labels that say the terms.
+func (t Eviction) Labels() map[string]string {
+	var on []string
+	for i, enabled := range []bool{t.Policies, t.Nodes, t.Devices} {
+		if enabled {
+			on = append(on, string(switches[i]))
+		}
+	}
+	return map[string]string{
+		labelMode:                string(t.Mode),
+		labelComparisonOperators: strconv.FormatBool(t.ComparisonOperators),
+		// Less has a character that no label may have, with which nobody could lead.
+		labelMaxHold:  t.MaxHold.Truncate(time.Millisecond).String(),
+		labelFeatures: strings.Join(on, "."),
+	}
+}
+
+// ParseEviction returns the terms that labels say. The error is that of the first which is not
+// there, as on the Lease of an older version, or cannot be read.
+func ParseEviction(labels map[string]string) (Eviction, error) {
+	mode, found := labels[labelMode]
+	if !found {
+		return Eviction{}, fmt.Errorf("label %s is not set", labelMode)
+	}
+	comparison, err := strconv.ParseBool(labels[labelComparisonOperators])
+	if err != nil {
+		return Eviction{}, fmt.Errorf("label %s is %q, want true or false", labelComparisonOperators, labels[labelComparisonOperators])
+	}
+	hold, err := time.ParseDuration(labels[labelMaxHold])
+	if err != nil {
+		return Eviction{}, fmt.Errorf("label %s is %q, want a duration such as 24h0m0s", labelMaxHold, labels[labelMaxHold])
+	}
+	on := strings.Split(labels[labelFeatures], ".")
+	has := func(i int) bool { return slices.Contains(on, string(switches[i])) }
+	return Eviction{
+		Mode: configv1alpha1.EvictionMode(mode), ComparisonOperators: comparison, MaxHold: hold,
+		Policies: has(0), Nodes: has(1), Devices: has(2),
+	}, nil
+}

@@ -1,0 +1,85 @@
+// Package settings has what both programs know: the feature gates, how Tollgate evicts, and
+// the version.
+//
+// Where a feature gate is off, it is as if the objects of the feature did not exist: they
+// stay readable and deletable, and take effect when the gate is on again.
+//
+// The server says how it evicts in labels on the Lease of its leader. Commands read it
+// there: a preview depends on the mode, and nothing else in the cluster says it.
+package settings
+
+import (
+	"fmt"
+
+	"k8s.io/component-base/featuregate"
+)
+
+// The feature gates.
+const (
+	// TolerationPolicies judges tolerations by TolerationPolicies.
+	TolerationPolicies featuregate.Feature = "TolerationPolicies"
+	// PlacementPolicies gives pods and claims what PlacementPolicies say.
+	PlacementPolicies featuregate.Feature = "PlacementPolicies"
+	// TaintPolicies judges who sets taints by TaintPolicies, and carries out their
+	// register and ttl.
+	TaintPolicies featuregate.Feature = "TaintPolicies"
+	// GatePolicies judges who opens scheduling gates by GatePolicies.
+	GatePolicies featuregate.Feature = "GatePolicies"
+	// EvictionPolicies carries out evictions as EvictionPolicies say. Off, all pods are
+	// deleted at once, as Kubernetes does.
+	EvictionPolicies featuregate.Feature = "EvictionPolicies"
+	// ResourceSlicePatches writes out the taints of ResourceSlicePatches as
+	// DeviceTaintRules, which needs DeviceTaintEviction and DeviceTaintRules, and says in the
+	// status of patches what they do.
+	ResourceSlicePatches featuregate.Feature = "ResourceSlicePatches"
+	// ResourceSlicePatchAttributes takes in the attributes and the capacity of
+	// ResourceSlicePatches. The scheduler that applies them has a gate of the same name.
+	ResourceSlicePatchAttributes featuregate.Feature = "ResourceSlicePatchAttributes"
+	// SchedulingDirectives holds pods under scheduling gates to the rules of
+	// KEP-3838.
+	SchedulingDirectives featuregate.Feature = "SchedulingDirectives"
+	// NodeTaintTimestamps writes timeAdded into the taints of nodes at admission.
+	NodeTaintTimestamps featuregate.Feature = "NodeTaintTimestamps"
+	// NodeTaintEviction evicts pods from nodes with NoExecute taints. To do so it
+	// writes timeAdded into those that came without.
+	NodeTaintEviction featuregate.Feature = "NodeTaintEviction"
+	// DeviceTaintAdmission judges the taints and tolerations of devices, writes the
+	// time from which such taints count, and refuses tainted devices to pods that do
+	// not tolerate them. The last needs DeviceTaintEviction, which knows the taints.
+	DeviceTaintAdmission featuregate.Feature = "DeviceTaintAdmission"
+	// DeviceTaintEviction evicts pods that use devices with NoExecute taints, and
+	// writes the status of DeviceTaintRules.
+	DeviceTaintEviction featuregate.Feature = "DeviceTaintEviction"
+	// DeviceTaintRules has DeviceTaintRules taint devices, beside their drivers, as the gate
+	// DRADeviceTaintRules of Kubernetes has. It needs DeviceTaintEviction.
+	DeviceTaintRules featuregate.Feature = "DeviceTaintRules"
+)
+
+// NewFeatureGates returns the feature gates, switched as the configuration says. An unknown
+// name is an error.
+func NewFeatureGates(switched map[string]bool) (featuregate.FeatureGate, error) {
+	gates := featuregate.NewFeatureGate()
+	on := featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
+	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		TolerationPolicies:           on,
+		PlacementPolicies:            on,
+		TaintPolicies:                on,
+		GatePolicies:                 on,
+		EvictionPolicies:             on,
+		ResourceSlicePatches:         on,
+		ResourceSlicePatchAttributes: on,
+		SchedulingDirectives:         on,
+		NodeTaintTimestamps:          on,
+		NodeTaintEviction:            on,
+		DeviceTaintAdmission:         on,
+		DeviceTaintEviction:          on,
+		DeviceTaintRules:             on,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("define feature gates: %w", err)
+	}
+	if err := gates.SetFromMap(switched); err != nil {
+		return nil, fmt.Errorf("featureGates: %w (known: %v)", err, gates.KnownFeatures())
+	}
+	return gates, nil
+}

@@ -1,0 +1,73 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	jsonpatchv2 "gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// give gives an object what policies have for it, in as many rounds as the API server has:
+// the plugins see what a webhook changed, so that a RuntimeClass drops a toleration which
+// another that was given says too (TP-04), and what they change of it the webhook sees once
+// more, since its reinvocationPolicy is IfNeeded.
+func (c *Checker) give(ctx context.Context, k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject, result *Result) (runtime.Object, error) {
+	given, err := c.giveOnce(ctx, k, typed, o, by, result)
+	if err != nil || len(result.Given) == 0 {
+		return given, err
+	}
+	before := given.DeepCopyObject()
+	if err := c.server.Admit(ctx, given); err != nil {
+		return nil, err
+	}
+	if equality.Semantic.DeepEqual(before, given) {
+		return given, nil
+	}
+	return c.giveOnce(ctx, k, given, o, by, result)
+}
+
+// giveOnce asks the webhook what an object is given, and gives it that.
+func (c *Checker) giveOnce(ctx context.Context, k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject, result *Result) (runtime.Object, error) {
+	req, err := request(k, typed, o, by)
+	if err != nil {
+		return nil, err
+	}
+	response, _, err := c.mutate.Review(ctx, req)
+	if err != nil {
+		return nil, explained(err)
+	}
+	if len(response.Patches) == 0 {
+		return typed, nil
+	}
+	result.Given = append(result.Given, response.Patches...)
+	return c.patched(o, req.Object.Raw, response.Patches)
+}
+
+// patched returns an object after a patch.
+func (c *Checker) patched(o *unstructured.Unstructured, content []byte, operations []jsonpatchv2.Operation) (runtime.Object, error) {
+	text, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encode what it is given: %w", err)
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		return nil, fmt.Errorf("read what it is given: %w", err)
+	}
+	after, err := patch.Apply(content)
+	if err != nil {
+		return nil, fmt.Errorf("give it what policies have for it: %w", err)
+	}
+	given, err := c.world.scheme.New(o.GroupVersionKind())
+	if err == nil {
+		err = json.Unmarshal(after, given)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read it with what it is given: %w", err)
+	}
+	return given, nil
+}

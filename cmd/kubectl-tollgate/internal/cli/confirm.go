@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// ErrNobodyToAsk is why nothing was done that somebody has to agree to.
+var ErrNobodyToAsk = errors.New("nobody can be asked, since the input is no terminal: give --yes")
+
+// Answers reports whether somebody can answer on in.
+func Answers(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Confirm asks a question on out, and reports whether the answer on in is yes. Without a
+// terminal the error is ErrNobodyToAsk.
+func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
+	if !Answers(in) {
+		return false, ErrNobodyToAsk
+	}
+	return Ask(ctx, in, out, question)
+}
+
+// Ask is Confirm for an input on which somebody answers. No answer is no. It ends with an
+// error when ctx is done, and goes on reading then.
+func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
+	if _, err := fmt.Fprintf(out, "%s [y/N] ", question); err != nil {
+		return false, fmt.Errorf("ask: %w", err)
+	}
+	type answer struct {
+		line string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		line, err := bufio.NewReader(in).ReadString('\n')
+		answers <- answer{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return false, fmt.Errorf("ask: %w", ctx.Err())
+	case given := <-answers:
+		if given.err != nil && !errors.Is(given.err, io.EOF) {
+			return false, fmt.Errorf("read the answer: %w", given.err)
+		}
+		line := strings.ToLower(strings.TrimSpace(given.line))
+		return line == "y" || line == "yes", nil
+	}
+}

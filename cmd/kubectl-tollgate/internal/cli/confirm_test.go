@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOnlyYesIsYes(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\ty\n": true, "\n": false, "": false, "n\n": false, "yep\n": false} {
+		var out bytes.Buffer
+		got, err := Ask(t.Context(), strings.NewReader(answer), &out, "Go?")
+		require.NoError(t, err)
+		require.Equal(t, want, got, answer)
+		require.Equal(t, "Go? [y/N] ", out.String())
+	}
+	var out bytes.Buffer
+	_, err := Confirm(t.Context(), strings.NewReader("y\n"), &out, "Go?")
+	require.ErrorIs(t, err, ErrNobodyToAsk)
+	nobody, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, nobody.Close()) }()
+	_, err = Confirm(t.Context(), nobody, &out, "Go?")
+	require.ErrorIs(t, err, ErrNobodyToAsk)
+	require.Empty(t, out.String())
+}
+
+func TestAnInterruptEndsTheQuestion(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	silent, writer := io.Pipe()
+	defer func() { require.NoError(t, writer.Close()) }()
+	_, err := Ask(ctx, silent, io.Discard, "Go?")
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+// A Connection is what a command line says of how to reach a cluster, and as whom: the flags
+// of kubectl, of the same names and defaults.
+type Connection struct {
+	flags *genericclioptions.ConfigFlags
+}
+
+// Connect adds the flags of a connection to a command.
+func Connect(cmd *cobra.Command) *Connection {
+	return connect(cmd, func(*genericclioptions.ConfigFlags) {})
+}
+
+// ConnectToAll is Connect for a command to which no namespace says anything.
+func ConnectToAll(cmd *cobra.Command) *Connection {
+	return connect(cmd, func(flags *genericclioptions.ConfigFlags) { flags.Namespace = nil })
+}
+
+func connect(cmd *cobra.Command, change func(*genericclioptions.ConfigFlags)) *Connection {
+	flags := genericclioptions.NewConfigFlags(true)
+	change(flags)
+	flags.AddFlags(cmd.Flags())
+	// Client libraries log requests that are given up. What matters of that is an error.
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+		cmd.SetContext(logr.NewContext(cmd.Context(), logr.Discard()))
+	}
+	return &Connection{flags: flags}
+}
+
+// Namespace returns the namespace that is asked about: that of the command line, else that
+// of the context, else default. Given reports whether the command line names it.
+func (c *Connection) Namespace() (name string, given bool, err error) {
+	name, given, err = c.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", false, fmt.Errorf("find the namespace: %w", err)
+	}
+	return name, given, nil
+}
+
+// Config returns what clients are made of.
+func (c *Connection) Config() (*rest.Config, error) {
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w (give --kubeconfig and --context, or set KUBECONFIG)", err)
+	}
+	// One request after the other needs no limit of its own.
+	config.QPS = -1
+	return config, nil
+}
+
+// Clients are those of whoever runs the command. Kubernetes speaks protobuf, which large
+// lists need; Dynamic is for kinds that are not served everywhere, or not in one version.
+type Clients struct {
+	Kubernetes kubernetes.Interface
+	Dynamic    dynamic.Interface
+	// Progress may be nil.
+	Progress *Progress
+}
+
+// Clients returns clients which say on notes what takes long, if that is a terminal.
+func (c *Connection) Clients(notes io.Writer) (*Clients, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(notes, rest.WarningWriterOptions{Deduplicate: true})
+	custom, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for Tollgate's objects: %w", err)
+	}
+	typed := rest.CopyConfig(config)
+	typed.ContentType = "application/vnd.kubernetes.protobuf"
+	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	clientset, err := kubernetes.NewForConfig(typed)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for Kubernetes: %w", err)
+	}
+	return &Clients{Kubernetes: clientset, Dynamic: custom, Progress: NewProgress(notes, clock.RealClock{})}, nil
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/pager"
+)
+
+// ErrNotServed is why something that has to be there cannot be read.
+var ErrNotServed = errors.New("the API server does not serve it")
+
+// Version returns the first of some versions in which a resource is served, or ErrNotServed.
+// Asking what is served is everybody's right; a list of what is not served may be forbidden
+// instead.
+func (c *Clients) Version(ctx context.Context, resource schema.GroupResource, versions ...string) (string, error) {
+	asked := discovery.ToServerResourcesInterfaceWithContext(c.Kubernetes.Discovery())
+	for _, version := range versions {
+		group := resource.WithVersion(version).GroupVersion().String()
+		list, err := asked.ServerResourcesForGroupVersionWithContext(ctx, group)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("ask what is served of %s: %w", group, err)
+		}
+		for i := range list.APIResources {
+			if list.APIResources[i].Name == resource.Resource {
+				return version, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("list %s in version %s: %w", resource, versions[0], ErrNotServed)
+}
+
+// List returns a page of objects of a kind that is not served everywhere.
+func (c *Clients) List(resource schema.GroupResource, version string) pager.ListPageFunc {
+	client := c.Dynamic.Resource(resource.WithVersion(version))
+	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return client.List(ctx, options)
+	}
+}
+
+// Pages returns the pages of a client of one kind.
+func Pages[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) pager.ListPageFunc {
+	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return list(ctx, options)
+	}
+}
+
+// Each calls take for every object of a list. Of an object that is kept, none of the others
+// that came with it are. An error of the list says what to do about it.
+func Each[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
+	return Failed(each(ctx, c, resource, list, options, take), "list "+resource.String(), "list", resource)
+}
+
+// EachIn is Each for a list of a namespace, or of all if that is empty.
+func EachIn[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, namespace string, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
+	if namespace == metav1.NamespaceAll {
+		return Each(ctx, c, resource, list, options, take)
+	}
+	return FailedIn(each(ctx, c, resource, list, options, take), namespace, "list", resource)
+}
+
+func each[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
+	pages, count := pager.New(list), 0
+	// One chunk waits while another is read: they can be large.
+	pages.PageBufferSize = 1
+	return pages.EachListItemWithAlloc(ctx, options, func(object runtime.Object) error {
+		typed, ok := object.(T)
+		if !ok {
+			return fmt.Errorf("got %T", object)
+		}
+		count++
+		c.Progress.Tell(count, resource.Resource+" read")
+		return take(typed)
+	})
+}
+
+// As returns what takes objects of a kind that come from Clients.List, as the type that
+// they are.
+func As[T any](kind string, take func(*T) error) func(*unstructured.Unstructured) error {
+	return func(object *unstructured.Unstructured) error {
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+			return fmt.Errorf("read %s %s: %w", kind, object.GetName(), err)
+		}
+		return take(typed)
+	}
+}

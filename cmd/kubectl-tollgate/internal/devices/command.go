@@ -1,0 +1,108 @@
+package devices
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+)
+
+// outputs are what -o takes.
+var outputs = []string{"table", "wide", "yaml", "json", "name"}
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	var filter Filter
+	output, watch := outputs[0], false
+	cmd := &cobra.Command{
+		Use:   "devices",
+		Short: "Show devices as patches make them, and where each value comes from",
+		Long: `Show devices as ResourceSlicePatches and DeviceTaintRules make them, with the claims and
+pods that have them. It reads the cluster as you, and needs no Tollgate in it.
+
+A table has at most 100 columns: long names lose their beginnings. -o wide says all in
+full, with attributes and capacity, and which patch or rule each comes from. -o yaml and
+-o json write the ResourceSlices as they have to be seen, and under "devices" the source
+of each value: what the driver published, and which patches were overruled.
+
+With -w the table is followed by a row for each device that changes, at most once a second;
+a device that is gone, or does not satisfy the filter any more, has <gone> for its node. It
+ends when it is interrupted, and needs the rights to list and watch resourceslices,
+deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
+		Example: `  kubectl tollgate devices
+  kubectl tollgate devices --pool node-7 -o wide
+  kubectl tollgate devices --patched -o yaml
+  kubectl tollgate devices --driver gpu.example.com --tainted -w
+  kubectl tollgate devices --class gpu.example.com --tainted -o name`,
+		Args: cobra.NoArgs,
+	}
+	connection := cli.ConnectToAll(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&output, "output", "o", output, "`format`: "+strings.Join(outputs, ", "))
+	flags.BoolVarP(&watch, "watch", "w", false, "go on, and write what changes; with -o table, wide or name")
+	flags.StringVar(&filter.Driver, "driver", "", "only devices of this `driver`")
+	flags.StringVar(&filter.Pool, "pool", "", "only devices in pools of this `name`")
+	flags.StringVar(&filter.Device, "device", "", "only devices of this `name`")
+	flags.StringVar(&filter.Class, "class", "", "only devices that this `DeviceClass` selects, as they are shown")
+	flags.BoolVar(&filter.Tainted, "tainted", false, "only devices with taints")
+	flags.BoolVar(&filter.Patched, "patched", false, "only devices that a ResourceSlicePatch is meant for, or failed on")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !slices.Contains(outputs, output) {
+			return fmt.Errorf("--output is %q, want one of %s", output, strings.Join(outputs, ", "))
+		}
+		if watch && (output == "yaml" || output == "json") {
+			return fmt.Errorf("--output is %q, and --watch goes with table, wide and name", output)
+		}
+		clients, err := connection.Clients(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if watch {
+			clients.Progress.End()
+			return newFollower(clients, clock.RealClock{}, filter, output).run(cmd.Context(), cmd.OutOrStdout())
+		}
+		return show(cmd.Context(), &reader{clients}, filter, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// show reads the cluster and writes what there is to out, and what else is to be
+// said to notes.
+func show(ctx context.Context, r *reader, filter Filter, output string, out, notes io.Writer) error {
+	inventory, err := r.read(ctx, filter, output != "name")
+	if err == nil {
+		inventory.Looked = func(devices int) { r.Progress.Tell(devices, "devices looked at") }
+		err = write(ctx, inventory, output, r.Progress.Before(out))
+	}
+	r.Progress.End()
+	if err != nil {
+		return err
+	}
+	for _, note := range inventory.Notes() {
+		if _, err := fmt.Fprintln(notes, note); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	}
+	return nil
+}
+
+func write(ctx context.Context, inventory *Inventory, output string, out io.Writer) error {
+	switch output {
+	case "wide":
+		return inventory.WriteTable(ctx, out, true)
+	case "yaml":
+		return inventory.WriteYAML(ctx, out)
+	case "json":
+		return inventory.WriteJSON(ctx, out)
+	case "name":
+		return inventory.WriteNames(ctx, out)
+	default:
+		return inventory.WriteTable(ctx, out, false)
+	}
+}

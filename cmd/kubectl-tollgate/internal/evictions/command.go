@@ -1,0 +1,250 @@
+package evictions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// What -o takes, and what it takes with -w.
+var (
+	outputs        = []string{"table", "wide", "yaml", "json", "name"}
+	watchedOutputs = []string{"table", "json"}
+)
+
+// options are what the command line says.
+type options struct {
+	filter        Filter
+	output        string
+	allNamespaces bool
+	watch         bool
+	untilDone     bool
+	timeout       time.Duration
+	wants         state.Wants
+}
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "evictions",
+		Short: "Show which pods have to leave, when, and what keeps them",
+		Long: `Show every pod that has to leave because of NoExecute taints: when it is due, what keeps
+it, and which taint of which node, ResourceSlice, DeviceTaintRule or ResourceSlicePatch it
+leaves because of.
+
+WHEN is when the pod is due, and since when if it is. STATE is one of
+
+  Leaving    its deletion has begun
+  Due        it has to leave by now, and nothing is known that keeps it
+  Waiting    it tolerates the taint until then
+  Blocked    it is due, and a PodDisruptionBudget or a webhook does not let it go
+  Held       it is due, and Tollgate does not evict it for now: a breaker has tripped, all
+             nodes are down, or it comes back again and again
+  Paused     its EvictionPolicy is paused
+  Protected  its EvictionPolicy protects it: it stays
+
+What leaves first comes first. What is due, and when, is computed here from taints and
+tolerations, and so is what specs of EvictionPolicies hold. The rest is what others say:
+statuses of EvictionPolicies, PodDisruptionBudgets and DeviceTaintRules, and events. -o wide,
+yaml and json say of each pod which it is, all taints and who wrote them, and absolute times.
+Without Tollgate, and in mode Observe, Kubernetes' own controllers delete pods when they are
+due, and ask neither budgets nor policies.
+
+-w goes on until it is interrupted: on a terminal with a picture that is drawn each second
+and has a bar for each object that makes pods leave, else with a line for each change.
+--until-done ends it when no pod has to leave any more but those that are protected. The
+exit code is 2 if that is not so after --timeout, 1 on errors, else 0. It is an error as well
+if the node, rule or patch that is named does not exist, or if you may not see all that makes
+pods leave: nodes, resourceclaims, resourceslices and devicetaintrules.
+
+It needs the verb list (and with -w watch) on pods and nodes; for one namespace, on the pods
+of that is enough. It shows more with that on namespaces, poddisruptionbudgets, events,
+evictionpolicies, resourceclaims, resourceslices and devicetaintrules, and get on Lease
+tollgate in the namespace of Tollgate.`,
+		Example: `  kubectl tollgate evictions -A
+  kubectl tollgate evictions --node node-7 -o wide
+  kubectl tollgate evictions -A -w
+  kubectl tollgate evictions --rule quarantine --until-done --timeout 10m`,
+		Args: cobra.NoArgs,
+	}
+	connection := cli.Connect(cmd)
+	opts := newOptions(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := opts.settle(connection); err != nil {
+			return err
+		}
+		clients, err := connection.Clients(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), clients, clock.RealClock{}, opts, streams{
+			out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), terminal: cli.Terminal(cmd.OutOrStdout()), size: sizeOf(cmd.OutOrStdout()),
+			colour: cli.Terminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		})
+	}
+	return cmd
+}
+
+// newOptions adds the flags to a command, and returns what they will say.
+func newOptions(cmd *cobra.Command) *options {
+	opts := &options{output: outputs[0]}
+	flags := cmd.Flags()
+	flags.StringVarP(&opts.output, "output", "o", opts.output, "`format`: "+strings.Join(outputs, ", "))
+	flags.BoolVarP(&opts.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces, as with --node, --rule and --patch unless -n is given")
+	flags.StringVar(&opts.filter.Node, "node", "", "only pods on the node of this `name`")
+	flags.StringVar(&opts.filter.Rule, "rule", "", "only pods that leave because of the DeviceTaintRule of this `name`")
+	flags.StringVar(&opts.filter.Patch, "patch", "", "only pods that leave because of the ResourceSlicePatch of this `name`")
+	flags.BoolVarP(&opts.watch, "watch", "w", false, "go on until interrupted")
+	flags.BoolVar(&opts.untilDone, "until-done", false, "watch until no pod has to leave any more")
+	flags.DurationVar(&opts.timeout, "timeout", 0, "with --until-done, for how long at most, a `duration`; 0 for as long as it takes")
+	opts.wants.AddFlags(cmd)
+	return opts
+}
+
+// settle makes of the command line what is asked for, or says what is wrong with it.
+func (o *options) settle(connection *cli.Connection) error {
+	o.watch = o.watch || o.untilDone
+	wanted := outputs
+	if o.watch {
+		wanted = watchedOutputs
+	}
+	switch {
+	case !slices.Contains(wanted, o.output):
+		return fmt.Errorf("--output is %q, want one of %s", o.output, strings.Join(wanted, ", "))
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout is %s, want 0s or more", o.timeout)
+	case o.timeout > 0 && !o.untilDone:
+		return errors.New("--timeout says when to give up: give --until-done as well")
+	}
+	namespace, given, err := connection.Namespace()
+	if err != nil {
+		return err
+	}
+	wide := o.filter.Node != "" || o.filter.Rule != "" || o.filter.Patch != ""
+	if o.allNamespaces || (wide && !given) {
+		namespace = ""
+	}
+	o.filter.Namespace, o.wants.Namespace = namespace, namespace
+	return nil
+}
+
+// streams are where the command writes, and what is known of the reader.
+type streams struct {
+	out, notes io.Writer
+	// terminal says that somebody looks at out, and colour that there are colours.
+	terminal, colour bool
+	// size returns the width and height of the terminal.
+	size func() (width, height int)
+}
+
+func run(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opts *options, to streams) error {
+	if opts.watch {
+		return follow(ctx, clients, clk, opts, to)
+	}
+	return show(ctx, clients, clk.Now(), opts, to)
+}
+
+// show writes what there is now.
+func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *options, to streams) error {
+	shown, found, missing, err := Read(ctx, clients, now, opts.wants)
+	clients.Progress.End()
+	if err != nil {
+		return err
+	}
+	if err := opts.check(found); err != nil {
+		return err
+	}
+	list := shown.List(now, &opts.filter)
+	if opts.output != "table" && opts.output != "name" {
+		note, err := AddWriters(ctx, clients, found, list)
+		if err != nil {
+			return err
+		}
+		if note != "" {
+			missing = append(missing, note)
+		}
+	}
+	if err := write(to, list, now, opts.output); err != nil {
+		return err
+	}
+	notes := missing
+	if opts.output == "table" || opts.output == "wide" {
+		if len(list) == 0 {
+			notes = append(notes, "no pod has to leave"+where(&opts.filter))
+		}
+		notes = append(notes, Notes(list, now)...)
+	}
+	return say(to.notes, notes)
+}
+
+// check says which object there is not that is asked about. Of those that the user may not
+// see it says nothing.
+func (o *options) check(found *state.Cluster) error {
+	filter := &o.filter
+	named := func(node tracker.LabelledNode) bool { return node.Name == filter.Node }
+	if filter.Node != "" && !found.Unread("nodes") && !slices.ContainsFunc(found.Tracker.Nodes(), named) {
+		return fmt.Errorf("there is no Node %s", filter.Node)
+	}
+	if filter.Rule != "" && !found.Unread("devicetaintrules") && found.Rule[filter.Rule] == nil {
+		return fmt.Errorf("there is no DeviceTaintRule %s", filter.Rule)
+	}
+	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {
+		return fmt.Errorf("whether there is a ResourceSlicePatch %s cannot be told: %s", filter.Patch, strings.Join(found.Missing(), "; "))
+	}
+	is := func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == filter.Patch }
+	if filter.Patch != "" && !found.Unread("resourceslicepatches") && !slices.ContainsFunc(found.Patches, is) {
+		return fmt.Errorf("there is no ResourceSlicePatch %s", filter.Patch)
+	}
+	return nil
+}
+
+func say(to io.Writer, notes []string) error {
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(to, strings.Join(cli.Wrapped(note, cli.Width), "\n")); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	}
+	return nil
+}
+
+func write(to streams, list []Eviction, now time.Time, output string) error {
+	switch output {
+	case "yaml":
+		return WriteYAML(to.out, list, now)
+	case "json":
+		return WriteJSON(to.out, list, now)
+	case "name":
+		return WriteNames(to.out, list)
+	default:
+		return WriteTable(to.out, list, now, output == "wide", to.colour)
+	}
+}
+
+// where says what a filter asks for.
+func where(filter *Filter) string {
+	var parts []string
+	for _, part := range []struct{ words, name string }{
+		{"in namespace ", filter.Namespace}, {"on node ", filter.Node}, {"because of DeviceTaintRule ", filter.Rule}, {"because of ResourceSlicePatch ", filter.Patch},
+	} {
+		if part.name != "" {
+			parts = append(parts, part.words+part.name)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,127 @@
+package evictions
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// list is what documents have. It is no object of the API.
+type list struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Time       metav1.Time `json:"time"`
+	Items      []item      `json:"items"`
+}
+
+type item struct {
+	Namespace string      `json:"namespace"`
+	Pod       string      `json:"pod"`
+	UID       string      `json:"uid"`
+	Node      string      `json:"node"`
+	State     State       `json:"state"`
+	Due       metav1.Time `json:"due"`
+	// EvictedBy is Tollgate or Kubernetes.
+	EvictedBy      string `json:"evictedBy"`
+	EvictionPolicy string `json:"evictionPolicy,omitempty"`
+	// DisruptionTarget is the reason of the pod's condition.
+	DisruptionTarget string  `json:"disruptionTarget,omitempty"`
+	Hold             *held   `json:"hold,omitempty"`
+	Taints           []taint `json:"taints"`
+	// AccordingTo is whose word the state is.
+	AccordingTo string `json:"accordingTo"`
+}
+
+type held struct {
+	Reason  string       `json:"reason"`
+	By      string       `json:"by,omitempty"`
+	Message string       `json:"message"`
+	Since   *metav1.Time `json:"since,omitempty"`
+	Until   *metav1.Time `json:"until,omitempty"`
+}
+
+type taint struct {
+	Key       string      `json:"key"`
+	Value     string      `json:"value,omitempty"`
+	Effect    string      `json:"effect"`
+	TimeAdded metav1.Time `json:"timeAdded"`
+	Due       metav1.Time `json:"due"`
+	Tolerated bool        `json:"tolerated"`
+	// Source is what carries the taint, and WrittenFor the patch behind it.
+	Source     string `json:"source"`
+	WrittenFor string `json:"writtenFor,omitempty"`
+	// WrittenBy is the field manager that wrote it last.
+	WrittenBy string `json:"writtenBy,omitempty"`
+	Device    string `json:"device,omitempty"`
+	Claim     string `json:"claim,omitempty"`
+}
+
+func documentOf(evictions []Eviction, now time.Time) list {
+	document := list{APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "EvictionList", Time: metav1.NewTime(now), Items: []item{}}
+	for i := range evictions {
+		document.Items = append(document.Items, itemOf(&evictions[i]))
+	}
+	return document
+}
+
+func itemOf(e *Eviction) item {
+	it := item{
+		Namespace: e.Namespace, Pod: e.Name, UID: string(e.UID), Node: e.Node, State: e.State, Due: metav1.NewTime(e.At),
+		EvictedBy: e.By, EvictionPolicy: e.Policy, DisruptionTarget: e.Disruption, AccordingTo: according(e),
+	}
+	if !e.Hold.None() {
+		it.Hold = &held{
+			Reason: e.Hold.Reason.Condition(), By: e.Hold.By, Message: e.Hold.Why, Since: timeOrNone(e.Hold.Since), Until: timeOrNone(e.Hold.Until),
+		}
+	}
+	for i := range e.Because {
+		reason := &e.Because[i]
+		t := taint{
+			Key: reason.Taint.Key, Value: reason.Taint.Value, Effect: string(reason.Taint.Effect), TimeAdded: metav1.NewTime(reason.Taint.TimeAdded),
+			Due: metav1.NewTime(reason.At), Tolerated: reason.Tolerated, WrittenBy: e.Writers[reason.Taint.Author()],
+			Source: kinds[reason.Taint.Source.Kind] + "/" + reason.Taint.Source.Name,
+		}
+		if author := reason.Taint.Author(); author != reason.Taint.Source {
+			t.WrittenFor = kinds[author.Kind] + "/" + author.Name
+		}
+		if reason.Device.Name != "" {
+			t.Device, t.Claim = reason.Device.String(), reason.Claim.Name
+		}
+		it.Taints = append(it.Taints, t)
+	}
+	return it
+}
+
+func timeOrNone(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(at))
+}
+
+// WriteYAML writes all that is known of each pod, with absolute times.
+func WriteYAML(w io.Writer, evictions []Eviction, now time.Time) error {
+	text, err := yaml.Marshal(documentOf(evictions, now))
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err != nil {
+		return fmt.Errorf("write YAML: %w", err)
+	}
+	return nil
+}
+
+// WriteJSON is WriteYAML in JSON.
+func WriteJSON(w io.Writer, evictions []Eviction, now time.Time) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "    ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(documentOf(evictions, now)); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package evictions
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// Screen is what is shown of a list that changes.
+type Screen struct {
+	// Since is when it began to be followed, and Groups are how far it is since then.
+	Since  time.Time
+	Groups []Group
+	List   []Eviction
+	// Notes stand at the end, in half of the picture at most.
+	Notes []string
+	// Width and Height are those of the terminal, in characters.
+	Width, Height int
+	Colour        bool
+}
+
+const (
+	// mostBars is how many bars there are at most, and barWidth how long each is.
+	mostBars = 6
+	barWidth = 20
+	clockOf  = "15:04:05 MST"
+	// legend explains the bars.
+	legend = "  # gone  > leaving  . to go  x blocked  ! held or paused  = protected"
+)
+
+// Lines returns the picture at a time: never more than Height lines of Width characters.
+func (s *Screen) Lines(now time.Time) []string {
+	lines := []string{s.headline(now)}
+	if len(s.Groups) > 0 {
+		lines = append(lines, "")
+		lines = append(lines, s.bars()...)
+		lines = append(lines, legend, "")
+	}
+	heads, notes := len(lines), s.notes()
+	lines = append(lines, s.table(now, s.Height-len(lines)-len(notes))...)
+	rows := len(lines) - 1
+	if len(lines)-heads <= len(s.List) {
+		rows-- // The last one says how many more there are.
+	}
+	lines = append(lines, notes...)
+	lines = lines[:min(len(lines), max(s.Height, 0))]
+	for i := range lines {
+		lines[i] = cut(lines[i], s.Width)
+		if row := i - heads - 1; s.Colour && row >= 0 && i <= rows {
+			lines[i] = painted(s.List[row].State, lines[i])
+		}
+	}
+	return lines
+}
+
+// notes returns the lines of the notes.
+func (s *Screen) notes() []string {
+	var lines []string
+	for _, note := range s.Notes {
+		lines = append(lines, cli.Wrapped(note, min(s.Width, cli.Width))...)
+	}
+	return lines[:min(len(lines), max(s.Height/2, 0))]
+}
+
+// table returns the head and as many rows as there is room for, with a line that says how
+// many more there are.
+func (s *Screen) table(now time.Time, room int) []string {
+	if len(s.List) == 0 {
+		return nil
+	}
+	if len(s.List)+1 <= room {
+		return tableLines(s.List, now, false)
+	}
+	shown := max(room-2, 0)
+	return append(tableLines(s.List[:shown], now, false), "... and "+counted(len(s.List)-shown, "more pod"))
+}
+
+func (s *Screen) headline(now time.Time) string {
+	gone := 0
+	for i := range s.Groups {
+		gone += s.Groups[i].Gone
+	}
+	at := now.UTC().Format(clockOf)
+	if len(s.List) == 0 {
+		return fmt.Sprintf("%s  no pod has to leave, %d gone since %s", at, gone, s.Since.UTC().Format(clockOf))
+	}
+	verb := " have"
+	if len(s.List) == 1 {
+		verb = " has"
+	}
+	return fmt.Sprintf("%s  %s%s to leave, %d gone since %s", at, counted(len(s.List), "pod"), verb, gone, s.Since.UTC().Format(clockOf))
+}
+
+// bars returns a line for each group, as far as there is room.
+func (s *Screen) bars() []string {
+	names := 0
+	shown := s.Groups[:min(len(s.Groups), mostBars)]
+	for i := range shown {
+		names = max(names, utf8.RuneCountInString(refInShort(shown[i].Source)))
+	}
+	var lines []string
+	for i := range shown {
+		g := &shown[i]
+		lines = append(lines, fmt.Sprintf("%-*s  [%s]  %s", names, refInShort(g.Source), g.bar(), g.sentence()))
+	}
+	if others := len(s.Groups) - len(shown); others > 0 {
+		lines = append(lines, "... and pods of "+counted(others, "other object"))
+	}
+	return lines
+}
+
+// refInShort names what carries a taint in as many characters as there is room for.
+func refInShort(source tracker.Source) string {
+	const most = 32
+	name := ref(source)
+	if utf8.RuneCountInString(name) <= most {
+		return name
+	}
+	runes := []rune(name)
+	return "..." + string(runes[len(runes)-most+3:])
+}
+
+// parts are what a bar consists of, in its order.
+var parts = []struct {
+	mark   byte
+	states []State
+	text   string
+}{
+	{'#', []State{Gone}, "gone"},
+	{'>', []State{Leaving}, "leaving"},
+	{'.', []State{Due, Waiting}, "to go"},
+	{'x', []State{Blocked}, "blocked"},
+	{'!', []State{Held, Paused}, "held"},
+	{'=', []State{Protected}, "protected"},
+}
+
+func (g *Group) count(states []State) int {
+	pods := 0
+	for _, state := range states {
+		if state == Gone {
+			pods += g.Gone
+		} else {
+			pods += g.Pods[state]
+		}
+	}
+	return pods
+}
+
+// bar returns the parts of the whole. A part that is not nothing is a character at least,
+// and it is full only of what is all: the longest gives what the others need.
+func (g *Group) bar() string {
+	widths, longest, sum := make([]int, len(parts)), 0, 0
+	total := g.total()
+	for i := range parts {
+		if n := g.count(parts[i].states); n > 0 {
+			widths[i] = max(n*barWidth/total, 1)
+		}
+		sum += widths[i]
+		if widths[i] > widths[longest] {
+			longest = i
+		}
+	}
+	widths[longest] += barWidth - sum
+	var bar strings.Builder
+	for i, width := range widths {
+		bar.WriteString(strings.Repeat(string(parts[i].mark), width))
+	}
+	return bar.String()
+}
+
+func (g *Group) sentence() string {
+	clauses := []string{strconv.Itoa(g.Gone) + " of " + strconv.Itoa(g.total()) + " gone"}
+	for _, part := range parts[1:] {
+		if n := g.count(part.states); n > 0 {
+			clauses = append(clauses, strconv.Itoa(n)+" "+part.text)
+		}
+	}
+	return strings.Join(clauses, ", ")
+}
+
+// cut returns the beginning of a line that is too long.
+func cut(line string, width int) string {
+	if utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	return string([]rune(line)[:max(width, 0)])
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

@@ -1,0 +1,217 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// The kinds that are explained.
+const (
+	kindPod    = "pod"
+	kindClaim  = "claim"
+	kindNode   = "node"
+	kindDevice = "device"
+)
+
+// kinds are the names of kinds, as kubectl has them too.
+var kinds = map[string]string{
+	kindPod: kindPod, "pods": kindPod, "po": kindPod,
+	kindClaim: kindClaim, "claims": kindClaim, "resourceclaim": kindClaim, "resourceclaims": kindClaim,
+	kindNode: kindNode, "nodes": kindNode, "no": kindNode,
+	kindDevice: kindDevice, "devices": kindDevice,
+}
+
+// outputs are what -o takes.
+var outputs = []string{"text", "wide", "yaml", "json"}
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	output := outputs[0]
+	cmd := &cobra.Command{
+		Use:   "explain (pod NAME | claim NAME | node NAME | device DRIVER/POOL/DEVICE)",
+		Short: "Say why a pod is pending, leaves or is gone, and what claims, nodes and devices have to do with it",
+		Long: `Say why a pod is pending, has to leave or is gone, and what makes a claim, a node or a
+device be as it is. It reads the cluster as you, writes nothing, and needs no Tollgate in it.
+
+The first sentence is the answer. What follows is what it comes from, of each part only if
+there is something to say: scheduling gates and who opens them; the nodes, grouped by what
+keeps the pod from them; the taints and which toleration meets which; the claims with their
+devices; how the pod would be evicted and what holds it; topology spread, counted with
+nodeTaintsPolicy Honor and Ignore; what TolerationPolicies say to its tolerations; what
+PlacementPolicies gave it; and events.
+
+Taints, tolerations, deadlines, policies and topology spread are worked out here, by the
+functions that Tollgate decides with. What only the scheduler knows, such as free cpu or
+volumes, is in its own words. A pod that is gone is explained from events, which clusters
+keep for an hour. Of a name that never was a pod, events of what should create it are shown:
+explain pod NAME also takes the name of a Deployment's ReplicaSet whose pods are refused.
+
+With -o json or yaml, "state" and the kinds of "causes" are for scripts; the texts may
+change. It exits with 0 when there is an answer, also that there is no such object, and with
+1 when there is none.
+
+It needs the verbs get and list on pods and nodes. Without list on events, namespaces,
+claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what it lacks.`,
+		Example: `  kubectl tollgate explain pod web-7d4b9 -n shop
+  kubectl tollgate explain pod web-7d4b9 -n shop -o json
+  kubectl tollgate explain claim gpu -n ml
+  kubectl tollgate explain node node-7 -o wide
+  kubectl tollgate explain device gpu.example.com/node-7/gpu-0`,
+		Args: args,
+		ValidArgsFunction: func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(given) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return []string{kindPod, kindClaim, kindNode, kindDevice}, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	connection := cli.Connect(cmd)
+	wants := state.Wants{}
+	wants.AddFlags(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", output, "`format`: "+strings.Join(outputs, ", "))
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		if !slices.Contains(outputs, output) {
+			return fmt.Errorf("--output is %q, want one of %s", output, strings.Join(outputs, ", "))
+		}
+		kind, name := objectOf(given)
+		namespace, _, err := connection.Namespace()
+		if err != nil {
+			return err
+		}
+		clients, err := connection.Clients(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		asked := question{kind: kind, namespace: namespace, name: name, lease: wants.Lease, now: clock.RealClock{}.Now()}
+		return show(cmd.Context(), clients, asked, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// question is what is asked about.
+type question struct {
+	kind, namespace, name string
+	// lease is the namespace of Tollgate, empty for the usual one.
+	lease string
+	now   time.Time
+}
+
+// args checks that a kind and a name are given: pod NAME, or pod/NAME.
+func args(_ *cobra.Command, given []string) error {
+	kind, name := objectOf(given)
+	switch {
+	case kind == "" || name == "" || len(given) > 2:
+		return errors.New("want a kind and a name, such as pod NAME: " + strings.Join([]string{kindPod, kindClaim, kindNode, kindDevice}, ", "))
+	case kind == kindDevice:
+		_, err := deviceOf(name)
+		return err
+	default:
+		return nil
+	}
+}
+
+// objectOf returns the kind and the name; the kind is empty where it is not known.
+func objectOf(given []string) (kind, name string) {
+	if len(given) == 1 {
+		first, rest, found := strings.Cut(given[0], "/")
+		if !found {
+			return "", ""
+		}
+		return kinds[first], rest
+	}
+	if len(given) < 2 {
+		return "", ""
+	}
+	return kinds[given[0]], given[1]
+}
+
+func deviceOf(name string) (device.ID, error) {
+	parts := strings.Split(name, "/")
+	// A pool may have slashes in its name, and the others may not.
+	if len(parts) < 3 {
+		return device.ID{}, fmt.Errorf("device is %q, want DRIVER/POOL/DEVICE", name)
+	}
+	last := len(parts) - 1
+	return device.ID{Driver: parts[0], Pool: strings.Join(parts[1:last], "/"), Name: parts[last]}, nil
+}
+
+// explained is an explanation.
+type explained interface {
+	WriteText(w io.Writer, wide bool, now time.Time) error
+}
+
+// show reads the cluster and writes the explanation to out, and what it lacks to notes.
+func show(ctx context.Context, clients *cli.Clients, asked question, output string, out, notes io.Writer) error {
+	answer, missing, err := explain(ctx, clients, asked)
+	if err == nil {
+		err = write(clients.Progress.Before(out), answer, output, asked.now)
+	}
+	clients.Progress.End()
+	if err != nil {
+		return err
+	}
+	for _, note := range missing {
+		if _, err := fmt.Fprintln(notes, "note: "+note); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	}
+	return nil
+}
+
+// explain reads the cluster and asks it.
+func explain(ctx context.Context, clients *cli.Clients, asked question) (explained, []string, error) {
+	r := &reader{Clients: clients, question: asked}
+	world, err := r.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch asked.kind {
+	case kindPod:
+		answer, err := world.Pod(ctx, asked.namespace, asked.name, asked.now)
+		return answer, world.Missing, err
+	case kindClaim:
+		answer, err := world.Claim(ctx, asked.namespace, asked.name, asked.now)
+		return answer, world.Missing, err
+	case kindNode:
+		return world.Node(asked.name, asked.now), world.Missing, nil
+	default:
+		id, err := deviceOf(asked.name)
+		if err != nil {
+			return nil, nil, err
+		}
+		return world.Device(ctx, id, asked.now), world.Missing, nil
+	}
+}
+
+func write(w io.Writer, answer explained, output string, now time.Time) error {
+	switch output {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(answer)
+	case "yaml":
+		text, err := yaml.Marshal(answer)
+		if err != nil {
+			return fmt.Errorf("write YAML: %w", err)
+		}
+		_, err = w.Write(text)
+		return err
+	default:
+		return answer.WriteText(w, output == "wide", now)
+	}
+}

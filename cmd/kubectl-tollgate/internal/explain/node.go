@@ -1,0 +1,210 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+)
+
+// Node is the explanation of a node.
+type Node struct {
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Found  bool   `json:"found"`
+	Answer string `json:"answer"`
+	// Cordoned is true when the node is unschedulable.
+	Cordoned bool        `json:"cordoned,omitempty"`
+	Taints   []NodeTaint `json:"taints,omitempty"`
+	// Writer is who wrote the taints of the node last, as its managed fields say.
+	Writer  string       `json:"taintsWrittenBy,omitempty"`
+	Written *metav1.Time `json:"taintsWrittenAt,omitempty"`
+	// Lacks are taints that a TaintPolicy registers for the node and that it does not have.
+	Lacks   []string `json:"lacksRegistered,omitempty"`
+	Pods    []Fate   `json:"pods,omitempty"`
+	Events  []Event  `json:"events,omitempty"`
+	Missing []string `json:"missing,omitempty"`
+}
+
+// NodeTaint is a taint of a node, and who may write such.
+type NodeTaint struct {
+	Taint string       `json:"taint"`
+	Since *metav1.Time `json:"since,omitempty"`
+	// Means says what the taint does.
+	Means string `json:"means"`
+	// Registers is the TaintPolicy that gives the node the taint.
+	Registers string         `json:"registeredBy,omitempty"`
+	Policies  []TaintSetters `json:"policies,omitempty"`
+}
+
+// TaintSetters is a TaintPolicy about a taint.
+type TaintSetters struct {
+	Policy  string `json:"policy"`
+	Setters string `json:"setters"`
+	Limits  string `json:"limits,omitempty"`
+	// Expires is when the taint is removed because of the ttl of the policy.
+	Expires *metav1.Time `json:"expires,omitempty"`
+}
+
+// Node explains a node.
+func (w *World) Node(name string, now time.Time) *Node {
+	n := &Node{Kind: "Node", Name: name, Missing: w.Missing}
+	node := w.node(name)
+	if node == nil {
+		n.Answer = "Not found: the cluster has no node " + name + "."
+		return n
+	}
+	n.Found, n.Cordoned = true, node.Spec.Unschedulable
+	for i := range node.Spec.Taints {
+		n.Taints = append(n.Taints, w.nodeTaint(node, &node.Spec.Taints[i]))
+	}
+	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
+		n.Lacks = append(n.Lacks, r.String()+" (TaintPolicy/"+r.Policy+")")
+	}
+	if len(n.Taints) > 0 {
+		n.Writer, n.Written = writerOf(node)
+	}
+	n.Pods = w.fates(w.Tracker.PodsOn(name), now)
+	n.Events = told(newest(w.Events, func(e *corev1.Event) bool {
+		return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name && strings.Contains(e.Reason, "Evict")
+	}))
+	n.Answer = n.answer(now)
+	return n
+}
+
+func (n *Node) answer(now time.Time) string {
+	var off, out []string
+	for i := range n.Taints {
+		switch t := &n.Taints[i]; {
+		case strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoExecute)):
+			out = append(out, t.Taint)
+		case strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoSchedule)):
+			off = append(off, t.Taint)
+		}
+	}
+	var words []string
+	if len(out) > 0 {
+		words = append(words, taintsDo(out, "evict")+" who does not tolerate "+itOrThem(len(out)))
+	}
+	if len(off) > 0 {
+		words = append(words, taintsDo(off, "keep")+" new pods off that do not tolerate "+itOrThem(len(off)))
+	}
+	if n.Cordoned {
+		words = append(words, "it is cordoned")
+	}
+	if len(words) == 0 {
+		words = append(words, "no taint keeps pods off or makes them leave")
+	}
+	pods := "no pod is on it"
+	if len(n.Pods) > 0 {
+		pods = tally(n.Pods, now)
+	}
+	return sentence(strings.Join(words, "; ") + ": " + pods)
+}
+
+func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
+	t := NodeTaint{Taint: taintWords(taint), Means: meaning(taint.Effect)}
+	if taint.TimeAdded != nil && !taint.TimeAdded.IsZero() {
+		t.Since = taint.TimeAdded
+	}
+	for _, r := range w.Policies.Taints.Register(node.Labels) {
+		if r.Is(taint) {
+			t.Registers = "TaintPolicy/" + r.Policy
+		}
+	}
+	for i := range w.TaintPolicies {
+		p := &w.TaintPolicies[i]
+		governs := slices.ContainsFunc(p.Spec.Taints, func(s v1alpha1.TaintSelector) bool {
+			compiled := selector.Compile(&s)
+			return compiled.Selects(v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect)
+		})
+		if governs {
+			t.Policies = append(t.Policies, settersOf(p, t.Since))
+		}
+	}
+	return t
+}
+
+func meaning(effect corev1.TaintEffect) string {
+	switch effect {
+	case corev1.TaintEffectNoExecute:
+		return "evicts pods, and keeps new ones off"
+	case corev1.TaintEffectNoSchedule:
+		return "keeps new pods off"
+	case corev1.TaintEffectPreferNoSchedule:
+		return "new pods go elsewhere if they can"
+	}
+	return "has no effect that is known"
+}
+
+// settersOf says who may write what a policy governs, and what bounds it.
+func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
+	s := TaintSetters{Policy: "TaintPolicy/" + p.Name, Limits: limitsOf(p.Spec.Limits)}
+	var words []string
+	for i := range p.Spec.Setters {
+		words = append(words, setterWords(&p.Spec.Setters[i]))
+	}
+	s.Setters = strings.Join(words, ", or ")
+	if len(words) == 0 {
+		s.Setters = "nobody is named, so only the system"
+	}
+	if p.Spec.TTL != nil && since != nil {
+		s.Expires = stamp(since.Add(p.Spec.TTL.Duration))
+	}
+	return s
+}
+
+func setterWords(setter *v1alpha1.TaintSetter) string {
+	var words []string
+	if len(setter.Subjects) > 0 {
+		words = append(words, policy.ShortSubjects(setter.Subjects))
+	}
+	if setter.RBAC {
+		words = append(words, "whom RBAC allows the verb taint on taints.tollgate.dev")
+	}
+	if setter.Expression != "" {
+		words = append(words, "where an expression says so")
+	}
+	text := strings.Join(words, " ")
+	if len(setter.Operations) > 0 {
+		text += " (" + policy.ShortList(setter.Operations, ", ", policy.Enum) + ")"
+	}
+	return text
+}
+
+func limitsOf(limits *v1alpha1.TaintLimits) string {
+	if limits == nil {
+		return ""
+	}
+	var words []string
+	if limits.MaxAffectedPods != nil {
+		words = append(words, counted(int(*limits.MaxAffectedPods), "pod"))
+	}
+	if limits.MaxAffectedPercent != nil {
+		words = append(words, counted(int(*limits.MaxAffectedPercent), "percent"))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "at most " + strings.Join(words, " and ") + " within " + limits.Window.Duration.String()
+}
+
+// writerOf returns who wrote the taints of a node last.
+func writerOf(node *corev1.Node) (manager string, at *metav1.Time) {
+	for i := range node.ManagedFields {
+		entry := &node.ManagedFields[i]
+		if entry.FieldsV1 == nil || !strings.Contains(entry.FieldsV1.GetRawString(), `"f:taints"`) {
+			continue
+		}
+		if at == nil || entry.Time != nil && at.Before(entry.Time) {
+			manager, at = entry.Manager, entry.Time
+		}
+	}
+	return manager, at
+}

@@ -1,0 +1,215 @@
+package explain
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/policy/spread"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// State is how a pod is, in a word.
+type State string
+
+// The states.
+const (
+	// Pending pods are on no node.
+	Pending State = "Pending"
+	// Staying pods are on a node, and no taint makes them leave.
+	Staying State = "Staying"
+	// Leaving pods have to leave later, Due pods by now.
+	Leaving State = "Leaving"
+	Due     State = "Due"
+	// Held pods would have to leave, now or later, if nothing held them.
+	Held State = "Held"
+	// Terminating pods are on their way out, and Finished pods are over.
+	Terminating State = "Terminating"
+	Finished    State = "Finished"
+	// Gone pods are known from events alone, NotCreated pods were refused, and of NotFound
+	// pods nothing is known.
+	Gone       State = "Gone"
+	NotCreated State = "NotCreated"
+	NotFound   State = "NotFound"
+)
+
+// CauseKind says of what kind a cause is.
+type CauseKind string
+
+// The kinds of causes.
+const (
+	CauseGate        CauseKind = "SchedulingGate"
+	CauseNoNodes     CauseKind = "NoNodes"
+	CauseAffinity    CauseKind = "NodeSelector"
+	CauseTaint       CauseKind = "UntoleratedTaint"
+	CauseCordon      CauseKind = "Cordon"
+	CauseSpread      CauseKind = "TopologySpread"
+	CauseClaim       CauseKind = "Claim"
+	CauseScheduler   CauseKind = "Scheduler"
+	CauseWaiting     CauseKind = "Waiting"
+	CauseNodeTaint   CauseKind = "NodeTaint"
+	CauseDeviceTaint CauseKind = "DeviceTaint"
+	CauseTolerated   CauseKind = "Tolerated"
+	CauseUntainted   CauseKind = "Untainted"
+	CauseStatic      CauseKind = "StaticPod"
+	CauseStarting    CauseKind = "Starting"
+	CauseProtected   CauseKind = "Protected"
+	CausePaused      CauseKind = "Paused"
+	CauseBreaker     CauseKind = "Breaker"
+	CauseBudget      CauseKind = "Budget"
+	CauseHeld        CauseKind = "Held"
+	CauseDeleted     CauseKind = "Deleted"
+	CausePhase       CauseKind = "Phase"
+	CauseRefused     CauseKind = "Refused"
+	CauseUnknown     CauseKind = "Unknown"
+)
+
+// Cause is one reason for the state of a pod.
+type Cause struct {
+	Kind    CauseKind `json:"kind"`
+	Message string    `json:"message"`
+}
+
+// Pod is the explanation of a pod. Parts of which there is nothing to say are absent.
+type Pod struct {
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid,omitempty"`
+	State     State     `json:"state"`
+	// Answer is the state and its causes in one sentence.
+	Answer string  `json:"answer"`
+	Causes []Cause `json:"causes"`
+	// Node is where the pod is, and Controller what made it.
+	Node       string       `json:"node,omitempty"`
+	Controller string       `json:"controller,omitempty"`
+	Created    *metav1.Time `json:"created,omitempty"`
+	// Leaves is when the pod has to leave.
+	Leaves *metav1.Time `json:"leaves,omitempty"`
+
+	Gates       []Gate     `json:"schedulingGates,omitempty"`
+	Nodes       []NodeSet  `json:"nodes,omitempty"`
+	Scheduler   *Scheduler `json:"scheduler,omitempty"`
+	Taints      []Taint    `json:"taints,omitempty"`
+	Claims      []Claim    `json:"claims,omitempty"`
+	Eviction    *Eviction  `json:"eviction,omitempty"`
+	Tolerations []Ruling   `json:"tolerations,omitempty"`
+	Placement   *Placement `json:"placement,omitempty"`
+	Spread      []Spread   `json:"topologySpread,omitempty"`
+	Events      []Event    `json:"events,omitempty"`
+	Missing     []string   `json:"missing,omitempty"`
+}
+
+// Gate is a scheduling gate of a pod, and who may open it.
+type Gate struct {
+	Name     string   `json:"name"`
+	Policies []string `json:"policies,omitempty"`
+	Opens    string   `json:"opens"`
+}
+
+// Pod explains a pod of the namespace of the world. The error is that of an expression of
+// a policy which could not be asked.
+func (w *World) Pod(ctx context.Context, namespace, name string, now time.Time) (*Pod, error) {
+	p := &Pod{Kind: "Pod", Namespace: namespace, Name: name, Missing: w.Missing}
+	pod := w.pod(name)
+	if pod == nil {
+		w.gone(p, now)
+		return p, nil
+	}
+	p.UID, p.Node, p.Created = pod.UID, pod.Spec.NodeName, &pod.CreationTimestamp
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		p.Controller = owner.Kind + "/" + owner.Name
+	}
+	p.Events = eventsOf(w.Events, pod.UID)
+	w.claimsOf(ctx, p, pod, now)
+	if err := w.policiesOf(ctx, p, pod); err != nil {
+		return nil, err
+	}
+	w.state(p, pod, now)
+	return p, nil
+}
+
+// state finds out how a pod is and why.
+func (w *World) state(p *Pod, pod *corev1.Pod, now time.Time) {
+	switch over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
+	case pod.DeletionTimestamp != nil:
+		w.going(p, pod, now)
+	case over:
+		p.conclude(Finished, "Over", Cause{CausePhase, "its phase is " + string(pod.Status.Phase) + because(pod.Status.Reason, pod.Status.Message)})
+	case pod.Spec.NodeName != "":
+		w.placed(p, pod, now)
+	case len(pod.Spec.SchedulingGates) > 0:
+		w.gated(p, pod)
+	default:
+		w.pending(p, pod, now)
+	}
+}
+
+func because(reason, message string) string {
+	switch {
+	case reason != "" && message != "":
+		return " (" + reason + ": " + message + ")"
+	case reason+message != "":
+		return " (" + reason + message + ")"
+	default:
+		return ""
+	}
+}
+
+// conclude sets the state and the answer: how the pod is, and its causes.
+func (p *Pod) conclude(state State, how string, causes ...Cause) {
+	p.State, p.Causes = state, causes
+	words := make([]string, len(causes))
+	for i := range causes {
+		words[i] = causes[i].Message
+	}
+	p.Answer = sentence(how + ": " + strings.Join(words, "; "))
+}
+
+// gated tells of a pod that waits behind gates.
+func (w *World) gated(p *Pod, pod *corev1.Pod) {
+	var words []string
+	for _, gate := range pod.Spec.SchedulingGates {
+		g := Gate{Name: gate.Name, Opens: "no GatePolicy guards it: whoever may update the pod may remove it"}
+		if w.Unread["gatepolicies"] {
+			g.Opens = "it is not known which GatePolicy guards it"
+		}
+		var opens []string
+		for _, guard := range w.Policies.Gates.Guards(gate.Name) {
+			g.Policies = append(g.Policies, guard.Policy)
+			text := guard.Policy + ": " + guard.Owners
+			if !guard.Denies {
+				text += ", and others are only warned"
+			}
+			opens = append(opens, text)
+		}
+		if len(opens) > 0 {
+			g.Opens = strings.Join(opens, ", and ")
+		}
+		p.Gates = append(p.Gates, g)
+		words = append(words, gate.Name+" ("+g.Opens+")")
+	}
+	p.conclude(Pending, "Pending", Cause{CauseGate, "it waits behind " + counted(len(words), "scheduling gate") + ", and the scheduler does not look at it: " + strings.Join(words, ", ")})
+}
+
+// spreading returns what a pod asks for of nodes; nil if it cannot be read.
+func (w *World) spreading(pod *corev1.Pod) *spread.Spreading {
+	s, err := spread.Read(pod, spread.Options{ComparisonOperators: w.Rules.ComparisonOperators})
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// situation returns what holds for a pod, as the evictor sees it.
+func (w *World) situation(pod *corev1.Pod) tracker.Situation {
+	situation, ok := w.Tracker.Lookup(tracker.Key{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
+	if !ok {
+		return tracker.Situation{Pod: tracker.PodOf(pod)}
+	}
+	return situation
+}

@@ -1,0 +1,144 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+)
+
+// policies are what can be exported.
+type policies struct {
+	tolerations []v1alpha1.TolerationPolicy
+	taints      []v1alpha1.TaintPolicy
+}
+
+func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
+
+func readInput(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		data, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return data, nil
+	}
+	data, err := os.ReadFile(file) //nolint:gosec // Whoever runs it names the file.
+	if err != nil {
+		return nil, fmt.Errorf("read policies: %w", err)
+	}
+	return data, nil
+}
+
+// readCluster returns the policies in a cluster.
+func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
+	var found policies
+	err := readKind(ctx, clients, "tolerationpolicies", "TolerationPolicy", &found.tolerations)
+	if err == nil {
+		err = readKind(ctx, clients, "taintpolicies", "TaintPolicy", &found.taints)
+	}
+	clients.Progress.End()
+	return found, err
+}
+
+func readKind[T any](ctx context.Context, clients *cli.Clients, name, kind string, into *[]T) error {
+	resource := v1alpha1.GroupVersion.WithResource(name).GroupResource()
+	version, err := clients.Version(ctx, resource, v1alpha1.GroupVersion.Version)
+	if errors.Is(err, cli.ErrNotServed) {
+		return fmt.Errorf("%w; name policies with -f, or install Tollgate's CustomResourceDefinitions", err)
+	}
+	if err != nil {
+		return err
+	}
+	return cli.Each(ctx, clients, resource, clients.List(resource, version), metav1.ListOptions{}, cli.As(kind, func(p *T) error {
+		*into = append(*into, *p)
+		return nil
+	}))
+}
+
+func writeYAML(out io.Writer, object runtime.Object) error {
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("write YAML: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "---\n%s", text)
+	return err
+}
+
+// decode returns the policies among the documents of data, also those in lists.
+func decode(data []byte) (policies, error) {
+	var found policies
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return policies{}, fmt.Errorf("read policies: %w", err)
+		}
+		if err := found.decode(document); err != nil {
+			return policies{}, err
+		}
+	}
+}
+
+// decode adds the policies in one document.
+func (p *policies) decode(document []byte) error {
+	object, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return fmt.Errorf("read policies: %w", err)
+	}
+	var header struct {
+		APIVersion string                 `json:"apiVersion"`
+		Kind       string                 `json:"kind"`
+		Items      []runtime.RawExtension `json:"items"`
+	}
+	if bytes.Equal(object, []byte("null")) {
+		return nil
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(object, &header); err != nil {
+		return fmt.Errorf("read policies: %w", err)
+	}
+	ours := header.APIVersion == v1alpha1.GroupVersion.String()
+	switch {
+	case header.Kind == "List" || ours && (header.Kind == "TaintPolicyList" || header.Kind == "TolerationPolicyList"):
+		for _, item := range header.Items {
+			if err := p.decode(item.Raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	case ours && header.Kind == "TaintPolicy":
+		return decodeStrict(object, header.Kind, &p.taints)
+	case ours && header.Kind == "TolerationPolicy":
+		return decodeStrict(object, header.Kind, &p.tolerations)
+	default:
+		return nil
+	}
+}
+
+func decodeStrict[T any](object []byte, kind string, into *[]T) error {
+	var one T
+	strict, err := kjson.UnmarshalStrict(object, &one)
+	if err == nil {
+		err = errors.Join(strict...)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", kind, err)
+	}
+	*into = append(*into, one)
+	return nil
+}

@@ -1,0 +1,213 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/policy/vap"
+)
+
+// options are the flags of the command.
+type options struct {
+	file     string
+	partial  bool
+	settings vap.Settings
+}
+
+func newVAP() *cobra.Command {
+	o := options{settings: vap.DefaultSettings()}
+	cmd := &cobra.Command{
+		Use:   "vap",
+		Short: "Write policies as ValidatingAdmissionPolicies",
+		Long: `Write TolerationPolicies and TaintPolicies as ValidatingAdmissionPolicies with their
+bindings, which the API server evaluates itself: for clusters that cannot have a webhook,
+or for the time in which Tollgate is away. Without -f, the policies of the cluster are
+read, as you.
+
+A TolerationPolicy becomes policies about pods and the templates of pods, about claims,
+and about the labels of namespaces that it grants something for. A TaintPolicy becomes
+policies about the taints of nodes and of DeviceTaintRules. The verdicts are the same. What
+they cannot see is said on standard error, and in the annotation tollgate.dev/not-exported:
+among that, which taints the node has that a pod is bound to past the scheduler.
+
+A policy with a field by which Tollgate decides something that the API server cannot, such
+as limits, is not exported at all, unless --partial says that the rest is enough. The
+policies do not follow the ones that they were exported from: export and apply them again
+when those change, and delete what is exported from a policy that is gone, by the annotation
+tollgate.dev/exported-from.
+
+The policies have to be told what Tollgate's configuration and the flags of the API server
+say of the cluster, by flags: without --workload-controllers, what such a controller makes
+from a template that was judged is refused if its user is not granted it too.
+
+One expression of the API server may cost so much and no more. What costs more is refused:
+an update that adds several hundred guarded tolerations to those of a pod, or an object with
+more than 8 taint keys that nothing but RBAC could grant.
+
+The command exits with 0 if all policies were exported, with 2 if some were not, and with 1
+if it could not read them. It needs the right to list tolerationpolicies and taintpolicies
+of API group tollgate.dev.`,
+		Example: `  kubectl tollgate export vap -f policies.yaml | kubectl apply -f -
+  kubectl tollgate export vap --partial > exported.yaml
+  kubectl get tolerationpolicies -o yaml | kubectl tollgate export vap -f -`,
+		Args: cobra.NoArgs,
+	}
+	connection := cli.ConnectToAll(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.file, "filename", "f", "", "`file` with policies, YAML or JSON, instead of those of the cluster; - for standard input")
+	flags.BoolVar(&o.partial, "partial", false, "export also policies of which something has to be left out")
+	flags.StringSliceVar(&o.settings.Exempt, "exempt-namespaces", o.settings.Exempt, "`namespaces` that are not looked at")
+	flags.StringVar(&o.settings.Self, "tollgate-user", o.settings.Self, "`user` that Tollgate is, whose writes of taints are not judged")
+	flags.StringSliceVar(&o.settings.WorkloadControllers, "workload-controllers", nil, "`users` who make pods from templates beside the controllers of Kubernetes, as in Tollgate's configuration")
+	flags.Int64Var(&o.settings.NotReady, "default-not-ready-toleration-seconds", o.settings.NotReady, "`seconds`, as the flag of the API server has them")
+	flags.Int64Var(&o.settings.Unreachable, "default-unreachable-toleration-seconds", o.settings.Unreachable, "`seconds`, as the flag of the API server has them")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		found, err := o.read(cmd.Context(), connection, cmd.InOrStdin(), cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return o.export(found, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+func (o *options) read(ctx context.Context, connection *cli.Connection, stdin io.Reader, notes io.Writer) (policies, error) {
+	if o.file == "" {
+		clients, err := connection.Clients(notes)
+		if err != nil {
+			return policies{}, err
+		}
+		return readCluster(ctx, clients)
+	}
+	data, err := readInput(o.file, stdin)
+	if err != nil {
+		return policies{}, err
+	}
+	found, err := decode(data)
+	if err == nil && found.len() == 0 {
+		err = errors.New("there is no TolerationPolicy and no TaintPolicy in the file")
+	}
+	return found, err
+}
+
+// export writes what becomes of policies to out, and what does not to notes.
+func (o *options) export(found policies, out, notes io.Writer) error {
+	if found.len() == 0 {
+		_, err := fmt.Fprintln(notes, "There are no TolerationPolicies and no TaintPolicies: nothing to export.")
+		return err
+	}
+	r := result{partial: o.partial}
+	if err := o.add(&found, &r); err != nil {
+		return err
+	}
+	for _, object := range r.objects {
+		if err := writeYAML(out, object); err != nil {
+			return err
+		}
+	}
+	if err := r.say(notes); err != nil {
+		return fmt.Errorf("write notes: %w", err)
+	}
+	if r.left > 0 {
+		return &cli.VerdictError{Reason: fmt.Sprintf("%d of %d policies not exported: --partial exports what can be", r.left, found.len())}
+	}
+	return nil
+}
+
+// add exports policies, one after the other.
+func (o *options) add(found *policies, r *result) error {
+	for i := range found.tolerations {
+		exported, err := toleration.Export(&found.tolerations[i], o.settings)
+		if err != nil {
+			return err
+		}
+		r.add("TolerationPolicy/"+found.tolerations[i].Name, &exported)
+	}
+	for i := range found.taints {
+		exported, err := taint.Export(&found.taints[i], found.taints, o.settings)
+		if err != nil {
+			return err
+		}
+		r.add("TaintPolicy/"+found.taints[i].Name, &exported)
+	}
+	return nil
+}
+
+// result is what became of all policies.
+type result struct {
+	partial bool
+	objects []runtime.Object
+	// lines are about policies, and general is what no policy says.
+	lines, general []string
+	left           int
+}
+
+func (r *result) add(name string, exported *vap.Exported) {
+	said := name + ": exported, but without"
+	whole := len(exported.Missing()) == 0 || r.partial
+	if whole {
+		r.objects = append(r.objects, exported.Objects...)
+	} else {
+		said = name + ": not exported, because of"
+		r.left++
+	}
+	var about []string
+	for _, note := range exported.Notes {
+		line := "  " + note.String()
+		switch {
+		case note.Field != "" && (whole || note.Partial):
+			about = append(about, line)
+		case note.Field == "" && whole && !slices.Contains(r.general, line):
+			r.general = append(r.general, line)
+		}
+	}
+	if len(about) > 0 {
+		r.lines = append(append(r.lines, said), about...)
+	}
+}
+
+func (r *result) say(notes io.Writer) error {
+	lines := r.lines
+	if len(r.general) > 0 {
+		lines = append(append(lines, "What Tollgate does and no exported policy can:"), r.general...)
+	}
+	for _, line := range lines {
+		if _, err := io.WriteString(notes, wrapped(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrapped returns a line as lines that fit into cli.Width where words do. Those after
+// the first are further in.
+func wrapped(line string) string {
+	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+	var text strings.Builder
+	width := 0
+	for i, word := range strings.Fields(line) {
+		switch {
+		case i == 0:
+			word = indent + word
+		case width+1+utf8.RuneCountInString(word) > cli.Width:
+			text.WriteByte('\n')
+			word, width = indent+"  "+word, 0
+		default:
+			word = " " + word
+		}
+		text.WriteString(word)
+		width += utf8.RuneCountInString(word)
+	}
+	return text.String() + "\n"
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/approve"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/check"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/explain"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/export"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
+)
+
+// newRootCommand returns the command of the program. It calls itself by what people type.
+func newRootCommand() *cobra.Command {
+	version := new(bool)
+	root := &cobra.Command{
+		Use:   "kubectl-tollgate",
+		Short: "See what a taint would do, who may pass it, and who has to leave",
+		Long: `The commands read the cluster as you, with your rights, and ask the same functions
+that admission and eviction go by.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !*version {
+				return cmd.Help()
+			}
+			return printVersion(cmd)
+		},
+	}
+	// Cobra's own flag takes a template, and with it text/template into the program.
+	root.Flags().BoolVar(version, "version", false, "print the version")
+	root.AddCommand(
+		preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
+		approve.NewCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(), newVersionCommand(),
+	)
+	return root
+}
+
+// insteadOf are commands that people look for here, and what is meant.
+var insteadOf = map[string]string{
+	"taint node": "kubectl taint node", "taint nodes": "kubectl taint nodes",
+	"untaint node": "kubectl taint node NAME KEY-", "untaint nodes": "kubectl taint nodes NAME KEY-",
+}
+
+// execute runs what the arguments say. Cobra answers an unknown word after a command that
+// only has subcommands with its help, and with success.
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	root.SetArgs(args)
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root || cmd.Runnable() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return root.ExecuteContext(ctx) // which says so of an error
+	}
+	text := fmt.Sprintf("unknown command %q for %q", rest[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if instead, ok := insteadOf[cmd.Name()+" "+rest[0]]; ok {
+		text += ": that is " + instead
+	} else if meant := cmd.SuggestionsFor(rest[0]); len(meant) > 0 {
+		text += ": did you mean " + strings.Join(meant, " or ") + "?"
+	} else {
+		text += ": see " + cmd.CommandPath() + " --help"
+	}
+	return errors.New(text)
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
+	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	_, err := fmt.Fprint(cmd.OutOrStdout(), settings.Origin())
+	return err
+}

@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
+)
+
+// silentAboutGroups is a cluster that does not answer about PodGroups.
+type silentAboutGroups struct{ cluster }
+
+func (s silentAboutGroups) ServerResourcesForGroupVersionWithContext(ctx context.Context, version string) (*metav1.APIResourceList, error) {
+	if strings.HasPrefix(version, podGroupResource.Group+"/") {
+		return nil, errors.New("no answer")
+	}
+	return s.cluster.ServerResourcesForGroupVersionWithContext(ctx, version)
+}
+
+// TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09 is in a bubble, so that the time for
+// which an answer is waited for passes at once.
+func TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kinds := map[schema.GroupVersionResource]string{informer.RuleResource.WithVersion("v1"): "DeviceTaintRuleList"}
+		d := &deviceSide{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)}
+		feed := informer.NewDeviceFeed(tracker.New(), nobody{}, clock.RealClock{})
+		all := cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}
+		d.keeper = discovery.New(discovery.Options{
+			Discovery: silentAboutGroups{all}, Clock: clock.RealClock{}, Metrics: discovery.NewMetrics(prometheus.NewPedanticRegistry()),
+			Resources: d.resources(&program{clientset: fake.NewClientset()}, feed, informer.Guarded(nil)),
+			Known:     func(known bool) { d.setKnown(known, feed.SetKnown) },
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := d.keeper.Start(ctx); err != nil {
+				t.Errorf("keeper returned %v", err)
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		require.True(t, d.known.Load(), "evictions do not wait for the answer")
+		require.True(t, d.keeper.Watched(claimResource))
+		require.False(t, d.counts(), "a pod of a group would be passed over")
+		stop()
+		running.Wait()
+	})
+}

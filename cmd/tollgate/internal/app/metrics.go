@@ -1,0 +1,50 @@
+package app
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tollgate-dev/tollgate/webhook/auth"
+)
+
+// Scrapes have a client, a limit and answers of their own: whoever can reach the port can
+// make Tollgate ask, and neither reviews nor evictions may wait for that.
+const (
+	scrapeQPS   = 10
+	scrapeBurst = 20
+)
+
+// metricsOptions says where metrics are served, and to whom (F12).
+func (p *program) metricsOptions() (metricsserver.Options, error) {
+	options := metricsserver.Options{BindAddress: p.config.Metrics.BindAddress}
+	if !p.config.Metrics.Asked() {
+		return options, nil
+	}
+	guard, err := p.newScrapeGuard()
+	if err != nil {
+		return options, err
+	}
+	options.SecureServing = true
+	// The server listens once the manager runs; by then there are certificates.
+	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { p.certificates.TLSConfig(c) }}
+	options.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
+		return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
+			return guard.Around(log, handler), nil
+		}, nil
+	}
+	return options, nil
+}
+
+func (p *program) newScrapeGuard() (*Guard, error) {
+	clientset, err := p.clientWithin(scrapeQPS, scrapeBurst)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for those who scrape: %w", err)
+	}
+	allows := auth.NewAuthority(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, auth.AuthorityLimits{})
+	return NewGuard(clientset.AuthenticationV1().TokenReviews(), allows, p.local), nil
+}

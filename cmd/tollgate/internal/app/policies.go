@@ -1,0 +1,74 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
+)
+
+// kinds returns the kinds of policies that are judged by.
+func (p *program) kinds() policyset.Kinds {
+	return policyset.Kinds{
+		Tolerations: p.features.Enabled(settings.TolerationPolicies),
+		Placement:   p.features.Enabled(settings.PlacementPolicies),
+		Taints:      p.features.Enabled(settings.TaintPolicies),
+		Gates:       p.features.Enabled(settings.GatePolicies),
+		Evictions:   p.features.Enabled(settings.EvictionPolicies),
+	}
+}
+
+// addPolicies adds the store of policies, and watches what they depend on.
+func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
+	store := policies.NewStore(policies.Options{
+		Kinds:     p.kinds(),
+		Cache:     p.manager.GetCache(),
+		Live:      p.manager.GetAPIReader(),
+		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
+		Clock:     p.local,
+		Metrics:   policies.NewMetrics(ctrlmetrics.Registry),
+	})
+	if err := p.manager.Add(store); err != nil {
+		return nil, fmt.Errorf("watch policies: %w", err)
+	}
+	// Asked for now, so that no review waits for the first list.
+	for _, object := range []client.Object{&corev1.Namespace{}, &nodev1.RuntimeClass{}} {
+		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("watch what policies depend on: %w", err)
+		}
+	}
+	if err := p.manager.Add(everyReplica(p.warm)); err != nil {
+		return nil, fmt.Errorf("watch what policies depend on: %w", err)
+	}
+	return store, nil
+}
+
+// warm watches what reviews read now and then, so that the first of them does not wait.
+// Nothing waits for it: not every cluster serves all of it, nor lets Tollgate see it.
+func (p *program) warm(ctx context.Context) {
+	var wanted []client.Object
+	if p.kinds().Taints {
+		wanted = append(wanted, &v1alpha1.EvictionApproval{}, &corev1.Node{})
+	}
+	if p.kinds().Placement {
+		wanted = append(wanted, &resourcev1.DeviceClass{}, &resourcev1.ResourceClaimTemplate{})
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	for _, object := range wanted {
+		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			log.V(1).Info("not watched", "kind", fmt.Sprintf("%T", object), "reason", err.Error())
+		}
+	}
+}

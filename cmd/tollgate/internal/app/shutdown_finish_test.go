@@ -1,0 +1,87 @@
+package app_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/app"
+)
+
+func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
+	tests := map[string]struct {
+		ends func(server, client context.CancelFunc)
+		want error
+	}{
+		"when the server ends":                              {func(server, _ context.CancelFunc) { server() }, nil},
+		"when the server ends, and then the client goes":    {func(server, client context.CancelFunc) { server(); client() }, nil},
+		"but not when its client goes":                      {func(_, client context.CancelFunc) { client() }, context.Canceled},
+		"but not when its client goes and the server after": {func(server, client context.CancelFunc) { client(); synctest.Wait(); server() }, context.Canceled},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				serving, end := context.WithCancel(context.WithValue(t.Context(), key{}, "log"))
+				defer end()
+				asked, hangUp := context.WithCancel(serving)
+				defer hangUp()
+				var left error
+				var logs any
+				handler := app.Finish(t.Context(), serving, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					test.ends(end, hangUp)
+					synctest.Wait()
+					left, logs = r.Context().Err(), r.Context().Value(key{})
+				}))
+				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(asked, http.MethodPost, "/validate", http.NoBody))
+				require.ErrorIs(t, left, test.want)
+				require.Equal(t, "log", logs, "it was asked, with what the server's context holds")
+			})
+		})
+	}
+}
+
+func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			told, tell := context.WithCancel(t.Context())
+			defer tell()
+			server := httptest.NewUnstartedServer(app.Finish(told, t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNoContent)
+			})))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			ended := false
+			kept := func() bool {
+				var kept bool
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { kept = info.Reused }})
+				request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, http.NoBody)
+				require.NoError(t, err)
+				response, err := server.Client().Do(request)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, http.StatusNoContent, response.StatusCode)
+				require.Equal(t, !http2 && ended, response.Close, "HTTP/1.1 asks for it in each answer")
+				return kept
+			}
+			// The client takes back a connection, and does what it is told, in its own time.
+			until := func(want bool) {
+				for deadline := time.Now().Add(time.Minute); kept() != want; time.Sleep(time.Millisecond) {
+					require.True(t, time.Now().Before(deadline), "a connection is kept: want %t", want)
+				}
+			}
+			require.False(t, kept(), "the first has a connection of its own")
+			until(true)
+			tell()
+			ended = true
+			kept() // The answer to this one asks for it.
+			until(false)
+		})
+	}
+}
