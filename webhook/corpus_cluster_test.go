@@ -274,6 +274,9 @@ func knownSettings() map[string]func(*testing.T, *setup) {
 		"another scheduler binds, named packer": func(_ *testing.T, s *setup) {
 			s.config.Schedulers = append(webhook.DefaultSchedulers(), "packer")
 		},
+		"no room for another body": func(_ *testing.T, s *setup) {
+			s.config.Bodies = webhook.NewBodies(1)
+		},
 		"without any eviction": func(_ *testing.T, s *setup) {
 			s.preview, s.config.Spread, s.config.DeviceTaints = nil, nil, nil
 		},

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -266,14 +265,4 @@ func raw(t *testing.T, object any) runtime.RawExtension {
 	text, err := json.Marshal(object)
 	require.NoError(t, err)
 	return runtime.RawExtension{Raw: text}
-}
-
-// sorted returns the keys of a set.
-func sorted(set map[string]bool) []string {
-	var list []string
-	for key := range set {
-		list = append(list, key)
-	}
-	slices.Sort(list)
-	return list
 }
