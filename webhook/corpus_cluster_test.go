@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
@@ -120,7 +121,8 @@ func (c *cluster) Authorize(_ context.Context, a authorizer.Attributes) (authori
 		for _, subject := range binding.Subjects {
 			bound[binding.RoleRef.Name] = bound[binding.RoleRef.Name] ||
 				subject.Kind == rbacv1.UserKind && subject.Name == a.GetUser().GetName() ||
-				subject.Kind == rbacv1.GroupKind && slices.Contains(a.GetUser().GetGroups(), subject.Name)
+				subject.Kind == rbacv1.GroupKind && slices.Contains(a.GetUser().GetGroups(), subject.Name) ||
+				subject.Kind == rbacv1.ServiceAccountKind && serviceaccount.MatchesUsername(subject.Namespace, subject.Name, a.GetUser().GetName())
 		}
 	})
 	decision := authorizer.DecisionNoOpinion
@@ -248,6 +250,11 @@ func (c *cluster) namespaceLabels(name string) (set labels.Labels, known bool) {
 // errDown is what everything answers that is down.
 var errDown = errors.New("it does not answer")
 
+// silent is an authorizer that does not answer.
+var silent = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionNoOpinion, "", errDown
+})
+
 // nothing is a source of policies that has read none.
 type nothing struct{}
 
@@ -293,10 +300,9 @@ func knownSettings() map[string]func(*testing.T, *setup) {
 			s.view.DevicesKnown = no
 			s.preview.Selection = selection{devices: merged.New(), unread: true}
 		},
-		"RBAC does not answer": func(_ *testing.T, s *setup) {
-			s.config.Authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-				return authorizer.DecisionNoOpinion, "", errDown
-			})
+		"RBAC does not answer": func(_ *testing.T, s *setup) { s.config.Authorizer = silent },
+		"RBAC does not answer tenants": func(_ *testing.T, s *setup) {
+			s.config.Authorizer, s.config.Operators = silent, s.config.Authorizer
 		},
 		"the API server does not answer": func(t *testing.T, s *setup) {
 			t.Helper()
