@@ -200,6 +200,7 @@ func (c *cluster) setup() *setup {
 		known.SetSlice(tracker.SliceOf(slice), now)
 		devices.SetSlice(slice)
 	})
+	each(c, func(rule *resourcev1.DeviceTaintRule) { known.SetRule(tracker.RuleOf(rule), now) })
 	known.SetDevicesKnown(true)
 	return &setup{
 		tracker: known,
