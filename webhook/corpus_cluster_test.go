@@ -76,7 +76,7 @@ func loadCluster(t *testing.T) *cluster {
 	require.NotEmpty(t, files)
 	c := &cluster{}
 	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // It is below testdata.
+		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 		for {

@@ -68,10 +68,11 @@ var countedHeaders = []string{"Content-Type", "Retry-After", "Www-Authenticate",
 
 // recording is a file of the corpus.
 type recording struct {
+	recorded
+
 	// name is the path of the file below the corpus without its ending, and endpoint is the
 	// first part of it.
 	name, endpoint string
-	recorded
 }
 
 func (r *recording) file() string { return filepath.Join(corpus, filepath.FromSlash(r.name)+".json") }
@@ -138,7 +139,7 @@ func readCorpus(t *testing.T) []*recording {
 		name := strings.TrimSuffix(filepath.ToSlash(below), ".json")
 		endpoint, _, _ := strings.Cut(name, "/")
 		r := &recording{name: name, endpoint: endpoint}
-		text, err := os.ReadFile(path) //nolint:gosec // It is below testdata.
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
