@@ -33,16 +33,15 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
-	"github.com/tollgate-dev/tollgate/evictor/forecast"
-	"github.com/tollgate-dev/tollgate/evictor/forecast/limits"
-	"github.com/tollgate-dev/tollgate/policy/evicting"
-	"github.com/tollgate-dev/tollgate/policy/inforce"
-	"github.com/tollgate-dev/tollgate/policy/tolerations"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
-	"github.com/tollgate-dev/tollgate/tracker/merged"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 	"github.com/tollgate-dev/tollgate/webhook"
-	"github.com/tollgate-dev/tollgate/webhook/callers"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
 // now is when all reviews of the corpus are judged.
@@ -51,12 +50,12 @@ var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // cluster is what the reviews of the corpus are judged against. It does not change.
 type cluster struct {
 	objects  []client.Object
-	policies *inforce.Policies
+	policies *policyset.Set
 	reader   client.Client
 }
 
 // Current implements what the endpoints hold policies by.
-func (c *cluster) Current() *inforce.Policies { return c.policies }
+func (c *cluster) Current() *policyset.Set { return c.policies }
 
 func schemeOfCluster(t *testing.T) *runtime.Scheme {
 	t.Helper()
@@ -91,7 +90,7 @@ func loadCluster(t *testing.T) *cluster {
 		}
 	}
 	c.reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.objects...).Build()
-	c.policies = inforce.None().
+	c.policies = policyset.None().
 		WithTolerations(values[v1alpha1.TolerationPolicy](c)).WithPlacement(values[v1alpha1.PlacementPolicy](c)).
 		WithTaints(values[v1alpha1.TaintPolicy](c)).WithGates(values[v1alpha1.GatePolicy](c)).
 		WithEvictions(values[v1alpha1.EvictionPolicy](c))
@@ -145,14 +144,14 @@ func covers(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 // setup is a webhook of which not everything has been settled.
 type setup struct {
 	config  webhook.Config
-	view    forecast.Options
+	view    preview.Options
 	preview *webhook.PreviewConfig
 	tracker *tracker.Tracker
 }
 
 // selection answers which devices a patch is meant for.
 type selection struct {
-	devices *merged.View
+	devices *sliceview.View
 	unread  bool
 }
 
@@ -172,10 +171,10 @@ func (c *cluster) config(t *testing.T, settings []string) webhook.Config {
 		set(t, s)
 	}
 	if s.preview != nil {
-		view := forecast.NewView(s.view)
+		view := preview.NewView(s.view)
 		s.preview.View = view
-		s.preview.Limits = limits.New(limits.Config{
-			View: view, Ledger: forecast.NewLedger(s.tracker, s.view.Rules, s.preview.Clock), Approvals: limits.NewApprovals(c.reader),
+		s.preview.Limits = preview.NewLimits(preview.LimitsConfig{
+			View: view, Ledger: preview.NewLedger(s.tracker, s.view.Rules, s.preview.Clock), Approvals: preview.NewApprovals(c.reader),
 			Authorizer: s.config.Authorizer, Clock: s.preview.Clock,
 		})
 		s.config.Preview = webhook.NewPreview(*s.preview)
@@ -186,7 +185,7 @@ func (c *cluster) config(t *testing.T, settings []string) webhook.Config {
 func (c *cluster) setup() *setup {
 	server, machine := clocktesting.NewFakePassiveClock(now), clock.RealClock{}
 	yes := func() bool { return true }
-	devices, known := merged.New(), tracker.New()
+	devices, known := sliceview.New(), tracker.New()
 	outages := webhook.NewOutages()
 	each(c, func(node *corev1.Node) {
 		known.SetNode(tracker.NodeOf(node), now)
@@ -204,9 +203,9 @@ func (c *cluster) setup() *setup {
 	known.SetDevicesKnown(true)
 	return &setup{
 		tracker: known,
-		view: forecast.Options{
+		view: preview.Options{
 			Tracker: known, Rules: evictor.Rules{}, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes,
-			Policies: func() *evicting.Set { return c.policies.Evictions }, NamespaceLabels: c.namespaceLabels,
+			Policies: func() *eviction.Set { return c.policies.Evictions }, NamespaceLabels: c.namespaceLabels,
 		},
 		preview: &webhook.PreviewConfig{
 			Clock: server, Off: map[tracker.SourceKind]string{}, Selection: selection{devices: devices},
@@ -228,7 +227,7 @@ func (c *cluster) setup() *setup {
 			Spread:           webhook.NewSpread(webhook.SpreadConfig{Nodes: known, Known: yes, Clock: machine}),
 			DeviceClasses:    webhook.NewDeviceClasses(c.reader, c.reader, machine),
 			RuntimeClasses:   webhook.NewRuntimeClasses(c.reader, c.reader, machine),
-			DefaultSeconds:   tolerations.DefaultSeconds{NotReady: 300, Unreachable: 300},
+			DefaultSeconds:   toleration.DefaultSeconds{NotReady: 300, Unreachable: 300},
 			MaxTimeAddedSkew: time.Minute,
 			StampNodeTaints:  true,
 			JudgeDirectives:  true,
@@ -260,7 +259,7 @@ var silent = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attribut
 type nothing struct{}
 
 // Current implements what the endpoints hold policies by.
-func (nothing) Current() *inforce.Policies { return nil }
+func (nothing) Current() *policyset.Set { return nil }
 
 // knownSettings are what files of the corpus name.
 func knownSettings() map[string]func(*testing.T, *setup) {
@@ -299,7 +298,7 @@ func knownSettings() map[string]func(*testing.T, *setup) {
 		"the devices have not been read": func(_ *testing.T, s *setup) {
 			s.tracker.SetDevicesKnown(false)
 			s.view.DevicesKnown = no
-			s.preview.Selection = selection{devices: merged.New(), unread: true}
+			s.preview.Selection = selection{devices: sliceview.New(), unread: true}
 		},
 		"RBAC does not answer": func(_ *testing.T, s *setup) { s.config.Authorizer = silent },
 		"RBAC does not answer tenants": func(_ *testing.T, s *setup) {
@@ -315,8 +314,8 @@ func knownSettings() map[string]func(*testing.T, *setup) {
 		},
 		"callers have to be known": func(t *testing.T, s *setup) {
 			t.Helper()
-			who, err := callers.New(callers.Options{
-				Required: true, Clock: clock.RealClock{}, ServerClock: clock.RealClock{}, Metrics: callers.NewMetrics(prometheus.NewPedanticRegistry()),
+			who, err := auth.NewCallers(auth.CallerOptions{
+				Required: true, Clock: clock.RealClock{}, ServerClock: clock.RealClock{}, Metrics: auth.NewCallerMetrics(prometheus.NewPedanticRegistry()),
 			})
 			require.NoError(t, err)
 			s.config.Callers = who
