@@ -99,7 +99,7 @@ func (s *NodeDisruption) Observe(now time.Time, nodes, down int) DisruptionChang
 	return EvictionsResumed
 }
 
-// EvictionsStopped reports whether all nodes are down.
+// Stopped reports whether all nodes are down.
 func (s *NodeDisruption) Stopped() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -164,7 +164,7 @@ func newEvictor(options Options, effector effector) (*Evictor, error) {
 		},
 		lines:    ratelimit.NewLines(),
 		throttle: newThrottle(2*options.Workers, options.Local),
-		fit:      newModeCheck(Mode(options.Mode)),
+		fit:      newModeCheck(options.Mode),
 	}
 	e.gate.observe = e.observeNodes
 	e.book = newBook(options.Metrics, e.authorsChanged, func(author tracker.Source) bool {

@@ -34,7 +34,7 @@ type Scheduler struct {
 	Profiles []string
 }
 
-// Of returns the scheduler that obeys patches now, or false if none does as far as the
+// SchedulerOf returns the scheduler that obeys patches now, or false if none does as far as the
 // Lease says. The Lease is nil if there is none.
 func SchedulerOf(lease *coordinationv1.Lease, now time.Time) (Scheduler, bool) {
 	until, held := PresentUntil(lease)

@@ -30,7 +30,7 @@ const (
 // to fit into the value of a label: 63 characters.
 var switches = []featuregate.Feature{EvictionPolicies, NodeTaintEviction, DeviceTaintEviction}
 
-// Eviction are how Tollgate evicts.
+// Eviction says how Tollgate evicts.
 type Eviction struct {
 	Mode configv1alpha1.EvictionMode
 	// ComparisonOperators says that the operators Lt and Gt count.
@@ -42,12 +42,12 @@ type Eviction struct {
 	Policies, Nodes, Devices bool
 }
 
-// DefaultEviction returns the terms of the default configuration.
+// DefaultEviction is that of the default configuration.
 func DefaultEviction() Eviction {
 	return Eviction{Mode: configv1alpha1.EvictionReplace, Policies: true, Nodes: true, Devices: true}
 }
 
-// Of returns the terms of a configuration.
+// EvictionOf returns how a configuration has Tollgate evict.
 func EvictionOf(eviction *configv1alpha1.EvictionConfiguration, gates featuregate.FeatureGate) Eviction {
 	return Eviction{
 		Mode: eviction.Mode, ComparisonOperators: eviction.ComparisonOperators, MaxHold: eviction.MaxHold.Duration,
@@ -56,7 +56,7 @@ func EvictionOf(eviction *configv1alpha1.EvictionConfiguration, gates featuregat
 	}
 }
 
-// Labels returns the labels that say the terms.
+// Labels returns the labels of the Lease that say so.
 func (t Eviction) Labels() map[string]string {
 	var on []string
 	for i, enabled := range []bool{t.Policies, t.Nodes, t.Devices} {
@@ -73,7 +73,7 @@ func (t Eviction) Labels() map[string]string {
 	}
 }
 
-// ParseEviction returns the terms that labels say. The error is that of the first which is not
+// ParseEviction reads the labels of a Lease. The error is that of the first which is not
 // there, as on the Lease of an older version, or cannot be read.
 func ParseEviction(labels map[string]string) (Eviction, error) {
 	mode, found := labels[labelMode]

@@ -1,5 +1,5 @@
-// Package directivestest draws pods and updates of their scheduling directives, so
-// that the decisions of package directives can be compared with those of an API
+// Package validationtest draws pods and updates of their scheduling directives, so
+// that the decisions of package validation can be compared with those of an API
 // server. The same source of randomness gives the same pods.
 //
 // What is drawn is aimed at the rules: an update is one to three changes, each of
