@@ -4,9 +4,9 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // Reasons of the condition Ready.
@@ -20,22 +20,21 @@ const (
 	maxMessage = 1024
 )
 
-// ready returns the condition that a policy of a generation should have, whose faults
-// validate returns.
-func (k *kind) ready(generation int64, validate func() field.ErrorList) metav1.Condition {
+// readyCondition returns the condition that a policy should have.
+func readyCondition(kind *policyset.Kind, enabled bool, object policyset.Object) metav1.Condition {
 	condition := metav1.Condition{
 		Type:               v1alpha1.ConditionReady,
 		Status:             metav1.ConditionTrue,
 		Reason:             reasonInForce,
 		Message:            messageInForce,
-		ObservedGeneration: generation,
+		ObservedGeneration: object.GetGeneration(),
 	}
-	if !k.enabled {
+	if !enabled {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reasonDisabled
-		condition.Message = "The feature gate " + k.gate + " is off: the policy has no effect."
+		condition.Message = "The feature gate " + kind.Gate + " is off: the policy has no effect."
 		return condition
 	}
-	if errs := validate(); len(errs) > 0 {
+	if errs := kind.Validate(object); len(errs) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reasonPartOfIt
 		condition.Message = clip(errs.ToAggregate().Error())
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -50,15 +49,15 @@ type ReadyOptions struct {
 	Leads func() bool
 	// Timeout bounds a write, see controllers.LoopOptions.
 	Timeout time.Duration
-	// Enabled says which kinds are judged by, and Policies by what.
-	Enabled  policyset.Kinds
+	// Enabled reports whether the feature gate of a kind is on. Policies are those in force.
+	Enabled  func(kind policyset.Kind) bool
 	Policies policies
 }
 
 // ReadyController keeps the condition Ready of policies.
 type ReadyController struct {
 	options ReadyOptions
-	kinds   []kind
+	kinds   []policyset.Kind
 	loop    *controllers.Loop[key]
 
 	mu sync.Mutex
@@ -89,10 +88,10 @@ type verdict struct {
 
 // NewReady returns a controller. It starts nothing: that is what Start does.
 func NewReady(options ReadyOptions) *ReadyController {
-	c := &ReadyController{options: options, kinds: kindsOf(options.Enabled)}
+	c := &ReadyController{options: options, kinds: policyset.Kinds()}
 	c.loop = controllers.NewLoop(controllers.LoopOptions[key]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 2, Step: c.step,
-		Describe: func(k key) string { return c.kinds[k.kind].name + "/" + k.name },
+		Describe: func(k key) string { return c.kinds[k.kind].Name + "/" + k.name },
 	})
 	return c
 }
@@ -122,7 +121,7 @@ func (c *ReadyController) watch(ctx context.Context, position int) {
 			c.loop.Add(key{position, name})
 		}
 	}
-	controllers.Watch(ctx, c.options.Cache, c.kinds[position].object(), toolscache.ResourceEventHandlerFuncs{
+	controllers.Watch(ctx, c.options.Cache, c.kinds[position].New(), toolscache.ResourceEventHandlerFuncs{
 		AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add,
 	}, c.options.Local)
 }
@@ -173,18 +172,18 @@ func (c *ReadyController) inForce(k key, object client.Object) bool {
 // step writes the condition of one policy where it differs.
 func (c *ReadyController) step(ctx context.Context, k key) (time.Duration, error) {
 	kind := &c.kinds[k.kind]
-	object := kind.object()
+	object := kind.New()
 	if err := c.options.Client.Get(ctx, types.NamespacedName{Name: k.name}, object); err != nil {
 		c.forget(k)
 		return 0, client.IgnoreNotFound(err)
 	}
-	if kind.enabled && !c.inForce(k, object) {
+	if c.options.Enabled(*kind) && !c.inForce(k, object) {
 		return 0, nil
 	}
 	before := object.DeepCopyObject().(client.Object)
 	condition := c.condition(k, object)
 	condition.LastTransitionTime = metav1.NewTime(c.options.Clock.Now())
-	observed, conditions := kind.status(object)
+	observed, conditions := kind.Status(object)
 	changed := meta.SetStatusCondition(conditions, condition)
 	if !changed && *observed == object.GetGeneration() {
 		return 0, nil
@@ -192,14 +191,14 @@ func (c *ReadyController) step(ctx context.Context, k key) (time.Duration, error
 	*observed = object.GetGeneration()
 	err := c.options.Client.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("write status of %s %s: %w", kind.name, k.name, err)
+		return 0, fmt.Errorf("write status of %s %s: %w", kind.Name, k.name, err)
 	}
-	logr.FromContextOrDiscard(ctx).V(1).Info("wrote status", "kind", kind.name, "policy", k.name, "reason", condition.Reason)
+	logr.FromContextOrDiscard(ctx).V(1).Info("wrote status", "kind", kind.Name, "policy", k.name, "reason", condition.Reason)
 	return 0, nil
 }
 
 // condition returns what a policy is to say.
-func (c *ReadyController) condition(k key, object client.Object) metav1.Condition {
+func (c *ReadyController) condition(k key, object policyset.Object) metav1.Condition {
 	c.mu.Lock()
 	known, ok := c.said[k]
 	c.mu.Unlock()
@@ -207,7 +206,7 @@ func (c *ReadyController) condition(k key, object client.Object) metav1.Conditio
 		return known.condition
 	}
 	kind := &c.kinds[k.kind]
-	condition := kind.ready(object.GetGeneration(), func() field.ErrorList { return kind.validate(object) })
+	condition := readyCondition(kind, c.options.Enabled(*kind), object)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.said[k] = verdict{uid: object.GetUID(), condition: condition}

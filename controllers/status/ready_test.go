@@ -141,7 +141,7 @@ func (w *world) condition(t *testing.T, object client.Object, conditions *[]meta
 }
 
 // led runs test while a controller runs.
-func led(t *testing.T, w *world, enabled policyset.Kinds, test func()) {
+func led(t *testing.T, w *world, enabled func(policyset.Kind) bool, test func()) {
 	t.Helper()
 	c := NewReady(ReadyOptions{
 		Cache: w, Client: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true },
@@ -161,7 +161,9 @@ func rest(d time.Duration) {
 	synctest.Wait()
 }
 
-var all = policyset.Kinds{Tolerations: true, Placement: true, Taints: true, Gates: true, Evictions: true}
+func all(policyset.Kind) bool { return true }
+
+func none(policyset.Kind) bool { return false }
 
 func named(generation int64) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "p", UID: "p", Generation: generation}
@@ -182,7 +184,7 @@ func TestAPolicySaysThatItIsInForceOnceItIs(t *testing.T) {
 			rest(time.Minute)
 			require.Nil(t, w.condition(t, object, &object.Status.Conditions), "this replica judges by what it was")
 			w.mu.Lock()
-			require.LessOrEqual(t, w.reads, len(kindsOf(all))*2+3, "who waits does not ask")
+			require.LessOrEqual(t, w.reads, len(policyset.Kinds())*2+3, "who waits does not ask")
 			w.mu.Unlock()
 			w.enforce(*gatePolicy(3, "example.com/a"))
 			rest(time.Second)
@@ -230,13 +232,13 @@ func TestAPolicyOfAKindThatIsSwitchedOffSaysSo(t *testing.T) {
 		t.Run(gate, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, object)
-				led(t, w, policyset.Kinds{}, func() {
+				led(t, w, none, func() {
 					require.NoError(t, w.Get(t.Context(), types.NamespacedName{Name: "p"}, object))
-					for _, k := range kindsOf(policyset.Kinds{}) {
-						if k.gate != gate {
+					for _, k := range policyset.Kinds() {
+						if k.Gate != gate {
 							continue
 						}
-						_, conditions := k.status(object)
+						_, conditions := k.Status(object)
 						require.Equal(t, reasonDisabled, (*conditions)[0].Reason)
 						require.Contains(t, (*conditions)[0].Message, gate)
 					}
@@ -310,10 +312,10 @@ func TestAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 }
 
 func TestAConditionIsNotTooLong(t *testing.T) {
-	k := kindsOf(all)[0]
-	condition := k.ready(1, func() field.ErrorList {
+	kind := policyset.Kind{Validate: func(policyset.Object) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath("spec"), strings.Repeat("ä", maxMessage), "is long")}
-	})
+	}}
+	condition := readyCondition(&kind, true, &v1alpha1.TolerationPolicy{})
 	require.LessOrEqual(t, len(condition.Message), maxMessage+len("..."))
 	require.True(t, strings.HasSuffix(condition.Message, "..."))
 }

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
@@ -35,7 +34,7 @@ func (s *Store) take(ctx context.Context, w *watched) (lost bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	list, lost = w.keep(w.inForce, list)
+	list, lost = keep(w.inForce, list)
 	s.use(w, list)
 	return lost, nil
 }
@@ -43,7 +42,7 @@ func (s *Store) take(ctx context.Context, w *watched) (lost bool, err error) {
 // confirm returns the policies of a kind once it is sure that what is lost has been
 // deleted, as policies are, and not with the definition of its kind. An error means
 // that what is lost stays in force.
-func (s *Store) confirm(ctx context.Context, w *watched) (client.ObjectList, error) {
+func (s *Store) confirm(ctx context.Context, w *watched) (objects, error) {
 	if !s.pause(ctx, lossPause) {
 		return nil, ctx.Err()
 	}
@@ -64,7 +63,7 @@ func (s *Store) confirm(ctx context.Context, w *watched) (client.ObjectList, err
 	if err != nil {
 		return nil, err
 	}
-	if !maps.Equal(w.uidsOf(stored), w.uidsOf(list)) {
+	if !maps.Equal(stored.uids(), list.uids()) {
 		return nil, errBehind
 	}
 	return list, nil
@@ -80,7 +79,7 @@ func (s *Store) defined(ctx context.Context, w *watched) error {
 		return fmt.Errorf("ask what is served: %w", err)
 	}
 	if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
-		return r.Name == w.resource && slices.Contains(r.Verbs, "create")
+		return r.Name == w.Resource && slices.Contains(r.Verbs, "create")
 	}) {
 		return errUndefined
 	}

@@ -33,17 +33,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-func (m *Metrics) observe(k *kind, policies *policyset.Set) {
-	set := k.set(policies)
+func (m *Metrics) observe(k *policyset.Kind, policies *policyset.Set) {
+	set := k.Of(policies)
 	problems := len(set.Problems())
-	m.policies.WithLabelValues(k.name, "fully").Set(float64(set.Len() - problems))
-	m.policies.WithLabelValues(k.name, "partly").Set(float64(problems))
+	m.policies.WithLabelValues(k.Name, "fully").Set(float64(set.Len() - problems))
+	m.policies.WithLabelValues(k.Name, "partly").Set(float64(problems))
 }
 
-func (m *Metrics) setStale(k *kind, stale bool) {
+func (m *Metrics) setStale(k *policyset.Kind, stale bool) {
 	value := 0.0
 	if stale {
 		value = 1
 	}
-	m.stale.WithLabelValues(k.name).Set(value)
+	m.stale.WithLabelValues(k.Name).Set(value)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
@@ -86,13 +85,13 @@ func (s *Store) informer(ctx context.Context, w *watched) cache.Informer {
 	const pause = 2 * time.Second
 	told := ""
 	for {
-		informer, err := s.options.Cache.GetInformer(ctx, w.object(), cache.BlockUntilSynced(false))
+		informer, err := s.options.Cache.GetInformer(ctx, w.New(), cache.BlockUntilSynced(false))
 		if err == nil {
 			return informer
 		}
 		if told != err.Error() {
 			told = err.Error()
-			logr.FromContextOrDiscard(ctx).Error(err, "cannot watch policies yet", "kind", w.name)
+			logr.FromContextOrDiscard(ctx).Error(err, "cannot watch policies yet", "kind", w.Name)
 		}
 		if !s.pause(ctx, pause) {
 			return nil
@@ -144,9 +143,9 @@ func (s *Store) refresh(ctx context.Context) (pending bool) {
 }
 
 // use makes a list what is in force of its kind, once it is published.
-func (s *Store) use(w *watched, list client.ObjectList) {
-	w.inForce, s.next = list, w.with(s.next, list)
-	s.options.Metrics.observe(&w.kind, s.next)
+func (s *Store) use(w *watched, list objects) {
+	w.inForce, s.next = list, w.With(s.next, list)
+	s.options.Metrics.observe(&w.Kind, s.next)
 }
 
 // settled notes how the changes of a kind were taken. With an error that is tried
@@ -182,12 +181,12 @@ func (s *Store) complete() bool {
 func (s *Store) tell(ctx context.Context, w *watched, fault *bool, err error) {
 	if *fault != (err != nil) {
 		*fault = err != nil
-		log := logr.FromContextOrDiscard(ctx).WithValues("kind", w.name)
+		log := logr.FromContextOrDiscard(ctx).WithValues("kind", w.Name)
 		if err != nil {
 			log.Error(fmt.Errorf("read policies: %w", err), "the policies that were in force stay so")
 		} else {
 			log.Info("policies can be read again")
 		}
 	}
-	s.options.Metrics.setStale(&w.kind, w.kept || w.unread)
+	s.options.Metrics.setStale(&w.Kind, w.kept || w.unread)
 }

@@ -38,7 +38,7 @@ type timer interface {
 // Options are what a Store works with. All of them are required.
 type Options struct {
 	// Kinds are the kinds that are judged by.
-	Kinds policyset.Kinds
+	Kinds []policyset.Kind
 	// Cache holds the policies, and Live reads them from the API server.
 	Cache informers
 	Live  reader
@@ -62,14 +62,14 @@ type Store struct {
 
 // watched is a kind that is watched.
 type watched struct {
-	kind
+	policyset.Kind
 
 	// dirty is true while there are changes that have not been looked at.
 	dirty atomic.Bool
 	// inForce are the policies in force; nil before the first. Kept is true while more
 	// are than are known to be stored, and unread while none can be read. They are
 	// Start's.
-	inForce      client.ObjectList
+	inForce      objects
 	kept, unread bool
 	// behind is true once the watch was found not to have what is stored, and blind once
 	// that lasts: the API server itself is read then, until the watch has caught up. They
@@ -81,8 +81,8 @@ type watched struct {
 // once.
 func NewStore(options Options) *Store {
 	s := &Store{options: options, changed: make(chan struct{}, 1)}
-	for _, k := range kindsOf(options.Kinds) {
-		s.watched = append(s.watched, &watched{kind: k})
+	for _, k := range options.Kinds {
+		s.watched = append(s.watched, &watched{Kind: k})
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -179,7 +180,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{verbs: metav1.Verbs{"create", "list"}, reg: prometheus.NewPedanticRegistry()}
 		w.store = NewStore(Options{
-			Kinds: policyset.Kinds{Tolerations: true, Gates: true, Evictions: true},
+			Kinds: slices.DeleteFunc(policyset.Kinds(), func(k policyset.Kind) bool { return k.Name == "PlacementPolicy" || k.Name == "TaintPolicy" }),
 			Cache: w, Live: live{w}, Discovery: w, Clock: clock.RealClock{}, Metrics: NewMetrics(w.reg),
 		})
 		ctx, stop := context.WithCancel(t.Context())

@@ -89,20 +89,10 @@ func NewChecker(options Options) (*Checker, error) {
 		NotReadySeconds: admission.DefaultNotReadyTolerationSeconds, UnreachableSeconds: admission.DefaultUnreachableTolerationSeconds,
 		ExtendedResourceToleration: admission.ExtendedResourceToleration, PodTolerationRestriction: admission.PodTolerationRestriction,
 	}
-	c.policies = options.Policies.InForce(kindsOf(gates))
+	c.policies = options.Policies.InForce(settings.Kinds(gates))
 	config := c.endpoints(options, by, gates)
 	c.mutate, c.validate = webhook.Mutate(config), webhook.Validate(config)
 	return c, nil
-}
-
-func kindsOf(gates featuregate.FeatureGate) policyset.Kinds {
-	return policyset.Kinds{
-		Tolerations: gates.Enabled(settings.TolerationPolicies),
-		Placement:   gates.Enabled(settings.PlacementPolicies),
-		Taints:      gates.Enabled(settings.TaintPolicies),
-		Gates:       gates.Enabled(settings.GatePolicies),
-		Evictions:   gates.Enabled(settings.EvictionPolicies),
-	}
 }
 
 // endpoints configures the endpoints as tollgate serve does. Nothing is known of pods that

@@ -27,7 +27,7 @@ func parsed(t *testing.T, text string) []Object {
 func checkerOf(t *testing.T, text string, change ...func(*configv1alpha1.TollgateConfiguration)) *Checker {
 	t.Helper()
 	objects := parsed(t, text)
-	policies, err := (&Policies{}).With(objects)
+	policies, err := (Policies{}).With(objects)
 	require.NoError(t, err)
 	config := configv1alpha1.Default()
 	for _, c := range change {
@@ -350,7 +350,7 @@ spec: {taints: [{key: node.kubernetes.io/*}]}
 
 func TestPoliciesThatAreNotValidAreNamedWithTheirPosition(t *testing.T) {
 	t.Parallel()
-	_, err := (&Policies{}).With(parsed(t, `
+	_, err := (Policies{}).With(parsed(t, `
 apiVersion: tollgate.dev/v1alpha1
 kind: TolerationPolicy
 metadata: {name: a}
@@ -379,18 +379,18 @@ func TestPoliciesOfOneNameReplaceEachOther(t *testing.T) {
 	t.Parallel()
 	one := `{apiVersion: tollgate.dev/v1alpha1, kind: TolerationPolicy, metadata: {name: a}, spec: {taints: [{key: one}]}}`
 	two := strings.Replace(one, "one", "two", 1)
-	both, err := (&Policies{}).With(parsed(t, one+"\n---\n"+two))
+	both, err := (Policies{}).With(parsed(t, one+"\n---\n"+two))
 	require.NoError(t, err)
 	require.Equal(t, 1, both.Len())
-	require.Equal(t, "two", both.Tolerations[0].Spec.Taints[0].Key)
+	require.Equal(t, "two", both.tolerations()[0].Spec.Taints[0].Key)
 
-	stored := &Policies{}
+	stored := Policies{}
 	for _, o := range parsed(t, one+"\n---\n"+strings.Replace(one, "name: a", "name: b", 1)) {
 		require.NoError(t, stored.AddStored(o.Unstructured))
 	}
 	over := stored.Over(both)
-	require.Len(t, over.Tolerations, 2)
-	require.Equal(t, "two", over.Tolerations[0].Spec.Taints[0].Key)
+	require.Len(t, over.tolerations(), 2)
+	require.Equal(t, "two", over.tolerations()[0].Spec.Taints[0].Key)
 	require.Error(t, stored.AddStored(parsed(t, pod("a", ""))[0].Unstructured))
 }
 

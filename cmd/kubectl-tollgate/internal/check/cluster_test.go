@@ -28,6 +28,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // fakeConnection is one to a cluster that is made up.
@@ -47,8 +48,12 @@ func (c *fakeConnection) Clients(io.Writer) (*cli.Clients, error) { return c.cli
 
 // served are the groups of a cluster with Tollgate in it, with what is read of each.
 func served() map[string][]string {
+	var policies []string
+	for _, kind := range policyset.Kinds() {
+		policies = append(policies, kind.Resource)
+	}
 	return map[string][]string{
-		"tollgate.dev/v1alpha1": kindsOfPolicies,
+		"tollgate.dev/v1alpha1": policies,
 		"resource.k8s.io/v1":    {"resourceclaims", "resourceclaimtemplates"},
 	}
 }
@@ -82,7 +87,8 @@ func clusterOf(tb testing.TB, text string, serves map[string][]string) (*fakeCon
 		discovery.Resources = append(discovery.Resources, list)
 	}
 	lists := map[schema.GroupVersionResource]string{}
-	for _, resource := range kindsOfPolicies {
+	for _, kind := range policyset.Kinds() {
+		resource := kind.Resource
 		lists[schema.GroupVersionResource{Group: "tollgate.dev", Version: "v1alpha1", Resource: resource}] = strings.ToUpper(resource[:1]) + resource[1:] + "List"
 	}
 	scheme := runtime.NewScheme() // of its own: the client adds kinds to it

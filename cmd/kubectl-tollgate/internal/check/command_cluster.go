@@ -12,12 +12,10 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
-
-// kindsOfPolicies are the resources of policies.
-var kindsOfPolicies = []string{"tolerationpolicies", "placementpolicies", "taintpolicies", "gatepolicies", "evictionpolicies"}
 
 // lookup has what is not in the files looked up in the cluster.
 func (r *runner) lookup(ctx context.Context, options *Options, found *Report) error {
@@ -28,9 +26,9 @@ func (r *runner) lookup(ctx context.Context, options *Options, found *Report) er
 	if options.Namespace, _, err = r.connection.Namespace(); err != nil {
 		return err
 	}
-	stored := &Policies{}
-	for _, resource := range kindsOfPolicies {
-		served, err := policiesOf(ctx, clients, resource, stored)
+	stored := Policies{}
+	for _, kind := range policyset.Kinds() {
+		served, err := policiesOf(ctx, clients, kind.Resource, stored)
 		if err != nil {
 			return err
 		}
@@ -50,7 +48,7 @@ const notInstalled = "Tollgate's CustomResourceDefinitions are not installed in 
 
 // policiesOf reads the policies of a kind that are in a cluster. It reports whether there can
 // be such: not where Tollgate is not installed.
-func policiesOf(ctx context.Context, clients *cli.Clients, resource string, into *Policies) (served bool, err error) {
+func policiesOf(ctx context.Context, clients *cli.Clients, resource string, into Policies) (served bool, err error) {
 	of := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
 	version, err := clients.Version(ctx, of, v1alpha1.GroupVersion.Version)
 	if errors.Is(err, cli.ErrNotServed) {
@@ -72,7 +70,7 @@ func (r *runner) scan(ctx context.Context, given Policies, found *Report) error 
 	}
 	defer clients.Progress.End()
 	if len(r.flags.policies) == 0 {
-		served, err := policiesOf(ctx, clients, kindsOfPolicies[0], &given)
+		served, err := policiesOf(ctx, clients, "tolerationpolicies", given)
 		if err != nil {
 			return err
 		}
@@ -80,7 +78,8 @@ func (r *runner) scan(ctx context.Context, given Policies, found *Report) error 
 			return errors.New("the API server serves no TolerationPolicies to judge by: name policies with -p, or install Tollgate's CustomResourceDefinitions")
 		}
 	}
-	found.Policies = len(given.Tolerations)
+	tolerations := given.tolerations()
+	found.Policies = len(tolerations)
 	if found.Policies == 0 {
 		found.Notes = append(found.Notes, "there is no TolerationPolicy to judge by: everything is allowed")
 		return nil
@@ -93,7 +92,7 @@ func (r *runner) scan(ctx context.Context, given Policies, found *Report) error 
 		namespace = metav1.NamespaceAll
 	}
 	admission := r.config.Admission
-	judge := NewExisting(given.Tolerations, toleration.DefaultSeconds{
+	judge := NewExisting(tolerations, toleration.DefaultSeconds{
 		NotReady: admission.DefaultNotReadyTolerationSeconds, Unreachable: admission.DefaultUnreachableTolerationSeconds,
 	})
 	outside := func(namespace string) bool {

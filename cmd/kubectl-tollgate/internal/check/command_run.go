@@ -68,7 +68,7 @@ func onlyPolicies(given []Object) error {
 // check does what the command line asks for.
 func (r *runner) check(ctx context.Context, given, objects []Object) (*Report, error) {
 	found := &Report{}
-	policies, err := (&Policies{}).With(slices.Concat(given, objects))
+	policies, err := (Policies{}).With(slices.Concat(given, objects))
 	if err != nil {
 		return nil, fmt.Errorf("policies that are not valid:\n%w", err)
 	}

@@ -13,186 +13,132 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/eviction"
-	"github.com/tollgate-dev/tollgate/policy/gate"
-	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/policy/taint"
-	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// Policies are policies of all kinds.
-type Policies struct {
-	Tolerations []v1alpha1.TolerationPolicy
-	Placement   []v1alpha1.PlacementPolicy
-	Taints      []v1alpha1.TaintPolicy
-	Gates       []v1alpha1.GatePolicy
-	Evictions   []v1alpha1.EvictionPolicy
+// Policies are policies of all kinds, by the name of their kind.
+type Policies map[string][]policyset.Object
+
+// Len returns how many policies there are.
+func (p Policies) Len() int {
+	n := 0
+	for _, policies := range p {
+		n += len(policies)
+	}
+	return n
 }
 
-// Len returns how many there are.
-func (p *Policies) Len() int {
-	return len(p.Tolerations) + len(p.Placement) + len(p.Taints) + len(p.Gates) + len(p.Evictions)
+// InForce compiles the policies of some kinds.
+func (p Policies) InForce(kinds []policyset.Kind) *policyset.Set {
+	set := policyset.None()
+	for i := range kinds {
+		set = kinds[i].With(set, p[kinds[i].Name])
+	}
+	return set
 }
 
-// InForce compiles the policies of the kinds that are judged by.
-func (p *Policies) InForce(switched policyset.Kinds) *policyset.Set {
-	in := policyset.None()
-	if switched.Tolerations {
-		in = in.WithTolerations(p.Tolerations)
+// policyKindOf returns the kind of an object if it is a policy.
+func policyKindOf(object *unstructured.Unstructured) (policyset.Kind, bool) {
+	kind, ok := policyset.KindOf(object.GetKind())
+	return kind, ok && object.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
+}
+
+// tolerations returns the TolerationPolicies.
+func (p Policies) tolerations() []v1alpha1.TolerationPolicy {
+	objects := p["TolerationPolicy"]
+	policies := make([]v1alpha1.TolerationPolicy, len(objects))
+	for i, o := range objects {
+		policies[i] = *o.(*v1alpha1.TolerationPolicy)
 	}
-	if switched.Placement {
-		in = in.WithPlacement(p.Placement)
-	}
-	if switched.Taints {
-		in = in.WithTaints(p.Taints)
-	}
-	if switched.Gates {
-		in = in.WithGates(p.Gates)
-	}
-	if switched.Evictions {
-		in = in.WithEvictions(p.Evictions)
-	}
-	return in
+	return policies
 }
 
 // IsPolicy reports whether an object is a policy.
 func IsPolicy(object *unstructured.Unstructured) bool {
-	_, ok := readers[object.GroupVersionKind().GroupKind()]
+	_, ok := policyKindOf(object)
 	return ok
 }
 
-// add adds the policies among some objects, in the place of those of their names. One that
-// is not valid is an error that says where it stands; all of them are named.
-func (p *Policies) add(objects []Object) error {
+// With returns these policies and those among some objects, each in the place of one with
+// its name; p stays as it is. The error names every policy that is not valid, and where it
+// is written.
+func (p Policies) With(objects []Object) (Policies, error) {
+	all := make(Policies, len(p))
+	for kind, policies := range p {
+		all[kind] = slices.Clone(policies)
+	}
 	var faults []error
 	for i := range objects {
 		o := &objects[i]
-		read, ok := readers[o.GroupVersionKind().GroupKind()]
+		kind, ok := policyKindOf(o.Unstructured)
 		if !ok {
 			continue
 		}
-		if version := o.GroupVersionKind().Version; version != v1alpha1.GroupVersion.Version {
-			faults = append(faults, fmt.Errorf("%s: %s %s: apiVersion is %s, want %s", o.Position, o.GetKind(), o.GetName(), o.GetAPIVersion(), v1alpha1.GroupVersion))
+		one, err := readPolicy(&kind, o.Unstructured)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %s %s: %w", o.Position, o.GetKind(), o.GetName(), err))
 			continue
 		}
-		if err := read(p, o.Unstructured); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %s %s: %w", o.Position, o.GetKind(), o.GetName(), err))
-		}
+		all[kind.Name] = append(without(all[kind.Name], one.GetName()), one)
 	}
-	return errors.Join(faults...)
-}
-
-// With returns these policies and those among some objects; p stays as it is.
-func (p *Policies) With(objects []Object) (Policies, error) {
-	all := Policies{
-		slices.Clone(p.Tolerations), slices.Clone(p.Placement), slices.Clone(p.Taints), slices.Clone(p.Gates), slices.Clone(p.Evictions),
-	}
-	err := all.add(objects)
-	return all, err
+	return all, errors.Join(faults...)
 }
 
 // Over returns the policies of more, and of p those of other names.
-func (p *Policies) Over(more Policies) Policies {
-	return Policies{
-		over(p.Tolerations, more.Tolerations), over(p.Placement, more.Placement), over(p.Taints, more.Taints),
-		over(p.Gates, more.Gates), over(p.Evictions, more.Evictions),
-	}
-}
-
-func over[T any, P policyPointer[T]](below, above []T) []T {
-	all := slices.Clone(above)
-	for i := range below {
-		if !slices.ContainsFunc(above, func(o T) bool { return P(&o).GetName() == P(&below[i]).GetName() }) {
-			all = append(all, below[i])
+func (p Policies) Over(more Policies) Policies {
+	all := Policies{}
+	for _, kind := range policyset.Kinds() {
+		below := slices.Clone(p[kind.Name])
+		for _, above := range more[kind.Name] {
+			below = without(below, above.GetName())
 		}
+		all[kind.Name] = slices.Concat(more[kind.Name], below)
 	}
 	return all
 }
 
-// AddStored adds a policy as it stands in a cluster, whether it is valid or not: what is wrong
-// with it is left out when it is compiled, as in Tollgate.
-func (p *Policies) AddStored(object *unstructured.Unstructured) error {
-	switch object.GetKind() {
-	case "TolerationPolicy":
-		return appendTo(&p.Tolerations, object)
-	case "PlacementPolicy":
-		return appendTo(&p.Placement, object)
-	case "TaintPolicy":
-		return appendTo(&p.Taints, object)
-	case "GatePolicy":
-		return appendTo(&p.Gates, object)
-	case "EvictionPolicy":
-		return appendTo(&p.Evictions, object)
-	default:
-		return fmt.Errorf("%s is no policy", object.GetKind())
-	}
+// without removes the policy with a name, in place.
+func without(policies []policyset.Object, name string) []policyset.Object {
+	return slices.DeleteFunc(policies, func(p policyset.Object) bool { return p.GetName() == name })
 }
 
-func appendTo[T any](list *[]T, object *unstructured.Unstructured) error {
-	var one T
-	if err := decodeInto(object, &one); err != nil {
+// AddStored adds a policy as it is stored in a cluster, valid or not: as in Tollgate, its
+// faults are left out when it is compiled.
+func (p Policies) AddStored(object *unstructured.Unstructured) error {
+	kind, ok := policyset.KindOf(object.GetKind())
+	if !ok {
+		return fmt.Errorf("%s is no policy", object.GetKind())
+	}
+	one := kind.New()
+	if err := decodeInto(object, one); err != nil {
 		return err
 	}
-	*list = append(*list, one)
+	p[kind.Name] = append(p[kind.Name], one)
 	return nil
 }
 
-// readers read policies by their kind.
-var readers = map[schema.GroupKind]func(*Policies, *unstructured.Unstructured) error{
-	ours("TolerationPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Tolerations, o, toleration.ValidatePolicy)
-	},
-	ours("PlacementPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Placement, o, placement.ValidatePolicy)
-	},
-	ours("TaintPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Taints, o, taint.ValidatePolicy)
-	},
-	ours("GatePolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Gates, o, gate.ValidatePolicy)
-	},
-	ours("EvictionPolicy"): func(p *Policies, o *unstructured.Unstructured) error {
-		return addTo(&p.Evictions, o, eviction.ValidatePolicy)
-	},
-}
-
-// policyPointer is a pointer to a policy.
-type policyPointer[T any] interface {
-	*T
-	client.Object
-}
-
-// addTo reads a policy, fills in what its schema has as defaults, and adds it to a list if it
-// is valid.
-func addTo[T any, P policyPointer[T]](list *[]T, object *unstructured.Unstructured, validate func(P) field.ErrorList) error {
-	p := P(new(T))
+// readPolicy reads a policy that must be valid, and fills in what its schema has as defaults.
+func readPolicy(kind *policyset.Kind, object *unstructured.Unstructured) (policyset.Object, error) {
+	if version := object.GroupVersionKind().Version; version != v1alpha1.GroupVersion.Version {
+		return nil, fmt.Errorf("apiVersion is %s, want %s", object.GetAPIVersion(), v1alpha1.GroupVersion)
+	}
+	p := kind.New()
 	if err := DecodeStrict(object, p); err != nil {
-		return err
+		return nil, err
 	}
 	if p.GetName() == "" {
-		return errors.New("metadata.name: a policy has to have a name")
+		return nil, errors.New("metadata.name: a policy has to have a name")
 	}
 	fillOwn(p)
-	if errs := validate(p); len(errs) > 0 {
-		return errs.ToAggregate()
+	if errs := kind.Validate(p); len(errs) > 0 {
+		return nil, errs.ToAggregate()
 	}
 	// The UID and the generation tell policies apart, and files have none.
 	p.SetUID(identityOf(object))
-	for i := range *list {
-		if P(&(*list)[i]).GetName() == p.GetName() {
-			(*list)[i] = *p
-			return nil
-		}
-	}
-	*list = append(*list, *p)
-	return nil
+	return p, nil
 }
 
 // DecodeStrict reads an object as the type that it is. Fields that the type does not have are

@@ -21,19 +21,19 @@ import (
 func (p *program) addControllers(store *policies.Store, known *followed, foreseen *foresight) {
 	status := status.NewReady(status.ReadyOptions{
 		Cache: p.manager.GetCache(), Client: p.manager.GetClient(), Clock: p.clock, Local: p.local,
-		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.kinds(), Policies: store,
+		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.judges, Policies: store,
 	})
 	p.leading = append(p.leading, status.Start, p.newRegistration().Start)
-	if p.kinds().Tolerations && known.tracker != nil {
+	if p.features.Enabled(settings.TolerationPolicies) && known.tracker != nil {
 		p.leading = append(p.leading, p.newAudit(store, known).Start)
 	}
 	if p.pairs(known) {
 		p.addPairing(store, known)
 	}
-	if p.kinds().Evictions {
+	if p.features.Enabled(settings.EvictionPolicies) {
 		p.addTwins(store)
 	}
-	if p.kinds().Taints {
+	if p.features.Enabled(settings.TaintPolicies) {
 		p.addTaintControllers(store, known, foreseen)
 	}
 }
@@ -56,7 +56,7 @@ func (p *program) newAudit(store *policies.Store, known *followed) *audit.Contro
 
 // pairs reports whether twins are written for taints of devices.
 func (p *program) pairs(known *followed) bool {
-	return (p.kinds().Placement || p.window()) && known.followsRules()
+	return (p.features.Enabled(settings.PlacementPolicies) || p.window()) && known.followsRules()
 }
 
 // addPairing adds what keeps pods with a bounded toleration from coming back to their
@@ -74,7 +74,7 @@ func (p *program) addPairing(store *policies.Store, known *followed) {
 
 // window reports whether pods get time in which Tollgate evicts, before Kubernetes does.
 func (p *program) window() bool {
-	return p.kinds().Evictions && p.config.Eviction.Mode == configv1alpha1.EvictionWindow
+	return p.features.Enabled(settings.EvictionPolicies) && p.config.Eviction.Mode == configv1alpha1.EvictionWindow
 }
 
 // addTwins adds what keeps pods from coming back to their nodes in mode Window. In other

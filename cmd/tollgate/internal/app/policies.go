@@ -19,21 +19,13 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
-// kinds returns the kinds of policies that are judged by.
-func (p *program) kinds() policyset.Kinds {
-	return policyset.Kinds{
-		Tolerations: p.features.Enabled(settings.TolerationPolicies),
-		Placement:   p.features.Enabled(settings.PlacementPolicies),
-		Taints:      p.features.Enabled(settings.TaintPolicies),
-		Gates:       p.features.Enabled(settings.GatePolicies),
-		Evictions:   p.features.Enabled(settings.EvictionPolicies),
-	}
-}
+// judges reports whether the feature gate of a kind of policies is on.
+func (p *program) judges(kind policyset.Kind) bool { return settings.Judges(p.features, kind) }
 
 // addPolicies adds the store of policies, and watches what they depend on.
 func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
 	store := policies.NewStore(policies.Options{
-		Kinds:     p.kinds(),
+		Kinds:     settings.Kinds(p.features),
 		Cache:     p.manager.GetCache(),
 		Live:      p.manager.GetAPIReader(),
 		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
@@ -59,10 +51,10 @@ func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
 // Nothing waits for it: not every cluster serves all of it, nor lets Tollgate see it.
 func (p *program) warm(ctx context.Context) {
 	var wanted []client.Object
-	if p.kinds().Taints {
+	if p.features.Enabled(settings.TaintPolicies) {
 		wanted = append(wanted, &v1alpha1.EvictionApproval{}, &corev1.Node{})
 	}
-	if p.kinds().Placement {
+	if p.features.Enabled(settings.PlacementPolicies) {
 		wanted = append(wanted, &resourcev1.DeviceClass{}, &resourcev1.ResourceClaimTemplate{})
 	}
 	log := logr.FromContextOrDiscard(ctx)

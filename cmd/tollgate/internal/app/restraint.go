@@ -8,6 +8,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
@@ -103,7 +104,7 @@ func (r *restraint) follow(ctx context.Context) {
 
 // addRestraint adds what follows the policies, and what the leader writes about them.
 func (p *program) addRestraint(r *restraint) error {
-	if !p.kinds().Evictions {
+	if !p.features.Enabled(settings.EvictionPolicies) {
 		return nil
 	}
 	if err := p.manager.Add(everyReplica(r.follow)); err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -30,29 +29,23 @@ type Set struct {
 	Version string
 
 	// compiled says what each set was compiled from.
-	compiled [kinds]compiled
+	compiled [positions]compiled
 }
 
-// The positions of the kinds in Policies.compiled.
+// The positions of the kinds in Set.compiled.
 const (
 	ofTolerations = iota
 	ofPlacement
 	ofTaints
 	ofGates
 	ofEvictions
-	kinds
+	positions
 )
 
 // compiled is what a set was compiled from; nothing for a set that never was.
 type compiled struct {
 	digest      string
 	generations map[types.UID]int64
-}
-
-// Kinds says which kinds of policies are judged by. The others are as if there were
-// none.
-type Kinds struct {
-	Tolerations, Placement, Taints, Gates, Evictions bool
 }
 
 // None returns policies of no kind.
@@ -62,67 +55,45 @@ func None() *Set { return new(Set).named() }
 // those that there were; p itself where they are the same. A nil p has none of any
 // kind.
 func (p *Set) WithTolerations(list []v1alpha1.TolerationPolicy) *Set {
-	next := p.copy()
-	if !next.replace(ofTolerations, compiledFrom(list)) {
-		return next.orSame(p)
-	}
-	next.Tolerations = next.Tolerations.Next(list)
-	return next.named()
+	return with(p, ofTolerations, list, func(s *Set) { s.Tolerations = s.Tolerations.Next(list) })
 }
 
 // WithPlacement is WithTolerations for PlacementPolicies.
 func (p *Set) WithPlacement(list []v1alpha1.PlacementPolicy) *Set {
-	next := p.copy()
-	if !next.replace(ofPlacement, compiledFrom(list)) {
-		return next.orSame(p)
-	}
-	next.Placement = placement.Compile(list)
-	return next.named()
+	return with(p, ofPlacement, list, func(s *Set) { s.Placement = placement.Compile(list) })
 }
 
 // WithTaints is WithTolerations for TaintPolicies.
 func (p *Set) WithTaints(list []v1alpha1.TaintPolicy) *Set {
-	next := p.copy()
-	if !next.replace(ofTaints, compiledFrom(list)) {
-		return next.orSame(p)
-	}
-	next.Taints = next.Taints.Next(list)
-	return next.named()
+	return with(p, ofTaints, list, func(s *Set) { s.Taints = s.Taints.Next(list) })
 }
 
 // WithGates is WithTolerations for GatePolicies.
 func (p *Set) WithGates(list []v1alpha1.GatePolicy) *Set {
-	next := p.copy()
-	if !next.replace(ofGates, compiledFrom(list)) {
-		return next.orSame(p)
-	}
-	next.Gates = gate.Compile(list)
-	return next.named()
+	return with(p, ofGates, list, func(s *Set) { s.Gates = gate.Compile(list) })
 }
 
 // WithEvictions is WithTolerations for EvictionPolicies.
 func (p *Set) WithEvictions(list []v1alpha1.EvictionPolicy) *Set {
-	next := p.copy()
-	if !next.replace(ofEvictions, compiledFrom(list)) {
-		return next.orSame(p)
-	}
-	next.Evictions = eviction.Compile(list)
-	return next.named()
+	return with(p, ofEvictions, list, func(s *Set) { s.Evictions = eviction.Compile(list) })
 }
 
-func (p *Set) copy() *Set {
-	if p == nil {
-		return None()
+// with returns p with the policies of one kind compiled anew, unless they are the same.
+func with[T any, P pointer[T]](p *Set, position int, list []T, compile func(*Set)) *Set {
+	next := None()
+	if p != nil {
+		next = new(*p)
 	}
-	return new(*p)
-}
-
-// orSame returns the policies that p is an unchanged copy of.
-func (p *Set) orSame(old *Set) *Set {
-	if old == nil {
+	from := compiledFrom[T, P](list)
+	if next.compiled[position].digest == from.digest {
+		if p == nil {
+			return next
+		}
 		return p
 	}
-	return old
+	next.compiled[position] = from
+	compile(next)
+	return next.named()
 }
 
 func (p *Set) named() *Set {
@@ -133,16 +104,6 @@ func (p *Set) named() *Set {
 	}
 	p.Version = hex.EncodeToString(hash.Sum(nil)[:short])
 	return p
-}
-
-// replace notes what the set of a kind is compiled from, and reports whether that is
-// another thing than before.
-func (p *Set) replace(kind int, from compiled) bool {
-	if p.compiled[kind].digest == from.digest {
-		return false
-	}
-	p.compiled[kind] = from
-	return true
 }
 
 // Holds reports whether a generation of a policy is among those in force.
@@ -158,15 +119,9 @@ func (p *Set) Holds(uid types.UID, generation int64) bool {
 	return false
 }
 
-// object is a pointer to a policy.
-type object[T any] interface {
-	*T
-	metav1.Object
-}
-
 // compiledFrom says what a list is, whatever its order. A generation stands for a spec:
 // the API server counts it up with each change.
-func compiledFrom[T any, P object[T]](list []T) compiled {
+func compiledFrom[T any, P pointer[T]](list []T) compiled {
 	from := compiled{generations: make(map[types.UID]int64, len(list))}
 	lines := make([]string, len(list))
 	for i := range list {
