@@ -19,7 +19,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/tollgate-dev/tollgate/scheduler/patchset"
+	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 const (
@@ -65,7 +65,7 @@ func TestWithoutPatchesPodsGetWhatTheyGetFromKubernetes(t *testing.T) {
 	for i := range count {
 		w := randomWorld(rand.New(rand.NewPCG(seed, i)))
 		stock := w.outcome(t, setup{profiles: stockRanked, unpatched: true})
-		ours := w.outcome(t, setup{profiles: patchedRanked, compile: patchset.Compile})
+		ours := w.outcome(t, setup{profiles: patchedRanked, compile: view.CompilePatches})
 		require.Equal(t, stock, ours, "world %d of %s=%d", i, seedEnv, seed)
 		for _, node := range stock.nodes {
 			if node == "" {

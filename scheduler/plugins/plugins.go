@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/tollgate-dev/tollgate/scheduler/patchset"
+	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // Registry are the plugins by name, for app.WithPlugin. They share one view of the
@@ -17,7 +17,7 @@ import (
 // scheduler is made, which reads gates from its flags.
 func Registry() frameworkruntime.Registry {
 	addGates()
-	return (&shared{informer: informerOfPatches, leases: leasesOf, compile: patchset.Compile}).registry()
+	return (&shared{informer: informerOfPatches, leases: leasesOf, compile: view.CompilePatches}).registry()
 }
 
 func (s *shared) registry() frameworkruntime.Registry {

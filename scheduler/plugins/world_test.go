@@ -1,4 +1,4 @@
-package spread
+package plugins
 
 import (
 	"fmt"
@@ -12,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const namespace = "default"
-
-// world is a cluster and a pod that is to be scheduled.
-type world struct {
+// spreadWorld is a cluster and a pod that is to be scheduled.
+type spreadWorld struct {
 	nodes []*corev1.Node
 	pods  []*corev1.Pod
 	pod   *corev1.Pod
@@ -28,17 +26,17 @@ type world struct {
 	compares bool
 }
 
-// dice make worlds.
-type dice struct{ *rand.Rand }
+// spreadDice make worlds.
+type spreadDice struct{ *rand.Rand }
 
-func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
+func pick[T any](d spreadDice, of ...T) T { return of[d.IntN(len(of))] }
 
 // oneIn is true once in n times.
-func (d dice) oneIn(n int) bool { return d.IntN(n) == 0 }
+func (d spreadDice) oneIn(n int) bool { return d.IntN(n) == 0 }
 
-func randomWorld(random *rand.Rand) *world {
-	d := dice{random}
-	w := &world{system: d.oneIn(2), compares: d.oneIn(2)}
+func spreadRandomWorld(random *rand.Rand) *spreadWorld {
+	d := spreadDice{random}
+	w := &spreadWorld{system: d.oneIn(2), compares: d.oneIn(2)}
 	for i := range 1 + d.IntN(12) {
 		w.nodes = append(w.nodes, d.node("node-"+strconv.Itoa(i)))
 	}
@@ -58,7 +56,7 @@ func randomWorld(random *rand.Rand) *world {
 	return w
 }
 
-func (d dice) node(name string) *corev1.Node {
+func (d spreadDice) node(name string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	if !d.oneIn(6) {
 		n.Labels[corev1.LabelHostname] = name
@@ -87,7 +85,7 @@ func (d dice) node(name string) *corev1.Node {
 	return n
 }
 
-func (d dice) podLabels() map[string]string {
+func (d spreadDice) podLabels() map[string]string {
 	l := map[string]string{}
 	if !d.oneIn(8) {
 		l["app"] = pick(d, "a", "b")
@@ -98,7 +96,7 @@ func (d dice) podLabels() map[string]string {
 	return l
 }
 
-func (d dice) placed(name string, nodes []*corev1.Node) *corev1.Pod {
+func (d spreadDice) placed(name string, nodes []*corev1.Node) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Labels: d.podLabels()},
 		Spec:       corev1.PodSpec{NodeName: pick(d, nodes...).Name},
@@ -112,7 +110,7 @@ func (d dice) placed(name string, nodes []*corev1.Node) *corev1.Pod {
 	return p
 }
 
-func (d dice) pod() *corev1.Pod {
+func (d spreadDice) pod() *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", UID: "pod", Labels: d.podLabels()}}
 	p.Spec.TopologySpreadConstraints = d.constraints(func(*corev1.TopologySpreadConstraint) {})
 	for range d.IntN(3) {
@@ -131,7 +129,7 @@ func (d dice) pod() *corev1.Pod {
 	return p
 }
 
-func (d dice) term() corev1.NodeSelectorTerm {
+func (d spreadDice) term() corev1.NodeSelectorTerm {
 	var t corev1.NodeSelectorTerm
 	for range d.IntN(3) {
 		t.MatchExpressions = append(t.MatchExpressions, pick(d,
@@ -153,7 +151,7 @@ func (d dice) term() corev1.NodeSelectorTerm {
 	return t
 }
 
-func (d dice) toleration() corev1.Toleration {
+func (d spreadDice) toleration() corev1.Toleration {
 	t := corev1.Toleration{
 		Key:    pick(d, "gpu", "level", corev1.TaintNodeUnschedulable),
 		Effect: pick(d, "", corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute),
@@ -175,7 +173,7 @@ func (d dice) toleration() corev1.Toleration {
 }
 
 // constraints returns some that the API server takes, with what change makes of them.
-func (d dice) constraints(change func(*corev1.TopologySpreadConstraint)) []corev1.TopologySpreadConstraint {
+func (d spreadDice) constraints(change func(*corev1.TopologySpreadConstraint)) []corev1.TopologySpreadConstraint {
 	var list []corev1.TopologySpreadConstraint
 	for range 1 + d.IntN(4) {
 		c := corev1.TopologySpreadConstraint{
@@ -202,11 +200,11 @@ func (d dice) constraints(change func(*corev1.TopologySpreadConstraint)) []corev
 	return list
 }
 
-func (d dice) policy() *corev1.NodeInclusionPolicy {
+func (d spreadDice) policy() *corev1.NodeInclusionPolicy {
 	return pick(d, nil, new(corev1.NodeInclusionPolicyHonor), new(corev1.NodeInclusionPolicyIgnore))
 }
 
-func (d dice) selector() *metav1.LabelSelector {
+func (d spreadDice) selector() *metav1.LabelSelector {
 	switch d.IntN(8) {
 	case 0:
 		return nil
@@ -222,7 +220,7 @@ func (d dice) selector() *metav1.LabelSelector {
 }
 
 // String says what tells worlds apart, for one that fails.
-func (w *world) String() string {
+func (w *spreadWorld) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "constraints %+v\ntolerations %+v\nselector %v affinity %+v labels %v\n",
 		w.pod.Spec.TopologySpreadConstraints, w.pod.Spec.Tolerations, w.pod.Spec.NodeSelector, w.pod.Spec.Affinity, w.pod.Labels)

@@ -1,4 +1,4 @@
-package patchset
+package view
 
 import (
 	"slices"
@@ -6,17 +6,16 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // Apply returns the slice with the patches. Filters see what the driver published:
 // rules have only added taints to that, which filters do not see.
-func (s *set) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.Result {
+func (s *set) Apply(slice *resourcev1.ResourceSlice, earlier Result) Result {
 	found := s.recall(slice, earlier)
 	pool := s.inPool(slice, found)
 	var (
 		devices        []resourcev1.Device
-		matching, last []*patch
+		matching, last []*patchesPatch
 		overlay        *slicepatch.Overlay
 	)
 	for i := range slice.Spec.Devices {
@@ -37,18 +36,18 @@ func (s *set) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.R
 	}
 	found.devices = nil
 	if devices == nil {
-		return view.Result{Slice: slice, Memory: found}
+		return Result{Slice: slice, Memory: found}
 	}
 	patched := *slice
 	patched.Spec.Devices = devices
-	return view.Result{Slice: &patched, Memory: found}
+	return Result{Slice: &patched, Memory: found}
 }
 
 // inPool returns the patches that ask for no device by name and are meant for one of the
-// slice at least, in the order of Compare.
-func (s *set) inPool(slice *resourcev1.ResourceSlice, found *memory) []*patch {
-	var pool []*patch
-	s.each(slice, "", func(p *patch) {
+// patchesSlice at least, in the order of Compare.
+func (s *set) inPool(slice *resourcev1.ResourceSlice, found *memory) []*patchesPatch {
+	var pool []*patchesPatch
+	s.each(slice, "", func(p *patchesPatch) {
 		if found.ask(p) != none {
 			pool = append(pool, p)
 		}
@@ -58,7 +57,7 @@ func (s *set) inPool(slice *resourcev1.ResourceSlice, found *memory) []*patch {
 }
 
 // matching appends the patches that are meant for a device, in the order of Compare.
-func (s *set) matching(matching []*patch, slice *resourcev1.ResourceSlice, i int, pool []*patch, found *memory) []*patch {
+func (s *set) matching(matching []*patchesPatch, slice *resourcev1.ResourceSlice, i int, pool []*patchesPatch, found *memory) []*patchesPatch {
 	for _, p := range pool {
 		if found.ask(p).has(i) {
 			matching = append(matching, p)
@@ -68,7 +67,7 @@ func (s *set) matching(matching []*patch, slice *resourcev1.ResourceSlice, i int
 		return matching
 	}
 	before := len(matching)
-	s.each(slice, slice.Spec.Devices[i].Name, func(p *patch) {
+	s.each(slice, slice.Spec.Devices[i].Name, func(p *patchesPatch) {
 		if found.ask(p).has(i) {
 			matching = append(matching, p)
 		}
@@ -81,7 +80,7 @@ func (s *set) matching(matching []*patch, slice *resourcev1.ResourceSlice, i int
 
 // each calls for the patches that ask for the slice's driver and pool or for any, and for
 // this device; for no device by name if that is empty.
-func (s *set) each(slice *resourcev1.ResourceSlice, device string, call func(*patch)) {
+func (s *set) each(slice *resourcev1.ResourceSlice, device string, call func(*patchesPatch)) {
 	for _, driver := range []string{"", slice.Spec.Driver} {
 		for _, pool := range []string{"", slice.Spec.Pool.Name} {
 			for _, p := range s.named[names{driver: driver, pool: pool, device: device}] {
@@ -91,9 +90,9 @@ func (s *set) each(slice *resourcev1.ResourceSlice, device string, call func(*pa
 	}
 }
 
-func compare(a, b *patch) int { return slicepatch.Compare(a.Patch, b.Patch) }
+func compare(a, b *patchesPatch) int { return slicepatch.Compare(a.Patch, b.Patch) }
 
-func combine(matching []*patch) *slicepatch.Overlay {
+func combine(matching []*patchesPatch) *slicepatch.Overlay {
 	patches := make([]*slicepatch.Patch, len(matching))
 	for i, p := range matching {
 		patches[i] = p.Patch

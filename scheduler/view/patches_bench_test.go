@@ -1,16 +1,15 @@
-package patchset_test
+package view_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/patchset"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // One slice of 64 devices: what a list costs for each slice that changed, and what a new
-// patch costs for each that did not.
+// patchesPatch costs for each that did not.
 func BenchmarkApply(b *testing.B) {
 	models := make([]string, 64)
 	for i := range models {
@@ -20,7 +19,7 @@ func BenchmarkApply(b *testing.B) {
 		for _, kind := range []string{"names", "expression"} {
 			var patches []*v1alpha1.ResourceSlicePatch
 			for i := range count {
-				patches = append(patches, patch(fmt.Sprint("patch-", i), func(d *v1alpha1.DevicePatch) {
+				patches = append(patches, patchesPatch(fmt.Sprint("patch-", i), func(d *v1alpha1.DevicePatch) {
 					pool := fmt.Sprint("pool-", i)
 					d.Filter.Pool = &pool
 					if kind == "expression" {
@@ -28,15 +27,15 @@ func BenchmarkApply(b *testing.B) {
 					}
 				}))
 			}
-			set := patchset.Compile(patches, noClass, nil)
+			set := view.CompilePatches(patches, noClass, nil)
 			b.Run(fmt.Sprintf("patches=%d/by=%s/slice=changed", count, kind), func(b *testing.B) {
-				published := slice("pool-0", models...)
+				published := patchesSlice("pool-0", models...)
 				for b.Loop() {
 					set.Apply(published, view.Result{})
 				}
 			})
 			b.Run(fmt.Sprintf("patches=%d/by=%s/slice=same", count, kind), func(b *testing.B) {
-				published := slice("pool-0", models...)
+				published := patchesSlice("pool-0", models...)
 				earlier := set.Apply(published, view.Result{})
 				for b.Loop() {
 					set.Apply(published, earlier)

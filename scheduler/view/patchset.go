@@ -1,4 +1,4 @@
-package patchset
+package view
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
@@ -8,14 +8,13 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // set implements view.Set.
 type set struct {
-	patches map[types.UID]*patch
+	patches map[types.UID]*patchesPatch
 	// named finds patches by what their filters ask for by name; empty is for any.
-	named map[names][]*patch
+	named map[names][]*patchesPatch
 	// naming is set if any asks for devices by name.
 	naming bool
 	// questions are those of the patches.
@@ -26,8 +25,8 @@ type names struct {
 	driver, pool, device string
 }
 
-// patch is a patch that can be applied.
-type patch struct {
+// patchesPatch is a patch that can be applied.
+type patchesPatch struct {
 	*slicepatch.Patch
 	generation int64
 	filter     *v1alpha1.DevicePatchFilter
@@ -44,13 +43,13 @@ type question struct {
 	class *slicepatch.Class
 }
 
-// Compile is a view.Compile. A patch that is not valid does nothing: the API server
+// CompilePatches is a view.Compile. A patch that is not valid does nothing: the API server
 // refuses it, and Tollgate reports it where one is found nevertheless.
-func Compile(objects []*v1alpha1.ResourceSlicePatch, class view.Class, previous view.Set) view.Set {
+func CompilePatches(objects []*v1alpha1.ResourceSlicePatch, class Class, previous Set) Set {
 	before, _ := previous.(*set)
-	s := &set{patches: make(map[types.UID]*patch, len(objects)), named: map[names][]*patch{}, questions: map[*question]struct{}{}}
+	s := &set{patches: make(map[types.UID]*patchesPatch, len(objects)), named: map[names][]*patchesPatch{}, questions: map[*question]struct{}{}}
 	for _, object := range objects {
-		var earlier *patch
+		var earlier *patchesPatch
 		if before != nil {
 			earlier = before.patches[object.UID]
 		}
@@ -75,8 +74,8 @@ func (s *set) Has(uid types.UID) bool {
 	return found
 }
 
-func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *patch) *patch {
-	p := &patch{generation: object.Generation, filter: object.Spec.Devices.Filter}
+func compile(object *v1alpha1.ResourceSlicePatch, class Class, earlier *patchesPatch) *patchesPatch {
+	p := &patchesPatch{generation: object.Generation, filter: object.Spec.Devices.Filter}
 	var sameFilter bool
 	if earlier != nil && earlier.generation == object.Generation {
 		p.Patch, sameFilter = earlier.Patch, true
@@ -98,7 +97,7 @@ func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *pat
 	if p.Filter.Class != "" {
 		p.question.of = class(p.Filter.Class)
 	}
-	if sameFilter && sameClass(earlier.question.of, p.question.of) {
+	if sameFilter && patchesSameClass(earlier.question.of, p.question.of) {
 		p.question = earlier.question
 	} else if p.question.of != nil {
 		p.question.class = slicepatch.CompileClass(p.question.of)
@@ -106,7 +105,7 @@ func compile(object *v1alpha1.ResourceSlicePatch, class view.Class, earlier *pat
 	return p
 }
 
-func sameClass(a, b *resourcev1.DeviceClass) bool {
+func patchesSameClass(a, b *resourcev1.DeviceClass) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -1,10 +1,9 @@
-package patchset
+package view
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // memory is what was found out about the devices of a slice.
@@ -30,7 +29,7 @@ func (a *answer) has(at int) bool {
 
 // recall returns what is known about the slice: that of the one before for the questions
 // that are still asked, if it is the same to filters.
-func (s *set) recall(slice *resourcev1.ResourceSlice, earlier view.Result) *memory {
+func (s *set) recall(slice *resourcev1.ResourceSlice, earlier Result) *memory {
 	found := &memory{slice: slice, answers: map[*question]*answer{}}
 	before, _ := earlier.Memory.(*memory)
 	if before == nil || !sameToFilters(before.slice, slice) {
@@ -62,7 +61,7 @@ func sameToFilters(a, b *resourcev1.ResourceSlice) bool {
 // ask returns which devices a patch is meant for, of those that it may select by their
 // names. An expression that fails on a device leaves that device alone, and Tollgate
 // reports it.
-func (m *memory) ask(p *patch) *answer {
+func (m *memory) ask(p *patchesPatch) *answer {
 	q := p.question
 	if q == nil {
 		return nil

@@ -1,4 +1,4 @@
-package spread
+package plugins
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,10 +26,10 @@ import (
 )
 
 const (
-	// worldsEnv and seedEnv say how many random worlds are looked at, and which.
-	worldsEnv = "TOLLGATE_SPREAD_WORLDS"
-	seedEnv   = "TOLLGATE_SPREAD_SEED"
-	worlds    = 1000
+	// spreadWorldsEnv and seedEnv say how many random worlds are looked at, and which.
+	spreadWorldsEnv = "TOLLGATE_SPREAD_WORLDS"
+	spreadSeedEnv   = "TOLLGATE_SPREAD_SEED"
+	spreadWorlds    = 1000
 )
 
 // seen counts what happened, so that it can be told whether anything did.
@@ -48,18 +47,18 @@ type seen struct {
 // count: a pod weighs ln(3) or more, so no two counts are rounded to one score.
 func TestTS01ToTS15TheSchedulersVerdictsAreOurs(t *testing.T) {
 	t.Parallel()
-	count, seed := number(t, worldsEnv, worlds), number(t, seedEnv, rand.Uint64())
-	t.Logf("%d worlds, %s=%d", count, seedEnv, seed)
+	count, seed := number(t, spreadWorldsEnv, spreadWorlds), number(t, spreadSeedEnv, rand.Uint64())
+	t.Logf("%d worlds, %s=%d", count, spreadSeedEnv, seed)
 	metrics.Register()
 	total := seen{verdicts: map[spread.Code]int{}}
 	for i := range count {
 		random := rand.New(rand.NewPCG(seed, i))
-		w := randomWorld(random)
-		(&trial{T: t, world: w, random: random, seen: &total}).run(fmt.Sprintf("world %d of %s=%d", i, seedEnv, seed))
+		w := spreadRandomWorld(random)
+		(&trial{T: t, spreadWorld: w, random: random, seen: &total}).run(fmt.Sprintf("world %d of %s=%d", i, spreadSeedEnv, seed))
 	}
 	t.Logf("nodes by verdict %v; %d pods that fit nowhere, %d scored nodes, %d of them by one constraint, %d pods added or removed",
 		total.verdicts, total.waiting, total.scored, total.single, total.moved)
-	if os.Getenv(worldsEnv) != "" || os.Getenv(seedEnv) != "" {
+	if os.Getenv(spreadWorldsEnv) != "" || os.Getenv(spreadSeedEnv) != "" {
 		return // Some worlds that were asked for need not have everything in them.
 	}
 	// A test in which nothing happens proves nothing.
@@ -71,21 +70,10 @@ func TestTS01ToTS15TheSchedulersVerdictsAreOurs(t *testing.T) {
 	require.Greater(t, total.moved, int(count)/4)
 }
 
-func number(t *testing.T, env string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(env)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	require.NoError(t, err, "%s is %q, want a number", env, text)
-	return n
-}
-
 // trial is one world, looked at by both.
 type trial struct {
 	*testing.T
-	*world
+	*spreadWorld
 
 	random *rand.Rand
 	seen   *seen
@@ -96,7 +84,7 @@ func (t *trial) run(name string) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("%s:\n%s", name, t.world)
+			t.Logf("%s:\n%s", name, t.spreadWorld)
 		}
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,7 +185,7 @@ func (t *trial) filter(plugin *podtopologyspread.PodTopologySpread, state fwk.Cy
 
 func (t *trial) same(theirs *fwk.Status, ours spread.Verdict, info fwk.NodeInfo) {
 	t.Helper()
-	require.Equal(t, theirs.Code().String(), string(ours.Code), "%s: %+v\n%s", info.Node().Name, ours, t.world)
+	require.Equal(t, theirs.Code().String(), string(ours.Code), "%s: %+v\n%s", info.Node().Name, ours, t.spreadWorld)
 	require.Equal(t, theirs.Message(), ours.Code.Message())
 }
 
@@ -222,7 +210,7 @@ func (t *trial) move(plugin *podtopologyspread.PodTopologySpread, state fwk.Cycl
 		at := slices.IndexFunc(infos, func(info fwk.NodeInfo) bool { return info.Node().Name == moved.Spec.NodeName })
 		status = plugin.RemovePod(t.Context(), state, t.pod, podInfo(t, moved), infos[at])
 	} else {
-		moved := dice{t.random}.placed("new", t.nodes)
+		moved := spreadDice{t.random}.placed("new", t.nodes)
 		moved.DeletionTimestamp = nil
 		pods = append(slices.Clone(t.pods), moved)
 		at := slices.IndexFunc(infos, func(info fwk.NodeInfo) bool { return info.Node().Name == moved.Spec.NodeName })
@@ -266,7 +254,7 @@ func (t *trial) score(plugin *podtopologyspread.PodTopologySpread, infos []fwk.N
 	for i, info := range feasible {
 		raw, status := plugin.Score(t.Context(), state, t.pod, info)
 		require.True(t, status.IsSuccess(), "%v", status)
-		require.Equal(t, raw, scored.Nodes[i].Raw, "%s: %+v\n%s", info.Node().Name, scored.Nodes[i], t.world)
+		require.Equal(t, raw, scored.Nodes[i].Raw, "%s: %+v\n%s", info.Node().Name, scored.Nodes[i], t.spreadWorld)
 		scores[i] = fwk.NodeScore{Name: info.Node().Name, Score: raw}
 	}
 	require.True(t, plugin.NormalizeScore(t.Context(), state, t.pod, scores).IsSuccess())

@@ -1,4 +1,4 @@
-package patchset_test
+package view_test
 
 import (
 	"fmt"
@@ -17,13 +17,12 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
-	"github.com/tollgate-dev/tollgate/scheduler/patchset"
 	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 const driver = "gpu.example.com"
 
-func slice(name string, models ...string) *resourcev1.ResourceSlice {
+func patchesSlice(name string, models ...string) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       resourcev1.ResourceSliceSpec{Driver: driver, Pool: resourcev1.ResourcePool{Name: name}},
@@ -37,7 +36,7 @@ func slice(name string, models ...string) *resourcev1.ResourceSlice {
 	return s
 }
 
-func patch(name string, change func(*v1alpha1.DevicePatch)) *v1alpha1.ResourceSlicePatch {
+func patchesPatch(name string, change func(*v1alpha1.DevicePatch)) *v1alpha1.ResourceSlicePatch {
 	p := &v1alpha1.ResourceSlicePatch{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
 		Spec: v1alpha1.ResourceSlicePatchSpec{Devices: v1alpha1.DevicePatch{
@@ -57,7 +56,7 @@ func ofModel(model string) []v1alpha1.PatchedDeviceSelector {
 	}}}
 }
 
-func class(name, version, model string) *resourcev1.DeviceClass {
+func patchesClass(name, version, model string) *resourcev1.DeviceClass {
 	return &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: version},
 		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
@@ -84,25 +83,25 @@ func TestSetAppliesPatches(t *testing.T) {
 		want    []string
 	}{
 		"without a filter to every device": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter = nil })},
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) { d.Filter = nil })},
 			want:    []string{"a", "a"},
 		},
 		"by driver, pool and device": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) {
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) {
 				d.Filter.Driver, d.Filter.Pool, d.Filter.Device = new(driver), new("pool"), new("gpu-1")
 			})},
 			want: []string{"", "a"},
 		},
 		"not to another pool": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.Pool = new("other") })},
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) { d.Filter.Pool = new("other") })},
 			want:    []string{"", ""},
 		},
 		"by an expression": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.Selectors = ofModel("A100") })},
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) { d.Filter.Selectors = ofModel("A100") })},
 			want:    []string{"a", ""},
 		},
 		"not where the expression fails": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) {
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) {
 				d.Filter.Selectors = []v1alpha1.PatchedDeviceSelector{{CEL: &v1alpha1.CELDeviceSelector{
 					Expression: fmt.Sprintf("device.attributes[%q].absent == 'x'", driver),
 				}}}
@@ -110,22 +109,22 @@ func TestSetAppliesPatches(t *testing.T) {
 			want: []string{"", ""},
 		},
 		"by a class that there is": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = new("h100") })},
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = new("h100") })},
 			want:    []string{"", "a"},
 		},
 		"not by a class that there is not": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = new("absent") })},
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) { d.Filter.DeviceClassName = new("absent") })},
 			want:    []string{"", ""},
 		},
 		"by priority where several match": {
 			patches: []*v1alpha1.ResourceSlicePatch{
-				patch("a", func(*v1alpha1.DevicePatch) {}),
-				patch("b", func(d *v1alpha1.DevicePatch) { d.Priority, d.Filter.Selectors = 1, ofModel("A100") }),
+				patchesPatch("a", func(*v1alpha1.DevicePatch) {}),
+				patchesPatch("b", func(d *v1alpha1.DevicePatch) { d.Priority, d.Filter.Selectors = 1, ofModel("A100") }),
 			},
 			want: []string{"b", "a"},
 		},
 		"but not one that is not valid": {
-			patches: []*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) {
+			patches: []*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) {
 				d.Attributes["example.com/by"] = v1alpha1.NullableDeviceAttribute{}
 			})},
 			want: []string{"", ""},
@@ -134,11 +133,11 @@ func TestSetAppliesPatches(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			published := slice("pool", "A100", "H100")
+			published := patchesSlice("pool", "A100", "H100")
 			copied := published.DeepCopy()
-			set := patchset.Compile(test.patches, func(name string) *resourcev1.DeviceClass {
+			set := view.CompilePatches(test.patches, func(name string) *resourcev1.DeviceClass {
 				if name == "h100" {
-					return class(name, "1", "H100")
+					return patchesClass(name, "1", "H100")
 				}
 				return nil
 			}, nil)
@@ -154,9 +153,9 @@ func TestSetAppliesPatches(t *testing.T) {
 
 func TestSetAddsTaints(t *testing.T) {
 	t.Parallel()
-	published := slice("pool", "A100")
+	published := patchesSlice("pool", "A100")
 	published.Spec.Devices[0].Taints = []resourcev1.DeviceTaint{{Key: "of-rule", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
-	set := patchset.Compile([]*v1alpha1.ResourceSlicePatch{patch("a", func(d *v1alpha1.DevicePatch) {
+	set := view.CompilePatches([]*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) {
 		d.Taints = []v1alpha1.PatchedTaint{{Key: "example.com/hot", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
 	})}, noClass, nil)
 	var keys []string
@@ -194,7 +193,7 @@ func TestModelOfSet(t *testing.T) {
 		case 0:
 			delete(patches, name)
 		case 1, 2:
-			patches[name] = patch(name, func(d *v1alpha1.DevicePatch) {
+			patches[name] = patchesPatch(name, func(d *v1alpha1.DevicePatch) {
 				d.Priority = random.Int32N(3)
 				d.Filter.Driver, d.Filter.Pool, d.Filter.Device = maybe(driver, "other.example.com"), maybe("one", "two"), maybe("gpu-0", "gpu-1")
 				d.Filter.DeviceClassName = maybe("fast", "slow")
@@ -208,7 +207,7 @@ func TestModelOfSet(t *testing.T) {
 			compiled[patches[name]], errs = slicepatch.Compile(patches[name], nil)
 			require.Empty(t, errs)
 		case 3:
-			classes[pick("fast", "slow")] = class("fast", strconv.Itoa(step), pick("A100", "H100"))
+			classes[pick("fast", "slow")] = patchesClass("fast", strconv.Itoa(step), pick("A100", "H100"))
 		case 4:
 			delete(classes, pick("fast", "slow"))
 		default:
@@ -218,9 +217,9 @@ func TestModelOfSet(t *testing.T) {
 			objects = append(objects, patch)
 		}
 		find := func(name string) *resourcev1.DeviceClass { return classes[name] }
-		set = patchset.Compile(objects, find, set)
+		set = view.CompilePatches(objects, find, set)
 		for _, pool := range []string{"one", "two"} {
-			published := slice(pool, pick("A100", "H100"), pick("A100", "H100"))
+			published := patchesSlice(pool, pick("A100", "H100"), pick("A100", "H100"))
 			earlier[pool] = set.Apply(published, earlier[pool])
 			require.Equal(t, naive(t, published, objects, compiled, find), earlier[pool].Slice, "step %d", step)
 		}
