@@ -24,7 +24,16 @@ HELM := $(BIN)/helm-$(HELM_VERSION)
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
 PROMTOOL := $(BIN)/promtool-$(PROMETHEUS_VERSION)
 # -w: to link a test with what debuggers read takes longer than most tests take.
-TEST := -race -shuffle=on -count=1 -ldflags=-w
+PLAIN := -shuffle=on -count=1 -ldflags=-w
+TEST := -race $(PLAIN)
+
+# RACE= leaves out the race detector, as make test does: it doubles the time.
+RACE ?= -race
+
+# RETRY=1 tries an end-to-end test that fails once more, as CI does. Both outcomes are told
+# in a last section.
+RETRY ?=
+FLAKY := $(BIN)/flaky.txt
 
 # Every folder with a go.mod of its own.
 MODULES := . e2e scheduler deploy/image
@@ -68,18 +77,19 @@ build: ## Build bin/tollgate, the server, and bin/kubectl-tollgate, the plugin o
 	@$(GO) build -o $(BIN)/ ./cmd/...
 
 .PHONY: test
-test: test-unit test-e2e ## Run unit tests, then on a real control plane what Tollgate is for (16 minutes on two cores; longer the first time).
+test: ## Run unit tests, then on a real control plane what Tollgate is for, without the race detector.
+	@$(MAKE) --no-print-directory RACE= test-unit test-e2e
 
 .PHONY: test-all
 test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-attack, test-image, test-monitoring, test-versions.
-	@$(MAKE) --no-print-directory test E2E=all
+	@$(MAKE) --no-print-directory test-unit test-e2e E2E=all RETRY=1
 
 .PHONY: test-unit
-test-unit: ## Run the unit tests with the race detector.
-	@$(call say,unit tests with the race detector (the first build takes a few minutes))
-	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(TEST) ./...
+test-unit: ## Run the unit tests, with the race detector unless RACE= is empty.
+	@$(call say,unit tests (the first build takes a few minutes))
+	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(RACE) $(PLAIN) ./...
 	@$(call say,tests of the scheduler (the first build takes a few minutes))
-	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(TEST) ./...
+	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(RACE) $(PLAIN) ./...
 	@$(call say,the list of make mutations fits the source)
 	@cd e2e && $(GO) test -count=1 ./cmd/mutations
 
@@ -99,7 +109,11 @@ test-e2e: helm ## Run tests on a real etcd, API server, controller manager and s
 	@# The same schedules of faults each time; make chaos plays others.
 	@cd e2e && packages="$(addprefix ./,$(E2E))" && if test "$(E2E)" = all; then \
 		packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)"; fi && \
-		TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$packages" -- $(TEST) -p 2 -timeout 30m
+		rm -f $(FLAKY); TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$packages" \
+			$(if $(RETRY),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report=$(FLAKY)) -- $(RACE) $(PLAIN) -p 2 -timeout 30m || failed=1; \
+		if test -n "$(RETRY)"; then $(call say,flaky: end-to-end tests that failed and were tried once more); \
+			if test -s $(FLAKY); then cat $(FLAKY); else echo none; fi; fi; \
+		exit $${failed:-0}
 
 .PHONY: test-monitoring
 test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with promtool, and with a Prometheus that scrapes a real control plane.
