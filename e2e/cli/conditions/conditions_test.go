@@ -203,7 +203,7 @@ func meets(t *testing.T, user string, want *asks, got *answer) {
 	}
 	if got.code != 0 {
 		lines := strings.Split(strings.TrimSuffix(got.notes, "\n"), "\n")
-		require.True(t, strings.HasPrefix(lines[len(lines)-1], "tollgate: "), "%s: %q", want.line, got.notes)
+		require.True(t, strings.HasPrefix(lines[len(lines)-1], "kubectl tollgate: "), "%s: %q", want.line, got.notes)
 	}
 }
 
