@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // Taint is a taint, and what meets it.
@@ -70,10 +70,11 @@ func mismatch(rules evictor.Rules, t *corev1.Toleration, taint *corev1.Taint) st
 // meetDevice says which toleration of an allocation, or of a request, meets a taint of a
 // device.
 func meetDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint) Taint {
+	met := resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
 	m := Taint{Taint: taint.String(), Source: sourceWords(taint.Author()), Since: stamp(taint.TimeAdded)}
 	for i := range tolerations {
 		t := &tolerations[i]
-		if device.Tolerates(t, taint.Key, taint.Value, resourcev1.DeviceTaintEffect(taint.Effect)) {
+		if resourceclaim.ToleratesTaint(*t, met) {
 			m.Tolerated, m.By, m.Near = true, deviceTolerationWords(t), nil
 			return m
 		}
