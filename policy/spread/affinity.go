@@ -9,6 +9,9 @@ import (
 
 // required is the nodeSelector and the required node affinity of a pod, read once. The
 // zero value requires nothing.
+//
+// The package nodeaffinity of k8s.io/component-helpers matches only Nodes with a map of
+// labels, which the tracker does not keep, and makes allocations for each.
 type required struct {
 	// selector is nil for none.
 	selector labels.Selector

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -52,6 +53,14 @@ func BenchmarkFilter(b *testing.B) {
 	bench("zone and host", filter, pod(by("zone"), by(corev1.LabelHostname)))
 	bench("zone and host side by side", func(s *Spreading) { s.SideBySide(cluster) }, pod(by("zone"), by(corev1.LabelHostname)))
 	bench("wedges by zone and host", func(s *Spreading) { s.Wedges(cluster.Nodes()) }, pod(by("zone"), by(corev1.LabelHostname)))
+	bench("wedges by zone and host of what requires nodes", func(s *Spreading) { s.Wedges(cluster.Nodes()) }, pod(by("zone"), by(corev1.LabelHostname),
+		selectingNodes("cloud.example.com/label-0=1"), requiring(corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"zone-1", "zone-3", "zone-9"}},
+				{Key: "cloud.example.com/label-3", Operator: corev1.NodeSelectorOpExists},
+			},
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"node-0001"}}},
+		})))
 	everywhere := all(cluster)
 	bench("scores by zone and host", func(s *Spreading) { s.Score(cluster, everywhere) }, pod(by("zone", softly), by(corev1.LabelHostname, softly)))
 }

@@ -134,7 +134,8 @@ func (s *Spreading) acting(action corev1.UnsatisfiableConstraintAction) []Constr
 }
 
 // barred returns the first taint that keeps the pod from a node, nil for none. How long a
-// toleration lasts does not matter (TS-04).
+// toleration lasts does not matter (TS-04). FindMatchingUntoleratedTaint of
+// k8s.io/component-helpers makes allocations for each node, and asks for a logger.
 func (s *Spreading) barred(taints []corev1.Taint) *corev1.Taint {
 	for i := range taints {
 		t := &taints[i]
