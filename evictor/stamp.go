@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -79,19 +80,12 @@ func ignoreNotFound(verb string, err error) error {
 	return fmt.Errorf("%s: %w", verb, err)
 }
 
-// patchOperation is one operation of a JSON patch.
-type patchOperation struct {
-	Operation string `json:"op"`
-	Path      string `json:"path"`
-	Value     any    `json:"value"`
-}
-
 // stampPatch returns the patch for the NoExecute taints of node that have no
 // time, and how many these are. The times that count now are in known. They are
 // written in whole seconds, the rest cut off: Decide counts a toleration from the
 // end of the second.
-func stampPatch(node *corev1.Node, known []tracker.Taint, now time.Time) (patch []patchOperation, count int) {
-	patch = []patchOperation{{Operation: "test", Path: "/metadata/uid", Value: node.UID}}
+func stampPatch(node *corev1.Node, known []tracker.Taint, now time.Time) (patch []jsonpatch.Operation, count int) {
+	patch = []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/uid", node.UID)}
 	for i, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || (taint.TimeAdded != nil && !taint.TimeAdded.IsZero()) {
 			continue
@@ -105,8 +99,8 @@ func stampPatch(node *corev1.Node, known []tracker.Taint, now time.Time) (patch 
 		path := "/spec/taints/" + strconv.Itoa(i)
 		patch = append(
 			patch,
-			patchOperation{Operation: "test", Path: path, Value: corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}},
-			patchOperation{Operation: "add", Path: path + "/timeAdded", Value: since.UTC().Format(time.RFC3339)},
+			jsonpatch.NewOperation("test", path, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}),
+			jsonpatch.NewOperation("add", path+"/timeAdded", since.UTC().Format(time.RFC3339)),
 		)
 		count++
 	}
