@@ -22,7 +22,8 @@ const (
 
 // words keeps one copy of equal strings: drivers, pools, devices, nodes and
 // namespaces are named by many objects, each of which was decoded with a copy of
-// its own.
+// its own. The package unique forgets a string at the next collection unless its Handle
+// is kept, too, and so makes another copy of what is known already.
 type words struct {
 	mu    sync.Mutex
 	known map[string]string
