@@ -35,7 +35,7 @@ func TestWritesOfARemovalWhatTheGoldenFilesHave(t *testing.T) {
 	clients := taintTollgate(t)
 	require.NoError(t, argumentTypes(t, clients, newTaint, "", gpu0, "overheating:NoExecute", "--yes").err)
 	refused := argumentTypes(t, clients, newUntaint, "", gpu0, "hot")
-	golden(t, "untaint-refused", "tollgate: "+refused.err.Error()+"\n")
+	golden(t, "untaint-refused", "kubectl tollgate: "+refused.err.Error()+"\n")
 	r := argumentTypes(t, clients, newUntaint, "", gpu0, "overheating")
 	require.NoError(t, r.err)
 	golden(t, "untaint", r.notes+r.out)
