@@ -12,12 +12,12 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
-// The keys that tokens of callers are signed with are read with a limit of their own: reviews
-// wait for them.
+// The keys that verify callers' tokens have a rate limit of their own, per second: reviews wait
+// for them.
 const keysQPS = 10
 
-// addCallers adds what knows who may send reviews; nil where nobody is asked who he is.
-func (p *program) addCallers() (*auth.Callers, error) {
+// addCallerAuth adds webhook caller authentication; nil when it is off.
+func (p *program) addCallerAuth() (*auth.Callers, error) {
 	config := &p.config.Webhook.Authentication
 	if config.Mode == configv1alpha1.AuthenticationOff {
 		return nil, nil //nolint:nilnil // Nil callers let everybody pass.
@@ -42,26 +42,26 @@ func (p *program) addCallers() (*auth.Callers, error) {
 			Endpoints: tokenEndpoints(p.config),
 		}
 	}
-	known, err := auth.NewCallers(options)
+	callers, err := auth.NewCallers(options)
 	if err != nil {
 		return nil, fmt.Errorf("webhook.authentication: %w", err)
 	}
-	if err := p.manager.Add(known); err != nil {
+	if err := p.manager.Add(callers); err != nil {
 		return nil, fmt.Errorf("follow who may send reviews: %w", err)
 	}
-	return known, nil
+	return callers, nil
 }
 
-// getFrom reads what an API server serves. It serves keys as a type of their own, and only to
-// those who accept that.
+// getFrom returns a function that reads a path of the API server, which serves keys only as
+// application/jwk-set+json.
 func getFrom(client rest.Interface) auth.Get {
 	return func(ctx context.Context, path string) ([]byte, error) {
 		return client.Get().AbsPath(path).SetHeader("Accept", "application/jwk-set+json, application/json").DoRaw(ctx)
 	}
 }
 
-// tokenEndpoints are the endpoints as an API server names them in a token: by the URL that
-// it calls. It writes the port of a Service too (validateWebhookAudience in
+// tokenEndpoints returns the endpoints by the audience that an API server puts into a token: the
+// URL that it calls. It writes the port of a Service too (validateWebhookAudience in
 // pkg/registry/core/serviceaccount/storage/token.go).
 func tokenEndpoints(config *configv1alpha1.TollgateConfiguration) map[string]auth.Endpoint {
 	base := config.Webhook.Authentication.Tokens.Audience

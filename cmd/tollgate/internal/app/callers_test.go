@@ -13,7 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
-// The audiences are those that an API server makes up, validateWebhookAudience in
+// Audiences as an API server builds them, validateWebhookAudience in
 // pkg/registry/core/serviceaccount/storage/token.go.
 func TestTokensAreForTheURLThatTheAPIServerCalls(t *testing.T) {
 	tests := map[string]struct {
@@ -75,7 +75,7 @@ func TestKeysAreAskedForAsTheTypeThatTheyHave(t *testing.T) {
 func TestNobodyIsAskedWhoHeIsInModeOff(t *testing.T) {
 	config := configv1alpha1.Default()
 	config.Webhook.Authentication.Mode = configv1alpha1.AuthenticationOff
-	known, err := (&program{config: config}).addCallers()
+	known, err := (&program{config: config}).addCallerAuth()
 	require.NoError(t, err)
 	require.Nil(t, known)
 }

@@ -19,17 +19,16 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// errRulesNotServed is not an answer about any one rule, least of all that it does
-// not exist.
+// errRulesNotServed is an error of the API, not NotFound of one rule.
 var errRulesNotServed = errors.New("the API server does not serve DeviceTaintRules")
 
-// carriers reads the objects that taint devices as they are now.
+// carriers reads the current objects that taint devices.
 type carriers struct {
 	slices resourcev1client.ResourceSliceInterface
 	rules  dynamic.Interface
-	// served returns how rules are called; false while they are not served.
+	// served returns the resource of rules; false while they are not served.
 	served func() (schema.GroupVersionResource, bool)
-	// window says that Tollgate is in mode Window.
+	// window is true in mode Window.
 	window bool
 }
 
@@ -55,8 +54,7 @@ func (c *carriers) ReadRule(ctx context.Context, name string) (tracker.Rule, err
 	return informer.RuleOf(rule)
 }
 
-// Paired reports whether a DeviceTaintRule is the NoSchedule twin of a taint that needs
-// one.
+// Paired reports whether a DeviceTaintRule is the NoSchedule twin of a taint that needs one.
 func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tracker.Rule) (bool, error) {
 	if rule.Taint.Effect != resourcev1.DeviceTaintEffectNoSchedule {
 		return false, nil
@@ -97,7 +95,7 @@ func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tra
 	return needed, nil
 }
 
-// DeleteRule deletes a DeviceTaintRule if it still is as it was seen.
+// DeleteRule deletes a DeviceTaintRule if its UID and resource version are unchanged.
 func (c *carriers) DeleteRule(ctx context.Context, rule *tracker.Rule) error {
 	resource, ok := c.served()
 	if !ok {

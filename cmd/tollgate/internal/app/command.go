@@ -28,10 +28,10 @@ program kubectl-tollgate.`,
 			}
 			return printVersion(cmd)
 		},
-		// Nobody types the commands of a server often enough to want them completed.
+		// A server needs no shell completion.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	// Cobra's own flag takes a template, and with it text/template into the program.
+	// Cobra's version flag links text/template into the program.
 	root.Flags().BoolVar(version, "version", false, "print the version")
 	root.AddCommand(newServeCommand(), newVersionCommand())
 	return root

@@ -18,78 +18,77 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// What is watched and served of devices, besides informer.RuleResource.
+// The resources of devices that are watched or discovered, besides informer.RuleResource.
 var (
 	claimResource    = schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceclaims"}
 	podGroupResource = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
-	// ruleStatus is served where rules are, but for v1alpha3 of Kubernetes 1.34 and
-	// before (VS-03).
+	// ruleStatus is served with rules, except in v1alpha3 of Kubernetes 1.34 and before (VS-03).
 	ruleStatus = schema.GroupResource{Group: informer.RuleResource.Group, Resource: informer.RuleResource.Resource + "/status"}
 )
 
-// deviceSide is what eviction by taints of devices adds to the evictor. Some of it
-// comes into being after what it is given to.
-type deviceSide struct {
+// deviceWatch is the part of the evictor for device taints. Some fields are set after the options
+// that refer to them.
+type deviceWatch struct {
 	rules  dynamic.Interface
 	keeper *apidiscovery.Keeper
 	status *rulestatus.Controller
-	// counting are the options of status, and patches what is counted by patches.
-	counting rulestatus.Options
-	patches  *patchSide
-	// changed are told of rules.
-	changed listeners
-	// known is true while the tracker knows all devices, claims and rules.
-	known atomic.Bool
-	// withoutRules says that DeviceTaintRules are as if there were none.
+	// statusOptions are the options of status, and patches has those of patches.
+	statusOptions rulestatus.Options
+	patches       *patchStatus
+	// ruleListeners has the handlers of rule changes.
+	ruleListeners listeners
+	// synced is true while the tracker has all devices, claims and rules.
+	synced atomic.Bool
+	// withoutRules turns DeviceTaintRules off.
 	withoutRules bool
 }
 
-// equip adds to the options of the evictor what devices need.
-func (d *deviceSide) equip(p *program, options *evictor.Options) {
+// configure sets the options of the evictor for devices.
+func (d *deviceWatch) configure(p *program, options *evictor.Options) {
 	d.rules = p.dynamic
 	options.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: d.rules, served: d.served}
 	options.RulesChanged = func(names []string) { d.status.RulesChanged(names) }
-	d.patches = &patchSide{}
+	d.patches = &patchStatus{}
 	options.PatchesChanged = d.patches.changed
 }
 
-// served returns how DeviceTaintRules are called; false while they are not served.
-func (d *deviceSide) served() (schema.GroupVersionResource, bool) {
+// served returns the resource of DeviceTaintRules; false while they are not served.
+func (d *deviceWatch) served() (schema.GroupVersionResource, bool) {
 	version := d.keeper.Version(informer.RuleResource)
 	return informer.RuleResource.WithVersion(version), version != ""
 }
 
-// writable returns how DeviceTaintRules are called where they have a status.
-func (d *deviceSide) writable() (schema.GroupVersionResource, bool) {
+// writable returns the resource of DeviceTaintRules that have a status; false for none.
+func (d *deviceWatch) writable() (schema.GroupVersionResource, bool) {
 	version := d.keeper.Version(ruleStatus)
 	return informer.RuleResource.WithVersion(version), version != ""
 }
 
-// counts reports whether all claims are known, and whether those of PodGroups count,
-// so that a pod that is not found to use a device does not use it.
-func (d *deviceSide) counts() bool {
-	return d.known.Load() && d.keeper.Watched(claimResource) && d.keeper.Answered(podGroupResource)
+// claimsSynced reports whether all claims are cached, and whether it is clear if PodGroups are
+// served, so that a pod without a device in the tracker uses none.
+func (d *deviceWatch) claimsSynced() bool {
+	return d.synced.Load() && d.keeper.Watched(claimResource) && d.keeper.Answered(podGroupResource)
 }
 
-// setKnown takes in whether all that is served and permitted is known, and tells. It
-// is false before the answers of the tracker go, and true after they have come.
-func (d *deviceSide) setKnown(known bool, tell func(known bool)) {
-	if !known {
-		d.known.Store(false)
+// setSynced records whether all served and permitted resources are listed, and calls notify.
+// Synced is cleared before notify and set after it.
+func (d *deviceWatch) setSynced(synced bool, notify func(synced bool)) {
+	if !synced {
+		d.synced.Store(false)
 	}
-	tell(known)
-	if known {
-		d.known.Store(true)
+	notify(synced)
+	if synced {
+		d.synced.Store(true)
 	}
 }
 
-// add adds what watches devices on every replica, and returns what writes the
-// status of rules on the leader.
-func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Evictor, guard *informer.Guard) (*rulestatus.Controller, error) {
+// add adds the watches of devices on every replica, and returns the status controller of rules,
+// which the leader runs.
+func (d *deviceWatch) add(p *program, options evictor.Options, runner *evictor.Evictor, guard *informer.Guard) (*rulestatus.Controller, error) {
 	d.patches.list = rulestatus.NewPatches(options.Tracker, runner.Forget)
-	d.counting = rulestatus.Options{
+	d.statusOptions = rulestatus.Options{
 		Tracker: options.Tracker,
-		Synced:  func() bool { return options.Synced() && d.counts() },
+		Synced:  func() bool { return options.Synced() && d.claimsSynced() },
 		Leads:   p.leads,
 		Applier: rulestatus.NewApplier(d.rules, d.writable),
 		Clock:   p.clock,
@@ -107,16 +106,16 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 		AttemptTimeout: options.AttemptTimeout,
 	}
 	var err error
-	d.status, err = rulestatus.New(d.counting)
+	d.status, err = rulestatus.New(d.statusOptions)
 	if err != nil {
 		return nil, fmt.Errorf("write the status of DeviceTaintRules: %w", err)
 	}
-	feed := informer.NewDeviceFeed(options.Tracker, deviceListener{runner, d.status, &d.changed}, p.clock)
+	feed := informer.NewDeviceFeed(options.Tracker, deviceListener{runner, d.status, &d.ruleListeners}, p.clock)
 	d.keeper = apidiscovery.New(apidiscovery.Options{
 		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
 		Clock:     p.local,
 		Resources: d.resources(p, feed, informer.Guarded(guard)),
-		Known:     func(known bool) { d.setKnown(known, feed.SetKnown) },
+		Known:     func(synced bool) { d.setSynced(synced, feed.SetKnown) },
 		Metrics:   apidiscovery.NewMetrics(ctrlmetrics.Registry),
 	})
 	if err := p.manager.Add(d.keeper); err != nil {
@@ -126,9 +125,9 @@ func (d *deviceSide) add(p *program, options evictor.Options, runner *evictor.Ev
 	return d.status, nil
 }
 
-// resources returns what is watched of devices where it is served (VS-01, VS-02,
+// resources returns the resources of devices to watch where they are served (VS-01, VS-02,
 // VS-08).
-func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
+func (d *deviceWatch) resources(p *program, feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
 	slices, claims := p.clientset.ResourceV1().ResourceSlices(), p.clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
 	found := []apidiscovery.Resource{
 		{
@@ -164,8 +163,8 @@ func (d *deviceSide) resources(p *program, feed *informer.DeviceFeed, guarded in
 	return append(found, d.ruleResources(feed, guarded)...)
 }
 
-// ruleResources returns what is watched of DeviceTaintRules.
-func (d *deviceSide) ruleResources(feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
+// ruleResources returns the resources of DeviceTaintRules.
+func (d *deviceWatch) ruleResources(feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
 	return []apidiscovery.Resource{
 		{
 			Name:     informer.RuleResource,
@@ -186,28 +185,28 @@ func (d *deviceSide) ruleResources(feed *informer.DeviceFeed, guarded informer.O
 	}
 }
 
-// deviceListener passes on what changed to those whom it concerns.
+// deviceListener forwards changes to the evictor, the status controller and the rule handlers.
 type deviceListener struct {
 	evictor *evictor.Evictor
 	status  *rulestatus.Controller
 	rules   *listeners
 }
 
-// listeners want to know of rules that were created, changed or deleted. All of them
-// join before the first is told.
-type listeners struct{ told []func(rule string) }
+// listeners are handlers of rules that were created, changed or deleted. All handlers join before
+// the first call.
+type listeners struct{ handlers []func(rule string) }
 
-// join adds one who wants to know. It must not block.
-func (l *listeners) join(tell func(rule string)) { l.told = append(l.told, tell) }
+// join adds a handler, which must not block.
+func (l *listeners) join(notify func(rule string)) { l.handlers = append(l.handlers, notify) }
 
-// PodsChanged tells the evictor.
+// PodsChanged forwards pods to the evictor.
 func (l deviceListener) PodsChanged(keys []tracker.Key) { l.evictor.PodsChanged(keys) }
 
-// RuleChanged tells all.
+// RuleChanged forwards a rule to the evictor, the status controller and all handlers.
 func (l deviceListener) RuleChanged(name string) {
 	l.evictor.RuleChanged(name)
 	l.status.RuleChanged(name)
-	for _, tell := range l.rules.told {
-		tell(name)
+	for _, notify := range l.rules.handlers {
+		notify(name)
 	}
 }

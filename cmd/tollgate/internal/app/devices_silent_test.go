@@ -23,7 +23,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// silentAboutGroups is a cluster that does not answer about PodGroups.
+// silentAboutGroups is a discovery client that does not answer for PodGroups.
 type silentAboutGroups struct{ cluster }
 
 func (s silentAboutGroups) ServerResourcesForGroupVersionWithContext(ctx context.Context, version string) (*metav1.APIResourceList, error) {
@@ -33,19 +33,19 @@ func (s silentAboutGroups) ServerResourcesForGroupVersionWithContext(ctx context
 	return s.cluster.ServerResourcesForGroupVersionWithContext(ctx, version)
 }
 
-// TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09 is in a bubble, so that the time for
-// which an answer is waited for passes at once.
+// TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09 runs in a synctest bubble, so that timeouts
+// pass at once.
 func TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		kinds := map[schema.GroupVersionResource]string{informer.RuleResource.WithVersion("v1"): "DeviceTaintRuleList"}
-		d := &deviceSide{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)}
+		d := &deviceWatch{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)}
 		feed := informer.NewDeviceFeed(tracker.New(), nobody{}, clock.RealClock{})
 		all := cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}
 		d.keeper = discovery.New(discovery.Options{
 			Discovery: silentAboutGroups{all}, Clock: clock.RealClock{}, Metrics: discovery.NewMetrics(prometheus.NewPedanticRegistry()),
 			Resources: d.resources(&program{clientset: fake.NewClientset()}, feed, informer.Guarded(nil)),
-			Known:     func(known bool) { d.setKnown(known, feed.SetKnown) },
+			Known:     func(known bool) { d.setSynced(known, feed.SetKnown) },
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -55,9 +55,9 @@ func TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09(t *testing.T) {
 			}
 		})
 		time.Sleep(10 * time.Minute)
-		require.True(t, d.known.Load(), "evictions do not wait for the answer")
+		require.True(t, d.synced.Load(), "evictions do not wait for the answer")
 		require.True(t, d.keeper.Watched(claimResource))
-		require.False(t, d.counts(), "a pod of a group would be passed over")
+		require.False(t, d.claimsSynced(), "a pod of a group would be passed over")
 		stop()
 		running.Wait()
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// cluster is what an API server serves, by group and version.
+// cluster has the served resources, by group and version.
 type cluster map[string][]string
 
 func (c cluster) ServerResourcesForGroupVersionWithContext(_ context.Context, version string) (*metav1.APIResourceList, error) {
@@ -44,9 +44,9 @@ func (nobody) RuleChanged(string)        {}
 func TestWhatIsServedOfDevices(t *testing.T) {
 	t.Parallel()
 	for sentence, c := range map[string]struct {
-		serves                    cluster
-		counts, served, writeable bool
-		// off is the feature gate DeviceTaintRules off.
+		serves                          cluster
+		claimsSynced, served, writeable bool
+		// off turns the feature gate DeviceTaintRules off.
 		off bool
 	}{
 		"DE-01 VS-01 all of Kubernetes 1.37 counts and has a status": {
@@ -68,18 +68,18 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 			for _, version := range []string{"v1", "v1beta2", "v1alpha3"} {
 				kinds[informer.RuleResource.WithVersion(version)] = "DeviceTaintRuleList"
 			}
-			d := &deviceSide{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), withoutRules: c.off}
+			d := &deviceWatch{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), withoutRules: c.off}
 			feed := informer.NewDeviceFeed(tracker.New(), nobody{}, clock.RealClock{})
 			known := make(chan struct{})
 			d.keeper = discovery.New(discovery.Options{
 				Discovery: c.serves, Clock: clock.RealClock{}, Metrics: discovery.NewMetrics(prometheus.NewPedanticRegistry()),
 				Resources: d.resources(&program{clientset: fake.NewClientset()}, feed, informer.Guarded(nil)),
 				Known: func(all bool) {
-					d.setKnown(all, feed.SetKnown)
+					d.setSynced(all, feed.SetKnown)
 					close(known)
 				},
 			})
-			require.False(t, d.counts())
+			require.False(t, d.claimsSynced())
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() {
@@ -88,27 +88,27 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 				}
 			})
 			<-known
-			require.Equal(t, c.counts, d.counts())
+			require.Equal(t, c.claimsSynced, d.claimsSynced())
 			_, ok := d.served()
 			require.Equal(t, c.served, ok)
 			_, ok = d.writable()
 			require.Equal(t, c.writeable, ok)
 			stop()
 			running.Wait()
-			d.setKnown(false, feed.SetKnown)
-			require.False(t, d.counts())
+			d.setSynced(false, feed.SetKnown)
+			require.False(t, d.claimsSynced())
 		})
 	}
 }
 
 func TestDevicesAreKnownOnlyWhileTheTrackerAnswers(t *testing.T) {
 	t.Parallel()
-	d := &deviceSide{}
+	d := &deviceWatch{}
 	var meanwhile []bool
-	tell := func(bool) { meanwhile = append(meanwhile, d.known.Load()) }
-	d.setKnown(true, tell)
-	require.True(t, d.known.Load())
-	d.setKnown(false, tell)
-	require.False(t, d.known.Load())
+	tell := func(bool) { meanwhile = append(meanwhile, d.synced.Load()) }
+	d.setSynced(true, tell)
+	require.True(t, d.synced.Load())
+	d.setSynced(false, tell)
+	require.False(t, d.synced.Load())
 	require.Equal(t, []bool{false, false}, meanwhile)
 }

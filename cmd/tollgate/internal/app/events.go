@@ -14,30 +14,26 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor"
 )
 
-// These are who events are from. They are the names of the controllers of
-// Kubernetes that Tollgate stands in for (NE-21, DE-42), as are its metrics, so
-// that what watches for them goes on working.
+// These are the source components of events. They are the names of the Kubernetes controllers
+// that Tollgate replaces (NE-21, DE-42), as are its metrics, so that event watchers keep working.
 const (
 	nodeEventComponent   = "taint-eviction-controller"
 	deviceEventComponent = "device-taint-eviction-controller"
-	// policyEventComponent is who carries out what policies say. Kubernetes has nothing
-	// of the kind.
+	// policyEventComponent is the source of events about policies. Kubernetes has no counterpart.
 	policyEventComponent = "tollgate"
 )
 
-// Events have a client and a limit of their own: when there are more than the
-// API server takes, events are late, never evictions.
+// Events have a client and a rate limit of their own: a backlog delays events, never evictions.
 const (
 	eventQPS   = 20
 	eventBurst = 100
 )
 
-// recorders write events: about evictions because of nodes and of devices, and about
-// what policies had done.
+// recorders write events about evictions from nodes, evictions because of devices, and policies.
 type recorders struct{ nodes, devices, policies record.EventRecorder }
 
-// newRecorders returns recorders. They work until stopEvents is called: what is told
-// on the way out must still find them.
+// newRecorders returns recorders, which work until stopEvents is called: events of the shutdown
+// are written too.
 func (p *program) newRecorders(ctx context.Context) (recorders, error) {
 	connection := rest.CopyConfig(p.connection)
 	connection.QPS, connection.Burst = eventQPS, eventBurst
@@ -54,13 +50,14 @@ func (p *program) newRecorders(ctx context.Context) (recorders, error) {
 	return recorders{nodes: from(nodeEventComponent), devices: from(deviceEventComponent), policies: from(policyEventComponent)}, nil
 }
 
-// Reasons of events on the Lease, where those look who ask how Tollgate is.
+// Reasons of events on the Lease.
 const (
 	reasonModeFits   = "ModeFits"
 	reasonModeMisfit = "ModeMisfit"
 )
 
-// fitChanged returns what says aloud whether the mode fits what the cluster does.
+// fitChanged returns a function that records an event on the Lease about whether the mode fits
+// the cluster.
 func (p *program) fitChanged() func(evictor.ModeFinding) {
 	lease := p.leaseReference()
 	mode := string(p.config.Eviction.Mode)
@@ -73,7 +70,7 @@ func (p *program) fitChanged() func(evictor.ModeFinding) {
 	}
 }
 
-// leaseReference is what events are about that are about Tollgate itself.
+// leaseReference returns the reference of events about Tollgate itself.
 func (p *program) leaseReference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: p.config.Namespace, Name: objectName}
 }

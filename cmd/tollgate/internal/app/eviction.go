@@ -19,8 +19,7 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
-// everyReplica is work of every replica, so that a new leader has nothing to read
-// first.
+// everyReplica is a runnable of every replica, so that a new leader has full caches.
 type everyReplica func(ctx context.Context)
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -32,45 +31,43 @@ func (work everyReplica) Start(ctx context.Context) error {
 	return nil
 }
 
-// followed is what is known of pods and of what they stand on.
-type followed struct {
-	// tracker is nil where nothing is followed.
+// evictionState is the shared state of the evictor, the webhook and the controllers.
+type evictionState struct {
+	// tracker is nil when eviction is off for nodes and for devices.
 	tracker *tracker.Tracker
 	rules   evictor.Rules
-	// pods reports whether all pods, and nodes if those are followed, are known.
+	// pods reports whether the list of pods, and of nodes if they are watched, is complete.
 	pods func() bool
-	// nodes says whether taints of nodes are followed; devices is nil where those of
-	// devices are not.
+	// nodes is true if node taints evict; devices is nil if device taints do not.
 	nodes   bool
-	devices *deviceSide
-	// ledger knows which pods have left because of taints.
+	devices *deviceWatch
+	// ledger records which pods left because of taints.
 	ledger *preview.Ledger
-	// restraint is what holds evictions back.
-	restraint *restraint
-	// guard keeps what is known close to what is so.
+	// breakers delay evictions.
+	breakers *evictionBreakers
+	// guard detects hung watches and implausible lists.
 	guard *informer.Guard
 }
 
-// followsRules reports whether DeviceTaintRules taint devices, and may be written.
-func (f *followed) followsRules() bool { return f.devices != nil && !f.devices.withoutRules }
+// watchesRules reports whether DeviceTaintRules taint devices, and may be written.
+func (f *evictionState) watchesRules() bool { return f.devices != nil && !f.devices.withoutRules }
 
-// addEvictor adds what watches pods, nodes and devices, and on the leader what
-// evicts and says so in the status of DeviceTaintRules. Admission does not wait
-// until all pods of the cluster have been listed.
-func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*followed, error) {
+// addEvictor adds the watches of pods, nodes and devices, and for the leader the evictor and the
+// status controller of DeviceTaintRules. Admission does not wait for the list of pods.
+func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evictionState, error) {
 	nodes, devices := p.features.Enabled(settings.NodeTaintEviction), p.features.Enabled(settings.DeviceTaintEviction)
 	if !nodes && !devices {
-		return &followed{}, nil
+		return &evictionState{}, nil
 	}
 	evicting, err := p.evictingClient()
 	if err != nil {
 		return nil, err
 	}
-	state := tracker.New()
+	podTracker := tracker.New()
 	var feed *informer.Feed
-	d := &deviceSide{withoutRules: !p.features.Enabled(settings.DeviceTaintRules)}
+	d := &deviceWatch{withoutRules: !p.features.Enabled(settings.DeviceTaintRules)}
 	options := evictor.Options{
-		Tracker: state,
+		Tracker: podTracker,
 		Synced:  func() bool { return feed.HasSynced() },
 		Missing: func() []string {
 			if feed.HasSynced() {
@@ -95,53 +92,53 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*follo
 		Workers:        p.config.Eviction.Workers,
 		AttemptTimeout: p.attemptTimeout(),
 	}
-	bounds, err := p.newRestraint(ctx, store, state)
+	breakers, err := p.newBreakers(ctx, store, podTracker)
 	if err != nil {
 		return nil, err
 	}
-	bounds.restrain(&options)
+	breakers.configure(&options)
 	if devices {
-		d.equip(p, &options)
+		d.configure(p, &options)
 	}
 	runner, err := evictor.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("make the evictor: %w", err)
 	}
-	bounds.runner = runner
-	p.leading = append(p.leading, runner.Start)
-	if err := p.addRestraint(bounds); err != nil {
+	breakers.runner = runner
+	p.leaderTasks = append(p.leaderTasks, runner.Start)
+	if err := p.addBreakers(breakers); err != nil {
 		return nil, err
 	}
-	known := &followed{
-		tracker: state, rules: options.Rules, nodes: nodes,
-		pods:      func() bool { return feed.HasSynced() },
-		ledger:    preview.NewLedger(state, options.Rules, p.clock).WithPolicies(bounds.foretold, bounds.labels.Of),
-		restraint: bounds,
+	state := &evictionState{
+		tracker: podTracker, rules: options.Rules, nodes: nodes,
+		pods:     func() bool { return feed.HasSynced() },
+		ledger:   preview.NewLedger(podTracker, options.Rules, p.clock).WithPolicies(breakers.previewPolicies, breakers.labels.Of),
+		breakers: breakers,
 		guard: informer.NewGuard(informer.GuardOptions{
 			Clock: p.local, Metrics: informer.NewMetrics(ctrlmetrics.Registry), Silence: p.config.ClientConnection.WatchSilence.Duration,
 		}),
 	}
-	feed = informer.NewFeed(state, runner, p.clock)
-	feed.OnLeaving(known.ledger.Leaving)
-	if err := p.watchPods(feed, nodes, known.guard); err != nil {
+	feed = informer.NewFeed(podTracker, runner, p.clock)
+	feed.OnLeaving(state.ledger.Leaving)
+	if err := p.watchPods(feed, nodes, state.guard); err != nil {
 		return nil, err
 	}
 	if !devices {
-		return known, nil
+		return state, nil
 	}
-	status, err := d.add(p, options, runner, known.guard)
+	status, err := d.add(p, options, runner, state.guard)
 	if err != nil {
 		return nil, err
 	}
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
-		p.leading = append(p.leading, status.Start)
+		p.leaderTasks = append(p.leaderTasks, status.Start)
 	}
-	known.devices = d
-	return known, nil
+	state.devices = d
+	return state, nil
 }
 
-// evictingClient returns the client that evicts, which does not wait in the place of the
-// evictor when the API server asks it to.
+// evictingClient returns the client of the evictor, which does not sleep on Retry-After itself:
+// the evictor handles it.
 func (p *program) evictingClient() (kubernetes.Interface, error) {
 	connection := rest.CopyConfig(p.connection)
 	connection.Wrap(evictor.PromptAnswers)
@@ -152,13 +149,13 @@ func (p *program) evictingClient() (kubernetes.Interface, error) {
 	return clientset, nil
 }
 
-// attemptTimeout is for how long an attempt to evict may last: one that began just
-// before the lease could no longer be renewed ends before someone else can have it.
+// attemptTimeout limits one eviction attempt, so that an attempt begun just before the renew
+// deadline ends before another replica can take the lease.
 func (p *program) attemptTimeout() time.Duration {
 	return p.config.LeaderElection.LeaseDuration.Duration - p.config.LeaderElection.RenewDeadline.Duration
 }
 
-// watchPods adds the informers of pods and, if their taints are followed, of nodes.
+// watchPods adds the informers of pods and, if withNodes, of nodes.
 func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer.Guard) error {
 	pods := informer.NewPods(p.clientset, informer.Guarded(guard))
 	informers := []cache.SharedIndexInformer{pods}

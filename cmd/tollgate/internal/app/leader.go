@@ -17,22 +17,22 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 )
 
-// addLeader adds what one replica does at a time, until told is done. A process without
-// the evictor does none of it, and does not stand for election. The lease is given
-// back when all of it has stopped, while reviews are still answered.
-func (p *program) addLeader(told context.Context) error {
+// addLeader adds the leader's controllers, which run until shutdownCtx is done. A process without
+// the evictor does not take part in the election. The lease is released once all of them have
+// stopped, while reviews are still answered.
+func (p *program) addLeader(shutdownCtx context.Context) error {
 	if !p.components.evictor {
 		return nil
 	}
 	work := func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		for _, part := range p.leading {
+		for _, part := range p.leaderTasks {
 			group.Go(func() error { return part(ctx) })
 		}
 		return group.Wait()
 	}
 	if p.lock == nil {
-		return p.manager.Add(Until(told, manager.RunnableFunc(work)))
+		return p.manager.Add(Until(shutdownCtx, manager.RunnableFunc(work)))
 	}
 	election := p.config.LeaderElection
 	runner := leader.NewRunner(p.lock, leader.Durations{
@@ -40,7 +40,7 @@ func (p *program) addLeader(told context.Context) error {
 		RenewDeadline: election.RenewDeadline.Duration,
 		RetryPeriod:   election.RetryPeriod.Duration,
 	}, work)
-	if err := p.manager.Add(Until(told, runner)); err != nil {
+	if err := p.manager.Add(Until(shutdownCtx, runner)); err != nil {
 		return fmt.Errorf("stand for election: %w", err)
 	}
 	return nil
@@ -51,11 +51,11 @@ func (p *program) leads() bool {
 	return p.components.evictor && (p.lock == nil || p.lock.HeldWithin(p.config.LeaderElection.RenewDeadline.Duration))
 }
 
-// newLock returns the lock of the leader election; nil where there is none. It
-// has a client of its own: a leader must not lose its lease because it is busy.
+// newLock returns the lock of the leader election; nil when it is off. The lock has a client of
+// its own, so that other requests cannot delay a renewal.
 func (p *program) newLock() (*leader.Lock, error) {
 	if !p.config.LeaderElection.Enabled {
-		return nil, nil //nolint:nilnil // Nobody else is there to lead.
+		return nil, nil //nolint:nilnil // Nil means that this replica always leads.
 	}
 	host, err := os.Hostname()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What waits to be written is bounded by both.
+// Both bound the queue.
 const (
 	maxLines = 4096
 	maxBytes = 4 << 20
@@ -25,26 +25,26 @@ func NewLost(registerer prometheus.Registerer) prometheus.Counter {
 	return lost
 }
 
-// entry is a line, or the end of the log, which is told by closing end.
+// entry is a line, or the end of the log, at which end is closed.
 type entry struct {
 	line []byte
 	end  chan<- struct{}
 }
 
-// Sink is a writer whose writes return at once. What it cannot hold is counted as lost.
-// It is safe for concurrent use.
+// Sink is a writer whose writes do not block. Lines that exceed the queue are counted as lost. It
+// is safe for concurrent use.
 type Sink struct {
-	to      io.Writer
-	lost    prometheus.Counter
-	entries chan entry
-	waiting atomic.Int64 // bytes
-	closed  atomic.Bool
+	out         io.Writer
+	lost        prometheus.Counter
+	entries     chan entry
+	queuedBytes atomic.Int64
+	closed      atomic.Bool
 }
 
-// NewLogSink returns a Sink that writes to another writer, one write at a time, until it is
-// closed.
-func NewLogSink(to io.Writer, lost prometheus.Counter) *Sink {
-	s := &Sink{to: to, lost: lost, entries: make(chan entry, maxLines)}
+// NewLogSink returns a Sink that writes to out, one write at a time, until it is closed. It
+// starts a goroutine.
+func NewLogSink(out io.Writer, lost prometheus.Counter) *Sink {
+	s := &Sink{out: out, lost: lost, entries: make(chan entry, maxLines)}
 	go s.run()
 	return s
 }
@@ -55,35 +55,35 @@ func (s *Sink) run() {
 			close(e.end)
 			return
 		}
-		if _, err := s.to.Write(e.line); err != nil {
+		if _, err := s.out.Write(e.line); err != nil {
 			s.lost.Inc()
 		}
-		s.waiting.Add(-int64(len(e.line)))
+		s.queuedBytes.Add(-int64(len(e.line)))
 	}
 }
 
-// Write takes one line, which is written later or counted as lost. It never fails.
+// Write queues one line or counts it as lost. It never fails.
 func (s *Sink) Write(line []byte) (int, error) {
-	if s.closed.Load() || !s.take(line) {
+	if s.closed.Load() || !s.enqueue(line) {
 		s.lost.Inc()
 	}
 	return len(line), nil
 }
 
-func (s *Sink) take(line []byte) bool {
+func (s *Sink) enqueue(line []byte) bool {
 	size := int64(len(line))
-	if s.waiting.Add(size) <= maxBytes {
+	if s.queuedBytes.Add(size) <= maxBytes {
 		select {
 		case s.entries <- entry{line: bytes.Clone(line)}:
 			return true
 		default:
 		}
 	}
-	s.waiting.Add(-size)
+	s.queuedBytes.Add(-size)
 	return false
 }
 
-// Close returns when all that was taken is written, or ctx is done. It is called once.
+// Close returns when the queue is written, or ctx is done. It must be called once.
 func (s *Sink) Close(ctx context.Context) {
 	s.closed.Store(true)
 	written := make(chan struct{})

@@ -26,7 +26,7 @@ func TestLinesAreWrittenInTheirOrderBeforeItIsClosed(t *testing.T) {
 		var want strings.Builder
 		line := make([]byte, 0, 16)
 		for i := range 1000 {
-			// The caller uses the same bytes again, as loggers do.
+			// The caller reuses the buffer, as loggers do.
 			line = fmt.Appendf(line[:0], "line %d\n", i)
 			want.Write(line)
 			n, err := sink.Write(line)

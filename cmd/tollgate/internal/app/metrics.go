@@ -12,14 +12,14 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
-// Scrapes have a client, a limit and answers of their own: whoever can reach the port can
-// make Tollgate ask, and neither reviews nor evictions may wait for that.
+// Scrapes have a client, a rate limit and a cache of their own: any client that reaches the port
+// can cause requests, and neither reviews nor evictions may wait for these.
 const (
 	scrapeQPS   = 10
 	scrapeBurst = 20
 )
 
-// metricsOptions says where metrics are served, and to whom (F12).
+// metricsOptions returns the address of the metrics server and its authorization (F12).
 func (p *program) metricsOptions() (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: p.config.Metrics.BindAddress}
 	if !p.config.Metrics.Asked() {

@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	// keptFor is for how long a token that was taken away may still be used.
-	keptFor = time.Minute
-	// goodFor is for how long it is remembered that a token was good, though it has to be
-	// reviewed again. It is above the time between two scrapes.
-	goodFor = time.Hour
-	// kept is the number of answers kept, about good tokens, and as many about others and
-	// about bad ones.
-	kept = 128
-	// maxToken is far above what tokens have, some of which list many groups.
+	// reviewTTL is how long the result of a token review is valid, and so how long a revoked
+	// token still works.
+	reviewTTL = time.Minute
+	// goodTTL is how long an accepted token keeps its own rate, though it is reviewed again. It
+	// is longer than the time between two scrapes.
+	goodTTL = time.Hour
+	// cacheSize is the size of each of the three caches of tokens.
+	cacheSize = 128
+	// maxToken is the limit of a token in bytes, far above real tokens with many groups.
 	maxToken = 16 << 10
-	// reviewsPerSecond and reviewsAtOnce bound the reviews of tokens, of those that were good
-	// and of others.
+	// reviewsPerSecond and reviewsAtOnce are the rate and burst of token reviews, for accepted
+	// tokens and for others.
 	reviewsPerSecond = 5
 	reviewsAtOnce    = 20
-	// patience is the time for both answers.
-	patience = 5 * time.Second
+	// authTimeout limits both reviews of one request.
+	authTimeout = 5 * time.Second
 )
 
-// ofTollgate begins the paths that rights name, so that they are rights to Tollgate alone.
-const ofTollgate = "/tollgate"
+// pathPrefix precedes the paths of nonResourceURLs, so that the permissions are Tollgate's only.
+const pathPrefix = "/tollgate"
 
-// errBusy is why a token is not looked at.
+// errBusy means that the token was not reviewed.
 var errBusy = errors.New("too many tokens to review")
 
 type reviewer interface {
@@ -52,48 +52,48 @@ type decider interface {
 	Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error)
 }
 
-// Guard lets through who may see what they ask for. It is safe for concurrent use.
+// Guard authenticates and authorizes scrapes. It is safe for concurrent use.
 type Guard struct {
 	tokens reviewer
 	allows decider
 	clock  clock.PassiveClock
-	// good tokens were let through, others are of somebody who was not yet, and bad ones are
-	// nobody's. They are apart, so that nothing that is made up, and no token of who may not
-	// see anything, pushes a good one out.
+	// good holds tokens that were authorized, others those of users who were not, and bad those
+	// that failed authentication. Separate caches keep forged and unauthorized tokens from
+	// evicting good ones.
 	good, others, bad *cache.LRUExpireCache
-	// again is the rate of reviews of tokens that were good, first that of all others.
-	again, first *rate.Limiter
-	// shares are what single addresses may take of first.
+	// repeatReviews limits reviews of tokens in good, firstReviews those of all others.
+	repeatReviews, firstReviews *rate.Limiter
+	// shares limits how much of firstReviews one address takes.
 	shares *shares
 }
 
-// owner is whose a token is, nobody's without who, and until when that is believed.
+// owner is the user of a token; info is nil for a token that failed authentication.
 type owner struct {
-	who user.Info
-	// until is when the token is reviewed again.
+	info user.Info
+	// until is when the token has to be reviewed again.
 	until time.Time
 }
 
-// NewGuard returns a Guard that asks tokens whose a token is, and allows what they may do.
+// NewGuard returns a Guard that authenticates with tokens and authorizes with allows.
 func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
 	return &Guard{
 		tokens: tokens, allows: allows, clock: now,
-		good: cache.NewLRUExpireCacheWithClock(kept, now), others: cache.NewLRUExpireCacheWithClock(kept, now), bad: cache.NewLRUExpireCacheWithClock(kept, now),
-		again: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), first: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
+		good: cache.NewLRUExpireCacheWithClock(cacheSize, now), others: cache.NewLRUExpireCacheWithClock(cacheSize, now), bad: cache.NewLRUExpireCacheWithClock(cacheSize, now),
+		repeatReviews: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), firstReviews: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
 		shares: newShares(now),
 	}
 }
 
-// Around returns handler behind the guard. Refusals have no more than their status: 401
-// without a token that is known, 403 for those who may not, 405 for what does not read, 429
-// for too many, 503 if the API server does not say.
+// Around returns handler behind the guard. Refusals have only a status: 401 without a valid
+// token, 403 without permission, 405 for other methods than GET and HEAD, 429 above the rate, 503
+// if the API server does not answer.
 func (g *Guard) Around(log logr.Logger, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
-		status, err := g.judge(ctx, r)
+		ctx, cancel := context.WithTimeout(r.Context(), authTimeout)
+		status, err := g.authorize(ctx, r)
 		cancel()
 		if err != nil {
-			// Anyone can cause it, a line each.
+			// Any client can cause this line, so it is V(1).
 			log.V(1).Info("metrics refused", "status", status, "reason", err.Error())
 		}
 		if status != http.StatusOK {
@@ -104,10 +104,10 @@ func (g *Guard) Around(log logr.Logger, handler http.Handler) http.Handler {
 	})
 }
 
-// judge returns the status of a request: OK to let it through.
-func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
-	// Methods are verbs in what the API server is asked. Anybody can make up any number of
-	// them, and no answer about one would be of use for the next.
+// authorize returns the HTTP status of a request, OK to serve it.
+func (g *Guard) authorize(ctx context.Context, r *http.Request) (int, error) {
+	// Methods are the verbs of access reviews. A client could send any number of made-up methods,
+	// each of which would need a review of its own.
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return http.StatusMethodNotAllowed, errors.New("metrics are only read")
 	}
@@ -116,41 +116,41 @@ func (g *Guard) judge(ctx context.Context, r *http.Request) (int, error) {
 		return http.StatusUnauthorized, errors.New("no bearer token")
 	}
 	key := sha256.Sum256([]byte(token))
-	of, err := g.whose(ctx, token, key, r.RemoteAddr)
+	of, err := g.lookup(ctx, token, key, r.RemoteAddr)
 	switch {
 	case errors.Is(err, errBusy):
 		return http.StatusTooManyRequests, err
 	case err != nil:
 		return http.StatusServiceUnavailable, err
-	case of.who == nil:
+	case of.info == nil:
 		return http.StatusUnauthorized, errors.New("the token is nobody's")
 	}
-	verb, path := strings.ToLower(r.Method), ofTollgate+r.URL.Path
-	decision, _, err := g.allows.Authorize(ctx, authorizer.AttributesRecord{User: of.who, Verb: verb, Path: path})
+	verb, path := strings.ToLower(r.Method), pathPrefix+r.URL.Path
+	decision, _, err := g.allows.Authorize(ctx, authorizer.AttributesRecord{User: of.info, Verb: verb, Path: path})
 	if err != nil {
 		return http.StatusServiceUnavailable, err
 	}
-	g.remember(key, of, decision == authorizer.DecisionAllow)
+	g.store(key, of, decision == authorizer.DecisionAllow)
 	if decision != authorizer.DecisionAllow {
-		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", of.who.GetName(), verb, path)
+		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", of.info.GetName(), verb, path)
 	}
 	return http.StatusOK, nil
 }
 
-// tokenOf returns the token that r bears. Schemes have no case (RFC 9110, section 11.1).
+// tokenOf returns the bearer token of r. Schemes are case-insensitive (RFC 9110, section 11.1).
 func tokenOf(r *http.Request) (string, bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return token, strings.EqualFold(scheme, "Bearer")
 }
 
-// whose returns whose a token is that comes from an address; who is nil for nobody's.
-func (g *Guard) whose(ctx context.Context, token string, key [sha256.Size]byte, address string) (owner, error) {
+// lookup returns the owner of a token from the caches or a review, limited by address.
+func (g *Guard) lookup(ctx context.Context, token string, key [sha256.Size]byte, address string) (owner, error) {
 	now := g.clock.Now()
-	known, wasGood := g.good.Get(key)
+	entry, wasGood := g.good.Get(key)
 	if !wasGood {
-		known, _ = g.others.Get(key)
+		entry, _ = g.others.Get(key)
 	}
-	if of, ok := known.(owner); ok && now.Before(of.until) {
+	if of, ok := entry.(owner); ok && now.Before(of.until) {
 		return of, nil
 	}
 	if _, isBad := g.bad.Get(key); isBad {
@@ -162,27 +162,27 @@ func (g *Guard) whose(ctx context.Context, token string, key [sha256.Size]byte, 
 	return g.review(ctx, token, key)
 }
 
-// remember keeps whose a token is, by whether it was let through.
-func (g *Guard) remember(key [sha256.Size]byte, of owner, allowed bool) {
+// store caches the owner of a token.
+func (g *Guard) store(key [sha256.Size]byte, of owner, allowed bool) {
 	if allowed {
 		g.others.Remove(key)
-		g.good.Add(key, of, goodFor)
+		g.good.Add(key, of, goodTTL)
 		return
 	}
 	g.good.Remove(key)
-	g.others.Add(key, of, keptFor)
+	g.others.Add(key, of, reviewTTL)
 }
 
-// mayReview takes one review out of what there is for tokens that were good, or for others.
+// mayReview takes one review from the rate of accepted tokens, or of all others.
 func (g *Guard) mayReview(wasGood bool, address string, now time.Time) bool {
 	if wasGood {
-		return g.again.AllowN(now, 1)
+		return g.repeatReviews.AllowN(now, 1)
 	}
-	// Its share comes first: who has used that up takes nothing from others.
-	return g.shares.allow(address, now) && g.first.AllowN(now, 1)
+	// The share comes first: an address that used it up takes nothing from others.
+	return g.shares.allow(address, now) && g.firstReviews.AllowN(now, 1)
 }
 
-// review asks the API server whose a token is, and remembers it if it is nobody's.
+// review sends a TokenReview, and caches a failed authentication.
 func (g *Guard) review(ctx context.Context, token string, key [sha256.Size]byte) (owner, error) {
 	review, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
@@ -190,10 +190,10 @@ func (g *Guard) review(ctx context.Context, token string, key [sha256.Size]byte)
 	}
 	if !review.Status.Authenticated {
 		g.good.Remove(key)
-		g.bad.Add(key, nil, keptFor)
+		g.bad.Add(key, nil, reviewTTL)
 		return owner{}, nil
 	}
-	return owner{infoOf(&review.Status.User), g.clock.Now().Add(keptFor)}, nil
+	return owner{infoOf(&review.Status.User), g.clock.Now().Add(reviewTTL)}, nil
 }
 
 func infoOf(u *authenticationv1.UserInfo) user.Info {

@@ -22,13 +22,13 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/app"
 )
 
-// cluster knows the tokens that begin with "stranger" and with "scraper", of whom the latter
-// may get /tollgate/metrics.
+// cluster accepts tokens that begin with "stranger" and with "scraper"; the latter may get
+// /tollgate/metrics.
 type cluster struct {
 	mu      sync.Mutex
 	reviews int
 	access  int
-	// withdrawn is a token that was taken away.
+	// withdrawn is a revoked token.
 	withdrawn string
 	down      bool
 	mute      bool
@@ -43,7 +43,7 @@ func (c *cluster) Create(_ context.Context, review *authenticationv1.TokenReview
 	}
 	token := review.Spec.Token
 	review.Status.Authenticated = (strings.HasPrefix(token, "scraper") || strings.HasPrefix(token, "stranger")) && token != c.withdrawn
-	// What the API server says of who is nobody must not count.
+	// The user of a failed authentication must not count.
 	review.Status.User = authenticationv1.UserInfo{Username: "scraper", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
 	if strings.HasPrefix(token, "stranger") {
 		review.Status.User.Username = token
@@ -88,7 +88,7 @@ func (c *cluster) decided() int {
 	return c.access
 }
 
-// ask returns what is answered to a request with the header Authorization.
+// ask returns the response to a request with the header Authorization.
 func ask(t *testing.T, handler http.Handler, method, path, authorization string) (int, string) {
 	t.Helper()
 	return askFrom(t, handler, "192.0.2.1:1234", method, path, authorization)
@@ -257,7 +257,7 @@ func TestF12WhoHasManyTokensDoesNotStopWhoHasAGoodOne(t *testing.T) {
 					status, _ := ask(t, handler, http.MethodGet, "/metrics", "Bearer scraper")
 					require.Equal(t, http.StatusOK, status, "after %d seconds", second)
 				}
-				// By the next second, nothing is left of the rate of those.
+				// These requests use the rate up.
 				clock.SetTime(time.Unix(second+1, 0))
 				for i := range 30 {
 					address := fmt.Sprintf("192.0.2.%d:4242", 100+i)

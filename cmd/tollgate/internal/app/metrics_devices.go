@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// mostDrivers bounds the values of the label driver: who may write claims or
-	// slices chooses names. The drivers after that are counted together (F14).
-	mostDrivers = 100
-	otherLabel  = "other"
+	// maxDrivers limits the values of the label driver, since writers of claims and slices choose
+	// driver names. Further drivers have the label value other (F14).
+	maxDrivers = 100
+	otherLabel = "other"
 )
 
 var tainted = prometheus.NewDesc("tollgate_tainted_devices",
 	"Devices, published or allocated, that have at least one taint with the effect.", []string{"driver", "effect"}, nil)
 
-// counter is the part of a tracker that is used here.
+// counter is the part of a tracker that a Collector uses.
 type counter interface {
 	TaintedDevices() map[tracker.DriverEffect]int
 }
@@ -32,7 +32,7 @@ type Collector struct {
 	devices counter
 }
 
-// NewCollector returns a collector. It is not registered.
+// NewCollector returns a collector, which is not registered.
 func NewCollector(devices counter) *Collector {
 	return &Collector{devices: devices}
 }
@@ -47,12 +47,12 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// bounded returns counts under labels of which there are not too many. A device
-// with two effects that are unknown here counts twice under other.
+// bounded returns counts with a bounded number of labels. A device with two unknown effects
+// counts twice under other.
 func bounded(counts map[tracker.DriverEffect]int) map[tracker.DriverEffect]int {
 	drivers := map[string]struct{}{}
 	for _, at := range slices.SortedFunc(maps.Keys(counts), func(a, b tracker.DriverEffect) int { return cmp.Compare(a.Driver, b.Driver) }) {
-		if len(drivers) < mostDrivers {
+		if len(drivers) < maxDrivers {
 			drivers[at.Driver] = struct{}{}
 		}
 	}

@@ -43,14 +43,14 @@ tollgate_tainted_devices{driver="nic.example.com",effect="other"} 9
 func TestF14TheNamesOfDriversAreBounded(t *testing.T) {
 	t.Parallel()
 	counted := devices{}
-	for i := range 10 * mostDrivers {
+	for i := range 10 * maxDrivers {
 		counted[tracker.DriverEffect{Driver: fmt.Sprintf("driver-%04d", i), Effect: "NoExecute"}] = 1
 		counted[tracker.DriverEffect{Driver: fmt.Sprintf("driver-%04d", i), Effect: "NoSchedule"}] = 2
 	}
 	sums := bounded(counted)
-	require.Len(t, sums, 2*(mostDrivers+1))
-	require.Equal(t, 9*mostDrivers, sums[tracker.DriverEffect{Driver: otherLabel, Effect: "NoExecute"}])
-	require.Equal(t, 18*mostDrivers, sums[tracker.DriverEffect{Driver: otherLabel, Effect: "NoSchedule"}])
+	require.Len(t, sums, 2*(maxDrivers+1))
+	require.Equal(t, 9*maxDrivers, sums[tracker.DriverEffect{Driver: otherLabel, Effect: "NoExecute"}])
+	require.Equal(t, 18*maxDrivers, sums[tracker.DriverEffect{Driver: otherLabel, Effect: "NoSchedule"}])
 	require.Equal(t, 1, sums[tracker.DriverEffect{Driver: "driver-0099", Effect: "NoExecute"}])
 	require.NotContains(t, sums, tracker.DriverEffect{Driver: "driver-0100", Effect: "NoExecute"})
 }

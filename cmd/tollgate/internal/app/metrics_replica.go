@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Register registers the metrics of a replica with reg. Leads is asked whenever metrics are
-// read; it must be goroutine-safe.
+// Register registers the metrics of a replica with reg. Leads is called at each scrape and must
+// be safe for concurrent use.
 func Register(reg prometheus.Registerer, version, evictionMode string, leads func() bool) {
 	with := promauto.With(reg)
 	with.NewGaugeVec(prometheus.GaugeOpts{

@@ -11,38 +11,38 @@ import (
 )
 
 const (
-	// sharePerSecond and shareAtOnce bound the reviews of tokens from one address that were not
-	// good before. Four addresses that use all of that leave as much to a fifth. A scraper
-	// needs one for each new token.
+	// sharePerSecond and shareAtOnce are the rate and burst of first token reviews from one
+	// address. Four addresses at their limit leave as much to a fifth. A scraper needs one review
+	// for each new token.
 	sharePerSecond = 1
 	shareAtOnce    = reviewsAtOnce / reviewsPerSecond
-	// shared is the number of addresses that are remembered.
-	shared = 1024
-	// whole is for how long an address is remembered, by when its share is whole again.
-	whole = shareAtOnce / sharePerSecond * time.Second
+	// maxAddresses is the number of addresses in the cache.
+	maxAddresses = 1024
+	// shareTTL is how long an idle address stays in the cache; its share is full again by then.
+	shareTTL = shareAtOnce / sharePerSecond * time.Second
 )
 
-// shares are the rates of single addresses. It is safe for concurrent use.
+// shares holds a rate limiter for each address. It is safe for concurrent use.
 type shares struct {
-	mu sync.Mutex
-	of *cache.LRUExpireCache
+	mu       sync.Mutex
+	limiters *cache.LRUExpireCache
 }
 
 func newShares(now clock.PassiveClock) *shares {
-	return &shares{of: cache.NewLRUExpireCacheWithClock(shared, now)}
+	return &shares{limiters: cache.NewLRUExpireCacheWithClock(maxAddresses, now)}
 }
 
-// allow takes one review out of the share of an address, which is as in http.Request's
-// RemoteAddr. Those that are none have one share together.
+// allow takes one review from the share of an address in the form of http.Request.RemoteAddr.
+// Addresses that do not parse have one share together.
 func (s *shares) allow(address string, now time.Time) bool {
 	from, _ := netip.ParseAddrPort(address)
 	of := from.Addr().Unmap()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	share, ok := s.of.Get(of)
+	share, ok := s.limiters.Get(of)
 	if !ok {
 		share = rate.NewLimiter(sharePerSecond, shareAtOnce)
 	}
-	s.of.Add(of, share, whole)
+	s.limiters.Add(of, share, shareTTL)
 	return share.(*rate.Limiter).AllowN(now, 1) //nolint:forcetypeassert // Nothing else is in there.
 }

@@ -45,8 +45,8 @@ var update = flag.Bool("update", false, "write docs/metrics.md and testdata/surf
 
 const metricsFile = "../../../../docs/metrics.md"
 
-// registerAll registers all metrics of tollgate serve but those of libraries. A test finds
-// out which are missing here.
+// registerAll registers all metrics of tollgate serve except those of libraries. A test finds
+// missing ones.
 func registerAll(reg prometheus.Registerer) {
 	Register(reg, "", "", func() bool { return false })
 	certs.NewMetrics(reg)
@@ -73,7 +73,7 @@ func registerAll(reg prometheus.Registerer) {
 	reg.MustRegister(NewCollector(tracker.New()))
 }
 
-// recorder is a Registerer that keeps what it is given.
+// recorder is a Registerer that keeps the collectors.
 type recorder struct {
 	*prometheus.Registry
 	collectors []prometheus.Collector
@@ -92,7 +92,7 @@ func (r *recorder) MustRegister(all ...prometheus.Collector) {
 	}
 }
 
-// metric is a metric as it is described.
+// metric is the description of a metric.
 type metric struct {
 	name, kind, help string
 	labels           []string
@@ -137,7 +137,7 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 	case *prometheus.HistogramVec:
 		return "histogram"
 	case *Collector, *informer.Metrics:
-		// They make gauges when they are asked, see there.
+		// Their gauges are created at each scrape.
 		return "gauge"
 	case prometheus.Metric:
 		var written dto.Metric
@@ -155,7 +155,7 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 	return ""
 }
 
-// Whatever the program declares has to be registered above, and so documented.
+// All declared metrics must be registered above, and so documented.
 func TestNoMetricIsForgotten(t *testing.T) {
 	t.Parallel()
 	var registered []string
@@ -172,11 +172,10 @@ func TestNoMetricIsForgotten(t *testing.T) {
 	require.Len(t, registered, len(slices.Compact(slices.Sorted(maps.Keys(declared)))), "as many are registered as declared")
 }
 
-// metricName is how metrics of Tollgate are called, those with names of Kubernetes too.
+// metricName matches the metric names of Tollgate, including those that Kubernetes uses.
 var metricName = regexp.MustCompile(`^(tollgate|taint_eviction_controller|device_taint_eviction_controller)_[a-z_]+$`)
 
-// declaredIn enters the names of metrics that stand in the files of a folder as strings, with
-// their files.
+// declaredIn adds the metric names in the string literals of a folder, with their files.
 func declaredIn(t *testing.T, dir string, found map[string]string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -202,7 +201,7 @@ func declaredIn(t *testing.T, dir string, found map[string]string) {
 	require.NoError(t, err)
 }
 
-// The page is written from the metrics; make generate writes it anew.
+// The page is generated from the metrics by make generate.
 func TestTheMetricsAreDocumentedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	page := metricsPage(t)
@@ -254,7 +253,7 @@ func stabilityOf(name, shipped string) string {
 	}
 }
 
-// units of metrics whose names do not say it.
+// units of metrics whose names lack one.
 var units = map[string]string{
 	"tollgate_api_resources":               "0 or 1",
 	"tollgate_breakers_tripped":            "policies",

@@ -14,38 +14,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceInformers is what is used of a cache.
+// namespaceInformers is the part of a cache that Watch uses.
 type namespaceInformers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// NamespaceLabels knows the labels of all namespaces, as a watch brings them. One that is open and
-// brings nothing is not noticed: labels may then be as old as that watch, which the API
-// server is asked to end after five to ten minutes. It is safe for concurrent use.
+// NamespaceLabels caches the labels of all namespaces from a watch. A watch that hangs is not
+// detected: labels may be as old as the watch, which the API server ends after five to ten
+// minutes. It is safe for concurrent use.
 type NamespaceLabels struct {
 	changed func(name string)
 
-	mu    sync.RWMutex
-	known map[string]namespace
+	mu         sync.RWMutex
+	namespaces map[string]namespace
 }
 
-// namespace is what is kept of a namespace. Its labels are not written to.
+// namespace is the cache entry of a namespace. Its labels are read-only.
 type namespace struct {
 	uid    types.UID
 	labels labels.Set
 }
 
-// Watch returns the labels of namespaces as a cache has them. It waits for nothing:
-// until the cache has read them, they are not known. Changed is told the name of a namespace
-// whose labels come to be known or change, and must not block.
+// Watch returns the labels of namespaces from a cache. It does not wait for the cache to sync.
+// Changed is called with the name of a namespace that is added or whose labels change, and must
+// not block.
 func Watch(ctx context.Context, from namespaceInformers, changed func(name string)) (*NamespaceLabels, error) {
 	informer, err := from.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
-	l := &NamespaceLabels{changed: changed, known: map[string]namespace{}}
+	l := &NamespaceLabels{changed: changed, namespaces: map[string]namespace{}}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: l.set, UpdateFunc: func(_, now any) { l.set(now) }, DeleteFunc: l.drop,
+		AddFunc: l.set, UpdateFunc: func(_, now any) { l.set(now) }, DeleteFunc: l.remove,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
@@ -53,12 +53,11 @@ func Watch(ctx context.Context, from namespaceInformers, changed func(name strin
 	return l, nil
 }
 
-// Of returns the labels of a namespace, which are not to be written to; false while it
-// is not known.
+// Of returns the labels of a namespace, which are read-only; false while it is not in the cache.
 func (l *NamespaceLabels) Of(name string) (labels.Labels, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	found, ok := l.known[name]
+	found, ok := l.namespaces[name]
 	return found.labels, ok
 }
 
@@ -68,16 +67,16 @@ func (l *NamespaceLabels) set(obj any) {
 		return
 	}
 	l.mu.Lock()
-	before, known := l.known[object.Name]
-	l.known[object.Name] = namespace{uid: object.UID, labels: object.Labels}
+	before, exists := l.namespaces[object.Name]
+	l.namespaces[object.Name] = namespace{uid: object.UID, labels: object.Labels}
 	l.mu.Unlock()
-	if !known || !maps.Equal(before.labels, object.Labels) {
+	if !exists || !maps.Equal(before.labels, object.Labels) {
 		l.changed(object.Name)
 	}
 }
 
-// drop forgets a namespace, unless another one has its name by now.
-func (l *NamespaceLabels) drop(obj any) {
+// remove deletes a namespace, unless another one has its name by now.
+func (l *NamespaceLabels) remove(obj any) {
 	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
@@ -87,7 +86,7 @@ func (l *NamespaceLabels) drop(obj any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.known[object.Name].uid == object.UID {
-		delete(l.known, object.Name)
+	if l.namespaces[object.Name].uid == object.UID {
+		delete(l.namespaces, object.Name)
 	}
 }

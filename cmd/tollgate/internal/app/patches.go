@@ -21,34 +21,35 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// patchSide is what the evictor and the status of patches share. It is there before what
-// knows patches is.
-type patchSide struct {
-	// list has the patches as the evictor counts them, and status says so.
+// patchStatus is the state that the evictor and the status controller of patches share. It exists
+// before the patches are watched.
+type patchStatus struct {
+	// list holds the patches that the evictor counts; status writes their status, nil until it is
+	// added.
 	list   *rulestatus.Patches
 	status *rulestatus.Controller
-	// told are those who want to know of patches that have other rules.
-	told []func(patches []string)
+	// handlers are called with patches whose rules changed.
+	handlers []func(patches []string)
 }
 
-// changed tells of patches for which other pods have to leave, or left.
-func (s *patchSide) changed(names []string) {
+// changed queues patches for which pods have to leave, or left.
+func (s *patchStatus) changed(names []string) {
 	if s.status != nil {
 		s.status.RulesChanged(names)
 	}
 }
 
-// ruleChanged tells of the patches that a rule is or was written out for.
-func (s *patchSide) ruleChanged(name string) {
+// ruleChanged queues the patches that a rule is or was generated for, and calls the handlers.
+func (s *patchStatus) ruleChanged(name string) {
 	names := s.list.RuleChanged(name)
 	s.changed(names)
-	for _, tell := range s.told {
+	for _, tell := range s.handlers {
 		tell(names)
 	}
 }
 
-// follow keeps the list as patches are watched, on every replica.
-func (s *patchSide) follow(ctx context.Context, p *program) {
+// watch updates the list from a watch of patches, on every replica, until ctx is done.
+func (s *patchStatus) watch(ctx context.Context, p *program) {
 	set := func(obj any) {
 		if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
 			s.list.SetPatch(patch)
@@ -69,34 +70,34 @@ func (s *patchSide) follow(ctx context.Context, p *program) {
 	}, p.local)
 }
 
-// addPatchStatus adds what says in the status of patches how far their eviction is.
-func (p *program) addPatchStatus(known *followed, client dynamic.Interface, written func(name string, uid types.UID, generation int64) bool) error {
-	s := known.devices.patches
-	options := known.devices.counting
+// addPatchStatus adds the controller that writes the eviction status of patches.
+func (p *program) addPatchStatus(state *evictionState, client dynamic.Interface, written func(name string, uid types.UID, generation int64) bool) error {
+	s := state.devices.patches
+	options := state.devices.statusOptions
 	options.Kind, options.Tracker, options.Applier = rulestatus.KindPatch, s.list, rulestatus.NewPatchApplier(client)
 	options.Written = func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) }
 	options.Metrics = rulestatus.NewPatchMetrics(ctrlmetrics.Registry)
-	options.HeldOnly = false // Nobody but Tollgate says it of patches.
+	options.HeldOnly = false // No other controller writes this condition of patches.
 	status, err := rulestatus.New(options)
 	if err != nil {
 		return fmt.Errorf("write the status of ResourceSlicePatches: %w", err)
 	}
 	s.status = status
-	known.devices.changed.join(s.ruleChanged)
-	if err := p.manager.Add(everyReplica(func(ctx context.Context) { s.follow(ctx, p) })); err != nil {
+	state.devices.ruleListeners.join(s.ruleChanged)
+	if err := p.manager.Add(everyReplica(func(ctx context.Context) { s.watch(ctx, p) })); err != nil {
 		return fmt.Errorf("watch ResourceSlicePatches: %w", err)
 	}
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
-		p.leading = append(p.leading, status.Start)
+		p.leaderTasks = append(p.leaderTasks, status.Start)
 	}
 	return nil
 }
 
-// addPatchFeed adds what knows the devices of ResourceSlicePatches on every replica, and
-// returns it, nil where patches are not carried out.
+// addPatchFeed adds the feed of the devices of ResourceSlicePatches on every replica; nil when
+// the feature is off.
 func (p *program) addPatchFeed() (*PatchFeed, error) {
 	if !p.features.Enabled(settings.ResourceSlicePatches) {
-		return nil, nil //nolint:nilnil // There is none, and no fault.
+		return nil, nil //nolint:nilnil // Nil without an error means off.
 	}
 	view := sliceview.New()
 	if !p.features.Enabled(settings.ResourceSlicePatchAttributes) {
@@ -109,11 +110,11 @@ func (p *program) addPatchFeed() (*PatchFeed, error) {
 	return feed, nil
 }
 
-// addPatches adds what writes the rules for the taints of ResourceSlicePatches and their
-// status, on the leader.
-func (p *program) addPatches(known *followed, feed *PatchFeed) error {
+// addPatches adds the leader's controller that writes the rules and the status of
+// ResourceSlicePatches.
+func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
 	client := p.dynamic
-	p.addRemover(known, client)
+	p.addRemover(state, client)
 	if feed == nil {
 		return nil
 	}
@@ -127,28 +128,28 @@ func (p *program) addPatches(known *followed, feed *PatchFeed) error {
 	if !p.features.Enabled(settings.ResourceSlicePatchAttributes) {
 		options.AttributesGate = string(settings.ResourceSlicePatchAttributes)
 	}
-	d := known.devices
+	d := state.devices
 	switch {
 	case d == nil:
 		options.RulesGate = string(settings.DeviceTaintEviction)
 	case d.withoutRules:
 		options.RulesGate = string(settings.DeviceTaintRules)
 	default:
-		options.Known, options.KnownSynced = known.tracker, d.known.Load
+		options.Known, options.KnownSynced = state.tracker, d.synced.Load
 		options.Rules = controllers.NewRuleClient(client, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
 	controller := slicepatches.New(options)
-	p.leading = append(p.leading, controller.Start)
+	p.leaderTasks = append(p.leaderTasks, controller.Start)
 	if options.Rules == nil {
 		return nil
 	}
-	d.changed.join(controller.RuleChanged)
-	return p.addPatchStatus(known, client, controller.Written)
+	d.ruleListeners.join(controller.RuleChanged)
+	return p.addPatchStatus(state, client, controller.Written)
 }
 
-// addRemover adds what takes away what was written for a feature before its gate was switched
-// off: it would go on tainting.
-func (p *program) addRemover(known *followed, client dynamic.Interface) {
+// addRemover adds the controller that deletes objects written for a feature whose gate is off
+// now: they would go on tainting.
+func (p *program) addRemover(state *evictionState, client dynamic.Interface) {
 	remover := &slicepatches.Remover{
 		Client: client, Status: slicepatches.NewApplier(client), Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 	}
@@ -156,16 +157,16 @@ func (p *program) addRemover(known *followed, client dynamic.Interface) {
 	if !carriedOut {
 		remover.Gate = string(settings.ResourceSlicePatches)
 	}
-	if !carriedOut || !known.followsRules() {
+	if !carriedOut || !state.watchesRules() {
 		remover.Rules = append(remover.Rules, slicepatches.OfPatches())
 	}
-	if !p.pairs(known) {
+	if !p.pairs(state) {
 		remover.Rules = append(remover.Rules, slicepatches.Written{Label: devicetaints.Label, Ours: func(rule *resourcev1.DeviceTaintRule) bool {
 			_, ours := devicetaints.OwnerOf(rule)
 			return ours
 		}})
 	}
 	if len(remover.Rules) > 0 {
-		p.leading = append(p.leading, remover.Start)
+		p.leaderTasks = append(p.leaderTasks, remover.Start)
 	}
 }

@@ -17,49 +17,49 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// watchPause is between two attempts to watch: the kind may be defined later.
+// watchPause is the time between two attempts to watch: the kind may be defined later.
 const watchPause = 5 * time.Second
 
-// informers is what is used of a cache.
+// informers is the part of a cache that a PatchFeed uses.
 type informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// timer is what is used of a clock.
+// timer is the part of a clock that a PatchFeed uses.
 type timer interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// PatchFeed keeps a view. It is goroutine-safe.
+// PatchFeed feeds a view from watches. It is safe for concurrent use.
 type PatchFeed struct {
-	view  *sliceview.View
-	from  informers
-	clock timer
+	view   *sliceview.View
+	source informers
+	clock  timer
 
 	once   sync.Once
-	wanted chan struct{}
+	needed chan struct{}
 
 	mu sync.Mutex
-	// listed is done when all patches have been listed; nil before they are watched.
+	// listed is done when the first list of patches is complete; nil before the watch.
 	listed toolscache.DoneChecker
 }
 
-// NewPatchFeed returns a feed of an empty view. It starts nothing: that is what Start does.
-func NewPatchFeed(view *sliceview.View, from informers, clock timer) *PatchFeed {
-	return &PatchFeed{view: view, from: from, clock: clock, wanted: make(chan struct{})}
+// NewPatchFeed returns a feed of an empty view. Start starts the watches.
+func NewPatchFeed(view *sliceview.View, source informers, clock timer) *PatchFeed {
+	return &PatchFeed{view: view, source: source, clock: clock, needed: make(chan struct{})}
 }
 
 // View returns the view.
 func (f *PatchFeed) View() *sliceview.View { return f.view }
 
-// Want has devices be watched from now on, as if there was a patch. It does not block.
-func (f *PatchFeed) Want() { f.once.Do(func() { close(f.wanted) }) }
+// Want starts the watch of devices, as the first patch does. It does not block.
+func (f *PatchFeed) Want() { f.once.Do(func() { close(f.needed) }) }
 
-// Synced reports whether the view knows all patches, and where there are any, all that
-// they are about.
+// Synced reports whether the view has all patches and, if there are any, their slices and
+// classes.
 func (f *PatchFeed) Synced() bool {
 	select {
-	case <-f.wanted:
+	case <-f.needed:
 		return f.view.HasSynced()
 	default:
 	}
@@ -68,8 +68,8 @@ func (f *PatchFeed) Synced() bool {
 	return f.listed != nil && toolscache.IsDone(f.listed)
 }
 
-// Selected returns the devices that a patch would be meant for if it was written; false
-// while that is not known. The first who asks has it found out.
+// Selected returns the devices that a patch would select; false while the view has not synced.
+// The first call starts the watch of devices.
 func (f *PatchFeed) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, bool) {
 	f.Want()
 	if !f.view.HasSynced() {
@@ -79,26 +79,27 @@ func (f *PatchFeed) Selected(ctx context.Context, patch *v1alpha1.ResourceSliceP
 	return ids, err == nil
 }
 
-// NeedLeaderElection is false: every replica tells who writes a patch what it does.
+// NeedLeaderElection is false: every replica previews patches in admission.
 func (f *PatchFeed) NeedLeaderElection() bool { return false }
 
 // Start feeds the view until ctx is done.
 func (f *PatchFeed) Start(ctx context.Context) error {
-	f.try(ctx, f.look)
+	f.retry(ctx, f.watchPatches)
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-f.wanted:
+	case <-f.needed:
 	}
-	if !f.try(ctx, f.attach) {
+	if !f.retry(ctx, f.attach) {
 		return nil
 	}
 	return f.view.Run(ctx)
 }
 
-// try tries until there is no error, and logs the first; false means that ctx ended.
-func (f *PatchFeed) try(ctx context.Context, attempt func(ctx context.Context) error) bool {
-	for told := false; ; told = true {
+// retry calls attempt every watchPause until it succeeds, and logs the first error; false means
+// that ctx is done.
+func (f *PatchFeed) retry(ctx context.Context, attempt func(ctx context.Context) error) bool {
+	for logged := false; ; logged = true {
 		err := attempt(ctx)
 		if ctx.Err() != nil {
 			return false
@@ -106,7 +107,7 @@ func (f *PatchFeed) try(ctx context.Context, attempt func(ctx context.Context) e
 		if err == nil {
 			return true
 		}
-		if !told {
+		if !logged {
 			logr.FromContextOrDiscard(ctx).Error(err, "cannot watch yet what ResourceSlicePatches need")
 		}
 		select {
@@ -117,8 +118,8 @@ func (f *PatchFeed) try(ctx context.Context, attempt func(ctx context.Context) e
 	}
 }
 
-// look watches whether there are patches.
-func (f *PatchFeed) look(ctx context.Context) error {
+// watchPatches calls Want once there is a patch.
+func (f *PatchFeed) watchPatches(ctx context.Context) error {
 	patches, err := f.informer(ctx, &v1alpha1.ResourceSlicePatch{})
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func (f *PatchFeed) look(ctx context.Context) error {
 	return nil
 }
 
-// attach connects the view to what it is fed by, all of it or nothing.
+// attach connects the view to the informers of patches, classes and slices.
 func (f *PatchFeed) attach(ctx context.Context) error {
 	var found [3]cache.Informer
 	for i, object := range []client.Object{&v1alpha1.ResourceSlicePatch{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}} {
@@ -150,7 +151,7 @@ func (f *PatchFeed) attach(ctx context.Context) error {
 }
 
 func (f *PatchFeed) informer(ctx context.Context, object client.Object) (cache.Informer, error) {
-	informer, err := f.from.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	informer, err := f.source.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", object, err)
 	}

@@ -29,7 +29,7 @@ type patchSource struct {
 	patches, classes, slices *viewInformer
 
 	mu sync.Mutex
-	// missing is what is answered while the kind of patches is not defined.
+	// missing is the error while the kind of patches is not defined.
 	missing error
 	asked   []string
 }
@@ -56,7 +56,7 @@ func (s *patchSource) GetInformer(_ context.Context, obj client.Object, _ ...cac
 	}
 }
 
-// viewInformer has objects and tells of them at once.
+// viewInformer has objects and calls handlers with them at once.
 type viewInformer struct {
 	cache.Informer
 
@@ -73,7 +73,7 @@ func (i *viewInformer) AddEventHandler(handler toolscache.ResourceEventHandler) 
 	for _, object := range i.objects {
 		handler.OnAdd(object, true)
 	}
-	return told{}, nil
+	return syncedHandler{}, nil
 }
 
 // RemoveEventHandler implements cache.Informer.
@@ -90,8 +90,8 @@ func (i *viewInformer) add(object any) {
 	}
 }
 
-// told is a registration of a handler that was told of everything.
-type told struct{}
+// syncedHandler is the registration of a handler that has synced.
+type syncedHandler struct{}
 
 var closed = func() chan struct{} {
 	c := make(chan struct{})
@@ -99,10 +99,10 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-func (told) HasSynced() bool                          { return true }
-func (told) HasSyncedChecker() toolscache.DoneChecker { return told{} }
-func (told) Name() string                             { return "told" }
-func (told) Done() <-chan struct{}                    { return closed }
+func (syncedHandler) HasSynced() bool                          { return true }
+func (syncedHandler) HasSyncedChecker() toolscache.DoneChecker { return syncedHandler{} }
+func (syncedHandler) Name() string                             { return "told" }
+func (syncedHandler) Done() <-chan struct{}                    { return closed }
 
 func (s *patchSource) watched() []string {
 	s.mu.Lock()
@@ -118,7 +118,7 @@ func (s *patchSource) define(missing error) {
 	s.missing = missing
 }
 
-// feed runs a feed from a source for as long as the test.
+// feed runs a feed from a source until the test ends.
 func feed(t *testing.T, from *patchSource) *PatchFeed {
 	t.Helper()
 	f := NewPatchFeed(sliceview.New(), from, clock.RealClock{})

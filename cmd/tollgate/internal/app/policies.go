@@ -22,7 +22,7 @@ import (
 // judges reports whether the feature gate of a kind of policies is on.
 func (p *program) judges(kind policyset.Kind) bool { return settings.Judges(p.features, kind) }
 
-// addPolicies adds the store of policies, and watches what they depend on.
+// addPolicies adds the store of policies and the watches of the objects that they refer to.
 func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
 	store := policies.NewStore(policies.Options{
 		Kinds:     settings.Kinds(p.features),
@@ -35,7 +35,7 @@ func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
 	if err := p.manager.Add(store); err != nil {
 		return nil, fmt.Errorf("watch policies: %w", err)
 	}
-	// Asked for now, so that no review waits for the first list.
+	// Informers start now, so that no review waits for the first list.
 	for _, object := range []client.Object{&corev1.Namespace{}, &nodev1.RuntimeClass{}} {
 		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("watch what policies depend on: %w", err)
@@ -47,8 +47,8 @@ func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
 	return store, nil
 }
 
-// warm watches what reviews read now and then, so that the first of them does not wait.
-// Nothing waits for it: not every cluster serves all of it, nor lets Tollgate see it.
+// warm starts informers of kinds that reviews read now and then, so that the first such review
+// does not wait. Errors are only logged: a cluster may not serve a kind, or not permit its watch.
 func (p *program) warm(ctx context.Context) {
 	var wanted []client.Object
 	if p.features.Enabled(settings.TaintPolicies) {

@@ -13,21 +13,20 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook"
 )
 
-// foresight says what writes would do to pods. Where those are not followed it is zero.
-type foresight struct {
+// previewSet computes what writes would do to pods. It is zero when eviction is off.
+type previewSet struct {
 	view    *preview.View
 	limits  *preview.Limits
 	preview *webhook.Preview
 }
 
-// addForesight adds what watches disruption budgets, and returns what says what a write
-// would do to pods.
-func (p *program) addForesight(known *followed, patched *PatchFeed) (*foresight, error) {
-	if known.tracker == nil {
-		return &foresight{}, nil
+// addPreviews adds the watch of disruption budgets, and returns the previews.
+func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previewSet, error) {
+	if state.tracker == nil {
+		return &previewSet{}, nil
 	}
-	budgets, feed := informer.NewBudgets(p.clientset, informer.Guarded(known.guard)), informer.NewBudgetFeed(known.tracker)
-	feed.OnBudget(known.restraint.runner.PodsChanged)
+	budgets, feed := informer.NewBudgets(p.clientset, informer.Guarded(state.guard)), informer.NewBudgetFeed(state.tracker)
+	feed.OnBudget(state.breakers.runner.PodsChanged)
 	if err := feed.Attach(budgets); err != nil {
 		return nil, fmt.Errorf("watch disruption budgets: %w", err)
 	}
@@ -35,32 +34,31 @@ func (p *program) addForesight(known *followed, patched *PatchFeed) (*foresight,
 		return nil, fmt.Errorf("watch disruption budgets: %w", err)
 	}
 	options := preview.Options{
-		Tracker: known.tracker, Rules: known.rules, PodsKnown: known.pods, BudgetsKnown: feed.HasSynced,
-		Policies: known.restraint.foretold, NamespaceLabels: known.restraint.labels.Of,
+		Tracker: state.tracker, Rules: state.rules, PodsKnown: state.pods, BudgetsKnown: feed.HasSynced,
+		Policies: state.breakers.previewPolicies, NamespaceLabels: state.breakers.labels.Of,
 	}
-	if known.nodes {
-		options.NodesKnown = known.pods
+	if state.nodes {
+		options.NodesKnown = state.pods
 	}
-	if known.devices != nil {
-		options.DevicesKnown = known.devices.counts
+	if state.devices != nil {
+		options.DevicesKnown = state.devices.claimsSynced
 	}
 	view := preview.NewView(options)
 	judge := preview.NewLimits(preview.LimitsConfig{
-		View: view, Ledger: known.ledger, Approvals: preview.NewApprovals(p.manager.GetClient()),
+		View: view, Ledger: state.ledger, Approvals: preview.NewApprovals(p.manager.GetClient()),
 		Authorizer: p.operators, Clock: p.clock,
 	})
 	config := webhook.PreviewConfig{
 		View: view, Limits: judge, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
 		Off: p.offKinds(), Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
 	}
-	if patched != nil {
-		config.Selection = patched
+	if patches != nil {
+		config.Selection = patches
 	}
-	return &foresight{view: view, limits: judge, preview: webhook.NewPreview(config)}, nil
+	return &previewSet{view: view, limits: judge, preview: webhook.NewPreview(config)}, nil
 }
 
-// offKinds returns the feature gates that are off for taints of devices which are not their
-// drivers'.
+// offKinds returns, by source of a device taint, the feature gate that is off.
 func (p *program) offKinds() map[tracker.SourceKind]string {
 	off := map[tracker.SourceKind]string{}
 	if gate := settings.DeviceTaintRules; !p.features.Enabled(gate) {

@@ -6,9 +6,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// addProbes adds the liveness check, and of the readiness checks those that are
-// given. Ready means that reviews get the answers they should get: it waits for
-// the certificate and the policies, not for the pods of the cluster.
+// addProbes adds the liveness check and the given readiness checks. Readiness depends on the
+// certificate and the policies, not on the list of pods.
 func (p *program) addProbes(ready map[string]healthz.Checker) error {
 	if err := p.manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add liveness check: %w", err)

@@ -34,38 +34,38 @@ import (
 // objectName names the Lease and both webhook configurations in deploy.
 const objectName = settings.LeaseName
 
-// program is what the parts of tollgate serve share.
+// program holds the dependencies that the parts of tollgate serve share.
 type program struct {
 	config     *configv1alpha1.TollgateConfiguration
 	components components
 	features   featuregate.FeatureGate
-	// clock is the API server's; local is this machine's.
+	// clock follows the API server's time; local is the clock of this machine.
 	clock, local clock.WithTicker
-	// connection learns the API server's time and obeys the client limits.
+	// connection updates clock from responses and has the client rate limits.
 	connection *rest.Config
 	clientset  kubernetes.Interface
-	// dynamic is for DeviceTaintRules, which are served in several versions, and
+	// dynamic reads and writes DeviceTaintRules, which have several served versions, and
 	// ResourceSlicePatches.
 	dynamic dynamic.Interface
 	manager ctrl.Manager
-	// authorizer answers what policies ask about permissions for pods, workloads and claims;
-	// operators for taints and labels of namespaces. Neither waits for the other.
+	// authorizer answers permission checks of policies for pods, workloads and claims; operators
+	// those for taints and namespace labels. They do not share a rate limit.
 	authorizer, operators *auth.Authority
-	// certificates are those of the webhooks, or of the metrics where this process has no webhooks;
-	// nil until there is admission, and where nothing is served by HTTPS.
+	// certificates serve the webhooks, or only the metrics in a process without webhooks; nil
+	// until addAdmission, and where nothing is served by HTTPS.
 	certificates *certs.Manager
-	// self is the user that this is.
+	// self is the user name of this process.
 	self string
-	// stopEvents ends the writing of events, after everyone who might write some.
+	// stopEvents shuts the event broadcaster down; call it after all recorders have stopped.
 	stopEvents func()
-	// lock is nil where one replica is all there is.
+	// lock is nil without leader election.
 	lock      *leader.Lock
 	recorders recorders
-	// leading is what one replica does at a time.
-	leading []func(context.Context) error
+	// leading are the functions that only the leader runs.
+	leaderTasks []func(context.Context) error
 }
 
-// serve runs until ctx is done, and answers reviews for a while longer.
+// serve runs until ctx is done, then answers reviews for the shutdown period.
 func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, run components, connection *rest.Config) error {
 	p, err := newProgram(ctx, config, run, connection)
 	if err != nil {
@@ -75,20 +75,20 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	if err != nil {
 		return err
 	}
-	known, err := p.addEvictor(ctx, store)
+	state, err := p.addEvictor(ctx, store)
 	if err != nil {
 		return err
 	}
-	patched, err := p.addPatchFeed()
+	patches, err := p.addPatchFeed()
 	if err != nil {
 		return err
 	}
-	foreseen, err := p.addForesight(known, patched)
+	previews, err := p.addPreviews(state, patches)
 	if err != nil {
 		return err
 	}
-	p.addControllers(store, known, foreseen)
-	if err := p.addPatches(known, patched); err != nil {
+	p.addControllers(store, state, previews)
+	if err := p.addPatches(state, patches); err != nil {
 		return err
 	}
 	if err := p.addLeader(ctx); err != nil {
@@ -96,9 +96,9 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	}
 	panics.Register(ctrlmetrics.Registry)
 	Register(ctrlmetrics.Registry, settings.Version(), string(config.Eviction.Mode), p.leads)
-	serving, end := Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
+	serveCtx, end := Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()
-	ready, err := p.addAdmission(ctx, serving, store, known, foreseen.preview)
+	ready, err := p.addAdmission(ctx, serveCtx, store, state, previews.preview)
 	if err != nil {
 		return err
 	}
@@ -108,13 +108,13 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	}
 	logr.FromContextOrDiscard(ctx).Info("starting", "version", settings.Version(), "components", run.String(), "webhook", config.Webhook.BindAddress,
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
-	err = p.manager.Start(serving)
+	err = p.manager.Start(serveCtx)
 	p.stopEvents()
 	return err
 }
 
-// waitForAPIServer returns when the API server answers. Tollgate starts beside a
-// control plane that may be starting too.
+// waitForAPIServer polls every 2 s until the API server answers or ctx is done: both may be
+// starting at the same time.
 func (p *program) waitForAPIServer(ctx context.Context) error {
 	const pause = 2 * time.Second
 	for {
@@ -131,8 +131,8 @@ func (p *program) waitForAPIServer(ctx context.Context) error {
 	}
 }
 
-// whoAmI returns the user as whom the API server knows this program.
-func (p *program) whoAmI(ctx context.Context) (string, error) {
+// currentUser returns the user name under which the API server authenticates this process.
+func (p *program) currentUser(ctx context.Context) (string, error) {
 	review, err := p.clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("ask who this is: %w", err)
@@ -171,7 +171,7 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	if err := p.waitForAPIServer(ctx); err != nil {
 		return nil, err
 	}
-	if p.self, err = p.whoAmI(ctx); err != nil {
+	if p.self, err = p.currentUser(ctx); err != nil {
 		return nil, err
 	}
 	if p.recorders, err = p.newRecorders(ctx); err != nil {
@@ -202,24 +202,24 @@ func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	options := ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromContextOrDiscard(ctx),
-		// What the manager runs ends with the manager, not when the program is told to.
+		// Runnables end with the manager, not when ctx ends.
 		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepOfNode}},
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
 		},
 		Metrics:                metrics,
 		HealthProbeBindAddress: p.config.Health.BindAddress,
-		// Package leader elects, see there.
+		// Package leader runs the election.
 		LeaderElection:          false,
 		GracefulShutdownTimeout: new(30 * time.Second),
 	}
 	return options, nil
 }
 
-// keepOfNode keeps of a node what policies look at, which is what it is and its taints,
-// which of these Tollgate gave it, and whether it is ready. Its status is the larger part of it by far.
-func keepOfNode(obj any) (any, error) {
+// trimNode is a cache transform that keeps the metadata, taints, twin annotation and Ready
+// condition of a node. The rest of the status is by far the larger part.
+func trimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj, nil
@@ -228,7 +228,7 @@ func keepOfNode(obj any) (any, error) {
 	kept.ManagedFields, kept.Annotations = nil, nil
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			// Without the time of the last heartbeat.
+			// The heartbeat time is left out.
 			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
@@ -238,8 +238,8 @@ func keepOfNode(obj any) (any, error) {
 	return kept, nil
 }
 
-// protobuf returns a connection for the kinds that are built into Kubernetes,
-// which the API server also speaks about in protobuf, as its own controllers do.
+// protobuf returns a copy of connection that prefers protobuf, which works for built-in kinds
+// only.
 func protobuf(connection *rest.Config) *rest.Config {
 	connection = rest.CopyConfig(connection)
 	connection.ContentType = runtime.ContentTypeProtobuf

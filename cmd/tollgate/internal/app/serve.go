@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2" //nolint:depguard // It is told where client-go is to log.
+	"k8s.io/klog/v2" //nolint:depguard // It sets the logger of client-go.
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -24,8 +24,8 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
-// serveFlags are the flags of tollgate serve. What is not a matter of one
-// machine is in the configuration file instead.
+// serveFlags are the flags of tollgate serve. Settings that are not specific to one machine are
+// in the configuration file.
 type serveFlags struct {
 	config      string
 	kubeconfig  string
@@ -59,7 +59,7 @@ configuration file the URL by which the API server reaches the webhook.`,
 			if err != nil {
 				return err
 			}
-			// A log whose reader has gone is written in vain, and ends nothing.
+			// A closed standard error must not end the process.
 			signal.Ignore(syscall.SIGPIPE)
 			sink := NewLogSink(os.Stderr, NewLost(ctrlmetrics.Registry))
 			defer closeLog(context.WithoutCancel(cmd.Context()), sink)
@@ -69,8 +69,7 @@ configuration file the URL by which the API server reaches the webhook.`,
 			}
 			ctrl.SetLogger(log)
 			klog.SetLogger(log)
-			// net/http writes there what clients do wrong, a line each: anyone who can
-			// reach the port could fill the log.
+			// net/http logs one line per client error; clients could fill the log.
 			stdlog.SetFlags(0)
 			stdlog.SetOutput(&debugWriter{log: log.WithName("net/http")})
 			config, err := loadConfig(flags.config)
@@ -96,8 +95,7 @@ configuration file the URL by which the API server reaches the webhook.`,
 	return cmd
 }
 
-// debugWriter logs each line that is written to it, for those who want to see
-// it.
+// debugWriter logs each line that is written to it at V(1).
 type debugWriter struct{ log logr.Logger }
 
 // Write implements io.Writer.
@@ -106,11 +104,11 @@ func (w *debugWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// lastLines is for how long the end of the program waits for its log to be written.
-const lastLines = 2 * time.Second
+// logFlushTimeout limits how long the process waits at exit for its log.
+const logFlushTimeout = 2 * time.Second
 
 func closeLog(ctx context.Context, sink *Sink) {
-	ctx, cancel := context.WithTimeout(ctx, lastLines)
+	ctx, cancel := context.WithTimeout(ctx, logFlushTimeout)
 	defer cancel()
 	sink.Close(ctx)
 }
@@ -139,9 +137,8 @@ func loadConfig(path string) (*configv1alpha1.TollgateConfiguration, error) {
 	return configv1alpha1.LoadPath(path)
 }
 
-// connect finds the API server. The kubeconfig of whoever starts Tollgate is not
-// looked for: it would run with an administrator's rights because of a forgotten
-// flag.
+// connect returns the connection to the API server. It does not load the default kubeconfig: a
+// forgotten flag would then run Tollgate with an administrator's rights.
 func connect(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		connection, err := rest.InClusterConfig()

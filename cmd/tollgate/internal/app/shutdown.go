@@ -12,64 +12,62 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// errTold is why a replica that was told to end is not ready.
-var errTold = errors.New("it was told to end")
+// errShutdown is the readiness error of a replica that shuts down.
+var errShutdown = errors.New("it was told to end")
 
-// Extend returns a context for what serves, which ends a period after told has ended; at
-// once if the period is zero. What is stored in told is found in it too. End ends it
-// in any case, and must be called.
-func Extend(told context.Context, period time.Duration, local clock.Clock) (serving context.Context, end context.CancelFunc) {
-	serving, cancel := context.WithCancel(context.WithoutCancel(told))
-	stop := context.AfterFunc(told, func() {
+// Extend returns a context that ends one period after shutdownCtx, at once if the period is zero,
+// and has its values. The caller must call end, which ends it at any time.
+func Extend(shutdownCtx context.Context, period time.Duration, local clock.Clock) (serveCtx context.Context, end context.CancelFunc) {
+	serveCtx, cancel := context.WithCancel(context.WithoutCancel(shutdownCtx))
+	stop := context.AfterFunc(shutdownCtx, func() {
 		defer cancel()
-		logr.FromContextOrDiscard(told).Info("told to end, answering reviews for a while longer", "period", period)
+		logr.FromContextOrDiscard(shutdownCtx).Info("told to end, answering reviews for a while longer", "period", period)
 		timer := local.NewTimer(period)
 		defer timer.Stop()
 		select {
 		case <-timer.C():
-		case <-serving.Done():
+		case <-serveCtx.Done():
 		}
 	})
-	return serving, func() {
+	return serveCtx, func() {
 		stop()
 		cancel()
 	}
 }
 
-// Ready returns a readiness check that fails once told has ended.
-func Ready(told context.Context) healthz.Checker {
+// Ready returns a readiness check that fails once shutdownCtx is done.
+func Ready(shutdownCtx context.Context) healthz.Checker {
 	return func(*http.Request) error {
-		if told.Err() != nil {
-			return errTold
+		if shutdownCtx.Err() != nil {
+			return errShutdown
 		}
 		return nil
 	}
 }
 
-// Finish returns a handler that answers as next does, and is not cut short when serving
-// ends: controller-runtime gives requests the context of the server, so that its end would
-// be that of all reviews which are under way. A client that goes away still ends its own.
+// Finish returns a handler that calls next with a context that outlives serveCtx:
+// controller-runtime derives request contexts from the server's, so its end would cancel all
+// reviews in flight. A client that disconnects still cancels its own.
 //
-// Once told has ended it asks the client, with every answer, to connect anew for the next
-// request. An API server calls webhooks of a Service by HTTP/1.1 and keeps its connections,
-// whatever becomes of the endpoint: in the end one would be closed just as a review is sent
-// on it, which nobody sends again.
-func Finish(told, serving context.Context, next http.Handler) http.Handler {
+// Once shutdownCtx is done, every response has "Connection: close". An API server calls the
+// webhooks of a Service by HTTP/1.1 and keeps its connections after the endpoint is removed: one
+// could be closed while a review is sent on it, which is not retried.
+func Finish(shutdownCtx, serveCtx context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if told.Err() != nil {
+		if shutdownCtx.Err() != nil {
 			w.Header().Set("Connection", "close")
 		}
-		ctx, cancel := detach(r.Context(), serving)
+		ctx, cancel := detach(r.Context(), serveCtx)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// detach returns a context that ends with asked, unless that ends because serving did.
-func detach(asked, serving context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
-	stop := context.AfterFunc(asked, func() {
-		if serving.Err() == nil {
+// detach returns a context that ends with requestCtx, unless serveCtx ended first.
+func detach(requestCtx, serveCtx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(requestCtx))
+	stop := context.AfterFunc(requestCtx, func() {
+		if serveCtx.Err() == nil {
 			cancel()
 		}
 	})
@@ -79,16 +77,16 @@ func detach(asked, serving context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// Until returns work as a runnable of every replica, which ends with its manager, or with
-// told if that is earlier. That it ended because it was told to is no error, which would
-// end the manager too.
-func Until(told context.Context, work manager.Runnable) manager.Runnable {
+// Until returns a runnable of every replica that stops work when the manager stops or shutdownCtx
+// is done. It returns no error if shutdownCtx caused the end, because an error would stop the
+// manager too.
+func Until(shutdownCtx context.Context, work manager.Runnable) manager.Runnable {
 	return until{func(ctx context.Context) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		defer context.AfterFunc(told, stop)()
+		defer context.AfterFunc(shutdownCtx, stop)()
 		err := work.Start(ctx)
-		if told.Err() != nil && errors.Is(err, context.Canceled) {
+		if shutdownCtx.Err() != nil && errors.Is(err, context.Canceled) {
 			return nil
 		}
 		return err

@@ -27,13 +27,13 @@ func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				serving, end := context.WithCancel(context.WithValue(t.Context(), key{}, "log"))
+				serveCtx, end := context.WithCancel(context.WithValue(t.Context(), key{}, "log"))
 				defer end()
-				asked, hangUp := context.WithCancel(serving)
+				asked, hangUp := context.WithCancel(serveCtx)
 				defer hangUp()
 				var left error
 				var logs any
-				handler := app.Finish(t.Context(), serving, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				handler := app.Finish(t.Context(), serveCtx, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					test.ends(end, hangUp)
 					synctest.Wait()
 					left, logs = r.Context().Err(), r.Context().Value(key{})
@@ -49,9 +49,9 @@ func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
 func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
-			told, tell := context.WithCancel(t.Context())
-			defer tell()
-			server := httptest.NewUnstartedServer(app.Finish(told, t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			shutdownCtx, shutdown := context.WithCancel(t.Context())
+			defer shutdown()
+			server := httptest.NewUnstartedServer(app.Finish(shutdownCtx, t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusNoContent)
 			})))
 			server.EnableHTTP2 = http2
@@ -70,7 +70,7 @@ func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
 				require.Equal(t, !http2 && ended, response.Close, "HTTP/1.1 asks for it in each answer")
 				return kept
 			}
-			// The client takes back a connection, and does what it is told, in its own time.
+			// The client returns connections asynchronously.
 			until := func(want bool) {
 				for deadline := time.Now().Add(time.Minute); kept() != want; time.Sleep(time.Millisecond) {
 					require.True(t, time.Now().Before(deadline), "a connection is kept: want %t", want)
@@ -78,7 +78,7 @@ func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
 			}
 			require.False(t, kept(), "the first has a connection of its own")
 			until(true)
-			tell()
+			shutdown()
 			ended = true
 			kept() // The answer to this one asks for it.
 			until(false)

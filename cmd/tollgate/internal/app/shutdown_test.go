@@ -18,53 +18,53 @@ const period = 5 * time.Second
 
 func TestE06ServingGoesOnForAPeriodAfterTheEndWasToldAndReadinessDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told, tell := context.WithCancel(t.Context())
-		serving, end := app.Extend(told, period, clock.RealClock{})
+		shutdownCtx, shutdown := context.WithCancel(t.Context())
+		serveCtx, end := app.Extend(shutdownCtx, period, clock.RealClock{})
 		defer end()
-		ready := app.Ready(told)
+		ready := app.Ready(shutdownCtx)
 
 		time.Sleep(time.Hour)
-		require.NoError(t, serving.Err())
+		require.NoError(t, serveCtx.Err())
 		require.NoError(t, ready(nil))
 
-		tell()
+		shutdown()
 		require.ErrorContains(t, ready(nil), "told to end")
 		time.Sleep(period - time.Nanosecond)
 		synctest.Wait()
-		require.NoError(t, serving.Err(), "the period is not over")
+		require.NoError(t, serveCtx.Err(), "the period is not over")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.ErrorIs(t, serving.Err(), context.Canceled)
+		require.ErrorIs(t, serveCtx.Err(), context.Canceled)
 	})
 }
 
 func TestServingEndsAtOnceWhereThereIsNoPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told, tell := context.WithCancel(t.Context())
-		serving, end := app.Extend(told, 0, clock.RealClock{})
+		shutdownCtx, shutdown := context.WithCancel(t.Context())
+		serveCtx, end := app.Extend(shutdownCtx, 0, clock.RealClock{})
 		defer end()
 		began := time.Now()
-		tell()
-		<-serving.Done()
+		shutdown()
+		<-serveCtx.Done()
 		require.Zero(t, time.Since(began))
 	})
 }
 
 func TestServingEndsEarlierThanToldWhenItsProgramDoes(t *testing.T) {
-	tests := map[string]func(tell context.CancelFunc){
+	tests := map[string]func(shutdown context.CancelFunc){
 		"before it was told to":     func(context.CancelFunc) {},
-		"while it is being drained": func(tell context.CancelFunc) { tell(); synctest.Wait() },
+		"while it is being drained": func(shutdown context.CancelFunc) { shutdown(); synctest.Wait() },
 	}
 	for name, before := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				told, tell := context.WithCancel(t.Context())
-				defer tell()
-				serving, end := app.Extend(told, period, clock.RealClock{})
-				before(tell)
-				require.NoError(t, serving.Err())
+				shutdownCtx, shutdown := context.WithCancel(t.Context())
+				defer shutdown()
+				serveCtx, end := app.Extend(shutdownCtx, period, clock.RealClock{})
+				before(shutdown)
+				require.NoError(t, serveCtx.Err())
 				end()
-				require.Error(t, serving.Err())
+				require.Error(t, serveCtx.Err())
 				synctest.Wait() // No goroutine is left, or the bubble does not end.
 			})
 		})
@@ -74,9 +74,9 @@ func TestServingEndsEarlierThanToldWhenItsProgramDoes(t *testing.T) {
 type key struct{}
 
 func TestWhatServesFindsWhatIsStoredInTheContext(t *testing.T) {
-	serving, end := app.Extend(context.WithValue(t.Context(), key{}, "log"), period, clock.RealClock{})
+	serveCtx, end := app.Extend(context.WithValue(t.Context(), key{}, "log"), period, clock.RealClock{})
 	defer end()
-	require.Equal(t, "log", serving.Value(key{}))
+	require.Equal(t, "log", serveCtx.Value(key{}))
 }
 
 func TestWorkEndsWithWhatComesFirst(t *testing.T) {
@@ -95,13 +95,13 @@ func TestWorkEndsWithWhatComesFirst(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			ends := map[string]context.CancelFunc{}
-			told, tell := context.WithCancel(t.Context())
-			defer tell()
+			shutdownCtx, shutdown := context.WithCancel(t.Context())
+			defer shutdown()
 			managed, stop := context.WithCancel(t.Context())
 			defer stop()
-			ends["told"], ends["manager"] = tell, stop
+			ends["told"], ends["manager"] = shutdown, stop
 			started := make(chan struct{})
-			work := app.Until(told, manager.RunnableFunc(func(ctx context.Context) error {
+			work := app.Until(shutdownCtx, manager.RunnableFunc(func(ctx context.Context) error {
 				close(started)
 				<-ctx.Done()
 				return test.ends(ctx)

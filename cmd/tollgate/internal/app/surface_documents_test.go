@@ -25,24 +25,24 @@ var documents = []struct{ command, folder, root string }{
 type document struct {
 	source
 	lines []string
-	// reached are the types of the repository that are part of it.
+	// reached are the types of the repository in the document.
 	reached map[*ast.TypeSpec]bool
 }
 
-// scope is what names mean where a type is written.
+// scope resolves the names in a file.
 type scope struct {
 	file *sourceFile
-	// arguments are the types that type parameters stand for.
+	// arguments are the type arguments by type parameter.
 	arguments map[string]typeIn
 }
 
-// typeIn is a type with what its names mean.
+// typeIn is a type with the scope of its names.
 type typeIn struct {
 	expr ast.Expr
 	in   scope
 }
 
-// add lists a field with what is in it. Outer are the types that it is in.
+// add lists a field and its fields. Outer are the enclosing types.
 func (d *document) add(name string, of typeIn, outer []*ast.TypeSpec) {
 	switch expr := of.expr.(type) {
 	case *ast.StarExpr:
@@ -114,8 +114,7 @@ func (d *document) declarationOf(expr ast.Expr, in scope) (typeDeclaration, bool
 	return typeDeclaration{}, false
 }
 
-// addFields lists the fields of a struct. Those of embedded structs are listed as its own
-// unless it has one of the same name.
+// addFields lists the fields of a struct. Embedded fields are promoted unless shadowed.
 func (d *document) addFields(prefix string, structure *ast.StructType, in scope, outer []*ast.TypeSpec, hidden []string) {
 	var embedded []*ast.Field
 	hidden = slices.Clone(hidden)
@@ -154,7 +153,7 @@ func jsonTag(field *ast.Field) string {
 	return reflect.StructTag(tag).Get("json")
 }
 
-// foreign names a type that is not of the repository.
+// foreign returns the name of a type from another module.
 func foreign(expr ast.Expr, in scope) string {
 	switch expr := expr.(type) {
 	case *ast.Ident:

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// flow finds which strings an expression can be. It goes by the names of fields, parameters,
-// variables and functions, not by types, and so may find more than there are.
+// flow finds the possible string values of an expression. It matches fields, parameters,
+// variables and functions by name, not by type, and so may find too many.
 type flow struct {
 	source
 	found map[string]bool
-	// unknown are expressions of which nothing was found.
+	// unknown are expressions without a value.
 	unknown []string
 	seen    map[ast.Expr]bool
 }
@@ -20,7 +20,7 @@ func newFlow(s source) *flow {
 	return &flow{source: s, found: map[string]bool{}, seen: map[ast.Expr]bool{}}
 }
 
-// from adds what an expression can be.
+// from adds the values of an expression.
 func (f *flow) from(at place, expr ast.Expr) {
 	if f.seen[expr] {
 		return
@@ -44,7 +44,7 @@ func (f *flow) from(at place, expr ast.Expr) {
 	}
 }
 
-// fromVariable adds what a parameter or a variable of a function can be.
+// fromVariable adds the values of a parameter or variable of a function.
 func (f *flow) fromVariable(at place, name string) bool {
 	if at.function == nil {
 		return false
@@ -75,7 +75,7 @@ func (f *flow) fromVariable(at place, name string) bool {
 	return known
 }
 
-// fromAssignment adds what an assignment gives to the variable or field on its left with an index.
+// fromAssignment adds the value assigned to the left side with an index.
 func (f *flow) fromAssignment(at place, assignment *ast.AssignStmt, i int) bool {
 	if len(assignment.Lhs) == len(assignment.Rhs) {
 		f.from(at, assignment.Rhs[i])
@@ -85,8 +85,7 @@ func (f *flow) fromAssignment(at place, assignment *ast.AssignStmt, i int) bool 
 	return ok && f.fromCall(at, call, i)
 }
 
-// fromField adds what fields with a name are given in a package, but for those that are known to
-// be no strings.
+// fromField adds the values of the fields with a name in a package, except for known non-strings.
 func (f *flow) fromField(at place, name string) bool {
 	var known bool
 	at.file.pkg.inspect(func(in place, node ast.Node) {
@@ -102,7 +101,7 @@ func (f *flow) fromField(at place, name string) bool {
 	return f.fromAssignments(at.file.pkg, name) || known
 }
 
-// fromAssignments adds what is assigned to fields with a name in a package.
+// fromAssignments adds the values assigned to fields with a name in a package.
 func (f *flow) fromAssignments(pkg *sourcePackage, name string) bool {
 	var known bool
 	pkg.inspect(func(in place, node ast.Node) {
@@ -119,7 +118,7 @@ func (f *flow) fromAssignments(pkg *sourcePackage, name string) bool {
 	return known
 }
 
-// fieldOf returns the value of a field in a literal of a struct, nil for none.
+// fieldOf returns the value of a field in a struct literal, nil for none.
 func fieldOf(at place, literal *ast.CompositeLit, name string) ast.Expr {
 	for _, element := range literal.Elts {
 		if pair, ok := element.(*ast.KeyValueExpr); ok {
@@ -137,7 +136,7 @@ func fieldOf(at place, literal *ast.CompositeLit, name string) ast.Expr {
 	return nil
 }
 
-// structOf returns the struct of a literal, if it is one of the same package.
+// structOf returns the struct type of a literal from the same package.
 func structOf(at place, literal *ast.CompositeLit) *ast.StructType {
 	named, ok := literal.Type.(*ast.Ident)
 	if !ok {
@@ -151,7 +150,7 @@ func structOf(at place, literal *ast.CompositeLit) *ast.StructType {
 	return structure
 }
 
-// mayBeString tells whether a field of a literal is a string, or of a struct that is not known.
+// mayBeString reports whether a field of a literal is a string, or its struct is unknown.
 func mayBeString(at place, literal *ast.CompositeLit, name string) bool {
 	structure := structOf(at, literal)
 	if structure == nil {
@@ -166,7 +165,7 @@ func mayBeString(at place, literal *ast.CompositeLit, name string) bool {
 	return false
 }
 
-// fromCall adds what the result of a call with an index can be.
+// fromCall adds the values of the result with an index.
 func (f *flow) fromCall(at place, call *ast.CallExpr, i int) bool {
 	name := calleeOf(call)
 	if name == "string" && len(call.Args) == 1 {
@@ -176,7 +175,8 @@ func (f *flow) fromCall(at place, call *ast.CallExpr, i int) bool {
 	return f.fromResult(at.file.pkg, name, i) || f.fromMethodValue(name, i)
 }
 
-// fromResult adds what functions with a name return: those of a package, or of any if it has none.
+// fromResult adds the return values of functions with a name in a package, or in all if it is
+// empty.
 func (f *flow) fromResult(pkg *sourcePackage, name string, i int) bool {
 	packages := []*sourcePackage{pkg}
 	if !slices.ContainsFunc(pkg.functions, func(at place) bool { return at.function.Name.Name == name }) {
@@ -201,7 +201,7 @@ func (f *flow) fromResult(pkg *sourcePackage, name string, i int) bool {
 	return known
 }
 
-// fromMethodValue adds what functions return that fields with a name are given.
+// fromMethodValue adds the return values of functions that are assigned to fields with a name.
 func (f *flow) fromMethodValue(name string, i int) bool {
 	var known bool
 	for _, pkg := range f.sorted() {
@@ -234,7 +234,7 @@ func parameters(function *ast.FuncType) []string {
 	return names(function.Params)
 }
 
-// names returns the names of fields, with that of its type for one that is embedded.
+// names returns the names of fields; that of the type for an embedded one.
 func names(list *ast.FieldList) []string {
 	var all []string
 	for _, field := range list.List {

@@ -22,13 +22,13 @@ import (
 // ownModule is the import path of the repository's root.
 const ownModule = "github.com/tollgate-dev/tollgate/"
 
-// source is the code of the product, tests apart, by import path.
+// source is the non-test code of the product, by import path.
 type source map[string]*sourcePackage
 
 type sourcePackage struct {
 	path  string
 	files []*sourceFile
-	// constants are the expressions of constants with a value of their own.
+	// constants are the expressions of constants with a value.
 	constants map[string]constant
 	types     map[string]typeDeclaration
 	functions []place
@@ -37,13 +37,13 @@ type sourcePackage struct {
 type sourceFile struct {
 	pkg    *sourcePackage
 	syntax *ast.File
-	// imports are import paths by the names that the file has for them.
+	// imports are import paths by their names in the file.
 	imports map[string]string
 }
 
 type constant struct {
 	file *sourceFile
-	// kind is the name of its type, if that is given and of the same package.
+	// kind is the name of its type, if declared and of the same package.
 	kind  string
 	value ast.Expr
 }
@@ -53,13 +53,13 @@ type typeDeclaration struct {
 	spec *ast.TypeSpec
 }
 
-// place is where an expression stands: in a file, and in a function of it or in none.
+// place is the position of an expression: a file, and a function or none.
 type place struct {
 	file     *sourceFile
 	function *ast.FuncDecl
 }
 
-// foreignConstants are those of Kubernetes that are among what Tollgate writes.
+// foreignConstants are the Kubernetes constants that Tollgate writes.
 var foreignConstants = map[string]string{
 	"k8s.io/api/core/v1.DisruptionTarget":                           string(corev1.DisruptionTarget),
 	"k8s.io/api/resource/v1.DeviceTaintConditionEvictionInProgress": resourcev1.DeviceTaintConditionEvictionInProgress,
@@ -134,10 +134,10 @@ func (all source) addFile(syntax *ast.File, at string) {
 	}
 }
 
-// majorVersion is the last element of import paths of packages that have the name of the one before.
+// majorVersion matches a version suffix of an import path.
 var majorVersion = regexp.MustCompile(`^v[2-9][0-9]*$`)
 
-// giveType enters the type into elements of a literal that leave it out.
+// giveType sets the elided type of elements of a literal.
 func giveType(literal *ast.CompositeLit) {
 	var kind ast.Expr
 	switch of := literal.Type.(type) {
@@ -159,7 +159,7 @@ func giveType(literal *ast.CompositeLit) {
 	}
 }
 
-// declare enters constants and types, also those of functions.
+// declare adds constants and types, also of functions.
 func (file *sourceFile) declare(decl *ast.GenDecl) {
 	for _, spec := range decl.Specs {
 		switch spec := spec.(type) {
@@ -233,7 +233,7 @@ func (all source) sorted() []*sourcePackage {
 	return list
 }
 
-// inspect calls a function for every node of a package, with where it stands.
+// inspect calls a function for each node of a package, with its place.
 func (pkg *sourcePackage) inspect(visit func(at place, node ast.Node)) {
 	for _, file := range pkg.files {
 		for _, decl := range file.syntax.Decls {

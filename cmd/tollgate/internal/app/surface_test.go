@@ -22,8 +22,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 )
 
-// surfaceFolder has a file for each part of the surface, which is all that scripts, dashboards and
-// manifests of users depend on, with a line for each name.
+// surfaceFolder has a file for each part of the public surface that scripts, dashboards and
+// manifests may depend on, with one name per line.
 const surfaceFolder = "testdata/surface"
 
 const surfaceChanged = `%s is what scripts, dashboards and manifests of users depend on, and it has changed.
@@ -71,7 +71,7 @@ func TestTheSurface(t *testing.T) {
 	}
 }
 
-// changes returns the lines that are in one of two texts alone.
+// changes returns the lines that differ between two texts.
 func changes(before, after string) []string {
 	gone, added := strings.Split(before, "\n"), strings.Split(after, "\n")
 	var all []string
@@ -88,7 +88,7 @@ func changes(before, after string) []string {
 	return all
 }
 
-// A constant that is named a reason is one of events or of conditions.
+// A constant named reason is one of events or of conditions.
 func TestNoReasonIsForgotten(t *testing.T) {
 	t.Parallel()
 	code := readSource(t)
@@ -184,10 +184,10 @@ func surfaceConfiguration(t *testing.T, code source) []string {
 	return lines
 }
 
-// ownName is a name of the group of Tollgate, or of one below.
+// ownName matches a name in the group of Tollgate or a subdomain.
 var ownName = regexp.MustCompile(`^([a-z-]+\.)*tollgate\.dev(/.*)?$`)
 
-// surfaceNames lists annotations, labels and all else that has a name of a group of Tollgate.
+// surfaceNames lists annotations, labels and other names in a group of Tollgate.
 func surfaceNames(code source) []string {
 	found := map[string]bool{}
 	for _, pkg := range code.sorted() {
@@ -237,7 +237,7 @@ func surfaceConditions(t *testing.T, code source) []string {
 	return append(linesOf(t, "type", types), linesOf(t, "reason", reasons)...)
 }
 
-// isCondition tells whether a type is the one of conditions, or that of patches of them.
+// isCondition reports whether a type is Condition, or its apply configuration.
 func isCondition(at place, expr ast.Expr) bool {
 	switch expr := expr.(type) {
 	case *ast.SelectorExpr:
@@ -248,10 +248,11 @@ func isCondition(at place, expr ast.Expr) bool {
 	return false
 }
 
-// reasonArguments are the indices of the reason among the arguments of what writes events.
+// reasonArguments are the indices of the reason among the arguments of functions that write
+// events.
 var reasonArguments = map[string]int{"Event": 2, "Eventf": 2, "AnnotatedEventf": 3}
 
-// surfaceEvents lists the sources of events that Tollgate writes, and their reasons.
+// surfaceEvents lists the sources and reasons of the events that Tollgate writes.
 func surfaceEvents(t *testing.T, code source) []string {
 	t.Helper()
 	reasons := newFlow(code)
@@ -268,7 +269,7 @@ func surfaceEvents(t *testing.T, code source) []string {
 	return append(lines, linesOf(t, "reason", reasons)...)
 }
 
-// linesOf lists what was found, which has to be all there is.
+// linesOf lists the results, and fails if some are unresolved.
 func linesOf(t *testing.T, kind string, f *flow) []string {
 	t.Helper()
 	require.Empty(t, f.unknown, "the test cannot tell what these %ss are", kind)
@@ -280,7 +281,7 @@ func linesOf(t *testing.T, kind string, f *flow) []string {
 	return lines
 }
 
-// surfaceDocuments lists the fields of what commands write or read as JSON and YAML.
+// surfaceDocuments lists the fields of the JSON and YAML of commands.
 func surfaceDocuments(t *testing.T, code source) []string {
 	t.Helper()
 	const commands = ownModule + "cmd/kubectl-tollgate/internal/"
@@ -310,7 +311,7 @@ func surfaceDocuments(t *testing.T, code source) []string {
 	return lines
 }
 
-// fieldSchema is what is read of the schema of a kind.
+// fieldSchema is the part of a CRD schema that is compared.
 type fieldSchema struct {
 	Type       string                 `json:"type"`
 	Format     string                 `json:"format"`
@@ -323,7 +324,7 @@ type fieldSchema struct {
 	IntOrText  bool                   `json:"x-kubernetes-int-or-string"`
 }
 
-// definition is what is read of the definition of a kind.
+// definition is the part of a CRD that is compared.
 type definition struct {
 	Spec struct {
 		Group string `json:"group"`
@@ -395,7 +396,7 @@ func fields(name string, of fieldSchema) []string {
 	return lines
 }
 
-// typeOf returns the type of a field, with what it may be and its default.
+// typeOf returns the type of a field, with its validation and default.
 func typeOf(of fieldSchema) string {
 	text := of.Type
 	switch {

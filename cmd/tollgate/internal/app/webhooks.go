@@ -21,12 +21,11 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
-// addAdmission adds the certificates, and the server that judges by the policies, by
-// what is known of pods and devices and by what is foretold of them, if anything, while
-// serving goes on. It returns its readiness checks. A process without the webhook is ready
-// when it knows the policies.
+// addAdmission adds the certificates and the webhook server, which serves until serveCtx is done,
+// and returns its readiness checks. A process without the webhook is ready when the policies are
+// read.
 func (p *program) addAdmission(
-	told, serving context.Context, store *policies.Store, known *followed, preview *webhook.Preview,
+	shutdownCtx, serveCtx context.Context, store *policies.Store, state *evictionState, preview *webhook.Preview,
 ) (map[string]healthz.Checker, error) {
 	if err := p.addCertificates(); err != nil {
 		return nil, err
@@ -34,12 +33,12 @@ func (p *program) addAdmission(
 	if !p.components.webhook {
 		return map[string]healthz.Checker{"policies": store.Ready}, nil
 	}
-	who, err := p.addCallers()
+	callerAuth, err := p.addCallerAuth()
 	if err != nil {
 		return nil, err
 	}
-	config := p.webhookConfig(store, known)
-	config.Preview, config.Callers = preview, who
+	config := p.webhookConfig(store, state)
+	config.Preview, config.Callers = preview, callerAuth
 	if outages := config.Outages; outages != nil {
 		follow := func(ctx context.Context) {
 			controllers.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
@@ -49,22 +48,22 @@ func (p *program) addAdmission(
 		}
 	}
 	server := webhook.NewServer(webhook.ServerOptions{
-		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, who.TLSConfig},
+		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, callerAuth.TLSConfig},
 		Budget: config.Budget, Metrics: config.Metrics,
 	})
 	ready := map[string]healthz.Checker{
 		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}
-	server.Register(webhook.PathMutate, Finish(told, serving, webhook.Mutate(config)))
-	server.Register(webhook.PathValidate, Finish(told, serving, webhook.Validate(config)))
+	server.Register(webhook.PathMutate, Finish(shutdownCtx, serveCtx, webhook.Mutate(config)))
+	server.Register(webhook.PathValidate, Finish(shutdownCtx, serveCtx, webhook.Validate(config)))
 	if err := p.manager.Add(server); err != nil {
 		return nil, fmt.Errorf("serve webhooks: %w", err)
 	}
 	return ready, nil
 }
 
-// addCertificates adds the certificate that the webhooks and the metrics are served with, or
-// the metrics alone. Without either there is none.
+// addCertificates adds the certificate of the webhooks and the metrics, or of the metrics only;
+// none if neither is served by HTTPS.
 func (p *program) addCertificates() error {
 	if !p.components.webhook && !p.config.Metrics.Asked() {
 		return nil
@@ -103,7 +102,7 @@ func (p *program) certificateOptions() certs.Options {
 	return options
 }
 
-func (p *program) webhookConfig(store *policies.Store, known *followed) webhook.Config {
+func (p *program) webhookConfig(store *policies.Store, state *evictionState) webhook.Config {
 	admission := p.config.Admission
 	config := webhook.Config{
 		Options: webhook.Options{
@@ -139,27 +138,27 @@ func (p *program) webhookConfig(store *policies.Store, known *followed) webhook.
 	if config.StampNodeTaints {
 		config.Outages = webhook.NewOutages()
 	}
-	if known.devices != nil {
-		config.DeviceTaints = known.tracker
+	if state.devices != nil {
+		config.DeviceTaints = state.tracker
 	}
-	if known.nodes {
+	if state.nodes {
 		config.Spread = webhook.NewSpread(webhook.SpreadConfig{
-			Nodes: known.tracker, Known: known.pods, ComparisonOperators: p.config.Eviction.ComparisonOperators, Clock: p.local,
+			Nodes: state.tracker, Known: state.pods, ComparisonOperators: p.config.Eviction.ComparisonOperators, Clock: p.local,
 		})
 	}
 	return config
 }
 
-// Questions about RBAC have clients and limits of their own, one for tenants and one for
-// operators: users must not wait for their answers because the evictor is busy, nor pods live
-// longer because users ask, nor taints stay because tenants ask.
+// Access reviews have clients and rate limits of their own, one for tenants and one for
+// operators: reviews do not wait for the evictor, evictions not for reviews, and operators not
+// for tenants.
 const (
 	reviewQPS   = 50
 	reviewBurst = 100
 )
 
 func (p *program) newAuthority() (*auth.Authority, error) {
-	// Without a limit of its own: the authority has it, and lets namespaces take turns.
+	// The client has no rate limit: the authority has one, fair between namespaces.
 	clientset, err := p.clientWithin(-1, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for access reviews: %w", err)
@@ -168,7 +167,7 @@ func (p *program) newAuthority() (*auth.Authority, error) {
 	return auth.NewAuthority(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, limits), nil
 }
 
-// clientWithin returns a client with a limit of its own.
+// clientWithin returns a client with its own rate limit.
 func (p *program) clientWithin(qps float32, burst int) (*kubernetes.Clientset, error) {
 	connection := rest.CopyConfig(p.connection)
 	connection.QPS, connection.Burst = qps, burst

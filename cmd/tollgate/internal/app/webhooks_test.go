@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// allowing is an API server that knows all tokens and allows everything.
+// allowing is an API server that accepts all tokens and permits everything.
 func allowing(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +38,7 @@ func TestF12ScrapesDoNotTakeFromTheClientsOfOthers(t *testing.T) {
 	p := &program{local: clock.RealClock{}, connection: &rest.Config{Host: allowing(t).URL, QPS: 1e-6, Burst: 1}}
 	guard, err := p.newScrapeGuard()
 	require.NoError(t, err)
-	// Without clients of theirs that the guard could use, each answer is by one of its own.
+	// The guard must not use the manager's client: each review takes from a client of its own.
 	require.Nil(t, p.clientset)
 	require.Nil(t, p.authorizer)
 	handler := guard.Around(logr.Discard(), http.NotFoundHandler())
@@ -53,7 +53,7 @@ func TestF12ScrapesDoNotTakeFromTheClientsOfOthers(t *testing.T) {
 }
 
 func TestQuestionsAboutRBACDoNotWaitForTheClientOfTheEvictor(t *testing.T) {
-	// A client like this could ask once.
+	// The client's rate allows one request.
 	p := &program{local: clock.RealClock{}, connection: &rest.Config{Host: allowing(t).URL, QPS: 1e-6, Burst: 1}}
 	authorizes, err := p.newAuthority()
 	require.NoError(t, err)

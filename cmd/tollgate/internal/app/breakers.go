@@ -18,28 +18,28 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
-// restraint is what holds evictions back: EvictionPolicies, and the breakers in them.
-type restraint struct {
+// evictionBreakers applies EvictionPolicies and their circuit breakers to the evictor.
+type evictionBreakers struct {
 	mode   configv1alpha1.EvictionMode
 	store  *policies.Store
 	labels *NamespaceLabels
 	keeper *breaker.Keeper
-	// runner is what is held back. It comes into being after what holds it.
+	// runner is the evictor. It is set after newBreakers, because it needs the options from here.
 	runner *evictor.Evictor
 }
 
-func (p *program) newRestraint(ctx context.Context, store *policies.Store, known *tracker.Tracker) (*restraint, error) {
-	r := &restraint{mode: p.config.Eviction.Mode, store: store}
+func (p *program) newBreakers(ctx context.Context, store *policies.Store, podTracker *tracker.Tracker) (*evictionBreakers, error) {
+	r := &evictionBreakers{mode: p.config.Eviction.Mode, store: store}
 	var err error
-	if r.labels, err = Watch(ctx, p.manager.GetCache(), r.changed); err != nil {
+	if r.labels, err = Watch(ctx, p.manager.GetCache(), r.namespaceChanged); err != nil {
 		return nil, err
 	}
 	r.keeper = breaker.New(breaker.Options{
 		Reader: p.manager.GetAPIReader(), Status: p.manager.GetClient().Status(), Approvals: p.manager.GetClient(),
-		Policies: r.policies, Live: known.Live,
+		Policies: r.policies, Live: podTracker.Live,
 		Held:     func() map[types.UID]int { return r.runner.HeldByPolicy() },
 		Settled:  func() bool { return r.runner.Settled() },
-		Standing: preview.NewView(preview.Options{Tracker: known}).FirstStanding,
+		Standing: preview.NewView(preview.Options{Tracker: podTracker}).FirstStanding,
 		Released: func(policy types.UID) { r.runner.WakeHeld(policy) },
 		Leads:    p.leads,
 		Clock:    p.clock, Local: p.local, Timeout: p.attemptTimeout(),
@@ -48,8 +48,8 @@ func (p *program) newRestraint(ctx context.Context, store *policies.Store, known
 	return r, nil
 }
 
-// restrain has the evictor obey r.
-func (r *restraint) restrain(options *evictor.Options) {
+// configure sets the options of the evictor that EvictionPolicies need.
+func (r *evictionBreakers) configure(options *evictor.Options) {
 	synced := options.Synced
 	options.Synced = func() bool { return r.store.Current() != nil && synced() }
 	missing := options.Missing
@@ -62,8 +62,8 @@ func (r *restraint) restrain(options *evictor.Options) {
 	options.Policies, options.NamespaceLabels, options.Breakers = r.policies, r.labels.Of, r.keeper
 }
 
-// policies returns the EvictionPolicies in force.
-func (r *restraint) policies() *eviction.Set {
+// policies returns the EvictionPolicies in force; nil before they are read.
+func (r *evictionBreakers) policies() *eviction.Set {
 	current := r.store.Current()
 	if current == nil {
 		return nil
@@ -71,43 +71,43 @@ func (r *restraint) policies() *eviction.Set {
 	return current.Evictions
 }
 
-// foretold returns the policies that previews and limits go by. Where Kubernetes evicts
-// as well, or alone, nobody is safe because a policy of Tollgate's says so.
-func (r *restraint) foretold() *eviction.Set {
+// previewPolicies returns the policies for previews and limits; nil unless the mode is Replace.
+// In other modes Kubernetes evicts too, and no policy protects a pod.
+func (r *evictionBreakers) previewPolicies() *eviction.Set {
 	if r.mode != configv1alpha1.EvictionReplace {
 		return nil
 	}
 	return r.policies()
 }
 
-// changed has what is held in a namespace looked at again.
-func (r *restraint) changed(namespace string) {
+// namespaceChanged requeues the held pods of a namespace.
+func (r *evictionBreakers) namespaceChanged(namespace string) {
 	if r.runner != nil {
 		r.runner.NamespaceChanged(namespace)
 	}
 }
 
-// follow tells of policies that change until ctx is done.
-func (r *restraint) follow(ctx context.Context) {
-	changed, stop := r.store.Subscribe()
+// watchPolicies forwards policy changes until ctx is done.
+func (r *evictionBreakers) watchPolicies(ctx context.Context) {
+	policiesChanged, stop := r.store.Subscribe()
 	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
+		case <-policiesChanged:
 			r.keeper.PoliciesChanged()
 			r.runner.PoliciesChanged()
 		}
 	}
 }
 
-// addRestraint adds what follows the policies, and what the leader writes about them.
-func (p *program) addRestraint(r *restraint) error {
+// addBreakers adds the watch of the policies, and the leader's controllers of their status.
+func (p *program) addBreakers(r *evictionBreakers) error {
 	if !p.features.Enabled(settings.EvictionPolicies) {
 		return nil
 	}
-	if err := p.manager.Add(everyReplica(r.follow)); err != nil {
+	if err := p.manager.Add(everyReplica(r.watchPolicies)); err != nil {
 		return fmt.Errorf("follow EvictionPolicies: %w", err)
 	}
 	status := status.NewHeld(status.HeldOptions{
@@ -115,9 +115,9 @@ func (p *program) addRestraint(r *restraint) error {
 		Held: r.runner.Held, Settled: r.runner.Settled,
 		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 	})
-	p.leading = append(p.leading, status.Start)
+	p.leaderTasks = append(p.leaderTasks, status.Start)
 	if r.mode != configv1alpha1.EvictionObserve {
-		p.leading = append(p.leading, r.keeper.Start)
+		p.leaderTasks = append(p.leaderTasks, r.keeper.Start)
 	}
 	return nil
 }
