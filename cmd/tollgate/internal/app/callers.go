@@ -20,7 +20,7 @@ const keysQPS = 10
 func (p *program) addCallerAuth() (*auth.Callers, error) {
 	config := &p.config.Webhook.Authentication
 	if config.Mode == configv1alpha1.AuthenticationOff {
-		return nil, nil //nolint:nilnil // Nil callers let everybody pass.
+		return nil, nil //nolint:nilnil // Nil accepts all callers.
 	}
 	options := auth.CallerOptions{
 		Required:    config.Mode == configv1alpha1.AuthenticationRequired,

@@ -44,5 +44,5 @@ func (s *shares) allow(address string, now time.Time) bool {
 		share = rate.NewLimiter(sharePerSecond, shareAtOnce)
 	}
 	s.limiters.Add(of, share, shareTTL)
-	return share.(*rate.Limiter).AllowN(now, 1) //nolint:forcetypeassert // Nothing else is in there.
+	return share.(*rate.Limiter).AllowN(now, 1) //nolint:forcetypeassert // The only type in the cache.
 }

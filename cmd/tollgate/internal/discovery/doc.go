@@ -1,12 +1,11 @@
-// Package discovery finds out which resources the API server serves, and in which
-// version, and keeps watches of those that it does. That differs between versions
-// of Kubernetes, depends on feature gates and flags of the API server (VS-01,
-// VS-02), and changes when a control plane is upgraded or configured anew.
+// Package discovery discovers which resources the API server serves, and in which version, and
+// watches them. That differs between versions of Kubernetes, depends on feature gates and flags
+// of the API server (VS-01, VS-02), and changes when a control plane is upgraded or reconfigured.
 //
-// What is not served is said once in the log and costs nothing but what it is
-// for. So does what is not permitted, and what the API server does not say anything
-// about while it answers other questions (F10).
+// A resource that is not served is logged once and disables only the features that need it. The
+// same holds for one that Tollgate may not watch, and for one whose discovery fails while other
+// requests succeed (F10).
 //
-// What is watched in another version from now on is not forgotten in between: only
-// what the new list lacks is.
+// When the version of a watch changes, its objects are kept until the new list is complete; then
+// only those missing from it are removed.
 package discovery

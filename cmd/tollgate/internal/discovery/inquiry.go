@@ -9,28 +9,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// inquiry is what the API server said in one look.
+// inquiry caches the discovery responses of one round.
 type inquiry struct {
 	discovery discoverer
-	// answers are by group and version.
+	// answers are keyed by group and version.
 	answers map[string]listed
 }
 
-// listed is what is served in one version of a group; nil for nothing.
+// listed is the discovery response of a group version; list is nil if it is not served.
 type listed struct {
 	list *metav1.APIResourceList
 	err  error
 }
 
-// silence is what the API server does not say whether it serves, and why.
+// silence is a resource whose discovery failed, and the error.
 type silence struct {
 	resource *resource
 	err      error
 }
 
-// version returns the version in which a resource is to be watched, empty when it is
-// not served. The one that is watched is kept while it is served: the replicas of
-// a control plane that is being upgraded do not agree on the newest.
+// version returns the version in which to watch a resource, empty when it is not served. It keeps
+// the current version while that is served: during an upgrade, replicas of the API server
+// disagree on the newest.
 func (q *inquiry) version(ctx context.Context, r *resource) (string, error) {
 	candidates := r.Versions
 	if r.version != "" {
@@ -48,13 +48,13 @@ func (q *inquiry) version(ctx context.Context, r *resource) (string, error) {
 	return "", nil
 }
 
-// ask asks about a version of a group, once a look.
+// ask discovers a group version, once per inquiry.
 func (q *inquiry) ask(ctx context.Context, group string) listed {
 	answer, asked := q.answers[group]
 	if asked {
 		return answer
 	}
-	ctx, stop := context.WithTimeout(ctx, patience)
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	answer.list, answer.err = q.discovery.ServerResourcesForGroupVersionWithContext(ctx, group)
 	if apierrors.IsNotFound(answer.err) {
@@ -76,30 +76,30 @@ func includes(list *metav1.APIResourceList, name string) bool {
 	return false
 }
 
-// unanswered takes in what the API server says nothing about, and says so once. It
-// returns when to ask again. While it answers other questions, these are asked often
-// for no longer than a permission is: an API server that is away says nothing at all.
+// unanswered records failed discovery, logs it once, and returns when to retry. While other
+// resources get a response, these are retried every retryInterval only during grace; if all fail,
+// the API server is down and retries go on.
 func (k *Keeper) unanswered(ctx context.Context, about []silence) time.Duration {
 	if ctx.Err() != nil {
-		return lookAgain
+		return retryInterval
 	}
 	log := logr.FromContextOrDiscard(ctx)
-	next := lookEvery
+	next := discoveryInterval
 	var news []string
 	for _, s := range about {
 		r := s.resource
-		if r.mute.IsZero() {
-			r.mute = k.clock.Now()
+		if r.failedSince.IsZero() {
+			r.failedSince = k.clock.Now()
 			news = append(news, r.Name.String())
 		}
-		if !r.skipped && len(about) < len(k.resources) && k.clock.Since(r.mute) >= grace {
+		if !r.skipped && len(about) < len(k.resources) && k.clock.Since(r.failedSince) >= grace {
 			r.skipped = true
 			if r.state == stateUnknown && r.Watch == nil {
 				log.Error(s.err, "not known to be served", "resource", r.Name.String(), "so", r.Without)
 			}
 		}
 		if !r.skipped {
-			next = lookAgain
+			next = retryInterval
 		}
 	}
 	if len(news) > 0 {

@@ -12,93 +12,89 @@ import (
 )
 
 const (
-	// lookEvery is how often the API server is asked what it serves.
-	lookEvery = time.Minute
-	// lookAgain is when it is asked again after it could not be asked, and after it
-	// said that something is gone: it may have been a replica of an older version, or
-	// one that is just starting, and much follows from it.
-	lookAgain = 3 * time.Second
-	// grace is how long a refusal counts as temporary: an API server that starts
-	// answers before it knows all roles.
+	// discoveryInterval is the interval of discovery.
+	discoveryInterval = time.Minute
+	// retryInterval is the interval after discovery failed or a resource disappeared: the response
+	// may come from a replica of an older version, or one that is starting.
+	retryInterval = 3 * time.Second
+	// grace is how long a denial counts as temporary: an API server that starts responds before
+	// it has read all roles.
 	grace = 15 * time.Second
-	// patience is how long it may take to answer one question: what stands last in
-	// line is asked too when the first is not answered.
-	patience = 10 * time.Second
+	// requestTimeout is the timeout of one request, so that each resource gets its turn.
+	requestTimeout = 10 * time.Second
 )
 
-// discoverer is the part of a discovery client that is used here.
+// discoverer is the part of a discovery client that a Keeper uses.
 type discoverer interface {
 	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// Options are what a Keeper works with. All are required.
+// Options are the dependencies of a Keeper. All are required.
 type Options struct {
 	Discovery discoverer
 	// Clock is the clock of this machine.
 	Clock     clock.WithTicker
 	Resources []Resource
-	// Known is told whether all that is known to be served, and is permitted, has been
-	// listed. It is called when that changes, and not before it is true for the first
-	// time.
+	// Known is called when the caches become complete or incomplete: complete means that all
+	// resources that are served and permitted are listed. The first call has true.
 	Known   func(known bool)
 	Metrics *Metrics
 }
 
-// Keeper keeps watches of the resources that are served. It is a runnable of a
-// controller-runtime manager.
+// Keeper keeps watches of the resources that are served. It is a runnable of a controller-runtime
+// manager.
 type Keeper struct {
 	discovery discoverer
 	clock     clock.WithTicker
-	tell      func(known bool)
+	notify    func(known bool)
 	metrics   *Metrics
-	// resources is never changed; what is in it belongs to the goroutine of Start,
-	// but for what has a lock.
+	// resources is read-only; its elements belong to the goroutine of Start, except fields with a
+	// lock.
 	resources []*resource
 	known     bool
-	// wake has room for one word, so that whoever leaves it never waits.
+	// wake is a buffered signal channel of size 1.
 	wake chan struct{}
 
 	mu sync.Mutex
-	// versions holds those that are served.
+	// versions holds the served versions.
 	versions map[schema.GroupResource]string
 	states   map[schema.GroupResource]state
 }
 
-// New returns a keeper. It starts nothing: that is what Start does.
+// New returns a keeper. It starts no goroutines; Start does.
 func New(options Options) *Keeper {
 	k := &Keeper{
-		discovery: options.Discovery, clock: options.Clock, tell: options.Known, metrics: options.Metrics,
+		discovery: options.Discovery, clock: options.Clock, notify: options.Known, metrics: options.Metrics,
 		wake:     make(chan struct{}, 1),
 		versions: map[schema.GroupResource]string{}, states: map[schema.GroupResource]state{},
 	}
 	for i := range options.Resources {
-		r := &resource{Resource: options.Resources[i], wake: k.awake, state: stateUnknown}
+		r := &resource{Resource: options.Resources[i], wake: k.signal, state: stateUnknown}
 		k.metrics.set(r.Name, stateUnknown)
 		k.resources = append(k.resources, r)
 	}
 	return k
 }
 
-// NeedLeaderElection is false: every replica watches, so that a new leader has
-// nothing to read first.
+// NeedLeaderElection is false: every replica watches, so that a new leader has full caches.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Version returns the version in which a resource is served, empty for none.
+// Version returns the served version of a resource, empty for none.
 func (k *Keeper) Version(name schema.GroupResource) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.versions[name]
 }
 
-// Watched reports whether all objects of a resource have been listed and are being
-// watched. It is false from before the first of them is forgotten.
+// Watched reports whether all objects of a resource are listed and watched. It turns false before
+// the first of them is removed.
 func (k *Keeper) Watched(name schema.GroupResource) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.states[name] == stateWatched
 }
 
-// Answered reports whether the API server has said whether it serves a resource.
+// Answered reports whether discovery of a resource has succeeded.
 func (k *Keeper) Answered(name schema.GroupResource) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,7 +102,7 @@ func (k *Keeper) Answered(name schema.GroupResource) bool {
 	return ok && found != stateUnknown
 }
 
-// Start looks, watches, and looks again until ctx is done.
+// Start runs discovery and the watches until ctx is done.
 func (k *Keeper) Start(ctx context.Context) error {
 	defer func() {
 		for _, r := range k.resources {
@@ -114,7 +110,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		}
 	}()
 	for {
-		timer := k.clock.NewTimer(k.look(ctx))
+		timer := k.clock.NewTimer(k.discover(ctx))
 		for waiting := true; waiting; {
 			k.settle()
 			select {
@@ -124,23 +120,22 @@ func (k *Keeper) Start(ctx context.Context) error {
 			case <-timer.C():
 				waiting = false
 			case <-k.wake:
-				waiting = !k.hear(ctx)
+				waiting = !k.processReports(ctx)
 			}
 		}
 		timer.Stop()
 	}
 }
 
-func (k *Keeper) awake() {
+func (k *Keeper) signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// hear takes in what the watches say. It reports whether the API server is to be
-// asked at once what it serves.
-func (k *Keeper) hear(ctx context.Context) (look bool) {
+// processReports handles reports of the watches. It reports whether discovery has to run at once.
+func (k *Keeper) processReports(ctx context.Context) (discover bool) {
 	for _, r := range k.resources {
 		if r.watch == nil {
 			continue
@@ -148,14 +143,14 @@ func (k *Keeper) hear(ctx context.Context) (look bool) {
 		if r.synced() {
 			r.forget()
 		}
-		last, err := r.heard()
+		last, err := r.lastAnswer()
 		switch {
 		case last == answerMissing:
-			look = true
+			discover = true
 		case last == answerDenied && !r.synced():
 			r.leave()
 			k.refused(ctx, r, err)
-			look = true
+			discover = true
 		case last == answerDenied:
 			k.enter(ctx, r, stateStale, err)
 		case r.synced():
@@ -163,47 +158,45 @@ func (k *Keeper) hear(ctx context.Context) (look bool) {
 			k.enter(ctx, r, stateWatched, nil)
 		}
 	}
-	return look
+	return discover
 }
 
-// look asks the API server what it serves and follows. It returns when to look
-// again. What it does not say anything about stays as it is, and nothing else waits
-// for it (F10).
-func (k *Keeper) look(ctx context.Context) time.Duration {
+// discover runs discovery for all resources and follows changes. It returns when to run again. A
+// resource whose discovery fails stays as it is and delays no other (F10).
+func (k *Keeper) discover(ctx context.Context) time.Duration {
 	asked := inquiry{discovery: k.discovery, answers: map[string]listed{}}
-	next := lookEvery
-	var mute []silence
+	next := discoveryInterval
+	var failures []silence
 	for _, r := range k.resources {
 		version, err := asked.version(ctx, r)
 		if err != nil {
-			mute = append(mute, silence{r, err})
+			failures = append(failures, silence{r, err})
 			continue
 		}
-		r.mute, r.skipped = time.Time{}, false
+		r.failedSince, r.skipped = time.Time{}, false
 		if version != "" {
-			r.missed = time.Time{}
+			r.unservedSince = time.Time{}
 		} else if r.version != "" && !k.missing(r) {
-			next = lookAgain
+			next = retryInterval
 			continue
 		}
 		if k.follow(ctx, r, version) && !k.resume(ctx, r) {
 			next = min(next, k.askAgain(r))
 		}
 	}
-	return min(next, k.unanswered(ctx, mute))
+	return min(next, k.unanswered(ctx, failures))
 }
 
-// missing reports whether a resource was not served for a while already. It is
-// called when it is not.
+// missing reports whether a resource has been unserved for retryInterval. It is called when discovery
+// finds it unserved.
 func (k *Keeper) missing(r *resource) bool {
-	if r.missed.IsZero() {
-		r.missed = k.clock.Now()
+	if r.unservedSince.IsZero() {
+		r.unservedSince = k.clock.Now()
 	}
-	return k.clock.Since(r.missed) >= lookAgain
+	return k.clock.Since(r.unservedSince) >= retryInterval
 }
 
-// follow takes in the version in which a resource is served. It reports whether a
-// watch of it is to begin.
+// follow applies the discovered version of a resource. It reports whether to start a watch.
 func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin bool) {
 	if r.state != stateUnknown && r.version == version {
 		return r.watch == nil && (r.state == stateDenied || r.state == stateListing)
@@ -222,8 +215,7 @@ func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin
 	return false
 }
 
-// leave ends a watch. What is known because of it is no longer relied upon from
-// before any of it goes.
+// leave stops a watch. Its objects count as incomplete before any of them is removed.
 func (k *Keeper) leave(ctx context.Context, r *resource) {
 	if r.watch == nil {
 		return
@@ -233,8 +225,8 @@ func (k *Keeper) leave(ctx context.Context, r *resource) {
 	r.leave()
 }
 
-// resume begins a watch, and reports whether that may be. One that was refused is
-// probed first, which costs little and is done once a look.
+// resume starts a watch and reports whether it did. A resource that was denied is probed first,
+// with one cheap request per round.
 func (k *Keeper) resume(ctx context.Context, r *resource) bool {
 	if !r.refused.IsZero() {
 		if err := r.probe(ctx); err != nil {
@@ -248,8 +240,8 @@ func (k *Keeper) resume(ctx context.Context, r *resource) bool {
 	return true
 }
 
-// refused takes in that a resource may not be watched. It is given up after a
-// while of that, and nothing waits for it any more.
+// refused records that a watch is denied. After grace the resource is given up, and nothing waits
+// for it.
 func (k *Keeper) refused(ctx context.Context, r *resource, err error) {
 	if r.refused.IsZero() {
 		r.refused = k.clock.Now()
@@ -262,14 +254,14 @@ func (k *Keeper) refused(ctx context.Context, r *resource, err error) {
 
 func (k *Keeper) askAgain(r *resource) time.Duration {
 	if r.state == stateDenied {
-		return lookEvery
+		return discoveryInterval
 	}
-	return lookAgain
+	return retryInterval
 }
 
 func (k *Keeper) begin(ctx context.Context, r *resource) {
 	k.enter(ctx, r, stateListing, nil)
-	// Before anything of it arrives.
+	// Known is called before objects arrive.
 	k.settle()
 	r.start(ctx)
 }
@@ -288,25 +280,24 @@ func (k *Keeper) setVersion(r *resource, version string) {
 	}
 }
 
-// settle says whether all there is to know is known. It remains so while more is
-// listed later, unless that is of a kind of which a part is misleading. What the API
-// server does not speak about is waited for if it is to be watched: nobody knows what
-// is there.
+// settle calls Known if completeness changed. Later lists leave it true, unless a part of the
+// objects is misleading. A resource whose discovery fails counts as incomplete if it is to be
+// watched.
 func (k *Keeper) settle() {
-	complete, misled := true, false
+	complete, misleading := true, false
 	for _, r := range k.resources {
 		if r.state == stateUnknown && (!r.skipped || r.Watch != nil) || r.state == stateListing {
-			complete, misled = false, misled || r.Misleading
+			complete, misleading = false, misleading || r.Misleading
 		}
 	}
-	known := complete || k.known && !misled
+	known := complete || k.known && !misleading
 	if known != k.known {
 		k.known = known
-		k.tell(known)
+		k.notify(known)
 	}
 }
 
-// enter puts a resource into a state, and says so if that is news.
+// enter sets the state of a resource, and logs a change.
 func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error) {
 	if r.state == state {
 		return

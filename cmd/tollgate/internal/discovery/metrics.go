@@ -10,7 +10,7 @@ type Metrics struct {
 	states *prometheus.GaugeVec
 }
 
-// NewMetrics registers the metrics.
+// NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tollgate_api_resources",
@@ -20,7 +20,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// set says in which state a resource is.
+// set sets the gauge of the state of a resource.
 func (m *Metrics) set(name schema.GroupResource, now state) {
 	for _, s := range []state{stateUnknown, stateUnserved, stateServed, stateDenied, stateListing, stateWatched, stateStale} {
 		value := 0.0

@@ -9,41 +9,38 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Watch is what watches one resource.
+// Watch watches one resource.
 type Watch interface {
 	// Run watches until ctx is done.
 	Run(ctx context.Context)
-	// Synced is closed once the first list has been dealt with.
+	// Synced is closed once the first list has been processed.
 	Synced() <-chan struct{}
-	// Holds reports whether the watch knows an object that Forget of another one asks
-	// about.
+	// Holds reports whether the watch has an object that another watch passes in Forget.
 	Holds(object any) bool
-	// Forget undoes what the watch did, but for the objects that are to be kept. It is
-	// called after Run has returned.
+	// Forget removes the objects of the watch, except those for which keep is true. It is called
+	// after Run has returned.
 	Forget(keep func(object any) bool)
 }
 
-// Resource is what may be served or not.
+// Resource is a resource that the API server may serve.
 type Resource struct {
 	Name schema.GroupResource
-	// Versions are those that can be dealt with, the one to prefer first.
+	// Versions are the supported versions, preferred first.
 	Versions []string
-	// Without says what follows when it is not served or not permitted.
+	// Without is logged as the consequence of a resource that is not served or not permitted.
 	Without string
-	// Misleading is true when a part of the objects may say what all of them do not.
+	// Misleading is true when an incomplete list may mislead.
 	Misleading bool
-	// Served is told whether the resource is served, before it is watched. It may be
-	// nil.
+	// Served is called with whether the resource is served, before it is watched. It may be nil.
 	Served func(served bool)
-	// Watch returns what watches the resource in a version and reports the answers
-	// of the API server, nil for a success. It is nil where all that matters is
-	// whether the resource is served.
+	// Watch returns a watch of the resource in a version, which reports the error of each
+	// request, nil for success. It is nil for resources that are only discovered.
 	Watch func(version string, report func(error)) Watch
-	// Probe finds out whether a watch is permitted.
+	// Probe returns an error if a watch is not permitted.
 	Probe func(ctx context.Context, version string) error
 }
 
-// state says what is known of a resource. The values are metric labels.
+// state is the state of a resource. The values are metric labels.
 type state string
 
 const (
@@ -56,7 +53,7 @@ const (
 	stateStale    state = "stale"
 )
 
-// answer is how the API server answered a list or a watch.
+// answer classifies the response to a list or a watch.
 type answer int
 
 const (
@@ -78,26 +75,24 @@ func answerOf(err error) answer {
 	return answerOther
 }
 
-// resource is a Resource and what is known of it.
+// resource is a Resource and its state.
 type resource struct {
 	Resource
 
 	wake    func()
 	state   state
 	version string
-	// mute is since when the API server does not say whether it serves the resource;
-	// zero while it does. skipped is true once that is not waited for any more.
-	mute    time.Time
-	skipped bool
-	// missed is when a look first found that the resource is not served any more;
-	// zero while it is.
-	missed time.Time
-	// refused is when it was first said that a watch is not permitted; zero once one
-	// has listed everything.
+	// failedSince is since when discovery of the resource has failed; zero while it succeeds. skipped is
+	// true once nothing waits for it any more.
+	failedSince time.Time
+	skipped     bool
+	// unservedSince is when discovery first found the resource unserved; zero while it is served.
+	unservedSince time.Time
+	// refused is when a watch was first denied; zero once a watch has synced.
 	refused time.Time
-	// left are watches that have ended but are not forgotten: what they found counts
-	// until another one has listed everything, or none is to come.
-	left []Watch
+	// stopped are the stopped watches whose objects are kept until a new watch has synced, or none will
+	// follow.
+	stopped []Watch
 	// watch is nil while none runs.
 	watch  Watch
 	cancel context.CancelFunc
@@ -108,7 +103,7 @@ type resource struct {
 	err  error
 }
 
-// start begins to watch.
+// start starts the watch in two goroutines.
 func (r *resource) start(ctx context.Context) {
 	r.mu.Lock()
 	r.last, r.err = answerOther, nil
@@ -126,33 +121,33 @@ func (r *resource) start(ctx context.Context) {
 	})
 }
 
-// leave ends the watch, which may be none, and keeps what it found for now.
+// leave stops the watch, if any, and keeps its objects for now.
 func (r *resource) leave() {
 	if r.watch == nil {
 		return
 	}
 	r.end()
-	r.left = append(r.left, r.watch)
+	r.stopped = append(r.stopped, r.watch)
 	r.watch = nil
 }
 
-// forget undoes what earlier watches did, but for the objects that the present one,
-// if there is one, knows too: it has listed everything.
+// forget removes the objects of stopped watches, except those that the current watch, which has
+// synced, has too.
 func (r *resource) forget() {
-	for _, watch := range r.left {
+	for _, watch := range r.stopped {
 		watch.Forget(func(object any) bool { return r.watch != nil && r.watch.Holds(object) })
 	}
-	r.left = nil
+	r.stopped = nil
 }
 
-// probe finds out whether a watch is permitted.
+// probe returns an error if a watch is not permitted.
 func (r *resource) probe(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, patience)
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	return r.Probe(ctx, r.version)
 }
 
-// end ends the watch and leaves what it did.
+// end stops the watch and waits for it. Its objects stay.
 func (r *resource) end() {
 	if r.watch != nil {
 		r.cancel()
@@ -172,8 +167,8 @@ func (r *resource) synced() bool {
 	}
 }
 
-// report is called by the watch. What stays as it was is no news, so that a watch
-// that keeps failing wakes nobody.
+// report is called by the watch. Only a changed answer wakes the keeper, so that a watch that
+// keeps failing does not.
 func (r *resource) report(err error) {
 	now := answerOf(err)
 	r.mu.Lock()
@@ -185,8 +180,8 @@ func (r *resource) report(err error) {
 	}
 }
 
-// heard returns the last answer that was reported.
-func (r *resource) heard() (answer, error) {
+// lastAnswer returns the last reported answer and its error.
+func (r *resource) lastAnswer() (answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last, r.err

@@ -27,14 +27,14 @@ var (
 	groupsName = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
 )
 
-// api is an API server that serves what a test says.
+// api is a discovery client with set responses.
 type api struct {
 	mu     sync.Mutex
 	serves map[string][]string
 	err    error
-	// fails holds the versions of groups about which there is no answer.
+	// fails holds the group versions whose discovery fails.
 	fails map[string]error
-	// plain holds the resources that have no status.
+	// plain holds the resources without a status.
 	plain []string
 	asked int
 }
@@ -79,7 +79,7 @@ func (a *api) fail(err error) {
 	a.err = err
 }
 
-// failAbout has nothing said about one version of a group.
+// failAbout makes discovery of a group version fail.
 func (a *api) failAbout(version string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,16 +95,16 @@ func (a *api) requests() int {
 	return a.asked
 }
 
-// fakeWatch is a watch whose list ends when a test says so.
+// fakeWatch is a watch whose list the test ends.
 type fakeWatch struct {
 	world  *world
 	name   string
 	report func(error)
 	synced chan struct{}
-	// holds are the objects that it found, known whether all was known before it began.
+	// holds are its objects; known is the last value of Known before it began.
 	holds []string
 	known bool
-	// forgotten is called when it is being forgotten; nil for nobody is.
+	// forgotten is called by Forget if not nil.
 	forgotten func()
 }
 
@@ -133,7 +133,7 @@ func (w *fakeWatch) Forget(keep func(any) bool) {
 	}
 }
 
-// world is a keeper and all that happens around it.
+// world is a keeper with its fakes.
 type world struct {
 	t        *testing.T
 	api      *api
@@ -155,7 +155,7 @@ func (w *world) note(what string) {
 	w.notes = append(w.notes, what)
 }
 
-// news returns what happened since it was last asked.
+// news returns the events since the last call.
 func (w *world) news() []string {
 	synctest.Wait()
 	w.mu.Lock()
@@ -197,7 +197,7 @@ func (w *world) watch(name string) *fakeWatch {
 	return w.watches[name]
 }
 
-// pass lets time pass, and all that is due by then happen.
+// pass advances time and waits for the goroutines.
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -229,7 +229,7 @@ func (w *world) resource(name schema.GroupResource, versions ...string) Resource
 	}
 }
 
-// start runs a keeper of claims, slices, rules and PodGroups in a bubble.
+// start runs a keeper of claims, slices, rules and PodGroups in a synctest bubble.
 func start(t *testing.T, api *api, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,11 +1,9 @@
-// Package leader runs what only one replica may do.
+// Package leader runs work that only one replica may do at a time.
 //
-// Two things are different from the leader election of controller-runtime. A
-// replica that loses the lease stops leading and goes on with everything else,
-// because an API server that is away for some seconds must not end the admission
-// webhook. And whoever acts as the leader can ask when the lease was last
-// renewed: a process that was frozen wakes up with workers that believe that they
-// still lead.
+// It differs from the leader election of controller-runtime in two ways. A replica that loses the
+// lease stops leading and keeps running, because a short outage of the API server must not stop
+// the admission webhook. And workers can check when the lease was last renewed: after a process
+// was frozen, its workers still believe that they lead.
 package leader
 
 import (
@@ -18,48 +16,48 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// Durations are those of the lease; see leaderelection.LeaderElectionConfig.
+// Durations are the durations of the lease; see leaderelection.LeaderElectionConfig.
 type Durations struct {
 	Lease, RenewDeadline, RetryPeriod time.Duration
 }
 
-// Runner runs work while this replica holds the lease, again and again. It is a
-// runnable of a controller-runtime manager, on every replica.
+// Runner runs work whenever this replica holds the lease. It is a runnable of a
+// controller-runtime manager, on every replica.
 type Runner struct {
 	lock      *Lock
 	durations Durations
 	work      func(ctx context.Context) error
 }
 
-// NewRunner returns a Runner. Work must return when its context ends; it is
-// never run twice at one time.
+// NewRunner returns a Runner. Work must return when its context ends, and never runs twice at a
+// time.
 func NewRunner(lock *Lock, durations Durations, work func(ctx context.Context) error) *Runner {
 	return &Runner{lock: lock, durations: durations, work: work}
 }
 
-// NeedLeaderElection is false: every replica stands for election.
+// NeedLeaderElection is false: every replica takes part in the election.
 func (r *Runner) NeedLeaderElection() bool { return false }
 
-// Start stands for election until ctx is done, and returns when work has ended
-// and the lease has been given back. An error of work ends it too.
+// Start takes part in the election until ctx is done, and returns when work has ended and the
+// lease is released. It also returns the first error of work.
 func (r *Runner) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := r.term(ctx); err != nil {
+		if err := r.runTerm(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// term stands for election once, and leads until the lease is lost or ctx is
-// done. When ctx is done the lease is given back after work has ended, not before:
-// the next leader must not meet what the last one has under way.
-func (r *Runner) term(ctx context.Context) error {
+// runTerm takes part in one election, and leads until the lease is lost or ctx is done. When ctx
+// is done the lease is released after work has ended, so that it does not overlap with the next
+// leader's.
+func (r *Runner) runTerm(ctx context.Context) error {
 	r.lock.Stand()
 	election, endElection := context.WithCancel(context.WithoutCancel(ctx))
 	defer endElection()
 	log := logr.FromContextOrDiscard(ctx)
-	var t tenure
+	var t term
 	lead := func(held context.Context) {
 		if !t.begin() {
 			return
@@ -87,24 +85,24 @@ func (r *Runner) term(ctx context.Context) error {
 		return fmt.Errorf("stand for election: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() {
-		_ = t.end() // what it returns is returned below
+		_ = t.end() // the error is returned below
 		endElection()
 	})()
 	elector.Run(election)
 	return t.end()
 }
 
-// tenure is the work of one term. The election starts it on a goroutine of its
-// own, perhaps only when the term is over.
-type tenure struct {
+// term is the work of one term. The elector starts it on a goroutine of its own, perhaps after
+// the term has ended.
+type term struct {
 	mutex sync.Mutex
 	over  bool
 	err   error
 	work  sync.WaitGroup
 }
 
-// begin reports whether work may start; finish must be called after it.
-func (t *tenure) begin() bool {
+// begin reports whether work may start; if so, finish must be called after it.
+func (t *term) begin() bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if !t.over {
@@ -113,15 +111,15 @@ func (t *tenure) begin() bool {
 	return !t.over
 }
 
-func (t *tenure) finish(err error) {
+func (t *term) finish(err error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.err = err
 	t.work.Done()
 }
 
-// end keeps work from starting, waits until it has ended, and returns its error.
-func (t *tenure) end() error {
+// end prevents work from starting, waits until it has ended, and returns its error.
+func (t *term) end() error {
 	t.mutex.Lock()
 	t.over = true
 	t.mutex.Unlock()

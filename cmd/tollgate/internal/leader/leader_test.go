@@ -17,12 +17,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// sharedLease is a lease in memory, as several replicas see it.
+// sharedLease is a lease in memory that several replicas share.
 type sharedLease struct {
 	mutex   sync.Mutex
 	record  *resourcelock.LeaderElectionRecord
 	version int
-	// holders are all that it was written with, one after the other.
+	// holders are the holder identities of all writes, in order.
 	holders []string
 	away    bool
 }
@@ -36,7 +36,7 @@ func (s *sharedLease) holder() string {
 	return s.record.HolderIdentity
 }
 
-// written is all that the lease was written with.
+// written returns the holders of all writes.
 func (s *sharedLease) written() []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -51,15 +51,15 @@ func (s *sharedLease) setAway(away bool) {
 
 var errAway = errors.New("the API server is away")
 
-// leaseOf is the lease as one replica uses it. As with a real one, a write goes on from
-// the version that was read or written last, or fails.
+// leaseOf is the lease as one replica uses it. As with a real one, a write with an old resource
+// version fails.
 type leaseOf struct {
 	*sharedLease
 
 	identity string
 	seen     int
-	// frozen is closed when the replica goes on; nil while it is not frozen. Guarded by
-	// the mutex of the lease.
+	// frozen is closed when the replica continues; nil while it is not frozen. Guarded by the
+	// mutex of the lease.
 	frozen chan struct{}
 }
 
@@ -67,7 +67,7 @@ func (l *leaseOf) Identity() string   { return l.identity }
 func (l *leaseOf) Describe() string   { return "lease" }
 func (l *leaseOf) RecordEvent(string) {}
 
-// freeze lets no request of the replica go on until what it returns is called.
+// freeze blocks the requests of the replica until the returned function is called.
 func (l *leaseOf) freeze() (thaw func()) {
 	frozen := make(chan struct{})
 	l.mutex.Lock()
@@ -81,8 +81,8 @@ func (l *leaseOf) freeze() (thaw func()) {
 	}
 }
 
-// begin locks the lease for a request, unless the API server is away, or the request is
-// too old by the time the replica is not frozen any more.
+// begin locks the lease for a request, unless the API server is down, or the request expired
+// while the replica was frozen.
 func (l *leaseOf) begin(ctx context.Context) error {
 	l.mutex.Lock()
 	for l.frozen != nil {
@@ -133,7 +133,7 @@ func (l *leaseOf) Update(ctx context.Context, record resourcelock.LeaderElection
 
 var durations = Durations{Lease: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
 
-// replica is a Runner whose work waits until it is told to end.
+// replica is a Runner whose work waits for the end of its context.
 type replica struct {
 	lock    *Lock
 	lease   *leaseOf
@@ -153,7 +153,7 @@ func startReplica(t *testing.T, lease *sharedLease, name string) *replica {
 		r.runs.Add(1)
 		r.working.Store(true)
 		<-ctx.Done()
-		time.Sleep(time.Second) // what is under way takes a moment
+		time.Sleep(time.Second) // work takes a moment to end
 		r.working.Store(false)
 		return nil
 	})

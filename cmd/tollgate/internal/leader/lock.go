@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Lock is a resourcelock.Interface that remembers when this replica last wrote
-// the lease as its own, and until when there was a leader before.
+// Lock is a resourcelock.Interface that records when this replica last renewed the lease, and the
+// last renewal before it became leader.
 type Lock struct {
 	resourcelock.Interface
 
@@ -21,95 +21,93 @@ type Lock struct {
 	renewed atomic.Pointer[time.Time]
 
 	mu sync.Mutex
-	// heard is when the lease was last renewed, by the clock of the API server; zero if
-	// there never was one.
-	heard time.Time
-	// holder is who held the lease when it was last read or written here.
+	// renewTime is when the lease was last renewed, by the clock of the API server; zero for
+	// never.
+	renewTime time.Time
+	// holder is the holder identity of the last read or write.
 	holder string
-	// standing is true while this replica does not lead, and before is heard as it was
-	// when it last came to lead.
-	standing bool
-	before   time.Time
+	// candidate is true while this replica does not lead; before is renewTime as of when it last
+	// became leader.
+	candidate bool
+	before    time.Time
 }
 
-// New returns a Lock that writes through inner. Clock must be the local one, not
-// one that is set by others. The times that it writes are of the clock of the API
-// server, so that all replicas mean the same by them; who stands for election measures
-// by its own clock since when they have not changed.
+// New returns a Lock that writes through inner. Clock is the local clock, with which HeldWithin
+// measures. RenewTime is written by the clock of the API server, so that it means the same to all
+// replicas; candidates measure with their own clocks how long it is unchanged.
 func New(inner resourcelock.Interface, clock, server clock.PassiveClock) *Lock {
-	return &Lock{Interface: inner, clock: clock, server: server, standing: true}
+	return &Lock{Interface: inner, clock: clock, server: server, candidate: true}
 }
 
-// Get reads the lease.
+// Get implements resourcelock.Interface.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil {
-		l.hear(record)
+		l.observe(record)
 	}
 	return record, raw, err
 }
 
-// Stand says that this replica does not lead, and will do what it can to.
+// Stand marks this replica as a candidate.
 func (l *Lock) Stand() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.standing = true
+	l.candidate = true
 }
 
-// Before returns when the lease was last renewed before this replica came to lead, by
-// the clock of the API server; zero if never.
+// Before returns the last renewal before this replica became leader, by the clock of the API
+// server; zero for never.
 func (l *Lock) Before() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.before
 }
 
-// hear takes in what the lease says, or is made to say.
-func (l *Lock) hear(record *resourcelock.LeaderElectionRecord) {
+// observe records the renew time and holder of a record.
+func (l *Lock) observe(record *resourcelock.LeaderElectionRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard, l.holder = record.RenewTime.Time, record.HolderIdentity
+	l.renewTime, l.holder = record.RenewTime.Time, record.HolderIdentity
 }
 
-// isAnothers reports whether somebody else held the lease when it was last seen.
-func (l *Lock) isAnothers() bool {
+// heldByOther reports whether another replica held the lease at the last read or write.
+func (l *Lock) heldByOther() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.holder != l.Identity()
 }
 
-// lead takes in that the lease is this replica's.
+// lead records that this replica holds the lease.
 func (l *Lock) lead() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.standing {
-		l.standing, l.before = false, l.heard
+	if l.candidate {
+		l.candidate, l.before = false, l.renewTime
 	}
 }
 
-// Create writes a new lease.
+// Create implements resourcelock.Interface.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.remember(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Create(ctx, record) })
+	return l.write(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Create(ctx, record) })
 }
 
-// Update renews the lease, takes it over or gives it up. A lease that is another one's is
-// not given up: client-go reads it before it gives it up, and then goes by what it knew
-// before, so a leader that was frozen past its lease would take it away from its
-// successor (U17). What is written goes on from what was read, so nobody can have taken
-// the lease in between.
+// Update renews, acquires or releases the lease. It does not release a lease of another replica:
+// client-go reads the lease before the release but then uses its old record, so a leader that was
+// frozen past its lease would release that of its successor (U17). The write has the resource
+// version of the last read, so a lease that changed since then causes a conflict.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && l.isAnothers() {
+	if record.HolderIdentity == "" && l.heldByOther() {
 		l.renewed.Store(nil)
 		return nil
 	}
-	return l.remember(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Update(ctx, record) })
+	return l.write(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Update(ctx, record) })
 }
 
-// remember notes the time before write, because the lease counts from there.
-func (l *Lock) remember(record resourcelock.LeaderElectionRecord, write func(resourcelock.LeaderElectionRecord) error) error {
+// write calls update and records the time before it, because the lease counts from there.
+func (l *Lock) write(record resourcelock.LeaderElectionRecord, update func(resourcelock.LeaderElectionRecord) error) error {
 	before := l.clock.Now()
 	record.RenewTime = metav1.NewTime(l.server.Now())
-	if err := write(record); err != nil {
+	if err := update(record); err != nil {
 		return err
 	}
 	if record.HolderIdentity == l.Identity() {
@@ -118,7 +116,7 @@ func (l *Lock) remember(record resourcelock.LeaderElectionRecord, write func(res
 	} else {
 		l.renewed.Store(nil)
 	}
-	l.hear(&record)
+	l.observe(&record)
 	return nil
 }
 
@@ -128,9 +126,8 @@ func (l *Lock) HeldWithin(limit time.Duration) bool {
 	return renewed != nil && elapsed(*renewed, l.clock.Now()) < limit
 }
 
-// elapsed returns the time from one moment to another, by the monotonic clock or
-// by the wall clock, whichever says that more has passed: the monotonic clock
-// stands still while a machine is suspended, and the wall clock may be set back.
+// elapsed returns the larger of the monotonic and the wall clock time between two moments: the
+// monotonic clock stops while a machine is suspended, and the wall clock may be set back.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -14,7 +14,7 @@ import (
 
 const limit = 10 * time.Second
 
-// fakeLock is a lease that one replica reads and writes.
+// fakeLock is a lease of one replica.
 type fakeLock struct {
 	resourcelock.Interface
 	record resourcelock.LeaderElectionRecord
@@ -72,8 +72,8 @@ func TestALeaseThatIsGivenUpOrNotWrittenIsNotHeld(t *testing.T) {
 func TestH05TheLongerOfTwoClocksCounts(t *testing.T) {
 	now := time.Now()
 	require.Equal(t, time.Minute, elapsed(now, now.Add(time.Minute)))
-	// The wall clock alone went on: a suspension, in which the monotonic clock
-	// stands still. A time without a monotonic reading is compared by the wall.
+	// Only the wall clock advanced: the machine was suspended and the monotonic clock stood
+	// still.
 	require.Equal(t, time.Hour, elapsed(now.Round(0), now.Round(0).Add(time.Hour)))
 }
 

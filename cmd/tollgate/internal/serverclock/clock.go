@@ -1,10 +1,9 @@
-// Package serverclock tells the time of the API server.
+// Package serverclock is a clock that follows the API server's.
 //
-// Taints are stamped and judged by the API server's clock, so a deadline that
-// is read on a machine whose clock is minutes off would be early or late by as
-// much. Every answer of the API server carries its time in the Date header. The
-// clock learns from these and then counts on with the machine's monotonic
-// clock, so that a step of the local wall clock moves nothing.
+// Taints have timestamps of the API server's clock, so a machine whose clock is minutes off would
+// compute deadlines early or late by as much. Each response has the server's time in the Date
+// header. The clock is set by these and advances with the machine's monotonic clock, so that a
+// step of the local wall clock has no effect.
 package serverclock
 
 import (
@@ -16,21 +15,19 @@ import (
 )
 
 const (
-	// precision is the granularity of the Date header, which is cut off, not
-	// rounded: the time at the server was in [Date, Date+precision).
+	// precision is the granularity of the Date header, which is truncated: the time at the server
+	// was in [Date, Date+precision).
 	precision = time.Second
-	// tolerance is by how much a sample may contradict what is known before what
-	// is known is given up: clocks that drift apart over days, a server whose
-	// clock was set, or another server.
+	// tolerance is by how much a sample may contradict the earlier ones before they are
+	// discarded: clocks may drift apart over days, the server's clock may be set, or another
+	// server may respond.
 	tolerance = 50 * time.Millisecond
 )
 
-// Clock is a clock.WithTicker whose Now is the API server's time, as far as it
-// is known. The answers leave room of up to a second. Within it the local clock
-// is believed; when it points elsewhere, the earliest time is, because an
-// eviction may be late but not early. Before the first answer it is the local
-// clock. Timers and tickers are those of the local clock. It is safe for
-// concurrent use.
+// Clock is a clock.WithTicker whose Now is the estimated time of the API server. Samples leave an
+// interval of up to a second. If the local time is inside, Now returns it, else the start of the
+// interval, because an eviction may be late but not early. Before the first response it is the
+// local clock. Timers and tickers are those of the local clock. It is safe for concurrent use.
 type Clock struct {
 	clock.WithTicker
 
@@ -38,16 +35,16 @@ type Clock struct {
 	anchor *sample
 }
 
-// sample is what is known of the server's time. At the local time local, whose
-// monotonic reading is what counts, it was at least earliest.
+// sample is an interval of the server's time. At the local time local, of which the monotonic
+// reading counts, the server's was at least earliest.
 type sample struct {
 	local    time.Time
 	earliest time.Time
-	// latest bounds the time at the server from above.
+	// latest is the upper bound of the server's time.
 	latest time.Time
 }
 
-// New returns a Clock that counts with local.
+// New returns a Clock that advances with local.
 func New(local clock.WithTicker) *Clock {
 	return &Clock{WithTicker: local}
 }
@@ -68,12 +65,12 @@ func (c *Clock) Now() time.Time {
 	return now
 }
 
-// Since returns the time at the API server that has passed since t.
+// Since returns the time since t by the API server's clock.
 func (c *Clock) Since(t time.Time) time.Duration {
 	return c.Now().Sub(t)
 }
 
-// Wrap returns a transport that learns from the answers of next.
+// Wrap returns a transport that sets the clock from the responses of next.
 func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper{clock: c, next: next}
 }
@@ -83,7 +80,7 @@ type roundTripper struct {
 	next  http.RoundTripper
 }
 
-// RoundTrip sends the request and learns from its answer.
+// RoundTrip sends the request and passes the Date of the response to the clock.
 func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := t.clock.WithTicker.Now()
 	resp, err := t.next.RoundTrip(req)
@@ -95,8 +92,7 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// learn takes in that the server's clock showed date at some moment between sent
-// and received.
+// learn adds a sample: the server's clock showed date between sent and received.
 func (c *Clock) learn(date, sent, received time.Time) {
 	fresh := &sample{local: received, earliest: date, latest: date.Add(precision).Add(received.Sub(sent))}
 	c.mutex.Lock()
@@ -104,13 +100,13 @@ func (c *Clock) learn(date, sent, received time.Time) {
 	c.anchor = combine(c.anchor, fresh)
 }
 
-// combine narrows fresh by what was known before, as long as both can be true.
-func combine(known, fresh *sample) *sample {
-	if known == nil {
+// combine intersects fresh with the earlier sample, unless they contradict.
+func combine(earlier, fresh *sample) *sample {
+	if earlier == nil {
 		return fresh
 	}
-	passed := fresh.local.Sub(known.local)
-	earliest, latest := known.earliest.Add(passed), known.latest.Add(passed)
+	passed := fresh.local.Sub(earlier.local)
+	earliest, latest := earlier.earliest.Add(passed), earlier.latest.Add(passed)
 	if earliest.After(fresh.latest.Add(tolerance)) || fresh.earliest.After(latest.Add(tolerance)) {
 		return fresh
 	}

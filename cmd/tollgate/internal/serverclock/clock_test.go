@@ -12,7 +12,7 @@ import (
 
 var start = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 
-// server answers with the Date header of a clock that is ahead of the local one.
+// server responds with the Date header of a clock that is ahead of the local one.
 func server(t *testing.T, local *clocktesting.FakeClock, ahead *time.Duration) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
