@@ -9,26 +9,25 @@ import (
 )
 
 const (
-	// Width is how many characters a line of a table has at most that is not wide.
+	// Width is the maximum length in characters of a line of a table that is not wide.
 	Width = 100
-	// None stands where there is nothing, as in tables of kubectl.
+	// None is the text of an empty cell, as in tables of kubectl.
 	None = "<none>"
 
-	// gap is between two columns.
+	// gap separates two columns.
 	gap = "  "
-	// cut stands for what was cut off of a cell.
+	// cut replaces the truncated beginning of a cell.
 	cut = "..."
 )
 
-// Write writes a head and rows of as many cells. In a table that is not wide the longest
-// cells lose their beginnings where it would not fit into Width: names begin alike. An
-// error is that of the writer.
+// Write writes a table. If it is not wide and exceeds Width, the longest cells are truncated at
+// the beginning, because names often share one. Errors are those of the writer.
 func Write(w io.Writer, wide bool, head []string, rows [][]string) error {
 	return NewLines(w, wide, head).Write(rows)
 }
 
-// Lines is a table that grows: under one head, with columns as wide as what was in them
-// until then. It is not goroutine-safe.
+// Lines is a table to which rows are appended. Columns widen but never narrow. It is not safe for
+// concurrent use.
 type Lines struct {
 	out    io.Writer
 	wide   bool
@@ -41,8 +40,8 @@ func NewLines(w io.Writer, wide bool, head []string) *Lines {
 	return &Lines{out: w, wide: wide, head: head}
 }
 
-// Write adds rows of as many cells as the head has. It is written before the first ones. An
-// error is that of the writer.
+// Write appends rows with one cell for each column of the head; the first call writes the head.
+// Errors are those of the writer.
 func (l *Lines) Write(rows [][]string) error {
 	out := bufio.NewWriter(l.out)
 	first := l.widths == nil
@@ -50,7 +49,7 @@ func (l *Lines) Write(rows [][]string) error {
 		l.widths = make([]int, len(l.head))
 	}
 	widen(l.widths, l.head)
-	rows = cleaned(rows)
+	rows = cleanRows(rows)
 	for _, cells := range rows {
 		widen(l.widths, cells)
 	}
@@ -66,7 +65,7 @@ func (l *Lines) Write(rows [][]string) error {
 	return out.Flush()
 }
 
-// Summed returns the first of many and how many more there are.
+// Summed returns the first item and the number of the others.
 func Summed(items []string) string {
 	switch len(items) {
 	case 0:
@@ -78,7 +77,7 @@ func Summed(items []string) string {
 	}
 }
 
-// Joined returns all of many.
+// Joined returns the items, separated by commas.
 func Joined(items []string) string {
 	if len(items) == 0 {
 		return None
@@ -86,8 +85,8 @@ func Joined(items []string) string {
 	return strings.Join(items, ", ")
 }
 
-// cleaned returns rows with Clean cells.
-func cleaned(rows [][]string) [][]string {
+// cleanRows returns rows with Clean cells.
+func cleanRows(rows [][]string) [][]string {
 	clean := make([][]string, 0, len(rows))
 	for _, cells := range rows {
 		row := make([]string, len(cells))
@@ -106,8 +105,7 @@ func widen(widths []int, cells []string) {
 	}
 }
 
-// fit makes the widest columns narrower, and none narrower than its head, until the table
-// fits into Width.
+// fit narrows the widest columns, none below its head, until the table fits into Width.
 func fit(widths []int, head []string) {
 	for total(widths) > Width {
 		widest := -1
@@ -138,7 +136,7 @@ func writeRow(out *bufio.Writer, cells []string, widths []int) {
 		line.WriteString(cell)
 		line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)) + gap)
 	}
-	_, _ = out.WriteString(strings.TrimRight(line.String(), " ") + "\n") // Flush tells.
+	_, _ = out.WriteString(strings.TrimRight(line.String(), " ") + "\n") // Flush returns the error.
 }
 
 // end returns the last characters of a cell.

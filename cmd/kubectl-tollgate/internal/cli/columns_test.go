@@ -33,7 +33,7 @@ func TestATableFitsUnlessItIsWide(t *testing.T) {
 	require.Contains(t, wide.String(), long+"  1")
 }
 
-// There is no room for what was cut in a column that is as narrow as its head.
+// A column as narrow as its head cuts the whole cell.
 func TestManyNarrowColumnsDoNotFit(t *testing.T) {
 	t.Parallel()
 	var head, cells []string

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNobodyToAsk is why nothing was done that somebody has to agree to.
+// ErrNobodyToAsk means that a confirmation is required but the input is no terminal.
 var ErrNobodyToAsk = errors.New("nobody can be asked, since the input is no terminal: give --yes")
 
-// Answers reports whether somebody can answer on in.
+// Answers reports whether in is a terminal.
 func Answers(in io.Reader) bool {
 	file, ok := in.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Confirm asks a question on out, and reports whether the answer on in is yes. Without a
+// Confirm writes a question to out, and reports whether the answer from in is yes. Without a
 // terminal the error is ErrNobodyToAsk.
 func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	if !Answers(in) {
@@ -30,8 +30,8 @@ func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) 
 	return Ask(ctx, in, out, question)
 }
 
-// Ask is Confirm for an input on which somebody answers. No answer is no. It ends with an
-// error when ctx is done, and goes on reading then.
+// Ask is Confirm for an input that is known to answer. The end of the input means no. When ctx is
+// done it returns an error, and its goroutine goes on reading.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	if _, err := fmt.Fprintf(out, "%s [y/N] ", question); err != nil {
 		return false, fmt.Errorf("ask: %w", err)

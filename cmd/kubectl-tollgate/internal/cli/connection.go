@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A Connection is what a command line says of how to reach a cluster, and as whom: the flags
-// of kubectl, of the same names and defaults.
+// A Connection has kubectl's flags for the cluster and the user, with the same names and
+// defaults.
 type Connection struct {
 	flags *genericclioptions.ConfigFlags
 }
@@ -24,7 +24,7 @@ func Connect(cmd *cobra.Command) *Connection {
 	return connect(cmd, func(*genericclioptions.ConfigFlags) {})
 }
 
-// ConnectToAll is Connect for a command to which no namespace says anything.
+// ConnectToAll is Connect for a command without --namespace.
 func ConnectToAll(cmd *cobra.Command) *Connection {
 	return connect(cmd, func(flags *genericclioptions.ConfigFlags) { flags.Namespace = nil })
 }
@@ -33,15 +33,15 @@ func connect(cmd *cobra.Command, change func(*genericclioptions.ConfigFlags)) *C
 	flags := genericclioptions.NewConfigFlags(true)
 	change(flags)
 	flags.AddFlags(cmd.Flags())
-	// Client libraries log requests that are given up. What matters of that is an error.
+	// Client libraries log failed requests, which the command returns as errors.
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
 		cmd.SetContext(logr.NewContext(cmd.Context(), logr.Discard()))
 	}
 	return &Connection{flags: flags}
 }
 
-// Namespace returns the namespace that is asked about: that of the command line, else that
-// of the context, else default. Given reports whether the command line names it.
+// Namespace returns the namespace of the command line, else of the context, else default. Given
+// reports whether the command line sets it.
 func (c *Connection) Namespace() (name string, given bool, err error) {
 	name, given, err = c.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -50,19 +50,19 @@ func (c *Connection) Namespace() (name string, given bool, err error) {
 	return name, given, nil
 }
 
-// Config returns what clients are made of.
+// Config returns the configuration of clients.
 func (c *Connection) Config() (*rest.Config, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w (give --kubeconfig and --context, or set KUBECONFIG)", err)
 	}
-	// One request after the other needs no limit of its own.
+	// Sequential requests need no client-side rate limit.
 	config.QPS = -1
 	return config, nil
 }
 
-// Clients are those of whoever runs the command. Kubernetes speaks protobuf, which large
-// lists need; Dynamic is for kinds that are not served everywhere, or not in one version.
+// Clients are clients with the user's credentials. Kubernetes uses protobuf, for large lists;
+// Dynamic is for kinds that are not served everywhere, or not in one version.
 type Clients struct {
 	Kubernetes kubernetes.Interface
 	Dynamic    dynamic.Interface
@@ -70,7 +70,7 @@ type Clients struct {
 	Progress *Progress
 }
 
-// Clients returns clients which say on notes what takes long, if that is a terminal.
+// Clients returns clients that write warnings, and on a terminal progress, to notes.
 func (c *Connection) Clients(notes io.Writer) (*Clients, error) {
 	config, err := c.Config()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package cli is what the commands share: they find the cluster as kubectl does, read it as
-// the user, a chunk at a time, report progress and errors, and write tables.
+// Package cli has the shared parts of the commands: they connect as kubectl does, read the
+// cluster as the user in chunks, report progress and errors, and write tables.
 //
-// A table has lines of at most Width characters unless the user asks for more, no blanks at
-// the ends of lines, and cells as Clean returns them.
+// Lines of a table have at most Width characters, unless it is wide, and no trailing blanks.
+// Cells are passed through Clean.
 package cli

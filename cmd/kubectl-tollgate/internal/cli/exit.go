@@ -2,22 +2,21 @@ package cli
 
 import "errors"
 
-// Exit codes of the commands. That the answer is no is told apart from that there is none.
+// Exit codes of the commands. A negative verdict differs from an error.
 const (
-	// ExitError: the command line, the cluster or a file is not as it has to be.
+	// ExitError: the command line, the cluster or a file is invalid.
 	ExitError = 1
-	// ExitVerdict: the command has done its work, and what it was asked about does not
-	// pass.
+	// ExitVerdict: the command succeeded, and its subject does not pass.
 	ExitVerdict = 2
 )
 
-// A VerdictError says that what was asked about does not pass.
+// A VerdictError means that the subject of a command does not pass.
 type VerdictError struct{ Reason string }
 
 // Error implements error.
 func (e *VerdictError) Error() string { return e.Reason }
 
-// ExitCode returns what a command exits with that ends with an error, or with nil.
+// ExitCode returns the exit code of a command for its error, which may be nil.
 func ExitCode(err error) int {
 	var verdict *VerdictError
 	switch {

@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// refusedError is a refusal in plain words. What was refused is in them, so that the API
-// server's own need not say it again.
+// refusedError is an authorization error in plain words, which replaces the API server's.
 type refusedError struct {
 	text  string
 	cause error
@@ -19,14 +18,13 @@ type refusedError struct {
 func (e *refusedError) Error() string { return e.text }
 func (e *refusedError) Unwrap() error { return e.cause }
 
-// Failed returns the error of a request in plain words, with what to do about it. Doing says
-// what was asked for, such as "list pods". What RBAC refuses is said in our own words; what
-// admission says is shown as it is. Nil stays nil.
+// Failed returns the error of a request in plain words, with advice. Doing describes the request,
+// such as "list pods". RBAC errors are reworded; admission errors are kept. Nil stays nil.
 func Failed(err error, doing, verb string, resource schema.GroupResource) error {
 	return failed(err, doing, Advice(err, verb, resource))
 }
 
-// FailedIn is Failed for a request about one namespace: a right there is enough.
+// FailedIn is Failed for a request in one namespace, which needs only a Role.
 func FailedIn(err error, namespace, verb string, resource schema.GroupResource) error {
 	doing, advice := verb+" "+resource.String()+" in namespace "+namespace, Advice(err, verb, resource)
 	if lacksRight(err, verb) {
@@ -46,15 +44,15 @@ func failed(err error, doing, advice string) error {
 	}
 }
 
-// notAllowed reports whether it is authorization that refuses. Admission refuses with the
-// same code, and has words of its own.
+// notAllowed reports whether authorization caused the error. Admission uses the same status code
+// with other messages.
 func notAllowed(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && apierrors.IsForbidden(err) && strings.Contains(status.Error(), `is forbidden: User "`)
 }
 
-// lacksRight reports whether a right would help. Admission, which refuses with the same code,
-// does not judge who only reads.
+// lacksRight reports whether a permission would help. Reads do not pass through admission, which
+// uses the same status code.
 func lacksRight(err error, verb string) bool {
 	switch verb {
 	case "get", "list", "watch":
@@ -64,7 +62,7 @@ func lacksRight(err error, verb string) bool {
 	}
 }
 
-// as names the user whom authorization has refused something, in brackets.
+// as returns the user of an authorization error, in brackets.
 func as(err error) string {
 	_, after, _ := strings.Cut(err.Error(), `is forbidden: User "`)
 	name, _, found := strings.Cut(after, `"`)
@@ -74,8 +72,8 @@ func as(err error) string {
 	return "(" + name + ") "
 }
 
-// Advice says what to do about an error of a request, and is empty where there is none. No
-// right helps against what admission refuses.
+// Advice returns how to fix the error of a request, empty if unknown. No permission helps against
+// admission errors.
 func Advice(err error, verb string, resource schema.GroupResource) string {
 	switch {
 	case lacksRight(err, verb):
@@ -89,7 +87,7 @@ func Advice(err error, verb string, resource schema.GroupResource) string {
 	}
 }
 
-// AskFor says what to ask for who may not do something.
+// AskFor returns advice to ask for a permission.
 func AskFor(verb string, resource schema.GroupResource) string {
 	return " (ask for a ClusterRole" + theRight(verb, resource) + ")"
 }

@@ -5,8 +5,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
-// ConnectAsOneself is Connect for a command that has a meaning of its own for --as, --as-group
-// and --cluster: nobody is impersonated, and the cluster is that of the context.
+// ConnectAsOneself is Connect without impersonation and --cluster, for a command that defines
+// --as, --as-group and --cluster itself.
 func ConnectAsOneself(cmd *cobra.Command) *Connection {
 	return connect(cmd, func(flags *genericclioptions.ConfigFlags) {
 		flags.Impersonate, flags.ImpersonateUID, flags.ImpersonateGroup = nil, nil, nil

@@ -11,20 +11,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Progress says on a line that it rewrites how much was read, once that takes long. The nil
-// Progress says nothing. It is goroutine-safe.
+// Progress rewrites one line of a terminal with the number of objects read, from 3 s on. A nil
+// Progress writes nothing. It is safe for concurrent use.
 type Progress struct {
 	out   io.Writer
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// next is when there is something to be said.
-	next  time.Time
-	said  bool
-	ended bool
+	// next is the earliest time of the next update.
+	next    time.Time
+	written bool
+	ended   bool
 }
 
-// NewProgress returns progress for somebody at a terminal, and nil for nobody.
+// NewProgress returns progress if out is a terminal, else nil.
 func NewProgress(out io.Writer, clk clock.PassiveClock) *Progress {
 	if !Terminal(out) {
 		return nil
@@ -33,11 +33,11 @@ func NewProgress(out io.Writer, clk clock.PassiveClock) *Progress {
 }
 
 func startProgress(out io.Writer, clk clock.PassiveClock) *Progress {
-	const patience = 3 * time.Second
-	return &Progress{out: out, clock: clk, next: clk.Now().Add(patience)}
+	const delay = 3 * time.Second
+	return &Progress{out: out, clock: clk, next: clk.Now().Add(delay)}
 }
 
-// Tell says how much of something was done.
+// Tell reports the count of objects, at most once a second.
 func (p *Progress) Tell(count int, of string) {
 	if p == nil {
 		return
@@ -47,11 +47,11 @@ func (p *Progress) Tell(count int, of string) {
 	if p.ended || p.clock.Now().Before(p.next) {
 		return
 	}
-	p.next, p.said = p.clock.Now().Add(time.Second), true
-	_, _ = fmt.Fprintf(p.out, "\r%-60s", fmt.Sprintf("%d %s ...", count, of)) // It is no loss.
+	p.next, p.written = p.clock.Now().Add(time.Second), true
+	_, _ = fmt.Fprintf(p.out, "\r%-60s", fmt.Sprintf("%d %s ...", count, of)) // Errors are ignored.
 }
 
-// End leaves an empty line, and says no more.
+// End clears the line and stops updates.
 func (p *Progress) End() {
 	if p == nil {
 		return
@@ -62,13 +62,12 @@ func (p *Progress) End() {
 		return
 	}
 	p.ended = true
-	if p.said {
+	if p.written {
 		_, _ = fmt.Fprintf(p.out, "\r%-60s\r", "")
 	}
 }
 
-// Before returns a writer that ends progress when something is written to it: both may be
-// the same terminal.
+// Before returns a writer that ends progress at the first write: both may be the same terminal.
 func (p *Progress) Before(out io.Writer) io.Writer {
 	return &afterProgress{progress: p, out: out}
 }
@@ -84,8 +83,8 @@ func (w *afterProgress) Write(data []byte) (int, error) {
 	return w.out.Write(data)
 }
 
-// Terminal reports whether somebody looks at what is written.
+// Terminal reports whether w is a terminal.
 func Terminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) // The null device has characters, too.
+	return ok && term.IsTerminal(int(file.Fd())) // The null device is a character device too.
 }

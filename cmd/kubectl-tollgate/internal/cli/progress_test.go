@@ -49,7 +49,7 @@ func TestProgressIsNotSaidToNobody(t *testing.T) {
 	}
 }
 
-// trimmed returns what was written between carriage returns.
+// trimmed returns the texts between carriage returns.
 func trimmed(text string) []string {
 	var lines []string
 	for line := range bytes.SplitSeq([]byte(text), []byte("\r")) {

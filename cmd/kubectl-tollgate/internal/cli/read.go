@@ -14,12 +14,11 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// ErrNotServed is why something that has to be there cannot be read.
+// ErrNotServed means that a required resource is not served.
 var ErrNotServed = errors.New("the API server does not serve it")
 
-// Version returns the first of some versions in which a resource is served, or ErrNotServed.
-// Asking what is served is everybody's right; a list of what is not served may be forbidden
-// instead.
+// Version returns the first of the versions in which a resource is served, or ErrNotServed.
+// Discovery is permitted to all users; a list of an unserved resource may be forbidden.
 func (c *Clients) Version(ctx context.Context, resource schema.GroupResource, versions ...string) (string, error) {
 	asked := discovery.ToServerResourcesInterfaceWithContext(c.Kubernetes.Discovery())
 	for _, version := range versions {
@@ -40,7 +39,7 @@ func (c *Clients) Version(ctx context.Context, resource schema.GroupResource, ve
 	return "", fmt.Errorf("list %s in version %s: %w", resource, versions[0], ErrNotServed)
 }
 
-// List returns a page of objects of a kind that is not served everywhere.
+// List returns the pages of a kind that is not served everywhere.
 func (c *Clients) List(resource schema.GroupResource, version string) pager.ListPageFunc {
 	client := c.Dynamic.Resource(resource.WithVersion(version))
 	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -48,20 +47,20 @@ func (c *Clients) List(resource schema.GroupResource, version string) pager.List
 	}
 }
 
-// Pages returns the pages of a client of one kind.
+// Pages returns the pages of a typed client.
 func Pages[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) pager.ListPageFunc {
 	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return list(ctx, options)
 	}
 }
 
-// Each calls take for every object of a list. Of an object that is kept, none of the others
-// that came with it are. An error of the list says what to do about it.
+// Each calls take for each object of a list. An object that is kept does not keep its page in
+// memory. Errors have advice.
 func Each[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
 	return Failed(each(ctx, c, resource, list, options, take), "list "+resource.String(), "list", resource)
 }
 
-// EachIn is Each for a list of a namespace, or of all if that is empty.
+// EachIn is Each for a list of a namespace, or of all if it is empty.
 func EachIn[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, namespace string, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
 	if namespace == metav1.NamespaceAll {
 		return Each(ctx, c, resource, list, options, take)
@@ -71,7 +70,7 @@ func EachIn[T runtime.Object](ctx context.Context, c *Clients, resource schema.G
 
 func each[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
 	pages, count := pager.New(list), 0
-	// One chunk waits while another is read: they can be large.
+	// One page is buffered while the next is read: pages can be large.
 	pages.PageBufferSize = 1
 	return pages.EachListItemWithAlloc(ctx, options, func(object runtime.Object) error {
 		typed, ok := object.(T)
@@ -84,8 +83,7 @@ func each[T runtime.Object](ctx context.Context, c *Clients, resource schema.Gro
 	})
 }
 
-// As returns what takes objects of a kind that come from Clients.List, as the type that
-// they are.
+// As returns a function that converts objects of Clients.List to T and calls take.
 func As[T any](kind string, take func(*T) error) func(*unstructured.Unstructured) error {
 	return func(object *unstructured.Unstructured) error {
 		typed := new(T)

@@ -14,14 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Reader reads objects of Kubernetes from a cluster, as whoever runs the command, for
-// functions that take a client.Reader.
+// Reader is a client.Reader with the user's credentials.
 type Reader struct{ clients *Clients }
 
 // NewReader returns a reader.
 func NewReader(clients *Clients) *Reader { return &Reader{clients} }
 
-// Get implements client.Reader. It knows no options.
+// Get implements client.Reader. It ignores options.
 func (r *Reader) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	resource, err := resourceOf(into)
 	if err != nil {
@@ -34,8 +33,7 @@ func (r *Reader) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
-// List implements client.Reader. It knows no options: all objects of a kind are listed, a
-// chunk at a time.
+// List implements client.Reader. It ignores options and lists all objects of a kind in chunks.
 func (r *Reader) List(ctx context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	resource, err := resourceOf(into)
 	if err != nil {
@@ -52,8 +50,8 @@ func (r *Reader) List(ctx context.Context, into client.ObjectList, _ ...client.L
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), into)
 }
 
-// resourceOf returns the resource of an object, or of the items of a list. Those of
-// Kubernetes are named by the usual rules.
+// resourceOf returns the resource of an object, or of the items of a list, by the usual plural
+// rules.
 func resourceOf(object runtime.Object) (schema.GroupVersionResource, error) {
 	gvk, err := apiutil.GVKForObject(object, clientgoscheme.Scheme)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Clean returns text in which nothing tells a terminal what to do, or hides: anybody may
-// have written it. Control characters are as people write them, such as ^[, other
-// characters without a picture are escaped, and breaks between lines are blanks.
+// Clean escapes characters in untrusted text that would control or confuse a terminal. Control
+// characters become ^[ and the like, other non-graphic characters \uXXXX, newlines and tabs
+// blanks.
 func Clean(text string) string {
 	hidden := func(r rune) bool { return !unicode.IsGraphic(r) }
 	if strings.IndexFunc(text, hidden) < 0 {
@@ -32,8 +32,8 @@ func Clean(text string) string {
 	return clean.String()
 }
 
-// Wrapped returns text, as Clean has it, in lines of at most width characters, of which all
-// but the first are indented. A word that is longer is a line of its own.
+// Wrapped returns text passed through Clean, in lines of at most width characters; all but the
+// first are indented. A longer word has a line of its own.
 func Wrapped(text string, width int) []string {
 	const indent = "  "
 	var lines []string

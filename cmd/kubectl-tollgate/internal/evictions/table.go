@@ -22,7 +22,7 @@ func WriteTable(w io.Writer, list []Eviction, now time.Time, wide, colour bool) 
 		if i > 0 && colour {
 			line = painted(list[i-1].State, line)
 		}
-		_, _ = out.WriteString(line + "\n") // Flush tells.
+		_, _ = out.WriteString(line + "\n") // Flush returns the error.
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write table: %w", err)
@@ -81,7 +81,7 @@ func according(e *Eviction) string {
 func WriteNames(w io.Writer, list []Eviction) error {
 	out := bufio.NewWriter(w)
 	for i := range list {
-		_, _ = out.WriteString(list[i].String() + "\n") // Flush tells.
+		_, _ = out.WriteString(list[i].String() + "\n") // Flush returns the error.
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write names: %w", err)

@@ -21,24 +21,21 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// Wants says what is kept besides what evictions depend on. The zero Wants is enough for
-// forecasts of taints of nodes, rules and slices. Of the functions, nil keeps nothing;
-// they may be called by several goroutines at once, but each by one.
+// Wants selects what Read keeps. The zero Wants is enough for previews of taints of nodes, rules
+// and slices. A nil function keeps nothing; different functions may be called concurrently.
 type Wants struct {
-	// Lease is the namespace that Tollgate runs in; settings.LeaseNamespace when empty.
+	// Lease is the namespace of Tollgate's Lease; settings.LeaseNamespace when empty.
 	Lease string
-	// Namespace is the one that is asked about, empty for all. Who may not see all pods,
-	// claims and budgets is shown those in it, and whoever may not see nodes no error.
+	// Namespace is the namespace of the request, empty for all. If the user may not list pods,
+	// claims and budgets of all namespaces, those in it are read; nodes are then optional.
 	Namespace string
-	// NoDevices leaves out all that is about devices.
+	// NoDevices skips everything about devices.
 	NoDevices bool
-	// Selection reads whole ResourceSlices and DeviceClasses, without which Selected knows
-	// no devices.
+	// Selection reads full ResourceSlices and DeviceClasses, which Selected needs.
 	Selection bool
-	// Policies reads policies of all kinds, and not EvictionPolicies alone.
+	// Policies reads policies of all kinds, not only EvictionPolicies.
 	Policies bool
-	// Limits reads TaintPolicies and EvictionApprovals, which say whether the write of a
-	// taint is refused.
+	// Limits reads TaintPolicies and EvictionApprovals, which decide whether a taint is refused.
 	Limits bool
 
 	Node  func(*corev1.Node) bool
@@ -46,71 +43,69 @@ type Wants struct {
 	Claim func(*resourcev1.ResourceClaim) bool
 }
 
-// AddFlags adds the flag that says where Tollgate runs.
+// AddFlags adds the flag of Tollgate's namespace.
 func (w *Wants) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.Lease, "tollgate-namespace", settings.LeaseNamespace, "`namespace` of Tollgate, whose Lease says how it evicts")
 }
 
-// Everything keeps all objects of a kind.
+// Everything returns true for all objects.
 func Everything[T any](*T) bool { return true }
 
-// Cluster is a cluster as it was when it was read.
+// Cluster is a snapshot of a cluster.
 type Cluster struct {
-	// Now is when it was read.
+	// Now is the time of the snapshot.
 	Now     time.Time
 	Tracker *tracker.Tracker
-	// Tollgate says whether Tollgate runs, and how it evicts.
+	// Tollgate is the state of Tollgate by its Lease.
 	Tollgate Tollgate
-	// Rules are those of whoever evicts.
+	// Rules are the rules of the evictor.
 	Rules evictor.Rules
-	// Policies are those that are stored: EvictionPolicies, and all others if they are
-	// wanted. Foretold has those which keep pods where they are.
+	// Policies are the stored EvictionPolicies, and all other policies if Wants.Policies is set.
+	// Foretold returns those in force for pods.
 	Policies *policyset.Set
-	// EvictionPolicies and TaintPolicies are the objects that Policies are made of, by
-	// name.
+	// EvictionPolicies and TaintPolicies are the source objects of Policies, by name.
 	EvictionPolicies []v1alpha1.EvictionPolicy
 	TaintPolicies    []v1alpha1.TaintPolicy
-	// Approvals are all EvictionApprovals, if limits are wanted.
+	// Approvals are all EvictionApprovals, if Wants.Limits is set.
 	Approvals []v1alpha1.EvictionApproval
 	// Patches are all ResourceSlicePatches, by name.
 	Patches []v1alpha1.ResourceSlicePatch
-	// Rule has the DeviceTaintRules as they are stored, by name, and RuleVersion is the
-	// version of their API, empty where they are not served.
+	// Rule has the stored DeviceTaintRules by name. RuleVersion is their API version, empty where
+	// they are not served.
 	Rule        map[string]*resourcev1.DeviceTaintRule
 	RuleVersion string
 
-	// Nodes, Pods and Claims are those that are wanted, in the order of the API.
+	// Nodes, Pods and Claims are the objects that Wants kept, in the order of the API.
 	Nodes  []*corev1.Node
 	Pods   []*corev1.Pod
 	Claims []*resourcev1.ResourceClaim
 
 	namespaces map[string]labels.Set
-	// budgetsKnown and claimsKnown say that the user may see them.
+	// budgetsKnown and claimsKnown are true if the user may list them.
 	budgetsKnown, claimsKnown bool
-	// devices is nil unless a selection is wanted.
+	// devices is nil unless Wants.Selection is set.
 	devices *sliceview.View
-	// selectable says that all that a selection depends on was read.
+	// selectable is true if slices and classes were read.
 	selectable bool
-	// comparing says that a pod has a toleration with the operator Lt or Gt.
+	// comparing is true if a pod has a toleration with the operator Lt or Gt.
 	comparing bool
 	missing   []string
-	// lease is the namespace of the Lease, and leaseLack what of missing is about it.
+	// lease is the namespace of the Lease, and leaseLack the element of missing about it.
 	lease, leaseLack string
-	// unread are the resources that the user may not see.
+	// unread are the resources that the user may not list.
 	unread map[string]bool
-	// ownPods, ownBudgets and ownClaims say that these are those of one namespace.
+	// ownPods, ownBudgets and ownClaims are true if only those of one namespace were read.
 	ownPods, ownBudgets, ownClaims bool
 }
 
-// Missing says what was not to be read, and what an answer lacks because of it: sentences
-// without an end.
+// Missing returns what could not be read and how that limits the answer, as sentences without a
+// full stop.
 func (c *Cluster) Missing() []string { return c.missing }
 
-// Unread reports whether the user may not see a resource, by its name in the plural.
+// Unread reports whether the user may not list a resource, by its plural name.
 func (c *Cluster) Unread(resource string) bool { return c.unread[resource] }
 
-// Own reports whether the user may see a resource only in the namespace that is asked about,
-// by its name in the plural.
+// Own reports whether the user may list a resource only in Wants.Namespace, by its plural name.
 func (c *Cluster) Own(resource string) bool {
 	switch resource {
 	case podResource.Resource:
@@ -124,21 +119,19 @@ func (c *Cluster) Own(resource string) bool {
 	}
 }
 
-// DevicesKnown reports whether it is known which pods use which devices.
+// DevicesKnown reports whether claims were read.
 func (c *Cluster) DevicesKnown() bool { return c.claimsKnown }
 
-// NamespaceLabels returns the labels of a namespace; false where they are not known. A
-// namespace that is gone meanwhile is not.
+// NamespaceLabels returns the labels of a namespace; false if it was not read or is gone.
 func (c *Cluster) NamespaceLabels(name string) (labels.Labels, bool) {
-	set, known := c.namespaces[name]
-	return set, known
+	set, ok := c.namespaces[name]
+	return set, ok
 }
 
-// Foretold returns the EvictionPolicies that hold or protect pods; nil where nobody goes
-// by any, and so also where Kubernetes evicts beside Tollgate. Those taints because of
-// which Kubernetes evicts are none of theirs.
+// Foretold returns the EvictionPolicies in force; nil where none are, as when Kubernetes evicts
+// beside Tollgate. Policies for kinds of taints that Tollgate does not handle are left out.
 func (c *Cluster) Foretold() *eviction.Set {
-	if !c.Tollgate.heeds() {
+	if !c.Tollgate.heedsPolicies() {
 		return nil
 	}
 	var off []v1alpha1.TaintTarget
@@ -151,7 +144,7 @@ func (c *Cluster) Foretold() *eviction.Set {
 	return c.Policies.Evictions.Without(off...)
 }
 
-// View returns what foretells writes to this cluster.
+// View returns previews of writes to this cluster.
 func (c *Cluster) View() *preview.View {
 	yes := func() bool { return true }
 	return preview.NewView(preview.Options{
@@ -162,9 +155,8 @@ func (c *Cluster) View() *preview.View {
 	})
 }
 
-// Selected returns the published devices that a ResourceSlicePatch would be meant for if it
-// were written. The error is of a cluster that was read without a Selection, or in part, or
-// that of ctx.
+// Selected returns the published devices that a ResourceSlicePatch would select. It returns an
+// error if the snapshot lacks slices or classes, or ctx is done.
 func (c *Cluster) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, error) {
 	if c.devices == nil || !c.selectable {
 		return nil, fmt.Errorf("find the devices of ResourceSlicePatch %s: not all ResourceSlices and DeviceClasses could be read", patch.Name)

@@ -21,8 +21,8 @@ var (
 	budgetResource    = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
 )
 
-// core returns the lists of what every cluster has.
-func (r *reading) core() []list {
+// core returns the lists of kinds that all clusters serve.
+func (r *reader) core() []list {
 	nodes := list{resource: nodeResource, read: r.nodes}
 	if r.wants.Namespace != "" {
 		nodes.without = "which taints nodes have, and which pods leave because of them, is not known"
@@ -35,7 +35,7 @@ func (r *reading) core() []list {
 	}
 }
 
-func (r *reading) nodes(ctx context.Context) error {
+func (r *reader) nodes(ctx context.Context) error {
 	client := r.Kubernetes.CoreV1().Nodes()
 	return cli.Each(ctx, r.Clients, nodeResource, cli.Pages(client.List), metav1.ListOptions{}, func(node *corev1.Node) error {
 		r.cluster.Tracker.SetNode(tracker.NodeOf(node), r.cluster.Now)
@@ -46,9 +46,9 @@ func (r *reading) nodes(ctx context.Context) error {
 	})
 }
 
-func (r *reading) pods(ctx context.Context) error {
+func (r *reader) pods(ctx context.Context) error {
 	keep := informer.KeepPods()
-	take := func(pod *corev1.Pod) error { //nolint:unparam // cli.Each asks for it.
+	take := func(pod *corev1.Pod) error { //nolint:unparam // Required by cli.Each.
 		kept := keep(pod)
 		r.cluster.Tracker.SetPod(kept)
 		r.cluster.comparing = r.cluster.comparing || compares(kept.Tolerations)
@@ -65,9 +65,9 @@ func (r *reading) pods(ctx context.Context) error {
 	return err
 }
 
-// each calls list for all namespaces, and for whoever may not see those, for the one that
-// is asked about. Own reports whether it was that one. What was refused was not begun.
-func (r *reading) each(list func(namespace string) error) (own bool, err error) {
+// each calls list for all namespaces, and if that is forbidden, for Wants.Namespace. Own reports
+// the latter. A forbidden list has read nothing.
+func (r *reader) each(list func(namespace string) error) (own bool, err error) {
 	err = list(metav1.NamespaceAll)
 	if !apierrors.IsForbidden(err) || r.wants.Namespace == "" {
 		return false, err
@@ -85,7 +85,7 @@ func compares(tolerations []corev1.Toleration) bool {
 	return false
 }
 
-func (r *reading) namespaces(ctx context.Context) error {
+func (r *reader) namespaces(ctx context.Context) error {
 	client := r.Kubernetes.CoreV1().Namespaces()
 	err := cli.Each(ctx, r.Clients, namespaceResource, cli.Pages(client.List), metav1.ListOptions{}, func(namespace *corev1.Namespace) error {
 		r.cluster.namespaces[namespace.Name] = namespace.Labels
@@ -102,7 +102,7 @@ func (r *reading) namespaces(ctx context.Context) error {
 	return nil
 }
 
-func (r *reading) budgets(ctx context.Context) error {
+func (r *reader) budgets(ctx context.Context) error {
 	own, err := r.each(func(namespace string) error {
 		client := r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace)
 		return cli.EachIn(ctx, r.Clients, budgetResource, namespace, cli.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {

@@ -23,8 +23,8 @@ var (
 	podGroupResource = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
 )
 
-// ofDevices returns the lists of what says which devices are tainted, and who uses them.
-func (r *reading) ofDevices() []list {
+// deviceLists returns the lists of device taints and claims.
+func (r *reader) deviceLists() []list {
 	lists := []list{
 		{resource: claimResource, without: "it is not known which pods use which devices", read: r.claims},
 		{resource: sliceResource, without: "devices that no claim has, and the taints that drivers publish, are not known", read: r.resourceSlices},
@@ -36,9 +36,9 @@ func (r *reading) ofDevices() []list {
 	return lists
 }
 
-// claims reads ResourceClaims, and whether they may be those of PodGroups. Where they are
-// not served nobody has any.
-func (r *reading) claims(ctx context.Context) error {
+// claims reads ResourceClaims, and whether PodGroups are served. If claims are not served, there
+// are none.
+func (r *reader) claims(ctx context.Context) error {
 	_, err := r.Version(ctx, podGroupResource, "v1", "v1beta1", "v1alpha3", "v1alpha2")
 	if err != nil && !errors.Is(err, cli.ErrNotServed) {
 		return err
@@ -48,7 +48,7 @@ func (r *reading) claims(ctx context.Context) error {
 		r.cluster.claimsKnown = errors.Is(err, cli.ErrNotServed)
 		return err
 	}
-	take := func(claim *resourcev1.ResourceClaim) error { //nolint:unparam // cli.Each asks for it.
+	take := func(claim *resourcev1.ResourceClaim) error { //nolint:unparam // Required by cli.Each.
 		r.cluster.Tracker.SetClaim(tracker.ClaimOf(claim))
 		if r.wants.Claim != nil && r.wants.Claim(claim) {
 			r.cluster.Claims = append(r.cluster.Claims, claim)
@@ -63,7 +63,7 @@ func (r *reading) claims(ctx context.Context) error {
 	return err
 }
 
-func (r *reading) resourceSlices(ctx context.Context) error {
+func (r *reader) resourceSlices(ctx context.Context) error {
 	if _, err := r.Version(ctx, sliceResource, "v1"); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (r *reading) resourceSlices(ctx context.Context) error {
 	err := cli.Each(ctx, r.Clients, sliceResource, cli.Pages(client.List), metav1.ListOptions{}, func(slice *resourcev1.ResourceSlice) error {
 		r.cluster.Tracker.SetSlice(tracker.SliceOf(slice), r.cluster.Now)
 		if r.wants.Selection {
-			slice.ManagedFields = nil // often half of it
+			slice.ManagedFields = nil // often half of the size
 			r.cluster.devices.SetSlice(slice)
 		}
 		return nil
@@ -80,7 +80,7 @@ func (r *reading) resourceSlices(ctx context.Context) error {
 	return err
 }
 
-func (r *reading) deviceClasses(ctx context.Context) error {
+func (r *reader) deviceClasses(ctx context.Context) error {
 	if _, err := r.Version(ctx, classResource, "v1"); err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (r *reading) deviceClasses(ctx context.Context) error {
 	return err
 }
 
-// rules reads DeviceTaintRules, in whatever version there are some.
-func (r *reading) rules(ctx context.Context) error {
+// rules reads DeviceTaintRules in the served version.
+func (r *reader) rules(ctx context.Context) error {
 	version, err := r.Version(ctx, informer.RuleResource, "v1", "v1beta2", "v1alpha3")
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (r *reading) rules(ctx context.Context) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
 			return fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
 		}
-		rule.ManagedFields = nil // as kubectl shows objects
+		rule.ManagedFields = nil // as in the output of kubectl
 		r.cluster.Tracker.SetRule(kept, r.cluster.Now)
 		r.cluster.Rule[rule.Name] = rule
 		return nil

@@ -1,7 +1,6 @@
-// Package state reads of a cluster, once and as the user, what evictions depend on, into
-// what the server decides by: a tracker, the rules of the evictor, and the policies in
-// force.
+// Package state reads a snapshot of a cluster with the user's credentials, into the types with
+// which the server decides: a tracker, the rules of the evictor, and the policies in force.
 //
-// What the user may not see, or what is not served, is as if it was not there, and Missing
-// says what an answer lacks because of that. Without pods and nodes there is no answer.
+// Resources that are forbidden or not served count as empty, and Missing describes the effect.
+// Pods and nodes are required.
 package state

@@ -10,36 +10,36 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-func ours(name string) schema.GroupResource {
+func tollgateResource(name string) schema.GroupResource {
 	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: name}
 }
 
-// policies are the objects that policies in force are made of.
+// policies are the source objects of the policies in force.
 type policies struct {
 	tolerations []v1alpha1.TolerationPolicy
 	placement   []v1alpha1.PlacementPolicy
 	gates       []v1alpha1.GatePolicy
 }
 
-// ours returns the lists of Tollgate's own kinds.
-func (r *reading) ours() []list {
+// policyLists returns the lists of Tollgate's own kinds.
+func (r *reader) policyLists() []list {
 	const unknown = " are as if there were none"
 	lists := []list{
-		{resource: ours("evictionpolicies"), without: "EvictionPolicies" + unknown, read: func(ctx context.Context) error {
-			return ofKind(ctx, r, "evictionpolicies", "EvictionPolicy", &r.cluster.EvictionPolicies)
+		{resource: tollgateResource("evictionpolicies"), without: "EvictionPolicies" + unknown, read: func(ctx context.Context) error {
+			return listKind(ctx, r, "evictionpolicies", "EvictionPolicy", &r.cluster.EvictionPolicies)
 		}},
 	}
 	if !r.wants.NoDevices {
-		lists = append(lists, list{resource: ours("resourceslicepatches"), without: "ResourceSlicePatches" + unknown, read: func(ctx context.Context) error {
-			return ofKind(ctx, r, "resourceslicepatches", "ResourceSlicePatch", &r.cluster.Patches)
+		lists = append(lists, list{resource: tollgateResource("resourceslicepatches"), without: "ResourceSlicePatches" + unknown, read: func(ctx context.Context) error {
+			return listKind(ctx, r, "resourceslicepatches", "ResourceSlicePatch", &r.cluster.Patches)
 		}})
 	}
-	taintPolicies := list{resource: ours("taintpolicies"), without: "TaintPolicies" + unknown, read: func(ctx context.Context) error {
-		return ofKind(ctx, r, "taintpolicies", "TaintPolicy", &r.cluster.TaintPolicies)
+	taintPolicies := list{resource: tollgateResource("taintpolicies"), without: "TaintPolicies" + unknown, read: func(ctx context.Context) error {
+		return listKind(ctx, r, "taintpolicies", "TaintPolicy", &r.cluster.TaintPolicies)
 	}}
 	if r.wants.Limits {
-		lists = append(lists, taintPolicies, list{resource: ours("evictionapprovals"), without: "EvictionApprovals" + unknown, read: func(ctx context.Context) error {
-			return ofKind(ctx, r, "evictionapprovals", "EvictionApproval", &r.cluster.Approvals)
+		lists = append(lists, taintPolicies, list{resource: tollgateResource("evictionapprovals"), without: "EvictionApprovals" + unknown, read: func(ctx context.Context) error {
+			return listKind(ctx, r, "evictionapprovals", "EvictionApproval", &r.cluster.Approvals)
 		}})
 	}
 	if !r.wants.Policies {
@@ -49,21 +49,21 @@ func (r *reading) ours() []list {
 		lists = append(lists, taintPolicies)
 	}
 	return append(lists,
-		list{resource: ours("tolerationpolicies"), without: "TolerationPolicies" + unknown, read: func(ctx context.Context) error {
-			return ofKind(ctx, r, "tolerationpolicies", "TolerationPolicy", &r.policies.tolerations)
+		list{resource: tollgateResource("tolerationpolicies"), without: "TolerationPolicies" + unknown, read: func(ctx context.Context) error {
+			return listKind(ctx, r, "tolerationpolicies", "TolerationPolicy", &r.policies.tolerations)
 		}},
-		list{resource: ours("placementpolicies"), without: "PlacementPolicies" + unknown, read: func(ctx context.Context) error {
-			return ofKind(ctx, r, "placementpolicies", "PlacementPolicy", &r.policies.placement)
+		list{resource: tollgateResource("placementpolicies"), without: "PlacementPolicies" + unknown, read: func(ctx context.Context) error {
+			return listKind(ctx, r, "placementpolicies", "PlacementPolicy", &r.policies.placement)
 		}},
-		list{resource: ours("gatepolicies"), without: "GatePolicies" + unknown, read: func(ctx context.Context) error {
-			return ofKind(ctx, r, "gatepolicies", "GatePolicy", &r.policies.gates)
+		list{resource: tollgateResource("gatepolicies"), without: "GatePolicies" + unknown, read: func(ctx context.Context) error {
+			return listKind(ctx, r, "gatepolicies", "GatePolicy", &r.policies.gates)
 		}},
 	)
 }
 
-// ofKind appends to objects all that there are of one of Tollgate's kinds.
-func ofKind[T any](ctx context.Context, r *reading, resource, kind string, objects *[]T) error {
-	name := ours(resource)
+// listKind appends all objects of one of Tollgate's kinds to objects.
+func listKind[T any](ctx context.Context, r *reader, resource, kind string, objects *[]T) error {
+	name := tollgateResource(resource)
 	version, err := r.Version(ctx, name, v1alpha1.GroupVersion.Version)
 	if err != nil {
 		return err

@@ -19,40 +19,39 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// reading reads a cluster. Each of its lists writes to fields of its own.
-type reading struct {
+// reader reads a cluster. Its lists run concurrently and write to different fields.
+type reader struct {
 	*cli.Clients
 
 	wants    Wants
 	cluster  *Cluster
 	policies policies
-	// slices and classes say that they could be read.
+	// slices and classes are true if they were read.
 	slices, classes bool
 }
 
 // list is one kind of object.
 type list struct {
 	resource schema.GroupResource
-	// without is what an answer lacks for whoever may not see it; empty where there is no
-	// answer then.
+	// without describes the effect of a forbidden list; empty if the list is required.
 	without string
 	read    func(ctx context.Context) error
 }
 
-// Read reads the cluster as it is at now. Errors say what to do about them.
+// Read reads a snapshot of the cluster at now. Errors have advice.
 func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants) (*Cluster, error) {
 	if wants.Lease == "" {
 		wants.Lease = settings.LeaseNamespace
 	}
-	r := &reading{Clients: clients, wants: wants, cluster: &Cluster{
+	r := &reader{Clients: clients, wants: wants, cluster: &Cluster{
 		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, unread: map[string]bool{},
 	}}
 	if wants.Selection {
 		r.cluster.devices = sliceview.New()
 	}
-	lists := append(r.core(), r.ours()...)
+	lists := append(r.core(), r.policyLists()...)
 	if !wants.NoDevices {
-		lists = append(lists, r.ofDevices()...)
+		lists = append(lists, r.deviceLists()...)
 	}
 	if err := r.all(ctx, lists); err != nil {
 		return nil, err
@@ -61,8 +60,8 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 	return r.cluster, nil
 }
 
-// all reads Tollgate's Lease and the lists, beside each other.
-func (r *reading) all(ctx context.Context, lists []list) error {
+// all reads Tollgate's Lease and the lists concurrently.
+func (r *reader) all(ctx context.Context, lists []list) error {
 	lacks, refusals := make([]string, 1+len(lists)), make([]error, len(lists))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -72,13 +71,13 @@ func (r *reading) all(ctx context.Context, lists []list) error {
 	for i := range lists {
 		group.Go(func() (err error) {
 			lacks[1+i], err = lists[i].try(ctx)
-			if apierrors.IsForbidden(err) { // What else is refused is to be said as well.
+			if apierrors.IsForbidden(err) { // The other errors are reported too.
 				refusals[i], err = err, nil
 			}
 			return err
 		})
 	}
-	if err := cmp.Or(group.Wait(), together(refusals)); err != nil {
+	if err := cmp.Or(group.Wait(), joinErrors(refusals)); err != nil {
 		return err
 	}
 	r.cluster.lease, r.cluster.leaseLack = r.wants.Lease, lacks[0]
@@ -94,8 +93,8 @@ func (r *reading) all(ctx context.Context, lists []list) error {
 	return nil
 }
 
-// together returns errors as one, in one line; nil for none.
-func together(errs []error) error {
+// joinErrors joins errors in one line; nil for none.
+func joinErrors(errs []error) error {
 	var all error
 	for _, err := range errs {
 		switch {
@@ -108,8 +107,8 @@ func together(errs []error) error {
 	return all
 }
 
-// try reads a list, and returns what is to be said if the user may not. What is not served
-// lacks nothing: there is none.
+// try reads a list, and returns a sentence for Missing if it is forbidden. A resource that is not
+// served is empty.
 func (l *list) try(ctx context.Context) (lack string, err error) {
 	err = l.read(ctx)
 	switch {
@@ -124,8 +123,8 @@ func (l *list) try(ctx context.Context) (lack string, err error) {
 	}
 }
 
-// finish puts together what depends on several lists.
-func (r *reading) finish() {
+// finish computes the fields that depend on several lists.
+func (r *reader) finish() {
 	c := r.cluster
 	c.Rules = c.Tollgate.rules(c.comparing)
 	c.selectable = r.slices && r.classes
@@ -133,6 +132,6 @@ func (r *reading) finish() {
 	if c.ownClaims {
 		c.missing = append(c.missing, "you may list resourceclaims in namespace "+r.wants.Namespace+" alone: which devices the claims of others have is not known")
 	}
-	// A forecast asks for more than that devices are known, see DevicesKnown.
+	// A preview also checks DevicesKnown.
 	c.Tracker.SetDevicesKnown(c.claimsKnown)
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// world is a node with a pod that a budget guards, one that a policy protects, and one that
-// uses a device.
+// world is a node with a pod under a budget, one that a policy protects, and one that uses a
+// device.
 var world = []string{
 	`{apiVersion: v1, kind: Node, metadata: {name: node-7, uid: node-7}}`,
 	`{apiVersion: v1, kind: Namespace, metadata: {name: web, labels: {tier: front}}}`,
@@ -90,7 +90,7 @@ func read(t *testing.T, clients *cli.Clients, wants Wants) *Cluster {
 	return c
 }
 
-// drained returns what a taint on the node of world would do.
+// drained returns the preview of a taint on the node of world.
 func drained(t *testing.T, c *Cluster) preview.Forecast {
 	t.Helper()
 	changes, err := c.View().Node(tracker.Node{Name: "node-7"}, tracker.Node{Name: "node-7", Taints: []corev1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute}}}, noon)
@@ -118,8 +118,8 @@ func TestWhoMaySeeOneNamespaceIsShownThat(t *testing.T) {
 	require.True(t, c.DevicesKnown())
 	require.True(t, c.Unread("nodes"))
 	require.False(t, c.Unread("pods"))
-	set, known := c.NamespaceLabels("web")
-	require.True(t, known)
+	set, ok := c.NamespaceLabels("web")
+	require.True(t, ok)
 	require.Equal(t, "front", set.Get("tier"))
 	require.Equal(t, []string{
 		`you may not list nodes: which taints nodes have, and which pods leave because of them, is not known (ask for a ClusterRole with the verb list on nodes of API group "")`,
@@ -130,9 +130,9 @@ func TestWhoMaySeeOneNamespaceIsShownThat(t *testing.T) {
 func TestAFeatureThatIsOffLeavesPodsToKubernetes(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []bool{true, false} {
-		said := settings.DefaultEviction()
-		said.Nodes, said.Devices = nodes, !nodes
-		f := drained(t, read(t, clientsOf(t, allKinds, append(world, lease(said, noon))...), Wants{}))
+		settled := settings.DefaultEviction()
+		settled.Nodes, settled.Devices = nodes, !nodes
+		f := drained(t, read(t, clientsOf(t, allKinds, append(world, lease(settled, noon))...), Wants{}))
 		require.Equal(t, nodes, f.Protected["keep-data"] == 1)
 	}
 }
@@ -144,11 +144,11 @@ func TestForetellsAsTheServerDoes(t *testing.T) {
 		configv1alpha1.EvictionWindow:  "evicts 2 pods in 2 namespaces: 1 now, 1 within 300s; 1 guarded by a PodDisruptionBudget, 2 without a controller",
 		configv1alpha1.EvictionObserve: "evicts 2 pods in 2 namespaces: 1 now, 1 within 300s; 1 guarded by a PodDisruptionBudget, 2 without a controller",
 	} {
-		said := settings.DefaultEviction()
-		said.Mode = mode
-		c := read(t, clientsOf(t, allKinds, append(world, lease(said, noon))...), Wants{})
+		settled := settings.DefaultEviction()
+		settled.Mode = mode
+		c := read(t, clientsOf(t, allKinds, append(world, lease(settled, noon))...), Wants{})
 		require.Empty(t, c.Missing())
-		require.Equal(t, Tollgate{Installed: true, Leading: true, Told: true, Terms: said}, c.Tollgate)
+		require.Equal(t, Tollgate{Installed: true, Leading: true, Told: true, Terms: settled}, c.Tollgate)
 		f := drained(t, c)
 		require.Equal(t, want, f.String(), mode)
 	}
@@ -197,11 +197,11 @@ func TestKeepsWhatIsWanted(t *testing.T) {
 	require.Len(t, c.TaintPolicies, 1)
 	require.Len(t, c.Patches, 1)
 	require.NotNil(t, c.Policies.Tolerations)
-	labels, known := c.NamespaceLabels("db")
-	require.True(t, known)
+	labels, ok := c.NamespaceLabels("db")
+	require.True(t, ok)
 	require.Equal(t, "data", labels.Get("tier"))
-	_, known = c.NamespaceLabels("gone")
-	require.False(t, known)
+	_, ok = c.NamespaceLabels("gone")
+	require.False(t, ok)
 
 	c = read(t, clients, Wants{NoDevices: true})
 	require.False(t, c.DevicesKnown())
@@ -257,16 +257,16 @@ func TestAV25OperatorsCountWhereSomebodyHasThem(t *testing.T) {
 	compares := `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: web, uid: p}, spec: {nodeName: node-7, tolerations: [{key: sla, operator: Gt, value: "3"}]}}`
 	require.False(t, read(t, clientsOf(t, allKinds, world...), Wants{}).Rules.ComparisonOperators)
 	require.True(t, read(t, clientsOf(t, allKinds, append(world, compares)...), Wants{}).Rules.ComparisonOperators)
-	said := settings.DefaultEviction()
-	require.False(t, read(t, clientsOf(t, allKinds, append(world, compares, lease(said, noon))...), Wants{}).Rules.ComparisonOperators, "Tollgate says so")
-	said.ComparisonOperators, said.MaxHold, said.Mode = true, time.Hour, configv1alpha1.EvictionWindow
-	rules := read(t, clientsOf(t, allKinds, append(world, lease(said, noon))...), Wants{}).Rules
+	settled := settings.DefaultEviction()
+	require.False(t, read(t, clientsOf(t, allKinds, append(world, compares, lease(settled, noon))...), Wants{}).Rules.ComparisonOperators, "Tollgate says so")
+	settled.ComparisonOperators, settled.MaxHold, settled.Mode = true, time.Hour, configv1alpha1.EvictionWindow
+	rules := read(t, clientsOf(t, allKinds, append(world, lease(settled, noon))...), Wants{}).Rules
 	require.True(t, rules.ComparisonOperators)
 	require.True(t, rules.Window)
 	require.Equal(t, time.Hour, rules.MaxHold)
 }
 
-// forbid lets clients neither list nor get some kind.
+// forbid denies list and get of a kind.
 func forbid(t *testing.T, clients *cli.Clients, resource string, err error) {
 	t.Helper()
 	no := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err }

@@ -18,26 +18,26 @@ import (
 
 var leaseResource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
 
-// Tollgate is what the Lease of its leader says.
+// Tollgate is the state of Tollgate by the Lease of its leader.
 type Tollgate struct {
-	// Installed says that there is a Lease, or that it cannot be told whether there is one.
+	// Installed is true if there is a Lease, or it may not be read.
 	Installed bool
-	// Leading says that somebody renews it.
+	// Leading is true if the Lease is renewed.
 	Leading bool
-	// Terms are how it evicts: what the Lease says, else those of the default
-	// configuration. They are zero where it is not installed.
+	// Terms are the eviction settings of the Lease, else of the default configuration; zero if
+	// not installed.
 	Terms settings.Eviction
-	// Told says that the Lease says them.
+	// Told is true if Terms are those of the Lease.
 	Told bool
 }
 
-// heeds reports whether pods stay where EvictionPolicies say so.
-func (t *Tollgate) heeds() bool {
+// heedsPolicies reports whether EvictionPolicies protect pods.
+func (t *Tollgate) heedsPolicies() bool {
 	return t.Installed && t.Terms.Mode == configv1alpha1.EvictionReplace && t.Terms.Policies
 }
 
-// rules returns the rules of the evictor. Comparing says that there are pods with operators
-// that the API server accepts where they count, and nowhere else (AV-25).
+// rules returns the rules of the evictor. Comparing says that pods have comparison operators,
+// which the API server accepts only where they are enabled (AV-25).
 func (t *Tollgate) rules(comparing bool) evictor.Rules {
 	if !t.Told {
 		return evictor.Rules{ComparisonOperators: comparing}
@@ -48,41 +48,41 @@ func (t *Tollgate) rules(comparing bool) evictor.Rules {
 	}
 }
 
-// readTollgate reads the Lease of Tollgate's leader, and returns what there is to be said.
+// readTollgate reads the Lease of Tollgate's leader, and returns a sentence for Missing, if any.
 func readTollgate(ctx context.Context, clients *cli.Clients, namespace string, now time.Time) (Tollgate, string, error) {
 	lease, err := clients.Kubernetes.CoordinationV1().Leases(namespace).Get(ctx, settings.LeaseName, metav1.GetOptions{})
-	guessed := Tollgate{Installed: true, Leading: true, Terms: settings.DefaultEviction()}
+	defaults := Tollgate{Installed: true, Leading: true, Terms: settings.DefaultEviction()}
 	switch {
 	case apierrors.IsNotFound(err):
 		return Tollgate{}, fmt.Sprintf("Tollgate does not run here (there is no Lease %s/%s): the controllers of Kubernetes evict, past PodDisruptionBudgets and EvictionPolicies",
 			namespace, settings.LeaseName), nil
 	case apierrors.IsForbidden(err):
-		return guessed, fmt.Sprintf("you may not read Lease %s/%s, so it is not known whether Tollgate runs: the answer is for one with the default configuration%s",
+		return defaults, fmt.Sprintf("you may not read Lease %s/%s, so it is not known whether Tollgate runs: the answer is for one with the default configuration%s",
 			namespace, settings.LeaseName, cli.Advice(err, "get", leaseResource)), nil
 	case err != nil:
 		return Tollgate{}, "", cli.Failed(err, "read Lease "+namespace+"/"+settings.LeaseName, "get", leaseResource)
 	}
-	found := guessed
-	found.Leading = leading(lease, now)
-	said, err := settings.ParseEviction(lease.Labels)
+	found := defaults
+	found.Leading = isLeading(lease, now)
+	terms, err := settings.ParseEviction(lease.Labels)
 	if err != nil {
 		return found, fmt.Sprintf("Lease %s/%s does not say how Tollgate evicts (%v): the answer is for the default configuration", namespace, settings.LeaseName, err), nil
 	}
-	found.Terms, found.Told = said, true
+	found.Terms, found.Told = terms, true
 	if !found.Leading {
 		return found, fmt.Sprintf("no Tollgate leads at the moment (Lease %s/%s is not renewed): what it evicts stays until one does", namespace, settings.LeaseName), nil
 	}
 	return found, "", nil
 }
 
-// Again returns the same cluster with what the Lease says at now. C does not change.
+// Again returns a copy of c with the Lease as it is at now.
 func (c *Cluster) Again(ctx context.Context, clients *cli.Clients, now time.Time) (*Cluster, error) {
-	said, lack, err := readTollgate(ctx, clients, c.lease, now)
+	status, lack, err := readTollgate(ctx, clients, c.lease, now)
 	if err != nil {
 		return nil, err
 	}
 	again := *c
-	again.Now, again.Tollgate, again.Rules, again.leaseLack, again.missing = now, said, said.rules(c.comparing), lack, nil
+	again.Now, again.Tollgate, again.Rules, again.leaseLack, again.missing = now, status, status.rules(c.comparing), lack, nil
 	if lack != "" {
 		again.missing = append(again.missing, lack)
 	}
@@ -94,9 +94,8 @@ func (c *Cluster) Again(ctx context.Context, clients *cli.Clients, now time.Time
 	return &again, nil
 }
 
-// leading reports whether a lease is held. The clock may be another one than that of who
-// renews it, so that it counts for some time longer than it says.
-func leading(lease *coordinationv1.Lease, now time.Time) bool {
+// isLeading reports whether a lease is held. It allows a minute of clock skew.
+func isLeading(lease *coordinationv1.Lease, now time.Time) bool {
 	spec := &lease.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
 		return false

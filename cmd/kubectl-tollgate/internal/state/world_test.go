@@ -23,7 +23,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// served is what an API server serves, by group and version.
+// served has the served resources, by group and version.
 type served map[string][]string
 
 var (
@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// customKinds are the kinds that are read without types.
+// customKinds are the kinds of the dynamic client.
 var customKinds = map[string]schema.GroupVersionResource{
 	"DeviceTaintRule":    {Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"},
 	"EvictionPolicy":     {Group: "tollgate.dev", Version: "v1alpha1", Resource: "evictionpolicies"},
@@ -47,7 +47,7 @@ var customKinds = map[string]schema.GroupVersionResource{
 	"GatePolicy":         {Group: "tollgate.dev", Version: "v1alpha1", Resource: "gatepolicies"},
 }
 
-// clientsOf are those of a cluster that serves some kinds and has some objects.
+// clientsOf returns clients of a cluster with served kinds and objects.
 func clientsOf(tb testing.TB, serves served, objects ...string) *cli.Clients {
 	tb.Helper()
 	typed := fake.NewClientset()
@@ -75,16 +75,16 @@ func clientsOf(tb testing.TB, serves served, objects ...string) *cli.Clients {
 		}
 		data, err := object.MarshalJSON()
 		require.NoError(tb, err)
-		known, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+		ok, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
 		require.NoError(tb, err)
-		require.NoError(tb, typed.Tracker().Add(known))
+		require.NoError(tb, typed.Tracker().Add(ok))
 	}
 	return &cli.Clients{Kubernetes: typed, Dynamic: custom}
 }
 
-// lease returns the Lease of a Tollgate on some terms.
-func lease(said settings.Eviction, renewed time.Time) string {
-	labels, err := json.Marshal(said.Labels())
+// lease returns the Lease of a Tollgate with eviction settings.
+func lease(settled settings.Eviction, renewed time.Time) string {
+	labels, err := json.Marshal(settled.Labels())
 	if err != nil {
 		panic(err)
 	}
