@@ -15,28 +15,27 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Cluster is what was read. Nothing of it is written to.
+// Cluster is the state from which evictions are computed. It is read-only.
 type Cluster struct {
 	Tracker *tracker.Tracker
-	// Rules are those of whoever evicts, without the tolerations of mode Window.
+	// Rules are the rules of the evictor, without the tolerations of mode Window.
 	Rules evictor.Rules
-	// Mode says what Tollgate does; empty where there is no Tollgate.
+	// Mode is the mode of Tollgate; empty where it is not installed.
 	Mode configv1alpha1.EvictionMode
-	// NodesOff says that Tollgate evicts nobody because of taints of nodes, and DevicesOff
-	// nobody because of those of devices: Kubernetes' own controllers do then.
+	// NodesOff is true if Tollgate does not evict for node taints, DevicesOff for device taints:
+	// the Kubernetes controllers do then.
 	NodesOff, DevicesOff bool
-	// Set are the EvictionPolicies that Tollgate goes by, nil for none, and Policies the
-	// same with what they say in their status.
+	// Set are the EvictionPolicies in force, nil for none, and Policies the same objects with
+	// their status.
 	Set      *eviction.Set
 	Policies []v1alpha1.EvictionPolicy
-	// Namespaces returns the labels of a namespace; false where they are not known.
+	// Namespaces returns the labels of a namespace; false if unknown.
 	Namespaces func(name string) (labels.Labels, bool)
-	// Said is what events say.
+	// Said has the holds that events report.
 	Said Said
 }
 
-// List returns the pods that have to leave and satisfy a filter, those that leave first
-// before the others.
+// List returns the pods that have to leave and match a filter, ordered by when they leave.
 func (c *Cluster) List(now time.Time, filter *Filter) []Eviction {
 	l := c.look(now)
 	var list []Eviction
@@ -56,7 +55,7 @@ func (c *Cluster) List(now time.Time, filter *Filter) []Eviction {
 	return list
 }
 
-// looker looks at pods at one moment.
+// looker evaluates pods at one time.
 type looker struct {
 	*Cluster
 
@@ -75,11 +74,11 @@ func (c *Cluster) look(now time.Time) *looker {
 	return l
 }
 
-// at returns what becomes of a pod; false if it stays.
+// at returns the eviction of a pod; false if it stays.
 func (l *looker) at(s tracker.Situation) (Eviction, bool) {
 	leaving := s.Pod.Terminating
 	if leaving {
-		// A pod on its way out may be over already; what sent it is asked.
+		// A terminating pod is evaluated as if it were running, to find the cause.
 		s.Pod.Terminating, s.Pod.Finished = false, false
 	}
 	e, ok := l.decide(&s)
@@ -92,14 +91,14 @@ func (l *looker) at(s tracker.Situation) (Eviction, bool) {
 	}
 	if leaving {
 		if e.At.After(l.now) && e.Disruption == "" {
-			return Eviction{}, false // Somebody else deletes it, for a reason of their own.
+			return Eviction{}, false // Deleted for another reason.
 		}
 		e.State, e.Hold = Leaving, Hold{}
 	}
 	return e, true
 }
 
-// decide returns when a pod has to leave, by whom, and what keeps it.
+// decide returns when a pod is evicted, by which component, and its hold.
 func (l *looker) decide(s *tracker.Situation) (Eviction, bool) {
 	native := l.Rules.Decide(l.now, *s)
 	switch l.Mode {
@@ -114,7 +113,7 @@ func (l *looker) decide(s *tracker.Situation) (Eviction, bool) {
 	return l.byEither(&s.Pod, nil, native.Because)
 }
 
-// evicts reports whether Tollgate evicts because of taints such as that of a reason.
+// evicts reports whether Tollgate evicts for the kind of taint of a reason.
 func (l *looker) evicts(reason *evictor.Reason) bool {
 	if reason.Taint.Source.Kind.OnDevice() {
 		return !l.DevicesOff
@@ -122,13 +121,13 @@ func (l *looker) evicts(reason *evictor.Reason) bool {
 	return !l.NodesOff
 }
 
-// byKubernetes returns the eviction by Kubernetes' own controllers, which nothing keeps.
+// byKubernetes returns the eviction by the Kubernetes controllers, which ignore holds.
 func (l *looker) byKubernetes(because []evictor.Reason) Eviction {
 	return Eviction{State: l.stateAt(because[0].At), At: because[0].At, Because: because, By: ByKubernetes}
 }
 
-// byEither returns the eviction by whoever comes first: by Tollgate for our reasons, unless
-// something keeps it, or by Kubernetes for theirs.
+// byEither returns the earlier eviction: by Tollgate for ours, unless held, or by Kubernetes for
+// theirs.
 func (l *looker) byEither(pod *tracker.Pod, ours, theirs []evictor.Reason) (Eviction, bool) {
 	switch {
 	case len(ours) == 0 && len(theirs) == 0:
@@ -141,10 +140,10 @@ func (l *looker) byEither(pod *tracker.Pod, ours, theirs []evictor.Reason) (Evic
 	e, then := l.byTollgate(pod, ours), theirs[0].At
 	if !then.After(l.now) || (e.Hold.None() && then.Before(e.At)) {
 		e = l.byKubernetes(theirs)
-		e.Because = joined(e.Because, ours)
+		e.Because = joinReasons(e.Because, ours)
 		return e, true
 	}
-	e.Because = joined(e.Because, theirs)
+	e.Because = joinReasons(e.Because, theirs)
 	if !e.Hold.None() {
 		e.Hold.Until = earliest(e.Hold.Until, then)
 		if e.State == Protected || e.State == Paused {
@@ -154,8 +153,8 @@ func (l *looker) byEither(pod *tracker.Pod, ours, theirs []evictor.Reason) (Evic
 	return e, true
 }
 
-// joined returns reasons with those of others that are about other taints.
-func joined(because, others []evictor.Reason) []evictor.Reason {
+// joinReasons appends those of others whose taints are not in because.
+func joinReasons(because, others []evictor.Reason) []evictor.Reason {
 	because = slices.Clone(because)
 	for i := range others {
 		same := func(r evictor.Reason) bool {
@@ -168,8 +167,8 @@ func joined(because, others []evictor.Reason) []evictor.Reason {
 	return because
 }
 
-// inWindow returns why a pod has to leave within windows that it was given, at the end of
-// which Kubernetes deletes it. All else is left to Kubernetes.
+// inWindow returns the reasons to leave within the windows of a pod, after which Kubernetes
+// deletes it. Other reasons are left to Kubernetes.
 func (l *looker) inWindow(s *tracker.Situation) []evictor.Reason {
 	rules := l.Rules
 	rules.Window = true
@@ -188,7 +187,7 @@ func (l *looker) stateAt(at time.Time) State {
 	return Due
 }
 
-// earliest returns the earlier of two times, of which zero is never.
+// earliest returns the earlier of two times; zero means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

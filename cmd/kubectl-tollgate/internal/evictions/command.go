@@ -19,13 +19,13 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// What -o takes, and what it takes with -w.
+// The values of -o, without and with -w.
 var (
 	outputs        = []string{"table", "wide", "yaml", "json", "name"}
 	watchedOutputs = []string{"table", "json"}
 )
 
-// options are what the command line says.
+// options are the parsed flags and arguments.
 type options struct {
 	filter        Filter
 	output        string
@@ -83,7 +83,7 @@ tollgate in the namespace of Tollgate.`,
 	connection := cli.Connect(cmd)
 	opts := newOptions(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := opts.settle(connection); err != nil {
+		if err := opts.complete(connection); err != nil {
 			return err
 		}
 		clients, err := connection.Clients(cmd.ErrOrStderr())
@@ -98,7 +98,7 @@ tollgate in the namespace of Tollgate.`,
 	return cmd
 }
 
-// newOptions adds the flags to a command, and returns what they will say.
+// newOptions adds the flags to a command, and returns their values.
 func newOptions(cmd *cobra.Command) *options {
 	opts := &options{output: outputs[0]}
 	flags := cmd.Flags()
@@ -114,8 +114,8 @@ func newOptions(cmd *cobra.Command) *options {
 	return opts
 }
 
-// settle makes of the command line what is asked for, or says what is wrong with it.
-func (o *options) settle(connection *cli.Connection) error {
+// complete sets the options from the command line, or returns what is invalid.
+func (o *options) complete(connection *cli.Connection) error {
 	o.watch = o.watch || o.untilDone
 	wanted := outputs
 	if o.watch {
@@ -141,10 +141,10 @@ func (o *options) settle(connection *cli.Connection) error {
 	return nil
 }
 
-// streams are where the command writes, and what is known of the reader.
+// streams are the outputs of the command and the properties of the terminal.
 type streams struct {
 	out, notes io.Writer
-	// terminal says that somebody looks at out, and colour that there are colours.
+	// terminal is true if out is a terminal, colour if it has colours.
 	terminal, colour bool
 	// size returns the width and height of the terminal.
 	size func() (width, height int)
@@ -157,7 +157,7 @@ func run(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opts *
 	return show(ctx, clients, clk.Now(), opts, to)
 }
 
-// show writes what there is now.
+// show writes the current list.
 func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *options, to streams) error {
 	shown, found, missing, err := Read(ctx, clients, now, opts.wants)
 	clients.Progress.End()
@@ -190,8 +190,8 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 	return say(to.notes, notes)
 }
 
-// check says which object there is not that is asked about. Of those that the user may not
-// see it says nothing.
+// check returns an error if the object of a filter does not exist; nil if the user may not list
+// such objects.
 func (o *options) check(found *state.Cluster) error {
 	filter := &o.filter
 	named := func(node tracker.LabelledNode) bool { return node.Name == filter.Node }
@@ -233,7 +233,7 @@ func write(to streams, list []Eviction, now time.Time, output string) error {
 	}
 }
 
-// where says what a filter asks for.
+// where describes a filter.
 func where(filter *Filter) string {
 	var parts []string
 	for _, part := range []struct{ words, name string }{

@@ -263,7 +263,7 @@ func TestNamespacesAreAskedAboutAsKubectlDoes(t *testing.T) {
 		cmd := &cobra.Command{}
 		connection, opts := cli.Connect(cmd), newOptions(cmd)
 		require.NoError(t, cmd.ParseFlags(strings.Fields(arguments+" --kubeconfig "+kubeconfig)))
-		require.NoError(t, opts.settle(connection))
+		require.NoError(t, opts.complete(connection))
 		require.Equal(t, want, opts.filter.Namespace, arguments)
 	}
 }

@@ -1,10 +1,10 @@
 // Package evictions is the command that shows which pods have to leave because of NoExecute
-// taints, when, what keeps them, and which object says so: as a list, a table, a document,
-// or a picture that changes with time. All of it follows from the objects that a Feed
-// reads, once or by watches, and from now.
+// taints, when, what holds them, and which object says so: as a list, a table, a document, or a
+// screen that is redrawn. The input is the objects that a Feed reads, once or by watches, and the
+// time.
 //
-// The deadline of a pod is computed from taints and tolerations by the rules of the
-// evictor. What holds it is computed from the specs of EvictionPolicies, or read from the
-// statuses of policies, rules and PodDisruptionBudgets and from events. State that Tollgate
-// keeps in memory is not known here: where nothing else is known, a pod is due.
+// The rules of the evictor compute the deadline of a pod from taints and tolerations. Holds are
+// computed from the specs of EvictionPolicies, or read from the status of policies, rules and
+// PodDisruptionBudgets and from events. Tollgate's state in memory is not available: a pod
+// without a visible hold is due.
 package evictions

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// list is what documents have. It is no object of the API.
+// list is the root of a document. It is no API object.
 type list struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
@@ -32,7 +32,7 @@ type item struct {
 	DisruptionTarget string  `json:"disruptionTarget,omitempty"`
 	Hold             *held   `json:"hold,omitempty"`
 	Taints           []taint `json:"taints"`
-	// AccordingTo is whose word the state is.
+	// AccordingTo is the source of the state.
 	AccordingTo string `json:"accordingTo"`
 }
 
@@ -51,7 +51,7 @@ type taint struct {
 	TimeAdded metav1.Time `json:"timeAdded"`
 	Due       metav1.Time `json:"due"`
 	Tolerated bool        `json:"tolerated"`
-	// Source is what carries the taint, and WrittenFor the patch behind it.
+	// Source is the object with the taint, and WrittenFor the patch that it was generated for.
 	Source     string `json:"source"`
 	WrittenFor string `json:"writtenFor,omitempty"`
 	// WrittenBy is the field manager that wrote it last.
@@ -103,7 +103,7 @@ func timeOrNone(at time.Time) *metav1.Time {
 	return new(metav1.NewTime(at))
 }
 
-// WriteYAML writes all that is known of each pod, with absolute times.
+// WriteYAML writes all fields of each pod, with absolute times.
 func WriteYAML(w io.Writer, evictions []Eviction, now time.Time) error {
 	text, err := yaml.Marshal(documentOf(evictions, now))
 	if err == nil {

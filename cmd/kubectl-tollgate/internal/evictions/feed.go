@@ -22,35 +22,34 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Feed follows a cluster by watches. Its methods are goroutine-safe.
+// Feed watches a cluster. Its methods are safe for concurrent use.
 type Feed struct {
 	clients *cli.Clients
 	clock   clock.PassiveClock
 	wants   state.Wants
-	// Check is asked about the cluster as it was at the beginning, if it is not nil: its
-	// error ends Run. Complete says that what makes pods leave must be known in full. Both
-	// are set before Run.
+	// Check, if not nil, is called with the first snapshot; its error ends Run. Complete requires
+	// all sources of taints. Set both before Run.
 	Check    func(*state.Cluster) error
 	Complete bool
 	synced   chan struct{}
 	changed  chan struct{}
 
 	mu sync.Mutex
-	// shown is what is known. Its tracker and policies are those of the watches.
+	// shown is the current state, fed by the watches.
 	shown      Cluster
 	heeds      bool
 	policies   map[string]v1alpha1.EvictionPolicy
 	namespaces map[string]labels.Set
-	// missing are the sentences of the first read, and refused those about watches that the
-	// user may not have, by what is watched.
+	// missing are the sentences of the first read, and refused those of forbidden watches, by
+	// resource.
 	missing []string
 	refused map[schema.GroupResource]string
-	// trouble is what went wrong last, and when.
+	// trouble is the last error of a watch, and troubleAt its time.
 	trouble   string
 	troubleAt time.Time
 }
 
-// NewFeed returns a feed that follows nothing until it runs.
+// NewFeed returns a feed. Run starts the watches.
 func NewFeed(clients *cli.Clients, clk clock.PassiveClock, wants state.Wants) *Feed {
 	return &Feed{
 		clients: clients, clock: clk, wants: wants, synced: make(chan struct{}), changed: make(chan struct{}, 1),
@@ -58,14 +57,13 @@ func NewFeed(clients *cli.Clients, clk clock.PassiveClock, wants state.Wants) *F
 	}
 }
 
-// Synced is closed once all that there was at the beginning is known.
+// Synced is closed once the first lists are complete.
 func (f *Feed) Synced() <-chan struct{} { return f.synced }
 
-// Changed gets a value when there may be something new.
+// Changed is a buffered signal channel of size 1; it receives after changes.
 func (f *Feed) Changed() <-chan struct{} { return f.changed }
 
-// Run follows the cluster until ctx is done, and returns nil then. An error is that of a
-// cluster that cannot be followed, and says what to do about it.
+// Run watches the cluster until ctx is done, and then returns nil. Other errors have advice.
 func (f *Feed) Run(ctx context.Context) error {
 	_, first, missing, events, err := readAll(ctx, f.clients, f.clock.Now(), f.wants)
 	f.clients.Progress.End()
@@ -80,7 +78,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	if err != nil {
 		return unlessDone(ctx, err)
 	}
-	// Client libraries log what goes wrong, over what is shown; it is told otherwise.
+	// Client libraries would log errors over the screen; Notes has them.
 	watching, stop := context.WithCancelCause(logr.NewContext(ctx, logr.Discard()))
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -89,7 +87,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		w.failed = func(err error) { f.failed(w, err, stop) }
 		running.Go(func() { w.run(watching) })
 	}
-	running.Go(func() { f.followLease(watching, first, missing[len(first.Missing()):]) })
+	running.Go(func() { f.pollLease(watching, first, missing[len(first.Missing()):]) })
 	for _, w := range watches {
 		select {
 		case <-w.synced:
@@ -103,13 +101,13 @@ func (f *Feed) Run(ctx context.Context) error {
 	return unlessDone(ctx, context.Cause(watching))
 }
 
-// leaseEvery is how often it is read how Tollgate evicts, and whether it runs.
-const leaseEvery = 15 * time.Second
+// leaseInterval is how often the Lease of Tollgate is read.
+const leaseInterval = 15 * time.Second
 
-// followLease reads the Lease of Tollgate again and again until ctx is done. Other are the
-// sentences about the first read that are not those of the cluster.
-func (f *Feed) followLease(ctx context.Context, first *state.Cluster, other []string) {
-	ticker := time.NewTicker(leaseEvery)
+// pollLease reads the Lease of Tollgate every leaseInterval until ctx is done. Other are the
+// sentences of the first read that are not from the snapshot.
+func (f *Feed) pollLease(ctx context.Context, first *state.Cluster, other []string) {
+	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -132,7 +130,7 @@ func (f *Feed) followLease(ctx context.Context, first *state.Cluster, other []st
 	}
 }
 
-// unlessDone returns an error, but nil once ctx is done: that is why there is one.
+// unlessDone returns err, or nil once ctx is done, which then caused it.
 func unlessDone(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
@@ -142,7 +140,7 @@ func unlessDone(ctx context.Context, err error) error {
 	}
 }
 
-// check asks whether the cluster is what is wanted.
+// check returns an error if a required source is missing, or that of Check.
 func (f *Feed) check(first *state.Cluster) error {
 	if f.Complete {
 		var lacks []string
@@ -161,43 +159,43 @@ func (f *Feed) check(first *state.Cluster) error {
 	return f.Check(first)
 }
 
-// begin takes over what the watches do not bring.
+// begin copies the fields of the first snapshot that no watch updates.
 func (f *Feed) begin(first *state.Cluster, missing []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.missing = missing
 	f.shown = *shownOf(first)
 	f.shown.Tracker, f.shown.Set, f.shown.Policies = tracker.New(), nil, nil
-	f.shown.Namespaces = func(name string) (labels.Labels, bool) { // It is called under the lock, by List.
-		set, known := f.namespaces[name]
-		return set, known
+	f.shown.Namespaces = func(name string) (labels.Labels, bool) { // Called by List under the lock.
+		set, ok := f.namespaces[name]
+		return set, ok
 	}
 	f.heeds = first.Tollgate.Terms.Policies
-	// Who may not follow namespaces may know that one.
-	if known, ok := first.NamespaceLabels(f.wants.Namespace); ok {
-		if set, ok := known.(labels.Set); ok {
+	// A user who may not watch namespaces may get one.
+	if own, ok := first.NamespaceLabels(f.wants.Namespace); ok {
+		if set, ok := own.(labels.Set); ok {
 			f.namespaces[f.wants.Namespace] = set
 		}
 	}
 }
 
-// List returns what Cluster.List does.
+// List is Cluster.List of the current state.
 func (f *Feed) List(now time.Time, filter *Filter) []Eviction {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.shown.List(now, filter)
 }
 
-// Lives reports whether a pod is there and is not over, or about to be.
+// Lives reports whether a pod exists and is neither finished nor terminating.
 func (f *Feed) Lives(key tracker.Key) bool {
 	f.mu.Lock()
-	known := f.shown.Tracker
+	pods := f.shown.Tracker
 	f.mu.Unlock()
-	situation, found := known.Lookup(key)
+	situation, found := pods.Lookup(key)
 	return found && !situation.Pod.Finished && !situation.Pod.Terminating
 }
 
-// Notes say what is lacking, and what goes wrong at the moment.
+// Notes returns sentences about missing data and about errors in the last 15 s.
 func (f *Feed) Notes(now time.Time) []string {
 	const lately = 15 * time.Second
 	f.mu.Lock()
@@ -212,8 +210,7 @@ func (f *Feed) Notes(now time.Time) []string {
 	return notes
 }
 
-// failed takes in what went wrong with a watch. What the user may not see, and nothing can
-// be told without, ends all.
+// failed records an error of a watch. A forbidden watch that is required ends Run.
 func (f *Feed) failed(w *feedWatch, err error, stop context.CancelCauseFunc) {
 	refused := feedRefusal(err, "watch", w.resource)
 	if refused != nil && (w.needed || (f.Complete && slices.Contains(reasons, w.resource))) {
@@ -233,20 +230,20 @@ func (f *Feed) failed(w *feedWatch, err error, stop context.CancelCauseFunc) {
 	f.trouble, f.troubleAt = "watch "+w.resource.String()+": "+err.Error(), f.clock.Now()
 }
 
-// poke says that there may be something new.
-func (f *Feed) poke() {
+// signal sends to Changed without blocking.
+func (f *Feed) signal() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
-// change changes what is known beside the tracker.
+// change updates state besides the tracker, under the lock.
 func (f *Feed) change(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
-	f.poke()
+	f.signal()
 }
 
 func (f *Feed) setPolicy(policy *v1alpha1.EvictionPolicy) {
@@ -265,7 +262,7 @@ func (f *Feed) dropPolicy(policy *v1alpha1.EvictionPolicy) {
 	})
 }
 
-// compile puts the policies in force. The mutex is held.
+// compile compiles the policies in force. The caller holds mu.
 func (f *Feed) compile() {
 	f.shown.Policies = f.shown.Policies[:0:0]
 	for _, name := range slices.Sorted(maps.Keys(f.policies)) {
@@ -276,15 +273,15 @@ func (f *Feed) compile() {
 	}
 }
 
-// PodsChanged implements the listener of tracker/informer, as the methods below.
+// PodsChanged implements the listener of tracker/informer, as do the methods below.
 func (f *Feed) PodsChanged(keys []tracker.Key) {
 	if len(keys) > 0 {
-		f.poke()
+		f.signal()
 	}
 }
 
-// NodeChanged is described at PodsChanged.
+// NodeChanged implements the listener of tracker/informer.
 func (f *Feed) NodeChanged(string) {}
 
-// RuleChanged is described at PodsChanged.
-func (f *Feed) RuleChanged(string) { f.poke() }
+// RuleChanged signals a change.
+func (f *Feed) RuleChanged(string) { f.signal() }

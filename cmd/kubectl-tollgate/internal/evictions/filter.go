@@ -2,10 +2,10 @@ package evictions
 
 import "github.com/tollgate-dev/tollgate/tracker"
 
-// Filter narrows a list. Its zero fields narrow nothing.
+// Filter selects evictions. Empty fields match all.
 type Filter struct {
 	Namespace string
-	// Node is the node that pods are on, Rule and Patch what makes them leave.
+	// Node is the node of the pods, Rule and Patch the object whose taint evicts them.
 	Node, Rule, Patch string
 }
 
@@ -18,7 +18,7 @@ func (f *Filter) admits(e *Eviction) bool {
 	return e.from(tracker.SourceRule, f.Rule) && e.from(tracker.SourcePatch, f.Patch)
 }
 
-// from reports whether a pod has to leave because of an object; empty is whatever.
+// from reports whether a taint of an object evicts the pod; an empty name matches all.
 func (e *Eviction) from(kind tracker.SourceKind, name string) bool {
 	if name == "" {
 		return true

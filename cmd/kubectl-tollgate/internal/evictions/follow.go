@@ -13,39 +13,38 @@ import (
 )
 
 const (
-	// redraw is how often time alone changes what is shown.
+	// redraw is the interval at which relative times are updated.
 	redraw = time.Second
-	// calm is how long several changes wait for each other.
-	calm = 100 * time.Millisecond
+	// batchDelay is how long changes are collected before an update.
+	batchDelay = 100 * time.Millisecond
 )
 
-// view shows what is followed.
+// view shows updates of the list.
 type view interface {
-	// show is called with what is, and with what has changed since the call before.
+	// show is called at each update.
 	show(at *moment) error
-	// end is called last, and once.
+	// end is called once, after the last show.
 	end(at *moment) error
 }
 
-// moment is what is at a time.
+// moment is the list at one time, and its changes since the last one.
 type moment struct {
 	now     time.Time
 	list    []Eviction
 	changed []Eviction
 	log     *Log
-	// lacks say what is not known, and holds what keeps pods.
+	// lacks are sentences about missing data, holds about holds.
 	lacks, holds []string
 }
 
-// follow shows what there is until ctx is done, or, if that is asked for, nothing is left
-// to be done.
+// follow shows updates until ctx is done or, with untilDone, no pods have to leave.
 func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opts *options, to streams) error {
 	ctx, stop := context.WithCancel(ctx)
 	feed := NewFeed(clients, clk, opts.wants)
 	feed.Check, feed.Complete = opts.check, opts.untilDone
 	ended := make(chan error, 1)
 	go func() { ended <- feed.Run(ctx) }()
-	over, err := watched(ctx, feed, ended, clk, opts, viewOf(opts, to))
+	over, err := showUpdates(ctx, feed, ended, clk, opts, viewOf(opts, to))
 	stop()
 	if over {
 		return err
@@ -66,8 +65,8 @@ func viewOf(opts *options, to streams) view {
 	}
 }
 
-// watched shows moments as they come. Over says that the feed has ended.
-func watched(ctx context.Context, feed *Feed, ended <-chan error, clk clock.WithTicker, opts *options, shows view) (over bool, err error) {
+// showUpdates calls shows for each update. Over is true if the feed has ended.
+func showUpdates(ctx context.Context, feed *Feed, ended <-chan error, clk clock.WithTicker, opts *options, shows view) (over bool, err error) {
 	var giveUp <-chan time.Time
 	if opts.timeout > 0 {
 		timer := clk.NewTimer(opts.timeout)
@@ -102,10 +101,10 @@ func watched(ctx context.Context, feed *Feed, ended <-chan error, clk clock.With
 			if err := shows.end(at); err != nil {
 				return false, err
 			}
-			return false, &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, open(at.list))}
+			return false, &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, openCounts(at.list))}
 		case <-ticker.C():
 		case <-feed.Changed():
-			clk.Sleep(calm)
+			clk.Sleep(batchDelay)
 		}
 	}
 }
@@ -118,8 +117,8 @@ func look(feed *Feed, log *Log, now time.Time, opts *options) *moment {
 	}
 }
 
-// open says how many pods are left, by state.
-func open(list []Eviction) string {
+// openCounts describes the number of pods to leave, by state.
+func openCounts(list []Eviction) string {
 	var parts []string
 	left := Open(list)
 	for _, state := range States() {

@@ -17,8 +17,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// byTollgate returns the eviction of a pod by Tollgate, for reasons of which there is one
-// at least. What a policy protects the pod from counts only if that is all there is.
+// byTollgate returns the eviction of a pod by Tollgate for at least one reason. A protected
+// reason comes first only if all are.
 func (l *looker) byTollgate(pod *tracker.Pod, because []evictor.Reason) Eviction {
 	subject := evictor.SubjectOf(pod, l.Namespaces)
 	grounds := make([]ground, 0, len(because))
@@ -47,15 +47,14 @@ func (l *looker) byTollgate(pod *tracker.Pod, because []evictor.Reason) Eviction
 	return e
 }
 
-// ground is a reason to leave, the policy that governs it, nil for none, and what holds
-// it.
+// ground is a reason to leave with its policy, nil for none, and its hold.
 type ground struct {
 	reason *evictor.Reason
 	policy *eviction.Policy
 	hold   Hold
 }
 
-// evictionOf returns the eviction for one reason, which comes before the others.
+// evictionOf returns the eviction whose first reason is g.
 func evictionOf(g *ground, because []evictor.Reason) Eviction {
 	e := Eviction{At: g.reason.At, By: ByTollgate, Hold: g.hold, State: stateOf(g.hold.Reason), Because: []evictor.Reason{*g.reason}}
 	for i := range because {
@@ -69,7 +68,7 @@ func evictionOf(g *ground, because []evictor.Reason) Eviction {
 	return e
 }
 
-// stateOf returns the state of a pod that is held for a reason.
+// stateOf returns the state of a pod with a hold.
 func stateOf(reason evictor.HoldReason) State {
 	switch reason {
 	case evictor.HoldPaused:
@@ -85,11 +84,11 @@ func stateOf(reason evictor.HoldReason) State {
 	}
 }
 
-// hold returns what keeps a pod from leaving because of one taint. Pause and protection
-// do whether or not the pod is due.
+// hold returns the hold of a pod for one taint. Pause and protection apply before the deadline
+// too.
 func (l *looker) hold(pod *tracker.Pod, reason *evictor.Reason, way eviction.Treatment, unknown error) Hold {
 	due := !reason.At.After(l.now)
-	// That labels are not known here does not say that Tollgate does not know them.
+	// Labels that the command lacks may be known to Tollgate.
 	if why, policy := evictor.HeldByPolicy(way, unknown); why != "" && why != evictor.HoldNamespaceUnknown {
 		return Hold{Reason: why, By: policyRef(policy), Why: why.Explain(policy), Word: "spec of " + policyRef(policy)}
 	}
@@ -113,7 +112,7 @@ func (l *looker) nodesDown(_ *tracker.Pod, reason *evictor.Reason, _ eviction.Tr
 	return Hold{Reason: evictor.HoldNodesDown, Why: evictor.HoldNodesDown.Explain(""), Word: "taints of all nodes"}
 }
 
-// breaker returns the hold by a breaker which its policy says has tripped.
+// breaker returns the hold by a tripped breaker, from the status of its policy.
 func (l *looker) breaker(_ *tracker.Pod, _ *evictor.Reason, way eviction.Treatment) Hold {
 	for _, policy := range way.Breakers {
 		status := l.statuses[policy.UID]
@@ -128,8 +127,7 @@ func (l *looker) breaker(_ *tracker.Pod, _ *evictor.Reason, way eviction.Treatme
 	return Hold{}
 }
 
-// budget returns the hold by disruption budgets, where the pod is to be evicted by the
-// API that asks them.
+// budget returns the hold by disruption budgets, for pods that are evicted by the eviction API.
 func (l *looker) budget(pod *tracker.Pod, reason *evictor.Reason, way eviction.Treatment) Hold {
 	policy := way.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
@@ -167,7 +165,7 @@ func (l *looker) budget(pod *tracker.Pod, reason *evictor.Reason, way eviction.T
 	return hold
 }
 
-// endOf says when a policy does without budgets.
+// endOf describes when a policy stops honouring budgets.
 func endOf(policy *eviction.Policy) string {
 	if policy.DeleteAfter == nil {
 		return ". " + policy.Ref() + " has no deleteAfter: without the budget's leave the pod stays"
@@ -175,25 +173,25 @@ func endOf(policy *eviction.Policy) string {
 	return ". " + policy.Ref() + " has it deleted " + duration.HumanDuration(*policy.DeleteAfter) + " after it was due (deleteAfter)"
 }
 
-// settled is how long a pod is due before what was said of others counts for it: who has
-// just become due is about to leave.
-const settled = 3 * time.Second
+// settleTime is how long a pod must be due before holds of other pods count for it: a pod that
+// just became due may be about to leave.
+const settleTime = 3 * time.Second
 
-// saidOfCarrier returns the hold that Tollgate tells of, on what carries the taint or on
-// the patch behind it, and that nobody else can know.
+// saidOfCarrier returns the hold that only Tollgate knows, from events on the object with the
+// taint or its patch.
 func (l *looker) saidOfCarrier(_ *tracker.Pod, reason *evictor.Reason, way eviction.Treatment) Hold {
-	if l.now.Sub(reason.At) < settled {
+	if l.now.Sub(reason.At) < settleTime {
 		return Hold{}
 	}
-	hold := l.toldOfCarrier(reason)
+	hold := l.carrierHold(reason)
 	if hold.Reason == evictor.HoldLooping && way.Policy == nil {
-		return Hold{} // That is said of other pods: without a policy none is slowed down.
+		return Hold{} // The hold is of other pods: only a policy delays a pod.
 	}
 	return hold
 }
 
-// toldOfCarrier returns the hold that is told of, of whichever pods.
-func (l *looker) toldOfCarrier(reason *evictor.Reason) Hold {
+// carrierHold returns the hold in events on the object with the taint, for any pod.
+func (l *looker) carrierHold(reason *evictor.Reason) Hold {
 	for _, source := range []tracker.Source{reason.Taint.Author(), reason.Taint.Source} {
 		if hold, ok := l.Said.of(source, reason.Taint.String()); ok {
 			return hold
@@ -218,7 +216,7 @@ func (l *looker) toldOfCarrier(reason *evictor.Reason) Hold {
 	return Hold{}
 }
 
-// saidOfPod returns the hold that an event on the pod itself tells of, since it is due.
+// saidOfPod returns the hold in an event on the pod since its deadline.
 func (l *looker) saidOfPod(pod *tracker.Pod, reason *evictor.Reason, _ eviction.Treatment) Hold {
 	refused, ok := l.Said.refused[pod.UID]
 	if !ok || refused.at.Before(reason.At) {

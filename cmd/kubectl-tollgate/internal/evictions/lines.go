@@ -9,15 +9,15 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// Lines writes a line for each change, under one head. It is not goroutine-safe.
+// Lines writes a line for each change, under one head. It is not safe for concurrent use.
 type Lines struct{ table *cli.Lines }
 
-// NewLines returns lines that go to out.
+// NewLines returns Lines that write to out.
 func NewLines(out io.Writer) *Lines {
 	return &Lines{cli.NewLines(out, false, []string{"TIME", "NAMESPACE", "POD", "WHEN", "STATE", "REASON"})}
 }
 
-// Write writes what Log.Next returned.
+// Write writes the result of Log.Next.
 func (l *Lines) Write(changed []Eviction, now time.Time) error {
 	if len(changed) == 0 {
 		return nil
@@ -32,7 +32,7 @@ func (l *Lines) Write(changed []Eviction, now time.Time) error {
 	return nil
 }
 
-// changeRow is shortRow for pods that do not have to leave any more as well.
+// changeRow is shortRow that also accepts Gone and Staying.
 func changeRow(e *Eviction, now time.Time) []string {
 	if e.State != Gone && e.State != Staying {
 		return shortRow(e, now)
@@ -40,7 +40,7 @@ func changeRow(e *Eviction, now time.Time) []string {
 	return []string{e.Namespace, e.Name, "-", string(e.State), cause(&e.Because[0])}
 }
 
-// WriteEvents writes an item of a document for each change, each on a line.
+// WriteEvents writes one line of JSON for each change.
 func WriteEvents(w io.Writer, changed []Eviction, now time.Time) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

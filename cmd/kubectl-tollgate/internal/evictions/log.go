@@ -8,38 +8,37 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// What became of a pod that does not have to leave any more, beside the states.
+// The states of pods that do not have to leave any more.
 const (
-	// Gone is a pod that is deleted, or over.
+	// Gone is a pod that is deleted or finished.
 	Gone State = "Gone"
-	// Staying is a pod that may stay: the taint is gone, or is tolerated.
+	// Staying is a pod whose taint is gone or tolerated.
 	Staying State = "Staying"
 )
 
-// Log follows a list through time. It is not goroutine-safe.
+// Log compares successive lists. It is not safe for concurrent use.
 type Log struct {
-	// Since is when it began.
+	// Since is when the log began.
 	Since time.Time
 
 	before map[tracker.Key]Eviction
 	gone   map[tracker.Source]int
 }
 
-// NewLog returns a log that begins now.
+// NewLog returns a log with Since set to now.
 func NewLog(now time.Time) *Log {
 	return &Log{Since: now, before: map[tracker.Key]Eviction{}, gone: map[tracker.Source]int{}}
 }
 
-// Next takes in the list as it is, and returns what differs from the one before: pods
-// that are new, that changed, and, with one of the states above, those that are not in the
-// list any more. Lives reports whether a pod is there and is not over.
+// Next returns the changes since the last list: new and changed pods, and removed ones with the
+// state Gone or Staying. Lives reports whether a pod exists and is not finished.
 func (l *Log) Next(list []Eviction, lives func(tracker.Key) bool) []Eviction {
 	var changed []Eviction
 	now := make(map[tracker.Key]Eviction, len(list))
 	for i := range list {
 		e := &list[i]
 		now[e.Key] = *e
-		if before, known := l.before[e.Key]; !known || differs(&before, e) {
+		if before, found := l.before[e.Key]; !found || differs(&before, e) {
 			changed = append(changed, *e)
 		}
 	}
@@ -60,7 +59,7 @@ func (l *Log) Next(list []Eviction, lives func(tracker.Key) bool) []Eviction {
 	return append(left, changed...)
 }
 
-// differs reports whether there is something new to be said of a pod.
+// differs reports whether a visible field of a pod changed.
 func differs(a, b *Eviction) bool {
 	return a.State != b.State || !a.At.Equal(b.At) || a.By != b.By || a.Hold.Reason != b.Hold.Reason || a.Hold.By != b.Hold.By ||
 		author(a) != author(b)
@@ -72,16 +71,15 @@ func author(e *Eviction) tracker.Source {
 	return source
 }
 
-// Group is how far the evictions are because of one object.
+// Group is the progress of the evictions because of one object.
 type Group struct {
 	Source tracker.Source
-	// Gone is how many pods have gone since the log began, and Pods how many are in each
-	// state.
+	// Gone is the number of pods gone since the log began, and Pods the number in each state.
 	Gone int
 	Pods map[State]int
 }
 
-// total returns how many pods there are and were.
+// total returns the number of pods, including those gone.
 func (g *Group) total() int {
 	sum := g.Gone
 	for _, pods := range g.Pods {
@@ -90,7 +88,8 @@ func (g *Group) total() int {
 	return sum
 }
 
-// Groups returns the pods of the last list by what makes them leave, the largest first.
+// Groups returns the pods of the last list by the object that evicts them, the largest group
+// first.
 func (l *Log) Groups() []Group {
 	by := map[tracker.Source]*Group{}
 	of := func(source tracker.Source) *Group {
@@ -115,8 +114,7 @@ func (l *Log) Groups() []Group {
 	return groups
 }
 
-// Open returns how many pods of a list are still to leave, by state: all but those that
-// are protected, which stay.
+// Open returns the number of pods still to leave, by state: all except Protected.
 func Open(list []Eviction) map[State]int {
 	open := map[State]int{}
 	for i := range list {

@@ -11,18 +11,18 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor"
 )
 
-// overdue is how long a pod may be due without a word: an attempt, its grace period and a
-// pace take their time.
+// overdue is how long a pod may be due without a hold: the attempt, its grace period and the pace
+// take time.
 const overdue = 30 * time.Second
 
-// holder is what holds pods, and why.
+// holder is an object that holds pods, and the reason.
 type holder struct {
 	reason evictor.HoldReason
 	by     string
 }
 
-// Notes say what holds pods and what ends it, what holds the most first, and of how many
-// pods nobody knows why they are still there.
+// Notes returns sentences about holds and what ends them, the most pods first, and about overdue
+// pods without a known hold.
 func Notes(list []Eviction, now time.Time) []string {
 	pods, first := map[holder]int{}, map[holder]*Hold{}
 	silent := 0

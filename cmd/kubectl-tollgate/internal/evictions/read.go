@@ -17,16 +17,14 @@ import (
 
 var eventResource = schema.GroupResource{Resource: "events"}
 
-// Read reads a cluster as it is at now, and what its events say of holds. Wants says where
-// Tollgate runs, and which namespace is asked about. It returns the cluster as it was read as
-// well, and sentences about what an answer lacks.
+// Read reads a snapshot of a cluster at now, and the holds in its events. It also returns the raw
+// snapshot, and sentences about missing data.
 func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (*Cluster, *state.Cluster, []string, error) {
 	shown, found, missing, _, err := readAll(ctx, clients, now, wants)
 	return shown, found, missing, err
 }
 
-// readAll is Read, and returns as well the namespace whose events the user may see: none for
-// all.
+// readAll is Read that also returns the namespace of the readable events, empty for all.
 func readAll(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (shown *Cluster, found *state.Cluster, missing []string, events string, err error) {
 	if found, err = state.Read(ctx, clients, now, wants); err != nil {
 		return nil, nil, nil, "", err
@@ -50,7 +48,7 @@ func readAll(ctx context.Context, clients *cli.Clients, now time.Time, wants sta
 	return shown, found, missing, events, nil
 }
 
-// readEvents reads what events of a namespace, or of all, say of holds.
+// readEvents reads holds from the events of a namespace, or of all if it is empty.
 func readEvents(ctx context.Context, clients *cli.Clients, namespace string, shown *Cluster) error {
 	client := clients.Kubernetes.CoreV1().Events(namespace)
 	for _, reason := range eventReasons() {
@@ -65,7 +63,7 @@ func readEvents(ctx context.Context, clients *cli.Clients, namespace string, sho
 	return nil
 }
 
-// shownOf returns what is shown of a cluster, without its events.
+// shownOf returns the Cluster of a snapshot, without events.
 func shownOf(found *state.Cluster) *Cluster {
 	shown := &Cluster{
 		Tracker: found.Tracker, Rules: found.Rules, Policies: found.EvictionPolicies, Namespaces: found.NamespaceLabels,
@@ -89,8 +87,7 @@ func eventsFor(reason string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("reason", reason).String()}
 }
 
-// feedRefusal returns an error with what to do about it if the API server does not let the
-// user do something, else nil.
+// feedRefusal returns an error with advice if a request is forbidden or unauthorized, else nil.
 func feedRefusal(err error, verb string, resource schema.GroupResource) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return nil

@@ -12,13 +12,13 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// unseen are the holds of which Tollgate alone knows: those of every other kind can be
-// told from what the cluster has.
+// unseen are the holds that only Tollgate knows; the others follow from objects of the cluster.
 var unseen = []evictor.HoldReason{evictor.HoldLooping, evictor.HoldTwinMissing, evictor.HoldNamespaceUnknown}
 
-// Said is what events say of holds. The zero Said is none. It is not goroutine-safe.
+// Said has the holds that events report. The zero Said has none. It is not safe for concurrent
+// use.
 type Said struct {
-	// notices are the last word on each hold, by what carries the taint.
+	// notices are the latest events on each hold, by object with the taint.
 	notices map[carrier][]notice
 	refused map[types.UID]refusal
 }
@@ -34,20 +34,20 @@ type notice struct {
 	at time.Time
 }
 
-// refusal is why a pod is not let go.
+// refusal is a refused eviction of a pod.
 type refusal struct {
 	why string
 	at  time.Time
 }
 
-// kinds of objects, as events and users call them.
+// kinds are the kinds of the objects with taints.
 var kinds = map[tracker.SourceKind]string{
 	tracker.SourceNode: "Node", tracker.SourceRule: "DeviceTaintRule", tracker.SourceSlice: "ResourceSlice",
 	tracker.SourcePatch: "ResourceSlicePatch",
 }
 
-// Add takes in an event. The order does not matter. Others than those of
-// evictor.EventReasonsHeld and EventReasonsHeldUp say nothing.
+// Add adds an event, in any order. Events with other reasons than evictor.EventReasonsHeld and
+// EventReasonsHeldUp are ignored.
 func (s *Said) Add(event *corev1.Event) {
 	at := latest(event)
 	if slices.Contains(evictor.EventReasonsHeldUp(), event.Reason) {
@@ -92,7 +92,7 @@ func (s *Said) tell(of carrier, said notice) {
 	}
 }
 
-// of returns the hold that stands for a taint of an object.
+// of returns the current hold for a taint of an object.
 func (s *Said) of(source tracker.Source, taint string) (Hold, bool) {
 	for _, n := range s.notices[carrier{source.Kind, source.Name}] {
 		if n.Over || n.Taint != taint || !slices.Contains(unseen, n.Reason) {
@@ -104,7 +104,7 @@ func (s *Said) of(source tracker.Source, taint string) (Hold, bool) {
 	return Hold{}, false
 }
 
-// latest returns when an event was last written.
+// latest returns the last time of an event.
 func latest(event *corev1.Event) time.Time {
 	at := event.LastTimestamp.Time
 	for _, other := range []time.Time{event.EventTime.Time, event.FirstTimestamp.Time} {

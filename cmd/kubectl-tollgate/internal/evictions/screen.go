@@ -11,21 +11,21 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Screen is what is shown of a list that changes.
+// Screen is the content of the screen.
 type Screen struct {
-	// Since is when it began to be followed, and Groups are how far it is since then.
+	// Since is when the watch began, and Groups the progress since then.
 	Since  time.Time
 	Groups []Group
 	List   []Eviction
-	// Notes stand at the end, in half of the picture at most.
+	// Notes are at the bottom, on at most half of the lines.
 	Notes []string
-	// Width and Height are those of the terminal, in characters.
+	// Width and Height are the size of the terminal in characters.
 	Width, Height int
 	Colour        bool
 }
 
 const (
-	// mostBars is how many bars there are at most, and barWidth how long each is.
+	// mostBars is the maximum number of bars, barWidth their length.
 	mostBars = 6
 	barWidth = 20
 	clockOf  = "15:04:05 MST"
@@ -33,7 +33,7 @@ const (
 	legend = "  # gone  > leaving  . to go  x blocked  ! held or paused  = protected"
 )
 
-// Lines returns the picture at a time: never more than Height lines of Width characters.
+// Lines returns the screen at now: at most Height lines of Width characters.
 func (s *Screen) Lines(now time.Time) []string {
 	lines := []string{s.headline(now)}
 	if len(s.Groups) > 0 {
@@ -45,7 +45,7 @@ func (s *Screen) Lines(now time.Time) []string {
 	lines = append(lines, s.table(now, s.Height-len(lines)-len(notes))...)
 	rows := len(lines) - 1
 	if len(lines)-heads <= len(s.List) {
-		rows-- // The last one says how many more there are.
+		rows-- // The last line has the number of the others.
 	}
 	lines = append(lines, notes...)
 	lines = lines[:min(len(lines), max(s.Height, 0))]
@@ -67,8 +67,7 @@ func (s *Screen) notes() []string {
 	return lines[:min(len(lines), max(s.Height/2, 0))]
 }
 
-// table returns the head and as many rows as there is room for, with a line that says how
-// many more there are.
+// table returns the head, as many rows as fit, and a line with the number of the others.
 func (s *Screen) table(now time.Time, room int) []string {
 	if len(s.List) == 0 {
 		return nil
@@ -96,7 +95,7 @@ func (s *Screen) headline(now time.Time) string {
 	return fmt.Sprintf("%s  %s%s to leave, %d gone since %s", at, counted(len(s.List), "pod"), verb, gone, s.Since.UTC().Format(clockOf))
 }
 
-// bars returns a line for each group, as far as there is room.
+// bars returns a line for each group, up to mostBars.
 func (s *Screen) bars() []string {
 	names := 0
 	shown := s.Groups[:min(len(s.Groups), mostBars)]
@@ -114,7 +113,7 @@ func (s *Screen) bars() []string {
 	return lines
 }
 
-// refInShort names what carries a taint in as many characters as there is room for.
+// refInShort returns the name of the object with a taint in at most 32 characters.
 func refInShort(source tracker.Source) string {
 	const most = 32
 	name := ref(source)
@@ -125,7 +124,7 @@ func refInShort(source tracker.Source) string {
 	return "..." + string(runes[len(runes)-most+3:])
 }
 
-// parts are what a bar consists of, in its order.
+// parts are the parts of a bar, in order.
 var parts = []struct {
 	mark   byte
 	states []State
@@ -151,8 +150,8 @@ func (g *Group) count(states []State) int {
 	return pods
 }
 
-// bar returns the parts of the whole. A part that is not nothing is a character at least,
-// and it is full only of what is all: the longest gives what the others need.
+// bar returns the bar of a group. Each part that is not zero has at least one character, taken
+// from the longest.
 func (g *Group) bar() string {
 	widths, longest, sum := make([]int, len(parts)), 0, 0
 	total := g.total()
@@ -183,7 +182,7 @@ func (g *Group) sentence() string {
 	return strings.Join(clauses, ", ")
 }
 
-// cut returns the beginning of a line that is too long.
+// cut truncates a line to width.
 func cut(line string, width int) string {
 	if utf8.RuneCountInString(line) <= width {
 		return line

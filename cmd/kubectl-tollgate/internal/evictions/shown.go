@@ -4,5 +4,5 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// Shown returns what evictions of a cluster follow from, without what its events say.
+// Shown returns the Cluster of a snapshot, without events.
 func Shown(found *state.Cluster) *Cluster { return shownOf(found) }

@@ -11,8 +11,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// WriteTable writes a row for each pod, and nothing if there is none. A table that is
-// wide says all in full, and whose word it is. With colour the states have colours.
+// WriteTable writes a row for each pod, and nothing if there is none. A wide table has full texts
+// and the source of each state. With colour, states are coloured.
 func WriteTable(w io.Writer, list []Eviction, now time.Time, wide, colour bool) error {
 	if len(list) == 0 {
 		return nil
@@ -41,7 +41,7 @@ func tableLines(list []Eviction, now time.Time, wide bool) []string {
 		rows = append(rows, row(&list[i], now))
 	}
 	var out bytes.Buffer
-	_ = cli.Write(&out, wide, head, rows) // A buffer takes all.
+	_ = cli.Write(&out, wide, head, rows) // A buffer returns no error.
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
@@ -65,7 +65,7 @@ func wideRow(e *Eviction, now time.Time) []string {
 	return []string{e.Namespace, e.Name, when(e, now), string(e.State), stamp(e.At), by, e.Node, strings.Join(taints, "; "), hold, word}
 }
 
-// according says whose word the state of a pod is.
+// according returns the source of the state of a pod.
 func according(e *Eviction) string {
 	switch {
 	case e.State == Leaving:
@@ -77,7 +77,7 @@ func according(e *Eviction) string {
 	}
 }
 
-// WriteNames writes namespace/name of each pod on a line.
+// WriteNames writes a line with namespace/name for each pod.
 func WriteNames(w io.Writer, list []Eviction) error {
 	out := bufio.NewWriter(w)
 	for i := range list {
@@ -89,7 +89,7 @@ func WriteNames(w io.Writer, list []Eviction) error {
 	return nil
 }
 
-// The colours of states, as terminals have had them since the VT340.
+// The colours of states, as ANSI escape codes.
 const (
 	green  = "\x1b[32m"
 	yellow = "\x1b[33m"

@@ -13,11 +13,11 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// lineView writes what changes, for files and pipes.
+// lineView writes changes, for files and pipes.
 type lineView struct {
 	to    streams
 	write func(changed []Eviction, now time.Time) error
-	// lacks are what was said that is not known: it is said once.
+	// lacks are the sentences already written: each is written once.
 	lacks []string
 }
 
@@ -34,7 +34,7 @@ func (v *lineView) show(at *moment) error {
 	return v.write(at.changed, at.now)
 }
 
-// end says what holds pods: it changes with each of them, so it is not said before.
+// end writes the holds, which change too often to be written before.
 func (v *lineView) end(at *moment) error {
 	if len(at.list) == 0 {
 		return say(v.to.notes, []string{"no pod has to leave"})
@@ -42,14 +42,13 @@ func (v *lineView) end(at *moment) error {
 	return say(v.to.notes, at.holds)
 }
 
-// screenView draws a picture on a terminal, again and again.
+// screenView redraws the screen of a terminal.
 type screenView struct {
 	to    streams
 	begun bool
 }
 
-// What is sent to a terminal, as all have understood since the VT100, and since xterm the
-// second screen, which leaves what was there before as it was.
+// Control sequences of the VT100, and of xterm for the alternate screen.
 const (
 	enter    = "\x1b[?1049h\x1b[?25l"
 	leave    = "\x1b[?25h\x1b[?1049l"
@@ -87,7 +86,7 @@ func (v *screenView) lines(at *moment) []string {
 	return screen.Lines(at.now)
 }
 
-// end leaves the last picture behind.
+// end leaves the alternate screen and writes the last lines.
 func (v *screenView) end(at *moment) error {
 	text := leave + strings.Join(append(v.lines(at), ""), "\r\n")
 	if _, err := io.WriteString(v.to.out, text); err != nil {
@@ -96,8 +95,7 @@ func (v *screenView) end(at *moment) error {
 	return nil
 }
 
-// sizeOf returns what returns the size of a terminal, or of what is usual where there is
-// none.
+// sizeOf returns a function that returns the size of a terminal, or a default size.
 func sizeOf(out io.Writer) func() (width, height int) {
 	const usualHeight = 24
 	file, ok := out.(*os.File)

@@ -23,7 +23,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// What is watched, besides informer.RuleResource.
+// The watched resources besides informer.RuleResource.
 var (
 	nodeResource      = schema.GroupResource{Resource: "nodes"}
 	podResource       = schema.GroupResource{Resource: "pods"}
@@ -35,35 +35,34 @@ var (
 	policyResource    = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
 )
 
-// reasons are what makes pods leave.
+// reasons are the resources that evict pods.
 var reasons = []schema.GroupResource{nodeResource, claimResource, sliceResource, informer.RuleResource}
 
 // feedWatch is one watch.
 type feedWatch struct {
 	resource schema.GroupResource
-	// needed says that without it nothing can be told.
+	// needed is true if the list is impossible without it.
 	needed bool
 	run    func(ctx context.Context)
-	// synced is closed once all that there was at the beginning is known, and refused once
-	// it turns out that the user may not watch.
+	// synced is closed after the first list, and refused when the watch is forbidden.
 	synced  <-chan struct{}
 	refused chan struct{}
 	once    sync.Once
-	// failed is told what goes wrong. It is set before run is called.
+	// failed is called with errors. It is set before run is called.
 	failed func(err error)
 }
 
 func (w *feedWatch) refuse() { w.once.Do(func() { close(w.refused) }) }
 
-// report takes in the answer to a request.
+// report handles the result of a request.
 func (w *feedWatch) report(err error) {
 	if err != nil {
 		w.failed(err)
 	}
 }
 
-// watches returns the watches of all that is served. Events are those of a namespace, or of
-// all.
+// watches returns the watches of all served resources. Events are those of a namespace, or of all
+// if it is empty.
 func (f *Feed) watches(ctx context.Context, first *state.Cluster, events string) ([]*feedWatch, error) {
 	list, err := f.core(first)
 	if err != nil {
@@ -94,8 +93,8 @@ func (f *Feed) served(ctx context.Context, resource schema.GroupResource, versio
 	return err == nil, err
 }
 
-// core returns the watches that feed the tracker with what every cluster has. Nodes that may
-// not be seen are not asked for again: the tracker would wait for them.
+// core returns the watches of kinds that all clusters serve. Forbidden nodes are left out: the
+// tracker would wait for them.
 func (f *Feed) core(first *state.Cluster) ([]*feedWatch, error) {
 	client := f.clients.Kubernetes
 	pods, budgets := informer.NewPods(client, f.within(first, podResource)), informer.NewBudgets(client, f.within(first, budgetResource))
@@ -116,7 +115,7 @@ func (f *Feed) core(first *state.Cluster) ([]*feedWatch, error) {
 	return list, nil
 }
 
-// within has what the user may see in one namespace alone followed there.
+// within restricts a watch to the namespace if the user may list only there.
 func (f *Feed) within(first *state.Cluster, resource schema.GroupResource) informer.Option {
 	if first.Own(resource.Resource) {
 		return informer.Within(f.wants.Namespace)
@@ -124,17 +123,17 @@ func (f *Feed) within(first *state.Cluster, resource schema.GroupResource) infor
 	return informer.Within(metav1.NamespaceAll)
 }
 
-// shared returns the watch of an informer. Told reports whether the tracker has been given
-// what there was at the beginning: an informer knows it before its handlers do.
-func shared(resource schema.GroupResource, needed bool, of toolscache.SharedIndexInformer, told toolscache.InformerSynced) *feedWatch {
+// shared returns the watch of an informer. HandlerSynced reports whether the handlers have
+// processed the first list, which is later than that of the informer.
+func shared(resource schema.GroupResource, needed bool, of toolscache.SharedIndexInformer, handlerSynced toolscache.InformerSynced) *feedWatch {
 	done := make(chan struct{})
 	w := &feedWatch{resource: resource, needed: needed, refused: make(chan struct{}), synced: done}
 	w.run = func(ctx context.Context) {
-		// It refuses a handler only once it runs.
+		// It returns an error only after the start.
 		_ = of.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { w.failed(err) })
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			if toolscache.WaitForCacheSync(ctx.Done(), told) {
+			if toolscache.WaitForCacheSync(ctx.Done(), handlerSynced) {
 				close(done)
 			}
 		})
@@ -144,7 +143,7 @@ func shared(resource schema.GroupResource, needed bool, of toolscache.SharedInde
 	return w
 }
 
-// devices returns the watches that feed the tracker with devices, where they are served.
+// devices returns the watches of devices that are served.
 func (f *Feed) devices(ctx context.Context, first *state.Cluster) ([]*feedWatch, error) {
 	groups, err := f.served(ctx, podGroupResource, "v1", "v1beta1", "v1alpha3", "v1alpha2")
 	if err != nil {
@@ -180,7 +179,7 @@ func (f *Feed) devices(ctx context.Context, first *state.Cluster) ([]*feedWatch,
 			}
 		}
 		select {
-		case <-list[0].refused: // Without claims nobody is known to have a device.
+		case <-list[0].refused: // Devices have no known users without claims.
 		default:
 			feed.SetKnown(true)
 		}
@@ -188,7 +187,7 @@ func (f *Feed) devices(ctx context.Context, first *state.Cluster) ([]*feedWatch,
 	return append(list, known), nil
 }
 
-// fed returns a watch of tracker/informer.
+// fed returns a feedWatch of a watch of tracker/informer.
 func fed(resource schema.GroupResource, open func(report func(error)) *informer.Watch) *feedWatch {
 	w := &feedWatch{resource: resource, refused: make(chan struct{})}
 	of := open(w.report)
@@ -202,7 +201,7 @@ type lister[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error)
 }
 
-// watchOf returns a watch that hands objects over.
+// watchOf returns a watch with a handler.
 func watchOf[L runtime.Object](resource schema.GroupResource, through lister[L], client any, narrow metav1.ListOptions, kind runtime.Object, handler toolscache.ResourceEventHandler) *feedWatch {
 	w := &feedWatch{resource: resource, refused: make(chan struct{})}
 	_, controller := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
@@ -229,7 +228,7 @@ func watchOf[L runtime.Object](resource schema.GroupResource, through lister[L],
 	return w
 }
 
-// handlerOf returns what hands objects of a type over, as they come and as they go.
+// handlerOf returns a handler that calls set and drop with typed objects.
 func handlerOf[T any](set, drop func(*T)) toolscache.ResourceEventHandler {
 	give := func(to func(*T)) func(any) {
 		return func(obj any) {
@@ -255,8 +254,8 @@ func (f *Feed) namespaceWatch() *feedWatch {
 	))
 }
 
-// eventWatch follows events for a reason. What an event said stays said when it is gone:
-// the API server forgets events after an hour.
+// eventWatch watches events with a reason. Deletions are ignored: the API server deletes events
+// after an hour.
 func (f *Feed) eventWatch(namespace, reason string) *feedWatch {
 	client := f.clients.Kubernetes
 	return watchOf(eventResource, client.CoreV1().Events(namespace), client, eventsFor(reason), &corev1.Event{}, handlerOf(

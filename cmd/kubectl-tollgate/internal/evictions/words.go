@@ -13,7 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// when says when a pod leaves, or since when it has to.
+// when returns the time until or since the deadline.
 func when(e *Eviction, now time.Time) string {
 	switch {
 	case e.State == Leaving:
@@ -25,8 +25,7 @@ func when(e *Eviction, now time.Time) string {
 	}
 }
 
-// relative returns a time as seen from now, in whole seconds: what is to come is never
-// said to be sooner than it is.
+// relative returns a time relative to now, in whole seconds; future times are rounded up.
 func relative(at, now time.Time) string {
 	left := at.Sub(now)
 	switch {
@@ -39,7 +38,7 @@ func relative(at, now time.Time) string {
 	}
 }
 
-// ref returns an object as kind/name, in short.
+// ref returns an object as kind/name, with a short kind.
 func ref(source tracker.Source) string {
 	short := map[tracker.SourceKind]string{
 		tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourceSlice: "slice", tracker.SourcePatch: "patch",
@@ -47,8 +46,8 @@ func ref(source tracker.Source) string {
 	return short[source.Kind] + "/" + source.Name
 }
 
-// cause says in short which taint makes a pod leave: without the domain of its key, and
-// without its effect, since only one evicts.
+// cause returns the taint that evicts a pod, without the domain of its key and the effect, which
+// is always NoExecute.
 func cause(reason *evictor.Reason) string {
 	key := reason.Taint.Key
 	if _, name, found := strings.Cut(key, "/"); found {
@@ -60,7 +59,7 @@ func cause(reason *evictor.Reason) string {
 	return key + " of " + ref(reason.Taint.Author())
 }
 
-// holdInShort says what holds a pod.
+// holdInShort describes a hold.
 func holdInShort(e *Eviction, now time.Time) string {
 	hold := &e.Hold
 	name := hold.By[strings.LastIndex(hold.By, "/")+1:]
@@ -102,7 +101,7 @@ func budgetInShort(hold *Hold, name string) string {
 	}
 }
 
-// leaving says who sent a pod that is on its way out.
+// leaving describes the cause of a pod's deletion.
 func leaving(e *Eviction) string {
 	if e.Disruption == "" {
 		return "being deleted"
@@ -110,8 +109,8 @@ func leaving(e *Eviction) string {
 	return e.Disruption
 }
 
-// reasonInShort says why a pod has to leave, and what keeps it: that is at the end, which
-// a narrow column shows.
+// reasonInShort returns the cause and the hold of a pod; the hold is at the end, which narrow
+// columns keep.
 func reasonInShort(e *Eviction, now time.Time) string {
 	text := cause(&e.Because[0])
 	if others := len(e.Because) - 1; others > 0 {
@@ -129,8 +128,8 @@ func reasonInShort(e *Eviction, now time.Time) string {
 	}
 }
 
-// taintInFull says all of a reason: the taint, what it is on, who wrote it there, and
-// until when it is tolerated.
+// taintInFull describes the taint of a reason, its object and writer, and how long it is
+// tolerated.
 func taintInFull(reason *evictor.Reason, writer string) string {
 	text := reason.Taint.String()
 	if reason.Device.Name != "" {

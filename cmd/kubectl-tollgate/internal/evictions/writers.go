@@ -17,12 +17,11 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// mostAsked is of how many objects it is asked who wrote their taints: each is a request.
-const mostAsked = 50
+// maxObjects is the maximum number of objects whose writers are read: each is a request.
+const maxObjects = 50
 
-// AddWriters enters who wrote the taints because of which pods have to leave: the field
-// manager that the API server noted last. Where the user may not see that nobody is entered,
-// and nobody at all where there are too many objects: then it returns what is to be said.
+// AddWriters sets the field managers that last wrote the taints of a list. Objects that the user
+// may not get are skipped; if there are more than maxObjects, it sets none and returns a note.
 func AddWriters(ctx context.Context, clients *cli.Clients, found *state.Cluster, list []Eviction) (note string, err error) {
 	writers := map[tracker.Source]string{}
 	for i := range list {
@@ -30,8 +29,8 @@ func AddWriters(ctx context.Context, clients *cli.Clients, found *state.Cluster,
 			writers[list[i].Because[j].Taint.Author()] = ""
 		}
 	}
-	if len(writers) > mostAsked {
-		return fmt.Sprintf("who wrote the taints is not said: they are of %d objects, and it is asked of %d at most. Narrow the list", len(writers), mostAsked), nil
+	if len(writers) > maxObjects {
+		return fmt.Sprintf("who wrote the taints is not said: they are of %d objects, and it is asked of %d at most. Narrow the list", len(writers), maxObjects), nil
 	}
 	for source := range writers {
 		writer, err := writerOf(ctx, clients, source, found.RuleVersion)
@@ -46,7 +45,7 @@ func AddWriters(ctx context.Context, clients *cli.Clients, found *state.Cluster,
 	return "", nil
 }
 
-// writerOf returns who wrote the taints of an object; empty where that is not known.
+// writerOf returns the last writer of the taints of an object; empty if unknown.
 func writerOf(ctx context.Context, clients *cli.Clients, source tracker.Source, ruleVersion string) (string, error) {
 	var resource schema.GroupVersionResource
 	var path []string
@@ -71,7 +70,7 @@ func writerOf(ctx context.Context, clients *cli.Clients, source tracker.Source, 
 	return manager(object.GetManagedFields(), path), nil
 }
 
-// manager returns who wrote a field last.
+// manager returns the last manager of a field.
 func manager(entries []metav1.ManagedFieldsEntry, path []string) string {
 	var last *metav1.ManagedFieldsEntry
 	for i := range entries {
@@ -86,7 +85,7 @@ func manager(entries []metav1.ManagedFieldsEntry, path []string) string {
 	return last.Manager
 }
 
-// owns reports whether a set of fields has one, or a part of it.
+// owns reports whether a set of fields has the field at path, or a part of it.
 func owns(fields *metav1.FieldsV1, path []string) bool {
 	if fields == nil {
 		return false

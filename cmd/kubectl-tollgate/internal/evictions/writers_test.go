@@ -14,7 +14,7 @@ import (
 
 func TestThatItIsNotAskedWhoWroteIsSaid(t *testing.T) {
 	t.Parallel()
-	list := make([]Eviction, mostAsked+1)
+	list := make([]Eviction, maxObjects+1)
 	for i := range list {
 		list[i].Because = []evictor.Reason{{Taint: tracker.Taint{Source: tracker.Source{Kind: tracker.SourceNode, Name: strconv.Itoa(i)}}}}
 	}
