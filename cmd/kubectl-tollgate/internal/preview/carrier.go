@@ -25,19 +25,19 @@ var (
 	sliceResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}
 )
 
-// carrier is an object with one taint of devices: a DeviceTaintRule, or a
-// ResourceSlicePatch where a class or expressions select them.
+// carrier is an object with one device taint: a DeviceTaintRule, or a ResourceSlicePatch for
+// targets with a class or expressions.
 type carrier struct {
 	resource schema.GroupVersionResource
 	object   *unstructured.Unstructured
-	// stands is the object that has its name, nil for none.
-	stands *unstructured.Unstructured
+	// existing is the existing object with its name, nil for none.
+	existing *unstructured.Unstructured
 }
 
-// versions are in which versions rules and patches are served; empty for none.
+// versions are the served versions of rules and patches; empty for none.
 type versions struct{ rule, patch string }
 
-// of returns what is to be written for a taint.
+// of returns the carrier of a taint.
 func (v versions) of(target *Target, taint Taint, author string) (*carrier, error) {
 	meta := metav1.ObjectMeta{Name: taintNameOf(target, taint), Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.ProgramCommandLine}}
 	if author != "" {
@@ -77,14 +77,14 @@ func carrierOf(resource schema.GroupVersionResource, kind string, typed any) (*c
 	return &carrier{resource: resource, object: object}, nil
 }
 
-// String names the object as kubectl does.
+// String returns the name of the object as kubectl prints it.
 func (c *carrier) String() string {
 	return strings.ToLower(c.object.GetKind()) + "." + c.resource.Group + "/" + c.object.GetName()
 }
 
-// taintNameOf returns the name of the object that gives some devices a taint with a key and an
-// effect: always the same, so that there is one at most, and readable in its beginning. One
-// with the effect None says what NoExecute would do, and becomes it: it has its name.
+// taintNameOf returns the object name for a target, a key and an effect: deterministic, so that
+// there is at most one, with a readable prefix. The effect None has the name of NoExecute, which
+// it becomes.
 func taintNameOf(target *Target, taint Taint) string {
 	effect, readableEffect := taint.Effect, "-"+taint.Effect
 	if effect == none || effect == noExecute {
@@ -92,7 +92,7 @@ func taintNameOf(target *Target, taint Taint) string {
 	}
 	text, err := json.Marshal([]any{target, taint.Key, effect})
 	if err != nil {
-		panic(err) // There are only texts in it.
+		panic(err) // Strings always marshal.
 	}
 	sum := sha256.Sum256(text)
 	devices := cmp.Or(target.Device, target.Pool, target.Driver, target.Class, "devices")
@@ -106,7 +106,7 @@ func taintNameOf(target *Target, taint Taint) string {
 	return readable + "-" + hex.EncodeToString(sum[:])[:digits]
 }
 
-// plain returns text with nothing in it that no name may have.
+// plain removes the characters that names may not have.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -116,25 +116,25 @@ func plain(text string) string {
 	}, strings.ToLower(text))
 }
 
-// isOurs reports whether taint device made an object.
+// isOurs reports whether taint device created an object.
 func isOurs(object metav1.Object) bool {
 	return object.GetLabels()[v1alpha1.LabelMadeBy] == v1alpha1.ProgramCommandLine
 }
 
-// meet takes in the object that has the name of the carrier. What stands in it and is not
-// meant, such as since when the taint counts, stays; another effect counts from now. A taint
-// that stands at None does nothing yet, so that nothing is overwritten where it evicts.
-func (c *carrier) meet(stands *unstructured.Unstructured, taint Taint, overwrite bool) error {
-	has := c.effectOf(stands)
+// merge merges the existing object with the name of the carrier. Other fields, such as timeAdded,
+// are kept; a new effect counts from now. A taint with the effect None is not active yet, so its
+// change needs no overwrite.
+func (c *carrier) merge(existing *unstructured.Unstructured, taint Taint, overwrite bool) error {
+	has := c.effectOf(existing)
 	switch {
-	case !isOurs(stands):
+	case !isOurs(existing):
 		return fmt.Errorf("%s exists, and taint device did not make it: delete it first", c)
 	case !overwrite && (has != none || taint.Effect == none):
 		return fmt.Errorf("%s gives them a taint with the key %s and the effect %s already, and --overwrite is not given", c, taint.Key, has)
 	}
 	made := c.object
-	c.stands = stands
-	c.object = stands.DeepCopy()
+	c.existing = existing
+	c.object = existing.DeepCopy()
 	changed := map[string]any{"value": taint.Value}
 	if has != taint.Effect && (has == none || has == noExecute) {
 		changed["effect"], changed["timeAdded"] = taint.Effect, nil
@@ -142,15 +142,15 @@ func (c *carrier) meet(stands *unstructured.Unstructured, taint Taint, overwrite
 	if err := c.retaint(changed); err != nil {
 		return err
 	}
-	// Else the new value would reach devices that nobody names.
+	// Otherwise devices outside of the target would get the new value.
 	if field := c.differs(made); field != "" {
 		return fmt.Errorf("%s was changed: its %s is not the one that it was made with: delete it first", c, field)
 	}
 	return nil
 }
 
-// differs returns the field in which the object is not what was made, but for since when its
-// taint counts; empty for none.
+// differs returns the first field that differs from the created object, except timeAdded; empty
+// for none.
 func (c *carrier) differs(made *unstructured.Unstructured) string {
 	paths := [][]string{{"spec", "deviceSelector"}, {"spec", "taint", "key"}, {"spec", "taint", "effect"}}
 	if c.resource.Resource == patchResource.Resource {
@@ -169,8 +169,7 @@ func (c *carrier) differs(made *unstructured.Unstructured) string {
 	return ""
 }
 
-// taintOf returns the first taint of a ResourceSlicePatch, as far as untaint device knows it
-// by that.
+// taintOf returns the first taint of a ResourceSlicePatch in the form that untaint device reads.
 func taintOf(patch *unstructured.Unstructured) Taint {
 	all, err := ofPatch(patch)
 	if err != nil || len(all) == 0 {
@@ -179,13 +178,13 @@ func taintOf(patch *unstructured.Unstructured) Taint {
 	return Taint{Key: all[0].key, Effect: all[0].effect}
 }
 
-// The effects of a taint that is first looked at, and then evicts.
+// The effects of a taint before and after activation.
 const (
 	none      = string(resourcev1.DeviceTaintEffectNone)
 	noExecute = string(resourcev1.DeviceTaintEffectNoExecute)
 )
 
-// effectOf returns the effect of the taint of an object like the carrier's.
+// effectOf returns the effect of the taint of an object of the carrier's kind.
 func (c *carrier) effectOf(object *unstructured.Unstructured) string {
 	if c.resource.Resource == patchResource.Resource {
 		return taintOf(object).Effect
@@ -194,7 +193,7 @@ func (c *carrier) effectOf(object *unstructured.Unstructured) string {
 	return effect
 }
 
-// retaint changes fields of the taint; nil removes one.
+// retaint sets fields of the taint; nil removes one.
 func (c *carrier) retaint(fields map[string]any) error {
 	change := func(taint map[string]any) {
 		for name, value := range fields {

@@ -17,10 +17,10 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// outputs are what -o takes.
+// outputs are the values of -o.
 var outputs = []string{"table", "wide", "yaml", "json"}
 
-// about is what all previews say to their users.
+// about is the common part of the help texts.
 const about = `
 The table has a line for each namespace. PODS are those that would have to leave, or sooner
 than they have to: NOW those at once, LATER those that tolerate the taint for a while, the
@@ -42,27 +42,26 @@ The exit code is 2 if more pods would go than --fail-over allows, 1 after an err
 You need the right to list pods and nodes of all namespaces. What else you may not see is
 named on the standard error, with what the answer lacks because of it.`
 
-// exampleSettings are what all previews are told on the command line.
+// exampleSettings are the common options of all previews.
 type exampleSettings struct {
 	output   string
 	failOver int
 	wants    state.Wants
-	// connect returns the clients.
+	// connect returns the clients; nil uses the flags of the connection.
 	connect connecting
 	clock   clock.PassiveClock
 }
 
-// asked is what a command line asks about: what has to be read for it, and what there is to
-// say.
+// asked is the request of a command line: the data to read, and its previews.
 type asked interface {
 	wants(w *state.Wants)
 	tell(ctx context.Context, clients *cli.Clients, c *state.Cluster, t *Teller) ([]Preview, error)
 }
 
-// NewCommand returns the command.
+// NewCommand returns the preview command.
 func NewCommand() *cobra.Command { return newCommandFor(clock.RealClock{}, nil) }
 
-// connecting returns clients; nil stands for what the flags of the connection say.
+// connecting returns clients; nil means those of the flags.
 type connecting func(notes io.Writer) (*cli.Clients, error)
 
 func newCommandFor(clk clock.PassiveClock, connect connecting) *cobra.Command {
@@ -164,7 +163,7 @@ func addSettings(cmd *cobra.Command, clk clock.PassiveClock, connect connecting)
 	return s
 }
 
-// run says what is asked.
+// run validates the flags, connects and writes the previews.
 func (s *exampleSettings) run(cmd *cobra.Command, asked asked) error {
 	if !slices.Contains(outputs, s.output) {
 		return fmt.Errorf("--output is %q, want one of %s", s.output, strings.Join(outputs, ", "))
@@ -176,8 +175,7 @@ func (s *exampleSettings) run(cmd *cobra.Command, asked asked) error {
 	return s.show(cmd.Context(), clients, asked, s.clock.Now(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
 
-// show reads the cluster and writes what there is to say to out, and what is missing to
-// notes.
+// show reads the cluster, and writes previews to out and missing data to notes.
 func (s *exampleSettings) show(ctx context.Context, clients *cli.Clients, asked asked, now time.Time, out, notes io.Writer) error {
 	var owners Owners
 	wants := s.wants
@@ -219,7 +217,7 @@ func (s *exampleSettings) write(teller *Teller, out io.Writer, all []Preview) er
 	}
 }
 
-// manifests reads what is in files.
+// manifests reads the objects of files.
 func manifests(names []string, stdin io.Reader) (*objects, error) {
 	found := &objects{}
 	for _, name := range names {

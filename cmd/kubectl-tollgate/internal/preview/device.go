@@ -8,7 +8,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// devices asks about taints that come to devices.
+// devices previews taints that are added to devices.
 type devices struct {
 	target Target
 	taints []Taint

@@ -20,24 +20,24 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// UnforetoldError is why nothing is foretold of what can be written all the same: of the
-// cluster too little was to be read.
+// UnforetoldError means that there is no preview, because the user may read too little of the
+// cluster. The write is possible.
 type UnforetoldError struct{ Err error }
 
-// Error says what was not to be read.
+// Error implements error.
 func (e *UnforetoldError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what it is made of.
+// Unwrap returns Err.
 func (e *UnforetoldError) Unwrap() error { return e.Err }
 
-// errClaims is why nothing is foretold of devices.
+// errClaims is the error of previews of devices without claims.
 var errClaims error = &UnforetoldError{errors.New("you may not list resourceclaims, and they say which pods use which devices (ask for a ClusterRole with the verb list on resourceclaims of API group resource.k8s.io)")}
 
-// withNoExecute begins what is said of taints with the effect None.
+// withNoExecute begins sentences about taints with the effect None.
 const withNoExecute = "with the effect NoExecute"
 
-// Rule foretells what becomes of pods when a DeviceTaintRule is written, of whatever version.
-// Its UID and its times do not matter where a rule of that name stands.
+// Rule previews the write of a DeviceTaintRule of any version. An existing rule with its name
+// keeps its UID and times.
 func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (Preview, error) {
 	rule, err := informer.RuleOf(object)
 	if err != nil {
@@ -55,7 +55,7 @@ func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (P
 	return p, err
 }
 
-// rule returns as well what the write changes for pods.
+// rule is Rule that also returns the changes.
 func (t *Teller) rule(rule tracker.Rule) (Preview, []tracker.Change, error) {
 	of := "devicetaintrule/" + rule.Name
 	if len(rule.Unsupported) > 0 {
@@ -84,7 +84,7 @@ func (t *Teller) rule(rule tracker.Rule) (Preview, []tracker.Change, error) {
 	return t.mere(of, withNoExecute, would, p.Ends...), changes, nil
 }
 
-// Slice foretells what becomes of pods when a ResourceSlice is written that stands as old.
+// Slice previews the write of a ResourceSlice that is old in the cluster.
 func (t *Teller) Slice(old, slice tracker.Slice) (Preview, error) {
 	changes, err := t.view.Slice(old, slice, t.cluster.Now)
 	if err != nil {
@@ -93,8 +93,8 @@ func (t *Teller) Slice(old, slice tracker.Slice) (Preview, error) {
 	return t.tell("resourceslice/"+slice.Name, changes), nil
 }
 
-// Patch foretells what becomes of pods when a ResourceSlicePatch is written. The cluster was
-// read with a Selection if the patch asks for a class or for expressions.
+// Patch previews the write of a ResourceSlicePatch. A patch with a class or expressions needs a
+// cluster read with Selection.
 func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, error) {
 	patch = t.merged(patch)
 	p, changes, err := t.patch(ctx, patch)
@@ -105,7 +105,7 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 	return p, err
 }
 
-// patch returns as well what the write changes for pods.
+// patch is Patch that also returns the changes.
 func (t *Teller) patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, []tracker.Change, error) {
 	of := "resourceslicepatch/" + patch.Name
 	if problems := slicepatch.ValidatePatch(patch); len(problems) > 0 {
@@ -140,7 +140,7 @@ func (t *Teller) patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 	return t.mere(of, withNoExecute, would, ends...), changes, nil
 }
 
-// instead says what is otherwise where somebody evicts for patches.
+// instead returns the condition under which patches would evict.
 func (t *Teller) instead() string {
 	if !t.cluster.Tollgate.Installed {
 		return "with Tollgate in the cluster"
@@ -148,8 +148,7 @@ func (t *Teller) instead() string {
 	return "in another eviction mode than Observe"
 }
 
-// Named foretells taints of devices as names select them: what DeviceTaintRules with these
-// taints, one each, would do.
+// Named previews DeviceTaintRules with a selector and one of the taints each.
 func (t *Teller) Named(ctx context.Context, of string, selector *resourcev1.DeviceTaintSelector, taints []resourcev1.DeviceTaint) (Preview, error) {
 	p, changes, err := t.named(of, selector, taints)
 	if err != nil {
@@ -164,7 +163,7 @@ func (t *Teller) Named(ctx context.Context, of string, selector *resourcev1.Devi
 	return p, nil
 }
 
-// named returns as well what the writes change for pods; nothing where they evict nobody.
+// named is Named that also returns the changes; none if no effect evicts.
 func (t *Teller) named(of string, selector *resourcev1.DeviceTaintSelector, taints []resourcev1.DeviceTaint) (Preview, []tracker.Change, error) {
 	mere := merely(taints)
 	if mere {
@@ -184,11 +183,10 @@ func (t *Teller) named(of string, selector *resourcev1.DeviceTaintSelector, tain
 	}
 }
 
-// unnamed is the name of what has none, and no valid one.
+// unnamed is the name of unnamed objects, and not a valid one.
 const unnamed = "-"
 
-// merged returns a patch as it is when it is applied: with the UID and the status of the
-// one that stands under its name.
+// merged returns a patch with the UID and the status of the existing one with its name.
 func (t *Teller) merged(patch *v1alpha1.ResourceSlicePatch) *v1alpha1.ResourceSlicePatch {
 	for i := range t.cluster.Patches {
 		if stands := &t.cluster.Patches[i]; stands.Name == patch.Name {
@@ -199,7 +197,7 @@ func (t *Teller) merged(patch *v1alpha1.ResourceSlicePatch) *v1alpha1.ResourceSl
 	return patch
 }
 
-// selectors returns what selects the devices of a patch.
+// selectors returns the device selectors of a patch.
 func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.Selector, error) {
 	filter := patch.Spec.Devices.Filter
 	if !slicepatch.Conditional(filter) {
@@ -223,7 +221,7 @@ func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 	return selectors, nil
 }
 
-// dated returns the taints of a patch with the times from which they count.
+// dated returns the taints of a patch with their timeAdded.
 func (t *Teller) dated(patch *v1alpha1.ResourceSlicePatch) []resourcev1.DeviceTaint {
 	taints := make([]resourcev1.DeviceTaint, 0, len(patch.Spec.Devices.Taints))
 	for i := range patch.Spec.Devices.Taints {
@@ -240,7 +238,7 @@ func (t *Teller) dated(patch *v1alpha1.ResourceSlicePatch) []resourcev1.DeviceTa
 	return taints
 }
 
-// merely reports whether taints evict nobody, and would with another effect.
+// merely reports whether there are taints with the effect None and none with NoExecute.
 func merely(taints []resourcev1.DeviceTaint) bool {
 	has := func(effect resourcev1.DeviceTaintEffect) bool {
 		return slices.ContainsFunc(taints, func(t resourcev1.DeviceTaint) bool { return t.Effect == effect })
@@ -248,7 +246,7 @@ func merely(taints []resourcev1.DeviceTaint) bool {
 	return has(resourcev1.DeviceTaintEffectNone) && !has(resourcev1.DeviceTaintEffectNoExecute)
 }
 
-// evicting returns the taints with the effect None, as if they evicted.
+// evicting returns the taints with the effect None, changed to NoExecute.
 func evicting(taints []resourcev1.DeviceTaint) []resourcev1.DeviceTaint {
 	var would []resourcev1.DeviceTaint
 	for _, taint := range taints {
@@ -260,15 +258,14 @@ func evicting(taints []resourcev1.DeviceTaint) []resourcev1.DeviceTaint {
 	return would
 }
 
-// Target foretells taints of devices that a command line names: what DeviceTaintRules with
-// them, one each, or a ResourceSlicePatch would do. The error is an UnpublishedError if there
-// are no such devices.
+// Target previews DeviceTaintRules or a ResourceSlicePatch for the taints of a target. The error
+// is an UnpublishedError if there are no such devices.
 func (t *Teller) Target(ctx context.Context, target *Target, taints []Taint) (Preview, error) {
 	p, err := t.target(ctx, target, taints)
 	if err != nil {
 		return Preview{}, err
 	}
-	if p.Touches() { // A claim has such a device, whoever publishes it.
+	if p.Touches() { // A claim has such a device.
 		return p, nil
 	}
 	return p, t.Published(ctx, target)

@@ -15,37 +15,36 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// document is all that previews say, for programs.
+// document is the root of the JSON and YAML output.
 type document struct {
-	// At is when the cluster was read.
+	// At is the time of the snapshot.
 	At metav1.Time `json:"at"`
-	// Going is how many pods leave because of any of the writes.
+	// Going is the number of pods that leave because of any of the writes.
 	Going    int               `json:"going"`
 	Previews []previewDocument `json:"previews"`
-	// Missing says what was not to be read, and what is not known because of it.
+	// Missing are sentences about missing data.
 	Missing []string `json:"missing,omitempty"`
 }
 
 type previewDocument struct {
 	Object  string `json:"object"`
 	Summary string `json:"summary"`
-	// Mere says that nobody leaves because of the write as it stands.
+	// Mere is true if the write evicts no pods as it is.
 	Mere       bool      `json:"evictsNobodyAsItStands,omitempty"`
 	Namespaces []Summary `json:"namespaces,omitempty"`
 	Pods       []pod     `json:"pods,omitempty"`
-	// Refused are the sentences with which TaintPolicies would refuse the write, and Warned
-	// those of policies that only warn.
+	// Refused are the sentences with which TaintPolicies would refuse the write, and Warned those
+	// of policies that only warn.
 	Refused []string `json:"wouldBeRefused,omitempty"`
 	Warned  []string `json:"wouldBeWarnedOf,omitempty"`
-	// Protected and Held count pods by EvictionPolicy. Those protected are not among the
-	// pods.
+	// Protected and Held count pods by EvictionPolicy. Protected pods are not among Pods.
 	Protected []counted `json:"protected,omitempty"`
 	Held      []counted `json:"held,omitempty"`
-	// Ends are the pods whose pending evictions end, or come later.
+	// Ends are the pods whose pending evictions are cancelled or delayed.
 	Ends []ended `json:"ends,omitempty"`
 }
 
-// counted is how many pods an EvictionPolicy is about.
+// counted is the number of pods of an EvictionPolicy.
 type counted struct {
 	Name string `json:"evictionPolicy"`
 	Pods int    `json:"pods"`
@@ -55,12 +54,12 @@ type pod struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
-	// LeavesAt is when it leaves, WaitSeconds how long that is from now; WasToLeaveAt is
-	// when it had to before.
+	// LeavesAt is its deadline, WaitSeconds the time until then; WasToLeaveAt is the deadline
+	// before the write.
 	LeavesAt     metav1.Time  `json:"leavesAt"`
 	WaitSeconds  int64        `json:"waitSeconds"`
 	WasToLeaveAt *metav1.Time `json:"wasToLeaveAt,omitempty"`
-	// Held says that an EvictionPolicy which is paused holds it.
+	// Held is true if a paused EvictionPolicy holds it.
 	Held       bool     `json:"held,omitempty"`
 	Budgets    []string `json:"podDisruptionBudgets,omitempty"`
 	Controller string   `json:"controller,omitempty"`
@@ -72,7 +71,7 @@ type reason struct {
 	Source string `json:"source,omitempty"`
 	Device string `json:"device,omitempty"`
 	Claim  string `json:"claim,omitempty"`
-	// Tolerated says that it is tolerated until LeavesAt, and not at all otherwise.
+	// Tolerated is true if it is tolerated until LeavesAt.
 	Tolerated bool        `json:"tolerated"`
 	LeavesAt  metav1.Time `json:"leavesAt"`
 }
@@ -85,7 +84,7 @@ type ended struct {
 	LeavesAt     *metav1.Time `json:"leavesAt,omitempty"`
 }
 
-// WriteJSON writes all that previews say as JSON.
+// WriteJSON writes previews as JSON.
 func (t *Teller) WriteJSON(out io.Writer, all []Preview) error {
 	text, err := json.MarshalIndent(t.document(all), "", "    ")
 	if err != nil {
@@ -95,7 +94,7 @@ func (t *Teller) WriteJSON(out io.Writer, all []Preview) error {
 	return err
 }
 
-// WriteYAML writes all that previews say as YAML.
+// WriteYAML writes previews as YAML.
 func (t *Teller) WriteYAML(out io.Writer, all []Preview) error {
 	text, err := yaml.Marshal(t.document(all))
 	if err != nil {

@@ -24,10 +24,10 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// objects asks about manifests.
+// objects previews manifests.
 type objects struct{ list []*unstructured.Unstructured }
 
-// read adds the objects of a file, those of lists one by one.
+// read adds the objects of a file, and the items of lists.
 func (o *objects) read(name string, from io.Reader) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(from, 4096)
 	for {
@@ -40,7 +40,7 @@ func (o *objects) read(name string, from io.Reader) error {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
 		if len(object.Object) == 0 {
-			continue // between two separators
+			continue // an empty document
 		}
 		if object.GetKind() == "" || object.GetAPIVersion() == "" {
 			return fmt.Errorf("read %s: a document has no apiVersion or no kind, want a Kubernetes object", name)
@@ -63,7 +63,7 @@ func (o *objects) read(name string, from io.Reader) error {
 	}
 }
 
-// isKind reports whether an object is of a kind, in whatever version.
+// isKind reports whether an object is of a kind, in any version.
 func isKind(object *unstructured.Unstructured, group, kind string) bool {
 	gvk := object.GroupVersionKind()
 	return gvk.Group == group && gvk.Kind == kind
@@ -85,7 +85,7 @@ func (o *objects) wants(w *state.Wants) {
 func (o *objects) tell(ctx context.Context, clients *cli.Clients, c *state.Cluster, t *Teller) ([]Preview, error) {
 	var all []Preview
 	for _, object := range o.list {
-		p, err := commandOne(ctx, clients, c, t, object)
+		p, err := previewObject(ctx, clients, c, t, object)
 		if err != nil {
 			return nil, err
 		}
@@ -94,8 +94,8 @@ func (o *objects) tell(ctx context.Context, clients *cli.Clients, c *state.Clust
 	return all, nil
 }
 
-// commandOne foretells what the applying of an object does.
-func commandOne(ctx context.Context, clients *cli.Clients, c *state.Cluster, t *Teller, object *unstructured.Unstructured) (Preview, error) {
+// previewObject previews the apply of an object.
+func previewObject(ctx context.Context, clients *cli.Clients, c *state.Cluster, t *Teller, object *unstructured.Unstructured) (Preview, error) {
 	switch {
 	case isKind(object, corev1.GroupName, "Node"):
 		return ofNode(ctx, c, t, object)
@@ -120,8 +120,7 @@ func commandOne(ctx context.Context, clients *cli.Clients, c *state.Cluster, t *
 	}
 }
 
-// ofNode foretells what becomes of pods when a manifest of a node is applied. One that says
-// nothing of taints leaves them as they are.
+// ofNode previews the apply of a node. A manifest without taints leaves them unchanged.
 func ofNode(ctx context.Context, c *state.Cluster, t *Teller, object *unstructured.Unstructured) (Preview, error) {
 	node, err := as[corev1.Node](object)
 	if err != nil {
@@ -138,7 +137,7 @@ func ofNode(ctx context.Context, c *state.Cluster, t *Teller, object *unstructur
 	return t.Node(ctx, node.Name, old, written)
 }
 
-// ofSlice foretells what becomes of pods when a manifest of a ResourceSlice is applied.
+// ofSlice previews the apply of a ResourceSlice.
 func ofSlice(ctx context.Context, clients *cli.Clients, t *Teller, object *unstructured.Unstructured) (Preview, error) {
 	slice, err := as[resourcev1.ResourceSlice](object)
 	if err != nil {
@@ -159,7 +158,7 @@ func ofSlice(ctx context.Context, clients *cli.Clients, t *Teller, object *unstr
 	return t.Slice(was, tracker.SliceOf(slice))
 }
 
-// as returns an object as the type that it is.
+// as converts an object to T.
 func as[T any](object *unstructured.Unstructured) (*T, error) {
 	typed := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {

@@ -17,11 +17,10 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// toBeNamed stands in a remedy for the name of an object that nobody has given one yet.
-const toBeNamed = "NAME"
+// placeholderName is the name in a remedy for an object without one.
+const placeholderName = "NAME"
 
-// limitsOf returns what judges writes to a cluster as admission does. It does not know of
-// pods that have left already.
+// limitsOf returns the limits that admission checks. Pods that have left already are not counted.
 func limitsOf(t *Teller) *preview.Limits {
 	clk := moment(t.cluster.Now)
 	ledger := preview.NewLedger(t.cluster.Tracker, t.cluster.Rules, clk)
@@ -31,23 +30,22 @@ func limitsOf(t *Teller) *preview.Limits {
 	})
 }
 
-// approvals are EvictionApprovals that were read already.
+// approvals is a lister of the EvictionApprovals of the snapshot.
 type approvals []v1alpha1.EvictionApproval
 
-// List returns them all.
+// List returns all.
 func (a approvals) List(context.Context) ([]v1alpha1.EvictionApproval, error) { return a, nil }
 
-// moment is a clock that stands.
+// moment is a clock at a fixed time.
 type moment time.Time
 
-// Now returns the time at which it stands.
+// Now returns the fixed time.
 func (m moment) Now() time.Time { return time.Time(m) }
 
-// Since returns how long ago that is.
+// Since returns the time since at.
 func (m moment) Since(at time.Time) time.Duration { return time.Time(m).Sub(at) }
 
-// write is what a preview is about, as TaintPolicies judge it. Changes are what it changes for
-// pods.
+// write is a write as TaintPolicies check it. Changes are its effects on pods.
 type write struct {
 	carrier tracker.Source
 	writes  []taint.Write
@@ -56,8 +54,8 @@ type write struct {
 	changes []tracker.Change
 }
 
-// judge adds to a preview what the limits of TaintPolicies have against the write. Where
-// Tollgate does not run, nobody judges.
+// judge adds the refusals and warnings of TaintPolicies to a preview; none if Tollgate is not
+// installed.
 func (t *Teller) judge(ctx context.Context, p *Preview, w write) error {
 	set := t.cluster.Policies.Taints
 	if !t.cluster.Tollgate.Installed || len(w.writes) == 0 || set.Len() == 0 {
@@ -99,7 +97,7 @@ func (t *Teller) judgeNode(ctx context.Context, p *Preview, name string, old, ta
 	return t.judge(ctx, p, write{carrier: tracker.Source{Kind: tracker.SourceNode, Name: name}, writes: writes, changes: changes})
 }
 
-// judgeRule is judge for a DeviceTaintRule, in the place of the one with its name.
+// judgeRule is judge for a DeviceTaintRule that replaces the one with its name.
 func (t *Teller) judgeRule(ctx context.Context, p *Preview, name string, spec *resourcev1.DeviceTaintRuleSpec, changes []tracker.Change) error {
 	change := &taint.RuleChange{New: spec}
 	if stands := t.cluster.Rule[name]; stands != nil {
@@ -110,11 +108,11 @@ func (t *Teller) judgeRule(ctx context.Context, p *Preview, name string, spec *r
 	})
 }
 
-// judgePatch is judge for a ResourceSlicePatch, in the place of the one with its name.
+// judgePatch is judge for a ResourceSlicePatch that replaces the one with its name.
 func (t *Teller) judgePatch(ctx context.Context, p *Preview, patch *v1alpha1.ResourceSlicePatch, changes []tracker.Change) error {
 	name := patch.Name
 	if name == unnamed {
-		name = toBeNamed
+		name = placeholderName
 	}
 	change := &taint.PatchChange{Name: name, New: &patch.Spec.Devices}
 	for i := range t.cluster.Patches {
@@ -127,13 +125,13 @@ func (t *Teller) judgePatch(ctx context.Context, p *Preview, patch *v1alpha1.Res
 	})
 }
 
-// ruleFor returns the name of the rule that gives the same devices a taint with that key
-// already, and toBeNamed where there is none.
+// ruleFor returns the name of the existing rule with the same devices and key, else
+// placeholderName.
 func (t *Teller) ruleFor(spec *resourcev1.DeviceTaintRuleSpec) string {
-	found := toBeNamed
+	found := placeholderName
 	for name, rule := range t.cluster.Rule {
 		if rule.Spec.Taint.Key == spec.Taint.Key && equality.Semantic.DeepEqual(rule.Spec.DeviceSelector, spec.DeviceSelector) &&
-			(found == toBeNamed || name < found) {
+			(found == placeholderName || name < found) {
 			found = name
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// nodes asks about taints that come to nodes, or go.
+// nodes previews taints that are added to or removed from nodes.
 type nodes struct {
-	// labels is the selector of the command line.
+	// labels is the label selector.
 	labels   string
 	names    []string
 	selector labels.Selector
@@ -71,8 +71,8 @@ func (n *nodes) tell(ctx context.Context, _ *cli.Clients, c *state.Cluster, t *T
 	return all, nil
 }
 
-// changed returns the taints of a node after some came and others went. One that comes
-// takes the place of that with its key and effect.
+// changed returns taints with changes applied. An added taint replaces that with its key and
+// effect.
 func changed(taints []corev1.Taint, changes *Changes) []corev1.Taint {
 	var left []corev1.Taint
 	for i := range taints {

@@ -1,6 +1,5 @@
-// Package preview has the commands that show which pods a taint would evict, and those that
-// taint and untaint devices after that look. The grammar of taints on the command line is
-// that of kubectl taint.
+// Package preview has the commands that show which pods a taint would evict, and those that taint
+// and untaint devices after such a preview. The syntax of taints is that of kubectl taint.
 package preview
 
 import (
@@ -21,34 +20,34 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Preview is what one write would do.
+// Preview is the effect of one write.
 type Preview struct {
-	// Forecast is about the pods that would have to leave, or sooner.
+	// Forecast has the pods that would have to leave, or leave sooner.
 	preview.Forecast
 
-	// Of names what is written, as kubectl does: node/worker-1.
+	// Of is the name of the object, as kubectl prints it: node/worker-1.
 	Of string
-	// Mere says that nobody is evicted by the write as it stands, and that the forecast is
-	// about one that evicts. But is what stands in the way of it.
+	// Mere is true if the write evicts no pods as it is; the forecast is for one that does. But
+	// is the reason.
 	Mere bool
 	But  string
-	// Ends are the pods that have to leave and would not any more, or later. At is when
-	// they have to, Was when they then would have to.
+	// Ends are the pods whose evictions are cancelled or delayed. At is the current deadline, Was
+	// the new one.
 	Ends []preview.Pod
-	// Nothing is why there is nothing to foretell; empty where there is.
+	// Nothing is why there is no forecast; empty if there is one.
 	Nothing string
-	// Refusals and Warnings are what TaintPolicies have against the write: the sentences with
-	// which it would be refused, and those of policies that only warn.
+	// Refusals are the sentences with which TaintPolicies would refuse the write, Warnings those
+	// of policies that only warn.
 	Refusals, Warnings []string
 }
 
 // Leaves reports whether pods leave because of the write.
 func (p *Preview) Leaves() bool { return !p.Mere && len(p.Pods) > 0 }
 
-// Touches reports whether the write means anything to a pod, also to one that stays.
+// Touches reports whether the write concerns any pod, even one that stays.
 func (p *Preview) Touches() bool { return len(p.Pods) > 0 || len(p.Ends) > 0 || len(p.Protected) > 0 }
 
-// Sentence says what the write does.
+// Sentence describes the write.
 func (p *Preview) Sentence() string {
 	if p.Nothing != "" {
 		return p.Of + ": " + p.Nothing
@@ -56,7 +55,7 @@ func (p *Preview) Sentence() string {
 	text := p.String()
 	switch {
 	case p.Mere && text == "" && len(p.Ends) > 0:
-		text = "evicts no pods" // It evicts now.
+		text = "evicts no pods" // The current taint evicts.
 	case p.Mere:
 		text = cmp.Or(p.If(), "would evict no pods")
 		text = "evicts no pods: " + p.But + ", it " + text
@@ -69,7 +68,7 @@ func (p *Preview) Sentence() string {
 	return p.Of + ": " + text
 }
 
-// ends says what becomes of evictions that are pending.
+// ends describes the cancelled and delayed evictions.
 func (p *Preview) ends() string {
 	later := 0
 	for i := range p.Ends {
@@ -94,17 +93,16 @@ func pods(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Owners remembers the controllers of pods while a cluster is read. The zero Owners knows
-// none.
+// Owners records the controllers of pods during a read. The zero Owners is empty.
 type Owners struct {
 	of map[types.UID]owner
-	// names keeps one copy of what replicas have in common.
+	// names interns the names that replicas share.
 	names map[string]string
 }
 
 type owner struct{ kind, name string }
 
-// Pod takes in a pod. It keeps the pod out of what is read, and is meant for Wants.
+// Pod records the controller of a pod. It returns false, for use in Wants.
 func (o *Owners) Pod(pod *corev1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
@@ -125,7 +123,7 @@ func (o *Owners) one(name string) string {
 	return name
 }
 
-// Teller foretells writes to a cluster.
+// Teller previews writes to a cluster.
 type Teller struct {
 	cluster *state.Cluster
 	owners  *Owners
@@ -133,32 +131,31 @@ type Teller struct {
 	limits  *preview.Limits
 }
 
-// NewTeller returns a teller for a cluster, with the controllers that were noticed when it
-// was read.
+// NewTeller returns a Teller for a cluster and the controllers of its pods.
 func NewTeller(c *state.Cluster, owners *Owners) *Teller {
 	t := &Teller{cluster: c, owners: owners, view: c.View()}
 	t.limits = limitsOf(t)
 	return t
 }
 
-// tell says what a write that changes something for pods does.
+// tell returns the preview of a write with changes.
 func (t *Teller) tell(of string, changes []tracker.Change) Preview {
 	now := t.cluster.Now
 	back := slices.Clone(changes)
 	for i := range back {
 		back[i].Before, back[i].After = back[i].After, back[i].Before
 	}
-	// Who would have to leave if the write was taken back does not have to after it.
+	// The reverse forecast has the pods that do not have to leave after the write.
 	return Preview{Of: of, Forecast: t.view.Forecast(now, changes), Ends: t.view.Forecast(now, back).Pods}
 }
 
-// mere says what a write would do that does not evict as it stands. Ends are the evictions
-// that it ends, or puts off, as it stands.
+// mere returns the preview of a write that does not evict as it is. Ends are the evictions that
+// it cancels or delays.
 func (t *Teller) mere(of, but string, changes []tracker.Change, ends ...preview.Pod) Preview {
 	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes), Ends: ends}
 }
 
-// Node foretells what becomes of pods when the taints of a node are others than they were.
+// Node previews a change of the taints of a node.
 func (t *Teller) Node(ctx context.Context, name string, old, taints []corev1.Taint) (Preview, error) {
 	changes, err := t.view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
 	if err != nil {
@@ -169,8 +166,8 @@ func (t *Teller) Node(ctx context.Context, name string, old, taints []corev1.Tai
 	return p, err
 }
 
-// observing reports whether nobody is evicted for ResourceSlicePatches: in mode Observe
-// their rules do not evict, and without Tollgate nobody writes any.
+// observing reports whether ResourceSlicePatches do not evict: in mode Observe, or without
+// Tollgate.
 func (t *Teller) observing() bool {
 	return !t.cluster.Tollgate.Installed || t.cluster.Tollgate.Terms.Mode == configv1alpha1.EvictionObserve
 }

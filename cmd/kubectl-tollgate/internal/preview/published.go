@@ -10,13 +10,13 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// UnpublishedError is why nothing is foretold of devices that do not exist.
+// UnpublishedError means that the devices do not exist.
 type UnpublishedError struct {
-	// Devices are those that were asked for, and Instead says which there are.
+	// Devices are the requested devices, Instead describes existing ones.
 	Devices, Instead string
 }
 
-// Error says which devices there are in their place.
+// Error implements error.
 func (e *UnpublishedError) Error() string {
 	return fmt.Sprintf("device %q: no ResourceSlice publishes such a device; %s", e.Devices, e.Instead)
 }
@@ -43,15 +43,15 @@ func (t *Teller) Published(ctx context.Context, target *Target) error {
 	return &UnpublishedError{Devices: target.String(), Instead: t.publishedInstead(target)}
 }
 
-// published returns the published devices with these names; an empty one stands for all.
+// published returns the published devices with these names; an empty name matches all.
 func (t *Teller) published(driver, pool, name string) []device.ID {
 	target := Target{Driver: driver, Pool: pool, Device: name}
 	selector, _ := device.SelectorOf(target.DeviceSelector())
 	return t.cluster.Tracker.Devices(selector)
 }
 
-// publishedInstead says which devices there are in the place of those that a target names:
-// those of its pool, else the pools of its driver, else the drivers.
+// publishedInstead describes existing devices: those of the target's pool, else the pools of its
+// driver, else the drivers.
 func (t *Teller) publishedInstead(target *Target) string {
 	if target.Driver != "" && target.Pool != "" && target.Device != "" {
 		if ids := t.published(target.Driver, target.Pool, ""); len(ids) > 0 {
@@ -70,7 +70,7 @@ func (t *Teller) publishedInstead(target *Target) string {
 	return listed("there are devices of", ids, func(id device.ID) string { return id.Driver })
 }
 
-// listed lists the different names of devices, but not more than anybody reads.
+// listed lists distinct names of devices, up to a limit.
 func listed(text string, ids []device.ID, name func(device.ID) string) string {
 	const most = 5
 	var names []string

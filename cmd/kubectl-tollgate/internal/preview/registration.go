@@ -7,8 +7,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
-// Registration foretells what becomes of pods when a TaintPolicy puts taints on the nodes
-// that there are.
+// Registration previews the taints of a TaintPolicy on the existing nodes.
 func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) (Preview, error) {
 	set := taint.Compile([]v1alpha1.TaintPolicy{*policy})
 	changes, err := t.view.Nodes(set.Kept, t.cluster.Now)
@@ -16,7 +15,7 @@ func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) (Preview, error) {
 		return Preview{}, fmt.Errorf("foretell TaintPolicy %s: %w", policy.Name, err)
 	}
 	of := "taintpolicy/" + policy.Name
-	if !t.cluster.Tollgate.Installed { // Nobody else registers taints.
+	if !t.cluster.Tollgate.Installed { // Only Tollgate registers taints.
 		return t.mere(of, t.instead(), changes), nil
 	}
 	return t.tell(of, changes), nil

@@ -14,22 +14,22 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 )
 
-// Summary is what becomes of the pods of a namespace.
+// Summary counts the evicted pods of a namespace.
 type Summary struct {
 	Namespace string `json:"namespace"`
 	Pods      int    `json:"pods"`
-	// Now is how many have to leave at once, and Later how many later, the last of them
-	// after Latest, in seconds.
+	// Now is the number that leave at once, Later those that leave later, the last after Latest,
+	// in seconds.
 	Now    int   `json:"now"`
 	Later  int   `json:"later"`
 	Latest int64 `json:"latestSeconds,omitempty"`
-	// Guarded and Ownerless count the pods that a PodDisruptionBudget guards, and those
-	// that no controller creates anew. Guarded is nil where budgets are not known.
+	// Guarded counts the pods under a PodDisruptionBudget, nil if budgets are unknown, and
+	// Ownerless those without a controller.
 	Guarded   *int `json:"guarded,omitempty"`
 	Ownerless int  `json:"withoutController"`
 }
 
-// unknown stands where it was not to be read what there is.
+// unknown is the text of a cell without data.
 const unknown = "<unknown>"
 
 // Summaries returns the summary of each namespace, by name.
@@ -72,8 +72,7 @@ var (
 	endHead     = []string{"NAMESPACE", "POD", "HAD TO LEAVE", "NOW"}
 )
 
-// Write writes what previews say, for people: a sentence for each, with a table of
-// namespaces or, if it is wide, of pods.
+// Write writes a sentence for each preview, with a table of namespaces or, if wide, of pods.
 func (t *Teller) Write(out io.Writer, wide bool, all []Preview) error {
 	for i := range all {
 		p := &all[i]
@@ -144,7 +143,7 @@ func (t *Teller) table(out io.Writer, wide bool, p *Preview) error {
 	return cli.Write(out, false, summaryHead, rows)
 }
 
-// row is what a wide table says of a pod.
+// row returns the row of a pod in a wide table.
 func (t *Teller) row(p *Preview, pod *preview.Pod) []string {
 	when := in(pod.Wait)
 	if !pod.Was.IsZero() {
@@ -167,7 +166,7 @@ func (t *Teller) row(p *Preview, pod *preview.Pod) []string {
 	}
 }
 
-// leaves returns when a pod leaves: a deadline that is over is now.
+// leaves returns when a pod leaves: now if its deadline has passed.
 func (t *Teller) leaves(pod *preview.Pod) time.Time {
 	if pod.At.Before(t.cluster.Now) {
 		return t.cluster.Now
@@ -175,7 +174,7 @@ func (t *Teller) leaves(pod *preview.Pod) time.Time {
 	return pod.At
 }
 
-// in says for how long a pod may stay.
+// in describes how long a pod may stay.
 func in(wait time.Duration) string {
 	if wait == 0 {
 		return "now"
@@ -185,7 +184,7 @@ func in(wait time.Duration) string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// because says why a pod has to leave.
+// because describes why a pod has to leave.
 func because(reason *evictor.Reason) string {
 	text := reason.Taint.String()
 	if reason.Device.Driver != "" {
@@ -197,7 +196,7 @@ func because(reason *evictor.Reason) string {
 	return text + " not tolerated"
 }
 
-// budgets returns the names of the PodDisruptionBudgets that guard a pod.
+// budgets returns the names of the PodDisruptionBudgets of a pod.
 func (t *Teller) budgets(pod *preview.Pod) []string {
 	if !pod.Guarded {
 		return nil
@@ -216,7 +215,7 @@ func (t *Teller) budgets(pod *preview.Pod) []string {
 	return names
 }
 
-// controller names the controller of a pod, empty for none.
+// controller returns the controller of a pod, empty for none.
 func (t *Teller) controller(pod *preview.Pod) string {
 	if pod.Ownerless {
 		return ""
@@ -227,7 +226,7 @@ func (t *Teller) controller(pod *preview.Pod) string {
 	return unknown
 }
 
-// Going returns how many pods leave because of any of the writes, each once.
+// Going returns the number of distinct pods that leave because of any of the writes.
 func Going(all []Preview) int {
 	gone := map[string]struct{}{}
 	for i := range all {
@@ -241,7 +240,7 @@ func Going(all []Preview) int {
 	return len(gone)
 }
 
-// sorted returns the keys of a count.
+// sorted returns counts ordered by key.
 func sorted(counts map[string]int) []counted {
 	var all []counted
 	for name, pods := range counts {

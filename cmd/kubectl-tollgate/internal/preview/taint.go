@@ -20,19 +20,19 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// tainting is one run of taint device.
-type tainting struct {
+// taintRun is one run of taint device.
+type taintRun struct {
 	edge
 	writing
 
 	wants          state.Wants
 	taints         []Taint
 	overwrite, yes bool
-	// unpublished allows taints of devices that do not exist yet.
+	// unpublished allows devices that do not exist yet.
 	unpublished bool
 }
 
-func (t *tainting) parse(arguments []string) error {
+func (t *taintRun) parse(arguments []string) error {
 	rest, err := t.target.Take(arguments, IsTaint)
 	if err != nil {
 		return err
@@ -50,8 +50,8 @@ func (t *tainting) parse(arguments []string) error {
 	return t.check()
 }
 
-// run shows what the taints do, asks, and writes them.
-func (t *tainting) run(cmd *cobra.Command) error {
+// run previews the taints, asks for confirmation, and writes them.
+func (t *taintRun) run(cmd *cobra.Command) error {
 	ctx, notes := cmd.Context(), cmd.ErrOrStderr()
 	clients, err := t.connect(notes)
 	if err != nil {
@@ -81,9 +81,9 @@ func (t *tainting) run(cmd *cobra.Command) error {
 	return t.write(ctx, clients, carriers, cmd.OutOrStdout())
 }
 
-// mayBeUnpublished returns an error unless devices may be tainted that no ResourceSlice
-// publishes: with the flag for it, or where the question comes that names them.
-func (t *tainting) mayBeUnpublished(in io.Reader, notes io.Writer, nowhere *UnpublishedError) error {
+// mayBeUnpublished returns an error unless devices that no ResourceSlice publishes may be
+// tainted: with the flag, or if a question with their names follows.
+func (t *taintRun) mayBeUnpublished(in io.Reader, notes io.Writer, nowhere *UnpublishedError) error {
 	asked := t.dryRun == dryRuns[0] && !t.yes && t.terminal(in)
 	if !t.unpublished && !asked {
 		return fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", nowhere)
@@ -94,15 +94,15 @@ func (t *tainting) mayBeUnpublished(in io.Reader, notes io.Writer, nowhere *Unpu
 	return nil
 }
 
-// unforetold reports whether an error is one of a user who may see too little for a preview:
-// who writes without being asked does not need it.
+// unforetold reports whether err is an UnforetoldError: a write without confirmation needs no
+// preview.
 func unforetold(err error) bool {
 	var unseen *UnforetoldError
 	return apierrors.IsForbidden(err) || errors.As(err, &unseen)
 }
 
-// foretell shows what the carriers do.
-func (t *tainting) foretell(ctx context.Context, clients *cli.Clients, carriers []*carrier, notes io.Writer) error {
+// foretell writes the previews of the carriers.
+func (t *taintRun) foretell(ctx context.Context, clients *cli.Clients, carriers []*carrier, notes io.Writer) error {
 	var owners Owners
 	wants := t.wants
 	wants.Pod, wants.Selection, wants.Limits = owners.Pod, t.target.Conditional(), true
@@ -119,7 +119,7 @@ func (t *tainting) foretell(ctx context.Context, clients *cli.Clients, carriers 
 	if err := teller.Write(notes, false, all); err != nil {
 		return err
 	}
-	if len(all) > 1 { // A pod may go because of several.
+	if len(all) > 1 { // A pod may be in several previews.
 		if _, err := fmt.Fprintf(notes, "pods that go because of any of them: %d\n", Going(all)); err != nil {
 			return fmt.Errorf("write preview: %w", err)
 		}
@@ -130,15 +130,15 @@ func (t *tainting) foretell(ctx context.Context, clients *cli.Clients, carriers 
 		}
 	}
 	touches := func(p Preview) bool { return p.Touches() }
-	stands := func(made *carrier) bool { return made.stands != nil }
-	if slices.ContainsFunc(all, touches) || slices.ContainsFunc(carriers, stands) {
+	existing := func(made *carrier) bool { return made.existing != nil }
+	if slices.ContainsFunc(all, touches) || slices.ContainsFunc(carriers, existing) {
 		return nil
 	}
 	return teller.Published(ctx, &t.target)
 }
 
-// served returns in which version the kind that the taints need is served.
-func (t *tainting) served(ctx context.Context, clients *cli.Clients) (versions, error) {
+// served returns the served version of the kind that the target needs.
+func (t *taintRun) served(ctx context.Context, clients *cli.Clients) (versions, error) {
 	var v versions
 	var err error
 	if t.target.Conditional() {
@@ -152,15 +152,15 @@ func (t *tainting) served(ctx context.Context, clients *cli.Clients) (versions, 
 	return v, err
 }
 
-// carriers returns what is to be written, one object for each taint.
-func (t *tainting) carriers(ctx context.Context, clients *cli.Clients) ([]*carrier, error) {
+// carriers returns the objects to write, one for each taint.
+func (t *taintRun) carriers(ctx context.Context, clients *cli.Clients) ([]*carrier, error) {
 	served, err := t.served(ctx, clients)
 	if err != nil {
 		return nil, err
 	}
 	author := ""
 	review, err := clients.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err == nil { // Else nobody is named: that is no reason to write nothing.
+	if err == nil { // Without a name the write goes on.
 		author = review.Status.UserInfo.Username
 	}
 	carriers := make([]*carrier, 0, len(t.taints))
@@ -169,12 +169,12 @@ func (t *tainting) carriers(ctx context.Context, clients *cli.Clients) ([]*carri
 		if err != nil {
 			return nil, err
 		}
-		stands, err := clients.Dynamic.Resource(made.resource).Get(ctx, made.object.GetName(), metav1.GetOptions{})
+		existing, err := clients.Dynamic.Resource(made.resource).Get(ctx, made.object.GetName(), metav1.GetOptions{})
 		switch {
 		case err == nil:
-			err = made.meet(stands, taint, t.overwrite)
+			err = made.merge(existing, taint, t.overwrite)
 		case apierrors.IsNotFound(err), t.yes && !t.overwrite && apierrors.IsForbidden(err):
-			err = nil // Where it stands, and is not to be seen, the API server refuses another.
+			err = nil // If it exists but may not be read, the create fails.
 		default:
 			err = cli.Failed(err, "read "+made.String(), "get", made.resource.GroupResource())
 		}
@@ -186,8 +186,8 @@ func (t *tainting) carriers(ctx context.Context, clients *cli.Clients) ([]*carri
 	return carriers, nil
 }
 
-// previews foretells what the carriers do, each by itself.
-func (t *tainting) previews(ctx context.Context, teller *Teller, carriers []*carrier) ([]Preview, error) {
+// previews returns the preview of each carrier by itself.
+func (t *taintRun) previews(ctx context.Context, teller *Teller, carriers []*carrier) ([]Preview, error) {
 	all := make([]Preview, 0, len(carriers))
 	for i, made := range carriers {
 		p, err := t.preview(ctx, teller, made)
@@ -203,8 +203,8 @@ func (t *tainting) previews(ctx context.Context, teller *Teller, carriers []*car
 	return all, nil
 }
 
-// preview foretells what a carrier does, in the place of what has its name.
-func (t *tainting) preview(ctx context.Context, teller *Teller, made *carrier) (Preview, error) {
+// preview previews a carrier, which replaces the object with its name.
+func (t *taintRun) preview(ctx context.Context, teller *Teller, made *carrier) (Preview, error) {
 	if !t.target.Conditional() {
 		return teller.Rule(ctx, made.object)
 	}
@@ -215,8 +215,8 @@ func (t *tainting) preview(ctx context.Context, teller *Teller, made *carrier) (
 	return teller.Patch(ctx, patch)
 }
 
-// ask asks whether the taints are to be written. An error says that they are not.
-func (t *tainting) ask(ctx context.Context, in io.Reader, notes io.Writer) error {
+// ask asks for confirmation. It returns an error if the answer is no.
+func (t *taintRun) ask(ctx context.Context, in io.Reader, notes io.Writer) error {
 	if !t.terminal(in) {
 		return errors.New("nothing is written: there is no terminal to ask on, give --yes to taint without being asked")
 	}
@@ -227,8 +227,8 @@ func (t *tainting) ask(ctx context.Context, in io.Reader, notes io.Writer) error
 	return err
 }
 
-// write writes the carriers and says so, and stops at the first that cannot be written.
-func (t *tainting) write(ctx context.Context, clients *cli.Clients, carriers []*carrier, out io.Writer) error {
+// write writes the carriers and prints the result. It stops at the first error.
+func (t *taintRun) write(ctx context.Context, clients *cli.Clients, carriers []*carrier, out io.Writer) error {
 	var written []*unstructured.Unstructured
 	for _, made := range carriers {
 		done, err := t.one(ctx, clients, made)
@@ -240,13 +240,13 @@ func (t *tainting) write(ctx context.Context, clients *cli.Clients, carriers []*
 	return t.show(out, carriers, written)
 }
 
-// one writes a carrier and returns what stands then.
-func (t *tainting) one(ctx context.Context, clients *cli.Clients, made *carrier) (*unstructured.Unstructured, error) {
+// one writes a carrier and returns the stored object.
+func (t *taintRun) one(ctx context.Context, clients *cli.Clients, made *carrier) (*unstructured.Unstructured, error) {
 	if t.dryRun == dryRuns[1] {
 		return made.object, nil
 	}
 	client := clients.Dynamic.Resource(made.resource)
-	if made.stands != nil {
+	if made.existing != nil {
 		done, err := client.Update(ctx, made.object, metav1.UpdateOptions{DryRun: t.dry()})
 		if err != nil {
 			return nil, cli.Failed(err, "update "+made.String(), "update", made.resource.GroupResource())
@@ -260,8 +260,8 @@ func (t *tainting) one(ctx context.Context, clients *cli.Clients, made *carrier)
 	return done, nil
 }
 
-// show says what was written.
-func (t *tainting) show(out io.Writer, carriers []*carrier, written []*unstructured.Unstructured) error {
+// show prints the written objects.
+func (t *taintRun) show(out io.Writer, carriers []*carrier, written []*unstructured.Unstructured) error {
 	if t.output == "yaml" || t.output == "json" {
 		return printObjects(out, t.output, written)
 	}
@@ -269,7 +269,7 @@ func (t *tainting) show(out io.Writer, carriers []*carrier, written []*unstructu
 		text := carriers[i].String()
 		if t.output == "" {
 			done := " created"
-			if carriers[i].stands != nil {
+			if carriers[i].existing != nil {
 				done = " configured"
 			}
 			text += done + t.suffix()

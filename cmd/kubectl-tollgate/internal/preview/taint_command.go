@@ -14,16 +14,16 @@ import (
 )
 
 var (
-	// taintOutputs are what -o takes; the empty one says what was done.
+	// taintOutputs are the values of -o; empty prints what was done.
 	taintOutputs = []string{"", "name", "yaml", "json"}
 	dryRuns      = []string{"none", "client", "server"}
 )
 
-// edge is what the commands touch besides the cluster.
+// edge has the dependencies of the commands besides the cluster.
 type edge struct {
 	connect connecting
 	clock   clock.PassiveClock
-	// terminal reports whether somebody can answer on a reader.
+	// terminal reports whether a reader is a terminal.
 	terminal func(io.Reader) bool
 }
 
@@ -31,7 +31,7 @@ func realEdge() edge {
 	return edge{clock: clock.RealClock{}, terminal: cli.Answers}
 }
 
-// writing is how both commands write, and say what they wrote.
+// writing has the common options of both commands.
 type writing struct {
 	target         Target
 	output, dryRun string
@@ -55,7 +55,7 @@ func (w *writing) check() error {
 	return nil
 }
 
-// dry returns what a request says that is to write nothing, nil otherwise.
+// dry returns the dryRun field of requests.
 func (w *writing) dry() []string {
 	if w.dryRun == "server" {
 		return []string{metav1.DryRunAll}
@@ -63,7 +63,7 @@ func (w *writing) dry() []string {
 	return nil
 }
 
-// suffix ends what is said of a write.
+// suffix returns the end of the message about a write.
 func (w *writing) suffix() string {
 	switch w.dryRun {
 	case "client":
@@ -84,7 +84,7 @@ func newTaint(e edge) *cobra.Command {
 		Short: "Taint devices (kubectl taint does so for nodes)",
 		Args:  cobra.NoArgs,
 	}
-	t := &tainting{edge: e}
+	t := &taintRun{edge: e}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[=VALUE]:EFFECT...",
 		Short: "Taint devices, after a look at which pods that evicts",
@@ -142,7 +142,7 @@ standard error.`,
 	return parent
 }
 
-// NewUntaintCommand returns the command that takes taints away.
+// NewUntaintCommand returns the command that removes taints.
 func NewUntaintCommand() *cobra.Command { return newUntaint(realEdge()) }
 
 func newUntaint(e edge) *cobra.Command {
@@ -151,7 +151,7 @@ func newUntaint(e edge) *cobra.Command {
 		Short: "Remove taints that taint device made",
 		Args:  cobra.NoArgs,
 	}
-	u := &untainting{edge: e}
+	u := &untaintRun{edge: e}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[:EFFECT]...",
 		Short: "Remove taints of devices that taint device made",

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Taint is a taint as a command line has it. In a removal, an empty Effect is every effect,
-// and the value says nothing.
+// Taint is a taint on the command line. In a removal, an empty Effect matches all, and the value
+// is ignored.
 type Taint struct{ Key, Value, Effect string }
 
-// String returns the taint as it is typed.
+// String returns the taint in the syntax of the command line.
 func (t Taint) String() string {
 	text := t.Key
 	if t.Value != "" {
@@ -24,27 +24,27 @@ func (t Taint) String() string {
 	return text
 }
 
-// Changes are taints that are to come and to go.
+// Changes are taints to add and to remove.
 type Changes struct{ Add, Remove []Taint }
 
-// Removes reports whether a taint with that key and effect is to go.
+// Removes reports whether a taint with that key and effect is removed.
 func (c *Changes) Removes(key, effect string) bool {
 	return slices.ContainsFunc(c.Remove, func(t Taint) bool { return t.Key == key && (t.Effect == "" || t.Effect == effect) })
 }
 
-// Effects that nodes and devices know.
+// The valid effects of nodes and devices.
 var (
 	OfNodes   = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 	OfDevices = []string{"None", "NoSchedule", "NoExecute"}
 )
 
-// IsTaint reports whether an argument is about a taint, and not the name of a node.
+// IsTaint reports whether an argument is a taint, not the name of a node.
 func IsTaint(argument string) bool {
 	return strings.ContainsAny(argument, ":=") || strings.HasSuffix(argument, "-")
 }
 
-// Parse returns what arguments such as key=value:NoExecute, key:NoExecute- and key- ask
-// for. Effects are those that are known.
+// Parse parses arguments such as key=value:NoExecute, key:NoExecute- and key-. Effects are the
+// valid ones.
 func Parse(arguments, effects []string) (Changes, error) {
 	var changes Changes
 	for _, argument := range arguments {
@@ -71,7 +71,7 @@ func Parse(arguments, effects []string) (Changes, error) {
 	return changes, nil
 }
 
-// ParseRemovals is Parse for arguments that are all to go, with a dash at the end or not.
+// ParseRemovals is Parse for removals, with or without a dash at the end.
 func ParseRemovals(arguments, effects []string) ([]Taint, error) {
 	taints := make([]Taint, 0, len(arguments))
 	for _, argument := range arguments {

@@ -13,10 +13,10 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// Target is which devices are to be tainted. What is empty is not asked for.
+// Target selects devices. Empty fields match all.
 type Target struct {
 	Driver, Pool, Device string
-	// Class and Selectors need a ResourceSlicePatch; names alone a DeviceTaintRule.
+	// Class and Selectors need a ResourceSlicePatch; names only need a DeviceTaintRule.
 	Class     string
 	Selectors []string
 }
@@ -31,9 +31,8 @@ func (t *Target) AddFlags(cmd *cobra.Command) {
 	flags.StringArrayVar(&t.Selectors, "selector", nil, "devices for which this CEL `expression` is true, as in a ResourceClaim (needs Tollgate; repeat it for several)")
 }
 
-// Take takes the name of devices from the first of the arguments, if that is one, and
-// returns the others: DRIVER, DRIVER/POOL or DRIVER/POOL/DEVICE. A name without a slash is
-// told from the key of a taint by what comes after it: a taint has an effect or a dash.
+// Take parses the first argument if it is the name of devices, DRIVER, DRIVER/POOL or
+// DRIVER/POOL/DEVICE, and returns the rest. A taint differs from a driver by its effect or dash.
 func (t *Target) Take(arguments []string, isTaint func(string) bool) ([]string, error) {
 	if len(arguments) == 0 || isTaint(arguments[0]) {
 		return arguments, t.check()
@@ -47,8 +46,7 @@ func (t *Target) Take(arguments []string, isTaint func(string) bool) ([]string, 
 	return arguments[1:], t.check()
 }
 
-// parse reads DRIVER/POOL/DEVICE. Drivers and devices have no slash in their names, pools
-// may have some.
+// parse reads DRIVER/POOL/DEVICE. Names of drivers and devices have no slash; those of pools may.
 func (t *Target) parse(text string) error {
 	driver, rest, more := strings.Cut(text, "/")
 	t.Driver = driver
@@ -69,7 +67,7 @@ func (t *Target) parse(text string) error {
 	return nil
 }
 
-// Empty reports whether no devices are named.
+// Empty reports whether the target has no field.
 func (t *Target) Empty() bool {
 	return t.Driver == "" && t.Pool == "" && t.Device == "" && !t.Conditional()
 }
@@ -81,11 +79,11 @@ func (t *Target) check() error {
 	return nil
 }
 
-// Conditional reports whether names alone do not say which devices are meant.
+// Conditional reports whether the target has a class or selectors.
 func (t *Target) Conditional() bool { return t.Class != "" || len(t.Selectors) > 0 }
 
-// String names the devices for people: gpu.example.com/node-7/gpu-0, with * where all are
-// meant, and class and expressions in parentheses.
+// String returns the target for messages: gpu.example.com/node-7/gpu-0, with * for all, and class
+// and expressions in parentheses.
 func (t *Target) String() string {
 	names := strings.TrimRight(cmp.Or(t.Driver, "*")+"/"+cmp.Or(t.Pool, "*")+"/"+cmp.Or(t.Device, "*"), "*/")
 	var asked []string
@@ -99,12 +97,12 @@ func (t *Target) String() string {
 	return strings.TrimSpace(names + " (" + strings.Join(asked, ", ") + ")")
 }
 
-// DeviceSelector returns the selector of a DeviceTaintRule that selects what names say.
+// DeviceSelector returns the selector of a DeviceTaintRule for the names.
 func (t *Target) DeviceSelector() *resourcev1.DeviceTaintSelector {
 	return &resourcev1.DeviceTaintSelector{Driver: argsGiven(t.Driver), Pool: argsGiven(t.Pool), Device: argsGiven(t.Device)}
 }
 
-// Filter returns the filter of a ResourceSlicePatch that selects the same.
+// Filter returns the filter of a ResourceSlicePatch for the target.
 func (t *Target) Filter() *v1alpha1.DevicePatchFilter {
 	filter := &v1alpha1.DevicePatchFilter{
 		DeviceClassName: argsGiven(t.Class), Driver: argsGiven(t.Driver), Pool: argsGiven(t.Pool), Device: argsGiven(t.Device),
@@ -115,7 +113,7 @@ func (t *Target) Filter() *v1alpha1.DevicePatchFilter {
 	return filter
 }
 
-// TargetOf returns the target that a filter has.
+// TargetOf returns the target of a filter.
 func TargetOf(filter *v1alpha1.DevicePatchFilter) Target {
 	target := Target{
 		Driver: ptr.Deref(filter.Driver, ""), Pool: ptr.Deref(filter.Pool, ""), Device: ptr.Deref(filter.Device, ""),

@@ -22,16 +22,16 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// untainting is one run of untaint device.
-type untainting struct {
+// untaintRun is one run of untaint device.
+type untaintRun struct {
 	edge
 	writing
 
 	taints []Taint
 }
 
-// parse reads the arguments. A lone one is a taint where flags say which devices are meant.
-func (u *untainting) parse(arguments []string) error {
+// parse reads the arguments. A single one is a taint if flags select the devices.
+func (u *untaintRun) parse(arguments []string) error {
 	named := !u.target.Empty()
 	rest, err := u.target.Take(arguments, func(argument string) bool {
 		return IsTaint(argument) || named && len(arguments) == 1
@@ -48,21 +48,21 @@ func (u *untainting) parse(arguments []string) error {
 	return u.check()
 }
 
-// bearer is an object that gives devices a taint, and the taint.
+// bearer is an object with a device taint, and the taint.
 type bearer struct {
 	carrier
 
-	// filter is nil for all devices, and selects is false for none.
+	// filter is nil for all devices; selects is false for none.
 	filter        *v1alpha1.DevicePatchFilter
 	selects       bool
 	key, effect   string
 	writtenOutFor string
-	// sole says that it is the only taint of its object.
+	// sole is true if the object has no other taint.
 	sole bool
 }
 
 // remove removes the taints that taint device made for the devices.
-func (u *untainting) remove(ctx context.Context, clients *cli.Clients, out io.Writer) error {
+func (u *untaintRun) remove(ctx context.Context, clients *cli.Clients, out io.Writer) error {
 	all, err := bearers(ctx, clients)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (u *untainting) remove(ctx context.Context, clients *cli.Clients, out io.Wr
 		for i := range all {
 			if b := &all[i]; b.gives(taint) && b.sole && isOurs(b.object) && u.exactly(b) {
 				found = true
-				if !slices.Contains(gone, b) { // Two taints may name it: one by its key, one with its effect.
+				if !slices.Contains(gone, b) { // Two arguments may match it, with and without the effect.
 					gone = append(gone, b)
 				}
 			}
@@ -84,13 +84,13 @@ func (u *untainting) remove(ctx context.Context, clients *cli.Clients, out io.Wr
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
-		return err // All or nothing, so that it can be run again.
+		return err // No object is removed, so that a retry is possible.
 	}
 	return u.removeAll(ctx, clients, gone, out)
 }
 
-// removeAll removes objects and says so, and stops at the first that cannot be removed.
-func (u *untainting) removeAll(ctx context.Context, clients *cli.Clients, gone []*bearer, out io.Writer) error {
+// removeAll removes objects and prints the result. It stops at the first error.
+func (u *untaintRun) removeAll(ctx context.Context, clients *cli.Clients, gone []*bearer, out io.Writer) error {
 	var removed []*bearer
 	for _, b := range gone {
 		uid, options := b.object.GetUID(), metav1.DeleteOptions{DryRun: u.dry()}
@@ -106,8 +106,8 @@ func (u *untainting) removeAll(ctx context.Context, clients *cli.Clients, gone [
 	return u.show(out, removed)
 }
 
-// show says what was removed.
-func (u *untainting) show(out io.Writer, removed []*bearer) error {
+// show prints the removed objects.
+func (u *untaintRun) show(out io.Writer, removed []*bearer) error {
 	if u.output == "yaml" || u.output == "json" {
 		objects := make([]*unstructured.Unstructured, 0, len(removed))
 		for _, b := range removed {
@@ -127,7 +127,7 @@ func (u *untainting) show(out io.Writer, removed []*bearer) error {
 	return nil
 }
 
-// bearers returns all objects that give devices taints, but for slices.
+// bearers returns all objects with device taints, except slices.
 func bearers(ctx context.Context, clients *cli.Clients) ([]bearer, error) {
 	rules, err := taintListed(ctx, clients, informer.RuleResource, ofRule, "v1", "v1beta2", "v1alpha3")
 	if err != nil {
@@ -190,19 +190,18 @@ func ofPatch(object *unstructured.Unstructured) ([]bearer, error) {
 	return all, nil
 }
 
-// gives reports whether the taint is one that is to go.
+// gives reports whether the bearer has the taint to remove.
 func (b *bearer) gives(taint Taint) bool {
 	return b.key == taint.Key && (taint.Effect == "" || taint.Effect == b.effect)
 }
 
-// exactly reports whether a taint was made for the very devices that are meant.
-func (u *untainting) exactly(b *bearer) bool {
+// exactly reports whether a bearer has exactly the devices of the target.
+func (u *untaintRun) exactly(b *bearer) bool {
 	return b.selects && b.filter != nil && equality.Semantic.DeepEqual(b.filter, u.target.Filter())
 }
 
-// overlaps reports whether some of the devices that are meant may have the taint, as far as
-// names tell.
-func (u *untainting) overlaps(b *bearer) bool {
+// overlaps reports whether a bearer may have devices of the target, by their names.
+func (u *untaintRun) overlaps(b *bearer) bool {
 	if b.filter == nil {
 		return b.selects
 	}
@@ -210,12 +209,13 @@ func (u *untainting) overlaps(b *bearer) bool {
 	return b.selects && meets(u.target.Driver, b.filter.Driver) && meets(u.target.Pool, b.filter.Pool) && meets(u.target.Device, b.filter.Device)
 }
 
-// notOurs says why a taint is not removed: nobody has it, or who else made it.
-func (u *untainting) notOurs(ctx context.Context, clients *cli.Clients, all []bearer, taint Taint) error {
+// notOurs returns the error for a taint that is not removed: it does not exist, or has another
+// author.
+func (u *untaintRun) notOurs(ctx context.Context, clients *cli.Clients, all []bearer, taint Taint) error {
 	found := fmt.Errorf("taint %q of %s: taint device made none for these devices", taint, &u.target)
 	for i := range all {
 		b := &all[i]
-		// The rules of a patch go with it.
+		// The rules of a patch are deleted with it.
 		if b.writtenOutFor != "" || !b.gives(taint) || !u.overlaps(b) {
 			continue
 		}
@@ -229,7 +229,7 @@ func (u *untainting) notOurs(ctx context.Context, clients *cli.Clients, all []be
 	}
 	published, err := u.published(ctx, clients, taint)
 	switch {
-	case apierrors.IsForbidden(err): // The answer does not hang on it.
+	case apierrors.IsForbidden(err): // The slices are optional.
 		return fmt.Errorf("%w (what drivers publish is not known: you may not list resourceslices)", found)
 	case err != nil:
 		return err
@@ -240,7 +240,7 @@ func (u *untainting) notOurs(ctx context.Context, clients *cli.Clients, all []be
 	return found
 }
 
-// devices names the devices of a bearer.
+// devices returns the names of the devices of a bearer.
 func (b *bearer) devices() string {
 	if b.filter == nil {
 		return "all devices"
@@ -249,13 +249,13 @@ func (b *bearer) devices() string {
 	return target.String()
 }
 
-// author names who made an object, as far as it is known.
+// author returns the author of an object, if known.
 func (b *bearer) author() string {
 	return cmp.Or(b.object.GetAnnotations()[v1alpha1.AnnotationAuthor], maker(b.object.GetManagedFields()), "<unknown>")
 }
 
-// maker returns who wrote a spec first, empty where that is not known. The entries are not
-// in the order of time, and who writes the status made nothing.
+// maker returns the first manager of the spec, empty if unknown. Entries are not ordered by time,
+// and managers of the status do not count.
 func maker(entries []metav1.ManagedFieldsEntry) string {
 	var first *metav1.ManagedFieldsEntry
 	for i := range entries {
@@ -270,7 +270,7 @@ func maker(entries []metav1.ManagedFieldsEntry) string {
 	return first.Manager
 }
 
-// hasSpec reports whether a set of fields has some of a spec.
+// hasSpec reports whether a set of fields has fields of a spec.
 func hasSpec(fields *metav1.FieldsV1) bool {
 	if fields == nil {
 		return false
@@ -283,8 +283,8 @@ func hasSpec(fields *metav1.FieldsV1) bool {
 	return found
 }
 
-// published returns the slices in which drivers publish the taint.
-func (u *untainting) published(ctx context.Context, clients *cli.Clients, taint Taint) ([]string, error) {
+// published returns the slices with the taint, as drivers publish them.
+func (u *untaintRun) published(ctx context.Context, clients *cli.Clients, taint Taint) ([]string, error) {
 	if _, err := clients.Version(ctx, sliceResource, "v1"); err != nil {
 		if errors.Is(err, cli.ErrNotServed) {
 			return nil, nil
@@ -302,8 +302,8 @@ func (u *untainting) published(ctx context.Context, clients *cli.Clients, taint 
 	return names, err
 }
 
-// inSlice reports whether a device that is meant has the taint in a slice.
-func (u *untainting) inSlice(slice *resourcev1.ResourceSlice, taint Taint) bool {
+// inSlice reports whether a device of the target has the taint in a slice.
+func (u *untaintRun) inSlice(slice *resourcev1.ResourceSlice, taint Taint) bool {
 	for i := range slice.Spec.Devices {
 		device := &slice.Spec.Devices[i]
 		filter := &v1alpha1.DevicePatchFilter{Driver: &slice.Spec.Driver, Pool: &slice.Spec.Pool.Name, Device: &device.Name}

@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	// clauses ends a part of a sentence.
+	// clauses separates the parts of a sentence.
 	clauses = "; "
-	// deeper begins the lines of a sentence after its first.
+	// deeper indents the lines of a sentence after the first.
 	deeper = "  "
 )
 
-// wrapped breaks a sentence into lines of at most cli.Width characters: between its
-// parts, and between words where a part is longer than that. A word that is longer stays
-// whole, since people copy names.
+// wrapped breaks a sentence into lines of at most cli.Width characters, between its parts or, if
+// these are longer, between words. Longer words stay whole, for copying.
 func wrapped(sentence string) string {
 	var lines []string
 	line := ""
@@ -38,7 +37,7 @@ func wrapped(sentence string) string {
 	return strings.Join(lines, "\n")
 }
 
-// fits reports whether a line is short enough; blanks at its end are not written.
+// fits reports whether a line is at most cli.Width characters long without trailing blanks.
 func fits(line string) bool {
 	return utf8.RuneCountInString(strings.TrimRight(line, " ")) <= cli.Width
 }
