@@ -1,6 +1,5 @@
-// Command kubectl-tollgate is what people type: it previews taints, taints devices, lists
-// and explains evictions, approves them, and checks manifests against policies. It is a
-// plugin of kubectl.
+// Command kubectl-tollgate is a kubectl plugin: it previews taints, taints devices, lists and
+// explains evictions, approves them, and checks manifests against policies.
 package main
 
 import (
@@ -21,8 +20,7 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The second signal ends the program, whatever it waits for: standard input cannot be
-	// interrupted.
+	// The second signal ends the program at once: reads of standard input cannot be interrupted.
 	context.AfterFunc(ctx, stop)
 	if err := execute(ctx, newRootCommand(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "kubectl tollgate:", err)

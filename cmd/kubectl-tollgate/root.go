@@ -18,7 +18,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
 )
 
-// newRootCommand returns the command of the program. It calls itself by what people type.
+// newRootCommand returns the root command, which is named as users type it.
 func newRootCommand() *cobra.Command {
 	version := new(bool)
 	root := &cobra.Command{
@@ -36,7 +36,7 @@ that admission and eviction go by.`,
 			return printVersion(cmd)
 		},
 	}
-	// Cobra's own flag takes a template, and with it text/template into the program.
+	// Cobra's version flag links text/template into the program.
 	root.Flags().BoolVar(version, "version", false, "print the version")
 	root.AddCommand(
 		preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
@@ -45,14 +45,14 @@ that admission and eviction go by.`,
 	return root
 }
 
-// insteadOf are commands that people look for here, and what is meant.
+// insteadOf maps likely but missing commands to the right ones.
 var insteadOf = map[string]string{
 	"taint node": "kubectl taint node", "taint nodes": "kubectl taint nodes",
 	"untaint node": "kubectl taint node NAME KEY-", "untaint nodes": "kubectl taint nodes NAME KEY-",
 }
 
-// execute runs what the arguments say. Cobra answers an unknown word after a command that
-// only has subcommands with its help, and with success.
+// execute runs the command of the arguments. For an unknown subcommand Cobra would print help and
+// succeed.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
 	cmd, rest, err := root.Find(args)

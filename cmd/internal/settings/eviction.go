@@ -12,7 +12,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
-// The Lease, where Tollgate is installed as deploy says.
+// The name and default namespace of the Lease.
 const (
 	LeaseNamespace = "tollgate-system"
 	LeaseName      = "tollgate"
@@ -30,24 +30,24 @@ const (
 // to fit into the value of a label: 63 characters.
 var switches = []featuregate.Feature{EvictionPolicies, NodeTaintEviction, DeviceTaintEviction}
 
-// Eviction says how Tollgate evicts.
+// Eviction has the eviction settings of Tollgate.
 type Eviction struct {
 	Mode configv1alpha1.EvictionMode
-	// ComparisonOperators says that the operators Lt and Gt count.
+	// ComparisonOperators is true if the operators Lt and Gt are enabled.
 	ComparisonOperators bool
-	// MaxHold is that of the configuration; zero for no bound.
+	// MaxHold is the configured limit of holds; zero for none.
 	MaxHold time.Duration
-	// Policies says that EvictionPolicies are carried out, Nodes that taints of nodes
-	// evict, and Devices that those of devices do.
+	// Policies is true if EvictionPolicies are enforced, Nodes if node taints evict, Devices if
+	// device taints do.
 	Policies, Nodes, Devices bool
 }
 
-// DefaultEviction is that of the default configuration.
+// DefaultEviction returns the settings of the default configuration.
 func DefaultEviction() Eviction {
 	return Eviction{Mode: configv1alpha1.EvictionReplace, Policies: true, Nodes: true, Devices: true}
 }
 
-// EvictionOf returns how a configuration has Tollgate evict.
+// EvictionOf returns the eviction settings of a configuration.
 func EvictionOf(eviction *configv1alpha1.EvictionConfiguration, gates featuregate.FeatureGate) Eviction {
 	return Eviction{
 		Mode: eviction.Mode, ComparisonOperators: eviction.ComparisonOperators, MaxHold: eviction.MaxHold.Duration,
@@ -56,7 +56,7 @@ func EvictionOf(eviction *configv1alpha1.EvictionConfiguration, gates featuregat
 	}
 }
 
-// Labels returns the labels of the Lease that say so.
+// Labels returns the labels of the Lease for the settings.
 func (t Eviction) Labels() map[string]string {
 	var on []string
 	for i, enabled := range []bool{t.Policies, t.Nodes, t.Devices} {
@@ -73,8 +73,8 @@ func (t Eviction) Labels() map[string]string {
 	}
 }
 
-// ParseEviction reads the labels of a Lease. The error is that of the first which is not
-// there, as on the Lease of an older version, or cannot be read.
+// ParseEviction reads the labels of a Lease. It returns an error for the first label that is
+// missing, as on the Lease of an older version, or invalid.
 func ParseEviction(labels map[string]string) (Eviction, error) {
 	mode, found := labels[labelMode]
 	if !found {

@@ -1,11 +1,10 @@
-// Package settings has what both programs know: the feature gates, how Tollgate evicts, and
-// the version.
+// Package settings has the feature gates, eviction settings and version that both programs share.
 //
-// Where a feature gate is off, it is as if the objects of the feature did not exist: they
-// stay readable and deletable, and take effect when the gate is on again.
+// While a feature gate is off, the objects of the feature have no effect: they stay readable and
+// deletable, and take effect when the gate is on again.
 //
-// The server says how it evicts in labels on the Lease of its leader. Commands read it
-// there: a preview depends on the mode, and nothing else in the cluster says it.
+// The server writes its eviction settings into labels on the Lease of its leader. Commands read
+// them there: previews depend on the mode.
 package settings
 
 import (

@@ -16,8 +16,7 @@ func Version() string {
 	return info.Main.Version
 }
 
-// Origin returns what the program was built from and with: its version alone on the first
-// line, then the commit where the go command knew it.
+// Origin returns the version on the first line, then the commit, if the go command recorded it.
 func Origin() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

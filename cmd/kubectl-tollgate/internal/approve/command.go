@@ -1,4 +1,4 @@
-// Package approve is the command that lets pods go that a breaker holds.
+// Package approve is the command that approves evictions that a breaker holds.
 package approve
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// What some flags take.
+// The values of some flags.
 var (
 	outputs = []string{"", "name", "yaml", "json"}
 	dryRuns = []string{dryRunNone, dryRunClient, dryRunServer}
@@ -30,12 +30,12 @@ const (
 	dryRunServer = "server"
 )
 
-// options are what the command line says.
+// options are the parsed flags and arguments.
 type options struct {
 	target target
-	// taint is the key of the taint, empty for all because of which pods are held.
+	// taint is the key of the taint, empty for all taints with held pods.
 	taint string
-	// pods is how many may go, 0 for those that are held.
+	// pods is the approved number of pods, 0 for the number held.
 	pods   int32
 	expiry time.Duration
 	yes    bool
@@ -74,7 +74,7 @@ The exit code is 1 on errors, and when the answer is no, else 0. It needs the ri
 	connection := cli.ConnectToAll(cmd)
 	opts.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := opts.settle(args); err != nil {
+		if err := opts.complete(args); err != nil {
 			return err
 		}
 		clients, err := connection.Clients(cmd.ErrOrStderr())
@@ -98,8 +98,8 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient // as kubectl had it
 }
 
-// settle makes of the command line what is asked for, or says what is wrong with it.
-func (o *options) settle(args []string) error {
+// complete sets the options from the command line, or returns what is invalid.
+func (o *options) complete(args []string) error {
 	const longest = 7 * 24 * time.Hour
 	var err error
 	if o.target, err = targetOf(args[0], args[1]); err != nil {
@@ -118,13 +118,13 @@ func (o *options) settle(args []string) error {
 	return nil
 }
 
-// streams are where the command reads answers, and writes.
+// streams are the input and outputs of the command.
 type streams struct {
 	in         io.Reader
 	out, notes io.Writer
 }
 
-// errNo is the answer no.
+// errNo means that the answer was no.
 var errNo = errors.New("nothing was approved")
 
 func run(ctx context.Context, clients *cli.Clients, clk clock.PassiveClock, opts *options, to streams) error {

@@ -32,7 +32,7 @@ func approves(t *testing.T, clients *cli.Clients, line string) (out, notes strin
 	cmd.ResetFlags()
 	opts.addFlags(cmd)
 	require.NoError(t, cmd.ParseFlags(strings.Fields(line)))
-	if err := opts.settle(cmd.Flags().Args()); err != nil {
+	if err := opts.complete(cmd.Flags().Args()); err != nil {
 		return "", "", err
 	}
 	var stdout, stderr bytes.Buffer

@@ -22,8 +22,8 @@ import (
 
 var approvalResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionapprovals"}
 
-// objectOf returns the object of an approval. Its name is made up by the API server: the
-// same taint may be approved again when it comes again.
+// objectOf returns the object of an approval. The API server generates its name: the same taint
+// may be approved again later.
 func objectOf(a *approval, opts *options) *v1alpha1.EvictionApproval {
 	object := &v1alpha1.EvictionApproval{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionApproval"},
@@ -45,8 +45,8 @@ func objectOf(a *approval, opts *options) *v1alpha1.EvictionApproval {
 	return object
 }
 
-// prefixOf returns what the name of an approval begins with: the object and the taint, in
-// the characters that names may have.
+// prefixOf returns the generateName of an approval: the object and the taint, in characters valid
+// in names.
 func prefixOf(a *approval) string {
 	key := a.key[strings.LastIndex(a.key, "/")+1:]
 	fit := func(r rune) rune {
@@ -58,8 +58,8 @@ func prefixOf(a *approval) string {
 	return strings.Trim(strings.Map(fit, strings.ToLower(a.source.Name+"-"+key)), "-") + "-"
 }
 
-// create creates approvals, unless nothing is to be created, and writes what it did. What
-// was created before an error stays.
+// create creates approvals, unless in a dry run, and prints the result. Approvals created before
+// an error stay.
 func create(ctx context.Context, clients *cli.Clients, wanted *approvals, opts *options, out io.Writer) error {
 	for i := range wanted.list {
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(objectOf(&wanted.list[i], opts))
@@ -80,7 +80,7 @@ func create(ctx context.Context, clients *cli.Clients, wanted *approvals, opts *
 	return nil
 }
 
-// served returns an error where nobody would take an approval.
+// served returns an error if EvictionApprovals have no effect.
 func served(ctx context.Context, clients *cli.Clients) error {
 	_, err := clients.Version(ctx, approvalResource, v1alpha1.GroupVersion.Version)
 	if errors.Is(err, cli.ErrNotServed) {
@@ -102,7 +102,7 @@ func request(ctx context.Context, clients *cli.Clients, object *unstructured.Uns
 	return created, nil
 }
 
-// write says what was created.
+// write prints the created objects.
 func write(out io.Writer, object *unstructured.Unstructured, opts *options) error {
 	name := object.GetName()
 	if name == "" {

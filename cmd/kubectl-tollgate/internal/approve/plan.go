@@ -15,14 +15,14 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// target is the object that an approval is asked for.
+// target is the object of an approval.
 type target struct {
-	// kind is that of what carries the taint, empty for an EvictionPolicy.
+	// kind is the kind of the object with the taint, empty for an EvictionPolicy.
 	kind tracker.SourceKind
 	name string
 }
 
-// targetKinds are what people call the objects, with the kinds of the API.
+// targetKinds maps names of resources to the kinds of the API.
 var targetKinds = []struct {
 	names []string
 	kind  tracker.SourceKind
@@ -59,8 +59,8 @@ func (t target) String() string {
 	return t.name
 }
 
-// check returns an error if a node or an EvictionPolicy does not exist. A rule and a patch may
-// be approved before they are created; the sentences say that they are not.
+// check returns an error if a node or an EvictionPolicy does not exist. Rules and patches may be
+// approved before they are created; the sentences mention it.
 func (t target) check(found *state.Cluster) ([]string, error) {
 	var exists bool
 	var resource string
@@ -91,7 +91,7 @@ func (t target) check(found *state.Cluster) ([]string, error) {
 	}
 }
 
-// approval is what is to be approved for one taint of one object.
+// approval is the planned approval of one taint of one object.
 type approval struct {
 	source tracker.Source
 	key    string
@@ -99,16 +99,15 @@ type approval struct {
 	most   int32
 }
 
-// approvals are what is to be approved, the most pods first, and how many pods cannot be
-// let go that way.
+// approvals are the planned approvals, the most pods first, and the number of pods that need
+// another one.
 type approvals struct {
 	list []approval
-	// published is how many pods are held because of taints that drivers publish.
+	// published is the number of pods held because of taints that drivers publish.
 	published int
 }
 
-// plan returns what is to be approved so that pods of a list may go. The error says what
-// is missing.
+// plan returns the approvals for the held pods of a list. The error describes missing data.
 func plan(list []evictions.Eviction, opts *options) (*approvals, error) {
 	a := &approvals{}
 	for i := range list {
@@ -143,7 +142,7 @@ func plan(list []evictions.Eviction, opts *options) (*approvals, error) {
 	return a, nil
 }
 
-// means reports whether somebody asks for a pod.
+// means reports whether the target includes a pod.
 func (o *options) means(e *evictions.Eviction) bool {
 	taint := &e.Because[0].Taint
 	switch {
@@ -156,8 +155,8 @@ func (o *options) means(e *evictions.Eviction) bool {
 	}
 }
 
-// sourceOf returns the object to approve a taint of: who asks for a rule means that rule,
-// and else it is that in which the taint was written.
+// sourceOf returns the object to approve: the rule for a request about a rule, else the object in
+// which the taint was written.
 func (o *options) sourceOf(taint *tracker.Taint) tracker.Source {
 	source := taint.Author()
 	if o.target.kind == taint.Source.Kind {
@@ -176,7 +175,7 @@ func (a *approvals) add(source tracker.Source, key string, e *evictions.Eviction
 	a.list[at].held = append(a.list[at].held, *e)
 }
 
-// ahead returns the approval of a taint because of which no pod is held yet.
+// ahead returns the approval of a taint without held pods.
 func (a *approvals) ahead(opts *options) (*approvals, error) {
 	switch {
 	case a.published > 0:
@@ -206,15 +205,15 @@ func (a *approvals) names() string {
 	return strings.Join(names, ", ")
 }
 
-// String names the taint and the object.
+// String returns the taint and the object.
 func (a *approval) String() string {
 	return a.key + " of " + target{a.source.Kind, a.source.Name}.String()
 }
 
-// mostNamed is how many pods are named of those that may go.
-const mostNamed = 5
+// maxNamed is the maximum number of pods in a sentence.
+const maxNamed = 5
 
-// sentences say what the approvals let go.
+// sentences describe the approvals.
 func (a *approvals) sentences(now time.Time, expiry time.Duration) []string {
 	var sentences []string
 	for i := range a.list {
@@ -222,7 +221,7 @@ func (a *approvals) sentences(now time.Time, expiry time.Duration) []string {
 		sentence := fmt.Sprintf("Taint %s: %s held", one, counted(len(one.held)))
 		if len(one.held) > 0 {
 			var names []string
-			for j := range one.held[:min(len(one.held), mostNamed)] {
+			for j := range one.held[:min(len(one.held), maxNamed)] {
 				names = append(names, one.held[j].String())
 			}
 			if more := len(one.held) - len(names); more > 0 {

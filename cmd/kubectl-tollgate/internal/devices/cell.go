@@ -14,7 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// node says from where a device can be used.
+// node returns the nodes that can use a device.
 func node(d *Device) string {
 	spec := &d.Slice.Spec
 	name, all, selector := spec.NodeName, spec.AllNodes, spec.NodeSelector
@@ -33,7 +33,7 @@ func node(d *Device) string {
 	}
 }
 
-// taints returns the taints of a device, those that do most first.
+// taints returns the taints of a device, ordered by the strength of their effects.
 func taints(d *Device) []sliceview.Taint {
 	rank := func(t sliceview.Taint) int {
 		return slices.Index([]resourcev1.DeviceTaintEffect{resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule}, t.Effect)
@@ -59,7 +59,7 @@ func taint(t *resourcev1.DeviceTaint) string {
 	return t.Key + "=" + t.Value + ":" + string(t.Effect)
 }
 
-// shortTaints leaves out the domains of keys.
+// shortTaints returns taints without the domains of keys.
 func shortTaints(d *Device) []string {
 	var list []string
 	for _, t := range taints(d) {
@@ -87,7 +87,7 @@ func taintsWithSource(d *Device) []string {
 	return list
 }
 
-// patches names the patches that are meant for a device, and those that failed on it.
+// patches returns the patches that select a device, and those that failed on it.
 func patches(d *Device) []string {
 	list := slices.Clone(d.Patches)
 	for _, f := range d.Failed {
@@ -96,7 +96,7 @@ func patches(d *Device) []string {
 	return list
 }
 
-// limitedMark follows the patches of a device that keeps what it published.
+// limitedMark marks a device that keeps its published values.
 func limitedMark(d *Device) string {
 	if d.Limited == "" {
 		return ""
@@ -116,7 +116,7 @@ func claims(d *Device) []string {
 	return list
 }
 
-// consumers names who the claims are reserved for, with their namespaces or without.
+// consumers returns the consumers of the claims, with or without namespaces.
 func consumers(d *Device, namespaced bool) []string {
 	var list []string
 	for i := range d.Claims {
@@ -138,7 +138,7 @@ func capacity(d *Device) []string {
 	return values(d.Capacity, func(c *resourcev1.DeviceCapacity) string { return c.Value.String() })
 }
 
-// values returns what a device has and what was taken from it, with the patch that did.
+// values returns the set and the removed values of a device, with their patches.
 func values[V any](list []slicepatch.Value[V], text func(*V) string) []string {
 	var all []string
 	for i := range list {
@@ -180,7 +180,7 @@ func attribute(a *resourcev1.DeviceAttribute) string {
 	}
 }
 
-// plain quotes text that could be taken for something else on its line.
+// plain quotes ambiguous text.
 func plain(text string) string {
 	if text == "" || strings.ContainsAny(text, " ,()[]\"") || strings.ContainsFunc(text, policy.Unprintable) {
 		return strconv.QuoteToGraphic(text)

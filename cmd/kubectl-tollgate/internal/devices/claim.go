@@ -15,12 +15,11 @@ type Claim struct {
 	Namespace, Name string
 	// AdminAccess is true if the claim has the device beside those that use it.
 	AdminAccess bool
-	// Consumers are those in the namespace that the claim is reserved for: pods by their
-	// names, and others as resource/name.
+	// Consumers are the names in reservedFor: pods by name, others as resource/name.
 	Consumers []string
 }
 
-// AddClaim takes in a ResourceClaim. Nothing is kept of one without devices to show.
+// AddClaim adds a ResourceClaim. Claims without devices to show are dropped.
 func (v *Inventory) AddClaim(claim *resourcev1.ResourceClaim) {
 	if claim.Status.Allocation == nil {
 		return
@@ -41,7 +40,7 @@ func (v *Inventory) AddClaim(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// withClaim adds a claim. One can have several shares of a device, and be listed twice.
+// withClaim adds a claim, which may have several shares of a device, and be listed twice.
 func withClaim(claims []Claim, c Claim) []Claim {
 	at, found := slices.BinarySearchFunc(claims, c, func(a, b Claim) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

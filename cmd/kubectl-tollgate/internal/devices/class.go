@@ -12,17 +12,17 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// class selects devices as the DeviceClass of the filter does: with what an expression of
-// a class may cost in Kubernetes, which is more than one of a patch may.
+// class selects devices by the DeviceClass of the filter, with the cost limit of classes in
+// Kubernetes, which is above that of patches.
 type class struct {
 	selectors []selector
-	// failed is on how many devices an expression failed, and problem why on the first.
+	// failed is the number of devices on which an expression failed, problem the first error.
 	failed  int
 	first   device.ID
 	problem string
 }
 
-// selector is an expression about a device, or what is wrong with it.
+// selector is a compiled expression, or its error.
 type selector struct {
 	program cel.CompilationResult
 	problem error
@@ -44,7 +44,7 @@ func compileClass(set *resourcev1.DeviceClass) *class {
 	return c
 }
 
-// forget begins to count anew.
+// forget resets the count.
 func (c *class) forget() { c.failed = 0 }
 
 func (c *class) selects(d *Device) bool {
@@ -74,7 +74,7 @@ func (s *selector) matches(d cel.Device) (bool, error) {
 	return selected, err
 }
 
-// problem returns the first line of why an expression failed.
+// problem returns the first line of an evaluation error.
 func problem(err error) string {
 	const longest = 256
 	line, _, _ := strings.Cut(err.Error(), "\n")

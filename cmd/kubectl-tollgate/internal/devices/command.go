@@ -13,7 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// outputs are what -o takes.
+// outputs are the values of -o.
 var outputs = []string{"table", "wide", "yaml", "json", "name"}
 
 // NewCommand returns the command.
@@ -72,8 +72,7 @@ deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
 	return cmd
 }
 
-// show reads the cluster and writes what there is to out, and what else is to be
-// said to notes.
+// show reads the cluster, and writes devices to out and notes to notes.
 func show(ctx context.Context, r *reader, filter Filter, output string, out, notes io.Writer) error {
 	inventory, err := r.read(ctx, filter, output != "name")
 	if err == nil {

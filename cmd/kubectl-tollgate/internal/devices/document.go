@@ -15,14 +15,14 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
-// description is what a document says about a device beside its slice.
+// description is the part of a document that is not in the slice.
 type description struct {
 	Driver string `json:"driver"`
 	Pool   string `json:"pool"`
 	Name   string `json:"name"`
-	// ResourceSlice is the name of the slice that has the device.
+	// ResourceSlice is the name of the device's slice.
 	ResourceSlice string `json:"resourceSlice"`
-	// Patches are those that are meant for the device, in the order in which they win.
+	// Patches are the patches that select the device, in order of precedence.
 	Patches    []string                            `json:"patches,omitempty"`
 	Failed     []failure                           `json:"failed,omitempty"`
 	Limited    string                              `json:"limited,omitempty"`
@@ -32,8 +32,7 @@ type description struct {
 	Claims     []claimWithConsumers                `json:"claims,omitempty"`
 }
 
-// source says who something comes from: kind Driver, ResourceSlicePatch or
-// DeviceTaintRule.
+// source is the origin of a value: kind Driver, ResourceSlicePatch or DeviceTaintRule.
 type source struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
@@ -47,10 +46,10 @@ type failure struct {
 type value[V any] struct {
 	Name   string `json:"name"`
 	Source source `json:"source"`
-	// Value is absent, and Removed is true, where a patch took it away.
+	// Value is absent and Removed is true if a patch removed it.
 	Value   *V   `json:"value,omitempty"`
 	Removed bool `json:"removed,omitempty"`
-	// Published is what the driver published, where a patch decides.
+	// Published is the driver's value, if a patch overrides it.
 	Published *V         `json:"published,omitempty"`
 	Overruled []offer[V] `json:"overruled,omitempty"`
 }
@@ -74,8 +73,8 @@ type claimWithConsumers struct {
 	ReservedFor []string `json:"reservedFor,omitempty"`
 }
 
-// WriteYAML writes a List of the merged slices that have devices to show, and under
-// "devices" where each of those has what it has.
+// WriteYAML writes a List of the merged slices that have devices to show, and under "devices" the
+// origin of their values.
 func (v *Inventory) WriteYAML(ctx context.Context, w io.Writer) error {
 	out := bufio.NewWriter(w)
 	_, _ = out.WriteString("apiVersion: v1\nkind: List\nmetadata: {}\n") // Flush tells, here and below.
@@ -137,8 +136,8 @@ type part struct {
 	items func(yield func(any) bool)
 }
 
-// parts returns what a document has. They are made while they are written: only then is
-// no more in memory than a pool of them.
+// parts returns the parts of a document. They are generated while they are written, so that only
+// one pool is in memory.
 func (v *Inventory) parts(ctx context.Context) []part {
 	return []part{
 		{"items", func(yield func(any) bool) {

@@ -6,15 +6,15 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// Filter says which devices are shown: those that satisfy all that is set.
+// Filter selects devices that match all set fields.
 type Filter struct {
 	Driver, Pool, Device string
-	// Class is the name of a DeviceClass whose selectors have to select the device as it
-	// is shown, which is how a claim meets it.
+	// Class is the name of a DeviceClass whose selectors must match the merged device, as for a
+	// claim.
 	Class string
-	// Tainted asks for devices with a taint, of whatever effect.
+	// Tainted selects devices with a taint of any effect.
 	Tainted bool
-	// Patched asks for devices that a ResourceSlicePatch is meant for, or failed on.
+	// Patched selects devices that a ResourceSlicePatch selects, or failed on.
 	Patched bool
 }
 
@@ -31,7 +31,7 @@ func (f *Filter) slice(slice *resourcev1.ResourceSlice) bool {
 	return f.Device == "" || hasDevice(slice, f.Device)
 }
 
-// shows reports whether a device satisfies the filter.
+// shows reports whether a device matches the filter.
 func (v *Inventory) shows(d *Device) bool {
 	f := &v.filter
 	switch {

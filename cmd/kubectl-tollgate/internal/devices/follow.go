@@ -24,15 +24,15 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// pause is how long changes are gathered before they are shown: a driver that publishes
-// a pool anew writes many slices.
-const pause = time.Second
+// batchDelay is how long changes are collected: a driver that republishes a pool writes many
+// slices.
+const batchDelay = time.Second
 
-// gone stands for the node of a device that is not shown any more.
+// gone is the node column of a removed device.
 const gone = "<gone>"
 
-// follower writes devices, and then those that change. What was read is kept by watches,
-// and looked at as a whole each time.
+// follower writes devices, and then changed ones. Watches fill stores, which are evaluated as a
+// whole after changes.
 type follower struct {
 	clients *cli.Clients
 	clock   clock.WithTicker
@@ -40,9 +40,9 @@ type follower struct {
 	output  string
 
 	changed chan struct{}
-	// The stores are nil of what is not served.
+	// The stores of resources that are not served are nil.
 	slices, classes, claims, patches, rules toolscache.Store
-	// shown are the rows as they were written last, by their first cell.
+	// shown are the last written rows, by their first cell.
 	shown map[string][]string
 }
 
@@ -50,13 +50,13 @@ func newFollower(clients *cli.Clients, clk clock.WithTicker, filter Filter, outp
 	return &follower{clients: clients, clock: clk, filter: filter, output: output, changed: make(chan struct{}, 1), shown: map[string][]string{}}
 }
 
-// run writes until ctx is done, and returns nil then.
+// run writes until ctx is done, and then returns nil.
 func (f *follower) run(ctx context.Context, out io.Writer) error {
 	watches, err := f.watches(ctx)
 	if err != nil {
 		return err
 	}
-	// What client libraries log would be among the rows.
+	// Logs of client libraries would mix with the rows.
 	watching, stop := context.WithCancelCause(logr.NewContext(ctx, logr.Discard()))
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -78,7 +78,7 @@ func (f *follower) run(ctx context.Context, out io.Writer) error {
 		select {
 		case <-watching.Done():
 			return ended(ctx, watching)
-		case <-f.clock.After(pause):
+		case <-f.clock.After(batchDelay):
 		}
 		select {
 		case <-watching.Done():
@@ -88,7 +88,7 @@ func (f *follower) run(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// ended returns why it ended: nil when it was told to.
+// ended returns the cause of the end; nil for a regular end.
 func ended(ctx, watching context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -98,7 +98,7 @@ func ended(ctx, watching context.Context) error {
 	}
 }
 
-// show writes what is not as it was.
+// show writes changed rows.
 func (f *follower) show(ctx context.Context, out io.Writer, lines *cli.Lines) error {
 	inventory, err := f.inventory()
 	if err != nil {
@@ -141,7 +141,7 @@ func writeNames(out io.Writer, rows [][]string) error {
 	return err
 }
 
-// inventory returns what is known now.
+// inventory returns the inventory of the stores.
 func (f *follower) inventory() (*Inventory, error) {
 	v := NewTable(f.filter)
 	err := errors.Join(
@@ -154,7 +154,7 @@ func (f *follower) inventory() (*Inventory, error) {
 	return v, err
 }
 
-// eachOf calls take for what is in a store, in the order of names.
+// eachOf calls take for each object of a store, ordered by name.
 func eachOf[T any](store toolscache.Store, take func(T) error) error {
 	if store == nil {
 		return nil
@@ -175,7 +175,7 @@ func eachOf[T any](store toolscache.Store, take func(T) error) error {
 	return nil
 }
 
-// watches returns the watches of all that is served, and has their stores filled.
+// watches returns the watches of all served resources, and creates their stores.
 func (f *follower) watches(ctx context.Context) ([]*watch, error) {
 	if _, err := f.clients.Version(ctx, sliceResource, "v1"); err != nil {
 		return nil, fmt.Errorf("%w (devices need Kubernetes 1.34 or later)", err)

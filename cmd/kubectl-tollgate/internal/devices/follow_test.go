@@ -72,7 +72,7 @@ func watching(r *reader) int {
 func waitFor(t *testing.T, out *paper, clk *clocktesting.FakeClock, want string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		clk.Step(pause)
+		clk.Step(batchDelay)
 		return strings.HasSuffix(out.String(), want)
 	}, 30*time.Second, 10*time.Millisecond, "want %q", want)
 }

@@ -15,11 +15,10 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// Inventory is the devices of a cluster. What it is given must not be written to after
-// that.
+// Inventory has the devices of a cluster. Added objects must not be modified.
 type Inventory struct {
-	// Looked is told of how many devices were looked at, a pool at a time; nil tells
-	// nobody. Expressions may take a while in large clusters.
+	// Looked is called with the number of evaluated devices after each pool, if not nil:
+	// expressions may be slow.
 	Looked func(devices int)
 
 	filter Filter
@@ -30,27 +29,27 @@ type Inventory struct {
 
 	invalid     []string
 	unsupported []string
-	// matched is how many devices were yielded last.
+	// matched is the number of devices last yielded.
 	matched int
 }
 
-// Device is a device as it has to be seen.
+// Device is a device after patches and rules.
 type Device struct {
 	sliceview.Explanation
 
 	// Slice has the device, and Spec is the device in it. Both are read-only.
 	Slice *resourcev1.ResourceSlice
 	Spec  *resourcev1.Device
-	// Claims are those that the device is allocated to, by namespace and name.
+	// Claims are the claims to which the device is allocated, by namespace and name.
 	Claims []Claim
 }
 
-// NewTable returns an empty inventory that shows devices that satisfy a filter.
+// NewTable returns an empty inventory with a filter.
 func NewTable(filter Filter) *Inventory {
 	return &Inventory{filter: filter, view: sliceview.New(), pools: map[poolName]*pool{}, claims: map[device.ID][]Claim{}}
 }
 
-// AddSlice takes in a ResourceSlice, unless the filter leaves out all of it.
+// AddSlice adds a ResourceSlice, unless the filter excludes all of it.
 func (v *Inventory) AddSlice(slice *resourcev1.ResourceSlice) {
 	name := poolName{driver: slice.Spec.Driver, pool: slice.Spec.Pool.Name}
 	if !v.filter.pool(name) {
@@ -70,7 +69,7 @@ func (v *Inventory) AddSlice(slice *resourcev1.ResourceSlice) {
 	}
 }
 
-// AddPatch takes in a ResourceSlicePatch.
+// AddPatch adds a ResourceSlicePatch.
 func (v *Inventory) AddPatch(patch *v1alpha1.ResourceSlicePatch) {
 	v.view.SetPatch(patch)
 	if errs := slicepatch.ValidatePatch(patch); len(errs) > 0 {
@@ -78,8 +77,8 @@ func (v *Inventory) AddPatch(patch *v1alpha1.ResourceSlicePatch) {
 	}
 }
 
-// AddRule takes in a DeviceTaintRule, as resource.k8s.io/v1 has it. Unsupported are the
-// fields that its selector has besides; with any of them it selects nothing.
+// AddRule adds a DeviceTaintRule of resource.k8s.io/v1. Unsupported are unknown fields of its
+// selector; with any of them it selects nothing.
 func (v *Inventory) AddRule(rule *resourcev1.DeviceTaintRule, unsupported []string) {
 	if len(unsupported) > 0 {
 		v.unsupported = append(v.unsupported, rule.Name)
@@ -88,8 +87,7 @@ func (v *Inventory) AddRule(rule *resourcev1.DeviceTaintRule, unsupported []stri
 	v.view.SetRule(rule)
 }
 
-// AddClass takes in a DeviceClass. Needed are those that patches name, and that of the
-// filter.
+// AddClass adds a DeviceClass. Only classes that patches or the filter name are needed.
 func (v *Inventory) AddClass(set *resourcev1.DeviceClass) {
 	v.view.SetClass(set)
 	if set.Name == v.filter.Class && set.Name != "" {

@@ -11,12 +11,11 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// maxNamed is up to how many notes of one kind there are; the others are counted.
+// maxNamed is the maximum number of notes of one kind; the others are counted.
 const maxNamed = 5
 
-// Notes says, a line each, what is not to be seen from the devices that were yielded last:
-// that there are none and why, pools of which nothing is allocated, and objects that do not
-// count.
+// Notes returns, a line each, facts that the last yielded devices do not show: why there are
+// none, incomplete pools, and ignored objects.
 func (v *Inventory) Notes() []string {
 	var notes []string
 	if v.matched == 0 {
@@ -29,8 +28,7 @@ func (v *Inventory) Notes() []string {
 	return append(notes, limited("rules", prefixed("selects by more than names and is left out: DeviceTaintRule ", v.unsupported))...)
 }
 
-// nothing says why there is no device to show: which name of the filter is nobody's, and
-// else that there is none that satisfies all of it.
+// nothing returns why there is no device: an unknown name in the filter, else that none matches.
 func (v *Inventory) nothing() string {
 	f := &v.filter
 	driver, published := "", false
@@ -54,7 +52,7 @@ func (v *Inventory) nothing() string {
 	}
 }
 
-// asked names what the filter asks for, as flags.
+// asked returns the filter as flags.
 func (f *Filter) asked() string {
 	var flags []string
 	for _, flag := range []struct{ name, value string }{{"--driver ", f.Driver}, {"--pool ", f.Pool}, {"--device ", f.Device}, {"--class ", f.Class}} {
@@ -85,7 +83,7 @@ func (v *Inventory) classNote() []string {
 	}
 }
 
-// incomplete says which pools lack slices: no scheduler allocates from them.
+// incomplete returns the pools that lack slices: no scheduler allocates from them.
 func (v *Inventory) incomplete() []string {
 	var notes []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.pools), comparePools) {
@@ -97,7 +95,7 @@ func (v *Inventory) incomplete() []string {
 	return notes
 }
 
-// lost says which claims have devices that are not published any more.
+// lost returns the claims with devices that are not published any more.
 func (v *Inventory) lost() []string {
 	var notes []string
 	for _, id := range slices.SortedFunc(maps.Keys(v.claims), compareIDs) {
@@ -124,7 +122,7 @@ func prefixed(prefix string, names []string) []string {
 	return notes
 }
 
-// limited returns no more notes than people read, on one line each.
+// limited returns at most maxNamed notes, on one line each.
 func limited(of string, notes []string) []string {
 	const longest = 512
 	var kept []string

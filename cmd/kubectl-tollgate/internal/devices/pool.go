@@ -8,21 +8,21 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// poolName names a pool. Two drivers may use one name for a pool (K09).
+// poolName is the key of a pool. Two drivers may use one name for a pool (K09).
 type poolName struct{ driver, pool string }
 
 func comparePools(a, b poolName) int {
 	return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.pool, b.pool))
 }
 
-// pool has the slices of the newest generation that was seen of a pool, by name.
+// pool has the slices of the newest generation of a pool, by name.
 type pool struct {
 	generation int64
 	slices     map[string]*resourcev1.ResourceSlice
 }
 
-// add takes in a slice, unless it is of an older generation, and returns the names of
-// those that are older than it.
+// add adds a slice unless its generation is older, and returns the names of the slices that it
+// replaces.
 func (p *pool) add(slice *resourcev1.ResourceSlice) (dropped []string, taken bool) {
 	generation := slice.Spec.Pool.Generation
 	switch {
@@ -37,13 +37,13 @@ func (p *pool) add(slice *resourcev1.ResourceSlice) (dropped []string, taken boo
 	return dropped, true
 }
 
-// expected is how many slices the generation is said to have.
+// expected is the declared number of slices of the generation.
 func (p *pool) expected() int64 {
 	first := slices.Min(slices.Collect(maps.Keys(p.slices)))
 	return p.slices[first].Spec.Pool.ResourceSliceCount
 }
 
-// complete reports whether all slices of the generation are there (DE-17).
+// complete reports whether all slices of the generation are present (DE-17).
 func (p *pool) complete() bool {
 	return int64(len(p.slices)) == p.expected()
 }

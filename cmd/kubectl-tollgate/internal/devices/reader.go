@@ -17,7 +17,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// What is read, besides informer.RuleResource.
+// The resources that are read besides informer.RuleResource.
 var (
 	claimResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
 	sliceResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}
@@ -25,11 +25,11 @@ var (
 	patchResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "resourceslicepatches"}
 )
 
-// reader reads what there is to know of devices, a chunk at a time.
+// reader reads the objects about devices in chunks.
 type reader struct{ *cli.Clients }
 
-// read returns the devices that satisfy a filter, without their claims unless asked for.
-// What decides how slices look comes before them, so that each is looked at once.
+// read returns the devices that match a filter, with claims on request. Patches and rules are
+// read before slices, so that each slice is evaluated once.
 func (r *reader) read(ctx context.Context, filter Filter, claims bool) (*Inventory, error) {
 	inventory := NewTable(filter)
 	if _, err := r.Version(ctx, sliceResource, "v1"); err != nil {
@@ -56,8 +56,7 @@ func (r *reader) read(ctx context.Context, filter Filter, claims bool) (*Invento
 	return inventory, r.claims(ctx, inventory)
 }
 
-// patches reads ResourceSlicePatches, if there are such, and reports whether any of them
-// names a class.
+// patches reads ResourceSlicePatches, if served, and reports whether any of them has a class.
 func (r *reader) patches(ctx context.Context, inventory *Inventory) (classes bool, err error) {
 	version, err := r.Version(ctx, patchResource, v1alpha1.GroupVersion.Version)
 	if errors.Is(err, cli.ErrNotServed) {
@@ -75,7 +74,7 @@ func (r *reader) patches(ctx context.Context, inventory *Inventory) (classes boo
 	return classes, err
 }
 
-// rules reads DeviceTaintRules, in whatever version there are some.
+// rules reads DeviceTaintRules in the served version.
 func (r *reader) rules(ctx context.Context, inventory *Inventory) error {
 	version, err := r.Version(ctx, informer.RuleResource, ruleVersions()...)
 	if errors.Is(err, cli.ErrNotServed) {
@@ -89,10 +88,10 @@ func (r *reader) rules(ctx context.Context, inventory *Inventory) error {
 	})
 }
 
-// ruleVersions are those in which DeviceTaintRules may be served, the newest first.
+// ruleVersions are the supported versions of DeviceTaintRules, newest first.
 func ruleVersions() []string { return []string{"v1", "v1beta2", "v1alpha3"} }
 
-// addRule takes in a DeviceTaintRule of any version.
+// addRule adds a DeviceTaintRule of any version.
 func addRule(inventory *Inventory, object *unstructured.Unstructured) error {
 	known, err := informer.RuleOf(object)
 	if err != nil {

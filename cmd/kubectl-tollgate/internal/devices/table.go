@@ -9,9 +9,9 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// WriteTable writes a row for each device, and nothing if there is none. A table that is
-// wide says all in full, with where it comes from; else the longest cells lose their
-// beginnings where it would not fit into cli.Width.
+// WriteTable writes a row for each device, and nothing if there is none. A wide table has full
+// cells and the origin of values; else the longest cells are truncated at the beginning to fit
+// into cli.Width.
 func (v *Inventory) WriteTable(ctx context.Context, w io.Writer, wide bool) error {
 	rows := v.Rows(ctx, wide)
 	if ctx.Err() != nil || len(rows) == 0 {
@@ -30,7 +30,7 @@ func Head(wide bool) []string {
 }
 
 // Rows returns the rows of a table, the first cell of each being driver/pool/device. They are
-// not all there are once ctx is done.
+// incomplete if ctx is done.
 func (v *Inventory) Rows(ctx context.Context, wide bool) [][]string {
 	row := shortRow
 	if wide {

@@ -13,10 +13,10 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// watch keeps a store as the cluster is.
+// watch keeps a store in sync with the cluster.
 type watch struct {
 	controller toolscache.Controller
-	// refuse is told that the user may not watch. It is set before the controller runs.
+	// refuse is called if the watch is forbidden. It is set before the controller runs.
 	refuse context.CancelCauseFunc
 }
 
@@ -26,8 +26,8 @@ type lister[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error)
 }
 
-// watchOf returns a watch that fills a store, and tells the follower of changes. What else
-// goes wrong than a refusal is tried again.
+// watchOf returns a watch that fills a store and signals changes. Errors other than forbidden are
+// retried.
 func watchOf[L runtime.Object](f *follower, store *toolscache.Store, resource schema.GroupResource, through lister[L], client any, kind runtime.Object) *watch {
 	w := &watch{}
 	refused := func(err error, verb string) {
@@ -65,7 +65,7 @@ func watchOf[L runtime.Object](f *follower, store *toolscache.Store, resource sc
 	return w
 }
 
-// nudge has the follower look, unless it is going to.
+// nudge sends to a buffered signal channel without blocking.
 func (f *follower) nudge() {
 	select {
 	case f.changed <- struct{}{}:

@@ -1,4 +1,4 @@
-// Package export is the command that writes policies as policies of Kubernetes.
+// Package export is the command that exports policies as policies of Kubernetes.
 package export
 
 import (

@@ -36,7 +36,7 @@ Objects of other kinds in the file are left out.`,
 	return cmd
 }
 
-// exportMap writes what the TaintPolicies in data register.
+// exportMap writes the registered taints of the TaintPolicies in data.
 func exportMap(data []byte, out io.Writer) error {
 	found, err := decode(data)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// policies are what can be exported.
+// policies are the kinds that can be exported.
 type policies struct {
 	tolerations []v1alpha1.TolerationPolicy
 	taints      []v1alpha1.TaintPolicy
@@ -77,7 +77,7 @@ func writeYAML(out io.Writer, object runtime.Object) error {
 	return err
 }
 
-// decode returns the policies among the documents of data, also those in lists.
+// decode returns the policies in the documents of data, including items of lists.
 func decode(data []byte) (policies, error) {
 	var found policies
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))

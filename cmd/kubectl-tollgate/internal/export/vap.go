@@ -101,7 +101,7 @@ func (o *options) read(ctx context.Context, connection *cli.Connection, stdin io
 	return found, err
 }
 
-// export writes what becomes of policies to out, and what does not to notes.
+// export writes the exported policies to out, and the rest to notes.
 func (o *options) export(found policies, out, notes io.Writer) error {
 	if found.len() == 0 {
 		_, err := fmt.Fprintln(notes, "There are no TolerationPolicies and no TaintPolicies: nothing to export.")
@@ -144,11 +144,11 @@ func (o *options) add(found *policies, r *result) error {
 	return nil
 }
 
-// result is what became of all policies.
+// result has the exported objects and the notes.
 type result struct {
 	partial bool
 	objects []runtime.Object
-	// lines are about policies, and general is what no policy says.
+	// lines are notes about single policies, general those about all.
 	lines, general []string
 	left           int
 }
@@ -190,8 +190,7 @@ func (r *result) say(notes io.Writer) error {
 	return nil
 }
 
-// wrapped returns a line as lines that fit into cli.Width where words do. Those after
-// the first are further in.
+// wrapped breaks a line at words into lines of at most cli.Width; all but the first are indented.
 func wrapped(line string) string {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 	var text strings.Builder
