@@ -1,9 +1,11 @@
-// Package controllers has what the controllers in the packages below it share: a queue
-// with workers that work only while the replica holds the lease (Loop), and a client that
-// writes DeviceTaintRules in the version that the API server serves (RuleClient). A write
-// of the client neither overwrites nor deletes what has changed since it was read.
+// Package controllers contains the parts that the controllers in the packages below it
+// share: a work queue whose workers run only while the replica holds the lease (Loop), and
+// a client that writes DeviceTaintRules in the version that the API server serves
+// (RuleClient). A write by the client neither overwrites nor deletes an object that
+// changed after the client read it.
 //
-// Controllers keep the cluster as the policies say, besides evictions:
+// The controllers reconcile the cluster with the policies; evictions are not among their
+// tasks:
 //
 //   - status: the status of policies and EvictionApprovals
 //   - nodetaints: taints that nodes must have, and taints whose time is over
@@ -12,6 +14,6 @@
 //   - audit: pods that a TolerationPolicy would refuse today
 //   - webhookwatch: changes of the webhook configurations
 //
-// The constructor of a controller starts nothing. Start works until its context ends, and
-// may be called again by a replica that lost the lease and got it back.
+// A constructor starts nothing. Start runs until its context ends, and may be called again
+// by a replica that lost the lease and got it back.
 package controllers

@@ -15,48 +15,48 @@ import (
 )
 
 const (
-	// The bounds of the wait between two attempts at one name.
+	// The bounds of the exponential backoff of one key.
 	retryBase = 100 * time.Millisecond
 	retryMax  = 30 * time.Second
-	// longestDelay bounds what an answer of the API server may ask for.
+	// longestDelay caps the Retry-After delay of an answer of the API server.
 	longestDelay = 5 * time.Minute
-	// leasePause is how long a name waits while this replica is not sure that it leads.
+	// leasePause is how long a key waits while this replica may not hold the lease.
 	leasePause = time.Second
 )
 
-// LoopOptions are what a Loop works with. Fields without a default are required.
+// LoopOptions configures a Loop. Fields without a default are required.
 type LoopOptions[K comparable] struct {
 	// Name is the name label of the workqueue metrics.
 	Name string
-	// Clock is that of this machine.
+	// Clock is the clock of this machine.
 	Clock clock.WithTicker
-	// Leads reports whether this replica still holds the lease. It is asked before each
-	// step.
+	// Leads reports whether this replica still holds the lease. The loop calls it before
+	// each step.
 	Leads func() bool
-	// Workers is how many steps are under way at once; 1 when zero.
+	// Workers is the number of concurrent steps; 1 when zero.
 	Workers int
-	// Timeout bounds a step. It must be no longer than the lease lasts beyond the time
-	// for which Leads answers yes.
+	// Timeout bounds a step. It must not exceed the time that the lease still lasts after
+	// Leads last returned true.
 	Timeout time.Duration
-	// Describe says in logs what a key names. Nil is as the key prints, which is enough for
-	// strings: the fields of a struct that are not exported are not in the log.
+	// Describe returns the name of a key for logs. If nil, the key is printed with
+	// fmt.Sprint, which suffices for strings; the log omits unexported fields of a struct.
 	Describe func(key K) string
-	// Step looks at one name. It returns when to look again unasked, zero for never.
+	// Step reconciles one key. It returns the delay after which the key is queued again;
+	// zero means never.
 	Step func(ctx context.Context, key K) (again time.Duration, err error)
 }
 
-// Loop is a queue of names and the workers that work it off. Its methods are
-// goroutine-safe.
+// Loop is a work queue and its workers. Its methods are goroutine-safe.
 type Loop[K comparable] struct {
 	options LoopOptions[K]
 	backoff workqueue.TypedRateLimiter[K]
 
 	mu sync.Mutex
-	// queue wakes the workers; nil while they do not run.
+	// queue is nil while the workers do not run.
 	queue workqueue.TypedDelayingInterface[K]
 }
 
-// NewLoop returns a loop that does not run.
+// NewLoop returns a loop; Run starts it.
 func NewLoop[K comparable](options LoopOptions[K]) *Loop[K] {
 	options.Workers = max(options.Workers, 1)
 	return &Loop[K]{
@@ -65,8 +65,7 @@ func NewLoop[K comparable](options LoopOptions[K]) *Loop[K] {
 	}
 }
 
-// Add has names looked at soon. It does not block, and does nothing while the loop does
-// not run.
+// Add queues keys. It does not block, and does nothing while the loop does not run.
 func (l *Loop[K]) Add(keys ...K) {
 	l.mu.Lock()
 	queue := l.queue
@@ -79,8 +78,8 @@ func (l *Loop[K]) Add(keys ...K) {
 	}
 }
 
-// Run works until ctx is done, and returns when all workers have stopped. It calls
-// started once names can be added.
+// Run runs the workers until ctx is done, and returns when all of them have stopped. It
+// calls started as soon as Add queues keys.
 func (l *Loop[K]) Run(ctx context.Context, started func()) {
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
 		Name: l.options.Name, Clock: l.options.Clock,
@@ -109,7 +108,7 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedDelayingInterfa
 		if down {
 			return
 		}
-		// A queue that is shut down still hands out what it holds.
+		// A queue that is shut down still returns the keys that it contains.
 		if ctx.Err() == nil {
 			if again := l.step(ctx, key); again > 0 {
 				queue.AddAfter(key, again)
@@ -119,7 +118,7 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedDelayingInterfa
 	}
 }
 
-// step looks at one name and returns when to look again, zero for when it is added.
+// step reconciles one key and returns the delay until the next attempt, zero for none.
 func (l *Loop[K]) step(ctx context.Context, key K) time.Duration {
 	if !l.options.Leads() {
 		return leasePause
@@ -137,12 +136,12 @@ func (l *Loop[K]) step(ctx context.Context, key K) time.Duration {
 	}
 	wait := l.backoff.When(key)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		// Webhooks may ask for anything.
+		// Admission webhooks can set any Retry-After.
 		wait = max(wait, min(time.Duration(seconds)*time.Second, longestDelay))
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	if l.backoff.NumRequeues(key) > 1 || apierrors.IsConflict(err) || ctx.Err() != nil {
-		log = log.V(1) // It was said when it began, or is no fault.
+		log = log.V(1) // The first failure was logged, or this is no fault.
 	}
 	log.Info("cannot finish yet", "loop", l.options.Name, "key", l.describe(key), "reason", err.Error(), "again", wait.String())
 	return wait

@@ -13,7 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers"
 )
 
-// A webhook may answer that it wants to be asked again tomorrow.
+// A webhook can answer with a Retry-After of a day.
 func TestL1NoAnswerHoldsAnItemUpForLongerThanFiveMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looked []time.Time

@@ -12,7 +12,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers"
 )
 
-// One item whose step panics is tried again like one that fails, and holds up no other.
+// A key whose step panics is retried like one whose step fails, and delays no other key.
 func TestAPanicIsOfOneItemOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looked []string

@@ -21,7 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers"
 )
 
-// steps records what a loop does.
+// steps records the steps of a loop.
 type steps struct {
 	mu    sync.Mutex
 	keys  []string
@@ -59,8 +59,8 @@ func (s *steps) count() int {
 	return len(s.keys)
 }
 
-// running runs test while a loop of s runs.
-func running(t *testing.T, test func(t *testing.T, l *controllers.Loop[string], s *steps)) {
+// runLoop calls test while a loop with the step of s runs.
+func runLoop(t *testing.T, test func(t *testing.T, l *controllers.Loop[string], s *steps)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{leads: true}
@@ -95,10 +95,10 @@ func rest(d time.Duration) {
 }
 
 func TestWhatWaitsIsLookedAtOnceHoweverOftenItWasAdded(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = time.Second })
-		l.Add("under way") // so that the others wait until all of them are added
+		l.Add("under way") // keeps the only worker busy until all keys are added
 		synctest.Wait()
 		l.Add("a", "a", "b")
 		rest(time.Hour)
@@ -107,7 +107,7 @@ func TestWhatWaitsIsLookedAtOnceHoweverOftenItWasAdded(t *testing.T) {
 }
 
 func TestWhatIsAddedWhileItIsLookedAtIsLookedAtAgain(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = time.Second })
 		l.Add("a")
@@ -119,7 +119,7 @@ func TestWhatIsAddedWhileItIsLookedAtIsLookedAtAgain(t *testing.T) {
 }
 
 func TestAStepSaysWhenToLookAgain(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.again = time.Minute })
 		l.Add("a")
@@ -129,7 +129,7 @@ func TestAStepSaysWhenToLookAgain(t *testing.T) {
 }
 
 func TestFailuresAreTriedAgainEverMoreRarely(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.err = errors.New("no") })
 		l.Add("a")
@@ -176,7 +176,7 @@ func TestWhatCannotBeFinishedIsNamedInTheLog(t *testing.T) {
 }
 
 func TestI05TheServerSaysHowLongToWait(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.err = apierrors.NewTooManyRequests("slow down", 20) })
 		l.Add("a")
@@ -188,7 +188,7 @@ func TestI05TheServerSaysHowLongToWait(t *testing.T) {
 }
 
 func TestNothingIsDoneWithoutTheLease(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.leads = false })
 		l.Add("a")
@@ -201,7 +201,7 @@ func TestNothingIsDoneWithoutTheLease(t *testing.T) {
 }
 
 func TestAStepEndsInTime(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = time.Hour })
 		l.Add("a")
@@ -211,27 +211,27 @@ func TestAStepEndsInTime(t *testing.T) {
 }
 
 func TestTheLoopEndsWithItsContext(t *testing.T) {
-	running(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
+	runLoop(t, func(t *testing.T, l *controllers.Loop[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = 2 * time.Second })
-		l.Add("a", "b", "c") // one is under way and two wait when it is stopped
+		l.Add("a", "b", "c") // one step runs and two keys wait when the loop stops
 		rest(time.Second)
 		require.Equal(t, 2, s.count())
 	})
 }
 
-// informers is a cache whose kind is defined only later.
+// informers is a cache whose kind is defined after some calls.
 type informers struct {
 	cache.Informer
 
 	undefined int
-	asked     int
+	calls     int
 	handlers  int
 }
 
 func (i *informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	i.asked++
-	if i.asked <= i.undefined {
+	i.calls++
+	if i.calls <= i.undefined {
 		return nil, errors.New("no such kind")
 	}
 	return i, nil
@@ -257,7 +257,7 @@ func TestAKindThatIsDefinedLaterIsWatchedThen(t *testing.T) {
 			controllers.Watch(ctx, cached, &v1alpha1.GatePolicy{}, toolscache.ResourceEventHandlerFuncs{}, clock.RealClock{})
 		}()
 		rest(time.Minute)
-		require.Equal(t, 4, cached.asked)
+		require.Equal(t, 4, cached.calls)
 		require.Equal(t, 1, cached.handlers)
 		stop()
 		<-done

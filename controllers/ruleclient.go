@@ -19,8 +19,7 @@ import (
 // ErrNotServed is returned while the API server serves no DeviceTaintRules.
 var ErrNotServed = errors.New("the API server does not serve DeviceTaintRules")
 
-// BuildRule returns a rule as it is to be, in a version of the API such as
-// resource.k8s.io/v1.
+// BuildRule returns the desired rule in an API version such as resource.k8s.io/v1.
 type BuildRule func(version string) *resourcev1.DeviceTaintRule
 
 // RuleClient writes DeviceTaintRules. It is goroutine-safe.
@@ -30,9 +29,9 @@ type RuleClient struct {
 	marks  []string
 }
 
-// NewRuleClient returns a client. It asks served at each call how rules are called; false while
-// they are not served. Marks are the labels and annotations that are its own to take
-// away from rules; all others stay.
+// NewRuleClient returns a client. At each call it asks served for the resource of rules;
+// false means that the API server serves none. marks are the labels and annotations that
+// the client may remove from rules; all others stay.
 func NewRuleClient(client dynamic.Interface, served func() (schema.GroupVersionResource, bool), marks ...string) *RuleClient {
 	return &RuleClient{client: client, served: served, marks: marks}
 }
@@ -68,8 +67,8 @@ func (c *RuleClient) Create(ctx context.Context, build BuildRule) error {
 	return err
 }
 
-// Update gives a rule the spec, the owners and the marks of the one that is built. What
-// was written since it was read fails it, as a conflict.
+// Update sets the spec, the owner references and the marks of a rule to those of the built
+// rule. It returns a conflict error if the rule changed after it was read.
 func (c *RuleClient) Update(ctx context.Context, stored *resourcev1.DeviceTaintRule, build BuildRule) error {
 	resource, ok := c.served()
 	if !ok {
@@ -79,16 +78,16 @@ func (c *RuleClient) Update(ctx context.Context, stored *resourcev1.DeviceTaintR
 	if err != nil {
 		return err
 	}
-	// The version is written and not tested: a test that fails is answered as what is
-	// invalid is (422), another version is a conflict. It tells one rule from another that
-	// was created anew, too.
+	// The patch writes resourceVersion instead of testing it: the API server answers a
+	// failed test with 422 Invalid, and a wrong resourceVersion with a conflict. A rule
+	// that was recreated under the same name has another resourceVersion too.
 	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": stored.ResourceVersion}}
 	for path, both := range map[string][2]map[string]string{
 		"/metadata/labels":      {stored.Labels, object.GetLabels()},
 		"/metadata/annotations": {stored.Annotations, object.GetAnnotations()},
 	} {
-		if marked := c.mark(both[0], both[1]); !maps.Equal(marked, both[0]) {
-			operations = append(operations, map[string]any{"op": "add", "path": path, "value": marked})
+		if merged := c.mark(both[0], both[1]); !maps.Equal(merged, both[0]) {
+			operations = append(operations, map[string]any{"op": "add", "path": path, "value": merged})
 		}
 	}
 	operations = append(operations,
@@ -103,20 +102,22 @@ func (c *RuleClient) Update(ctx context.Context, stored *resourcev1.DeviceTaintR
 	return err
 }
 
-// mark returns what is stored, with what is wanted and without the marks that are not.
+// mark returns the stored labels or annotations with the wanted ones added and unwanted
+// marks removed.
 func (c *RuleClient) mark(stored, wanted map[string]string) map[string]string {
-	marked := maps.Clone(stored)
-	if marked == nil {
-		marked = map[string]string{}
+	merged := maps.Clone(stored)
+	if merged == nil {
+		merged = map[string]string{}
 	}
 	for _, mark := range c.marks {
-		delete(marked, mark)
+		delete(merged, mark)
 	}
-	maps.Copy(marked, wanted)
-	return marked
+	maps.Copy(merged, wanted)
+	return merged
 }
 
-// Delete deletes a rule. What was written since it was read fails it.
+// Delete deletes a rule. It returns a conflict error if the rule changed after it was
+// read.
 func (c *RuleClient) Delete(ctx context.Context, stored *resourcev1.DeviceTaintRule) error {
 	resource, ok := c.served()
 	if !ok {

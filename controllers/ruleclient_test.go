@@ -16,7 +16,7 @@ import (
 
 const label, annotation = "example.com/made", "example.com/for"
 
-// wanted is a rule that belongs to what has a UID.
+// wanted builds a rule whose label has the UID.
 func wanted(uid string, annotations map[string]string) BuildRule {
 	return func(version string) *resourcev1.DeviceTaintRule {
 		return &resourcev1.DeviceTaintRule{

@@ -10,28 +10,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// watchPause is between two attempts to watch.
+// watchPause is the delay between two attempts to watch.
 const watchPause = 5 * time.Second
 
-// informers is what is used of a cache.
+// informers is the part of a cache that Watch uses.
 type informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// timer is what is used of a clock.
+// timer is the part of a clock that Watch uses.
 type timer interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// Watch tells handler of objects of the kind of object until ctx is done. It tries again
-// and again where that is not possible, because the kind is not defined yet.
+// Watch sends the events of the kind of object to handler until ctx is done. It retries
+// every watchPause while the cache has no informer for the kind, for example because the
+// CRD is not installed yet.
 func Watch(ctx context.Context, cached informers, object client.Object, handler toolscache.ResourceEventHandler, clock timer) {
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		err := watch(ctx, cached, object, handler)
 		if ctx.Err() != nil {
 			return
 		}
-		if !told {
+		if !logged {
 			logr.FromContextOrDiscard(ctx).Error(err, "cannot watch yet")
 		}
 		select {
@@ -42,7 +43,7 @@ func Watch(ctx context.Context, cached informers, object client.Object, handler 
 	}
 }
 
-// watch returns when ctx is done, or with an error if it could not begin.
+// watch returns nil when ctx is done, or an error if it could not register the handler.
 func watch(ctx context.Context, cached informers, object client.Object, handler toolscache.ResourceEventHandler) error {
 	informer, err := cached.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
