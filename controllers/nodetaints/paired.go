@@ -19,7 +19,7 @@ const (
 	// pairedQueueName is the name label of the workqueue metrics.
 	pairedQueueName = "tollgate-twins"
 
-	// workers is how many nodes are written at once: evictions wait for it.
+	// workers is the number of concurrent steps. Evictions wait for paired taints.
 	workers = 8
 )
 
@@ -29,17 +29,17 @@ type nodeClient interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
 }
 
-// PairingOptions are what a Controller works with. All are required.
+// PairingOptions configures a PairingController. All fields are required.
 type PairingOptions struct {
 	// Cache holds nodes with their labels, their taints and the annotation
 	// v1alpha1.AnnotationTwins.
 	Cache nodes
 	// Nodes reads and writes nodes.
 	Nodes nodeClient
-	// Policies are those in force.
+	// Policies returns the policies in force.
 	Policies policies
-	// Window says that Tollgate is in mode Window. If not, nothing is added, and what
-	// was added before is removed.
+	// Window is true in mode Window. If false, the controller adds no taint and removes
+	// the paired taints that exist.
 	Window bool
 	// Local is the clock of this machine.
 	Local clock.WithTicker
@@ -50,13 +50,13 @@ type PairingOptions struct {
 	Metrics  *PairingMetrics
 }
 
-// PairingController adds and removes twins of the taints of nodes.
+// PairingController adds and removes the paired taints of nodes.
 type PairingController struct {
 	options PairingOptions
 	loop    *controllers.Loop[string]
 }
 
-// NewPairing returns a controller. It starts nothing: that is what Start does.
+// NewPairing returns a controller; Start starts it.
 func NewPairing(options PairingOptions) *PairingController {
 	c := &PairingController{options: options}
 	c.loop = controllers.NewLoop(controllers.LoopOptions[string]{
@@ -65,29 +65,29 @@ func NewPairing(options PairingOptions) *PairingController {
 	return c
 }
 
-// Start works until ctx is done.
+// Start runs the controller until ctx is done.
 func (c *PairingController) Start(ctx context.Context) error {
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
-	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: c.see, UpdateFunc: func(_, obj any) { c.see(obj) }}
-	var following sync.WaitGroup
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: c.enqueue, UpdateFunc: func(_, obj any) { c.enqueue(obj) }}
+	var background sync.WaitGroup
 	c.loop.Run(ctx, func() {
-		following.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, handler, c.options.Local) })
-		following.Go(func() { c.follow(ctx, changed) })
+		background.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, handler, c.options.Local) })
+		background.Go(func() { c.followPolicies(ctx, changed) })
 	})
-	following.Wait()
+	background.Wait()
 	return nil
 }
 
-// see has a node looked at, if there can be anything to do.
-func (c *PairingController) see(obj any) {
-	if node, ok := obj.(*corev1.Node); ok && concerns(node) {
+// enqueue queues a node that has taints to pair or an annotation.
+func (c *PairingController) enqueue(obj any) {
+	if node, ok := obj.(*corev1.Node); ok && mayNeedPairing(node) {
 		c.loop.Add(node.Name)
 	}
 }
 
-// follow has all nodes looked at when the policies change.
-func (c *PairingController) follow(ctx context.Context, changed <-chan struct{}) {
+// followPolicies queues all nodes when the policies change.
+func (c *PairingController) followPolicies(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,10 +96,10 @@ func (c *PairingController) follow(ctx context.Context, changed <-chan struct{})
 		}
 		var list corev1.NodeList
 		if err := c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			continue // It has not been synced; every node is still to be announced.
+			continue // The cache is not synced; the informer will add every node.
 		}
 		for i := range list.Items {
-			c.see(&list.Items[i])
+			c.enqueue(&list.Items[i])
 		}
 	}
 }

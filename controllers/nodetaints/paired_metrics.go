@@ -12,7 +12,7 @@ const (
 	operationRemove = "remove"
 )
 
-// PairingMetrics counts what is written.
+// PairingMetrics counts the writes of paired taints.
 type PairingMetrics struct {
 	writes *prometheus.CounterVec
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
-// windowed returns policies with a window for taints of nodes with these keys, and a
+// policiesWithWindow returns policies with a window for node taints with these keys, and a
 // TaintPolicy that registers the taint kept:NoSchedule.
-func windowed(keys ...string) *policyset.Set {
+func policiesWithWindow(keys ...string) *policyset.Set {
 	var list []v1alpha1.EvictionPolicy
 	for i, key := range keys {
 		list = append(list, v1alpha1.EvictionPolicy{
@@ -43,7 +43,7 @@ func windowed(keys ...string) *policyset.Set {
 	return policyset.None().WithEvictions(list).WithTaints([]v1alpha1.TaintPolicy{register})
 }
 
-// taints reads "key=value:effect".
+// taints parses "key=value:effect".
 func taints(t *testing.T, texts ...string) []corev1.Taint {
 	t.Helper()
 	var list []corev1.Taint
@@ -64,8 +64,8 @@ func pairedWords(node *corev1.Node) []string {
 	return list
 }
 
-// carriedOut applies a plan to the node as the API server does.
-func carriedOut(t *testing.T, p *plan, node *corev1.Node) *corev1.Node {
+// applied applies a plan to the node as the API server does.
+func applied(t *testing.T, p *plan, node *corev1.Node) *corev1.Node {
 	t.Helper()
 	body, err := p.patch(node)
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestWhatIsPlannedForANode(t *testing.T) {
 		"several at once, in whatever order":       {taints: []string{"gone:NoSchedule", "tor=1:NoExecute", "x:NoSchedule", "rack=8:NoExecute", "rack=7:NoSchedule"}, recorded: "gone=,rack=7,x=", want: []string{"tor=1:NoExecute", "rack=8:NoExecute", "rack=8:NoSchedule", "tor=1:NoSchedule"}, twins: "rack=8,tor=1"},
 		"both of two taints of one key and effect": {taints: []string{"tor=1:NoExecute", "rack=1:NoExecute"}, want: []string{"tor=1:NoExecute", "rack=1:NoExecute", "rack=1:NoSchedule", "tor=1:NoSchedule"}, twins: "rack=1,tor=1"},
 	}
-	policies := windowed("rack", "tor", "kept", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+	policies := policiesWithWindow("rack", "tor", "kept", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
 	for sentence, tt := range tests {
 		t.Run(sentence, func(t *testing.T) {
 			for _, annotations := range []map[string]string{nil, {"mine": "1"}} {
@@ -144,7 +144,7 @@ func TestWhatIsPlannedForANode(t *testing.T) {
 				p := planFor(policies, !tt.replace, node)
 				after := node
 				if !p.empty() {
-					after = carriedOut(t, &p, node)
+					after = applied(t, &p, node)
 				}
 				require.Equal(t, tt.want, pairedWords(after))
 				if tt.twins == "" {
@@ -162,14 +162,15 @@ func TestWhatIsPlannedForANode(t *testing.T) {
 	}
 }
 
-// TestPlansHoldToTheModel holds plans for random nodes to what must be so of every plan.
+// TestPlansHoldToTheModel checks plans for random nodes against the invariants of every
+// plan.
 func TestPlansHoldToTheModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	keys := []string{"rack", "tor", "kept", "free"}
 	values := []string{"", "v", "w"}
-	policies := windowed("rack", "tor", "kept")
+	policies := policiesWithWindow("rack", "tor", "kept")
 	for range 1_000 {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", ResourceVersion: "1", Labels: map[string]string{"pool": "a"}}}
 		recorded := map[string]string{}
@@ -193,15 +194,15 @@ func TestPlansHoldToTheModel(t *testing.T) {
 		p := planFor(policies, window, node)
 		after := node
 		if !p.empty() {
-			after = carriedOut(t, &p, node)
+			after = applied(t, &p, node)
 		}
-		holds(t, window, node, after, recorded)
+		requireInvariants(t, window, node, after, recorded)
 		require.True(t, new(planFor(policies, window, after)).empty(), "a second look finds nothing to do: %v", pairedWords(after))
 	}
 }
 
-// holds says in a dumb way what must be so of a node after it was seen to.
-func holds(t *testing.T, window bool, before, after *corev1.Node, recorded map[string]string) {
+// requireInvariants checks the invariants of a node after its plan was applied.
+func requireInvariants(t *testing.T, window bool, before, after *corev1.Node, recorded map[string]string) {
 	t.Helper()
 	said := []any{"window %t\n%v %v\n%v %v", window, pairedWords(before), recorded, pairedWords(after), after.Annotations}
 	has := func(node *corev1.Node, key string, effect corev1.TaintEffect) *corev1.Taint {
@@ -216,25 +217,25 @@ func holds(t *testing.T, window bool, before, after *corev1.Node, recorded map[s
 	for _, key := range []string{"rack", "tor", "kept", "free"} {
 		require.Equal(t, has(before, key, corev1.TaintEffectNoExecute), has(after, key, corev1.TaintEffectNoExecute), said...)
 		require.Equal(t, has(before, key, corev1.TaintEffectPreferNoSchedule), has(after, key, corev1.TaintEffectPreferNoSchedule), said...)
-		evicting, old, twin := has(before, key, corev1.TaintEffectNoExecute), has(before, key, corev1.TaintEffectNoSchedule), has(after, key, corev1.TaintEffectNoSchedule)
+		evicting, old, pairedTaint := has(before, key, corev1.TaintEffectNoExecute), has(before, key, corev1.TaintEffectNoSchedule), has(after, key, corev1.TaintEffectNoSchedule)
 		needed := window && key != "free" && evicting != nil
-		value, ours := recorded[key]
-		ours = ours && old != nil && old.Value == value
+		value, managed := recorded[key]
+		managed = managed && old != nil && old.Value == value
 		_, claimed := now[key]
 		switch {
 		case needed:
-			require.NotNil(t, twin, said...)
-			require.Equal(t, old == nil || ours, claimed, said...)
+			require.NotNil(t, pairedTaint, said...)
+			require.Equal(t, old == nil || managed, claimed, said...)
 			if claimed {
-				require.Equal(t, evicting.Value, twin.Value, said...)
+				require.Equal(t, evicting.Value, pairedTaint.Value, said...)
 			} else {
-				require.Equal(t, old, twin, said...)
+				require.Equal(t, old, pairedTaint, said...)
 			}
-		case ours && (key != "kept" || value != "v"):
-			require.Nil(t, twin, said...)
+		case managed && (key != "kept" || value != "v"):
+			require.Nil(t, pairedTaint, said...)
 			require.False(t, claimed, said...)
 		default:
-			require.Equal(t, old, twin, said...)
+			require.Equal(t, old, pairedTaint, said...)
 			require.False(t, claimed, said...)
 		}
 	}
@@ -243,16 +244,16 @@ func holds(t *testing.T, window bool, before, after *corev1.Node, recorded map[s
 
 func TestIsTwin(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}, Spec: corev1.NodeSpec{Taints: taints(t, "rack=7:NoExecute")}}
-	twin := &taints(t, "rack=7:NoSchedule")[0]
-	require.False(t, IsTwin(node, twin), "nobody says that it was added here")
+	pairedTaint := &taints(t, "rack=7:NoSchedule")[0]
+	require.False(t, IsTwin(node, pairedTaint), "nobody says that it was added here")
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationTwins, "rack=7")
-	require.False(t, IsTwin(node, twin), "whoever created the node can have written that")
+	require.False(t, IsTwin(node, pairedTaint), "whoever created the node can have written that")
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationTwins, "n:rack=7")
-	require.True(t, IsTwin(node, twin))
+	require.True(t, IsTwin(node, pairedTaint))
 	require.False(t, IsTwin(node, &taints(t, "rack=8:NoSchedule")[0]), "somebody has changed it")
 	require.False(t, IsTwin(node, &node.Spec.Taints[0]), "it is what the twin stands beside")
 	node.Spec.Taints = nil
-	require.False(t, IsTwin(node, twin), "what it stood beside is gone")
+	require.False(t, IsTwin(node, pairedTaint), "what it stood beside is gone")
 }
 
 func TestARecordOfAnotherNodeIsDroppedAndItsTaintsStay(t *testing.T) {
@@ -265,9 +266,9 @@ func TestARecordOfAnotherNodeIsDroppedAndItsTaintsStay(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node", ResourceVersion: "1", Annotations: map[string]string{v1alpha1.AnnotationTwins: value, "mine": "1"}},
 					Spec:       corev1.NodeSpec{Taints: taints(t, "rack=7:NoSchedule", "free:NoSchedule")},
 				}
-				require.True(t, concerns(node))
-				p := planFor(windowed("rack"), window, node)
-				after := carriedOut(t, &p, node)
+				require.True(t, mayNeedPairing(node))
+				p := planFor(policiesWithWindow("rack"), window, node)
+				after := applied(t, &p, node)
 				require.Equal(t, []string{"rack=7:NoSchedule", "free:NoSchedule"}, pairedWords(after))
 				require.Equal(t, map[string]string{"mine": "1"}, after.Annotations)
 			})

@@ -8,34 +8,33 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// ofNode ends the UID of the node in front of its record. Neither a UID nor the key or
-// the value of a taint has one.
-const ofNode = ":"
+// uidSeparator follows the UID of the node in the annotation. No UID, taint key or taint
+// value contains it.
+const uidSeparator = ":"
 
-// recordedOf returns the values, by key, of the taints that were added to a node here. A
-// record with another UID is not of this node, and says nothing of its taints: whoever
-// creates a node can write the annotation where admission is away, but learns the UID
-// only afterwards.
-func recordedOf(node *corev1.Node) map[string]string {
-	value, mine := strings.CutPrefix(node.Annotations[v1alpha1.AnnotationTwins], prefix(node))
+// recordedTaints returns the values, by key, of the taints that the annotation of a node
+// lists. It ignores an annotation with another UID: the creator of a node can write the
+// annotation while admission is unavailable, but learns the UID only afterwards.
+func recordedTaints(node *corev1.Node) map[string]string {
+	value, mine := strings.CutPrefix(node.Annotations[v1alpha1.AnnotationTwins], annotationPrefix(node))
 	if !mine {
 		return nil
 	}
 	return v1alpha1.ParseTwins(value)
 }
 
-// recordFor returns the annotation of a node with these values by key.
-func recordFor(node *corev1.Node, twins map[string]string) string {
-	if len(twins) == 0 {
+// annotationOf returns the annotation for paired taints, given as values by key.
+func annotationOf(node *corev1.Node, values map[string]string) string {
+	if len(values) == 0 {
 		return ""
 	}
-	return prefix(node) + v1alpha1.FormatTwins(twins)
+	return annotationPrefix(node) + v1alpha1.FormatTwins(values)
 }
 
-// prefix is empty for a node without a UID, as no API server has one.
-func prefix(node *corev1.Node) string {
+// annotationPrefix is empty for a node without a UID, which only tests have.
+func annotationPrefix(node *corev1.Node) string {
 	if node.UID == "" {
 		return ""
 	}
-	return string(node.UID) + ofNode
+	return string(node.UID) + uidSeparator
 }

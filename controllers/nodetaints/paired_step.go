@@ -18,17 +18,17 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// step sees to the twins of one node.
+// step reconciles the paired taints of one node.
 func (c *PairingController) step(ctx context.Context, name string) (time.Duration, error) {
 	current := c.options.Policies.Current()
 	if current == nil {
 		return policiesPause, nil
 	}
-	var seen corev1.Node
-	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &seen); err != nil {
+	var cached corev1.Node
+	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &cached); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	if known := planFor(current, c.options.Window, &seen); known.empty() || seen.DeletionTimestamp != nil {
+	if cachedPlan := planFor(current, c.options.Window, &cached); cachedPlan.empty() || cached.DeletionTimestamp != nil {
 		return 0, nil
 	}
 	node, err := c.options.Nodes.Get(ctx, name, metav1.GetOptions{})
@@ -40,7 +40,7 @@ func (c *PairingController) step(ctx context.Context, name string) (time.Duratio
 	}
 	wanted := planFor(current, c.options.Window, node)
 	if wanted.empty() {
-		return 0, nil // What is known will come to say so too.
+		return 0, nil // The cache lags behind; its update needs no write.
 	}
 	return 0, c.write(ctx, node, &wanted)
 }
@@ -57,7 +57,7 @@ func (c *PairingController) write(ctx context.Context, node *corev1.Node, wanted
 	if err != nil {
 		return fmt.Errorf("write the taints of node %s: %w", node.Name, err)
 	}
-	c.told(ctx, node, wanted)
+	c.report(ctx, node, wanted)
 	return nil
 }
 
@@ -68,8 +68,8 @@ type pairedOperation struct {
 	Value     any    `json:"value,omitempty"`
 }
 
-// patch returns the patch that carries out the plan on the node as it was read, and on
-// no other: all that is tested is which write of it that was.
+// patch returns the JSON patch of the plan. It applies only to the node as it was read: it
+// tests the UID and the resourceVersion.
 func (p *plan) patch(node *corev1.Node) ([]byte, error) {
 	operations := []pairedOperation{
 		{"test", "/metadata/uid", node.UID},
@@ -95,33 +95,33 @@ func (p *plan) patch(node *corev1.Node) ([]byte, error) {
 
 func (p *plan) annotate(node *corev1.Node) []pairedOperation {
 	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationTwins, "/", "~1")
-	_, there := node.Annotations[v1alpha1.AnnotationTwins]
+	_, exists := node.Annotations[v1alpha1.AnnotationTwins]
 	switch {
-	case p.twins == "" && there:
+	case p.newRecord == "" && exists:
 		return []pairedOperation{{"remove", path, nil}}
-	case p.twins == p.recorded:
+	case p.newRecord == p.oldRecord:
 		return nil
 	case len(node.Annotations) == 0:
-		return []pairedOperation{{"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationTwins: p.twins}}}
+		return []pairedOperation{{"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationTwins: p.newRecord}}}
 	default:
-		return []pairedOperation{{"add", path, p.twins}}
+		return []pairedOperation{{"add", path, p.newRecord}}
 	}
 }
 
-// told says what was written.
-func (c *PairingController) told(ctx context.Context, node *corev1.Node, wanted *plan) {
+// report counts the writes and records them in events and in the log.
+func (c *PairingController) report(ctx context.Context, node *corev1.Node, wanted *plan) {
 	reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
 	log := logr.FromContextOrDiscard(ctx).WithValues("node", node.Name)
 	for _, change := range wanted.changes {
 		c.options.Metrics.writes.WithLabelValues(change.operation).Inc()
-		words := change.taint.ToString()
-		log.Info("wrote a NoSchedule taint beside one of NoExecute", "operation", change.operation, "taint", words)
+		text := change.taint.ToString()
+		log.Info("wrote a NoSchedule taint beside one of NoExecute", "operation", change.operation, "taint", text)
 		if change.operation == operationRemove {
 			c.options.Recorder.Eventf(reference, corev1.EventTypeNormal, "NoSchedulePairRemoved",
-				"Removed the taint %s: no pod is given time of a taint that it stood beside any more", words)
+				"Removed the taint %s: no pod is given time of a taint that it stood beside any more", text)
 			continue
 		}
 		c.options.Recorder.Eventf(reference, corev1.EventTypeNormal, "NoSchedulePaired",
-			"Added the taint %s, which keeps pods from coming back that are given time before they are evicted", words)
+			"Added the taint %s, which keeps pods from coming back that are given time before they are evicted", text)
 	}
 }

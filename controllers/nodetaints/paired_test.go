@@ -37,20 +37,20 @@ type pairedWorld struct {
 	cached   map[string]*corev1.Node
 	policies *policyset.Set
 	leads    bool
-	// deaf says that the cache does not hear of writes.
-	deaf     bool
-	handlers []toolscache.ResourceEventHandler
-	changed  chan struct{}
-	calls    []string
-	events   []string
-	fault    error
-	// meanwhile is done once between a read and a write.
-	meanwhile func()
+	// staleCache disables updates of the cache by writes.
+	staleCache bool
+	handlers   []toolscache.ResourceEventHandler
+	changed    chan struct{}
+	calls      []string
+	events     []string
+	fault      error
+	// interleave runs once between a read and a write.
+	interleave func()
 }
 
 func newWorld() *pairedWorld {
 	return &pairedWorld{
-		stored: map[string]*corev1.Node{}, cached: map[string]*corev1.Node{}, policies: windowed("rack"),
+		stored: map[string]*corev1.Node{}, cached: map[string]*corev1.Node{}, policies: policiesWithWindow("rack"),
 		leads: true, changed: make(chan struct{}, 1),
 	}
 }
@@ -67,7 +67,7 @@ func (w *pairedWorld) controller(window bool) *PairingController {
 	})
 }
 
-// put writes a node, and tells of it.
+// put writes a node and sends its event.
 func (w *pairedWorld) put(node *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *pairedWorld) put(node *corev1.Node) {
 	node = node.DeepCopy()
 	node.ResourceVersion = strconv.Itoa(version + 1)
 	w.stored[node.Name] = node
-	if w.deaf {
+	if w.staleCache {
 		return
 	}
 	w.cached[node.Name] = node
@@ -93,7 +93,7 @@ func (w *pairedWorld) taintsOf(name string) []string {
 	return pairedWords(w.stored[name])
 }
 
-func (w *pairedWorld) told() (calls, events []string) {
+func (w *pairedWorld) requests() (calls, events []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	calls, events = w.calls, w.events
@@ -179,11 +179,11 @@ func (a apiServer) Get(_ context.Context, name string, _ metav1.GetOptions) (*co
 
 func (a apiServer) Patch(_ context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Node, error) {
 	a.mu.Lock()
-	meanwhile := a.meanwhile
-	a.meanwhile = nil
+	interleave := a.interleave
+	a.interleave = nil
 	a.mu.Unlock()
-	if meanwhile != nil {
-		meanwhile()
+	if interleave != nil {
+		interleave()
 	}
 	a.mu.Lock()
 	a.calls = append(a.calls, "patch "+name)
@@ -232,11 +232,11 @@ func TestANodeHasATwinWhileItNeedsOne(t *testing.T) {
 	}
 	step()
 	require.Equal(t, []string{"rack=7:NoExecute", "rack=7:NoSchedule"}, w.taintsOf("n"))
-	calls, events := w.told()
+	calls, events := w.requests()
 	require.Equal(t, []string{"get n", "patch n"}, calls)
 	require.Equal(t, []string{"Normal NoSchedulePaired n: Added the taint rack=7:NoSchedule, which keeps pods from coming back that are given time before they are evicted"}, events)
 	step()
-	calls, _ = w.told()
+	calls, _ = w.requests()
 	require.Empty(t, calls, "nothing is asked while it is right")
 
 	untainted := w.stored["n"].DeepCopy()
@@ -245,7 +245,7 @@ func TestANodeHasATwinWhileItNeedsOne(t *testing.T) {
 	step()
 	require.Empty(t, w.taintsOf("n"))
 	require.NotContains(t, w.stored["n"].Annotations, v1alpha1.AnnotationTwins)
-	_, events = w.told()
+	_, events = w.requests()
 	require.Equal(t, []string{"Normal NoSchedulePairRemoved n: Removed the taint rack=7:NoSchedule: no pod is given time of a taint that it stood beside any more"}, events)
 	require.InDelta(t, 1, testutil.ToFloat64(c.options.Metrics.writes.WithLabelValues(operationAdd)), 0)
 	require.InDelta(t, 1, testutil.ToFloat64(c.options.Metrics.writes.WithLabelValues(operationRemove)), 0)
@@ -256,29 +256,29 @@ func TestWhatIsReadDecides(t *testing.T) {
 		w := newWorld()
 		c := w.controller(true)
 		w.put(pairedNode(t, "n", "rack:NoExecute"))
-		w.deaf = true
+		w.staleCache = true
 		w.put(pairedNode(t, "n"))
 		_, err := c.step(t.Context(), "n")
 		require.NoError(t, err)
-		calls, _ := w.told()
+		calls, _ := w.requests()
 		require.Equal(t, []string{"get n"}, calls)
 	})
 	t.Run("what others write between the read and the write stays", func(t *testing.T) {
 		w := newWorld()
 		c := w.controller(true)
 		w.put(pairedNode(t, "n", "rack:NoExecute"))
-		w.meanwhile = func() { w.put(pairedNode(t, "n", "other:NoSchedule")) }
+		w.interleave = func() { w.put(pairedNode(t, "n", "other:NoSchedule")) }
 		_, err := c.step(t.Context(), "n")
 		require.Error(t, err)
 		require.Equal(t, []string{"other:NoSchedule"}, w.taintsOf("n"))
-		_, events := w.told()
+		_, events := w.requests()
 		require.Empty(t, events)
 	})
 	t.Run("a node that was replaced is another one", func(t *testing.T) {
 		w := newWorld()
 		c := w.controller(true)
 		w.put(pairedNode(t, "n", "rack:NoExecute"))
-		w.meanwhile = func() {
+		w.interleave = func() {
 			w.mu.Lock()
 			delete(w.stored, "n")
 			w.mu.Unlock()
@@ -308,7 +308,7 @@ func TestWhatIsReadDecides(t *testing.T) {
 		w.put(leaving)
 		_, err := c.step(t.Context(), "n")
 		require.NoError(t, err)
-		calls, _ := w.told()
+		calls, _ := w.requests()
 		require.Empty(t, calls)
 	})
 	t.Run("a fault is tried again", func(t *testing.T) {
@@ -348,9 +348,9 @@ func TestTheControllerFollowsNodesAndPolicies(t *testing.T) {
 		rest()
 		require.Equal(t, []string{"rack:NoExecute", "rack:NoSchedule"}, w.taintsOf("later"))
 
-		// Another policy, while this replica does not lead; and then it does.
+		// The policy changes while this replica does not lead.
 		w.mu.Lock()
-		w.policies, w.leads = windowed("tor"), false
+		w.policies, w.leads = policiesWithWindow("tor"), false
 		w.mu.Unlock()
 		w.changed <- struct{}{}
 		rest()

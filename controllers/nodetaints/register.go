@@ -22,11 +22,11 @@ import (
 const (
 	// queueName is the name label of the workqueue metrics.
 	queueName = "tollgate-register"
-	// policiesPause is how long nodes wait for the policies to be read.
+	// policiesPause is how long a key waits until the policies are loaded.
 	policiesPause = time.Second
 )
 
-// nodes is what is used of a cache of nodes.
+// nodes is the part of a cache of nodes that the controllers use.
 type nodes interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
@@ -43,7 +43,7 @@ type lister interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error)
 }
 
-// policies hands out those in force, and says when they changed.
+// policies returns the policies in force, and signals changes.
 type policies interface {
 	Current() *policyset.Set
 	Subscribe() (changed <-chan struct{}, stop func())
@@ -54,23 +54,23 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// RegisterOptions are what a Controller works with. All of them are required.
+// RegisterOptions configures a RegisterController. All fields are required.
 type RegisterOptions struct {
 	// Cache holds nodes with their metadata and taints, and TaintPolicies.
 	Cache nodes
 	// Nodes writes nodes, and Pods lists pods, at the API server.
 	Nodes patcher
 	Pods  lister
-	// Policies are those in force.
+	// Policies returns the policies in force.
 	Policies policies
-	// Limits are asked before a node is given a taint of effect NoExecute, which is
-	// written as the user Self.
-	Limits judge
+	// Limits checks taints of effect NoExecute before a node gets them; Self is the user
+	// name that writes them.
+	Limits limitChecker
 	Self   string
-	// Since returns since when nodes may have been created that no leader has seen. It
-	// is asked when Start begins.
+	// Since returns the time since which nodes may have been created that no leader has
+	// seen. Start calls it once.
 	Since func() time.Time
-	// Clock tells the time of the API server, Local that of this machine.
+	// Clock is the clock of the API server, Local that of this machine.
 	Clock clock.PassiveClock
 	Local clock.WithTicker
 	Leads func() bool
@@ -80,23 +80,23 @@ type RegisterOptions struct {
 	Metrics  *RegisterMetrics
 }
 
-// RegisterController gives nodes the taints that they lack.
+// RegisterController adds registered taints to nodes that lack them.
 type RegisterController struct {
 	options   RegisterOptions
 	loop      *controllers.Loop[string]
 	newcomers newcomers
-	// calm are the turns of nodes that are given taints which evict nobody, and evicting
-	// those of the others: what a limit holds back must not keep the former waiting.
-	calm, evicting turns
-	held           held
-	names          names
-	// since is that of Options, as of the last start.
+	// Taints that evict pods have a limiter of their own: nodes that a limit holds back
+	// must not delay the others.
+	nonEvicting, evicting nodeLimiter
+	heldNodes             heldNodes
+	nodeUIDs              nodeUIDs
+	// since is the result of Options.Since at the last Start.
 	since atomic.Pointer[time.Time]
 }
 
-// NewRegister returns a controller. It starts nothing: that is what Start does.
+// NewRegister returns a controller; Start starts it.
 func NewRegister(options RegisterOptions) *RegisterController {
-	c := &RegisterController{options: options, held: held{count: options.Metrics.held}}
+	c := &RegisterController{options: options, heldNodes: heldNodes{count: options.Metrics.heldNodes}}
 	c.reset()
 	c.loop = controllers.NewLoop(controllers.LoopOptions[string]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 2, Step: c.step,
@@ -104,33 +104,33 @@ func NewRegister(options RegisterOptions) *RegisterController {
 	return c
 }
 
-// reset forgets what was before.
+// reset clears the state of an earlier term of leadership.
 func (c *RegisterController) reset() {
 	c.newcomers.reset()
-	c.calm.reset()
+	c.nonEvicting.reset()
 	c.evicting.reset()
-	c.held.reset()
-	c.names.reset()
+	c.heldNodes.reset()
+	c.nodeUIDs.reset()
 }
 
-// Start works until ctx is done.
+// Start runs the controller until ctx is done.
 func (c *RegisterController) Start(ctx context.Context) error {
 	c.reset()
-	defer c.held.reset() // What is held is for the leader to say.
+	defer c.heldNodes.reset() // Only the leader exports the metric.
 	c.since.Store(new(c.options.Since()))
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
-	var following sync.WaitGroup
+	var background sync.WaitGroup
 	c.loop.Run(ctx, func() {
-		following.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, c, c.options.Local) })
-		following.Go(func() { c.follow(ctx, changed) })
+		background.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, c, c.options.Local) })
+		background.Go(func() { c.followPolicies(ctx, changed) })
 	})
-	following.Wait()
+	background.Wait()
 	return nil
 }
 
-// follow has all nodes looked at when the policies change.
-func (c *RegisterController) follow(ctx context.Context, changed <-chan struct{}) {
+// followPolicies queues all nodes when the policies change.
+func (c *RegisterController) followPolicies(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -139,7 +139,7 @@ func (c *RegisterController) follow(ctx context.Context, changed <-chan struct{}
 		}
 		var list corev1.NodeList
 		if err := c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			continue // It has not been synced; every node is still to be announced.
+			continue // The cache is not synced; the informer will add every node.
 		}
 		for i := range list.Items {
 			c.loop.Add(list.Items[i].Name)
@@ -154,15 +154,15 @@ func (c *RegisterController) OnAdd(obj any, initial bool) {
 		return
 	}
 	if since := c.since.Load(); !initial || since != nil && !node.CreationTimestamp.Time.Before(*since) {
-		c.newcomers.welcome(node.UID)
+		c.newcomers.add(node.UID)
 	}
-	// Here and not in the step, which may come when the taint is off again.
-	c.newcomers.see(node.UID, node.Spec.Taints)
+	// The step may run only after the taint was removed again.
+	c.newcomers.observe(node.UID, node.Spec.Taints)
 	c.loop.Add(node.Name)
 }
 
-// OnUpdate implements cache.ResourceEventHandler. A node that was replaced under its
-// name while the watch was away comes as an update too.
+// OnUpdate implements cache.ResourceEventHandler. A node that was recreated under its name
+// while the watch was down arrives as an update too.
 func (c *RegisterController) OnUpdate(old, obj any) {
 	was, ok := old.(*corev1.Node)
 	node, same := obj.(*corev1.Node)
@@ -170,10 +170,10 @@ func (c *RegisterController) OnUpdate(old, obj any) {
 		return
 	}
 	if was.UID != node.UID {
-		c.leave(was.UID)
-		c.newcomers.welcome(node.UID)
+		c.remove(was.UID)
+		c.newcomers.add(node.UID)
 	}
-	c.newcomers.see(node.UID, node.Spec.Taints)
+	c.newcomers.observe(node.UID, node.Spec.Taints)
 	c.loop.Add(node.Name)
 }
 
@@ -183,12 +183,12 @@ func (c *RegisterController) OnDelete(obj any) {
 		obj = gone.Obj
 	}
 	if node, ok := obj.(*corev1.Node); ok {
-		c.leave(node.UID)
-		c.loop.Add(node.Name) // A step that is under way may take it in again.
+		c.remove(node.UID)
+		c.loop.Add(node.Name) // A concurrent step may add its state again.
 	}
 }
 
-func (c *RegisterController) leave(uid types.UID) {
-	c.newcomers.leave(uid)
-	c.satisfied(uid)
+func (c *RegisterController) remove(uid types.UID) {
+	c.newcomers.remove(uid)
+	c.clearWaiting(uid)
 }

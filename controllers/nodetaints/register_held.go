@@ -21,64 +21,64 @@ import (
 )
 
 const (
-	// holdPause is how long a node whose taints are held back is left alone. An approval
-	// counts when it is over.
+	// holdPause is the delay between two checks of a node whose taints are held back. An
+	// approval takes effect at the next check.
 	holdPause = 30 * time.Second
-	// sayAgain is after how long it is said again that they are.
-	sayAgain = 10 * time.Minute
+	// holdReportInterval is the delay between two events about one held node.
+	holdReportInterval = 10 * time.Minute
 )
 
-// judge says what the limits of TaintPolicies have against taints that a node is to be
-// given: all that writes of others hit lately counts, and what is found to be within the
-// limits counts from then on. A *preview.Limits does.
-type judge interface {
+// limitChecker checks taints for a node against the limits of TaintPolicies. The recent
+// writes of all users count; taints within the limits count from then on. *preview.Limits
+// implements it.
+type limitChecker interface {
 	Node(ctx context.Context, set *taint.Set, w preview.NodeWrite) (preview.Verdict, error)
 }
 
-// held are the nodes whose taints are held back, and when that was last said.
-type held struct {
-	mu    sync.Mutex
-	said  map[types.UID]time.Time
-	count prometheus.Gauge
+// heldNodes are the nodes whose taints are held back, with the time of the last report.
+type heldNodes struct {
+	mu       sync.Mutex
+	reported map[types.UID]time.Time
+	count    prometheus.Gauge
 }
 
-// reset forgets all nodes.
-func (h *held) reset() {
+// reset removes all nodes.
+func (h *heldNodes) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.said = map[types.UID]time.Time{}
+	h.reported = map[types.UID]time.Time{}
 	h.count.Set(0)
 }
 
-// hold takes in a node. It returns whether that is to be said.
-func (h *held) hold(uid types.UID, now time.Time) bool {
+// add adds a node. It returns whether to report the hold.
+func (h *heldNodes) add(uid types.UID, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	said, ok := h.said[uid]
-	if ok && now.Sub(said) < sayAgain {
+	reported, ok := h.reported[uid]
+	if ok && now.Sub(reported) < holdReportInterval {
 		return false
 	}
-	h.said[uid] = now
-	h.count.Set(float64(len(h.said)))
+	h.reported[uid] = now
+	h.count.Set(float64(len(h.reported)))
 	return true
 }
 
-// leave forgets a node.
-func (h *held) leave(uid types.UID) {
+// remove removes a node.
+func (h *heldNodes) remove(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.said, uid)
-	h.count.Set(float64(len(h.said)))
+	delete(h.reported, uid)
+	h.count.Set(float64(len(h.reported)))
 }
 
-// evict gives a node taints that evict pods, unless that is more than a limit allows:
-// whoever may label nodes would else empty the cluster by way of a policy.
-func (c *RegisterController) evict(ctx context.Context, set *taint.Set, node *corev1.Node, missing []taint.Registered) (time.Duration, error) {
+// addEvicting adds taints that evict pods to a node, within the limits: otherwise a user
+// who may label nodes could evict all pods of the cluster through a policy.
+func (c *RegisterController) addEvicting(ctx context.Context, set *taint.Set, node *corev1.Node, missing []taint.Registered) (time.Duration, error) {
 	if wait := c.evicting.take(node.UID, c.options.Local.Now()); wait > 0 {
 		return wait, nil
 	}
 	verdict, err := c.options.Limits.Node(ctx, set, preview.NodeWrite{
-		Node: node, Given: native(missing, c.options.Clock.Now()), User: authenticationv1.UserInfo{Username: c.options.Self},
+		Node: node, Given: nodeTaints(missing, c.options.Clock.Now()), User: authenticationv1.UserInfo{Username: c.options.Self},
 	})
 	if errors.Is(err, preview.ErrUnfollowed) {
 		c.hold(ctx, node, missing, "how many pods that evicts cannot be known, as "+err.Error())
@@ -89,19 +89,19 @@ func (c *RegisterController) evict(ctx context.Context, set *taint.Set, node *co
 	}
 	if verdict.Exceeded() {
 		verdict.Settle(false)
-		c.hold(ctx, node, missing, because(verdict.Findings))
+		c.hold(ctx, node, missing, denials(verdict.Findings))
 		return holdPause, nil
 	}
-	_, err = c.taint(ctx, node, missing)
+	_, err = c.patchNode(ctx, node, missing)
 	verdict.Settle(err == nil)
 	if err == nil {
-		c.held.leave(node.UID)
+		c.heldNodes.remove(node.UID)
 	}
 	return 0, err
 }
 
-// because says which limits forbid something, and how to have it approved.
-func because(findings []policy.Finding) string {
+// denials returns the findings that deny the write, as text.
+func denials(findings []policy.Finding) string {
 	var why []string
 	for i := range findings {
 		if findings[i].Denies() {
@@ -111,20 +111,20 @@ func because(findings []policy.Finding) string {
 	return strings.Join(why, "; ")
 }
 
-// hold says that taints are held back, and why.
+// hold reports that the taints of a node are held back, and why.
 func (c *RegisterController) hold(ctx context.Context, node *corev1.Node, missing []taint.Registered, why string) {
-	if !c.held.hold(node.UID, c.options.Local.Now()) {
+	if !c.heldNodes.add(node.UID, c.options.Local.Now()) {
 		return
 	}
-	who, what := words(missing)
+	policies, taints := describe(missing)
 	c.options.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintHeld",
-		"%s registers %s, which is held back: %s", who, what, why)
+		"%s registers %s, which is held back: %s", policies, taints, why)
 	logr.FromContextOrDiscard(ctx).Info("held registered taints back, for the pods that they would evict",
-		"node", node.Name, "taints", what, "policies", who, "reason", why)
+		"node", node.Name, "taints", taints, "policies", policies, "reason", why)
 }
 
-// native returns taints as a node has them, in whole seconds of now.
-func native(missing []taint.Registered, now time.Time) []corev1.Taint {
+// nodeTaints returns taints with timeAdded now, in whole seconds.
+func nodeTaints(missing []taint.Registered, now time.Time) []corev1.Taint {
 	at := metav1.NewTime(now.Truncate(time.Second))
 	taints := make([]corev1.Taint, 0, len(missing))
 	for i := range missing {

@@ -47,31 +47,31 @@ func TestTaintsThatEvictAreHeldBackBeyondALimit(t *testing.T) {
 					}
 					return evicted, held
 				}
-				metric := w.controller.options.Metrics.held
+				metric := w.controller.options.Metrics.heldNodes
 				w.lead(t, func() {
 					evicted, held := count()
 					require.Equal(t, []int{2, 3}, []int{evicted, held}, "what evicts nobody is not held back")
 					require.InDelta(t, 3, testutil.ToFloat64(metric), 0)
-					require.Equal(t, "tollgate", w.judged[0].User.Username)
-					require.Equal(t, dedicated, w.judged[0].Node.Spec.Taints[0].ToString())
-					require.Len(t, w.judged[0].Given, 1)
-					require.False(t, w.judged[0].Given[0].TimeAdded.IsZero())
+					require.Equal(t, "tollgate", w.checked[0].User.Username)
+					require.Equal(t, dedicated, w.checked[0].Node.Spec.Taints[0].ToString())
+					require.Len(t, w.checked[0].Given, 1)
+					require.False(t, w.checked[0].Given[0].TimeAdded.IsZero())
 
-					said := func() (words []string) {
+					reported := func() (events []string) {
 						for _, event := range w.told() {
 							if len(event) > 21 && event[2:20] == " Warning TaintHeld" {
-								words = append(words, event[3:])
+								events = append(events, event[3:])
 							}
 						}
-						return words
+						return events
 					}
 					const want = "Warning TaintHeld: TaintPolicy/banana registers empty:NoExecute, which is held back: " +
 						"TaintPolicy/limits: spec.taints[0]: hits 3 pods, of at most 2; to approve it"
-					require.Equal(t, []string{want, want, want}, said())
-					rest(sayAgain - 2*time.Second)
-					require.Len(t, said(), 3, "it is said now and then")
+					require.Equal(t, []string{want, want, want}, reported())
+					rest(holdReportInterval - 2*time.Second)
+					require.Len(t, reported(), 3, "it is said now and then")
 					rest(holdPause)
-					require.Len(t, said(), 6)
+					require.Len(t, reported(), 6)
 
 					w.mu.Lock()
 					w.room = 5
@@ -92,7 +92,7 @@ func TestWhatIsHeldBackIsForTheLeaderToSay(t *testing.T) {
 		w.enforce(emptying(true))
 		w.set(node("n", banana))
 		w.set(node("gone", banana))
-		metric := w.controller.options.Metrics.held
+		metric := w.controller.options.Metrics.heldNodes
 		w.lead(t, func() {
 			require.InDelta(t, 2, testutil.ToFloat64(metric), 0)
 			w.remove("gone")
@@ -155,20 +155,20 @@ func TestWhatALimitHoldsBackDoesNotKeepOthersWaiting(t *testing.T) {
 			require.Equal(t, dedicated, w.taints("new"))
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			require.LessOrEqual(t, len(w.judged), nodeBurst+62*nodeRate)
+			require.LessOrEqual(t, len(w.checked), nodeBurst+62*nodeRate)
 		})
 	})
 }
 
-// leaving is a judge during whose verdict nodes are deleted.
-type leaving struct {
+// deletingChecker is a limitChecker during whose check nodes are deleted.
+type deletingChecker struct {
 	*world
 
-	leave func()
+	remove func()
 }
 
-func (l leaving) Node(ctx context.Context, set *taint.Set, w preview.NodeWrite) (preview.Verdict, error) {
-	l.leave()
+func (l deletingChecker) Node(ctx context.Context, set *taint.Set, w preview.NodeWrite) (preview.Verdict, error) {
+	l.remove()
 	return l.world.Node(ctx, set, w)
 }
 
@@ -178,12 +178,12 @@ func TestANodeThatLeavesWhileItIsHeldBackIsForgotten(t *testing.T) {
 		w.enforce(emptying(true))
 		<-w.changed // It is looked at because it is announced.
 		w.set(node("gone", banana))
-		metric := w.controller.options.Metrics.held
-		w.controller.options.Limits = leaving{world: w, leave: func() { w.remove("gone") }}
+		metric := w.controller.options.Metrics.heldNodes
+		w.controller.options.Limits = deletingChecker{world: w, remove: func() { w.remove("gone") }}
 		w.lead(t, func() {
-			require.Len(t, w.judged, 1)
+			require.Len(t, w.checked, 1)
 			require.Zero(t, testutil.ToFloat64(metric))
-			require.Empty(t, w.controller.names.found)
+			require.Empty(t, w.controller.nodeUIDs.byName)
 		})
 	})
 }

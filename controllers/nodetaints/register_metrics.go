@@ -7,15 +7,15 @@ import (
 
 // The values of the label why.
 const (
-	reconciled = "reconciled"
-	restored   = "restored"
+	whyReconciled = "reconciled"
+	whyRestored   = "restored"
 )
 
-// RegisterMetrics counts what is put on nodes.
+// RegisterMetrics counts the registered taints that nodes got or lack.
 type RegisterMetrics struct {
-	taints  *prometheus.CounterVec
-	slipped prometheus.Counter
-	held    prometheus.Gauge
+	taints         *prometheus.CounterVec
+	intolerantPods prometheus.Counter
+	heldNodes      prometheus.Gauge
 }
 
 // NewRegisterMetrics registers the metrics with reg.
@@ -26,16 +26,16 @@ func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 			Name: "tollgate_registered_taints_total",
 			Help: "Taints that were added to nodes as TaintPolicies register them, because the policy keeps them there or because the node was created without.",
 		}, []string{"why"}),
-		slipped: factory.NewCounter(prometheus.CounterOpts{
+		intolerantPods: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_slipped_pods_total",
 			Help: "Pods found on nodes that were created without a registered taint, and that do not tolerate it.",
 		}),
-		held: factory.NewGauge(prometheus.GaugeOpts{
+		heldNodes: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_held_registrations",
 			Help: "Nodes that are not given a registered taint of effect NoExecute, because a limit of a TaintPolicy forbids to evict so many pods.",
 		}),
 	}
-	m.taints.WithLabelValues(reconciled)
-	m.taints.WithLabelValues(restored)
+	m.taints.WithLabelValues(whyReconciled)
+	m.taints.WithLabelValues(whyRestored)
 	return m
 }

@@ -8,58 +8,58 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// late is for how long after the first look at a newcomer a policy that this replica
-// had not heard of still counts. Within it the policies that were written before the
-// node was created have reached everybody.
-const late = 10 * time.Second
+// latePolicyWindow is how long after the first step for a newcomer a policy that is new to
+// this replica still counts. Policies older than the node reach every replica within it.
+const latePolicyWindow = 10 * time.Second
 
-// pair is what tells the taints of a node apart.
-type pair struct {
+// taintID identifies a taint of a node.
+type taintID struct {
 	key    string
 	effect corev1.TaintEffect
 }
 
-// newcomers are the nodes that are new, and those that were and are owed a taint.
+// newcomers are the nodes that are new, or have pending taints. The methods are
+// goroutine-safe.
 type newcomers struct {
 	mu    sync.Mutex
 	nodes map[types.UID]*newcomer
 }
 
-// newcomer is what is remembered of a node.
+// newcomer is the state of one node.
 type newcomer struct {
-	// until is the time of this machine until which a debt can be taken on; zero before
-	// the first look.
+	// until is the time, by the clock of this machine, until which taints can become
+	// pending; zero before the first step.
 	until time.Time
-	// had are the taints that it has been seen with, and owed those that it is to be
-	// given. None is in both.
-	had, owed map[pair]struct{}
+	// observed are the taints that the node has or had, and pending those to be added. No
+	// taint is in both.
+	observed, pending map[taintID]struct{}
 }
 
-// reset forgets everything.
+// reset removes all nodes.
 func (n *newcomers) reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.nodes = map[types.UID]*newcomer{}
 }
 
-// welcome takes in a node that is new.
-func (n *newcomers) welcome(uid types.UID) {
+// add adds a node that is new.
+func (n *newcomers) add(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.nodes[uid] == nil {
-		n.nodes[uid] = &newcomer{had: map[pair]struct{}{}, owed: map[pair]struct{}{}}
+		n.nodes[uid] = &newcomer{observed: map[taintID]struct{}{}, pending: map[taintID]struct{}{}}
 	}
 }
 
-// includes reports whether a node is one of them.
-func (n *newcomers) includes(uid types.UID) bool {
+// has reports whether a node is a newcomer.
+func (n *newcomers) has(uid types.UID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.nodes[uid] != nil
 }
 
-// see takes in with which taints a node is seen. It is not given them again.
-func (n *newcomers) see(uid types.UID, taints []corev1.Taint) {
+// observe records the taints of a node. They are not added again.
+func (n *newcomers) observe(uid types.UID, taints []corev1.Taint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	node := n.nodes[uid]
@@ -67,37 +67,37 @@ func (n *newcomers) see(uid types.UID, taints []corev1.Taint) {
 		return
 	}
 	for i := range taints {
-		p := pair{taints[i].Key, taints[i].Effect}
-		node.had[p] = struct{}{}
-		delete(node.owed, p)
+		p := taintID{taints[i].Key, taints[i].Effect}
+		node.observed[p] = struct{}{}
+		delete(node.pending, p)
 	}
 }
 
-// owes reports whether a node is to be given a registered taint that it lacks. What it
-// is owed once it is owed until it has it, however long that takes.
-func (n *newcomers) owes(uid types.UID, p pair, now time.Time) bool {
+// require reports whether a registered taint that a node lacks is to be added, and marks
+// it as pending. A pending taint stays so until the node has it.
+func (n *newcomers) require(uid types.UID, p taintID, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	node := n.nodes[uid]
 	if node == nil {
 		return false
 	}
-	if _, had := node.had[p]; had {
+	if _, observed := node.observed[p]; observed {
 		return false
 	}
-	if _, owed := node.owed[p]; owed {
+	if _, pending := node.pending[p]; pending {
 		return true
 	}
 	if !node.until.IsZero() && !now.Before(node.until) {
 		return false
 	}
-	node.owed[p] = struct{}{}
+	node.pending[p] = struct{}{}
 	return true
 }
 
-// looked takes in that a node was looked at, and all that it is owed by the policies
-// known now was asked for. It returns for how much longer others count.
-func (n *newcomers) looked(uid types.UID, now time.Time) time.Duration {
+// finishStep records that the step has called require for all taints of the current
+// policies. It returns how much longer later policies count.
+func (n *newcomers) finishStep(uid types.UID, now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	node := n.nodes[uid]
@@ -105,17 +105,17 @@ func (n *newcomers) looked(uid types.UID, now time.Time) time.Duration {
 		return 0
 	}
 	if node.until.IsZero() {
-		node.until = now.Add(late)
+		node.until = now.Add(latePolicyWindow)
 	}
 	left := node.until.Sub(now)
-	if left <= 0 && len(node.owed) == 0 {
+	if left <= 0 && len(node.pending) == 0 {
 		delete(n.nodes, uid)
 	}
 	return max(left, 0)
 }
 
-// leave forgets a node.
-func (n *newcomers) leave(uid types.UID) {
+// remove removes a node.
+func (n *newcomers) remove(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.nodes, uid)

@@ -17,16 +17,16 @@ type operation struct {
 	Value     any    `json:"value"`
 }
 
-// patch returns the JSON patch that adds taints to a node, in whole seconds of now. A
-// list that is not there is tested to be absent, or the patch would replace one that
-// was made meanwhile.
+// patch returns the JSON patch that adds taints to a node with timeAdded now, in whole
+// seconds. It tests that a missing list is still absent, or the patch would replace a list
+// that was created concurrently.
 func patch(node *corev1.Node, missing []taint.Registered, now time.Time) ([]byte, error) {
 	const list = "/spec/taints"
 	operations := []operation{{"test", "/metadata/uid", node.UID}}
 	if len(node.Spec.Taints) == 0 {
 		operations = append(operations, operation{"test", list, nil}, operation{"add", list, []corev1.Taint{}})
 	}
-	for _, taint := range native(missing, now) {
+	for _, taint := range nodeTaints(missing, now) {
 		operations = append(operations, operation{"add", list + "/-", taint})
 	}
 	body, err := json.Marshal(operations)

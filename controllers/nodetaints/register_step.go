@@ -21,7 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
-// step gives one node what it lacks.
+// step adds the registered taints that one node lacks.
 func (c *RegisterController) step(ctx context.Context, name string) (time.Duration, error) {
 	current := c.options.Policies.Current()
 	if current == nil {
@@ -31,85 +31,88 @@ func (c *RegisterController) step(ctx context.Context, name string) (time.Durati
 	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &node); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
-	if before, gone := c.names.see(name, node.UID); gone {
-		c.leave(before)
+	if before, gone := c.nodeUIDs.observe(name, node.UID); gone {
+		c.remove(before)
 	}
 	if node.UID == "" {
 		return 0, nil
 	}
-	c.newcomers.see(node.UID, node.Spec.Taints)
-	calm, evicting, err := c.missing(ctx, current.Taints, &node)
+	c.newcomers.observe(node.UID, node.Spec.Taints)
+	nonEvicting, evicting, err := c.missing(ctx, current.Taints, &node)
 	if err != nil {
 		return 0, err
 	}
-	left := c.newcomers.looked(node.UID, c.options.Local.Now())
-	if len(calm)+len(evicting) == 0 || node.DeletionTimestamp != nil {
-		c.satisfied(node.UID)
+	left := c.newcomers.finishStep(node.UID, c.options.Local.Now())
+	if len(nonEvicting)+len(evicting) == 0 || node.DeletionTimestamp != nil {
+		c.clearWaiting(node.UID)
 		return left, nil
 	}
-	again, err := c.give(ctx, current.Taints, &node, calm, evicting)
+	again, err := c.addMissing(ctx, current.Taints, &node, nonEvicting, evicting)
 	return cmp.Or(again, left), err
 }
 
-// satisfied takes in that a node lacks nothing, or nothing any more.
-func (c *RegisterController) satisfied(uid types.UID) {
-	c.calm.leave(uid)
-	c.evicting.leave(uid)
-	c.held.leave(uid)
+// clearWaiting removes the rate-limit reservations and the hold of a node that lacks
+// nothing.
+func (c *RegisterController) clearWaiting(uid types.UID) {
+	c.nonEvicting.remove(uid)
+	c.evicting.remove(uid)
+	c.heldNodes.remove(uid)
 }
 
-// give adds taints to a node: first those that evict nobody, which no limit is about.
-func (c *RegisterController) give(ctx context.Context, set *taint.Set, node *corev1.Node, calm, evicting []taint.Registered) (time.Duration, error) {
-	if len(calm) > 0 {
-		if wait := c.calm.take(node.UID, c.options.Local.Now()); wait > 0 {
+// addMissing adds taints to a node: first those that do not evict pods, to which no limit
+// applies.
+func (c *RegisterController) addMissing(ctx context.Context, set *taint.Set, node *corev1.Node, nonEvicting, evicting []taint.Registered) (time.Duration, error) {
+	if len(nonEvicting) > 0 {
+		if wait := c.nonEvicting.take(node.UID, c.options.Local.Now()); wait > 0 {
 			return wait, nil
 		}
-		answer, err := c.taint(ctx, node, calm)
+		answer, err := c.patchNode(ctx, node, nonEvicting)
 		if err != nil || answer == nil {
 			return 0, err
 		}
 		node = answer
 	}
 	if len(evicting) == 0 {
-		c.held.leave(node.UID)
+		c.heldNodes.remove(node.UID)
 		return 0, nil
 	}
-	return c.evict(ctx, set, node, evicting)
+	return c.addEvicting(ctx, set, node, evicting)
 }
 
-// missing returns the taints that a node is to be given, and which evict pods.
-func (c *RegisterController) missing(ctx context.Context, set *taint.Set, node *corev1.Node) (calm, evicting []taint.Registered, err error) {
-	// Asked once: a node that is announced meanwhile is looked at again, and would else be
-	// given only those of its taints that come last.
-	newcomer := c.newcomers.includes(node.UID)
+// missing returns the registered taints that a node is to get, with and without effect
+// NoExecute.
+func (c *RegisterController) missing(ctx context.Context, set *taint.Set, node *corev1.Node) (nonEvicting, evicting []taint.Registered, err error) {
+	// Checked once: a node that becomes a newcomer during this loop is queued again, and
+	// would otherwise get only the last of its taints now.
+	newcomer := c.newcomers.has(node.UID)
 	for _, r := range set.Missing(node.Labels, node.Spec.Taints) {
 		if !r.Reconcile {
 			if !newcomer {
 				continue
 			}
-			before, err := c.stoodBefore(ctx, r.Policy, node)
+			before, err := c.policyPredates(ctx, r.Policy, node)
 			if err != nil {
 				return nil, nil, err
 			}
-			if !before || !c.newcomers.owes(node.UID, pair{r.Taint.Key, r.Taint.Effect}, c.options.Local.Now()) {
+			if !before || !c.newcomers.require(node.UID, taintID{r.Taint.Key, r.Taint.Effect}, c.options.Local.Now()) {
 				continue
 			}
 		}
 		if r.Taint.Effect == corev1.TaintEffectNoExecute {
 			evicting = append(evicting, r)
 		} else {
-			calm = append(calm, r)
+			nonEvicting = append(nonEvicting, r)
 		}
 	}
-	return calm, evicting, nil
+	return nonEvicting, evicting, nil
 }
 
-// stoodBefore reports whether a policy existed when a node was created.
-func (c *RegisterController) stoodBefore(ctx context.Context, policy string, node *corev1.Node) (bool, error) {
+// policyPredates reports whether a policy is at least as old as a node, in whole seconds.
+func (c *RegisterController) policyPredates(ctx context.Context, policy string, node *corev1.Node) (bool, error) {
 	var object v1alpha1.TaintPolicy
 	err := c.options.Cache.Get(ctx, types.NamespacedName{Name: policy}, &object)
 	if apierrors.IsNotFound(err) {
-		return false, nil // It is being deleted.
+		return false, nil // The policy was deleted.
 	}
 	if err != nil {
 		return false, fmt.Errorf("read TaintPolicy %s: %w", policy, err)
@@ -117,25 +120,25 @@ func (c *RegisterController) stoodBefore(ctx context.Context, policy string, nod
 	return !node.CreationTimestamp.Before(&object.CreationTimestamp), nil
 }
 
-// taint adds taints to a node and tells of it. It returns the node as it is then, nil
-// where it is gone.
-func (c *RegisterController) taint(ctx context.Context, node *corev1.Node, missing []taint.Registered) (*corev1.Node, error) {
+// patchNode adds taints to a node and reports them. It returns the patched node, nil if
+// the node does not exist.
+func (c *RegisterController) patchNode(ctx context.Context, node *corev1.Node, missing []taint.Registered) (*corev1.Node, error) {
 	body, err := patch(node, missing, c.options.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
 	answer, err := c.options.Nodes.Patch(ctx, node.Name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // There is no node, and no fault.
+		return nil, nil //nolint:nilnil // A missing node is no error.
 	}
 	if err != nil {
 		return nil, fmt.Errorf("taint node %s: %w", node.Name, err)
 	}
-	c.newcomers.see(node.UID, answer.Spec.Taints)
+	c.newcomers.observe(node.UID, answer.Spec.Taints)
 	for i := range missing {
-		why := restored
+		why := whyRestored
 		if missing[i].Reconcile {
-			why = reconciled
+			why = whyReconciled
 		}
 		c.options.Metrics.taints.WithLabelValues(why).Inc()
 	}
@@ -143,48 +146,50 @@ func (c *RegisterController) taint(ctx context.Context, node *corev1.Node, missi
 	return answer, nil
 }
 
-// words says which policies register taints, and which taints.
-func words(registered []taint.Registered) (who, what string) {
-	var names, taints []string
+// describe returns the policies that register taints, and the taints, as text.
+func describe(registered []taint.Registered) (policies, taints string) {
+	var names, list []string
 	for i := range registered {
 		names = append(names, "TaintPolicy/"+registered[i].Policy)
-		taints = append(taints, registered[i].String())
+		list = append(list, registered[i].String())
 	}
 	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", "), strings.Join(taints, ", ")
+	return strings.Join(slices.Compact(names), ", "), strings.Join(list, ", ")
 }
 
 func referenceTo(node *corev1.Node) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
 }
 
-// report says on the node what it was given, and how many pods had slipped in before.
+// report records the added taints in an event, the log and the metrics; for taints that
+// were missing since creation, with the number of pods that do not tolerate them.
 func (c *RegisterController) report(ctx context.Context, node *corev1.Node, added []taint.Registered) {
 	log := logr.FromContextOrDiscard(ctx).WithValues("node", node.Name)
-	who, what := words(added)
+	policies, taints := describe(added)
 	if !slices.ContainsFunc(added, func(r taint.Registered) bool { return !r.Reconcile }) {
-		c.options.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, "TaintAdded", "%s keeps %s on this node: added", who, what)
-		log.Info("added registered taints", "taints", what, "policies", who)
+		c.options.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, "TaintAdded", "%s keeps %s on this node: added", policies, taints)
+		log.Info("added registered taints", "taints", taints, "policies", policies)
 		return
 	}
 	count := "could not be counted"
-	pods, err := c.slipped(ctx, node.Name, added)
+	pods, err := c.intolerantPods(ctx, node.Name, added)
 	if err != nil {
 		log.Error(err, "cannot count the pods that came before the taint")
 	} else {
 		count = strconv.Itoa(pods)
 	}
-	c.options.Metrics.slipped.Add(float64(pods))
+	c.options.Metrics.intolerantPods.Add(float64(pods))
 	c.options.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintRestored",
-		"This node was created without %s, which %s registers: added; pods that came before and do not tolerate it: %s", what, who, count)
-	log.Info("restored registered taints", "taints", what, "policies", who, "slipped", count)
+		"This node was created without %s, which %s registers: added; pods that came before and do not tolerate it: %s", taints, policies, count)
+	log.Info("restored registered taints", "taints", taints, "policies", policies, "slipped", count)
 }
 
-// slipped counts the pods on a node that do not tolerate one of the taints.
-func (c *RegisterController) slipped(ctx context.Context, node string, added []taint.Registered) (int, error) {
+// countIntolerantPods counts the running or pending pods on a node that do not tolerate
+// one of the taints.
+func (c *RegisterController) intolerantPods(ctx context.Context, node string, added []taint.Registered) (int, error) {
 	list, err := c.options.Pods.List(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector("spec.nodeName", node).String(),
-		ResourceVersion: "0", // out of the API server's cache, which knows pods by node
+		ResourceVersion: "0", // served from the watch cache, which indexes pods by node
 	})
 	if err != nil {
 		return 0, fmt.Errorf("list pods on node %s: %w", node, err)
@@ -195,17 +200,17 @@ func (c *RegisterController) slipped(ctx context.Context, node string, added []t
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		if slices.ContainsFunc(added, func(r taint.Registered) bool { return stops(&r, pod.Spec.Tolerations) }) {
+		if slices.ContainsFunc(added, func(r taint.Registered) bool { return repels(&r, pod.Spec.Tolerations) }) {
 			count++
 		}
 	}
 	return count, nil
 }
 
-// stops reports whether a taint would have kept a pod with these tolerations away.
-// Comparisons of numbers count as tolerating it: whether they do is a matter of the
-// cluster, and nobody is to be accused for it.
-func stops(r *taint.Registered, tolerations []corev1.Toleration) bool {
+// repels reports whether a taint would have kept a pod with these tolerations off the
+// node. Numeric comparison operators count as tolerating it: whether the cluster enables
+// them is not known here.
+func repels(r *taint.Registered, tolerations []corev1.Toleration) bool {
 	if r.Taint.Effect == corev1.TaintEffectPreferNoSchedule {
 		return false
 	}

@@ -42,7 +42,7 @@ func TestReconcileKeepsTaintsOnNodesThatMatch(t *testing.T) {
 			w.set(node("old", banana))
 			rest(time.Second)
 			require.Equal(t, dedicated, w.taints("old"), "it is put back")
-			require.InDelta(t, 4, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(reconciled)), 0)
+			require.InDelta(t, 4, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(whyReconciled)), 0)
 			require.Contains(t, w.told()[0], `Normal TaintAdded: TaintPolicy/banana keeps dedicated=banana:NoSchedule on this node`)
 		})
 	})
@@ -83,12 +83,12 @@ func TestANodeThatWasCreatedBareIsTainted(t *testing.T) {
 			require.Len(t, w.told(), 1)
 			require.Contains(t, w.told()[0], "away Warning TaintRestored")
 			require.Contains(t, w.told()[0], "do not tolerate it: 1")
-			require.InDelta(t, 1, testutil.ToFloat64(w.controller.options.Metrics.slipped), 0)
+			require.InDelta(t, 1, testutil.ToFloat64(w.controller.options.Metrics.intolerantPods), 0)
 
 			w.set(node("now", banana))
 			rest(time.Second)
 			require.Equal(t, dedicated, w.taints("now"), "it was created while the webhook was not asked")
-			require.InDelta(t, 2, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(restored)), 0)
+			require.InDelta(t, 2, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(whyRestored)), 0)
 		})
 	})
 }
@@ -140,8 +140,8 @@ func TestATaintThatCameAndWentBeforeTheFirstLookDoesNotComeBack(t *testing.T) {
 			w.set(untainted)
 			later := node("later", banana)
 			w.set(later)
-			late := node("later", banana, tainted("dedicated", "banana", corev1.TaintEffectNoSchedule))
-			w.set(late)
+			laterTainted := node("later", banana, tainted("dedicated", "banana", corev1.TaintEffectNoSchedule))
+			w.set(laterTainted)
 			w.set(later)
 			w.set(node("bare", banana))
 			rest(time.Second)
@@ -184,7 +184,7 @@ func TestWhatANodeIsOwedItIsGivenHoweverLongThatTakes(t *testing.T) {
 			defer w.controller.newcomers.mu.Unlock()
 			require.LessOrEqual(t, len(w.controller.newcomers.nodes), nodes)
 			for uid, n := range w.controller.newcomers.nodes {
-				require.Empty(t, n.owed, uid)
+				require.Empty(t, n.pending, uid)
 			}
 		})
 	})
@@ -199,7 +199,7 @@ func TestPoliciesThatReachUsTooLateDoNotCountForNewNodes(t *testing.T) {
 		w.enforce()
 		w.lead(t, func() {
 			w.set(node("n", banana))
-			rest(time.Second + late)
+			rest(time.Second + latePolicyWindow)
 			w.enforce(policy)
 			rest(time.Second)
 			require.Empty(t, w.taints("n"))
@@ -208,7 +208,7 @@ func TestPoliciesThatReachUsTooLateDoNotCountForNewNodes(t *testing.T) {
 			w.patchErr = errAway
 			w.mu.Unlock()
 			w.set(node("owed", banana))
-			rest(time.Second + late)
+			rest(time.Second + latePolicyWindow)
 			w.enforce(policy, second)
 			rest(time.Second)
 			w.mu.Lock()

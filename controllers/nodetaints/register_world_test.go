@@ -58,21 +58,21 @@ type world struct {
 	events   []string
 	// reads counts how often a node was read.
 	reads int
-	// judged are the writes that limits were asked about, and room is how many more of
-	// them are within the limits; limitErr is why nobody can say.
-	judged   []preview.NodeWrite
+	// checked are the writes that limits checked, and room is how many more of them are
+	// within the limits; limitErr is the error of the check.
+	checked  []preview.NodeWrite
 	room     int
 	limitErr error
 }
 
-// Node implements judge.
+// Node implements limitChecker.
 func (w *world) Node(_ context.Context, _ *taint.Set, write preview.NodeWrite) (preview.Verdict, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.limitErr != nil {
 		return preview.Verdict{}, w.limitErr
 	}
-	w.judged = append(w.judged, write)
+	w.checked = append(w.checked, write)
 	w.room--
 	if w.room < 0 {
 		return preview.Verdict{Findings: []policy.Finding{
@@ -174,7 +174,7 @@ func (w *world) Patch(_ context.Context, name string, kind types.PatchType, data
 	return patched, nil
 }
 
-// set writes a node and tells of it.
+// set writes a node and sends its event.
 func (w *world) set(node *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +198,7 @@ func (w *world) remove(name string) {
 	delete(w.nodes, name)
 }
 
-// pods is how pods are listed.
+// pods lists pods.
 type pods struct{ *world }
 
 func (p pods) List(_ context.Context, opts metav1.ListOptions) (*corev1.PodList, error) {
@@ -228,7 +228,7 @@ func (w *world) Eventf(object runtime.Object, eventType, reason, format string, 
 	w.events = append(w.events, object.(*corev1.ObjectReference).Name+" "+eventType+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-// enforce puts policies into force.
+// enforce brings policies into force.
 func (w *world) enforce(policies ...v1alpha1.TaintPolicy) {
 	w.mu.Lock()
 	w.policies = policies
@@ -240,16 +240,16 @@ func (w *world) enforce(policies ...v1alpha1.TaintPolicy) {
 	}
 }
 
-// taints returns the taints of a node in words, sorted.
+// taints returns the taints of a node as sorted text.
 func (w *world) taints(name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var words []string
+	var list []string
 	for _, t := range w.nodes[name].Spec.Taints {
-		words = append(words, t.ToString())
+		list = append(list, t.ToString())
 	}
-	slices.Sort(words)
-	return strings.Join(words, " ")
+	slices.Sort(list)
+	return strings.Join(list, " ")
 }
 
 func (w *world) count() int {
@@ -271,7 +271,7 @@ func (w *world) added(name string) *metav1.Time {
 	return w.nodes[name].Spec.Taints[0].TimeAdded
 }
 
-// inBubble runs test in a world in which nothing runs yet.
+// inBubble runs test in a synctest bubble in which no controller runs yet.
 func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// rest lets time pass, and everyone do what is due.
+// rest lets time pass and waits until all goroutines block.
 func rest(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -28,34 +28,36 @@ type patches interface {
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions, subresources ...string) error
 }
 
-// rules knows the DeviceTaintRules; a tracker.Tracker does.
+// rules reads DeviceTaintRules; tracker.Tracker implements it.
 type rules interface {
 	Rules() []string
 	Rule(name string) (tracker.Rule, bool)
 }
 
-// deleter deletes a rule as it was seen. Paired reports whether the rule is there
-// because of another one, or of what a driver publishes, which is there too.
+// deleter deletes a rule with the UID and resourceVersion that were read. Paired reports
+// whether the rule is the paired rule of another rule or of a published taint that still
+// exists.
 type deleter interface {
 	Paired(ctx context.Context, current *policyset.Set, rule *tracker.Rule) (bool, error)
 	DeleteRule(ctx context.Context, rule *tracker.Rule) error
 }
 
-// TTLOptions are what a Controller works with. All but the rules and the patches are required.
+// TTLOptions configures a TTLController. All fields are required, except Patches, Rules
+// and Deleter.
 type TTLOptions struct {
 	// Cache holds nodes with their metadata and taints, and ResourceSlicePatches.
 	Cache nodes
 	// Nodes writes nodes.
 	Nodes patcher
-	// Patches writes ResourceSlicePatches; nil where they are not carried out.
+	// Patches writes ResourceSlicePatches; nil if their feature gate is off.
 	Patches patches
-	// Rules knows DeviceTaintRules, and Deleter deletes them; nil where rules are not
-	// followed. Who feeds Rules calls RuleChanged.
+	// Rules reads DeviceTaintRules, and Deleter deletes them; nil where rules are not
+	// watched. The component that updates Rules must call RuleChanged.
 	Rules   rules
 	Deleter deleter
-	// Policies are those in force.
+	// Policies returns the policies in force.
 	Policies policies
-	// Clock tells the time of the API server, Local that of this machine.
+	// Clock is the clock of the API server, Local that of this machine.
 	Clock clock.PassiveClock
 	Local clock.WithTicker
 	Leads func() bool
@@ -65,20 +67,20 @@ type TTLOptions struct {
 	Metrics  *TTLMetrics
 }
 
-// TTLController removes taints whose time is over.
+// TTLController removes expired taints.
 type TTLController struct {
 	options TTLOptions
 	loop    *controllers.Loop[key]
 }
 
-// key names a node, a rule or a ResourceSlicePatch, by the value of the label source.
+// key names a node, a rule or a ResourceSlicePatch; source is a value of the label source.
 type key struct{ source, name string }
 
 func (k key) describe() string {
 	return map[string]string{sourceNode: "Node", sourceRule: "DeviceTaintRule", sourcePatch: kindPatch}[k.source] + "/" + k.name
 }
 
-// NewTTL returns a controller. It starts nothing: that is what Start does.
+// NewTTL returns a controller; Start starts it.
 func NewTTL(options TTLOptions) *TTLController {
 	c := &TTLController{options: options}
 	c.loop = controllers.NewLoop(controllers.LoopOptions[key]{
@@ -88,7 +90,7 @@ func NewTTL(options TTLOptions) *TTLController {
 	return c
 }
 
-// Start works until ctx is done.
+// Start runs the controller until ctx is done.
 func (c *TTLController) Start(ctx context.Context) error {
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
@@ -101,26 +103,26 @@ func (c *TTLController) Start(ctx context.Context) error {
 		}
 	}
 	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }}
-	var following sync.WaitGroup
+	var background sync.WaitGroup
 	c.loop.Run(ctx, func() {
 		c.addRules()
-		following.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, handler, c.options.Local) })
+		background.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, handler, c.options.Local) })
 		if c.options.Patches != nil {
-			following.Go(func() {
+			background.Go(func() {
 				controllers.Watch(ctx, c.options.Cache, &v1alpha1.ResourceSlicePatch{}, handler, c.options.Local)
 			})
 		}
-		following.Go(func() { c.follow(ctx, changed) })
+		background.Go(func() { c.followPolicies(ctx, changed) })
 	})
-	following.Wait()
+	background.Wait()
 	return nil
 }
 
-// RuleChanged names a rule that was created or changed. It does not block.
+// RuleChanged queues a rule that was created or changed. It does not block.
 func (c *TTLController) RuleChanged(name string) { c.loop.Add(key{sourceRule, name}) }
 
-// follow has everything looked at when the policies change.
-func (c *TTLController) follow(ctx context.Context, changed <-chan struct{}) {
+// followPolicies queues all nodes, rules and patches when the policies change.
+func (c *TTLController) followPolicies(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,7 +133,7 @@ func (c *TTLController) follow(ctx context.Context, changed <-chan struct{}) {
 		c.addPatches(ctx)
 		var list corev1.NodeList
 		if err := c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			continue // It has not been synced; every node is still to be announced.
+			continue // The cache is not synced; the informer will add every node.
 		}
 		for i := range list.Items {
 			c.loop.Add(key{sourceNode, list.Items[i].Name})
@@ -142,7 +144,7 @@ func (c *TTLController) follow(ctx context.Context, changed <-chan struct{}) {
 func (c *TTLController) addPatches(ctx context.Context) {
 	var list v1alpha1.ResourceSlicePatchList
 	if c.options.Patches == nil || c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
-		return // As for nodes.
+		return // The informer will add every patch, as for nodes.
 	}
 	for i := range list.Items {
 		c.loop.Add(key{sourcePatch, list.Items[i].Name})

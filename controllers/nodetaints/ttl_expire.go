@@ -17,29 +17,30 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// expired is a taint whose time is over.
-type expired struct {
-	// position is where it stands in the list of its node or patch.
+// expiredTaint is a taint that is older than its ttl.
+type expiredTaint struct {
+	// position is the index in the taints of the node or patch.
 	position int
 	taint    taint.Taint
-	// ttl is by whose and how long.
-	ttl time.Duration
-	by  string
+	// ttl is the shortest ttl for the taint, and policy the TaintPolicy that has it.
+	ttl    time.Duration
+	policy string
 }
 
-// String says whose time is over, and why.
-func (e *expired) String() string {
-	return fmt.Sprintf("taint %s is older than the ttl %s of TaintPolicy/%s", e.taint, e.ttl, e.by)
+// String describes the taint, the ttl and the policy.
+func (e *expiredTaint) String() string {
+	return fmt.Sprintf("taint %s is older than the ttl %s of TaintPolicy/%s", e.taint, e.ttl, e.policy)
 }
 
-// onNode returns the taints of a node whose time is over at now, and after how long the
-// next one's is; zero for never.
-func onNode(set *taint.Set, node *corev1.Node, now time.Time) (over []expired, next time.Duration) {
+// expiredOnNode returns the taints of a node that are expired at now, and the time until
+// the next one expires; zero for never.
+func expiredOnNode(set *taint.Set, node *corev1.Node, now time.Time) (expired []expiredTaint, next time.Duration) {
 	var registered []taint.Registered
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]
-		e, left, ok := look(set, taint.OfNode(t), now)
-		// A twin would come back at once, and goes with the taint that it stands beside.
+		e, left, ok := timeLeft(set, taint.OfNode(t), now)
+		// PairingController would add a paired taint again, and removes it with its
+		// NoExecute taint.
 		if !ok || selector.System(t.Key) || IsTwin(node, t) {
 			continue
 		}
@@ -51,19 +52,19 @@ func onNode(set *taint.Set, node *corev1.Node, now time.Time) (over []expired, n
 		}
 		if left <= 0 {
 			e.position = i
-			over = append(over, e)
+			expired = append(expired, e)
 		} else if next == 0 || left < next {
 			next = left
 		}
 	}
-	return over, next
+	return expired, next
 }
 
-// onRule returns the taint of a rule if its time is over, else after how long it is;
-// zero for never.
-func onRule(set *taint.Set, rule *tracker.Rule, now time.Time) (over *expired, next time.Duration) {
+// expiredOnRule returns the taint of a rule if it is expired, else the time until it
+// expires; zero for never.
+func expiredOnRule(set *taint.Set, rule *tracker.Rule, now time.Time) (expired *expiredTaint, next time.Duration) {
 	driver, _ := rule.Selector.Driver()
-	e, left, ok := look(set, taint.OfDevice(driver, &rule.Taint), now)
+	e, left, ok := timeLeft(set, taint.OfDevice(driver, &rule.Taint), now)
 	switch {
 	case !ok:
 		return nil, 0
@@ -74,10 +75,10 @@ func onRule(set *taint.Set, rule *tracker.Rule, now time.Time) (over *expired, n
 	}
 }
 
-// onPatch returns the taints of a ResourceSlicePatch whose time is over at now, and after how
-// long the next one's is; zero for never. One that gives no time and has none in the status
-// does not count yet.
-func onPatch(set *taint.Set, patch *v1alpha1.ResourceSlicePatch, now time.Time) (over []expired, next time.Duration) {
+// expiredOnPatch returns the taints of a ResourceSlicePatch that are expired at now, and
+// the time until the next one expires; zero for never. A taint with a time neither in the
+// spec nor in the status does not age yet.
+func expiredOnPatch(set *taint.Set, patch *v1alpha1.ResourceSlicePatch, now time.Time) (expired []expiredTaint, next time.Duration) {
 	names := slicepatch.NamesOf(patch.Spec.Devices.Filter)
 	var driver string
 	if names.Driver != nil {
@@ -88,26 +89,26 @@ func onPatch(set *taint.Set, patch *v1alpha1.ResourceSlicePatch, now time.Time) 
 		if t.TimeAdded.IsZero() {
 			t.TimeAdded = slicepatch.Since(patch, &t)
 		}
-		e, left, ok := look(set, taint.OfDevice(driver, &resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded}), now)
+		e, left, ok := timeLeft(set, taint.OfDevice(driver, &resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded}), now)
 		switch {
 		case !ok:
 		case left <= 0:
 			e.position = i
-			over = append(over, e)
+			expired = append(expired, e)
 		case next == 0 || left < next:
 			next = left
 		}
 	}
-	return over, next
+	return expired, next
 }
 
-// look returns how much time a taint has left; false for one that stays.
-func look(set *taint.Set, taint taint.Taint, now time.Time) (e expired, left time.Duration, ok bool) {
+// timeLeft returns the time until a taint expires; false if it never does.
+func timeLeft(set *taint.Set, taint taint.Taint, now time.Time) (e expiredTaint, left time.Duration, ok bool) {
 	if taint.TimeAdded.IsZero() {
-		return expired{}, 0, false
+		return expiredTaint{}, 0, false
 	}
-	ttl, by, ok := set.TTL(taint)
-	return expired{taint: taint, ttl: ttl, by: by}, taint.TimeAdded.Add(ttl).Sub(now), ok
+	ttl, policy, ok := set.TTL(taint)
+	return expiredTaint{taint: taint, ttl: ttl, policy: policy}, taint.TimeAdded.Add(ttl).Sub(now), ok
 }
 
 // ttlOperation is one operation of a JSON patch.
@@ -117,28 +118,28 @@ type ttlOperation struct {
 	Value     any    `json:"value,omitempty"`
 }
 
-// removal returns the patch that removes taints of a node, which are in order, if they
-// still stand where they stood.
-func removal(node *corev1.Node, over []expired) ([]byte, error) {
+// removeFromNode returns the JSON patch that removes taints, ordered by position, from a
+// node. It tests the UID and that each taint is still at its position.
+func removeFromNode(node *corev1.Node, expired []expiredTaint) ([]byte, error) {
 	operations := []ttlOperation{{"test", "/metadata/uid", node.UID}}
-	for _, e := range slices.Backward(over) {
+	for _, e := range slices.Backward(expired) {
 		path := "/spec/taints/" + strconv.Itoa(e.position)
 		operations = append(operations, ttlOperation{"test", path, node.Spec.Taints[e.position]}, ttlOperation{"remove", path, nil})
 	}
-	return encoded(operations)
+	return encodePatch(operations)
 }
 
-// removalOfPatch returns the patch that removes taints of a ResourceSlicePatch, which are in
-// order, if nothing was written to it since.
-func removalOfPatch(patch *v1alpha1.ResourceSlicePatch, over []expired) ([]byte, error) {
+// removeFromPatch returns the JSON patch that removes taints, ordered by position, from a
+// ResourceSlicePatch. It tests the UID and the resourceVersion.
+func removeFromPatch(patch *v1alpha1.ResourceSlicePatch, expired []expiredTaint) ([]byte, error) {
 	operations := []ttlOperation{{"test", "/metadata/uid", patch.UID}, {"test", "/metadata/resourceVersion", patch.ResourceVersion}}
-	for _, e := range slices.Backward(over) {
+	for _, e := range slices.Backward(expired) {
 		operations = append(operations, ttlOperation{"remove", "/spec/devices/taints/" + strconv.Itoa(e.position), nil})
 	}
-	return encoded(operations)
+	return encodePatch(operations)
 }
 
-func encoded(operations []ttlOperation) ([]byte, error) {
+func encodePatch(operations []ttlOperation) ([]byte, error) {
 	body, err := json.Marshal(operations)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)

@@ -12,7 +12,7 @@ const (
 	sourcePatch = "patch"
 )
 
-// TTLMetrics counts what is removed.
+// TTLMetrics counts the removals of expired taints.
 type TTLMetrics struct{ expired *prometheus.CounterVec }
 
 // NewTTLMetrics registers the metrics with reg.

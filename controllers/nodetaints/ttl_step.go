@@ -21,14 +21,14 @@ import (
 
 const (
 
-	// longest bounds how long it is believed that the time of the API server goes on
-	// as it does here.
-	longest = time.Hour
+	// maxRecheck bounds the delay until the next step, because the clocks of the API
+	// server and of this machine may drift apart.
+	maxRecheck = time.Hour
 
 	kindPatch = "ResourceSlicePatch"
 )
 
-// step looks at one node, rule or patch.
+// step removes the expired taints of one node, rule or patch.
 func (c *TTLController) step(ctx context.Context, k key) (time.Duration, error) {
 	current := c.options.Policies.Current()
 	if current == nil {
@@ -49,11 +49,11 @@ func (c *TTLController) node(ctx context.Context, set *taint.Set, name string) (
 	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	over, next := onNode(set, &node, c.options.Clock.Now())
-	if len(over) == 0 {
-		return min(next, longest), nil
+	expired, next := expiredOnNode(set, &node, c.options.Clock.Now())
+	if len(expired) == 0 {
+		return min(next, maxRecheck), nil
 	}
-	body, err := removal(&node, over)
+	body, err := removeFromNode(&node, expired)
 	if err != nil {
 		return 0, err
 	}
@@ -65,27 +65,27 @@ func (c *TTLController) node(ctx context.Context, set *taint.Set, name string) (
 		return 0, fmt.Errorf("remove taints of node %s: %w", name, err)
 	}
 	reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}
-	for i := range over {
-		c.told(ctx, sourceNode, reference, &over[i])
+	for i := range expired {
+		c.report(ctx, sourceNode, reference, &expired[i])
 	}
-	return min(next, longest), nil
+	return min(next, maxRecheck), nil
 }
 
 func (c *TTLController) rule(ctx context.Context, current *policyset.Set, name string) (time.Duration, error) {
 	rule, ok := c.options.Rules.Rule(name)
 	if !ok || rule.Patch != (tracker.PatchRef{}) {
-		return 0, nil // What is written out for a patch goes with the taint of the patch.
+		return 0, nil // The rule of a patch is deleted with the taint of the patch.
 	}
-	over, next := onRule(current.Taints, &rule, c.options.Clock.Now())
-	if over == nil {
-		return min(next, longest), nil
+	expired, next := expiredOnRule(current.Taints, &rule, c.options.Clock.Now())
+	if expired == nil {
+		return min(next, maxRecheck), nil
 	}
 	paired, err := c.options.Deleter.Paired(ctx, current, &rule)
 	if err != nil {
 		return 0, fmt.Errorf("read rule %s: %w", name, err)
 	}
 	if paired {
-		return longest, nil // It would be made again at once, and goes when it is not needed.
+		return maxRecheck, nil // Package devicetaints would recreate it, and deletes it when it is not needed.
 	}
 	err = c.options.Deleter.DeleteRule(ctx, &rule)
 	if apierrors.IsNotFound(err) {
@@ -94,9 +94,9 @@ func (c *TTLController) rule(ctx context.Context, current *policyset.Set, name s
 	if err != nil {
 		return 0, fmt.Errorf("delete rule %s: %w", name, err)
 	}
-	c.told(ctx, sourceRule, &corev1.ObjectReference{
+	c.report(ctx, sourceRule, &corev1.ObjectReference{
 		APIVersion: resourcev1.SchemeGroupVersion.String(), Kind: "DeviceTaintRule", Name: name, UID: rule.UID,
-	}, over)
+	}, expired)
 	return 0, nil
 }
 
@@ -105,11 +105,11 @@ func (c *TTLController) patch(ctx context.Context, set *taint.Set, name string) 
 	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &patch); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	over, next := onPatch(set, &patch, c.options.Clock.Now())
-	if len(over) == 0 || patch.DeletionTimestamp != nil {
-		return min(next, longest), nil
+	expired, next := expiredOnPatch(set, &patch, c.options.Clock.Now())
+	if len(expired) == 0 || patch.DeletionTimestamp != nil {
+		return min(next, maxRecheck), nil
 	}
-	err := c.takeAway(ctx, &patch, over)
+	err := c.removeTaints(ctx, &patch, expired)
 	if apierrors.IsNotFound(err) {
 		return 0, nil
 	}
@@ -117,21 +117,21 @@ func (c *TTLController) patch(ctx context.Context, set *taint.Set, name string) 
 		return 0, fmt.Errorf("remove taints of ResourceSlicePatch %s: %w", name, err)
 	}
 	reference := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindPatch, Name: name, UID: patch.UID}
-	for i := range over {
-		c.told(ctx, sourcePatch, reference, &over[i])
+	for i := range expired {
+		c.report(ctx, sourcePatch, reference, &expired[i])
 	}
-	return min(next, longest), nil
+	return min(next, maxRecheck), nil
 }
 
-// takeAway takes taints away from a patch, or the patch, if nothing is left of it.
-func (c *TTLController) takeAway(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, over []expired) error {
+// removeTaints removes taints from a patch, or deletes a patch that would be empty.
+func (c *TTLController) removeTaints(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, expired []expiredTaint) error {
 	spec := &patch.Spec.Devices
-	if len(over) == len(spec.Taints) && len(spec.Attributes)+len(spec.Capacity) == 0 {
+	if len(expired) == len(spec.Taints) && len(spec.Attributes)+len(spec.Capacity) == 0 {
 		return c.options.Patches.Delete(ctx, patch.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &patch.UID, ResourceVersion: &patch.ResourceVersion},
 		})
 	}
-	body, err := removalOfPatch(patch, over)
+	body, err := removeFromPatch(patch, expired)
 	if err != nil {
 		return err
 	}
@@ -139,10 +139,10 @@ func (c *TTLController) takeAway(ctx context.Context, patch *v1alpha1.ResourceSl
 	return err
 }
 
-// told says what was removed.
-func (c *TTLController) told(ctx context.Context, source string, reference *corev1.ObjectReference, e *expired) {
+// report counts the removal and records it in an event and in the log.
+func (c *TTLController) report(ctx context.Context, source string, reference *corev1.ObjectReference, e *expiredTaint) {
 	c.options.Metrics.expired.WithLabelValues(source).Inc()
 	c.options.Recorder.Eventf(reference, corev1.EventTypeNormal, "TaintExpired", "Removed, because the %s", e)
 	logr.FromContextOrDiscard(ctx).Info("removed what its ttl was over of",
-		"source", source, "name", reference.Name, "taint", e.taint.String(), "policy", e.by, "ttl", e.ttl.String())
+		"source", source, "name", reference.Name, "taint", e.taint.String(), "policy", e.policy, "ttl", e.ttl.String())
 }

@@ -46,7 +46,7 @@ type ttlWorld struct {
 	changed  chan struct{}
 	err      error
 	events   []string
-	// paired are the names of rules that are there because of others.
+	// paired are the names of the paired rules.
 	paired map[string]bool
 }
 
@@ -139,7 +139,7 @@ func (w *ttlWorld) Patch(_ context.Context, name string, _ types.PatchType, data
 	return patched, nil
 }
 
-// set writes a node and tells of it.
+// set writes a node and sends its event.
 func (w *ttlWorld) set(node *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +201,7 @@ func (w *ttlWorld) Eventf(object runtime.Object, _, reason, format string, args 
 	w.events = append(w.events, reference.Kind+"/"+reference.Name+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-func (w *ttlWorld) told() []string {
+func (w *ttlWorld) reported() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events
@@ -228,8 +228,8 @@ func (w *ttlWorld) taints(name string) []string {
 	return keys
 }
 
-// led runs test while a controller runs.
-func led(t *testing.T, test func(t *testing.T, w *ttlWorld)) {
+// runTTL runs test while a controller runs.
+func runTTL(t *testing.T, test func(t *testing.T, w *ttlWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &ttlWorld{
@@ -260,7 +260,7 @@ func limited(name, key string, ttl time.Duration) v1alpha1.TaintPolicy {
 	}
 }
 
-// ttlTaint returns a taint that is as old as age.
+// ttlTaint returns a taint of an age.
 func ttlTaint(key string, effect corev1.TaintEffect, age time.Duration) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: effect, TimeAdded: new(metav1.NewTime(time.Now().Add(-age).UTC().Truncate(time.Second)))}
 }
@@ -273,7 +273,7 @@ func ttlNode(name string, taints ...corev1.Taint) *corev1.Node {
 }
 
 func TestATaintOfANodeIsRemovedWhenItsTimeIsOver(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.enforce(limited("day", "maintenance", 24*time.Hour))
 		w.set(ttlNode("n",
@@ -287,7 +287,7 @@ func TestATaintOfANodeIsRemovedWhenItsTimeIsOver(t *testing.T) {
 		require.Equal(t, []string{"first", "last", "maintenance"}, w.taints("n"))
 		rest(time.Hour)
 		require.Equal(t, []string{"first", "last"}, w.taints("n"))
-		require.Equal(t, "Node/n TaintExpired: Removed, because the taint maintenance:NoSchedule is older than the ttl 24h0m0s of TaintPolicy/day", w.told()[0])
+		require.Equal(t, "Node/n TaintExpired: Removed, because the taint maintenance:NoSchedule is older than the ttl 24h0m0s of TaintPolicy/day", w.reported()[0])
 		require.InDelta(t, 2, testutil.ToFloat64(w.metrics.expired.WithLabelValues(sourceNode)), 0)
 	})
 }
@@ -298,7 +298,7 @@ func TestWhatStays(t *testing.T) {
 		NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "banana"}},
 		Taints:       []v1alpha1.RegisteredTaint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}},
 	}}
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.enforce(limited("short", "maintenance", time.Minute), limited("system", corev1.TaintNodeUnreachable, time.Minute), registering)
 		w.set(ttlNode("without a time", corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}))
@@ -318,7 +318,7 @@ func TestWhatStays(t *testing.T) {
 }
 
 func TestATwinOfANodeStaysWhileWhatItIsForDoes(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		policy := limited("a", "maintenance", time.Minute)
 		policy.Spec.Taints = []v1alpha1.TaintSelector{{Key: "maintenance", Effects: []corev1.TaintEffect{corev1.TaintEffectNoSchedule}}}
@@ -330,7 +330,7 @@ func TestATwinOfANodeStaysWhileWhatItIsForDoes(t *testing.T) {
 		require.Len(t, w.taints("n"), 2)
 
 		n = n.DeepCopy()
-		n.Annotations = nil // It is nobody's twin.
+		n.Annotations = nil // The taint is not a paired one.
 		w.set(n)
 		rest(time.Second)
 		require.Len(t, w.taints("n"), 1)
@@ -338,7 +338,7 @@ func TestATwinOfANodeStaysWhileWhatItIsForDoes(t *testing.T) {
 }
 
 func TestAPolicyThatComesLaterCounts(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.set(ttlNode("n", ttlTaint("maintenance", corev1.TaintEffectNoSchedule, time.Hour)))
 		w.rules["r"] = rule("r", "maintenance", time.Hour)
@@ -359,7 +359,7 @@ func rule(name, key string, age time.Duration) tracker.Rule {
 }
 
 func TestARuleIsDeletedWhenItsTimeIsOver(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.enforce(limited("hour", "degraded", time.Hour))
 		w.mu.Lock()
@@ -371,15 +371,15 @@ func TestARuleIsDeletedWhenItsTimeIsOver(t *testing.T) {
 		require.Len(t, w.Rules(), 2)
 		rest(2 * time.Minute)
 		require.Equal(t, []string{"other"}, w.Rules())
-		require.Equal(t, "DeviceTaintRule/r TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour", w.told()[0])
+		require.Equal(t, "DeviceTaintRule/r TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour", w.reported()[0])
 		w.controller.RuleChanged("r") // as it is told when it is gone
 		rest(time.Hour)
-		require.Len(t, w.told(), 1)
+		require.Len(t, w.reported(), 1)
 	})
 }
 
 func TestATwinStaysWhileWhatItIsForDoes(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.enforce(limited("hour", "degraded", time.Hour))
 		w.mu.Lock()
@@ -396,9 +396,9 @@ func TestATwinStaysWhileWhatItIsForDoes(t *testing.T) {
 	})
 }
 
-// What goes would be made again at once.
+// Otherwise the removed taint would be added again at once.
 func TestRulesOfPatchesStay(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.enforce(limited("hour", "degraded", time.Hour))
 		written := rule("gpu-broken-1", "degraded", 2*time.Hour)
@@ -416,9 +416,9 @@ func TestWhatWasChangedMeanwhileStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := ttlNode("n", ttlTaint("maintenance", corev1.TaintEffectNoSchedule, time.Hour))
 		w := &ttlWorld{nodes: map[string]*corev1.Node{}, current: policyset.None().WithTaints([]v1alpha1.TaintPolicy{limited("a", "maintenance", time.Minute)})}
-		over, _ := onNode(w.current.Taints, seen, time.Now())
-		require.Len(t, over, 1)
-		body, err := removal(seen, over)
+		expired, _ := expiredOnNode(w.current.Taints, seen, time.Now())
+		require.Len(t, expired, 1)
+		body, err := removeFromNode(seen, expired)
 		require.NoError(t, err)
 		for sentence, now := range map[string]*corev1.Node{
 			"the taint was set again": ttlNode("n", ttlTaint("maintenance", corev1.TaintEffectNoSchedule, 0)),
@@ -440,7 +440,7 @@ func TestWhatWasChangedMeanwhileStays(t *testing.T) {
 }
 
 func TestWhatFailsIsTriedAgain(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.err = errors.New("away")
 		w.enforce(limited("a", "maintenance", time.Minute))
@@ -511,7 +511,7 @@ func (p *slicePatches) Delete(_ context.Context, name string, options metav1.Del
 	return nil
 }
 
-// store writes a patch and tells of it. The lock is held.
+// store writes a patch and sends its event. The caller holds the lock.
 func (w *ttlWorld) store(patch *v1alpha1.ResourceSlicePatch) {
 	w.patches[patch.Name] = patch
 	for _, handler := range w.handlers {
@@ -519,7 +519,7 @@ func (w *ttlWorld) store(patch *v1alpha1.ResourceSlicePatch) {
 	}
 }
 
-// patched returns the keys of the taints of each patch that is there.
+// patched returns the keys of the taints of each existing patch.
 func (w *ttlWorld) patched() map[string][]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -534,7 +534,7 @@ func (w *ttlWorld) patched() map[string][]string {
 }
 
 func TestTaintsOfPatchesAreRemovedWhenTheirTimeIsOver(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.enforce(limited("hour", "degraded", time.Hour))
 		age := func(age time.Duration) *metav1.Time {
@@ -563,7 +563,7 @@ func TestTaintsOfPatchesAreRemovedWhenTheirTimeIsOver(t *testing.T) {
 		patch("of-another-key", false, nil, other)
 		rest(29 * time.Minute)
 		require.Len(t, w.patched(), 6)
-		require.Empty(t, w.told())
+		require.Empty(t, w.reported())
 		rest(2 * time.Minute)
 		require.Equal(t, map[string][]string{
 			"beside-another": {"other", "other"}, "with-attributes": {}, "not-recorded-yet": {"degraded"}, "of-another-key": {"other"},
@@ -573,12 +573,12 @@ func TestTaintsOfPatchesAreRemovedWhenTheirTimeIsOver(t *testing.T) {
 			"ResourceSlicePatch/by-its-status TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
 			"ResourceSlicePatch/beside-another TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
 			"ResourceSlicePatch/with-attributes TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
-		}, w.told())
+		}, w.reported())
 	})
 }
 
 func TestAPatchThatWasWrittenMeanwhileIsLookedAtAgain(t *testing.T) {
-	led(t, func(t *testing.T, w *ttlWorld) {
+	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.enforce(limited("hour", "degraded", time.Hour))
 		p := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid", ResourceVersion: "1"}}
@@ -596,6 +596,6 @@ func TestAPatchThatWasWrittenMeanwhileIsLookedAtAgain(t *testing.T) {
 		w.mu.Unlock()
 		rest(time.Minute)
 		require.Empty(t, w.patched())
-		require.Len(t, w.told(), 1)
+		require.Len(t, w.reported(), 1)
 	})
 }

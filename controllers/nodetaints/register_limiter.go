@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// These bound how fast nodes are tainted.
+	// nodeRate is the number of nodes per second that a limiter admits.
 	nodeRate  = 10
 	nodeBurst = 20
 )
 
-// turns bounds how fast nodes are worked on. A node that has been told when its turn is
-// keeps it, so that it is woken once and not whenever another one is done.
-type turns struct {
+// nodeLimiter limits the rate at which nodes are patched. A node that has to wait keeps
+// its reservation, so that it is queued once and not after each other node.
+type nodeLimiter struct {
 	mu    sync.Mutex
 	limit *rate.Limiter
 	at    map[types.UID]time.Time
 }
 
-// reset forgets all nodes.
-func (t *turns) reset() {
+// reset removes all reservations.
+func (t *nodeLimiter) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.limit, t.at = rate.NewLimiter(nodeRate, nodeBurst), map[types.UID]time.Time{}
 }
 
-// take returns for how long a node has to wait for its turn. Zero uses the turn up.
-func (t *turns) take(uid types.UID, now time.Time) time.Duration {
+// take returns how long a node has to wait. Zero consumes its reservation.
+func (t *nodeLimiter) take(uid types.UID, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at, waits := t.at[uid]
@@ -45,8 +45,8 @@ func (t *turns) take(uid types.UID, now time.Time) time.Duration {
 	return 0
 }
 
-// leave forgets a node.
-func (t *turns) leave(uid types.UID) {
+// remove removes the reservation of a node.
+func (t *nodeLimiter) remove(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.at, uid)
