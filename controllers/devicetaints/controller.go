@@ -18,29 +18,29 @@ import (
 const (
 	// queueName is the name label of the workqueue metrics.
 	queueName = "tollgate-pairing"
-	// policiesPause is how long rules wait for the policies to be read.
+	// policiesPause is how long a key waits until the policies are loaded.
 	policiesPause = time.Second
-	// publishedPause is how often the taints that drivers publish are looked at.
+	// publishedPause is the delay between two steps for published taints.
 	publishedPause = 5 * time.Second
-	// recheck is how often a rule that has a twin, or cannot have one, is looked at
-	// again unasked.
+	// recheck is the delay until a rule that has a paired rule, or cannot have one, is
+	// checked again.
 	recheck = 10 * time.Minute
 )
 
-// devices knows rules, and what drivers publish; a tracker.Tracker does.
+// devices reads rules and published taints; tracker.Tracker implements it.
 type devices interface {
 	Rules() []string
 	Rule(name string) (tracker.Rule, bool)
 	PublishedEvicting() []tracker.Published
 }
 
-// policies hands out those in force, and says when they changed.
+// policies returns the policies in force, and signals changes.
 type policies interface {
 	Current() *policyset.Set
 	Subscribe() (changed <-chan struct{}, stop func())
 }
 
-// rules writes DeviceTaintRules; a controllers.RuleClient does.
+// rules writes DeviceTaintRules; controllers.RuleClient implements it.
 type rules interface {
 	Get(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error)
 	Create(ctx context.Context, build controllers.BuildRule) error
@@ -53,18 +53,19 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Controller works with. All but Window are required.
+// Options configures a Controller. All fields but Window are required.
 type Options struct {
-	// Devices knows rules and published taints. Who feeds it calls RuleChanged.
+	// Devices reads rules and published taints. The component that updates it must call
+	// RuleChanged.
 	Devices devices
-	// Synced reports whether Devices knows all rules and slices that there are: what is
-	// not known would be taken for gone.
+	// Synced reports whether Devices has all rules and slices: the controller would treat
+	// a missing one as deleted.
 	Synced func() bool
 	// Client writes rules.
 	Client rules
-	// Policies are those in force.
+	// Policies returns the policies in force.
 	Policies policies
-	// Window says that Tollgate is in mode Window.
+	// Window is true in mode Window.
 	Window bool
 	// Local is the clock of this machine.
 	Local clock.WithTicker
@@ -75,15 +76,15 @@ type Options struct {
 	Metrics  *Metrics
 }
 
-// Controller makes, corrects and removes twins.
+// Controller creates, updates and deletes paired rules.
 type Controller struct {
 	options Options
 	loop    *controllers.Loop[key]
-	// settlements are by the names of twins. They are the worker's, of which there is one.
-	settlements map[string]settlement
+	// readResults are by the names of paired rules. Only the single worker uses them.
+	readResults map[string]readResult
 }
 
-// key is what is looked at: a rule, or with the zero key all that drivers publish.
+// key names a rule; the zero key stands for all published taints.
 type key struct{ rule string }
 
 func (k key) describe() string {
@@ -93,9 +94,9 @@ func (k key) describe() string {
 	return "DeviceTaintRule/" + k.rule
 }
 
-// New returns a controller. It starts nothing: that is what Start does.
+// New returns a controller; Start starts it.
 func New(options Options) *Controller {
-	c := &Controller{options: options, settlements: map[string]settlement{}}
+	c := &Controller{options: options, readResults: map[string]readResult{}}
 	c.loop = controllers.NewLoop(controllers.LoopOptions[key]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 1, Step: c.step,
 		Describe: key.describe,
@@ -103,22 +104,22 @@ func New(options Options) *Controller {
 	return c
 }
 
-// Start works until ctx is done.
+// Start runs the controller until ctx is done.
 func (c *Controller) Start(ctx context.Context) error {
-	clear(c.settlements)
+	clear(c.readResults)
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
-	var following sync.WaitGroup
+	var background sync.WaitGroup
 	c.loop.Run(ctx, func() {
 		c.addAll()
-		following.Go(func() { c.follow(ctx, changed) })
+		background.Go(func() { c.followPolicies(ctx, changed) })
 	})
-	following.Wait()
+	background.Wait()
 	return nil
 }
 
-// RuleChanged names a rule that was created, changed or deleted: one that may need a
-// twin, or the twin of one. It does not block.
+// RuleChanged queues a rule that was created, changed or deleted, and the rule that it may
+// be paired with. It does not block.
 func (c *Controller) RuleChanged(name string) {
 	c.loop.Add(key{rule: name})
 	if paired, ok := strings.CutSuffix(name, suffix); ok {
@@ -126,8 +127,8 @@ func (c *Controller) RuleChanged(name string) {
 	}
 }
 
-// follow has everything looked at when the policies change.
-func (c *Controller) follow(ctx context.Context, changed <-chan struct{}) {
+// followPolicies queues all keys when the policies change.
+func (c *Controller) followPolicies(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -141,7 +142,7 @@ func (c *Controller) follow(ctx context.Context, changed <-chan struct{}) {
 func (c *Controller) addAll() {
 	c.loop.Add(key{})
 	for _, name := range c.options.Devices.Rules() {
-		// By its name, one may be the twin of one that is gone.
+		// The name may be that of a paired rule whose owner is gone.
 		c.RuleChanged(name)
 	}
 }

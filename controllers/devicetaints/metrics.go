@@ -12,7 +12,7 @@ const (
 	operationDelete = "delete"
 )
 
-// Metrics counts what is written.
+// Metrics counts the writes of paired rules and the taints without one.
 type Metrics struct {
 	writes *prometheus.CounterVec
 	left   prometheus.Gauge

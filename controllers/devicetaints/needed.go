@@ -11,15 +11,15 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// Needs says which taints of devices need a twin: those of which claims are given a
-// toleration that ends. The zero value needs none.
+// Needs decides which taints of devices need a paired rule: those for which claims get a
+// toleration with tolerationSeconds. The zero value needs none.
 type Needs struct {
 	placement *placement.Set
 	windows   *eviction.Set
 }
 
-// NeedsOf returns the needs by the policies in force, none of nil. Window says that
-// Tollgate is in mode Window, where EvictionPolicies give claims tolerations too.
+// NeedsOf returns the needs of the policies in force, none for nil. window reports mode
+// Window, in which EvictionPolicies give claims tolerations too.
 func NeedsOf(current *policyset.Set, window bool) Needs {
 	if current == nil {
 		return Needs{}
@@ -31,35 +31,35 @@ func NeedsOf(current *policyset.Set, window bool) Needs {
 	return needs
 }
 
-// some reports whether any taint can need a twin.
-func (n Needs) some() bool { return n.placement.GivesBounded() || len(n.windows.Windows()) > 0 }
+// any reports whether any taint can need a paired rule.
+func (n Needs) any() bool { return n.placement.GivesBounded() || len(n.windows.Windows()) > 0 }
 
-// pair reports whether a taint needs a twin.
-func (n Needs) pair(taint *resourcev1.DeviceTaint) bool {
+// includes reports whether a taint needs a paired rule.
+func (n Needs) includes(taint *resourcev1.DeviceTaint) bool {
 	return n.placement.NeedsPair(taint) ||
 		taint.Effect == resourcev1.DeviceTaintEffectNoExecute && n.windows.HasWindow(v1alpha1.TaintTargetDevice, taint.Key)
 }
 
-// NeededByRule reports whether a rule is the twin of another that needs one: whether it
-// would be made again at once.
+// NeededByRule reports whether a rule is the paired rule of carrier, which needs one; the
+// controller would recreate it.
 func NeededByRule(needs Needs, rule *resourcev1.DeviceTaintRule, carrier *tracker.Rule) bool {
-	return carrier.Selects && needs.pair(new(carrier.NativeTaint())) && isTwin(rule, new(twinOf(carrier)))
+	return carrier.Selects && needs.includes(new(carrier.NativeTaint())) && isPaired(rule, new(pairedRuleOf(carrier)))
 }
 
-// NeededBySlice reports whether a rule is the twin of a taint in a ResourceSlice that
-// needs one.
+// NeededBySlice reports whether a rule is paired with a taint in a ResourceSlice that
+// needs it.
 func NeededBySlice(needs Needs, rule *resourcev1.DeviceTaintRule, carrier *tracker.Slice) bool {
 	for i := range carrier.Devices {
 		d := &carrier.Devices[i]
 		for j := range d.Taints {
-			if !needs.pair(&d.Taints[j]) {
+			if !needs.includes(&d.Taints[j]) {
 				continue
 			}
-			wanted := twinOfPublished(&tracker.Published{
+			wanted := pairedRuleForPublished(&tracker.Published{
 				Device: device.ID{Driver: carrier.Driver, Pool: carrier.Pool, Name: d.Name},
 				Taint:  d.Taints[j], Slice: carrier.Name, SliceUID: carrier.UID,
 			})
-			if isTwin(rule, &wanted) {
+			if isPaired(rule, &wanted) {
 				return true
 			}
 		}
@@ -67,7 +67,7 @@ func NeededBySlice(needs Needs, rule *resourcev1.DeviceTaintRule, carrier *track
 	return false
 }
 
-func isTwin(rule *resourcev1.DeviceTaintRule, wanted *twin) bool {
-	owner, ours := OwnerOf(rule)
-	return ours && owner.UID == wanted.owner.UID && rule.Name == wanted.name && wanted.same(new(tracker.RuleOf(rule)))
+func isPaired(rule *resourcev1.DeviceTaintRule, wanted *pairedRule) bool {
+	owner, managed := OwnerOf(rule)
+	return managed && owner.UID == wanted.owner.UID && rule.Name == wanted.name && wanted.matches(new(tracker.RuleOf(rule)))
 }

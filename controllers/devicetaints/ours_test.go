@@ -96,11 +96,11 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 			w.put(rule("a", "gpu-9", "degraded", noExecute))
 			w.step(c, "a")
 			w.step(c, "a")
-			require.Len(t, c.settlements, 1)
+			require.Len(t, c.readResults, 1)
 			w.drop("a")
 			w.drop("a-noschedule") // The garbage collector was first.
 			w.step(c, next)
-			require.Empty(t, c.settlements)
+			require.Empty(t, c.readResults)
 		})
 	}
 }
@@ -115,27 +115,27 @@ func TestWhatIsNeeded(t *testing.T) {
 	w.step(c, "broken")
 	needs := NeedsOf(w.policy, false)
 	carrier, _ := w.Rule("broken")
-	twin := w.stored["broken-noschedule"].DeepCopy()
-	require.True(t, NeededByRule(needs, twin, &carrier))
+	pairedRule := w.stored["broken-noschedule"].DeepCopy()
+	require.True(t, NeededByRule(needs, pairedRule, &carrier))
 
-	for sentence, change := range map[string]func(twin *resourcev1.DeviceTaintRule, carrier *tracker.Rule){
-		"another device": func(twin *resourcev1.DeviceTaintRule, _ *tracker.Rule) {
-			twin.Spec.DeviceSelector.Device = new("gpu-7")
+	for sentence, change := range map[string]func(pairedRule *resourcev1.DeviceTaintRule, carrier *tracker.Rule){
+		"another device": func(pairedRule *resourcev1.DeviceTaintRule, _ *tracker.Rule) {
+			pairedRule.Spec.DeviceSelector.Device = new("gpu-7")
 		},
-		"another key":              func(twin *resourcev1.DeviceTaintRule, _ *tracker.Rule) { twin.Spec.Taint.Key = "governed" },
-		"another name":             func(twin *resourcev1.DeviceTaintRule, _ *tracker.Rule) { twin.Name = "mine" },
-		"no label":                 func(twin *resourcev1.DeviceTaintRule, _ *tracker.Rule) { twin.Labels = nil },
+		"another key":              func(pairedRule *resourcev1.DeviceTaintRule, _ *tracker.Rule) { pairedRule.Spec.Taint.Key = "governed" },
+		"another name":             func(pairedRule *resourcev1.DeviceTaintRule, _ *tracker.Rule) { pairedRule.Name = "mine" },
+		"no label":                 func(pairedRule *resourcev1.DeviceTaintRule, _ *tracker.Rule) { pairedRule.Labels = nil },
 		"a replaced owner":         func(_ *resourcev1.DeviceTaintRule, carrier *tracker.Rule) { carrier.UID = "new" },
 		"an owner that evicts not": func(_ *resourcev1.DeviceTaintRule, carrier *tracker.Rule) { carrier.Taint.Effect = noSchedule },
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			twin, carrier := twin.DeepCopy(), carrier
-			change(twin, &carrier)
-			require.False(t, NeededByRule(needs, twin, &carrier))
+			pairedRule, carrier := pairedRule.DeepCopy(), carrier
+			change(pairedRule, &carrier)
+			require.False(t, NeededByRule(needs, pairedRule, &carrier))
 		})
 	}
 
-	published := twinOfPublished(new(w.PublishedEvicting()[0]))
+	published := pairedRuleForPublished(new(w.PublishedEvicting()[0]))
 	object := published.object("resource.k8s.io/v1")
 	require.True(t, NeededBySlice(needs, object, &s))
 	s.UID = "new"
@@ -145,5 +145,5 @@ func TestWhatIsNeeded(t *testing.T) {
 	w.give()
 	s.Devices[0].Name = "gpu-0"
 	require.False(t, NeededBySlice(NeedsOf(w.policy, true), object, &s), "no policy needs it")
-	require.False(t, NeededByRule(NeedsOf(w.policy, true), twin, &carrier))
+	require.False(t, NeededByRule(NeedsOf(w.policy, true), pairedRule, &carrier))
 }

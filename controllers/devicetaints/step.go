@@ -18,14 +18,13 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// maxPublished bounds the rules for what drivers publish. Each is an object that
-// every scheduler watches.
+// maxPublished caps the rules for published taints. Every scheduler watches each of them.
 const maxPublished = 1000
 
-// maxFaults bounds what is logged of one look at them.
+// maxFaults caps the errors that one step for published taints returns.
 const maxFaults = 3
 
-// step looks at one rule, or at all that drivers publish.
+// step reconciles the paired rule of one rule, or the rules for all published taints.
 func (c *Controller) step(ctx context.Context, k key) (time.Duration, error) {
 	current := c.options.Policies.Current()
 	if current == nil || !c.options.Synced() {
@@ -38,29 +37,30 @@ func (c *Controller) step(ctx context.Context, k key) (time.Duration, error) {
 	return c.rule(ctx, needs, k.rule)
 }
 
-// rule sees to the twin of one rule, or to what is left of one that is gone.
+// rule reconciles the paired rule of one rule, and deletes that of a missing rule.
 func (c *Controller) rule(ctx context.Context, needs Needs, name string) (time.Duration, error) {
 	rule, ok := c.options.Devices.Rule(name)
 	if !ok {
-		delete(c.settlements, name)
-		return 0, c.orphan(ctx, twinName(name))
+		delete(c.readResults, name)
+		return 0, c.removeOrphan(ctx, pairedName(name))
 	}
 	if strings.HasSuffix(name, suffix) {
-		if err := c.orphan(ctx, name); err != nil {
+		if err := c.removeOrphan(ctx, name); err != nil {
 			return 0, err
 		}
 	}
-	wanted := twinOf(&rule)
+	wanted := pairedRuleOf(&rule)
 	reference := referenceTo(name, rule.UID)
-	// A rule that evicts for Tollgate alone keeps new pods off as it is.
-	if !rule.Selects || !needs.pair(new(rule.NativeTaint())) {
+	// A rule that only Tollgate's evictor treats as NoExecute is NoSchedule for the
+	// scheduler.
+	if !rule.Selects || !needs.includes(new(rule.NativeTaint())) {
 		return 0, c.remove(ctx, wanted.name, reference)
 	}
 	return recheck, c.ensure(ctx, &wanted, reference)
 }
 
-// published sees to the rules for what drivers publish. One that cannot be written does
-// not keep the others from being.
+// published reconciles the rules for published taints. A failed write does not stop the
+// others.
 func (c *Controller) published(ctx context.Context, needs Needs) error {
 	wanted, left := c.wantedForPublished(needs)
 	c.options.Metrics.left.Set(float64(left))
@@ -81,18 +81,18 @@ func (c *Controller) published(ctx context.Context, needs Needs) error {
 	return errors.Join(faults...)
 }
 
-// wantedForPublished returns the rules by name, and how many there should be beyond
-// them.
-func (c *Controller) wantedForPublished(needs Needs) (map[string]twin, int) {
-	wanted, left := map[string]twin{}, 0
-	if !needs.some() {
+// wantedForPublished returns the desired rules by name, and the number beyond
+// maxPublished.
+func (c *Controller) wantedForPublished(needs Needs) (map[string]pairedRule, int) {
+	wanted, left := map[string]pairedRule{}, 0
+	if !needs.any() {
 		return wanted, 0
 	}
 	for _, p := range c.options.Devices.PublishedEvicting() {
-		if !needs.pair(&p.Taint) {
+		if !needs.includes(&p.Taint) {
 			continue
 		}
-		t := twinOfPublished(&p)
+		t := pairedRuleForPublished(&p)
 		if _, twice := wanted[t.name]; twice {
 			continue
 		}
@@ -105,79 +105,80 @@ func (c *Controller) wantedForPublished(needs Needs) (map[string]twin, int) {
 	return wanted, left
 }
 
-// ensure has the twin be there as it is to be. What is known of it decides whether to
-// ask; what is asked decides what is written.
-func (c *Controller) ensure(ctx context.Context, wanted *twin, about *corev1.ObjectReference) error {
-	known, ok := c.options.Devices.Rule(wanted.name)
-	if ok && c.settled(&known, wanted) {
+// ensure creates or updates a paired rule. The tracked rule decides whether to read the
+// stored one, and the stored rule decides what to write.
+func (c *Controller) ensure(ctx context.Context, wanted *pairedRule, about *corev1.ObjectReference) error {
+	tracked, ok := c.options.Devices.Rule(wanted.name)
+	if ok && c.upToDate(&tracked, wanted) {
 		return nil
 	}
 	stored, err := c.options.Client.Get(ctx, wanted.name)
 	if apierrors.IsNotFound(err) {
-		delete(c.settlements, wanted.name)
+		delete(c.readResults, wanted.name)
 		if err := c.options.Client.Create(ctx, wanted.object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create rule %s: %w", wanted.name, err)
 		}
-		c.told(ctx, operationCreate, about, wanted)
+		c.report(ctx, operationCreate, about, wanted)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read rule %s: %w", wanted.name, err)
 	}
-	same := wanted.same(new(tracker.RuleOf(stored)))
-	ours := c.ours(stored, wanted, same)
+	matches := wanted.matches(new(tracker.RuleOf(stored)))
+	managed := c.isManaged(stored, wanted, matches)
 	switch {
-	case !ours && same:
-		c.settle(stored, wanted, false) // It does what ours would.
+	case !managed && matches:
+		c.recordMatch(stored, wanted, false) // A matching rule of another writer suffices.
 		return nil
-	case !ours:
-		c.blocked(ctx, stored, wanted, about)
+	case !managed:
+		c.reportConflict(ctx, stored, wanted, about)
 		return nil
-	case same && wanted.complete(stored):
-		c.settle(stored, wanted, true)
+	case matches && wanted.hasMetadata(stored):
+		c.recordMatch(stored, wanted, true)
 		return nil
 	}
-	// Where the owner was replaced under its name, the twin would go with the old one.
+	// If the owner was recreated, the garbage collector would delete the paired rule with
+	// the old owner.
 	if err := c.options.Client.Update(ctx, stored, wanted.object); err != nil {
 		return fmt.Errorf("update rule %s: %w", wanted.name, err)
 	}
-	c.told(ctx, operationUpdate, about, wanted)
+	c.report(ctx, operationUpdate, about, wanted)
 	return nil
 }
 
-// remove deletes a twin that is known and was made here.
+// remove deletes a paired rule that is tracked and managed by this controller.
 func (c *Controller) remove(ctx context.Context, name string, about *corev1.ObjectReference) error {
 	if _, ok := c.options.Devices.Rule(name); !ok {
-		delete(c.settlements, name)
+		delete(c.readResults, name)
 		return nil
 	}
 	stored, err := c.options.Client.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
-		delete(c.settlements, name)
+		delete(c.readResults, name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read rule %s: %w", name, err)
 	}
-	if _, ours := OwnerOf(stored); !ours {
+	if _, managed := OwnerOf(stored); !managed {
 		return nil
 	}
 	return c.delete(ctx, stored, about, "no claim is given a toleration that ends any more")
 }
 
-// orphan deletes a twin whose rule is gone. The garbage collector would, but where a
-// TaintPolicy governs the key it may not.
-func (c *Controller) orphan(ctx context.Context, name string) error {
+// removeOrphan deletes a paired rule whose owner is gone. Where a TaintPolicy governs the
+// key, the garbage collector may not delete it.
+func (c *Controller) removeOrphan(ctx context.Context, name string) error {
 	if _, ok := c.options.Devices.Rule(name); !ok {
-		delete(c.settlements, name)
+		delete(c.readResults, name)
 		return nil
 	}
 	if _, ok := c.options.Devices.Rule(strings.TrimSuffix(name, suffix)); ok {
-		return nil // A look at that one sees to it.
+		return nil // The step for the owner decides.
 	}
 	stored, err := c.options.Client.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
-		delete(c.settlements, name)
+		delete(c.readResults, name)
 		return nil
 	}
 	if err != nil {
@@ -187,7 +188,7 @@ func (c *Controller) orphan(ctx context.Context, name string) error {
 	if !ok || owner.Kind != KindRule {
 		return nil
 	}
-	// What is known may lag behind.
+	// The tracker may lag behind.
 	live, err := c.options.Client.Get(ctx, owner.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read rule %s: %w", owner.Name, err)
@@ -198,21 +199,21 @@ func (c *Controller) orphan(ctx context.Context, name string) error {
 	return c.delete(ctx, stored, referenceTo(name, stored.UID), "the rule that it was made for is gone")
 }
 
-// delete deletes a twin that was made here.
+// delete deletes a paired rule and reports it.
 func (c *Controller) delete(ctx context.Context, stored *resourcev1.DeviceTaintRule, about *corev1.ObjectReference, why string) error {
 	err := c.options.Client.Delete(ctx, stored)
 	if apierrors.IsNotFound(err) {
-		delete(c.settlements, stored.Name)
+		delete(c.readResults, stored.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("delete rule %s: %w", stored.Name, err)
 	}
-	delete(c.settlements, stored.Name)
-	words := sentence(&stored.Spec.Taint)
+	delete(c.readResults, stored.Name)
+	text := taintText(&stored.Spec.Taint)
 	c.options.Metrics.writes.WithLabelValues(operationDelete).Inc()
-	c.options.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePairRemoved", "Removed the rule %s (%s): %s", stored.Name, words, why)
-	logr.FromContextOrDiscard(ctx).Info("removed a NoSchedule pair", "rule", about.Name, "pair", stored.Name, "taint", words, "reason", why)
+	c.options.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePairRemoved", "Removed the rule %s (%s): %s", stored.Name, text, why)
+	logr.FromContextOrDiscard(ctx).Info("removed a NoSchedule pair", "rule", about.Name, "pair", stored.Name, "taint", text, "reason", why)
 	return nil
 }
 
@@ -220,15 +221,15 @@ func referenceTo(rule string, uid types.UID) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: resourcev1.SchemeGroupVersion.String(), Kind: KindRule, Name: rule, UID: uid}
 }
 
-// told says what was written.
-func (c *Controller) told(ctx context.Context, operation string, about *corev1.ObjectReference, t *twin) {
-	words := sentence(&t.taint)
+// report counts the write and records it in an event and in the log.
+func (c *Controller) report(ctx context.Context, operation string, about *corev1.ObjectReference, t *pairedRule) {
+	text := taintText(&t.taint)
 	c.options.Metrics.writes.WithLabelValues(operation).Inc()
 	c.options.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePaired",
-		"The rule %s (%s) keeps pods from coming back that tolerate the taint for a while", t.name, words)
-	logr.FromContextOrDiscard(ctx).Info("paired a taint of devices with NoSchedule", "rule", about.Name, "operation", operation, "pair", t.name, "taint", words)
+		"The rule %s (%s) keeps pods from coming back that tolerate the taint for a while", t.name, text)
+	logr.FromContextOrDiscard(ctx).Info("paired a taint of devices with NoSchedule", "rule", about.Name, "operation", operation, "pair", t.name, "taint", text)
 }
 
-func sentence(taint *resourcev1.DeviceTaint) string {
+func taintText(taint *resourcev1.DeviceTaint) string {
 	return tracker.Taint{Key: taint.Key, Value: taint.Value, Effect: corev1.TaintEffect(taint.Effect)}.String()
 }

@@ -92,7 +92,8 @@ func TestRulesThatNeedNoTwin(t *testing.T) {
 	require.Empty(t, calls)
 }
 
-// A rule of a patch may evict for Tollgate alone: the scheduler keeps pods off by itself.
+// A rule of a patch can be NoExecute for Tollgate alone: the scheduler already keeps pods
+// off.
 func TestADisguisedRuleNeedsNoTwin(t *testing.T) {
 	w := newWorld(t)
 	c := w.controller()
@@ -167,7 +168,7 @@ func TestOneRefusalDoesNotStopTheOthers(t *testing.T) {
 	}
 	w.SetSlice(slice("s", taints), time.Unix(0, 0))
 	for _, published := range w.PublishedEvicting()[:5] {
-		w.refused[twinOfPublished(&published).name] = true
+		w.refused[pairedRuleForPublished(&published).name] = true
 	}
 	_, err := c.step(t.Context(), key{})
 	require.True(t, apierrors.IsForbidden(err))
@@ -187,13 +188,13 @@ func TestATwinGoesWithItsRule(t *testing.T) {
 				w.drop(name)
 				if restarted {
 					c = w.controller()
-					w.step(c, twinName(name))
+					w.step(c, pairedName(name))
 				} else {
 					w.step(c, name)
 				}
 				require.Empty(t, w.pairs(), "the garbage collector may not be one of the setters")
 				_, events := w.taken()
-				require.Contains(t, events[len(events)-1], "Normal NoSchedulePairRemoved "+twinName(name))
+				require.Contains(t, events[len(events)-1], "Normal NoSchedulePairRemoved "+pairedName(name))
 			}
 		})
 	}
@@ -231,7 +232,7 @@ func TestACacheThatLagsCausesNoSecondWrite(t *testing.T) {
 	c := w.controller()
 	w.give("degraded")
 	w.put(rule("broken", "gpu-0", "degraded", noExecute))
-	w.deaf = true
+	w.staleTracker = true
 	w.step(c, "broken")
 	w.taken()
 	w.step(c, "broken")
@@ -288,7 +289,7 @@ func TestWhatDriversPublishIsPaired(t *testing.T) {
 		"gpu-2": {},
 	}), time.Unix(0, 0))
 	w.step(c, "")
-	words := func() (found []string) {
+	text := func() (found []string) {
 		for _, pair := range w.pairs() {
 			name, rest, _ := strings.Cut(pair, " ")
 			require.True(t, strings.HasPrefix(name, prefix))
@@ -298,7 +299,7 @@ func TestWhatDriversPublishIsPaired(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"gpu.example.com/node-1/gpu-0 degraded=v:NoSchedule of s", "gpu.example.com/node-1/gpu-1 broken=:NoSchedule of s",
-	}, words())
+	}, text())
 	w.step(c, "")
 	w.taken()
 	w.step(c, "")
@@ -310,7 +311,7 @@ func TestWhatDriversPublishIsPaired(t *testing.T) {
 		Devices: []tracker.Device{{Name: "gpu-1", Taints: []resourcev1.DeviceTaint{{Key: "broken", Effect: noExecute}}}},
 	}, time.Unix(1, 0))
 	w.step(c, "")
-	require.Equal(t, []string{"gpu.example.com/node-1/gpu-1 broken=:NoSchedule of s"}, words())
+	require.Equal(t, []string{"gpu.example.com/node-1/gpu-1 broken=:NoSchedule of s"}, text())
 
 	w.give()
 	w.step(c, "")
@@ -337,13 +338,13 @@ func TestPairsOfPublishedTaintsAreBounded(t *testing.T) {
 }
 
 func TestTwinNames(t *testing.T) {
-	require.Equal(t, "broken-noschedule", twinName("broken"))
+	require.Equal(t, "broken-noschedule", pairedName("broken"))
 	long := strings.Repeat("a.", 126) + "b"
 	require.Len(t, long, validation.DNS1123SubdomainMaxLength)
 	for _, name := range []string{long, long[:252], strings.Repeat("a", 200) + strings.Repeat("b", 43)} {
-		require.Empty(t, validation.IsDNS1123Subdomain(twinName(name)), twinName(name))
+		require.Empty(t, validation.IsDNS1123Subdomain(pairedName(name)), pairedName(name))
 	}
-	require.NotEqual(t, twinName(long), twinName(long[:251]))
+	require.NotEqual(t, pairedName(long), pairedName(long[:251]))
 }
 
 func TestTheControllerFollowsRulesAndPolicies(t *testing.T) {
@@ -386,8 +387,8 @@ func TestObjects(t *testing.T) {
 	w.put(rule("broken", "gpu-0", "degraded", noExecute))
 	seen, ok := w.Rule("broken")
 	require.True(t, ok)
-	twin := twinOf(&seen)
-	object := twin.object("resource.k8s.io/v1beta2")
+	pairedRule := pairedRuleOf(&seen)
+	object := pairedRule.object("resource.k8s.io/v1beta2")
 	require.Equal(t, "resource.k8s.io/v1beta2", object.APIVersion)
 	require.Equal(t, []metav1.OwnerReference{{APIVersion: "resource.k8s.io/v1beta2", Kind: "DeviceTaintRule", Name: "broken", UID: seen.UID}}, object.OwnerReferences)
 	require.Equal(t, resourcev1.DeviceTaintRuleSpec{

@@ -42,10 +42,10 @@ type world struct {
 	// refused are the names of rules that may not be written.
 	refused map[string]bool
 	policy  *policyset.Set
-	// window says that Tollgate is in mode Window.
+	// window is true in mode Window.
 	window bool
-	// deaf says that the tracker is not told of writes.
-	deaf bool
+	// staleTracker disables updates of the tracker by writes.
+	staleTracker bool
 
 	changed chan struct{}
 	synced  bool
@@ -71,8 +71,8 @@ func (w *world) Current() *policyset.Set {
 
 func (w *world) Subscribe() (<-chan struct{}, func()) { return w.changed, func() {} }
 
-// give puts a policy in force that gives claims a toleration of key for a while; none
-// if the key is empty.
+// give brings a policy into force that gives claims a toleration of key with
+// tolerationSeconds; none if the key is empty.
 func (w *world) give(keys ...string) {
 	policies := make([]v1alpha1.PlacementPolicy, 0, len(keys))
 	for _, key := range keys {
@@ -91,7 +91,7 @@ func (w *world) give(keys ...string) {
 	w.policy = (*policyset.Set)(nil).WithPlacement(policies)
 }
 
-// windows puts policies in force that give claims time of taints with these keys, in
+// windows brings policies into force that give claims time for taints with these keys, in
 // mode Window.
 func (w *world) windows(keys ...string) {
 	policies := make([]v1alpha1.EvictionPolicy, 0, len(keys))
@@ -172,7 +172,7 @@ func (w *world) note(call string) {
 	w.calls = append(w.calls, call)
 }
 
-// put stores a rule, as somebody writes it.
+// put stores a rule of another writer.
 func (w *world) put(rule *resourcev1.DeviceTaintRule) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +182,7 @@ func (w *world) put(rule *resourcev1.DeviceTaintRule) {
 		rule.UID = types.UID("uid-" + rule.ResourceVersion)
 	}
 	w.stored[rule.Name] = rule
-	if !w.deaf {
+	if !w.staleTracker {
 		w.SetRule(tracker.RuleOf(rule), time.Unix(0, 0))
 	}
 }
@@ -192,7 +192,7 @@ func (w *world) drop(name string) {
 	defer w.mu.Unlock()
 	rule := w.stored[name]
 	delete(w.stored, name)
-	if !w.deaf {
+	if !w.staleTracker {
 		w.DeleteRule(name, rule.UID)
 	}
 }
@@ -205,11 +205,11 @@ func (w *world) taken() (calls, events []string) {
 	return calls, events
 }
 
-// pairs returns the rules that were made by the controller, in words.
+// pairs returns the rules of the controller as text.
 func (w *world) pairs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var words []string
+	var text []string
 	for name, rule := range w.stored {
 		if rule.Labels[Label] != "" {
 			s := rule.Spec.DeviceSelector
@@ -220,14 +220,14 @@ func (w *world) pairs() []string {
 				}
 				at = append(at, *part)
 			}
-			words = append(words, fmt.Sprintf("%s %s %s=%s:%s of %s", name, strings.Join(at, "/"), rule.Spec.Taint.Key, rule.Spec.Taint.Value, rule.Spec.Taint.Effect, rule.OwnerReferences[0].Name))
+			text = append(text, fmt.Sprintf("%s %s %s=%s:%s of %s", name, strings.Join(at, "/"), rule.Spec.Taint.Key, rule.Spec.Taint.Value, rule.Spec.Taint.Effect, rule.OwnerReferences[0].Name))
 		}
 	}
-	slices.Sort(words)
-	return words
+	slices.Sort(text)
+	return text
 }
 
-// step looks at a rule, or at what is published, until there is nothing to do again.
+// step runs steps for a rule, or for published taints, until nothing changes.
 func (w *world) step(c *Controller, name string) {
 	w.t.Helper()
 	_, err := c.step(w.t.Context(), key{rule: name})

@@ -51,12 +51,12 @@ func TestAReplacedOwnerIsTheOwner(t *testing.T) {
 		w.give("degraded")
 		w.put(rule("broken", "gpu-0", "degraded", noExecute))
 		w.step(c, "broken")
-		twin := w.stored["broken-noschedule"].UID
+		pairedRule := w.stored["broken-noschedule"].UID
 		w.drop("broken")
 		w.put(rule("broken", "gpu-0", "degraded", noExecute))
 		w.step(c, "broken")
 		require.Equal(t, w.stored["broken"].UID, w.stored["broken-noschedule"].OwnerReferences[0].UID)
-		require.Equal(t, twin, w.stored["broken-noschedule"].UID, "meanwhile it held")
+		require.Equal(t, pairedRule, w.stored["broken-noschedule"].UID, "meanwhile it held")
 		w.drop("broken")
 		w.put(rule("broken", "gpu-1", "degraded", noExecute))
 		w.step(c, "broken")

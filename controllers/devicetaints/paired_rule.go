@@ -16,36 +16,36 @@ import (
 )
 
 const (
-	// Label is on every rule that is made here, and says what for.
+	// Label is on every paired rule; its value is the kind of owner.
 	Label = "tollgate.dev/pair"
-	// KindRule is the kind of what a rule is made for, if not for a ResourceSlice.
+	// KindRule is the kind of owner of a paired rule, if that is no ResourceSlice.
 	KindRule  = "DeviceTaintRule"
 	kindSlice = "ResourceSlice"
 	// The values of the label.
 	ofRule   = "rule"
 	ofDevice = "device"
 
-	// suffix ends the name of a rule's twin.
+	// suffix ends the name of the paired rule of a DeviceTaintRule.
 	suffix = "-noschedule"
-	// prefix begins the names of rules for what drivers publish.
+	// prefix begins the names of the rules for published taints.
 	prefix = "tollgate-noschedule-"
-	// hashBytes is how much of a hash is in a name.
+	// hashBytes is the number of bytes of a hash in a name.
 	hashBytes = 10
 )
 
-// twin is a rule as it is to be.
-type twin struct {
+// pairedRule is a desired rule.
+type pairedRule struct {
 	name     string
 	label    string
-	owner    metav1.OwnerReference // without its apiVersion where that of rules is meant
+	owner    metav1.OwnerReference // without apiVersion for a DeviceTaintRule
 	selector device.Selector
 	taint    resourcev1.DeviceTaint
 }
 
-// twinOf returns the twin of a rule.
-func twinOf(rule *tracker.Rule) twin {
-	return twin{
-		name:     twinName(rule.Name),
+// pairedRuleOf returns the paired rule of a rule.
+func pairedRuleOf(rule *tracker.Rule) pairedRule {
+	return pairedRule{
+		name:     pairedName(rule.Name),
 		label:    ofRule,
 		owner:    metav1.OwnerReference{Kind: KindRule, Name: rule.Name, UID: rule.UID},
 		selector: rule.Selector,
@@ -53,20 +53,20 @@ func twinOf(rule *tracker.Rule) twin {
 	}
 }
 
-// twinName is predictable where the name leaves room for it.
-func twinName(rule string) string {
+// pairedName returns the name of the rule with suffix, unless that is too long.
+func pairedName(rule string) string {
 	if len(rule)+len(suffix) <= validation.DNS1123SubdomainMaxLength {
 		return rule + suffix
 	}
-	// A name that is cut may end with what a name cannot have in its middle.
+	// A truncated name must not end with '.' or '-' before the hash.
 	const kept = 200
 	return strings.TrimRight(rule[:kept], ".-") + "-" + hash(rule) + suffix
 }
 
-// twinOfPublished returns the rule for what a driver publishes.
-func twinOfPublished(p *tracker.Published) twin {
+// pairedRuleForPublished returns the rule for a taint that a driver publishes.
+func pairedRuleForPublished(p *tracker.Published) pairedRule {
 	selector, _ := device.SelectorOf(&resourcev1.DeviceTaintSelector{Driver: &p.Device.Driver, Pool: &p.Device.Pool, Device: &p.Device.Name})
-	return twin{
+	return pairedRule{
 		name:  prefix + hash(p.Device.Driver, p.Device.Pool, p.Device.Name, p.Taint.Key, p.Taint.Value),
 		label: ofDevice,
 		owner: metav1.OwnerReference{
@@ -77,22 +77,21 @@ func twinOfPublished(p *tracker.Published) twin {
 	}
 }
 
-// hash returns a short name for parts, none of which holds a zero byte.
+// hash returns a short hash of parts, none of which contains a zero byte.
 func hash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:hashBytes])
 }
 
-// same reports whether a rule does what the twin is to do.
-func (t *twin) same(rule *tracker.Rule) bool {
+// matches reports whether a rule has the desired selector and taint.
+func (t *pairedRule) matches(rule *tracker.Rule) bool {
 	native := rule.NativeTaint()
 	return rule.Selects && rule.Selector == t.selector &&
 		native.Key == t.taint.Key && native.Value == t.taint.Value && native.Effect == t.taint.Effect
 }
 
-// object returns the rule. Version is that of the API it is written in, which differs
-// in nothing else (VS-02).
-func (t *twin) object(version string) *resourcev1.DeviceTaintRule {
+// object returns the rule in an API version; versions do not differ in more (VS-02).
+func (t *pairedRule) object(version string) *resourcev1.DeviceTaintRule {
 	owner := t.owner
 	if owner.APIVersion == "" {
 		owner.APIVersion = version
@@ -116,15 +115,15 @@ func selectorOf(s device.Selector) *resourcev1.DeviceTaintSelector {
 	return &resourcev1.DeviceTaintSelector{Driver: named(s.Driver()), Pool: named(s.Pool()), Device: named(s.Name())}
 }
 
-// complete reports whether a rule says of itself all that the twin does: what it is, and
-// whom it goes with.
-func (t *twin) complete(stored *resourcev1.DeviceTaintRule) bool {
+// hasMetadata reports whether a rule has the desired label and owner.
+func (t *pairedRule) hasMetadata(stored *resourcev1.DeviceTaintRule) bool {
 	return stored.Labels[Label] == t.label &&
 		slices.ContainsFunc(stored.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == t.owner.UID })
 }
 
-// OwnerOf returns what a rule that was made here was made for. The label alone does not
-// say so: whoever may label rules would have those of others deleted, or overwritten.
+// OwnerOf returns the owner of a paired rule; false for other rules. The label alone is no
+// proof: any user who may label rules could otherwise have the rules of others deleted or
+// overwritten.
 func OwnerOf(rule *resourcev1.DeviceTaintRule) (metav1.OwnerReference, bool) {
 	_, labeled := rule.Labels[Label]
 	if !labeled || len(rule.OwnerReferences) == 0 || rule.Spec.Taint.Effect != resourcev1.DeviceTaintEffectNoSchedule {
@@ -133,7 +132,7 @@ func OwnerOf(rule *resourcev1.DeviceTaintRule) (metav1.OwnerReference, bool) {
 	owner := rule.OwnerReferences[0]
 	switch owner.Kind {
 	case KindRule:
-		return owner, rule.Name == twinName(owner.Name)
+		return owner, rule.Name == pairedName(owner.Name)
 	case kindSlice:
 		return owner, namesPublished(rule.Name)
 	default:
@@ -141,8 +140,7 @@ func OwnerOf(rule *resourcev1.DeviceTaintRule) (metav1.OwnerReference, bool) {
 	}
 }
 
-// namesPublished reports whether a name is of the form that rules for what drivers
-// publish have.
+// namesPublished reports whether a name has the form of the rules for published taints.
 func namesPublished(name string) bool {
 	sum, ok := strings.CutPrefix(name, prefix)
 	decoded, err := hex.DecodeString(sum)
