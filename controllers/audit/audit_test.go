@@ -132,7 +132,7 @@ func (w *world) enforce(policies ...v1alpha1.TolerationPolicy) {
 	}
 }
 
-// violations returns what the status of the policy at a position says.
+// violations returns the violations in the status of the policy at a position.
 func (w *world) violations(position int) *v1alpha1.TolerationViolations {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,7 +186,7 @@ func guarding(name string, grants ...v1alpha1.TolerationGrant) v1alpha1.Tolerati
 
 var tolerating = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 
-// pod returns a pod on a node. Origin and tolerations are those given.
+// pod returns a pod on a node.
 func pod(namespace, name string, tolerations []corev1.Toleration, origin *tracker.Origin) tracker.Pod {
 	return tracker.Pod{
 		Key: tracker.Key{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}, NodeName: "n",
@@ -212,7 +212,7 @@ func TestC28PodsThatStoodBeforeThePolicyAreCountedAndNamed(t *testing.T) {
 		lead(t, w, func() {
 			found := w.violations(0)
 			require.EqualValues(t, 15, found.Count)
-			require.Len(t, found.Sample, mostSamples)
+			require.Len(t, found.Sample, maxSamples)
 			require.Equal(t, "kiwi", found.Sample[0].Namespace)
 			require.Equal(t, "p00", found.Sample[0].Name)
 			require.Equal(t, "p09", found.Sample[9].Name)
@@ -254,7 +254,7 @@ func TestAnAuditDependsOnWhatIsKnownOfAPod(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			w := newWorld()
 			w.tracker.SetPod(pod("banana", "p", tolerating, c.origin))
-			s := &scan{judge: toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}), namespaces: w}
+			s := &scan{auditor: toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}), namespaces: w}
 			found, err := s.run(t.Context(), w.tracker)
 			require.NoError(t, err)
 			require.Equal(t, c.violates, len(found) == 1)
@@ -306,7 +306,7 @@ func TestWhatTollgateGaveIsNotHeldAgainstAPod(t *testing.T) {
 	for _, p := range []tracker.Pod{pod("kiwi", "chosen", list, nil), given, another} {
 		w.tracker.SetPod(p)
 	}
-	s := &scan{judge: toleration.Compile([]v1alpha1.TolerationPolicy{policy}), namespaces: w}
+	s := &scan{auditor: toleration.Compile([]v1alpha1.TolerationPolicy{policy}), namespaces: w}
 	found, err := s.run(t.Context(), w.tracker)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, found["a"].Count)
@@ -412,15 +412,15 @@ func TestWhatEndsWithTheProcessIsNotLogged(t *testing.T) {
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 	ctx, stop := context.WithCancel(logr.NewContext(t.Context(), log))
 	c := New(newWorld().options())
-	require.Equal(t, 1, c.tell(ctx, errors.New("refused"), 0))
+	require.Equal(t, 1, c.logFailure(ctx, errors.New("refused"), 0))
 	require.Len(t, lines, 1)
 	stop()
-	require.Zero(t, c.tell(ctx, context.Canceled, 0))
+	require.Zero(t, c.logFailure(ctx, context.Canceled, 0))
 	require.Len(t, lines, 1)
 }
 
-// BenchmarkAudit100000Pods is one look at 100,000 pods of 1,000 workloads in 100
-// namespaces, under 100 policies. Every hundredth workload violates one.
+// BenchmarkAudit100000Pods scans 100,000 pods of 1,000 workloads in 100 namespaces, under
+// 100 policies. Every hundredth workload violates one.
 func BenchmarkAudit100000Pods(b *testing.B) {
 	w := newWorld()
 	policies := make([]v1alpha1.TolerationPolicy, 100)
@@ -451,7 +451,7 @@ func BenchmarkAudit100000Pods(b *testing.B) {
 	defaults := toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}
 	b.ReportAllocs()
 	for b.Loop() {
-		s := &scan{judge: set, namespaces: w, defaults: defaults}
+		s := &scan{auditor: set, namespaces: w, defaults: defaults}
 		found, err := s.run(b.Context(), w.tracker)
 		if err != nil || len(found) == 0 {
 			b.Fatal(err, len(found))

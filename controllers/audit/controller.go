@@ -25,17 +25,16 @@ import (
 )
 
 const (
-	// scanPause is between two looks, and writePause the least between two writes of
-	// one status.
+	// scanPause is the delay between two scans, and writePause the minimum between two
+	// writes of one status.
 	scanPause  = 30 * time.Second
 	writePause = 30 * time.Second
-	// soonPause is how soon a change of policies is looked at, at the earliest; and as
-	// much later that no more than a twentieth of the time is spent looking, within
-	// latePause.
+	// soonPause is the minimum delay until a change of policies is scanned. It grows up to
+	// latePause, so that scans take at most a twentieth of the time.
 	soonPause = 2 * time.Second
 	latePause = 15 * time.Second
 	share     = 20
-	// writeFor is for how long statuses are written although policies have changed.
+	// writeFor is how long statuses are written although policies have changed.
 	writeFor = 5 * time.Second
 )
 
@@ -50,26 +49,26 @@ type statuses interface {
 	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error
 }
 
-// policies hands out those in force, and says when they changed.
+// policies returns the policies in force, and signals changes.
 type policies interface {
 	Current() *policyset.Set
 	Subscribe() (changed <-chan struct{}, stop func())
 }
 
-// Options are what a Controller works with. All of them are required.
+// Options configures a Controller. All fields are required.
 type Options struct {
-	// Pods are those on nodes, and Synced says whether all of them are known.
+	// Pods returns the pods on nodes, and Synced reports whether it has all of them.
 	Pods   pods
 	Synced func() bool
 	// Cache holds namespaces, RuntimeClasses and policies.
 	Cache objects
-	// Namespace is that of Tollgate, whose pods admission never judges, as those of
-	// kube-system.
+	// Namespace is the namespace of Tollgate. Admission evaluates neither its pods nor
+	// those of kube-system.
 	Namespace string
 	// Status writes the status of policies.
 	Status   statuses
 	Policies policies
-	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
+	// DefaultSeconds configures the API server's DefaultTolerationSeconds.
 	DefaultSeconds toleration.DefaultSeconds
 	// Local is the clock of this machine.
 	Local clock.WithTicker
@@ -82,43 +81,43 @@ type Options struct {
 // Controller counts violations.
 type Controller struct {
 	options Options
-	// written is when the status of a policy was written lately. It is Start's.
-	written map[types.UID]time.Time
+	// lastWrites are the times of recent status writes. Only Start uses them.
+	lastWrites map[types.UID]time.Time
 }
 
-// New returns a controller. It starts nothing: that is what Start does.
+// New returns a controller; Start starts it.
 func New(options Options) *Controller { return &Controller{options: options} }
 
-// Start works until ctx is done.
+// Start runs the controller until ctx is done.
 func (c *Controller) Start(ctx context.Context) error {
-	c.written = map[types.UID]time.Time{}
+	c.lastWrites = map[types.UID]time.Time{}
 	changed, unsubscribe := c.options.Policies.Subscribe()
 	defer unsubscribe()
-	defer c.options.Metrics.violations.Set(0) // The next leader says how many.
+	defer c.options.Metrics.violations.Set(0) // The next leader exports the metric.
 
 	failures := 0 // in a row
 	for {
-		var took time.Duration
-		looked := false
+		var duration time.Duration
+		done := false
 		if current := c.options.Policies.Current(); current != nil && c.options.Synced() && c.options.Leads() {
 			var err error
-			took, err = c.look(ctx, current, changed)
-			looked, failures = err == nil, c.tell(ctx, err, failures)
+			duration, err = c.audit(ctx, current, changed)
+			done, failures = err == nil, c.logFailure(ctx, err, failures)
 		}
-		if !c.pause(ctx, max(min(max(soonPause, share*took), latePause), retryPause(failures)), nil) {
+		if !c.pause(ctx, max(min(max(soonPause, share*duration), latePause), retryPause(failures)), nil) {
 			return nil
 		}
-		if looked && !c.pause(ctx, scanPause, changed) {
+		if done && !c.pause(ctx, scanPause, changed) {
 			return nil
 		}
 	}
 }
 
-// tell says that a look failed, aloud where it is the first in a row. It returns how many
-// there are now.
-func (c *Controller) tell(ctx context.Context, err error, failures int) int {
+// logFailure logs a failed scan, at a higher level for the first in a row. It returns the
+// number of failures in a row.
+func (c *Controller) logFailure(ctx context.Context, err error, failures int) int {
 	if err == nil || ctx.Err() != nil {
-		return 0 // What ends with the process is no failure.
+		return 0 // The end of the context is no failure.
 	}
 	failures++
 	log, again := logr.FromContextOrDiscard(ctx), retryPause(failures).String()
@@ -130,8 +129,8 @@ func (c *Controller) tell(ctx context.Context, err error, failures int) int {
 	return failures
 }
 
-// retryPause is how long to wait after so many failures in a row: twice as long each
-// time, since each look is at all pods, and what is not permitted stays so for long.
+// retryPause returns the delay after a number of failures in a row. It doubles with each,
+// because a scan visits all pods and a missing permission lasts.
 func retryPause(failures int) time.Duration {
 	pause := time.Duration(0)
 	for range failures {
@@ -140,8 +139,8 @@ func retryPause(failures int) time.Duration {
 	return pause
 }
 
-// pause returns true after d, or as soon as there is something in early; false when ctx
-// is done.
+// pause waits for d or a value in early and returns true; it returns false when ctx is
+// done.
 func (c *Controller) pause(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
 	select {
 	case <-ctx.Done():
@@ -153,24 +152,24 @@ func (c *Controller) pause(ctx context.Context, d time.Duration, early <-chan st
 	}
 }
 
-// look looks at all pods, writes what changed, and returns how long the looking took.
-func (c *Controller) look(ctx context.Context, current *policyset.Set, changed <-chan struct{}) (took time.Duration, err error) {
+// audit scans all pods, writes changed statuses, and returns the duration of the scan.
+func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed <-chan struct{}) (duration time.Duration, err error) {
 	began := c.options.Local.Now()
 	found, err := c.scan(ctx, current.Tolerations)
 	if err != nil {
 		return 0, fmt.Errorf("look for violations: %w", err)
 	}
-	took = c.options.Local.Since(began)
-	c.options.Metrics.duration.Set(took.Seconds())
+	duration = c.options.Local.Since(began)
+	c.options.Metrics.duration.Set(duration.Seconds())
 	total := 0
 	for _, violations := range found {
 		total += int(violations.Count)
 	}
 	c.options.Metrics.violations.Set(float64(total))
-	return took, c.write(ctx, current, found, changed)
+	return duration, c.write(ctx, current, found, changed)
 }
 
-func (c *Controller) scan(ctx context.Context, set judge) (map[string]*v1alpha1.TolerationViolations, error) {
+func (c *Controller) scan(ctx context.Context, set auditor) (map[string]*v1alpha1.TolerationViolations, error) {
 	var classes nodev1.RuntimeClassList
 	if err := c.options.Cache.List(ctx, &classes); err != nil {
 		return nil, fmt.Errorf("list runtime classes: %w", err)
@@ -181,29 +180,29 @@ func (c *Controller) scan(ctx context.Context, set judge) (map[string]*v1alpha1.
 			added = append(added, scheduling.Tolerations...)
 		}
 	}
-	s := &scan{judge: set, tollgate: c.options.Namespace, namespaces: c.options.Cache, defaults: c.options.DefaultSeconds, added: added}
+	s := &scan{auditor: set, tollgate: c.options.Namespace, namespaces: c.options.Cache, defaults: c.options.DefaultSeconds, added: added}
 	return s.run(ctx, c.options.Pods)
 }
 
-// write writes what was found into the status of the policies that say otherwise. Where
-// there are many and policies change meanwhile, the rest is left to the next look. One that
-// is refused keeps none of the others.
+// write writes the violations into the statuses that differ. If that takes longer than
+// writeFor and policies changed meanwhile, the next audit writes the rest. A refused write
+// does not stop the others.
 func (c *Controller) write(ctx context.Context, current *policyset.Set, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{}) error {
 	var list v1alpha1.TolerationPolicyList
 	if err := c.options.Cache.List(ctx, &list); err != nil {
 		return fmt.Errorf("list policies: %w", err)
 	}
-	// Whoever made a policy just now is waiting for what it finds.
+	// Newest first: the author of a new policy waits for its result.
 	slices.SortStableFunc(list.Items, func(a, b v1alpha1.TolerationPolicy) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
 	now := c.options.Local.Now()
-	maps.DeleteFunc(c.written, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
+	maps.DeleteFunc(c.lastWrites, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
 	var errs []error
 	for i := range list.Items {
 		object := &list.Items[i]
 		if !current.Holds(object.UID, object.Generation) {
-			continue // What was found is about another spec.
+			continue // The violations belong to another generation.
 		}
 		violations := found[object.Name]
 		if violations == nil {
@@ -212,15 +211,15 @@ func (c *Controller) write(ctx context.Context, current *policyset.Set, found ma
 		if object.Status.Violations != nil && equality.Semantic.DeepEqual(object.Status.Violations, violations) {
 			continue
 		}
-		if _, ok := c.written[object.UID]; ok {
+		if _, ok := c.lastWrites[object.UID]; ok {
 			continue
 		}
 		err := c.writeOne(ctx, object, violations)
 		errs = append(errs, err)
 		if err == nil {
-			c.written[object.UID] = now
+			c.lastWrites[object.UID] = now
 		} else if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
-			break // Who does not answer would not for the rest either.
+			break // An unreachable API server would fail the rest too.
 		}
 		if len(changed) > 0 && c.options.Local.Since(now) > writeFor {
 			break
@@ -235,8 +234,8 @@ func (c *Controller) writeOne(ctx context.Context, object *v1alpha1.TolerationPo
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	// The sample is written even where it is empty, or that of before would stay. The
-	// UID is tested, so that a policy that was made anew is not told of another.
+	// An empty sample is written too, or the merge patch would keep the old one. The UID
+	// makes the patch of a recreated policy fail.
 	type status struct {
 		Count  int32                          `json:"count"`
 		Sample []v1alpha1.TolerationViolation `json:"sample"`

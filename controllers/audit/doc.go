@@ -1,9 +1,9 @@
-// Package audit finds pods that stand although a TolerationPolicy would refuse them
-// today: they were there before the policy, or came in around it. It says how many
-// in the status of the policy, and names some.
+// Package audit finds running pods that a TolerationPolicy would refuse today: pods older
+// than the policy, or that bypassed admission. It writes their number and a sample into
+// the status of the policy.
 //
-// Pods on nodes are looked at, out of memory, again and again. What many pods have in
-// common is judged once: pods of one namespace with the same tolerations and service
-// account, and, where a policy selects by them, labels. Nobody knows any more who
-// created a pod, so what depends on that is not held against it.
+// The controller checks the tracked pods on nodes periodically. It evaluates each group of
+// equal pods once: pods of one namespace with the same tolerations and service account,
+// and, where a policy selects by them, labels. The creator of a pod is not recorded, so
+// rules that depend on it are not counted as violated.
 package audit

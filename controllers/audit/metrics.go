@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics says what the leader found.
+// Metrics shows the results of the leader.
 type Metrics struct {
 	violations prometheus.Gauge
 	duration   prometheus.Gauge

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// mostSamples is how many pods a status names.
-	mostSamples = 10
+	// maxSamples is the number of pods that a status names.
+	maxSamples = 10
 	// daemonSet is the kind of owner whose controller adds tolerations.
 	daemonSet = "DaemonSet"
 )
 
-// pods are those on nodes; a tracker.Tracker knows them.
+// pods visits the pods on nodes; tracker.Tracker implements it.
 type pods interface {
 	EachPod(visit func(*tracker.Pod))
 }
@@ -34,15 +34,15 @@ type reader interface {
 	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
 }
 
-// judge is a set of TolerationPolicies.
-type judge interface {
+// auditor is a set of TolerationPolicies.
+type auditor interface {
 	AuditNeedsLabels() bool
 	Audit(ctx context.Context, in toleration.AuditInput) ([]toleration.Violation, error)
 }
 
-// group is what pods have in common for which the policies say the same. Lists that
-// are the same are kept once, so the first element tells; where they are not, the same
-// is judged twice.
+// group is the key of pods for which the policies have the same result. The tracker
+// interns equal lists, so the address of the first element identifies a list; a list that
+// is not interned is evaluated again.
 type group struct {
 	namespace   string
 	tolerations *corev1.Toleration
@@ -53,9 +53,9 @@ type group struct {
 	window      string
 }
 
-// scan is one look at all pods.
+// scan is one pass over all pods.
 type scan struct {
-	judge      judge
+	auditor    auditor
 	namespaces reader
 	// tollgate is the namespace of Tollgate.
 	tollgate string
@@ -63,28 +63,28 @@ type scan struct {
 	// added are tolerations that Kubernetes may have added to any pod.
 	added []corev1.Toleration
 
-	verdicts map[group][]toleration.Violation
-	known    map[string]*corev1.Namespace
-	found    map[string]*v1alpha1.TolerationViolations
-	err      error
+	verdicts       map[group][]toleration.Violation
+	namespaceCache map[string]*corev1.Namespace
+	results        map[string]*v1alpha1.TolerationViolations
+	err            error
 }
 
-// run returns what was found, by the name of the policy.
+// run returns the violations by the name of the policy.
 func (s *scan) run(ctx context.Context, all pods) (map[string]*v1alpha1.TolerationViolations, error) {
 	s.verdicts = map[group][]toleration.Violation{}
-	s.known = map[string]*corev1.Namespace{}
-	s.found = map[string]*v1alpha1.TolerationViolations{}
-	withLabels := s.judge.AuditNeedsLabels()
+	s.namespaceCache = map[string]*corev1.Namespace{}
+	s.results = map[string]*v1alpha1.TolerationViolations{}
+	withLabels := s.auditor.AuditNeedsLabels()
 	all.EachPod(func(pod *tracker.Pod) {
 		if s.err != nil || len(pod.Tolerations) == 0 || pod.Finished || pod.Terminating || pod.Mirror ||
 			policy.Unjudged(pod.Namespace, s.tollgate) {
 			return
 		}
 		for _, v := range s.violations(ctx, groupOf(pod, withLabels), pod) {
-			s.note(pod, v)
+			s.record(pod, v)
 		}
 	})
-	return s.found, s.err
+	return s.results, s.err
 }
 
 func groupOf(pod *tracker.Pod, withLabels bool) group {
@@ -102,7 +102,7 @@ func groupOf(pod *tracker.Pod, withLabels bool) group {
 	return g
 }
 
-// violations returns what pods of a group violate, of which pod is one.
+// violations returns the violations of the pods of a group, of which pod is one.
 func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []toleration.Violation {
 	verdict, ok := s.verdicts[g]
 	if ok {
@@ -115,12 +115,12 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	in := toleration.AuditInput{
 		Namespace: namespace, ServiceAccount: g.account, Tolerations: pod.Tolerations,
 		// Which pods are on the network of their node is not known.
-		DefaultSeconds: &s.defaults, OfDaemonSet: g.daemon, HostNetwork: true, Added: slices.Concat(s.added, givenTo(pod)),
+		DefaultSeconds: &s.defaults, OfDaemonSet: g.daemon, HostNetwork: true, Added: slices.Concat(s.added, windowTolerations(pod)),
 	}
 	if g.labels != nil {
 		in.Labels = pod.Origin.Labels.Map()
 	}
-	verdict, err := s.judge.Audit(ctx, in)
+	verdict, err := s.auditor.Audit(ctx, in)
 	if err != nil {
 		s.err = fmt.Errorf("audit pod %s: %w", pod.Key, err)
 		return nil
@@ -129,9 +129,9 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	return verdict
 }
 
-// givenTo returns the tolerations that Tollgate gave a pod in mode Window, which are no
-// choice of whoever created it.
-func givenTo(pod *tracker.Pod) []corev1.Toleration {
+// windowTolerations returns the tolerations that Tollgate injected into a pod in mode
+// Window, which its creator did not choose.
+func windowTolerations(pod *tracker.Pod) []corev1.Toleration {
 	var given []corev1.Toleration
 	for _, w := range pod.Window.Tolerations() {
 		given = append(given, corev1.Toleration{
@@ -142,7 +142,7 @@ func givenTo(pod *tracker.Pod) []corev1.Toleration {
 }
 
 func (s *scan) namespace(ctx context.Context, name string) *corev1.Namespace {
-	namespace, ok := s.known[name]
+	namespace, ok := s.namespaceCache[name]
 	if ok {
 		return namespace
 	}
@@ -154,26 +154,26 @@ func (s *scan) namespace(ctx context.Context, name string) *corev1.Namespace {
 		}
 		namespace = nil
 	}
-	s.known[name] = namespace
+	s.namespaceCache[name] = namespace
 	return namespace
 }
 
-// note counts a pod, and names it if it is among the first.
-func (s *scan) note(pod *tracker.Pod, v toleration.Violation) {
-	found := s.found[v.Policy]
+// record counts a pod, and names it if it is among the first in order.
+func (s *scan) record(pod *tracker.Pod, v toleration.Violation) {
+	found := s.results[v.Policy]
 	if found == nil {
 		found = &v1alpha1.TolerationViolations{}
-		s.found[v.Policy] = found
+		s.results[v.Policy] = found
 	}
 	found.Count++
 	sample := v1alpha1.TolerationViolation{Namespace: pod.Namespace, Name: pod.Name, Toleration: v.Toleration}
 	at, _ := slices.BinarySearchFunc(found.Sample, sample, compareSamples)
-	if at == mostSamples {
+	if at == maxSamples {
 		return
 	}
 	found.Sample = slices.Insert(found.Sample, at, sample)
-	if len(found.Sample) > mostSamples {
-		found.Sample = found.Sample[:mostSamples]
+	if len(found.Sample) > maxSamples {
+		found.Sample = found.Sample[:maxSamples]
 	}
 }
 

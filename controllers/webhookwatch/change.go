@@ -14,8 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/certs"
 )
 
-// settings are what the API server goes by when it calls a webhook, by the names of the
-// fields.
+// settings are the fields of a webhook, except its name, by field name.
 type settings map[string]any
 
 // entries are the settings of webhooks by their names.
@@ -28,7 +27,7 @@ func validatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration
 	out, replaced := entries{}, certs.ReplacedServices(c.Annotations)
 	for _, w := range c.Webhooks {
 		out[w.Name] = settings{
-			fieldClientConfig: calledAt(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
+			fieldClientConfig: addressOf(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
 			"namespaceSelector": w.NamespaceSelector, "objectSelector": w.ObjectSelector, "matchConditions": w.MatchConditions,
 			"timeoutSeconds": w.TimeoutSeconds, "sideEffects": w.SideEffects, "admissionReviewVersions": w.AdmissionReviewVersions,
 		}
@@ -40,7 +39,7 @@ func mutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) en
 	out, replaced := entries{}, certs.ReplacedServices(c.Annotations)
 	for _, w := range c.Webhooks {
 		out[w.Name] = settings{
-			fieldClientConfig: calledAt(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
+			fieldClientConfig: addressOf(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
 			"namespaceSelector": w.NamespaceSelector, "objectSelector": w.ObjectSelector, "matchConditions": w.MatchConditions,
 			"timeoutSeconds": w.TimeoutSeconds, "sideEffects": w.SideEffects, "admissionReviewVersions": w.AdmissionReviewVersions,
 			"reinvocationPolicy": w.ReinvocationPolicy,
@@ -49,15 +48,15 @@ func mutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) en
 	return out
 }
 
-// address is where a webhook is called, without by what it is trusted.
+// address is the endpoint of a webhook, without its caBundle.
 type address struct {
 	Service *admissionregistrationv1.ServiceReference
 	URL     *string
-	// Shipped is the Service that was installed: Service itself, or what a URL replaced.
+	// Shipped is the installed Service: Service itself, or the one that a URL replaced.
 	Shipped *admissionregistrationv1.ServiceReference
 }
 
-func calledAt(name string, config admissionregistrationv1.WebhookClientConfig, replaced map[string]admissionregistrationv1.ServiceReference) address {
+func addressOf(name string, config admissionregistrationv1.WebhookClientConfig, replaced map[string]admissionregistrationv1.ServiceReference) address {
 	a := address{Service: config.Service, URL: config.URL, Shipped: config.Service}
 	if s, known := replaced[name]; known && a.Service == nil {
 		a.Shipped = &s
@@ -65,10 +64,10 @@ func calledAt(name string, config admissionregistrationv1.WebhookClientConfig, r
 	return a
 }
 
-// own reports whether it is as Tollgate writes it where it was before: the URL at base or,
-// without a base, the Service that was installed. Who wrote it is not asked: anybody may give
-// the name of Tollgate's field manager.
-func (a address) own(before address, base string) bool {
+// isTollgates reports whether Tollgate writes this address in place of before: the URL at
+// base or, without a base, the installed Service. The field manager is not checked: any
+// client can use Tollgate's.
+func (a address) isTollgates(before address, base string) bool {
 	if base == "" {
 		return a.Service != nil
 	}
@@ -83,9 +82,9 @@ func (a address) own(before address, base string) bool {
 	return *a.URL == certs.URLAt(at, path, before.URL)
 }
 
-// differences says in words what is another in after than it was; nothing if all is the
-// same, or as Tollgate itself writes it that is called at base (empty: as a Service). Values
-// are left out: rules alone may be longer than an event.
+// differences describes the changed webhooks and fields, except the address that Tollgate
+// itself writes for base (empty: a Service). It leaves out values: rules alone may exceed
+// the size of an event.
 func differences(before, after entries, base string) []string {
 	var out []string
 	for _, name := range sortedNames(before, after) {
@@ -97,7 +96,7 @@ func differences(before, after entries, base string) []string {
 		case !wasThere:
 			out = append(out, "webhook "+name+" added")
 		default:
-			if fields := changed(old, now, base); len(fields) > 0 {
+			if fields := changedFields(old, now, base); len(fields) > 0 {
 				out = append(out, fmt.Sprintf("webhook %s: %s changed", name, strings.Join(fields, ", ")))
 			}
 		}
@@ -112,10 +111,10 @@ func sortedNames(a, b entries) []string {
 	return slices.Compact(names)
 }
 
-func changed(old, now settings, base string) []string {
+func changedFields(old, now settings, base string) []string {
 	var fields []string
 	for _, field := range slices.Sorted(maps.Keys(now)) {
-		if equality.Semantic.DeepEqual(old[field], now[field]) || field == fieldClientConfig && moved(old[field], now[field], base) {
+		if equality.Semantic.DeepEqual(old[field], now[field]) || field == fieldClientConfig && isOwnChange(old[field], now[field], base) {
 			continue
 		}
 		fields = append(fields, field)
@@ -123,15 +122,15 @@ func changed(old, now settings, base string) []string {
 	return fields
 }
 
-// moved reports whether it was Tollgate that put its URL in the place of the Service or of
-// another URL, or took it away again.
-func moved(old, now any, base string) bool {
+// isOwnChange reports whether Tollgate replaced the Service or another URL by its URL, or
+// restored the Service.
+func isOwnChange(old, now any, base string) bool {
 	before, wasThere := old.(address)
 	after, isThere := now.(address)
-	return wasThere && isThere && equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.own(before, base)
+	return wasThere && isThere && equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.isTollgates(before, base)
 }
 
-// lastWriter is the field manager that wrote an object last, such as kubectl-edit.
+// lastWriter returns the field manager of the last write, such as kubectl-edit.
 func lastWriter(managers []metav1.ManagedFieldsEntry) string {
 	writer, at := "unknown", metav1.Time{}
 	for _, m := range managers {

@@ -1,12 +1,12 @@
-// Package webhookwatch reports changes of the webhook configurations by which the API server
-// calls Tollgate (E10).
+// Package webhookwatch reports changes of the webhook configurations through which the API
+// server calls Tollgate (E10).
 //
-// Whoever deletes the webhooks, or lets them fail open, has switched off what policies
-// refuse, and nothing else shows it: nobody is refused any more. That may be an emergency,
-// so it is only said, by a metric, an event on the Lease and the log, and never put back.
-// What Tollgate and cert-manager write by themselves is no change: the caBundle, and the URL
-// that Tollgate puts in the place of the Service where it has one.
+// A user who deletes the webhooks, or sets failurePolicy Ignore, disables the policies,
+// and no error shows it: no request is refused any more. That may be intended in an
+// emergency, so the watcher only reports it, by a metric, an event on the Lease and the
+// log, and never reverts it. Writes of Tollgate and cert-manager are not reported: the
+// caBundle, and the URL with which Tollgate replaces the Service.
 //
-// One replica says it, the one that leads. What changed while nobody led is not said but
-// for what is missing, which the metric shows at any time.
+// Only the leader reports. Changes without a leader are not reported, except a missing
+// configuration, which the metric always shows.
 package webhookwatch

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// configuration is the closed set of values of the label configuration.
+// configuration is a value of the label configuration, a closed set.
 type configuration string
 
 const (
@@ -13,7 +13,7 @@ const (
 	mutating   configuration = "mutating"
 )
 
-// kind is the kind of object that a configuration is.
+// kind returns the kind of the object.
 func (c configuration) kind() string {
 	if c == validating {
 		return "ValidatingWebhookConfiguration"
@@ -21,16 +21,16 @@ func (c configuration) kind() string {
 	return "MutatingWebhookConfiguration"
 }
 
-// change is the closed set of values of the label change.
+// change is a value of the label change, a closed set.
 type change string
 
 const (
-	created change = "created"
-	edited  change = "edited"
-	deleted change = "deleted"
+	changeCreated change = "created"
+	changeEdited  change = "edited"
+	changeDeleted change = "deleted"
 )
 
-// Metrics says whether the API server calls Tollgate.
+// Metrics shows whether the API server calls Tollgate.
 type Metrics struct {
 	registered *prometheus.GaugeVec
 	changes    *prometheus.CounterVec
@@ -50,7 +50,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"configuration", "change"}),
 	}
 	for _, c := range []configuration{validating, mutating} {
-		for _, what := range []change{created, edited, deleted} {
+		for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
 			m.changes.WithLabelValues(string(c), string(what))
 		}
 	}

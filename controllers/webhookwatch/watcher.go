@@ -17,7 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Reasons of events on the Lease, where those look who ask how Tollgate is.
+// Reasons of events on the Lease.
 const (
 	reasonCreated = "WebhooksCreated"
 	reasonEdited  = "WebhooksEdited"
@@ -29,30 +29,30 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Watcher works with. All but URL are required.
+// Options configures a Watcher. All fields but URL are required.
 type Options struct {
 	// Client watches the two configurations.
 	Client kubernetes.Interface
-	// Name is that of both configurations.
+	// Name is the name of both configurations.
 	Name string
-	// URL is where the API server calls Tollgate, or empty if it is as a Service.
+	// URL is the address at which the API server calls Tollgate; empty for a Service.
 	URL string
 	// Leads reports whether this replica still holds the lease.
 	Leads func() bool
-	// Lease is what events are about.
+	// Lease is the object of the events.
 	Lease    *corev1.ObjectReference
 	Recorder recorder
 	Metrics  *Metrics
 }
 
-// Watcher watches the configurations by which the API server calls Tollgate.
+// Watcher watches the webhook configurations of Tollgate.
 type Watcher struct{ options Options }
 
-// New returns a watcher that does not run.
+// New returns a watcher; Start starts it.
 func New(options Options) *Watcher { return &Watcher{options: options} }
 
-// Start watches until ctx is done. Without the permission it goes on trying, and says so
-// once: nothing else depends on it.
+// Start watches until ctx is done. It retries while it lacks the permission, and logs that
+// once: no other component depends on it.
 func (w *Watcher) Start(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.options.Client, 0,
 		// By name, so that rights with resourceNames suffice.
@@ -80,7 +80,8 @@ func (w *Watcher) Start(ctx context.Context) error {
 	<-ctx.Done()
 	waits.Wait()
 	factory.Shutdown()
-	// Another replica says it from now on. No handler runs any more that could say it again.
+	// The next leader exports the metric. All handlers have stopped, so none sets it
+	// again.
 	w.options.Metrics.registered.Reset()
 	return nil
 }
@@ -97,26 +98,26 @@ func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscach
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
 			if !initial {
-				w.say(ctx, c, created, object, nil)
+				w.report(ctx, c, changeCreated, object, nil)
 			}
 			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(object))))
 		},
 		UpdateFunc: func(before, after any) {
 			if what := differences(entriesOf(before), entriesOf(after), w.options.URL); len(what) > 0 {
-				w.say(ctx, c, edited, after, what)
+				w.report(ctx, c, changeEdited, after, what)
 			}
 			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(after))))
 		},
 		DeleteFunc: func(object any) {
-			w.say(ctx, c, deleted, object, nil)
+			w.report(ctx, c, changeDeleted, object, nil)
 			w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
 		},
 	})
 	return err
 }
 
-// say counts a change, and tells of it in an event and in the log.
-func (w *Watcher) say(ctx context.Context, c configuration, what change, object any, details []string) {
+// report counts a change and records it in an event and in the log.
+func (w *Watcher) report(ctx context.Context, c configuration, what change, object any, details []string) {
 	if ctx.Err() != nil || !w.options.Leads() {
 		return
 	}
@@ -125,21 +126,21 @@ func (w *Watcher) say(ctx context.Context, c configuration, what change, object 
 	writer := lastWriter(managersOf(object))
 	log := logr.FromContextOrDiscard(ctx)
 	switch what {
-	case created:
+	case changeCreated:
 		log.Info("webhooks were created", "object", name)
 		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeNormal, reasonCreated, "%s was created", name)
-	case edited:
+	case changeEdited:
 		text := strings.Join(details, "; ")
 		log.Info("webhooks were edited", "object", name, "changes", text, "fieldManager", writer)
 		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonEdited, "%s was edited by %s: %s", name, writer, text)
-	case deleted:
+	case changeDeleted:
 		log.Info("webhooks were deleted", "object", name)
-		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, c.without())
+		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, c.impact())
 	}
 }
 
-// without says what it means that a configuration is missing.
-func (c configuration) without() string {
+// impact returns the effect of a missing configuration.
+func (c configuration) impact() string {
 	if c == validating {
 		return "nothing is refused by policies, and nothing is foretold"
 	}

@@ -114,7 +114,7 @@ func TestE10OnlyTollgatesOwnURLIsNoChange(t *testing.T) {
 		"what it will write another path by":  {at(base+"/validate", remembered), at(base+"/validate", forged), base, said},
 		"the Service where it has a URL":      {at(base+"/validate", remembered), shipped(), base, said},
 
-		// As deploy/overlays/outside has them.
+		// The form of deploy/overlays/outside.
 		"a URL that never was a Service, its host corrected":    {at("https://127.0.0.1:9443/validate", ""), at(base+"/validate", ""), base, nil},
 		"a URL that never was a Service, below a path":          {at("https://127.0.0.1:9443/t/validate", ""), at(base+"/t/validate", ""), base + "/t", nil},
 		"a URL that never was a Service, another path":          {at("https://127.0.0.1:9443/validate", ""), at(base+"/other", ""), base, said},
@@ -135,27 +135,27 @@ func TestTheLastWriterIsNamed(t *testing.T) {
 	require.Equal(t, "unknown", lastWriter(nil))
 }
 
-// told keeps the events that are written.
-type told struct {
+// recordedEvents records events.
+type recordedEvents struct {
 	mu     sync.Mutex
 	events []string
 }
 
-func (r *told) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+func (r *recordedEvents) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lease, _ := object.(*corev1.ObjectReference)
 	r.events = append(r.events, lease.Name+" "+eventType+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-func (r *told) all() []string {
+func (r *recordedEvents) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
 // watchStands returns a channel that is closed once the client watches the validating
-// configuration: the fake keeps no events from between List and Watch.
+// configuration: the fake drops events between List and Watch.
 func watchStands(client *fake.Clientset) <-chan struct{} {
 	stands := make(chan struct{})
 	var once sync.Once
@@ -167,15 +167,15 @@ func watchStands(client *fake.Clientset) <-chan struct{} {
 	return stands
 }
 
-// slow is a recorder that is held until end.
-type slow struct {
-	told
+// slowRecorder is a recorder that blocks until end.
+type slowRecorder struct {
+	recordedEvents
 
 	end chan struct{}
 }
 
-func (r *slow) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
-	r.told.Eventf(object, eventType, reason, format, args...)
+func (r *slowRecorder) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	r.recordedEvents.Eventf(object, eventType, reason, format, args...)
 	<-r.end
 }
 
@@ -192,7 +192,7 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			recorder, metrics := &told{}, NewMetrics(prometheus.NewPedanticRegistry())
+			recorder, metrics := &recordedEvents{}, NewMetrics(prometheus.NewPedanticRegistry())
 			watcher := New(Options{
 				Name: "tollgate", Leads: func() bool { return test.leads },
 				Lease: &corev1.ObjectReference{Name: "lease"}, Recorder: recorder, Metrics: metrics,
@@ -202,9 +202,9 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 			if test.ended {
 				stop()
 			}
-			for _, what := range []change{created, edited, deleted} {
+			for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
 				before := len(recorder.all())
-				watcher.say(ctx, validating, what, validatingConfiguration(), []string{"a change"})
+				watcher.report(ctx, validating, what, validatingConfiguration(), []string{"a change"})
 				require.Len(t, recorder.all(), before+test.want)
 				require.InDelta(t, test.want, testutil.ToFloat64(metrics.changes.WithLabelValues(string(validating), string(what))), 0)
 			}
@@ -216,7 +216,7 @@ func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(validatingConfiguration())
-		recorder := &slow{end: make(chan struct{})}
+		recorder := &slowRecorder{end: make(chan struct{})}
 		metrics := NewMetrics(prometheus.NewPedanticRegistry())
 		watcher := New(Options{
 			Client: client, Name: "tollgate", Leads: func() bool { return true },
@@ -235,12 +235,12 @@ func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
 		}
 		require.Len(t, recorder.all(), 1, "the second edit waits for the first to be said")
 		stop()
-		// Start has time to forget too early.
+		// Start could reset the metric too early.
 		synctest.Wait()
 		close(recorder.end)
 		require.NoError(t, <-done)
 		require.Len(t, recorder.all(), 1)
-		require.InDelta(t, 1, testutil.ToFloat64(metrics.changes.WithLabelValues(string(validating), string(edited))), 0)
+		require.InDelta(t, 1, testutil.ToFloat64(metrics.changes.WithLabelValues(string(validating), string(changeEdited))), 0)
 		require.Zero(t, testutil.CollectAndCount(metrics.registered))
 	})
 }
@@ -253,7 +253,7 @@ func TestOneConfigurationDoesNotWaitForTheOther(t *testing.T) {
 			return true, nil, errors.New("not now")
 		})
 		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		watcher := New(Options{Client: client, Name: "tollgate", Leads: func() bool { return true }, Recorder: &told{}, Metrics: metrics})
+		watcher := New(Options{Client: client, Name: "tollgate", Leads: func() bool { return true }, Recorder: &recordedEvents{}, Metrics: metrics})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- watcher.Start(ctx) }()
@@ -268,7 +268,7 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	client := fake.NewClientset(validatingConfiguration())
 	stands := watchStands(client)
 	registry := prometheus.NewPedanticRegistry()
-	recorder := &told{}
+	recorder := &recordedEvents{}
 	watcher := New(Options{
 		Client: client, Name: "tollgate", Leads: func() bool { return true },
 		Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Recorder: recorder, Metrics: NewMetrics(registry),
