@@ -13,8 +13,8 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// fieldManager owns what is written here of the status. The conditions about evictions
-// have another owner.
+// fieldManager owns the status except the conditions about evictions, which have another
+// owner.
 const fieldManager = "tollgate-patches"
 
 // Applier writes the status of patches by server-side apply. It is goroutine-safe.
@@ -23,10 +23,10 @@ type Applier struct{ client dynamic.Interface }
 // NewApplier returns an applier.
 func NewApplier(client dynamic.Interface) *Applier { return &Applier{client: client} }
 
-// Apply writes the status of the patch with a name and a UID, and of a version of it if one
-// is given: what was written since fails it. What it wrote before and
-// does not write again goes, and what others wrote of it is overruled. The UID is part of
-// what is applied, so that a patch that was created anew is not told of its predecessor.
+// Apply applies the status of the patch with a name and a UID, and with a resourceVersion
+// if version is not empty: a later write makes it fail with a conflict. Fields that it
+// applied before and omits now are removed, and it takes over fields of other managers.
+// The UID makes the request fail for a recreated patch.
 func (a *Applier) Apply(ctx context.Context, name string, uid types.UID, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 // queueName is the name label of the workqueue metrics.
 const queueName = "tollgate-patches"
 
-// view knows which devices patches are for; a sliceview.View does.
+// view reports the devices of patches; sliceview.View implements it.
 type view interface {
 	Holds(patch *v1alpha1.ResourceSlicePatch) bool
 	Report(patch string, naming int) (sliceview.Report, bool)
@@ -34,14 +34,14 @@ type view interface {
 	RemoveEventHandler(registration toolscache.ResourceEventHandlerRegistration) error
 }
 
-// known knows rules; a tracker.Tracker does.
-type known interface {
+// ruleIndex reads rules; tracker.Tracker implements it.
+type ruleIndex interface {
 	Rule(name string) (tracker.Rule, bool)
 	PatchRules(patch string) []string
 	Patches() []tracker.PatchRef
 }
 
-// rules writes DeviceTaintRules; a controllers.RuleClient does.
+// rules writes DeviceTaintRules; controllers.RuleClient implements it.
 type rules interface {
 	Get(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error)
 	Create(ctx context.Context, build controllers.BuildRule) error
@@ -54,13 +54,13 @@ type reader interface {
 	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
 }
 
-// informers is what is used of a cache.
+// informers is the part of a cache that provides informers.
 type informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// applier writes the status of the patch with a name and a UID, in the place of what it
-// wrote before; of any version of it where that is empty.
+// applier applies the status of the patch with a name and a UID; of any version if that is
+// empty.
 type applier interface {
 	Apply(ctx context.Context, name string, uid types.UID, version string, status *v1alpha1.ResourceSlicePatchStatus) error
 }
@@ -70,30 +70,30 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Controller works with. All are required, but as said.
+// Options configures a Controller. Fields are required unless they say otherwise.
 type Options struct {
-	// View knows which devices patches are for, and ViewSynced whether it knows all.
+	// View reports the devices of patches, and ViewSynced whether it has all slices.
 	View       view
 	ViewSynced func() bool
-	// Known knows rules, and KnownSynced whether it knows all: what is not known would be
-	// taken for gone. Who feeds it calls RuleChanged. It is nil where rules are not
-	// followed; then none are written.
-	Known       known
+	// Known reads rules, and KnownSynced reports whether it has all: the controller would
+	// treat a missing one as deleted. The component that updates it must call RuleChanged.
+	// It is nil where rules are not watched; then none are written.
+	Known       ruleIndex
 	KnownSynced func() bool
 	// Rules writes rules, and is nil with Known.
 	Rules rules
 	// RulesGate is the feature gate that is off where Rules is nil, and AttributesGate the
-	// one that is off for attributes and capacity; empty if that is on.
+	// disabled gate of attributes and capacity, or empty.
 	RulesGate, AttributesGate string
-	// Cache has patches and classes, Reader reads them from there, and Live from the API
-	// server.
+	// Cache provides informers of patches and classes, Reader reads them from the cache,
+	// and Live from the API server.
 	Cache  informers
 	Reader reader
 	Live   reader
 	Status applier
-	// Shared says that Kubernetes' own evictor runs too.
+	// Shared is true if Kubernetes' own evictor runs too.
 	Shared bool
-	// Clock tells the time of the API server, Local that of this machine.
+	// Clock is the clock of the API server, Local that of this machine.
 	Clock clock.PassiveClock
 	Local clock.WithTicker
 	Leads func() bool
@@ -107,126 +107,128 @@ type Options struct {
 type Controller struct {
 	options Options
 	loop    *controllers.Loop[string]
-	// rest is until when no patch is counted. It is the worker's, of which there is one,
-	// as is what memories hold.
-	rest time.Time
-	// scheduler is true if one runs that applies patches, as was last seen, and askAgain is
-	// when to look again. They are the worker's too.
-	scheduler bool
-	askAgain  time.Time
+	// restUntil is the time until which no report is made. Only the single worker uses it
+	// and the contents of states.
+	restUntil time.Time
+	// scheduler is true if a scheduler that applies patches ran at the last read of its
+	// Lease, and nextLeaseRead the time of the next. Only the worker uses them.
+	scheduler     bool
+	nextLeaseRead time.Time
 
-	mu       sync.Mutex
-	memories map[string]*memory
-	// written says of which patch a rule is, by the name of the rule: of one that is gone
-	// nobody else does.
-	written map[string]string
+	mu     sync.Mutex
+	states map[string]*patchState
+	// patchByRule maps the names of rules to their patches; a deleted rule has no other
+	// record of it.
+	patchByRule map[string]string
 }
 
-// memory is what is remembered of a patch.
-type memory struct {
-	// selector selects by name the devices that the patch may be for.
+// patchState is the state of a patch between steps.
+type patchState struct {
+	// selector selects the devices of the patch by driver, pool and device name alone.
 	selector device.Selector
-	// reasons are why it is not in force as written, as was last said by an event.
+	// reasons identifies the last warning event.
 	reasons string
-	// written is when the status was last written because of devices alone.
-	written time.Time
-	// uid and generation are of the patch for which all rules were last known.
+	// statusWrite is the time of the last status write.
+	statusWrite time.Time
+	// uid and generation identify the patch for which the tracker last had all rules.
 	uid        types.UID
 	generation int64
-	// countedUID and countedGeneration are of the patch that was last counted.
+	// countedUID and countedGeneration identify the patch of the last report.
 	countedUID        types.UID
 	countedGeneration int64
-	// stuck are the rules that cannot be written, by name.
-	stuck map[string]stuck
+	// failed are the rules that cannot be written, by name.
+	failed map[string]failedRule
 }
 
-// stuck is a rule that cannot be written. It is not asked about for a while, so that
-// others are.
-type stuck struct {
+// failedRule is a rule that cannot be written. It is not tried until a time, so that it
+// does not use up the requests of a step.
+type failedRule struct {
 	shortfall
 
 	generation int64
 	until      time.Time
 }
 
-// New returns a controller. It starts nothing: that is what Start does.
+// New returns a controller; Start starts it.
 func New(options Options) *Controller {
-	c := &Controller{options: options, memories: map[string]*memory{}, written: map[string]string{}, scheduler: true}
+	c := &Controller{options: options, states: map[string]*patchState{}, patchByRule: map[string]string{}, scheduler: true}
 	c.loop = controllers.NewLoop(controllers.LoopOptions[string]{
 		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 1, Step: c.step,
 	})
 	return c
 }
 
-// Start works until ctx is done.
+// Start runs the controller until ctx is done. It returns an error if the view accepts no
+// handler.
 func (c *Controller) Start(ctx context.Context) error {
 	c.mu.Lock()
-	clear(c.memories)
+	clear(c.states)
 	c.mu.Unlock()
 	slices, err := c.options.View.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: c.slice, UpdateFunc: func(_, obj any) { c.slice(obj) }, DeleteFunc: c.slice,
+		AddFunc: c.enqueueForSlice, UpdateFunc: func(_, obj any) { c.enqueueForSlice(obj) }, DeleteFunc: c.enqueueForSlice,
 	})
 	if err != nil {
 		return fmt.Errorf("follow what patches do to devices: %w", err)
 	}
 	defer func() { _ = c.options.View.RemoveEventHandler(slices) }()
-	var following sync.WaitGroup
+	var background sync.WaitGroup
 	c.loop.Run(ctx, func() {
 		c.addAll()
-		following.Go(func() { c.watch(ctx, &v1alpha1.ResourceSlicePatch{}, c.patch) })
-		following.Go(func() { c.watch(ctx, &resourcev1.DeviceClass{}, c.class) })
+		background.Go(func() { c.watch(ctx, &v1alpha1.ResourceSlicePatch{}, c.enqueuePatch) })
+		background.Go(func() { c.watch(ctx, &resourcev1.DeviceClass{}, c.enqueueForClass) })
 	})
-	following.Wait()
+	background.Wait()
 	return nil
 }
 
-// watch has what is told of seen to until ctx is done.
-func (c *Controller) watch(ctx context.Context, object client.Object, seen func(name string)) {
-	tell := func(obj any) {
+// watch calls enqueue with the names of objects that have events, until ctx is done.
+func (c *Controller) watch(ctx context.Context, object client.Object, enqueue func(name string)) {
+	handle := func(obj any) {
 		if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-			seen(name)
+			enqueue(name)
 		}
 	}
 	controllers.Watch(ctx, c.options.Cache, object, toolscache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
+		AddFunc: handle, UpdateFunc: func(_, obj any) { handle(obj) }, DeleteFunc: handle,
 	}, c.options.Local)
 }
 
-func (c *Controller) patch(name string) { c.loop.Add(name) }
+func (c *Controller) enqueuePatch(name string) { c.loop.Add(name) }
 
-// class has all patches looked at: few ask for a class, and classes seldom change.
-func (c *Controller) class(string) {
+// enqueueForClass queues all patches: few name a class, and classes seldom change.
+func (c *Controller) enqueueForClass(string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name := range c.memories {
+	for name := range c.states {
 		c.loop.Add(name)
 	}
 }
 
-// slice has the patches looked at that may be for devices of a slice.
-func (c *Controller) slice(obj any) {
+// enqueueForSlice queues the patches that may select devices of a slice.
+func (c *Controller) enqueueForSlice(obj any) {
 	slice, ok := obj.(*resourcev1.ResourceSlice)
 	if !ok {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, m := range c.memories {
+	for name, m := range c.states {
 		if m.selector.MatchesPool(slice.Spec.Driver, slice.Spec.Pool.Name) {
 			c.loop.Add(name)
 		}
 	}
 }
 
-// RuleChanged names a rule that was created, changed or deleted. It does not block.
+// RuleChanged queues the patches of a rule that was created, changed or deleted. It does
+// not block.
 func (c *Controller) RuleChanged(name string) {
 	seen, _ := c.options.Known.Rule(name)
 	c.mu.Lock()
-	before := c.written[name]
+	before := c.patchByRule[name]
 	if seen.Patch.Name == "" {
-		delete(c.written, name)
+		delete(c.patchByRule, name)
 	} else {
-		c.written[name] = seen.Patch.Name
+		c.patchByRule[name] = seen.Patch.Name
 	}
 	c.mu.Unlock()
 	for _, patch := range []string{before, seen.Patch.Name} {
@@ -236,7 +238,7 @@ func (c *Controller) RuleChanged(name string) {
 	}
 }
 
-// addAll has the patches looked at that have rules, though they may be gone.
+// addAll queues the patches that have rules, including deleted ones.
 func (c *Controller) addAll() {
 	if c.options.Known == nil {
 		return
@@ -246,41 +248,41 @@ func (c *Controller) addAll() {
 	}
 }
 
-// remember returns the memory of a patch.
-func (c *Controller) remember(patch *v1alpha1.ResourceSlicePatch) *memory {
+// stateOf returns the state of a patch, with its current selector.
+func (c *Controller) stateOf(patch *v1alpha1.ResourceSlicePatch) *patchState {
 	names := slicepatch.NamesOf(patch.Spec.Devices.Filter)
 	selector, _ := device.SelectorOf(&names)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.memories[patch.Name]
+	m := c.states[patch.Name]
 	if m == nil {
-		m = &memory{}
-		c.memories[patch.Name] = m
+		m = &patchState{}
+		c.states[patch.Name] = m
 	}
 	m.selector = selector
 	return m
 }
 
-// complete takes in that all rules of a patch are known, as it is now.
-func (c *Controller) complete(patch *v1alpha1.ResourceSlicePatch, m *memory) {
+// markWritten records that the tracker has all rules of the patch.
+func (c *Controller) markWritten(patch *v1alpha1.ResourceSlicePatch, m *patchState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.uid, m.generation = patch.UID, patch.Generation
 }
 
-// Written reports whether all rules of a patch were known since it came to be of a
-// generation. It is false where this replica does not lead, and goroutine-safe.
+// Written reports whether all rules of a generation of a patch have been tracked. It is
+// false on a replica that does not lead. It is goroutine-safe.
 func (c *Controller) Written(name string, uid types.UID, generation int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.memories[name]
+	m := c.states[name]
 	return m != nil && m.uid == uid && m.generation == generation
 }
 
 func (c *Controller) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.memories, name)
+	delete(c.states, name)
 }
 
 func referenceTo(patch *v1alpha1.ResourceSlicePatch) *corev1.ObjectReference {

@@ -1,27 +1,26 @@
-// Package slicepatches carries out what ResourceSlicePatches say beyond the schedulers that
-// apply them (KEP-5027), and says in their status what has become of them.
+// Package slicepatches applies ResourceSlicePatches for components other than the
+// schedulers that apply them (KEP-5027), and writes their status.
 //
-// Problem: a scheduler that knows nothing of patches does not see the taints that they
-// give to devices, and nobody but who applies them knows which devices a patch is for.
+// Problem: a scheduler without support for patches does not see the taints that they add
+// to devices, and only a scheduler with support knows which devices a patch selects.
 //
-// Decision: each taint of a patch is written out as DeviceTaintRules, which every
-// scheduler and every evictor reads: one rule for each device that the patch selects, or
-// a single one if it selects whole drivers or pools, by names alone. The rules have the
-// label v1alpha1.LabelPatch and are owned by the patch. Their names follow from the
-// patch, the device and the taint, so that a rule that was edited or deleted is put
-// right. Where Kubernetes' own evictor runs too, NoExecute is written as NoSchedule, with
-// the true effect in an annotation, so that the pods are left to Tollgate.
+// Decision: the controller writes each taint of a patch as DeviceTaintRules, which every
+// scheduler and evictor reads: one rule for each selected device, or a single one if the
+// patch selects whole drivers or pools, by names alone. The rules have the label
+// v1alpha1.LabelPatch and are owned by the patch. Their names derive from the patch, the
+// device and the taint, so that an edited or deleted rule is restored. Where Kubernetes'
+// own evictor runs too, NoExecute is written as NoSchedule, with the true effect in an
+// annotation, so that only Tollgate evicts the pods.
 //
-// A taint without a time counts since it was first seen here. That is recorded in the
-// status before a rule has it, and kept while the patch has a taint of that key and
-// effect, whatever its value.
+// A taint without timeAdded counts from when the controller first sees it. The status
+// records that time before a rule has it, and keeps it while the patch has a taint of that
+// key and effect, whatever its value.
 //
-// Edge cases: rules of a patch that is gone are deleted here too, because the garbage
-// collector may not be among those whom a TaintPolicy lets remove the taint. A rule of
-// somebody else that has the name is left alone, and no more than a thousand rules are
-// written for a patch, five thousand for all; the condition Ready says so.
+// Edge cases: the controller also deletes the rules of a deleted patch, because a
+// TaintPolicy may forbid the garbage collector to remove the taint. A rule of another
+// writer that has the name stays. At most 1,000 rules are written for a patch and 5,000
+// for all; the condition Ready reports it.
 //
-// Where the feature gate is off, Remover deletes the DeviceTaintRules that Tollgate wrote
-// for it and says so in the status of the patches, so that off is as if the patches did
-// not exist.
+// Where the feature gate is off, Remover deletes the DeviceTaintRules of patches and sets
+// their condition Ready to False.
 package slicepatches

@@ -5,14 +5,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// What is done to rules: the values of the label operation.
+// The values of the label operation.
 const (
 	operationCreate = "create"
 	operationUpdate = "update"
 	operationDelete = "delete"
 )
 
-// Metrics counts what is written.
+// Metrics counts the writes of rules.
 type Metrics struct {
 	writes *prometheus.CounterVec
 }

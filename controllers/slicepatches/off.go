@@ -23,59 +23,59 @@ import (
 )
 
 const (
-	// pause is between two looks. A replica with another configuration may have written
-	// something since, in a rollout.
+	// pause is the delay between two passes. During a rollout, a replica with another
+	// configuration may have written rules since.
 	pause = 5 * time.Minute
-	// retryPause is between two looks after one that failed.
+	// retryPause is the delay after a failed pass.
 	retryPause = 10 * time.Second
-	// atOnce is how many objects one request lists.
-	atOnce = 500
+	// pageSize is the number of objects that one request lists.
+	pageSize = 500
 )
 
-// versions are those in which DeviceTaintRules may be served, the newest first.
+// versions are the API versions of DeviceTaintRules, the newest first.
 var versions = []string{"v1", "v1beta2", "v1alpha3"}
 
-// patches are ResourceSlicePatches.
+// patches is the resource of ResourceSlicePatches.
 var patches = v1alpha1.GroupVersion.WithResource("resourceslicepatches")
 
-// Written are DeviceTaintRules that Tollgate wrote, all with a label.
+// Written selects DeviceTaintRules that Tollgate wrote, all with a label.
 type Written struct {
 	Label string
-	// Ours reports whether it was Tollgate that wrote a rule with the label, and not somebody
-	// who gave it the label.
+	// Ours reports whether Tollgate wrote a rule with the label; other writers can set the
+	// label too.
 	Ours func(rule *resourcev1.DeviceTaintRule) bool
 }
 
-// OfPatches are the rules that were written out for the taints of ResourceSlicePatches.
+// OfPatches selects the rules for the taints of ResourceSlicePatches.
 func OfPatches() Written {
 	return Written{Label: v1alpha1.LabelPatch, Ours: func(rule *resourcev1.DeviceTaintRule) bool { return tracker.PatchOf(rule).UID != "" }}
 }
 
-// Remover removes the DeviceTaintRules that were written for what is off, and says in the status of
-// ResourceSlicePatches that they are. Rules of others stay, whatever labels they have.
+// Remover deletes the DeviceTaintRules of disabled features, and sets the status of
+// ResourceSlicePatches. Rules of other writers stay, whatever their labels.
 type Remover struct {
 	// Client reads patches, and reads and deletes rules.
 	Client dynamic.Interface
-	// Rules are what is removed.
+	// Rules selects the rules to delete.
 	Rules []Written
-	// Gate is the feature gate that is off for patches; empty if it is on. Then Status, which
+	// Gate is the disabled feature gate of patches; empty if it is on. Then Status, which
 	// writes the status of patches, is not used.
 	Gate   string
 	Status applier
-	// Clock tells the time of the API server, Local that of this machine.
+	// Clock is the clock of the API server, Local that of this machine.
 	Clock clock.PassiveClock
 	Local clock.WithTicker
-	// Leads reports whether this replica may write.
+	// Leads reports whether this replica holds the lease.
 	Leads func() bool
-	// Timeout bounds one look.
+	// Timeout bounds one pass.
 	Timeout time.Duration
 }
 
-// Start removes rules until ctx is done.
+// Start deletes rules until ctx is done.
 func (r *Remover) Start(ctx context.Context) error {
 	for {
 		again := pause
-		if err := r.look(ctx); err != nil {
+		if err := r.pass(ctx); err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cannot take away yet what was written for a feature that is off", "reason", err.Error())
 			again = retryPause
 		}
@@ -87,7 +87,7 @@ func (r *Remover) Start(ctx context.Context) error {
 	}
 }
 
-func (r *Remover) look(ctx context.Context) error {
+func (r *Remover) pass(ctx context.Context) error {
 	if !r.Leads() {
 		return errors.New("the lease was not renewed in time")
 	}
@@ -103,25 +103,25 @@ func (r *Remover) look(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// remove removes rules, in whatever version they are served.
+// remove deletes rules in the newest version that the API server serves.
 func (r *Remover) remove(ctx context.Context, written Written) error {
 	for _, version := range versions {
 		resource := informer.RuleResource.WithVersion(version)
-		err := r.each(ctx, resource, metav1.ListOptions{LabelSelector: written.Label}, func(object *unstructured.Unstructured) error {
+		err := r.forEach(ctx, resource, metav1.ListOptions{LabelSelector: written.Label}, func(object *unstructured.Unstructured) error {
 			return r.delete(ctx, resource, object, written)
 		})
 		if !isNotServed(err) {
 			return err
 		}
 	}
-	return nil // They are not served in any version: there are none.
+	return nil // No version is served, so no rule exists.
 }
 
-// delete deletes a rule, if it is as it was listed.
+// delete deletes a rule, if it has not changed since the list request.
 func (r *Remover) delete(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured, written Written) error {
 	var rule resourcev1.DeviceTaintRule
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule); err != nil || !written.Ours(&rule) {
-		return nil //nolint:nilerr // What cannot be read was not written here.
+		return nil //nolint:nilerr // Tollgate wrote no rule that it cannot decode.
 	}
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	err := r.Client.Resource(resource).Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
@@ -135,9 +135,9 @@ func (r *Remover) delete(ctx context.Context, resource schema.GroupVersionResour
 	return nil
 }
 
-// disable says in the status of all patches that they have no effect.
+// disable sets the condition Ready of all patches to False.
 func (r *Remover) disable(ctx context.Context) error {
-	err := r.each(ctx, patches, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+	err := r.forEach(ctx, patches, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 		var patch v1alpha1.ResourceSlicePatch
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &patch); err != nil {
 			return fmt.Errorf("decode ResourceSlicePatch %s: %w", object.GetName(), err)
@@ -153,7 +153,7 @@ func (r *Remover) disable(ctx context.Context) error {
 			}
 			wanted.LastTransitionTime = stood.LastTransitionTime
 		}
-		// Without times: a taint counts anew from when it is there again.
+		// The status has no times: a taint counts from when the gate is on again.
 		status := &v1alpha1.ResourceSlicePatchStatus{ObservedGeneration: patch.Generation, Conditions: []metav1.Condition{wanted}}
 		if err := r.Status.Apply(ctx, patch.Name, patch.UID, "", status); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("write status of ResourceSlicePatch %s: %w", patch.Name, err)
@@ -166,12 +166,12 @@ func (r *Remover) disable(ctx context.Context) error {
 	return err
 }
 
-// isNotServed reports whether the API server does not have what was asked for.
+// isNotServed reports whether the API server does not serve the resource.
 func isNotServed(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-// each does something with each object of a resource.
-func (r *Remover) each(ctx context.Context, resource schema.GroupVersionResource, options metav1.ListOptions, do func(object *unstructured.Unstructured) error) error {
-	options.Limit = atOnce
+// forEach calls do for each object of a resource, page by page.
+func (r *Remover) forEach(ctx context.Context, resource schema.GroupVersionResource, options metav1.ListOptions, do func(object *unstructured.Unstructured) error) error {
+	options.Limit = pageSize
 	for {
 		list, err := r.Client.Resource(resource).List(ctx, options)
 		if err != nil {

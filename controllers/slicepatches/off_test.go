@@ -23,8 +23,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// offRule is a DeviceTaintRule with the label of a patch, and with the patch as its owner if it is
-// Tollgate's.
+// offRule is a DeviceTaintRule with the label of a patch, and owned by the patch if
+// Tollgate wrote it.
 func offRule(name, version string, ours bool) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "resource.k8s.io/" + version, "kind": "DeviceTaintRule",
@@ -105,12 +105,12 @@ func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 func TestWhereNoRulesAreServedThereIsNothingToRemove(t *testing.T) {
 	t.Parallel()
 	remover := &Remover{Client: serving("none"), Rules: []Written{OfPatches()}, Gate: "Patches", Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}
-	require.NoError(t, remover.look(t.Context()))
+	require.NoError(t, remover.pass(t.Context()))
 	remover.Leads = func() bool { return false }
-	require.Error(t, remover.look(t.Context()))
+	require.Error(t, remover.pass(t.Context()))
 }
 
-// statuses remembers what was applied.
+// statuses records the applied statuses.
 type statuses map[string][]v1alpha1.ResourceSlicePatchStatus
 
 func (s statuses) Apply(_ context.Context, name string, _ types.UID, _ string, status *v1alpha1.ResourceSlicePatchStatus) error {
@@ -128,7 +128,7 @@ func TestPatchesSayThatTheirGateIsOff(t *testing.T) {
 			"status":   map[string]any{"conditions": conditions},
 		}}
 	}
-	const said = "The feature gate ResourceSlicePatches is off: the patch has no effect."
+	const message = "The feature gate ResourceSlicePatches is off: the patch has no effect."
 	ready := func(status, reason, message string, generation int64) map[string]any {
 		return map[string]any{
 			"type": "Ready", "status": status, "reason": reason, "message": message, "observedGeneration": generation,
@@ -137,8 +137,8 @@ func TestPatchesSayThatTheirGateIsOff(t *testing.T) {
 	}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{patches: "ResourceSlicePatchList"})
 	for _, object := range []*unstructured.Unstructured{
-		patch("new"), patch("in-force", ready("True", "InForce", "1 device is selected.", 2)), patch("told", ready("False", "Disabled", said, 2)),
-		patch("changed-since", ready("False", "Disabled", said, 1)),
+		patch("new"), patch("in-force", ready("True", "InForce", "1 device is selected.", 2)), patch("told", ready("False", "Disabled", message, 2)),
+		patch("changed-since", ready("False", "Disabled", message, 1)),
 	} {
 		_, err := client.Resource(patches).Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
@@ -148,14 +148,14 @@ func TestPatchesSayThatTheirGateIsOff(t *testing.T) {
 		Client: client, Gate: "ResourceSlicePatches", Status: written, Clock: clocktesting.NewFakePassiveClock(now),
 		Leads: func() bool { return true }, Timeout: time.Second,
 	}
-	require.NoError(t, remover.look(t.Context()))
+	require.NoError(t, remover.pass(t.Context()))
 	for name, since := range map[string]time.Time{"new": now, "in-force": now, "changed-since": time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		require.Len(t, written[name], 1, name)
 		require.Len(t, written[name][0].Conditions, 1, name)
 		got := written[name][0].Conditions[0]
 		require.True(t, since.Equal(got.LastTransitionTime.Time), "%s: %s", name, got.LastTransitionTime)
 		got.LastTransitionTime = metav1.Time{}
-		require.Equal(t, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Disabled", Message: said, ObservedGeneration: 2}, got, name)
+		require.Equal(t, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Disabled", Message: message, ObservedGeneration: 2}, got, name)
 	}
 	require.NotContains(t, written, "told")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// The reasons of the condition Ready. All but InForce go with False.
+// The reasons of the condition Ready. All but InForce have the status False.
 const (
 	ReasonInForce          = "InForce"
 	ReasonInvalid          = "Invalid"
@@ -32,20 +32,19 @@ const (
 )
 
 const (
-	// named is how many devices of each kind the status names.
-	named = 8
-	// maxMessage bounds the message of Ready, in bytes.
+	// maxNamed is the number of devices of each list that the status names.
+	maxNamed = 8
+	// maxMessage caps the message of Ready, in bytes.
 	maxMessage = 1024
-	// maxProblems bounds how many problems of a spec it tells of.
+	// maxProblems caps the problems of a spec in the message.
 	maxProblems = 3
 )
 
 // shortfall is one way in which a patch is not in force as written.
 type shortfall struct{ reason, message string }
 
-// statusOf returns the status of a patch, with the conditions that are the controller's
-// own.
-func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, times []v1alpha1.PatchedTaint, lacks []shortfall) v1alpha1.ResourceSlicePatchStatus {
+// statusOf returns the status of a patch, with only the condition Ready.
+func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, times []v1alpha1.PatchedTaint, shortfalls []shortfall) v1alpha1.ResourceSlicePatchStatus {
 	status := v1alpha1.ResourceSlicePatchStatus{
 		ObservedGeneration: patch.Generation,
 		DevicesMatched:     count(report.Matched),
@@ -55,46 +54,46 @@ func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, time
 		Limited:            problems(report.FirstLimited),
 		Taints:             times,
 	}
-	for _, id := range report.FirstMatched[:min(named, len(report.FirstMatched))] {
-		status.Matched = append(status.Matched, written(id))
+	for _, id := range report.FirstMatched[:min(maxNamed, len(report.FirstMatched))] {
+		status.Matched = append(status.Matched, deviceString(id))
 	}
-	status.Conditions = []metav1.Condition{ready(patch, report, lacks)}
+	status.Conditions = []metav1.Condition{ready(patch, report, shortfalls)}
 	return status
 }
 
 func count(n int) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // It is bounded.
 
-// written is how a device is written in the status.
-func written(id device.ID) string { return id.Driver + "/" + id.Pool + "/" + id.Name }
+// deviceString returns a device in the form of the status.
+func deviceString(id device.ID) string { return id.Driver + "/" + id.Pool + "/" + id.Name }
 
 func problems(list []sliceview.Problem) []v1alpha1.DevicePatchProblem {
-	list = list[:min(named, len(list))]
-	said := make([]v1alpha1.DevicePatchProblem, 0, len(list))
+	list = list[:min(maxNamed, len(list))]
+	texts := make([]v1alpha1.DevicePatchProblem, 0, len(list))
 	for _, p := range list {
-		said = append(said, v1alpha1.DevicePatchProblem{Device: written(p.Device), Message: policy.Short(p.Message, maxMessage)})
+		texts = append(texts, v1alpha1.DevicePatchProblem{Device: deviceString(p.Device), Message: policy.Short(p.Message, maxMessage)})
 	}
-	return said
+	return texts
 }
 
-// ready returns the condition Ready, undated.
-func ready(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, lacks []shortfall) metav1.Condition {
+// ready returns the condition Ready, without lastTransitionTime.
+func ready(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, shortfalls []shortfall) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonInForce,
-		Message: selected(report.Matched), ObservedGeneration: patch.Generation,
+		Message: selectedText(report.Matched), ObservedGeneration: patch.Generation,
 	}
-	lacks = append(ofReport(report), lacks...)
-	if len(lacks) == 0 {
+	shortfalls = append(reportShortfalls(report), shortfalls...)
+	if len(shortfalls) == 0 {
 		return c
 	}
-	messages := make([]string, 0, len(lacks))
-	for _, lack := range lacks {
-		messages = append(messages, lack.message)
+	messages := make([]string, 0, len(shortfalls))
+	for _, missing := range shortfalls {
+		messages = append(messages, missing.message)
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionFalse, lacks[0].reason, policy.Short(strings.Join(messages, "; "), maxMessage)
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, shortfalls[0].reason, policy.Short(strings.Join(messages, "; "), maxMessage)
 	return c
 }
 
-func selected(devices int) string {
+func selectedText(devices int) string {
 	switch devices {
 	case 0:
 		return "No device is selected."
@@ -105,38 +104,38 @@ func selected(devices int) string {
 	}
 }
 
-// ofReport returns what is wrong by what a patch does to devices.
-func ofReport(report *sliceview.Report) []shortfall {
-	var lacks []shortfall
+// reportShortfalls returns the shortfalls of the report of a patch.
+func reportShortfalls(report *sliceview.Report) []shortfall {
+	var shortfalls []shortfall
 	if n := len(report.Problems); n > 0 {
-		said := make([]string, 0, maxProblems+1)
+		texts := make([]string, 0, maxProblems+1)
 		for _, problem := range report.Problems[:min(n, maxProblems)] {
-			said = append(said, problem.Error())
+			texts = append(texts, problem.Error())
 		}
 		if n > maxProblems {
-			said = append(said, fmt.Sprintf("and %d more", n-maxProblems))
+			texts = append(texts, fmt.Sprintf("and %d more", n-maxProblems))
 		}
-		lacks = append(lacks, shortfall{ReasonInvalid, "no part of the patch is in force: " + strings.Join(said, "; ")})
+		shortfalls = append(shortfalls, shortfall{ReasonInvalid, "no part of the patch is in force: " + strings.Join(texts, "; ")})
 	}
 	if report.Failed > 0 {
-		lacks = append(lacks, shortfall{ReasonExpressionFailed, failed(report)})
+		shortfalls = append(shortfalls, shortfall{ReasonExpressionFailed, failureMessage(report)})
 	}
 	if report.Limited > 0 {
 		first := report.FirstLimited[0]
-		lacks = append(lacks, shortfall{ReasonDevicesLimited, fmt.Sprintf(
-			"%s their attributes and capacity, the first is %s: %s", keep(report.Limited), written(first.Device), first.Message)})
+		shortfalls = append(shortfalls, shortfall{ReasonDevicesLimited, fmt.Sprintf(
+			"%s their attributes and capacity, the first is %s: %s", keepText(report.Limited), deviceString(first.Device), first.Message)})
 	}
-	return lacks
+	return shortfalls
 }
 
-// failed tells of the devices on which an expression failed.
-func failed(report *sliceview.Report) string {
+// failureMessage describes the devices on which an expression failed.
+func failureMessage(report *sliceview.Report) string {
 	first := report.FirstFailed[0]
 	return fmt.Sprintf("an expression failed on %s, which the patch leaves alone, the first is %s: %s",
-		devices(report.Failed), written(first.Device), first.Message)
+		devices(report.Failed), deviceString(first.Device), first.Message)
 }
 
-func keep(n int) string {
+func keepText(n int) string {
 	if n == 1 {
 		return "1 device keeps"
 	}
@@ -150,9 +149,9 @@ func devices(n int) string {
 	return fmt.Sprintf("%d devices", n)
 }
 
-// date gives the condition Ready of a status its time: that of the one before if it says
-// the same.
-func date(status *v1alpha1.ResourceSlicePatchStatus, before []metav1.Condition, now metav1.Time) {
+// setTransitionTime sets lastTransitionTime of the condition Ready: the previous one if
+// the status of the condition is unchanged.
+func setTransitionTime(status *v1alpha1.ResourceSlicePatchStatus, before []metav1.Condition, now metav1.Time) {
 	ready := &status.Conditions[0]
 	ready.LastTransitionTime = now
 	if stored := meta.FindStatusCondition(before, ready.Type); stored != nil && stored.Status == ready.Status {
@@ -160,8 +159,8 @@ func date(status *v1alpha1.ResourceSlicePatchStatus, before []metav1.Condition, 
 	}
 }
 
-// sameStatus reports whether a patch says in its status what it is to say. Conditions of
-// others are left out.
+// sameStatus reports whether the stored status is the wanted one. It ignores the
+// conditions of other writers.
 func sameStatus(stored, wanted *v1alpha1.ResourceSlicePatchStatus) bool {
 	own := *stored
 	own.Conditions = nil

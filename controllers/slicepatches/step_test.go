@@ -85,7 +85,7 @@ func TestRules(t *testing.T) {
 			c := w.controller()
 			w.patch("p", tt.patch)
 			w.step(c, "p")
-			require.Equal(t, tt.rules, w.written())
+			require.Equal(t, tt.rules, w.ruleText())
 			require.True(t, strings.HasPrefix(w.ready("p"), tt.ready), "%s", w.ready("p"))
 
 			w.taken()
@@ -96,7 +96,7 @@ func TestRules(t *testing.T) {
 
 			w.deletePatch("p")
 			w.step(c, "p")
-			require.Empty(t, w.written())
+			require.Empty(t, w.ruleText())
 		})
 	}
 }
@@ -150,7 +150,7 @@ func TestTimes(t *testing.T) {
 		w.patch("p", `{taints: [{key: k, value: v, effect: NoExecute}, {key: l, effect: NoSchedule, timeAdded: "2020-01-01T00:00:00Z"}]}`)
 		w.step(w.controller(), "p")
 		require.Equal(t, map[string]time.Time{"k=v": began.UTC(), "l=": past}, times(), "another value does not start the clock again")
-		require.Len(t, w.written(), 2)
+		require.Len(t, w.ruleText(), 2)
 
 		w.patch("p", `{taints: [{key: k, value: v, effect: NoSchedule}]}`)
 		w.step(c, "p")
@@ -198,20 +198,20 @@ func TestRulesArePutRight(t *testing.T) {
 		edited.Spec.DeviceSelector = nil
 		w.put(edited)
 		w.step(c, "p")
-		require.Equal(t, right, w.written())
+		require.Equal(t, right, w.ruleText())
 	})
 	t.Run("that were deleted", func(t *testing.T) {
 		w, c, deleted := begin(t)
 		w.drop(deleted.Name)
 		w.step(c, "p")
-		require.Equal(t, right, w.written())
+		require.Equal(t, right, w.ruleText())
 	})
 	t.Run("of an earlier patch of that name", func(t *testing.T) {
 		w, c, _ := begin(t)
 		w.deletePatch("p")
 		w.patch("p", ofA100+`taints: [{key: k, effect: NoExecute}]}`).UID = "another"
 		w.step(c, "p")
-		require.Equal(t, right, w.written())
+		require.Equal(t, right, w.ruleText())
 		for _, object := range w.stored {
 			require.Equal(t, "another", string(object.OwnerReferences[0].UID))
 			require.Equal(t, "another", object.Labels[v1alpha1.LabelPatch])
@@ -221,24 +221,24 @@ func TestRulesArePutRight(t *testing.T) {
 		w, _, _ := begin(t)
 		w.shared = true
 		w.step(w.controller(), "p")
-		require.Equal(t, []string{"gpu.example.com/one/a k=:NoSchedule meant NoExecute"}, w.written())
+		require.Equal(t, []string{"gpu.example.com/one/a k=:NoSchedule meant NoExecute"}, w.ruleText())
 	})
 	t.Run("when other devices are published", func(t *testing.T) {
 		w, c, _ := begin(t)
 		w.slice("one", "a=h100", "b=a100")
 		w.step(c, "p")
-		require.Equal(t, []string{"gpu.example.com/one/b k=:NoExecute"}, w.written())
+		require.Equal(t, []string{"gpu.example.com/one/b k=:NoExecute"}, w.ruleText())
 	})
 	t.Run("one that the tracker does not know yet is not written twice", func(t *testing.T) {
 		w, c, _ := begin(t)
-		w.deaf = true
+		w.staleTracker = true
 		w.slice("one", "a=a100", "b=a100")
 		w.step(c, "p")
 		w.step(c, "p")
 		calls, _ := w.taken()
-		require.Len(t, w.written(), 2)
+		require.Len(t, w.ruleText(), 2)
 		require.Equal(t, 1, strings.Count(strings.Join(calls, "\n"), "create "))
-		w.hear()
+		w.syncTracker()
 		w.taken()
 		w.step(c, "p")
 		calls, _ = w.taken()
@@ -262,14 +262,14 @@ func TestRulesOfOthersAreLeftAlone(t *testing.T) {
 	for range 3 {
 		w.step(c, "p")
 	}
-	require.Equal(t, []string{"theirs/*/* theirs=:None"}, w.written())
+	require.Equal(t, []string{"theirs/*/* theirs=:None"}, w.ruleText())
 	require.Equal(t, "False RuleExists: the DeviceTaintRule "+name+" cannot be written, because there is one of that name that is not of this patch; delete it", w.ready("p"))
 	_, events := w.taken()
 	require.Len(t, events, 1, "it is said once")
 
 	w.deletePatch("p")
 	w.step(c, "p")
-	require.Len(t, w.written(), 1)
+	require.Len(t, w.ruleText(), 1)
 }
 
 func TestFaults(t *testing.T) {
@@ -300,7 +300,7 @@ func TestFaults(t *testing.T) {
 		again, err := c.step(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, syncPause, again)
-		require.Len(t, w.written(), 1)
+		require.Len(t, w.ruleText(), 1)
 	})
 	t.Run("one rule that is refused does not keep others from being written", func(t *testing.T) {
 		w := newWorld(t)
@@ -310,7 +310,7 @@ func TestFaults(t *testing.T) {
 			[]device.ID{{Driver: "gpu.example.com", Pool: "one", Name: "b"}}, false)
 		w.refused[all[0].name] = true
 		w.step(w.controller(), "p")
-		require.Equal(t, []string{"gpu.example.com/one/a k=:NoSchedule", "gpu.example.com/one/c k=:NoSchedule"}, w.written())
+		require.Equal(t, []string{"gpu.example.com/one/a k=:NoSchedule", "gpu.example.com/one/c k=:NoSchedule"}, w.ruleText())
 		require.Contains(t, w.ready("p"), "False RulesRefused: create DeviceTaintRule "+all[0].name+": ")
 	})
 	t.Run("another answer is no verdict, and it is tried again", func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestFaults(t *testing.T) {
 		require.ErrorContains(t, err, "the API server is away")
 		w.fault = nil
 		w.step(c, "p")
-		require.Len(t, w.written(), 1)
+		require.Len(t, w.ruleText(), 1)
 		require.Equal(t, "True InForce: No device is selected.", w.ready("p"))
 	})
 	t.Run("where rules are not served the status says what that means", func(t *testing.T) {
@@ -353,15 +353,15 @@ func TestFaults(t *testing.T) {
 func TestItIsSaidWhenOneDeviceIsTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		models := make([]string, 0, mostRules+1)
-		for i := range mostRules + 1 {
+		models := make([]string, 0, maxRules+1)
+		for i := range maxRules + 1 {
 			models = append(models, fmt.Sprintf("gpu-%04d=a100", i))
 		}
 		w.slice("one", models...)
 		c := w.controller()
 		w.patch("p", ofA100+`taints: [{key: k, effect: NoSchedule}]}`)
 		w.step(c, "p")
-		require.Len(t, w.stored, mostRules)
+		require.Len(t, w.stored, maxRules)
 		require.Contains(t, w.ready("p"), "False TooManyDevices: taints reach other schedulers, and evict pods, on the first 1000 of 1001 devices only: ")
 	})
 }
@@ -398,18 +398,17 @@ func TestNoMoreRulesThanThereMayBe(t *testing.T) {
 	})
 }
 
-// The clock stands still while a step counts, so that all of it is worked through and
-// only what is waited for takes time.
+// The clock does not advance during a step, so that only waits take time.
 func TestCountingRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.controller()
 		w.patch("p", `{}`)
-		c.rest = time.Now().Add(300 * time.Millisecond)
+		c.restUntil = time.Now().Add(300 * time.Millisecond)
 		began := time.Now()
 		w.step(c, "p")
 		require.Zero(t, time.Since(began), "who has just written one does not wait")
-		c.rest = time.Now().Add(300 * time.Millisecond)
+		c.restUntil = time.Now().Add(300 * time.Millisecond)
 		w.step(c, "p")
 		require.Equal(t, 300*time.Millisecond, time.Since(began))
 	})
@@ -493,7 +492,7 @@ func TestRulesThatCannotBeWrittenDoNotKeepOthersFromBeing(t *testing.T) {
 		w.step(c, "p")
 		calls, _ = w.taken()
 		require.Empty(t, calls, "they are not tried again at once")
-		time.Sleep(stuckPause)
+		time.Sleep(failurePause)
 		w.refused = map[string]bool{}
 		w.step(c, "p")
 		require.Len(t, w.stored, 200)
@@ -535,7 +534,7 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		again, err := c.step(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
-		require.Empty(t, w.written())
+		require.Empty(t, w.ruleText())
 	})
 	t.Run("that changes while the view counts", func(t *testing.T) {
 		w := newWorld(t)
@@ -546,7 +545,7 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		again, err := c.step(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
-		require.Empty(t, w.written())
+		require.Empty(t, w.ruleText())
 	})
 	t.Run("when the API server knows a later version", func(t *testing.T) {
 		w := newWorld(t)
@@ -565,7 +564,7 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		again, err := c.step(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
-		require.Empty(t, w.written())
+		require.Empty(t, w.ruleText())
 	})
 	t.Run("nor is a time recorded for it", func(t *testing.T) {
 		w := newWorld(t)
@@ -579,7 +578,7 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 	})
 }
 
-// counting is a view in which something happens while it counts.
+// counting is a view that runs a function during a report.
 type counting struct {
 	*sliceview.View
 
@@ -632,10 +631,10 @@ func TestWritten(t *testing.T) {
 	_, err := c.step(t.Context(), "p")
 	require.Error(t, err)
 	require.False(t, c.Written("p", p.UID, 1))
-	w.fault, w.deaf = nil, true
+	w.fault, w.staleTracker = nil, true
 	w.step(c, "p")
 	require.False(t, c.Written("p", p.UID, 1), "it is not known yet")
-	w.hear()
+	w.syncTracker()
 	w.step(c, "p")
 	require.True(t, c.Written("p", p.UID, 1))
 	require.False(t, c.Written("p", "another", 1))
@@ -660,5 +659,5 @@ func TestNamesOfRules(t *testing.T) {
 			require.LessOrEqual(t, len(r.name), 253)
 		}
 	}
-	require.Equal(t, "p-a032701cbf68321a", nameOf("p", &resourcev1.DeviceTaintSelector{}, [2]string{"k", "NoExecute"}, 0), "names are the same in every version")
+	require.Equal(t, "p-a032701cbf68321a", ruleName("p", &resourcev1.DeviceTaintSelector{}, [2]string{"k", "NoExecute"}, 0), "names are the same in every version")
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
-// timesOf returns since when the taints of a patch count that have no time themselves,
-// in the order of the spec, by what was recorded before and by now.
-func timesOf(patch *v1alpha1.ResourceSlicePatch, now time.Time) []v1alpha1.PatchedTaint {
+// taintTimes returns the taints of a patch without timeAdded, in the order of the spec,
+// with the time that the status records, or now.
+func taintTimes(patch *v1alpha1.ResourceSlicePatch, now time.Time) []v1alpha1.PatchedTaint {
 	var times []v1alpha1.PatchedTaint
 	for _, taint := range patch.Spec.Devices.Taints {
 		if !taint.TimeAdded.IsZero() {
@@ -27,15 +27,14 @@ func timesOf(patch *v1alpha1.ResourceSlicePatch, now time.Time) []v1alpha1.Patch
 	return times
 }
 
-// datedTaints returns the taints of a patch, each with a time: its own, or the recorded
-// one among times.
+// datedTaints returns the taints of a patch, each with its own time, or the one in times.
 func datedTaints(patch *v1alpha1.ResourceSlicePatch, times []v1alpha1.PatchedTaint) []resourcev1.DeviceTaint {
 	dated := make([]resourcev1.DeviceTaint, 0, len(patch.Spec.Devices.Taints))
 	for _, taint := range patch.Spec.Devices.Taints {
 		if taint.TimeAdded.IsZero() {
 			taint, times = times[0], times[1:]
 		}
-		// A rule has whole seconds, while a patch keeps what was written.
+		// Rules store whole seconds, while patches keep fractions.
 		since := metav1.NewTime(taint.TimeAdded.Truncate(time.Second))
 		dated = append(dated, resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: &since})
 	}

@@ -18,25 +18,25 @@ import (
 const (
 	kindRule  = "DeviceTaintRule"
 	kindPatch = "ResourceSlicePatch"
-	// hashBytes is how much of a hash is in a name.
+	// hashBytes is the number of bytes of a hash in a name.
 	hashBytes = 8
-	// keptName is how much of the name of a patch is in those of its rules.
-	keptName = 200
+	// maxNamePrefix caps the part of the patch name in the names of its rules.
+	maxNamePrefix = 200
 )
 
-// rule is a DeviceTaintRule as it is to be.
+// rule is a desired DeviceTaintRule.
 type rule struct {
 	name     string
 	patch    tracker.PatchRef
 	selector resourcev1.DeviceTaintSelector
-	// taint is as the patch has it, with a time, and native the effect that the rule has.
+	// taint is the taint of the patch, with a time; native is the effect in the spec of
+	// the rule.
 	taint  resourcev1.DeviceTaint
 	native resourcev1.DeviceTaintEffect
 }
 
-// rulesOf returns the rules of a patch for devices, nil for those that it selects by
-// names alone. Taints are those of the patch, each with a time. Shared says that
-// Kubernetes evicts as well.
+// rulesOf returns the rules of a patch for devices, which are nil if it selects by names
+// alone. Each taint has a time. shared is true if Kubernetes evicts too.
 func rulesOf(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint, devices []device.ID, shared bool) []rule {
 	selectors := []resourcev1.DeviceTaintSelector{slicepatch.NamesOf(patch.Spec.Devices.Filter)}
 	if slicepatch.Conditional(patch.Spec.Devices.Filter) {
@@ -48,21 +48,21 @@ func rulesOf(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint
 	rules := make([]rule, 0, len(selectors)*len(taints))
 	for i := range selectors {
 		// A device may have several taints of one key and effect (DE-21).
-		twins := map[[2]string]int{}
+		duplicates := map[[2]string]int{}
 		for _, taint := range taints {
 			kind := [2]string{taint.Key, string(taint.Effect)}
 			rules = append(rules, rule{
-				name:  nameOf(patch.Name, &selectors[i], kind, twins[kind]),
+				name:  ruleName(patch.Name, &selectors[i], kind, duplicates[kind]),
 				patch: tracker.PatchRef{Name: patch.Name, UID: patch.UID}, selector: selectors[i],
 				taint: taint, native: nativeEffect(taint.Effect, shared),
 			})
-			twins[kind]++
+			duplicates[kind]++
 		}
 	}
 	return rules
 }
 
-// nativeEffect returns the effect that a rule has for those who do not know patches.
+// nativeEffect returns the effect for components without support for patches.
 func nativeEffect(effect resourcev1.DeviceTaintEffect, shared bool) resourcev1.DeviceTaintEffect {
 	if shared && effect == resourcev1.DeviceTaintEffectNoExecute {
 		return resourcev1.DeviceTaintEffectNoSchedule
@@ -70,25 +70,25 @@ func nativeEffect(effect resourcev1.DeviceTaintEffect, shared bool) resourcev1.D
 	return effect
 }
 
-// nameOf returns the name of a rule. The value and the time of the taint are left out:
-// they change in the rule that is there.
-func nameOf(patch string, s *resourcev1.DeviceTaintSelector, kind [2]string, twin int) string {
+// ruleName returns the name of a rule. It does not depend on the value and the time of the
+// taint: the rule is updated when they change.
+func ruleName(patch string, s *resourcev1.DeviceTaintSelector, kind [2]string, index int) string {
 	parts := make([]string, 0, 7)
 	parts = append(parts, patch)
 	for _, name := range []*string{s.Driver, s.Pool, s.Device} {
-		part := "*" // No driver, pool or device has that name.
+		part := "*" // No driver, pool or device can have that name.
 		if name != nil {
 			part = *name
 		}
 		parts = append(parts, part)
 	}
-	parts = append(parts, kind[0], kind[1], strconv.Itoa(twin))
+	parts = append(parts, kind[0], kind[1], strconv.Itoa(index))
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	// A name that is cut may end with what a name cannot have in its middle.
-	return strings.TrimRight(patch[:min(keptName, len(patch))], ".-") + "-" + hex.EncodeToString(sum[:hashBytes])
+	// A truncated name must not end with '.' or '-' before the hash.
+	return strings.TrimRight(patch[:min(maxNamePrefix, len(patch))], ".-") + "-" + hex.EncodeToString(sum[:hashBytes])
 }
 
-// object returns the rule. Version is that of the API it is written in.
+// object returns the rule in an API version.
 func (r *rule) object(version string) *resourcev1.DeviceTaintRule {
 	object := &resourcev1.DeviceTaintRule{
 		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kindRule},
@@ -107,18 +107,18 @@ func (r *rule) object(version string) *resourcev1.DeviceTaintRule {
 	return object
 }
 
-// same reports whether a rule that is known does what this one is to do.
-func (r *rule) same(known *tracker.Rule) bool {
+// matches reports whether a tracked rule has the desired selector and taint.
+func (r *rule) matches(tracked *tracker.Rule) bool {
 	selector, _ := device.SelectorOf(&r.selector)
-	return known.Patch == r.patch && known.Selects && known.Selector == selector &&
-		known.Taint.Key == r.taint.Key && known.Taint.Value == r.taint.Value &&
-		known.Taint.Effect == r.taint.Effect && known.NativeTaint().Effect == r.native &&
-		known.Taint.TimeAdded.Equal(r.taint.TimeAdded)
+	return tracked.Patch == r.patch && tracked.Selects && tracked.Selector == selector &&
+		tracked.Taint.Key == r.taint.Key && tracked.Taint.Value == r.taint.Value &&
+		tracked.Taint.Effect == r.taint.Effect && tracked.NativeTaint().Effect == r.native &&
+		tracked.Taint.TimeAdded.Equal(r.taint.TimeAdded)
 }
 
-// madeFor returns the patch that a rule was written out for. The label alone does not say
-// so: whoever may label rules would have those of others deleted, or overwritten.
-func madeFor(rule *resourcev1.DeviceTaintRule) (tracker.PatchRef, bool) {
-	known := tracker.RuleOf(rule)
-	return known.Patch, known.Patch != tracker.PatchRef{}
+// patchOf returns the patch of a rule. The label alone is no proof: any user who may label
+// rules could otherwise have the rules of others deleted or overwritten.
+func patchOf(rule *resourcev1.DeviceTaintRule) (tracker.PatchRef, bool) {
+	tracked := tracker.RuleOf(rule)
+	return tracked.Patch, tracked.Patch != tracker.PatchRef{}
 }

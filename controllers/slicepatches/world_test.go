@@ -38,8 +38,7 @@ import (
 
 var errUnused = errors.New("not used here")
 
-// world is an API server with patches, rules, classes and slices, and what is known of
-// them.
+// world is an API server with patches, rules, classes and slices, and their caches.
 type world struct {
 	*tracker.Tracker
 
@@ -53,17 +52,17 @@ type world struct {
 	version int
 	calls   []string
 	events  []string
-	// refused are the names of rules that may not be written, and fault is what any other
-	// write of a rule is answered with.
+	// refused are the names of rules that may not be written, and fault is the error of
+	// all other writes of rules.
 	refused map[string]bool
 	fault   error
-	// lease is that of a scheduler that applies patches, and leaseFault what is answered
-	// instead.
+	// lease is the Lease of a scheduler that applies patches, and leaseFault the error of
+	// reads of it.
 	lease      *coordinationv1.Lease
 	leaseFault error
-	// deaf says that the tracker is not told of writes.
-	deaf bool
-	// shared says that Kubernetes evicts too.
+	// staleTracker disables updates of the tracker by writes.
+	staleTracker bool
+	// shared is true if Kubernetes evicts too.
 	shared bool
 	synced bool
 	rules  rules
@@ -88,14 +87,14 @@ func (w *world) controller() *Controller {
 	})
 }
 
-// schedule has a scheduler renew its Lease.
+// schedule renews the Lease of a scheduler.
 func (w *world) schedule() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lease = slicepatch.ClaimPresence(w.lease, slicepatch.Scheduler{Holder: "one", Profiles: []string{"default-scheduler"}}, time.Now())
 }
 
-// unwatched is a cache that nobody can watch.
+// unwatched is a cache without informers.
 type unwatched struct{}
 
 // GetInformer implements informers.
@@ -120,7 +119,7 @@ func (w *world) slice(pool string, devices ...string) {
 	w.view.SetSlice(slice)
 }
 
-// patch has a patch be written, whose spec.devices are in YAML.
+// patch writes a patch with spec.devices in YAML.
 func (w *world) patch(name, devices string) *v1alpha1.ResourceSlicePatch {
 	w.t.Helper()
 	patch := &v1alpha1.ResourceSlicePatch{}
@@ -136,7 +135,7 @@ func (w *world) patch(name, devices string) *v1alpha1.ResourceSlicePatch {
 	return patch
 }
 
-// store takes in a version of a patch. The lock is held.
+// store stores a version of a patch. The caller holds the lock.
 func (w *world) store(patch *v1alpha1.ResourceSlicePatch) {
 	w.version++
 	patch.ResourceVersion = strconv.Itoa(w.version)
@@ -218,7 +217,7 @@ func (w *world) Eventf(object runtime.Object, eventType, reason, format string, 
 	w.events = append(w.events, eventType+" "+reason+" "+reference.Name+": "+fmt.Sprintf(format, args...))
 }
 
-// ruleAPI is where rules are written.
+// ruleAPI implements rules.
 type ruleAPI struct{ *world }
 
 var ruleResource = schema.GroupResource{Group: "resource.k8s.io", Resource: "devicetaintrules"}
@@ -274,9 +273,9 @@ func (w *world) answer(operation, name string) error {
 	return w.fault
 }
 
-// put stores a rule, as somebody writes it.
+// put stores a rule of another writer.
 func (w *world) put(object *resourcev1.DeviceTaintRule) {
-	// What is written is read back as JSON has it.
+	// Stored rules are read back from JSON.
 	content, err := json.Marshal(object)
 	require.NoError(w.t, err)
 	object = &resourcev1.DeviceTaintRule{}
@@ -289,7 +288,7 @@ func (w *world) put(object *resourcev1.DeviceTaintRule) {
 		object.UID = types.UID("uid-" + object.ResourceVersion)
 	}
 	w.stored[object.Name] = object
-	if !w.deaf {
+	if !w.staleTracker {
 		w.SetRule(tracker.RuleOf(object), time.Unix(0, 0))
 	}
 }
@@ -299,23 +298,23 @@ func (w *world) drop(name string) {
 	defer w.mu.Unlock()
 	object := w.stored[name]
 	delete(w.stored, name)
-	if !w.deaf {
+	if !w.staleTracker {
 		w.DeleteRule(name, object.UID)
 	}
 }
 
-// hear tells the tracker of what it was not told.
-func (w *world) hear() {
+// syncTracker sends the missed updates to the tracker.
+func (w *world) syncTracker() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.deaf = false
+	w.staleTracker = false
 	for _, object := range w.stored {
 		w.SetRule(tracker.RuleOf(object), time.Unix(0, 0))
 	}
 }
 
-// written returns the rules in words.
-func (w *world) written() []string {
+// ruleText returns the rules as text.
+func (w *world) ruleText() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	words := []string{}
@@ -329,11 +328,11 @@ func (w *world) written() []string {
 			at = append(at, *part)
 		}
 		taint := object.Spec.Taint
-		said := strings.Join(at, "/") + " " + taint.Key + "=" + taint.Value + ":" + string(taint.Effect)
+		text := strings.Join(at, "/") + " " + taint.Key + "=" + taint.Value + ":" + string(taint.Effect)
 		if effect, ok := object.Annotations[v1alpha1.AnnotationPatchEffect]; ok {
-			said += " meant " + effect
+			text += " meant " + effect
 		}
-		words = append(words, said)
+		words = append(words, text)
 	}
 	slices.Sort(words)
 	return words
@@ -347,7 +346,7 @@ func (w *world) taken() (calls, events []string) {
 	return calls, events
 }
 
-// step looks at a patch until there is nothing more to write.
+// step runs steps for a patch until it has nothing to write.
 func (w *world) step(c *Controller, name string) {
 	w.t.Helper()
 	for range 100 {
@@ -369,7 +368,7 @@ func (w *world) status(name string) v1alpha1.ResourceSlicePatchStatus {
 	return *w.patches[name].Status.DeepCopy()
 }
 
-// ready returns the condition Ready of a patch in words.
+// ready returns the condition Ready of a patch as text.
 func (w *world) ready(name string) string {
 	w.t.Helper()
 	status := w.status(name)

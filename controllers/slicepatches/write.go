@@ -20,104 +20,106 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// Each rule is an object that every scheduler watches.
+// The number of rules is limited because every scheduler watches each of them.
 const (
-	// mostRules bounds those that are written out for a patch.
-	mostRules = 1000
-	// mostOfAll bounds those of all patches.
-	mostOfAll = 5000
-	// fewRules are written within one step.
+	// maxRules caps the rules of a patch.
+	maxRules = 1000
+	// maxTotalRules caps the rules of all patches.
+	maxTotalRules = 5000
+	// fewRules is a number of rules that one step can write.
 	fewRules = 16
-	// idlePause is for how long a patch waits until what was written is known.
+	// idlePause is how long a patch waits until the tracker has the written rules.
 	idlePause = 250 * time.Millisecond
-	// stuckPause is until when a rule is not asked about that cannot be written.
-	stuckPause = time.Minute
+	// failurePause is how long a rule that cannot be written is not tried again.
+	failurePause = time.Minute
 )
 
 var (
-	// errEnough ends a step that has asked for as much as one may.
-	errEnough = errors.New("written enough for now")
-	// errStale ends a step for a patch that is not what it was any more.
+	// errStepLimit ends a step that has made its maximum number of requests.
+	errStepLimit = errors.New("written enough for now")
+	// errStale ends a step for a patch that has changed meanwhile.
 	errStale = errors.New("the patch was written since")
 )
 
-// writing is what is done to the rules of one patch in one step.
-type writing struct {
+// ruleWriter writes the rules of one patch in one step.
+type ruleWriter struct {
 	*Controller
 
-	patch *v1alpha1.ResourceSlicePatch
-	m     *memory
-	left  int
-	lacks []shortfall
-	// confirmed is true once the API server has been asked whether the patch is as it is
-	// known, and wrote once a rule was written.
+	patch      *v1alpha1.ResourceSlicePatch
+	m          *patchState
+	left       int
+	shortfalls []shortfall
+	// confirmed is true after the API server returned the same version of the patch as the
+	// cache, and wrote after the first write of a rule.
 	confirmed, wrote bool
-	// behind is true if what is known of rules is to change by what was written.
+	// behind is true if the tracker does not have all writes yet.
 	behind bool
 }
 
-// progress is how far the writing of the rules of a patch is.
+// progress is the progress of writing the rules of a patch.
 type progress int
 
 const (
-	// stale says that the patch has changed meanwhile, and idle that there is more to
-	// write and nothing was, because what is known is behind.
-	stale progress = iota
-	idle
-	// unfinished says that there is more to write.
-	unfinished
-	// asked says that all is written, and is still to become known.
-	asked
-	// settled says that what is known is as it is to be, but for what lacks.
-	settled
+	// progressStale: the patch has changed meanwhile. progressIdle: more rules are to be
+	// written, but this step wrote none because the tracker is behind.
+	progressStale progress = iota
+	progressIdle
+	// progressUnfinished: more rules are to be written.
+	progressUnfinished
+	// progressWritten: all rules are written; the tracker is behind.
+	progressWritten
+	// progressSettled: the tracker has all rules, except those with a shortfall.
+	progressSettled
 )
 
-// again returns when to look again for the sake of what is not written yet, if anything is.
+// again returns the delay until the next step for pending writes, and whether there are
+// any.
 func (p progress) again() (time.Duration, bool) {
 	switch p {
-	case stale:
+	case progressStale:
 		return viewPause, true
-	case idle:
+	case progressIdle:
 		return idlePause, true
-	case unfinished:
+	case progressUnfinished:
 		return time.Millisecond, true
-	case asked, settled:
+	case progressWritten, progressSettled:
 	}
 	return 0, false
 }
 
-// write has the rules of a patch be there as they are to be, and no others; all of them
-// go if it has no taints. It returns what keeps taints from having rules.
-func (c *Controller) write(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *memory, taints []resourcev1.DeviceTaint, report *sliceview.Report) ([]shortfall, progress, error) {
+// write creates and updates the rules of a patch and deletes all others of it; without
+// taints, it deletes all. It returns the reasons why taints have no rules.
+func (c *Controller) write(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *patchState, taints []resourcev1.DeviceTaint, report *sliceview.Report) ([]shortfall, progress, error) {
 	if c.options.Known == nil {
 		if len(taints) == 0 {
-			return nil, settled, nil
+			return nil, progressSettled, nil
 		}
-		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: the feature gate " + c.options.RulesGate + " is off"}}, settled, nil
+		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: the feature gate " + c.options.RulesGate + " is off"}}, progressSettled, nil
 	}
-	w := &writing{Controller: c, patch: patch, m: m, left: writesAtOnce}
+	w := &ruleWriter{Controller: c, patch: patch, m: m, left: writesAtOnce}
 	err := w.all(ctx, w.wanted(patch, taints, report))
 	switch {
 	case errors.Is(err, errStale):
-		return w.lacks, stale, nil
-	case errors.Is(err, errEnough) && w.behind && !w.wrote:
-		return w.lacks, idle, nil
-	case errors.Is(err, errEnough):
-		return w.lacks, unfinished, nil
+		return w.shortfalls, progressStale, nil
+	case errors.Is(err, errStepLimit) && w.behind && !w.wrote:
+		return w.shortfalls, progressIdle, nil
+	case errors.Is(err, errStepLimit):
+		return w.shortfalls, progressUnfinished, nil
 	case errors.Is(err, controllers.ErrNotServed):
-		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: " + controllers.ErrNotServed.Error()}}, settled, nil
+		return []shortfall{{ReasonRulesNotServed, "taints reach schedulers that apply patches only, and evict no pod: " + controllers.ErrNotServed.Error()}}, progressSettled, nil
 	case err != nil:
-		return nil, unfinished, err
+		return nil, progressUnfinished, err
 	case w.behind:
-		return w.lacks, asked, nil
+		return w.shortfalls, progressWritten, nil
 	default:
-		return w.lacks, settled, nil
+		return w.shortfalls, progressSettled, nil
 	}
 }
 
-// all writes and removes. What is wrong goes first, because it may evict pods; but where
-// there are few rules to write these come first, so that no taint is missing meanwhile.
-func (w *writing) all(ctx context.Context, wanted []rule) error {
+// all writes and deletes rules. Unwanted rules are deleted first, because they may evict
+// pods; but a few wanted rules are written before that, so that no taint is missing
+// meanwhile.
+func (w *ruleWriter) all(ctx context.Context, wanted []rule) error {
 	if len(wanted) > 0 && len(wanted) <= fewRules {
 		if err := w.ensureAll(ctx, wanted); err != nil {
 			return err
@@ -130,24 +132,24 @@ func (w *writing) all(ctx context.Context, wanted []rule) error {
 	return w.ensureAll(ctx, wanted)
 }
 
-// wanted returns the rules, as many as there may be.
-func (w *writing) wanted(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint, report *sliceview.Report) []rule {
+// wanted returns the desired rules, within the limits.
+func (w *ruleWriter) wanted(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint, report *sliceview.Report) []rule {
 	if len(taints) == 0 {
 		return nil
 	}
-	room := min(mostRules, mostOfAll-w.ofOthers(patch.Name))
+	room := min(maxRules, maxTotalRules-w.otherRules(patch.Name))
 	devices, all := report.FirstMatched, report.Matched
 	if fit := max(room, 0) / len(taints); slicepatch.Conditional(patch.Spec.Devices.Filter) && len(devices) > fit {
 		devices = devices[:fit]
-		w.lacks = append(w.lacks, shortfall{ReasonTooManyDevices, fmt.Sprintf(
+		w.shortfalls = append(w.shortfalls, shortfall{ReasonTooManyDevices, fmt.Sprintf(
 			"taints reach other schedulers, and evict pods, on the first %d of %d devices only: no more than %d DeviceTaintRules are written for a patch and %d for all; select whole drivers or pools, without class and selectors, for one rule a taint",
-			fit, all, mostRules, mostOfAll)})
+			fit, all, maxRules, maxTotalRules)})
 	}
 	return rulesOf(patch, taints, devices, w.options.Shared)
 }
 
-// ofOthers counts the rules of other patches.
-func (w *writing) ofOthers(name string) int {
+// otherRules counts the rules of other patches.
+func (w *ruleWriter) otherRules(name string) int {
 	others, last := 0, name
 	for _, patch := range w.options.Known.Patches() { // sorted by name
 		if patch.Name != name && patch.Name != last {
@@ -158,7 +160,7 @@ func (w *writing) ofOthers(name string) int {
 	return others
 }
 
-func (w *writing) ensureAll(ctx context.Context, wanted []rule) error {
+func (w *ruleWriter) ensureAll(ctx context.Context, wanted []rule) error {
 	for i := range wanted {
 		if err := w.ensure(ctx, &wanted[i]); err != nil {
 			return err
@@ -167,9 +169,9 @@ func (w *writing) ensureAll(ctx context.Context, wanted []rule) error {
 	return nil
 }
 
-// confirm asks the API server whether the patch is what it is known to be, before anything
-// is written that evicts pods: a replica that has just come to lead may know an old one.
-func (w *writing) confirm(ctx context.Context) error {
+// confirm checks once that the API server has the same version of the patch, before a
+// write can cause evictions: the cache of a new leader may be old.
+func (w *ruleWriter) confirm(ctx context.Context) error {
 	if w.confirmed {
 		return nil
 	}
@@ -187,26 +189,27 @@ func (w *writing) confirm(ctx context.Context) error {
 	return nil
 }
 
-// spend counts a rule that the API server is asked about.
-func (w *writing) spend() error {
+// countRequest counts a rule for which requests are made; it returns errStepLimit if none
+// is left.
+func (w *ruleWriter) countRequest() error {
 	if w.left == 0 {
-		return errEnough
+		return errStepLimit
 	}
 	w.left--
 	return nil
 }
 
-// ensure has a rule be there as it is to be. What is known of it decides whether to ask;
-// what is asked decides what is written.
-func (w *writing) ensure(ctx context.Context, wanted *rule) error {
-	if known, ok := w.options.Known.Rule(wanted.name); ok && wanted.same(&known) {
+// ensure creates or updates a rule. The tracked rule decides whether to read the stored
+// one, and the stored rule decides what to write.
+func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
+	if tracked, ok := w.options.Known.Rule(wanted.name); ok && wanted.matches(&tracked) {
 		return nil
 	}
-	if s, ok := w.m.stuck[wanted.name]; ok && s.generation == w.patch.Generation && w.options.Local.Now().Before(s.until) {
-		w.lack(s.shortfall)
+	if s, ok := w.m.failed[wanted.name]; ok && s.generation == w.patch.Generation && w.options.Local.Now().Before(s.until) {
+		w.addShortfall(s.shortfall)
 		return nil
 	}
-	if err := w.spend(); err != nil {
+	if err := w.countRequest(); err != nil {
 		return err
 	}
 	if err := w.confirm(ctx); err != nil {
@@ -214,42 +217,42 @@ func (w *writing) ensure(ctx context.Context, wanted *rule) error {
 	}
 	stored, err := w.options.Rules.Get(ctx, wanted.name)
 	if apierrors.IsNotFound(err) {
-		return w.done(ctx, operationCreate, wanted.name, w.options.Rules.Create(ctx, wanted.object))
+		return w.finish(ctx, operationCreate, wanted.name, w.options.Rules.Create(ctx, wanted.object))
 	}
 	if err != nil {
 		return fmt.Errorf("read rule %s: %w", wanted.name, err)
 	}
-	if owner, ours := madeFor(stored); !ours || owner.Name != wanted.patch.Name {
-		w.stick(wanted.name, shortfall{ReasonRuleExists, fmt.Sprintf(
+	if owner, ours := patchOf(stored); !ours || owner.Name != wanted.patch.Name {
+		w.recordFailure(wanted.name, shortfall{ReasonRuleExists, fmt.Sprintf(
 			"the DeviceTaintRule %s cannot be written, because there is one of that name that is not of this patch; delete it", wanted.name)})
 		return nil
 	}
-	if wanted.same(new(tracker.RuleOf(stored))) {
+	if wanted.matches(new(tracker.RuleOf(stored))) {
 		w.behind = true
 		return nil
 	}
-	return w.done(ctx, operationUpdate, wanted.name, w.options.Rules.Update(ctx, stored, wanted.object))
+	return w.finish(ctx, operationUpdate, wanted.name, w.options.Rules.Update(ctx, stored, wanted.object))
 }
 
-// stick notes that a rule cannot be written, and why.
-func (w *writing) stick(name string, why shortfall) {
-	if w.m.stuck == nil {
-		w.m.stuck = map[string]stuck{}
+// recordFailure records why a rule cannot be written.
+func (w *ruleWriter) recordFailure(name string, why shortfall) {
+	if w.m.failed == nil {
+		w.m.failed = map[string]failedRule{}
 	}
-	maps.DeleteFunc(w.m.stuck, func(_ string, s stuck) bool { return s.generation != w.patch.Generation })
-	w.m.stuck[name] = stuck{shortfall: why, generation: w.patch.Generation, until: w.options.Local.Now().Add(stuckPause)}
-	w.lack(why)
+	maps.DeleteFunc(w.m.failed, func(_ string, s failedRule) bool { return s.generation != w.patch.Generation })
+	w.m.failed[name] = failedRule{shortfall: why, generation: w.patch.Generation, until: w.options.Local.Now().Add(failurePause)}
+	w.addShortfall(why)
 }
 
-// lack says once of each reason why a rule lacks.
-func (w *writing) lack(why shortfall) {
-	if !slices.ContainsFunc(w.lacks, func(s shortfall) bool { return s.reason == why.reason }) {
-		w.lacks = append(w.lacks, why)
+// addShortfall adds a shortfall, one for each reason.
+func (w *ruleWriter) addShortfall(why shortfall) {
+	if !slices.ContainsFunc(w.shortfalls, func(s shortfall) bool { return s.reason == why.reason }) {
+		w.shortfalls = append(w.shortfalls, why)
 	}
 }
 
-// removeOthers deletes the rules of a patch that are not wanted.
-func (w *writing) removeOthers(ctx context.Context, wanted []rule) error {
+// removeOthers deletes the unwanted rules of a patch.
+func (w *ruleWriter) removeOthers(ctx context.Context, wanted []rule) error {
 	names := make(map[string]bool, len(wanted))
 	for i := range wanted {
 		names[wanted[i].name] = true
@@ -265,13 +268,13 @@ func (w *writing) removeOthers(ctx context.Context, wanted []rule) error {
 	return nil
 }
 
-// remove deletes a rule that was written out for a patch.
-func (w *writing) remove(ctx context.Context, name, patch string) error {
-	if s, ok := w.m.stuck[name]; ok && s.generation == w.patch.Generation && w.options.Local.Now().Before(s.until) {
-		w.lack(s.shortfall)
+// remove deletes a rule of a patch.
+func (w *ruleWriter) remove(ctx context.Context, name, patch string) error {
+	if s, ok := w.m.failed[name]; ok && s.generation == w.patch.Generation && w.options.Local.Now().Before(s.until) {
+		w.addShortfall(s.shortfall)
 		return nil
 	}
-	if err := w.spend(); err != nil {
+	if err := w.countRequest(); err != nil {
 		return err
 	}
 	stored, err := w.options.Rules.Get(ctx, name)
@@ -282,23 +285,23 @@ func (w *writing) remove(ctx context.Context, name, patch string) error {
 	if err != nil {
 		return fmt.Errorf("read rule %s: %w", name, err)
 	}
-	if owner, ours := madeFor(stored); !ours || owner.Name != patch {
+	if owner, ours := patchOf(stored); !ours || owner.Name != patch {
 		return nil
 	}
-	return w.done(ctx, operationDelete, name, client404(w.options.Rules.Delete(ctx, stored)))
+	return w.finish(ctx, operationDelete, name, ignoreNotFound(w.options.Rules.Delete(ctx, stored)))
 }
 
-// client404 leaves out that something is gone already.
-func client404(err error) error {
+// ignoreNotFound returns nil for NotFound errors.
+func ignoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// done takes in what came of a write. One that the API server refuses does not keep
-// others from being written.
-func (w *writing) done(ctx context.Context, operation, name string, err error) error {
+// finish handles the result of a write. A refused write is a shortfall and does not stop
+// the others.
+func (w *ruleWriter) finish(ctx context.Context, operation, name string, err error) error {
 	switch {
 	case err == nil:
 		w.behind, w.wrote = true, true
@@ -306,20 +309,20 @@ func (w *writing) done(ctx context.Context, operation, name string, err error) e
 		logr.FromContextOrDiscard(ctx).V(1).Info("wrote a rule of a ResourceSlicePatch", "operation", operation, "rule", name)
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		w.stick(name, shortfall{ReasonRulesRefused, fmt.Sprintf("%s DeviceTaintRule %s: %v", operation, name, err)})
+		w.recordFailure(name, shortfall{ReasonRulesRefused, fmt.Sprintf("%s DeviceTaintRule %s: %v", operation, name, err)})
 		return nil
 	default:
 		return fmt.Errorf("%s rule %s: %w", operation, name, err)
 	}
 }
 
-// gone deletes the rules of a patch that is gone. The garbage collector would, but where
-// a TaintPolicy governs the key it may not.
-func (c *Controller) gone(ctx context.Context, name string) (time.Duration, error) {
+// removeRules deletes the rules of a deleted patch. Where a TaintPolicy governs the key,
+// the garbage collector may not delete them.
+func (c *Controller) removeRules(ctx context.Context, name string) (time.Duration, error) {
 	if c.options.Known == nil || len(c.options.Known.PatchRules(name)) == 0 {
 		return 0, nil
 	}
-	// What is known may lag behind.
+	// The cache may lag behind.
 	patch := &v1alpha1.ResourceSlicePatch{}
 	err := c.options.Live.Get(ctx, types.NamespacedName{Name: name}, patch)
 	if err == nil {
@@ -329,13 +332,13 @@ func (c *Controller) gone(ctx context.Context, name string) (time.Duration, erro
 		return 0, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
 	}
 	patch.Name = name
-	w := &writing{Controller: c, patch: patch, m: &memory{}, left: writesAtOnce}
+	w := &ruleWriter{Controller: c, patch: patch, m: &patchState{}, left: writesAtOnce}
 	err = w.removeOthers(ctx, nil)
 	switch {
-	case errors.Is(err, errEnough) && w.wrote:
+	case errors.Is(err, errStepLimit) && w.wrote:
 		return time.Millisecond, nil
-	case err == nil && len(w.lacks) > 0:
-		return 0, fmt.Errorf("remove the rules of ResourceSlicePatch %s, which is gone: %s", name, w.lacks[0].message)
+	case err == nil && len(w.shortfalls) > 0:
+		return 0, fmt.Errorf("remove the rules of ResourceSlicePatch %s, which is gone: %s", name, w.shortfalls[0].message)
 	}
 	return 0, err
 }
