@@ -5,7 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics counts approvals. Its label is a closed set: the kinds of tracker.Source, and evictionpolicy.
+// Metrics counts used approvals. Its label is a closed set: the kinds of tracker.Source,
+// and evictionpolicy.
 type Metrics struct {
 	used *prometheus.CounterVec
 }

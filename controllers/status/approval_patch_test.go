@@ -12,7 +12,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// writeOut writes a rule of a patch and tells of it.
+// writeOut writes a rule of a patch and sends its event.
 func (w *approvalWorld) writeOut(name, patch string) {
 	w.tracker.SetRule(tracker.RuleOf(&resourcev1.DeviceTaintRule{
 		ObjectMeta: metav1.ObjectMeta{
@@ -33,7 +33,7 @@ func (w *approvalWorld) writeOut(name, patch string) {
 
 func TestAnApprovalOfAPatch(t *testing.T) {
 	t.Parallel()
-	approving(t, func(spec *v1alpha1.EvictionApprovalSpec) { spec.Node, spec.ResourceSlicePatch = "", "gpu-broken" }, func(t *testing.T, w *approvalWorld) {
+	runWith(t, func(spec *v1alpha1.EvictionApprovalSpec) { spec.Node, spec.ResourceSlicePatch = "", "gpu-broken" }, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		rest(time.Minute)
 		w.writeOut("other-1", "other")
@@ -54,10 +54,10 @@ func TestAnApprovalOfAPatch(t *testing.T) {
 	})
 }
 
-// A patch that stands when it is approved may be widened: that is what the approval is for.
+// An existing patch may be widened after its approval: the approval is for that.
 func TestAnApprovalOfAPatchThatIsWidened(t *testing.T) {
 	t.Parallel()
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.writeOut("gpu-broken-1", "gpu-broken")
 		rest(time.Minute)

@@ -16,23 +16,24 @@ const (
 	reasonExpired = "Expired"
 )
 
-// used reports whether a taint that was written at a time came by an approval.
-func used(approval *v1alpha1.EvictionApproval, at time.Time) bool {
-	return !at.Before(approval.CreationTimestamp.Time) && !at.After(endOf(approval))
+// covers reports whether a taint written at a time used the approval.
+func covers(approval *v1alpha1.EvictionApproval, at time.Time) bool {
+	return !at.Before(approval.CreationTimestamp.Time) && !at.After(expiryOf(approval))
 }
 
-// endOf returns until when an approval can be used.
-func endOf(approval *v1alpha1.EvictionApproval) time.Time {
+// expiryOf returns the time at which an approval expires.
+func expiryOf(approval *v1alpha1.EvictionApproval) time.Time {
 	return approval.CreationTimestamp.Add(approval.Spec.ExpiresAfter.Duration)
 }
 
-// ready returns the condition of an approval, whose status says whether it was used.
-func ready(approval *v1alpha1.EvictionApproval, now time.Time) metav1.Condition {
+// approvalReady returns the condition Ready of an approval. The status says whether it was
+// used.
+func approvalReady(approval *v1alpha1.EvictionApproval, now time.Time) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 		ObservedGeneration: approval.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
-	end := endOf(approval)
+	end := expiryOf(approval)
 	switch {
 	case approval.Spec.EvictionPolicy != "":
 		policyReady(&condition, approval, now.Before(end))
@@ -49,10 +50,10 @@ func ready(approval *v1alpha1.EvictionApproval, now time.Time) metav1.Condition 
 	return condition
 }
 
-// policyReady fills in the condition of an approval for an EvictionPolicy, which lets pods
-// go one after the other while it lasts.
+// policyReady fills in the condition of an approval for an EvictionPolicy, which releases
+// pods one after the other until it expires.
 func policyReady(condition *metav1.Condition, approval *v1alpha1.EvictionApproval, lasts bool) {
-	released, end := approval.Status.Released, endOf(approval).UTC().Format(time.RFC3339)
+	released, end := approval.Status.Released, expiryOf(approval).UTC().Format(time.RFC3339)
 	switch {
 	case lasts && released < approval.Spec.MaxPods:
 		condition.Status, condition.Reason = metav1.ConditionTrue, reasonOpen

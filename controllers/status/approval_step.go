@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// lookPause is between two looks at what an open approval is for: what is known of
-	// nodes may come to be known after the event that has it looked at.
+	// lookPause is the delay between two steps for an open approval: the taint of a node
+	// may reach the tracker after the event that queues the approval.
 	lookPause = 5 * time.Second
-	// countPause is between two counts of the pods that have gone.
+	// countPause is the delay between two counts of the pods that left.
 	countPause = 10 * time.Second
 	// countFor is how long after its use the pods of an approval are counted.
 	countFor = 24 * time.Hour
 )
 
-// step looks at one approval.
+// step reconciles the status of one approval.
 func (c *ApprovalController) step(ctx context.Context, name string) (time.Duration, error) {
 	var approval v1alpha1.EvictionApproval
 	if err := c.options.Cache.Get(ctx, types.NamespacedName{Name: name}, &approval); err != nil {
@@ -35,8 +35,8 @@ func (c *ApprovalController) step(ctx context.Context, name string) (time.Durati
 	}
 	now := c.options.Clock.Now()
 	before := approval.DeepCopy()
-	c.take(&approval, now)
-	meta.SetStatusCondition(&approval.Status.Conditions, ready(&approval, now))
+	c.updateUse(&approval, now)
+	meta.SetStatusCondition(&approval.Status.Conditions, approvalReady(&approval, now))
 	approval.Status.ObservedGeneration = approval.Generation
 	if !equality.Semantic.DeepEqual(before.Status, approval.Status) {
 		err := c.options.Status.Patch(ctx, &approval, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -49,7 +49,7 @@ func (c *ApprovalController) step(ctx context.Context, name string) (time.Durati
 	return next(&approval, now), nil
 }
 
-// next returns when an approval is to be looked at unasked.
+// next returns the delay until the next step without an event, zero for none.
 func next(approval *v1alpha1.EvictionApproval, now time.Time) time.Duration {
 	if at := approval.Status.UsedAt; at != nil {
 		if now.Sub(at.Time) < countFor {
@@ -57,7 +57,7 @@ func next(approval *v1alpha1.EvictionApproval, now time.Time) time.Duration {
 		}
 		return 0
 	}
-	return min(max(endOf(approval).Sub(now), 0), lookPause)
+	return min(max(expiryOf(approval).Sub(now), 0), lookPause)
 }
 
 // sourceOf returns the object that carries the approved taint. An approval for an
@@ -72,11 +72,12 @@ func sourceOf(approval *v1alpha1.EvictionApproval) tracker.Source {
 	return tracker.Source{Kind: tracker.SourceNode, Name: approval.Spec.Node}
 }
 
-// take writes into an approval whether it has been used, and what came of it.
-func (c *ApprovalController) take(approval *v1alpha1.EvictionApproval, now time.Time) {
-	m := c.remember(approval)
+// updateUse sets in the status whether an approval was used, and the number of evicted
+// pods.
+func (c *ApprovalController) updateUse(approval *v1alpha1.EvictionApproval, now time.Time) {
+	m := c.stateOf(approval)
 	if approval.Status.UsedAt == nil {
-		at, ok := c.use(approval, now)
+		at, ok := c.findUse(approval, now)
 		if !ok {
 			return
 		}
@@ -91,46 +92,46 @@ func (c *ApprovalController) take(approval *v1alpha1.EvictionApproval, now time.
 	}
 }
 
-// countUse counts an approval when it is seen to be used, whoever wrote that: the breakers of
-// EvictionPolicies do as well.
+// countUse counts an approval in the metric when it is first seen used, also if a breaker
+// wrote the use.
 func (c *ApprovalController) countUse(before, now *v1alpha1.EvictionApproval) {
-	m := c.remember(now)
+	m := c.stateOf(now)
 	open := m.open || before.Status.UsedAt == nil
 	if m.open = now.Status.UsedAt == nil; open && !m.open {
 		c.options.Metrics.used.WithLabelValues(kindOf(now)).Inc()
 	}
 }
 
-// use returns when an approval was used; false if it was not. Every replica sees for
-// itself when taints change, so it does not matter who led at that time.
-func (c *ApprovalController) use(approval *v1alpha1.EvictionApproval, now time.Time) (time.Time, bool) {
+// findUse returns the time at which an approval was used; false if it was not. Every
+// replica tracks the times of taints, so a change of the leader does not matter.
+func (c *ApprovalController) findUse(approval *v1alpha1.EvictionApproval, now time.Time) (time.Time, bool) {
 	if c.options.Standing == nil || approval.Spec.EvictionPolicy != "" {
-		return time.Time{}, false // The breaker writes its own use.
+		return time.Time{}, false // Breakers write the use of such an approval.
 	}
 	taint, ok := c.options.Standing(sourceOf(approval), approval.Spec.Taint.Key)
 	if !ok || taint.Effect != approval.Spec.Taint.Effect {
 		return time.Time{}, false
 	}
 	at := taint.Written(now)
-	return at, used(approval, at)
+	return at, covers(approval, at)
 }
 
-// remember returns what is remembered of an approval.
-func (c *ApprovalController) remember(approval *v1alpha1.EvictionApproval) *memory {
+// stateOf returns the state of an approval.
+func (c *ApprovalController) stateOf(approval *v1alpha1.EvictionApproval) *approvalState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m, ok := c.memories[approval.UID]
+	m, ok := c.states[approval.UID]
 	if !ok {
-		m = &memory{name: approval.Name, spec: approval.Spec}
-		c.memories[approval.UID] = m
+		m = &approvalState{name: approval.Name, spec: approval.Spec}
+		c.states[approval.UID] = m
 	}
 	return m
 }
 
-// count returns how many pods have gone because of an approval that was used. A
-// replica that was not there from the beginning adds to what the status says.
-func (c *ApprovalController) count(approval *v1alpha1.EvictionApproval, m *memory) int32 {
-	// The use is written in whole seconds.
+// count returns how many pods left because of a used approval. A replica that started
+// after the use adds the pods that it counts to the number in the status.
+func (c *ApprovalController) count(approval *v1alpha1.EvictionApproval, m *approvalState) int32 {
+	// UsedAt has whole seconds.
 	since := approval.Status.UsedAt.Truncate(time.Second)
 	left := int32(min(c.options.Left(sourceOf(approval), approval.Spec.Taint.Key, since), math.MaxInt32/2)) //nolint:gosec // It is bounded.
 	if !m.counted {

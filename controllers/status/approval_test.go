@@ -124,7 +124,7 @@ func (w *approvalWorld) evicted(source tracker.Source, key string, _ time.Time) 
 	return w.left
 }
 
-// taint sets the taints of the node and tells of it.
+// taint sets the taints of the node and sends its event.
 func (w *approvalWorld) taint(taints ...corev1.Taint) {
 	w.tracker.SetNode(tracker.Node{Name: "n", UID: "n", Taints: taints}, time.Now())
 	w.mu.Lock()
@@ -134,14 +134,14 @@ func (w *approvalWorld) taint(taints ...corev1.Taint) {
 	rest(time.Second)
 }
 
-// set writes the rule and tells of it.
+// set writes the rule and sends its event.
 func (w *approvalWorld) set(rule tracker.Rule) {
 	w.tracker.SetRule(rule, time.Now())
 	w.controller.RuleChanged(rule.Name)
 	rest(time.Second)
 }
 
-// state returns the reason of the condition, and the rest of the status.
+// state returns the reason of the condition and the other fields of the status as text.
 func (w *approvalWorld) state() (string, v1alpha1.EvictionApprovalStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,18 +161,19 @@ func (w *approvalWorld) requireState(t *testing.T, want string) {
 	require.Equal(t, want == reasonOpen, ready)
 }
 
-// approvalLed runs test while a controller runs that knows an approval for node n, or for a rule r.
-func approvalLed(t *testing.T, forRule bool, test func(t *testing.T, w *approvalWorld)) {
+// runApprovals runs test while a controller runs with an approval for node n, or for a
+// rule r.
+func runApprovals(t *testing.T, forRule bool, test func(t *testing.T, w *approvalWorld)) {
 	t.Helper()
-	approving(t, func(spec *v1alpha1.EvictionApprovalSpec) {
+	runWith(t, func(spec *v1alpha1.EvictionApprovalSpec) {
 		if forRule {
 			spec.Node, spec.DeviceTaintRule = "", "r"
 		}
 	}, test)
 }
 
-// approving is led for an approval that is changed so.
-func approving(t *testing.T, change func(*v1alpha1.EvictionApprovalSpec), test func(t *testing.T, w *approvalWorld)) {
+// runWith calls runApprovals with a changed approval.
+func runWith(t *testing.T, change func(*v1alpha1.EvictionApprovalSpec), test func(t *testing.T, w *approvalWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &approvalWorld{handlers: map[string]toolscache.ResourceEventHandler{}}
@@ -208,7 +209,7 @@ func (w *approvalWorld) start(t *testing.T) {
 	rest(time.Second)
 }
 
-// again has the replica lose the lease and get it back.
+// again makes the replica lose the lease and get it back.
 func (w *approvalWorld) again(t *testing.T) {
 	t.Helper()
 	w.stop()
@@ -216,13 +217,13 @@ func (w *approvalWorld) again(t *testing.T) {
 	w.start(t)
 }
 
-// approved returns the approved taint as it was added so long ago.
+// approved returns the approved taint with an age.
 func approved(age time.Duration) corev1.Taint {
 	return corev1.Taint{Key: "broken", Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.NewTime(time.Now().Add(-age)))}
 }
 
 func TestAnApprovalIsUsedOnce(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.taint(corev1.Taint{Key: "broken", Effect: corev1.TaintEffectNoSchedule, TimeAdded: new(metav1.Now())},
 			corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.Now())})
@@ -241,7 +242,7 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 }
 
 func TestAnApprovalThatABreakerUsedIsCounted(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.requireCounted(t, 0)
 		w.mu.Lock()
@@ -255,7 +256,7 @@ func TestAnApprovalThatABreakerUsedIsCounted(t *testing.T) {
 }
 
 func TestAnApprovalForAPolicyIsUsedUntilItsPodsAreGone(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		write := func(released int32) {
 			w.mu.Lock()
@@ -287,14 +288,14 @@ func TestAnApprovalForAPolicyIsUsedUntilItsPodsAreGone(t *testing.T) {
 	})
 }
 
-// requireCounted requires that so many approvals for nodes have been counted as used.
+// requireCounted requires a number of used approvals for nodes in the metric.
 func (w *approvalWorld) requireCounted(t *testing.T, want float64) {
 	t.Helper()
 	require.InDelta(t, want, testutil.ToFloat64(w.controller.options.Metrics.used.WithLabelValues("node")), 0)
 }
 
 func TestAnApprovalExpires(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		rest(59 * time.Minute)
 		w.requireState(t, reasonOpen)
@@ -306,7 +307,7 @@ func TestAnApprovalExpires(t *testing.T) {
 }
 
 func TestATaintWithATimeInThePastUsesAnApprovalToo(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.taint(approved(24 * time.Hour))
 		w.requireState(t, reasonUsed)
@@ -314,7 +315,7 @@ func TestATaintWithATimeInThePastUsesAnApprovalToo(t *testing.T) {
 }
 
 func TestATaintThatWasThereUsesNoApproval(t *testing.T) {
-	approvalLed(t, true, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, true, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		standing := approved(24 * time.Hour)
 		w.taint(standing)
@@ -335,7 +336,7 @@ func TestATaintThatWasThereUsesNoApproval(t *testing.T) {
 }
 
 func TestARuleThatIsWidenedUsesAnApproval(t *testing.T) {
-	approvalLed(t, true, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, true, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		rule := tracker.Rule{Name: "r", UID: "r", Generation: 1, Taint: resourcev1.DeviceTaint{
 			Key: "broken", Effect: resourcev1.DeviceTaintEffectNone, TimeAdded: new(metav1.NewTime(time.Now().Add(-time.Hour))),
@@ -351,7 +352,7 @@ func TestARuleThatIsWidenedUsesAnApproval(t *testing.T) {
 }
 
 func TestATimeThatIsStillToComeUsesAnApprovalToo(t *testing.T) {
-	approvalLed(t, true, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, true, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		rule := tracker.Rule{Name: "r", UID: "r", Created: time.Now().Add(-time.Hour), Taint: resourcev1.DeviceTaint{
 			Key: "broken", Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: new(metav1.NewTime(time.Now().Add(24 * time.Hour))),
@@ -367,7 +368,7 @@ func TestATimeThatIsStillToComeUsesAnApprovalToo(t *testing.T) {
 }
 
 func TestARuleThatWasWidenedWhileNobodyLedUsesAnApproval(t *testing.T) {
-	approvalLed(t, true, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, true, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		old := time.Now().Add(-time.Hour)
 		rule := tracker.Rule{Name: "r", UID: "r", Created: old, Taint: resourcev1.DeviceTaint{
@@ -394,7 +395,7 @@ func TestARuleThatWasWidenedWhileNobodyLedUsesAnApproval(t *testing.T) {
 }
 
 func TestWhatIsNotFollowedIsNotUsed(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.controller.options.Standing = nil
 		w.taint(approved(0))
@@ -403,7 +404,7 @@ func TestWhatIsNotFollowedIsNotUsed(t *testing.T) {
 }
 
 func TestATaintThatIsKnownLateUsesAnApproval(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n", Taints: []corev1.Taint{approved(0)}}, time.Now())
 		rest(lookPause) // nobody tells
@@ -412,7 +413,7 @@ func TestATaintThatIsKnownLateUsesAnApproval(t *testing.T) {
 }
 
 func TestWhatAnotherReplicaSawDeletedIsForgotten(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.mu.Lock()
 		w.approval = nil
@@ -420,12 +421,12 @@ func TestWhatAnotherReplicaSawDeletedIsForgotten(t *testing.T) {
 		w.again(t)
 		w.controller.mu.Lock()
 		defer w.controller.mu.Unlock()
-		require.Empty(t, w.controller.memories)
+		require.Empty(t, w.controller.states)
 	})
 }
 
 func TestThePodsThatHaveGoneAreCounted(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.taint(approved(0))
 		w.mu.Lock()
@@ -436,7 +437,7 @@ func TestThePodsThatHaveGoneAreCounted(t *testing.T) {
 		require.EqualValues(t, 7, status.Evicted)
 
 		w.controller.mu.Lock()
-		clear(w.controller.memories) // another replica leads, which began to count only now
+		clear(w.controller.states) // another replica leads, which began to count only now
 		w.controller.mu.Unlock()
 		w.mu.Lock()
 		w.left = 0
@@ -452,17 +453,17 @@ func TestThePodsThatHaveGoneAreCounted(t *testing.T) {
 }
 
 func TestAnApprovalOfAnObjectThatIsNotThereIsOpen(t *testing.T) {
-	approvalLed(t, true, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, true, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.set(tracker.Rule{Name: "another"})
 		w.requireState(t, reasonOpen)
 		w.handlers["approval"].OnDelete(toolscache.DeletedFinalStateUnknown{Obj: w.approval})
-		require.Empty(t, w.controller.memories)
+		require.Empty(t, w.controller.states)
 	})
 }
 
 func TestApprovalAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
-	approvalLed(t, false, func(t *testing.T, w *approvalWorld) {
+	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.mu.Lock()
 		w.err = errors.New("away")
@@ -480,9 +481,9 @@ func TestApprovalAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 func TestAnApprovalThatWasMadeAnewIsAnother(t *testing.T) {
 	used := &v1alpha1.EvictionApproval{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID("old")}}
 	c := NewApprovals(ApprovalOptions{Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }})
-	first := c.remember(used)
-	require.Same(t, first, c.remember(used))
+	first := c.stateOf(used)
+	require.Same(t, first, c.stateOf(used))
 	anew := used.DeepCopy()
 	anew.UID = "new"
-	require.NotSame(t, first, c.remember(anew))
+	require.NotSame(t, first, c.stateOf(anew))
 }

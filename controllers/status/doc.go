@@ -6,15 +6,14 @@
 //
 // ApprovalController sets whether an EvictionApproval can be used, was used or has
 // expired, and how many pods were evicted because of it. An approval is used when the
-// taint that it names is added to the object that it names while the approval lasts. It
-// is used as well when a breaker first lets pods go because of it; package breaker writes
-// that, together with the number of pods. An approval that was used is for the taint that
-// exists then, and for no later one. An approval for an EvictionPolicy is used by breakers
-// alone, until they have let as many pods go as it says. Approvals are never deleted: they
-// are a record.
+// named taint is added to the named object before the approval expires. It is also used
+// when a breaker first releases pods because of it; package breaker writes that, together
+// with the number of pods. A used approval covers the taint that exists then, and no later
+// one. Only breakers use an approval for an EvictionPolicy, until they have released
+// spec.maxPods pods. Approvals are never deleted: they are a record.
 //
 // HeldController sets in the status of EvictionPolicies how many due pods they hold, which
-// objects carry the taints, and why the pods stay. The evictor knows these pods;
-// the controller reads them every two seconds and writes what differs. The count of a
-// breaker is written by package breaker itself, because it must be stored before pods go.
+// objects carry the taints, and why the pods stay. It reads these pods from the evictor
+// every two seconds and writes the statuses that differ. Package breaker writes the count
+// of a breaker itself, because it must be stored before pods are released.
 package status

@@ -24,15 +24,16 @@ const (
 	reasonNothing   = "NothingHeld"
 
 	messageNothing = "No pod is held by this policy."
-	// mostHolding is how many objects a status names.
-	mostHolding = 16
+	// maxHolding is the number of objects that a status names.
+	maxHolding = 16
 )
 
-// held is what one policy holds.
-type held struct {
+// heldPods counts the pods that one policy holds.
+type heldPods struct {
 	pods int
-	// by counts pods by why they are held, and carriers by what carries the taint.
-	by       map[evictor.HoldReason]int
+	// byReason counts pods by the reason of the hold, and carriers by the object with the
+	// taint.
+	byReason map[evictor.HoldReason]int
 	carriers map[carrier]int
 }
 
@@ -42,29 +43,28 @@ type carrier struct {
 	name string
 }
 
-// holdBy returns what each policy holds. Pods that are held for other reasons than what
-// a policy says are left out: their policy can do nothing about it.
-func holdBy(list []evictor.Held) map[types.UID]*held {
-	by := map[types.UID]*held{}
+// heldByPolicy returns the held pods by the UID of the policy. It omits pods with a hold
+// that no policy sets.
+func heldByPolicy(list []evictor.Held) map[types.UID]*heldPods {
+	byPolicy := map[types.UID]*heldPods{}
 	for i := range list {
 		in := &list[i]
 		if reasonOf(in.Reason) == "" || in.Policy == "" {
 			continue
 		}
-		h, ok := by[in.Policy]
+		h, ok := byPolicy[in.Policy]
 		if !ok {
-			h = &held{by: map[evictor.HoldReason]int{}, carriers: map[carrier]int{}}
-			by[in.Policy] = h
+			h = &heldPods{byReason: map[evictor.HoldReason]int{}, carriers: map[carrier]int{}}
+			byPolicy[in.Policy] = h
 		}
 		h.pods++
-		h.by[in.Reason]++
+		h.byReason[in.Reason]++
 		h.carriers[carrier{in.Carrier.Kind, in.Carrier.Name}]++
 	}
-	return by
+	return byPolicy
 }
 
-// reasonOf returns the reason of the condition for why a pod is held; empty where that
-// is not for the policy to say.
+// reasonOf returns the condition reason for a hold; empty if no policy sets the hold.
 func reasonOf(reason evictor.HoldReason) string {
 	switch reason {
 	case evictor.HoldBreakerTripped:
@@ -80,15 +80,15 @@ func reasonOf(reason evictor.HoldReason) string {
 	}
 }
 
-// write writes into a status what its policy holds, nil for nothing, and reports
-// whether that changed anything.
-func write(policy *v1alpha1.EvictionPolicy, h *held, now metav1.Time) bool {
+// updateStatus sets the held pods in a status, nil for none, and reports whether the
+// status changed.
+func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time) bool {
 	if h == nil {
-		h = &held{}
+		h = &heldPods{}
 	}
 	before := policy.Status.DeepCopy()
 	policy.Status.Held = int32(min(h.pods, 1<<31-1)) //nolint:gosec // It is bounded.
-	policy.Status.Holding = holding(h.carriers)
+	policy.Status.Holding = topCarriers(h.carriers)
 	stands := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionHeld)
 	if h.pods > 0 || stands != nil {
 		condition := h.condition()
@@ -98,8 +98,8 @@ func write(policy *v1alpha1.EvictionPolicy, h *held, now metav1.Time) bool {
 	return !equality.Semantic.DeepEqual(before, &policy.Status)
 }
 
-// holding returns the carriers with the most pods, those first.
-func holding(carriers map[carrier]int) []v1alpha1.HeldEvictions {
+// topCarriers returns the carriers with the most pods, in descending order.
+func topCarriers(carriers map[carrier]int) []v1alpha1.HeldEvictions {
 	var list []v1alpha1.HeldEvictions
 	for c, pods := range carriers {
 		list = append(list, v1alpha1.HeldEvictions{
@@ -109,7 +109,7 @@ func holding(carriers map[carrier]int) []v1alpha1.HeldEvictions {
 	slices.SortFunc(list, func(a, b v1alpha1.HeldEvictions) int {
 		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	return slices.Clip(list[:min(len(list), mostHolding)])
+	return slices.Clip(list[:min(len(list), maxHolding)])
 }
 
 var kinds = map[tracker.SourceKind]string{
@@ -118,7 +118,7 @@ var kinds = map[tracker.SourceKind]string{
 }
 
 // condition returns the condition Held.
-func (h *held) condition() metav1.Condition {
+func (h *heldPods) condition() metav1.Condition {
 	if h.pods == 0 {
 		return metav1.Condition{
 			Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse, Reason: reasonNothing, Message: messageNothing,
@@ -127,7 +127,7 @@ func (h *held) condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionTrue}
 	var parts []string
 	for _, why := range phrases {
-		if n := h.by[why.reason]; n > 0 {
+		if n := h.byReason[why.reason]; n > 0 {
 			parts = append(parts, fmt.Sprintf(why.text, n))
 			if condition.Reason == "" {
 				condition.Reason = reasonOf(why.reason)
@@ -138,7 +138,7 @@ func (h *held) condition() metav1.Condition {
 	return condition
 }
 
-// phrases say why pods are held and what to do about it, what matters most first.
+// phrases are the parts of the message, the most important first.
 var phrases = []struct {
 	reason evictor.HoldReason
 	text   string

@@ -28,12 +28,12 @@ import (
 type heldWorld struct {
 	client.Client
 
-	mu      sync.Mutex
-	held    []evictor.Held
-	settled bool
-	leads   bool
-	err     error
-	writes  int
+	mu       sync.Mutex
+	heldPods []evictor.Held
+	settled  bool
+	leads    bool
+	err      error
+	writes   int
 }
 
 func (w *heldWorld) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -68,8 +68,8 @@ func (w *heldWorld) status(t *testing.T) (v1alpha1.EvictionPolicyStatus, *metav1
 	return p.Status, meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionHeld)
 }
 
-// heldLed runs a test while a controller runs.
-func heldLed(t *testing.T, test func(t *testing.T, w *heldWorld)) {
+// runHeld runs a test while a controller runs.
+func runHeld(t *testing.T, test func(t *testing.T, w *heldWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		scheme := runtime.NewScheme()
@@ -82,7 +82,7 @@ func heldLed(t *testing.T, test func(t *testing.T, w *heldWorld)) {
 		set := eviction.Compile([]v1alpha1.EvictionPolicy{*policy})
 		c := NewHeld(HeldOptions{
 			Cache: w, Status: w, Policies: func() *eviction.Set { return set },
-			Held:    func() []evictor.Held { w.mu.Lock(); defer w.mu.Unlock(); return w.held },
+			Held:    func() []evictor.Held { w.mu.Lock(); defer w.mu.Unlock(); return w.heldPods },
 			Settled: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.settled },
 			Leads:   func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
 			Clock:   clock.RealClock{}, Local: clock.RealClock{}, Timeout: time.Second,
@@ -102,7 +102,7 @@ func heldRest(d time.Duration) {
 	synctest.Wait()
 }
 
-// holding returns so many pods that are held because of a node.
+// heldOn returns a number of pods that are held because of a node.
 func heldOn(node string, n int, reason evictor.HoldReason) []evictor.Held {
 	var list []evictor.Held
 	for range n {
@@ -112,13 +112,13 @@ func heldOn(node string, n int, reason evictor.HoldReason) []evictor.Held {
 }
 
 func TestJ01WhatIsHeldStandsInTheStatus(t *testing.T) {
-	heldLed(t, func(t *testing.T, w *heldWorld) {
+	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
 		_, condition := w.status(t)
 		require.Nil(t, condition, "nothing was ever held")
 		w.locked(func() {
-			w.held = append(heldOn("a", 3, evictor.HoldBreakerTripped), heldOn("b", 5, evictor.HoldProtected)...)
-			w.held = append(w.held, heldOn("c", 7, evictor.HoldNodesDown)...)
+			w.heldPods = append(heldOn("a", 3, evictor.HoldBreakerTripped), heldOn("b", 5, evictor.HoldProtected)...)
+			w.heldPods = append(w.heldPods, heldOn("c", 7, evictor.HoldNodesDown)...)
 		})
 		heldRest(3 * time.Second)
 		status, condition := w.status(t)
@@ -131,7 +131,7 @@ func TestJ01WhatIsHeldStandsInTheStatus(t *testing.T) {
 		require.Contains(t, condition.Message, "Pods protected by the policy: 5.")
 		require.NotNil(t, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady), "what others say stays")
 
-		w.locked(func() { w.held = nil })
+		w.locked(func() { w.heldPods = nil })
 		heldRest(3 * time.Second)
 		status, condition = w.status(t)
 		require.Zero(t, status.Held)
@@ -142,10 +142,10 @@ func TestJ01WhatIsHeldStandsInTheStatus(t *testing.T) {
 }
 
 func TestAStatusIsWrittenSeldomAndOnlyWhenItChanges(t *testing.T) {
-	heldLed(t, func(t *testing.T, w *heldWorld) {
+	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
 		for i := range 100 {
-			w.locked(func() { w.held = heldOn("a", i+1, evictor.HoldPaused) })
+			w.locked(func() { w.heldPods = heldOn("a", i+1, evictor.HoldPaused) })
 			heldRest(100 * time.Millisecond)
 		}
 		require.LessOrEqual(t, w.written(), 6)
@@ -160,27 +160,27 @@ func TestAStatusIsWrittenSeldomAndOnlyWhenItChanges(t *testing.T) {
 }
 
 func TestAStatusNamesTheObjectsWithTheMostPods(t *testing.T) {
-	heldLed(t, func(t *testing.T, w *heldWorld) {
+	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
 		w.locked(func() {
 			for i := range 40 {
-				w.held = append(w.held, heldOn(fmt.Sprintf("n%02d", i), 1+i%20, evictor.HoldBreakerTripped)...)
+				w.heldPods = append(w.heldPods, heldOn(fmt.Sprintf("n%02d", i), 1+i%20, evictor.HoldBreakerTripped)...)
 			}
 		})
 		heldRest(3 * time.Second)
 		status, _ := w.status(t)
-		require.Len(t, status.Holding, mostHolding)
+		require.Len(t, status.Holding, maxHolding)
 		require.Equal(t, v1alpha1.HeldEvictions{Kind: "Node", Name: "n19", Pods: 20}, status.Holding[0])
 		require.Equal(t, v1alpha1.HeldEvictions{Kind: "Node", Name: "n39", Pods: 20}, status.Holding[1])
 	})
 }
 
 func TestANewLeaderSaysNothingBeforeItKnows(t *testing.T) {
-	heldLed(t, func(t *testing.T, w *heldWorld) {
+	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
-		w.locked(func() { w.held = heldOn("a", 2, evictor.HoldPaused) })
+		w.locked(func() { w.heldPods = heldOn("a", 2, evictor.HoldPaused) })
 		heldRest(3 * time.Second)
-		w.locked(func() { w.held, w.settled = nil, false })
+		w.locked(func() { w.heldPods, w.settled = nil, false })
 		heldRest(time.Minute)
 		status, _ := w.status(t)
 		require.EqualValues(t, 2, status.Held)
@@ -192,9 +192,9 @@ func TestANewLeaderSaysNothingBeforeItKnows(t *testing.T) {
 }
 
 func TestHeldAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
-	heldLed(t, func(t *testing.T, w *heldWorld) {
+	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
-		w.locked(func() { w.err, w.held = errors.New("away"), heldOn("a", 2, evictor.HoldPaused) })
+		w.locked(func() { w.err, w.heldPods = errors.New("away"), heldOn("a", 2, evictor.HoldPaused) })
 		heldRest(time.Minute)
 		w.locked(func() { w.err, w.leads = nil, false })
 		heldRest(time.Minute)
