@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// apply returns the state after a step, and which certificates it issued.
+// apply returns the state after a step, and the kinds of the certificates that it issued.
 func apply(a step, s *state, now time.Time, w *wanted, k seen) (*state, []certificateKind, error) {
 	after := *s
 	after.bundle, after.problems = slices.Clone(s.bundle), nil
@@ -50,9 +50,9 @@ func apply(a step, s *state, now time.Time, w *wanted, k seen) (*state, []certif
 	return &after, issued, nil
 }
 
-// servingHosts are the wanted hosts and, if the present certificate is replaced
-// before its time, also those it has: replicas that do not agree on the hosts,
-// as during an update, would else replace each other's certificates for ever.
+// servingHosts returns the wanted hosts and, if the current certificate is replaced early,
+// also its hosts: replicas with different hosts, as during an update, would otherwise
+// replace each other's certificates for ever.
 func servingHosts(s *state, now time.Time, w *wanted) []string {
 	hosts := slices.Clone(w.hosts)
 	if !s.serving.usable(now) || !now.Before(renewal(s.serving.leaf)) {

@@ -31,15 +31,15 @@ const (
 	testHost      = "tollgate.tollgate-system.svc"
 )
 
-// cluster is client-go's fake API server, made to keep resource versions and to
-// refuse what is based on an older one, as the real one does.
+// cluster is client-go's fake API server with resource versions; like the real one, it
+// rejects writes that are based on an older version.
 type cluster struct {
 	mu      sync.Mutex
 	tracker k8stesting.ObjectTracker
 	version int
-	// written are "verb resource" of all writes that succeeded.
+	// written are "verb resource" of all successful writes.
 	written []string
-	// observe, if set, is given each object that was written.
+	// observe, if not nil, is called with each written object.
 	observe func(runtime.Object)
 }
 
@@ -52,10 +52,10 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 	return c
 }
 
-// fault makes a request fail before it reaches the server; nil does not.
+// fault returns the error of a request that fails before it reaches the server, or nil.
 type fault func(action k8stesting.Action) error
 
-// client returns the client of one replica, with faults of its own.
+// client returns the client of one replica, with its own faults.
 func (c *cluster) client(f fault) *fake.Clientset {
 	client := &fake.Clientset{}
 	client.AddReactor("*", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {

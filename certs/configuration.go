@@ -13,13 +13,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// AnnotationServices remembers, in a webhook configuration, the Services that
-// were replaced by URLs: their paths are needed whenever the URL changes, and
-// the whole of them when Tollgate moves into the cluster.
+// AnnotationServices stores, in a webhook configuration, the Services that URLs replaced:
+// their paths are needed when the URL changes, and the whole references when Tollgate
+// moves into the cluster.
 const AnnotationServices = "tollgate.dev/replaced-services"
 
-// configuration is what a validating and a mutating webhook configuration have
-// in common.
+// configuration is the common part of validating and mutating webhook configurations.
 type configuration struct {
 	resourceVersion string
 	annotations     map[string]string
@@ -31,14 +30,13 @@ type hook struct {
 	client admissionregistrationv1.WebhookClientConfig
 }
 
-// services are ServiceReferences by the names of their webhooks, which are
-// unique within a configuration.
+// services are ServiceReferences by the names of webhooks, which are unique within a
+// configuration.
 type services map[string]admissionregistrationv1.ServiceReference
 
-// amend returns the JSON patch that puts bundle, and base if there is one, into
-// all webhooks, or nil if nothing differs. It is pure. The patch changes single
-// fields, so that fields of newer API versions survive, and applies only to the
-// very version that was read.
+// amend returns the JSON patch that sets bundle, and base if not nil, in all webhooks, or
+// nil if nothing differs. It is pure. The patch changes single fields, so that fields of
+// newer API versions survive, and tests the resourceVersion.
 func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) {
 	var ops []jsonpatch.Operation
 	before := c.replacedServices()
@@ -80,7 +78,7 @@ func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) {
 	return patch, nil
 }
 
-// pointAt makes one client call base.
+// pointAt returns the operations that set the URL of one webhook.
 func pointAt(at string, client *admissionregistrationv1.WebhookClientConfig, base *url.URL, path *string) []jsonpatch.Operation {
 	var ops []jsonpatch.Operation
 	if client.Service != nil {
@@ -92,9 +90,9 @@ func pointAt(at string, client *admissionregistrationv1.WebhookClientConfig, bas
 	return ops
 }
 
-// URLAt returns the URL that Tollgate, called at base, gives a webhook. Path is that of the
-// Service that was installed; a webhook that never had one keeps the path of its URL, which
-// was former. Both may be nil.
+// URLAt returns the URL that Tollgate, called at base, sets for a webhook. path is the
+// path of the installed Service; a webhook that never had one keeps the path of its URL,
+// former. Both may be nil.
 func URLAt(base *url.URL, path, former *string) string {
 	target := ""
 	switch {
@@ -112,9 +110,9 @@ func (c *configuration) replacedServices() services {
 	return ReplacedServices(c.annotations)
 }
 
-// ReplacedServices returns the Services that were replaced by URLs, by the names of their
-// webhooks, out of the annotations of a webhook configuration. One that cannot be read
-// remembers nothing.
+// ReplacedServices returns the Services that URLs replaced, by the names of their
+// webhooks, from the annotations of a webhook configuration. It returns nil for an invalid
+// annotation.
 func ReplacedServices(annotations map[string]string) map[string]admissionregistrationv1.ServiceReference {
 	var s services
 	if json.Unmarshal([]byte(annotations[AnnotationServices]), &s) != nil {

@@ -18,12 +18,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestF04Decade lives through ten years with replicas that are cut off, restart
-// and race, with configurations that cannot be written, are emptied or lose
-// their bundle, and with a Secret that gets lost. At every instant each replica
-// must serve a certificate that has not expired and that verifies against any
-// bundle that an API server may still have: those that the configurations held
-// within the last BundleDelay. Backups of the Secret are put back as well.
+// TestF04Decade simulates ten years with replicas that are cut off, restart and race, with
+// configurations that cannot be written, are emptied or lose their bundle, and with a
+// Secret that gets lost or is restored from backups. At every instant each replica must
+// serve a certificate that has not expired and that verifies against any bundle that an
+// API server may still have: those that the configurations held within the last
+// BundleDelay.
 func TestF04Decade(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
@@ -41,26 +41,26 @@ type decade struct {
 	clock    *clocktesting.FakeClock
 	options  Options
 	replicas []*replica
-	// cutOff and readOnly are until when a replica reaches nothing, or can write
-	// no configuration.
+	// cutOff and readOnly are the times until which a replica reaches nothing, or cannot
+	// write configurations.
 	cutOff   []time.Time
 	readOnly []time.Time
-	// reached tells whether a replica was not cut off when it last looked.
+	// reached tells whether a replica was not cut off at its last refresh.
 	reached []bool
-	// bundles are what API servers may have, newest last.
+	// bundles are the bundles that API servers may have, newest last.
 	bundles []heldBundle
-	// copied is a backup of the Secret, restored how often it was put back.
+	// copied is a backup of the Secret, and restored the number of its restores.
 	copied   *corev1.Secret
 	copiedAt time.Time
 	restored int
-	// verified remembers signatures that were checked.
+	// verified caches checked signatures.
 	verified map[string]bool
 }
 
 type heldBundle struct {
 	pem   string
 	certs []*x509.Certificate
-	// until is when the configurations got the next one.
+	// until is the time at which the configurations got the next one.
 	until time.Time
 }
 
@@ -108,8 +108,7 @@ func (d *decade) live(span time.Duration) {
 		for _, i := range d.random.Perm(len(d.replicas)) {
 			d.trouble(i)
 			d.reached[i] = !d.clock.Now().Before(d.cutOff[i])
-			// An error is what a replica that is cut off gets; what it does then is
-			// what is checked.
+			// A replica that is cut off returns an error; the test checks what it serves.
 			_ = d.replicas[i].once(d.t.Context())
 			d.check()
 		}
@@ -118,8 +117,7 @@ func (d *decade) live(span time.Duration) {
 	require.Positive(d.t, d.restored)
 }
 
-// pause is short as often as long, so that what happens within minutes happens
-// too.
+// pause is short as often as long, so that events within minutes happen too.
 func (d *decade) pause() time.Duration {
 	if d.random.IntN(2) == 0 {
 		return time.Duration(1+d.random.IntN(90)) * time.Minute
@@ -127,9 +125,8 @@ func (d *decade) pause() time.Duration {
 	return time.Duration(1+d.random.IntN(60)) * time.Hour
 }
 
-// trouble starts an outage now and then. With the pauses, none is longer than
-// what is left of a certificate when it is to be replaced, and between two of
-// them a replica gets to look.
+// trouble starts an outage now and then. With the pauses, none is longer than the rest of
+// a certificate's lifetime at its renewal, and between two of them a replica refreshes.
 func (d *decade) trouble(i int) {
 	now := d.clock.Now()
 	length := time.Duration(d.random.Int64N(int64(d.options.ServingLifetime/4 - 2*day)))
@@ -142,7 +139,7 @@ func (d *decade) trouble(i int) {
 		d.replicas[i] = d.newReplica(i)
 		require.NoError(d.t, d.replicas[i].once(d.t.Context()))
 	case n < 32:
-		// Those who remember come before any who restarted.
+		// Replicas with a remembered state refresh before restarted ones.
 		require.NoError(d.t, d.cluster.client(nil).CoreV1().Secrets(testNamespace).Delete(d.t.Context(), testSecret, metav1.DeleteOptions{}))
 		d.cutOff[i] = now
 		require.NotEmpty(d.t, d.writesOf(i))
@@ -157,8 +154,8 @@ func (d *decade) writesOf(i int) []string {
 	return d.cluster.writes()[before:]
 }
 
-// backup puts the Secret back to what it was a while ago, and makes a copy for
-// the next time. No CA expires within that while.
+// backup restores an earlier version of the Secret, and copies it for the next time. No CA
+// expires in between.
 func (d *decade) backup(now time.Time) {
 	secret := d.cluster.secret(d.t)
 	if d.copied != nil && now.Before(d.copiedAt.Add(d.options.CALifetime/4)) {
@@ -168,7 +165,7 @@ func (d *decade) backup(now time.Time) {
 	d.copied, d.copiedAt = secret, now
 }
 
-// look notes a bundle that is new in a configuration.
+// look records a new bundle of a configuration.
 func (d *decade) look(object runtime.Object) {
 	var bundles [][]byte
 	switch o := object.(type) {

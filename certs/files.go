@@ -13,19 +13,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// readAttempts is how often a pair is read before it counts as broken. The
-// kubelet swaps a directory, so that one certificate may be followed by the key
-// of the next; the second reading then gets both of the next.
+// readAttempts is how often a pair is read before it counts as invalid. The kubelet swaps
+// a directory, so the first read can return a certificate and the key of the next one; the
+// second read then returns the next pair.
 const readAttempts = 2
 
-// files is the source that reads what others renew.
+// files is the source that reads a pair which another program renews.
 type files struct {
 	directory string
 	reporter  *reporter
 	metrics   *Metrics
 	use       *inUse
 	guard     *guard
-	// verified is whether what is in use was ever found to be verified by a webhook.
+	// verified is true after a webhook verified the pair in use once.
 	verified atomic.Bool
 }
 
@@ -37,14 +37,15 @@ func newFiles(o *Options, use *inUse, r *reporter) *files {
 	return &files{directory: o.Directory, reporter: r, metrics: o.Metrics, use: use, guard: g}
 }
 
-// watch does nothing: renewed certificates come a third of their life early, and
-// the kubelet itself takes a minute to bring them.
+// watch does nothing: certificates are renewed with a third of their lifetime left, and
+// the kubelet takes a minute to update files.
 func (f *files) watch(context.Context, func()) (func(), error) {
 	return func() {}, nil
 }
 
-// ready keeps a replica that starts from taking the place of one whose certificate is
-// verified. Once it is ready it stays so: other replicas would fare no better.
+// ready returns an error until a webhook has verified the pair, so that a rollout does not
+// replace a replica with a verified certificate. It never fails after that: other replicas
+// have the same files.
 func (f *files) ready() error {
 	if !f.verified.Load() {
 		return errUnverified
@@ -52,8 +53,8 @@ func (f *files) ready() error {
 	return nil
 }
 
-// refresh takes the files into use if they hold a pair that works (F02), and that
-// the API server verifies if it verifies the one in use (F04).
+// refresh uses the files if they hold a working pair (F02), and the API server verifies it
+// or does not verify the current one (F04).
 func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	var p *pair
 	var why reason
@@ -105,7 +106,7 @@ func (f *files) load(now time.Time) (*pair, reason, error) {
 	return p, "", nil
 }
 
-// readCapped reads no more than shows that a file is too large.
+// readCapped reads at most one byte more than maxPEM.
 func readCapped(directory fs.FS, name string) ([]byte, error) {
 	file, err := directory.Open(name)
 	if err != nil {

@@ -87,7 +87,7 @@ func TestF02SymlinkSwap(t *testing.T) {
 	t.Parallel()
 	now := start()
 	directory := t.TempDir()
-	// As the kubelet does it: files are links through ..data, which is swapped.
+	// The kubelet links files through ..data, which it swaps.
 	swap := func(version string, p *pair) {
 		require.NoError(t, os.Mkdir(filepath.Join(directory, version), 0o700))
 		writeFiles(t, filepath.Join(directory, version), p)
@@ -118,8 +118,8 @@ func TestF02SwapBetweenTheTwoFiles(t *testing.T) {
 	first, second := freshState(t, now).serving, freshState(t, now).serving
 	directory := t.TempDir()
 	r := newFilesReplica(t, directory, clocktesting.NewFakeClock(now))
-	// The key is a pipe: whoever reads it has read the certificate before, and is
-	// then given the key of the next.
+	// The key is a pipe: a reader has read the certificate before, and then gets the key
+	// of the next one.
 	writeFiles(t, directory, first)
 	require.NoError(t, os.Remove(filepath.Join(directory, corev1.TLSPrivateKeyKey)))
 	mkfifo(t, filepath.Join(directory, corev1.TLSPrivateKeyKey))

@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// start is when every test begins.
+// start is the time at which every test begins.
 func start() time.Time {
 	return time.Date(2031, time.March, 1, 9, 0, 0, 0, time.UTC)
 }
@@ -30,7 +30,7 @@ func testWanted() *wanted {
 	}
 }
 
-// freshState is what a replica creates at now.
+// freshState returns the state that a replica creates at now.
 func freshState(t *testing.T, now time.Time) *state {
 	t.Helper()
 	return mustApply(t, stepCreate, &state{}, now)
@@ -43,7 +43,7 @@ func mustApply(t *testing.T, a step, s *state, now time.Time) *state {
 	return after
 }
 
-// secretOf writes a state as a replica would.
+// secretOf returns the Secret that a replica writes for a state.
 func secretOf(t *testing.T, s *state) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -78,7 +78,7 @@ func newReplica(t *testing.T, c *cluster, clock *clocktesting.FakeClock, f fault
 	return &replica{Manager: m, clock: clock, metrics: metrics, registry: registry}
 }
 
-// once refreshes, and logs to the logger of ctx if there is one.
+// once refreshes once, with the logger of ctx if there is one.
 func (r *replica) once(ctx context.Context) error {
 	if _, err := logr.FromContext(ctx); err != nil {
 		ctx = logr.NewContext(ctx, logr.Discard())

@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// filesDelay is how long the CA of another issuer stands in the webhook
-// configurations before its certificate is used: API servers hear of it by a
-// watch, and kubelets bring files to other replicas within minutes anyway.
+// filesDelay is how long the CA of another issuer must be in the webhook configurations
+// before its certificate is used: API servers learn of it through a watch, and kubelets
+// update files of other replicas within minutes anyway.
 const filesDelay = 30 * time.Second
 
 var (
@@ -22,28 +22,29 @@ var (
 	errUnverified = errors.New("serving certificate has not been found to be verified by the caBundle of any webhook")
 )
 
-// guard keeps a certificate out that the API server would refuse where it takes
-// the one in use (F04). Those who issue certificates and those who inject the CA
-// are not the same, and the files may be here first.
+// guard delays a certificate that the API server would refuse while it accepts the current
+// one (F04). The issuer of certificates and the injector of the CA are not synchronized,
+// and the files may arrive first.
 type guard struct {
-	// targets are read, and never written.
+	// targets are only read.
 	targets  *publisher
 	reporter *reporter
 	recheck  time.Duration
-	// next is what was verified by the bundles, and since when.
+	// next is the pair that the bundles verify, and from the time since which they do.
 	next *pair
 	from time.Time
 }
 
-// until is when next may take the place of current, or the zero time if it may
-// now. An error is to be tried again.
+// until returns the time at which next may replace current, zero for now. The caller
+// retries after an error.
 func (g *guard) until(ctx context.Context, current, next *pair, now time.Time) (time.Time, error) {
 	if len(g.targets.targets) == 0 || !current.usable(now) || current.sameIssuer(next) || !now.Before(lastMoment(current, g.recheck)) {
 		return time.Time{}, nil
 	}
 	found := g.targets.read(ctx)
 	if apierrors.IsForbidden(found.err) {
-		// Who does not let Tollgate see the bundles answers for them.
+		// Without the permission to read the bundles, the administrator is responsible for
+		// them.
 		return time.Time{}, nil
 	}
 	if found.err != nil {
@@ -56,7 +57,7 @@ func (g *guard) until(ctx context.Context, current, next *pair, now time.Time) (
 		g.reporter.report(ctx, reasonFilesUntrusted, "", errUntrusted)
 		return time.Time{}, errUntrusted
 	case !trusted:
-		// The one in use serves nobody, or not all.
+		// Some webhooks do not verify the current pair, so it is not worth keeping.
 		return time.Time{}, nil
 	}
 	if !g.next.same(next) {
@@ -69,9 +70,9 @@ func (g *guard) until(ctx context.Context, current, next *pair, now time.Time) (
 	return until, nil
 }
 
-// verify returns an error if no webhook verifies p, though some has a caBundle. One
-// that has none leaves it to the roots of the API server's machine, or waits for one. The
-// error says which caBundle cannot even be decoded.
+// verify returns an error if no webhook verifies p, though one has a caBundle. A webhook
+// without one relies on the system roots of the API server, or waits for an injector. The
+// error names a caBundle that cannot be decoded.
 func (g *guard) verify(ctx context.Context, p *pair, now time.Time) error {
 	found := g.targets.read(ctx)
 	if found.err != nil && !apierrors.IsForbidden(found.err) {
@@ -103,15 +104,14 @@ func (g *guard) verify(ctx context.Context, p *pair, now time.Time) error {
 	return why
 }
 
-// lastMoment is a little before p expires: from then on what comes next is used
-// whatever it is.
+// lastMoment returns a time shortly before p expires, after which any next pair is used.
 func lastMoment(p *pair, recheck time.Duration) time.Time {
 	life := p.leaf.NotAfter.Sub(p.leaf.NotBefore)
 	return p.leaf.NotAfter.Add(-min(recheck, life/10))
 }
 
-// sameIssuer reports whether whoever verifies p verifies o: the same CA signed
-// both by the same key, if by way of the same intermediates.
+// sameIssuer reports whether every verifier of p verifies o: the same CA signed both with
+// the same key, through the same intermediates.
 func (p *pair) sameIssuer(o *pair) bool {
 	return len(p.leaf.AuthorityKeyId) != 0 &&
 		bytes.Equal(p.leaf.AuthorityKeyId, o.leaf.AuthorityKeyId) &&
@@ -119,8 +119,8 @@ func (p *pair) sameIssuer(o *pair) bool {
 		slices.EqualFunc(p.chain[1:], o.chain[1:], (*x509.Certificate).Equal)
 }
 
-// compare reports whether some webhook verifies current and not next, and whether
-// all verify current.
+// compare reports whether a webhook verifies current but not next, and whether all verify
+// current.
 func (r *reading) compare(current, next *pair, now time.Time) (lost, trusted bool) {
 	trusted = true
 	for _, c := range r.configurations {
@@ -138,7 +138,7 @@ func (r *reading) compare(current, next *pair, now time.Time) (lost, trusted boo
 	return lost, trusted
 }
 
-// verifiedBy reports whether bundle verifies p for a server, by whatever name.
+// verifiedBy reports whether bundle verifies p as a server certificate, for any name.
 func (p *pair) verifiedBy(bundle []byte, now time.Time) bool {
 	cas, err := parseCertificates(bundle)
 	return err == nil && p.signedBy(cas, now)

@@ -19,7 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// follower is a replica that is given files, while someone else injects bundles.
+// follower is a replica with a directory, while the test injects bundles.
 type follower struct {
 	*replica
 	cluster   *cluster
@@ -40,7 +40,8 @@ func newFollower(t *testing.T, f fault) *follower {
 	return &follower{replica: &replica{Manager: m, clock: clock, metrics: metrics}, cluster: c, directory: directory}
 }
 
-// inject puts the CAs into one webhook of the three, or into all if it is negative.
+// inject writes the CAs into one of the three webhooks, or into all if the index is
+// negative.
 func (f *follower) inject(t *testing.T, webhook int, states ...*state) {
 	t.Helper()
 	var bundle []byte
@@ -65,7 +66,7 @@ func (f *follower) inject(t *testing.T, webhook int, states ...*state) {
 	require.NoError(t, err)
 }
 
-// verified reports for each webhook whether it verifies what the replica serves.
+// verified reports for each webhook whether it verifies the served certificate.
 func (f *follower) verified(t *testing.T) []bool {
 	t.Helper()
 	var all []bool
@@ -155,8 +156,8 @@ func TestF04BundlesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestF04NoWebhookLosesItsCertificate has CAs come, be injected webhook by webhook and be
-// taken out at random: what one webhook verifies before a look, it does after it.
+// TestF04NoWebhookLosesItsCertificate adds, injects and removes CAs at random: a webhook
+// that verifies the certificate before a refresh verifies it after.
 func TestF04NoWebhookLosesItsCertificate(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {

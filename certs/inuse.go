@@ -12,8 +12,8 @@ import (
 
 var errNoCertificate = errors.New("no serving certificate yet")
 
-// inUse is the pair that handshakes are given. Handshakes load it; only the
-// goroutine that refreshes adopts.
+// inUse holds the pair for handshakes. load is goroutine-safe; only the goroutine that
+// refreshes may call adopt.
 type inUse struct {
 	current atomic.Pointer[pair]
 	metrics *Metrics
@@ -23,8 +23,8 @@ func (u *inUse) load() *pair {
 	return u.current.Load()
 }
 
-// adopt swaps the pair and reports whether it is another one. Connections that
-// are open keep what they were opened with.
+// adopt replaces the pair and reports whether it differs. Open connections keep the old
+// one.
 func (u *inUse) adopt(ctx context.Context, p *pair) bool {
 	if u.load().same(p) {
 		return false

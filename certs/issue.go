@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// maxBackdate is how far the clock of an API server may be behind ours.
+// maxBackdate is how far the clock of an API server may be behind that of the replica.
 const maxBackdate = 5 * time.Minute
 
-// authority is a CA that can sign.
+// authority is a CA with its private key.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -30,12 +30,11 @@ func (a *authority) usable(now time.Time) bool {
 	return a != nil && !expired(a.cert, now)
 }
 
-// caNamePrefix is how a CA of ours is told from one that someone else put into a
-// configuration.
+// caNamePrefix distinguishes CAs of Tollgate from others in a configuration.
 const caNamePrefix = "tollgate-ca-"
 
-// newAuthority makes a self-signed CA. The time in its name keeps CAs apart for
-// verifiers that look at names first.
+// newAuthority returns a self-signed CA. The time in its name distinguishes CAs for
+// verifiers that compare names first.
 func newAuthority(now time.Time, life time.Duration) (*authority, error) {
 	template, key, err := prepare(caNamePrefix+now.UTC().Format("20060102T150405Z"), now, now.Add(life))
 	if err != nil {
@@ -50,7 +49,7 @@ func newAuthority(now time.Time, life time.Duration) (*authority, error) {
 	return &authority{cert: cert, key: key}, nil
 }
 
-// issue signs a serving certificate for hosts, which ends no later than the CA.
+// issue signs a serving certificate for hosts, which expires no later than the CA.
 func (a *authority) issue(now time.Time, life time.Duration, hosts []string) (*pair, error) {
 	notAfter := now.Add(life)
 	if notAfter.After(a.cert.NotAfter) {
@@ -83,7 +82,7 @@ func (a *authority) issue(now time.Time, life time.Duration, hosts []string) (*p
 	return p, nil
 }
 
-// prepare makes a key, and what all certificates for it have in common.
+// prepare returns a new key and the common part of certificate templates.
 func prepare(name string, now, notAfter time.Time) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -95,7 +94,7 @@ func prepare(name string, now, notAfter time.Time) (*x509.Certificate, crypto.Si
 	}, key, nil
 }
 
-// sign signs a certificate, with a serial number that the library chooses.
+// sign signs a certificate; crypto/x509 chooses the serial number.
 func sign(template, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer) (*x509.Certificate, error) {
 	data, err := x509.CreateCertificate(rand.Reader, template, parent, key, by)
 	if err != nil {
@@ -120,7 +119,7 @@ func encodeBundle(bundle []*x509.Certificate) ([]byte, error) {
 	return data, nil
 }
 
-// splitHosts sorts hosts into DNS names and addresses, each once and in order.
+// splitHosts splits hosts into sorted, unique DNS names and IP addresses.
 func splitHosts(hosts []string) (names []string, addresses []net.IP) {
 	hosts = slices.Clone(hosts)
 	slices.Sort(hosts)

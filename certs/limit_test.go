@@ -33,9 +33,8 @@ func TestF05NoMoreIsReadOfAFileThanShowsThatItIsTooLarge(t *testing.T) {
 	require.Equal(t, maxPEM+1, file.read)
 }
 
-// What is not decoded is not copied, nor searched for blocks: all that remains is an error
-// for each of five values. What the whole program allocates is counted, so nothing else
-// runs meanwhile.
+// Oversized data is neither copied nor searched for blocks: each of five values leaves one
+// error. The test counts allocations of the whole process, so nothing else runs meanwhile.
 func TestF05WhatIsTooLargeIsNotDecoded(t *testing.T) {
 	require.LessOrEqual(t, maxPEM, 64<<10, "what is decoded is bounded by this alone")
 	const allocations = 100 // counted with the race detector: 40

@@ -16,30 +16,31 @@ import (
 )
 
 const (
-	// A fight with someone who undoes every write must not load the API server:
-	// after a burst, being woken leads to one refresh a second.
+	// Another writer that reverts every write must not make this replica load the API
+	// server: after a burst, watches cause at most one refresh a second.
 	refreshesPerSecond = 1
 	refreshBurst       = 10
 
 	firstRetry = time.Second
-	// minPause is the least time between looks that no event asked for.
+	// minPause is the minimum delay between refreshes that no event caused.
 	minPause = time.Second
 )
 
-// source is where certificates come from.
+// source provides certificates.
 type source interface {
-	// refresh brings the pair in use up to date and says when to look again, or
-	// the zero time if no moment is known.
+	// refresh updates the pair in use and returns the time of the next refresh, or the
+	// zero time if none is known.
 	refresh(ctx context.Context, now time.Time) (time.Time, error)
-	// watch calls wake, which does not block, when there may be news. It returns
-	// at once; wait returns when nothing runs any more after ctx has ended.
+	// watch calls wake, which does not block, after changes. It returns at once; wait
+	// returns when all goroutines have stopped after the end of ctx.
 	watch(ctx context.Context, wake func()) (wait func(), err error)
-	// ready says what is missing beside a certificate. Any goroutine may ask.
+	// ready returns an error if something other than the certificate is missing. It is
+	// goroutine-safe.
 	ready() error
 }
 
-// Manager keeps the serving certificate. It is a Runnable of controller-runtime
-// that every replica runs.
+// Manager manages the serving certificate. It is a Runnable of controller-runtime that
+// every replica runs.
 type Manager struct {
 	source   source
 	use      *inUse
@@ -50,8 +51,8 @@ type Manager struct {
 	trouble atomic.Pointer[error]
 }
 
-// New returns a Manager, or an error that names what is wrong in the options.
-// It neither calls the API server nor reads files; Start does.
+// New returns a Manager, or an error that names the invalid options. It neither calls the
+// API server nor reads files; Start does.
 func New(o Options) (*Manager, error) {
 	o.setDefaults()
 	if err := o.validate(); err != nil {
@@ -75,7 +76,7 @@ func New(o Options) (*Manager, error) {
 	return m, nil
 }
 
-// NeedLeaderElection is false: each replica serves.
+// NeedLeaderElection returns false: every replica serves.
 func (m *Manager) NeedLeaderElection() bool {
 	return false
 }
@@ -87,9 +88,9 @@ func (m *Manager) TLSConfig(c *tls.Config) {
 	c.GetCertificate = m.GetCertificate
 }
 
-// GetCertificate returns the certificate in use, whatever name the client asks
-// for. It never waits. An expired one is returned for the client to refuse: the
-// reason is clearer there than that of a broken handshake.
+// GetCertificate returns the certificate in use, for any server name. It never blocks. It
+// returns an expired certificate too: the error of the client then is clearer than that of
+// a failed handshake.
 func (m *Manager) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p := m.use.load()
 	if p == nil {
@@ -98,10 +99,9 @@ func (m *Manager) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return p.served, nil
 }
 
-// Ready is a healthz.Checker. It returns an error until there is a certificate
-// that has not expired and, with a CA of our own, the webhook configurations
-// that exist hold the bundle that verifies it. With files it is enough that some
-// webhook verified it once.
+// Ready is a healthz.Checker. It returns an error until there is an unexpired certificate
+// and, with Tollgate's own CA, the existing webhook configurations hold the bundle that
+// verifies it. With files, it suffices that one webhook verified it once.
 func (m *Manager) Ready(*http.Request) error {
 	err := m.use.check(m.clock.Now())
 	if err == nil {
@@ -117,8 +117,8 @@ func (m *Manager) Ready(*http.Request) error {
 	return errors.Join(err, *trouble)
 }
 
-// Start keeps the certificate until ctx ends and returns when everything that
-// it started has stopped.
+// Start manages the certificate until ctx ends and returns when all its goroutines have
+// stopped.
 func (m *Manager) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("certs"))
 	woken := make(chan struct{}, 1)
@@ -152,7 +152,7 @@ func (m *Manager) newRetry() wait.Backoff {
 	return wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.1, Steps: 16, Cap: m.recheck}
 }
 
-// refresh returns how long to wait before the next.
+// refresh refreshes the source and returns the delay until the next refresh.
 func (m *Manager) refresh(ctx context.Context, retry *wait.Backoff) time.Duration {
 	now := m.clock.Now()
 	again, err := m.source.refresh(ctx, now)

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// running starts a Manager in the bubble of the test and returns what ends it.
+// running starts a Manager in the bubble of the test and returns a function that stops it.
 func running(t *testing.T, c *cluster, f fault, change ...func(*Options)) (m *Manager, stop func()) {
 	t.Helper()
 	o := Options{
@@ -43,8 +43,7 @@ func running(t *testing.T, c *cluster, f fault, change ...func(*Options)) (m *Ma
 	}
 }
 
-// TestManagerRuns lives in a bubble, which fails if Start leaves anything
-// running behind (L06).
+// TestManagerRuns runs in a bubble, which fails if a goroutine outlives Start (L06).
 func TestManagerRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,8 +178,8 @@ func TestManagerStopsWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// TestF09Requests holds the requests against what a Role with resourceNames can
-// allow: create is the only one without a name.
+// TestF09Requests checks the requests against the rights of a Role with resourceNames:
+// create is the only one without a name.
 func TestF09Requests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +211,7 @@ func TestF09Requests(t *testing.T) {
 	})
 }
 
-// described is "verb resource name", as RBAC sees a request.
+// described returns "verb resource name", as in RBAC.
 func described(a k8stesting.Action) string {
 	name := ""
 	switch a := a.(type) {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// certificateKind is the closed set of values of the label certificate.
+// certificateKind is a value of the label certificate, a closed set.
 type certificateKind string
 
 const (
@@ -15,7 +15,7 @@ const (
 	kindServing certificateKind = "serving"
 )
 
-// reason is the closed set of values of the label reason.
+// reason is a value of the label reason, a closed set.
 type reason string
 
 const (
@@ -42,7 +42,7 @@ func reasons() []reason {
 	}
 }
 
-// Metrics counts what happens to certificates.
+// Metrics has the lifetimes of certificates, and counts renewals and errors.
 type Metrics struct {
 	expiry   *prometheus.GaugeVec
 	lifetime *prometheus.GaugeVec
@@ -71,7 +71,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "What stood in the way of a certificate being issued, stored, published or used.",
 		}, []string{"reason"}),
 	}
-	// An increase can only be seen from a value that was there before.
+	// A rate needs a first sample of zero.
 	for _, r := range reasons() {
 		m.errors.WithLabelValues(string(r))
 	}

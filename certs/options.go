@@ -19,64 +19,63 @@ const (
 	defaultSecretRecheck   = time.Minute
 	defaultFilesRecheck    = 10 * time.Second
 
-	// X.509 counts in seconds, so that thirds of a shorter life mean little.
+	// X.509 times have whole seconds, so thirds of a shorter lifetime mean little.
 	minServingLifetime = 10 * time.Second
-	// A CA is replaced with a third of its life left. All of that must be enough
-	// for a whole serving certificate, or the last ones would be cut short.
+	// A CA is replaced with a third of its lifetime left. That must suffice for a whole
+	// serving certificate, or the last ones would be shorter.
 	minServingLivesOfCA = 3
-	// The roll-over has that same third, of which at least half must remain for
-	// outages once the delay is over.
+	// The roll-over has that same third, half of which must remain for outages after the
+	// delay.
 	minDelaysOfCA = 6
 )
 
-// Options say where certificates come from and whom they are for.
+// Options configures the source and the hosts of certificates.
 type Options struct {
-	// Client reads and writes the Secret and the webhook configurations; with
-	// Directory it reads the configurations, if any are named.
+	// Client reads and writes the Secret and the webhook configurations; with Directory it
+	// only reads the configurations, if any are named.
 	Client kubernetes.Interface
-	// Clock is the time that certificates are judged by.
+	// Clock decides whether certificates are valid.
 	Clock clock.WithTicker
-	// Metrics counts what happens.
+	// Metrics counts renewals and errors.
 	Metrics *Metrics
 
-	// Directory holds tls.crt and tls.key, kept up to date by others. If it is set,
-	// only Client, Clock, Metrics, Recheck and the names of the webhook
-	// configurations are looked at beside it.
+	// Directory holds tls.crt and tls.key, which another program renews. If it is set,
+	// only Client, Clock, Metrics, Recheck and the names of the webhook configurations are
+	// used beside it.
 	Directory string
 
 	// Namespace and SecretName name the Secret that the replicas share.
 	Namespace  string
 	SecretName string
-	// Hosts are the DNS names and IP addresses by which the API server calls.
-	// The host of URL is added to them.
+	// Hosts are the DNS names and IP addresses by which the API server calls Tollgate. The
+	// host of URL is added.
 	Hosts []string
-	// URL, if set, is where the API server finds Tollgate outside of the cluster.
-	// It replaces the Service in the webhook configurations; the path of the
-	// Service is appended to it.
+	// URL, if set, is the address of Tollgate outside of the cluster. It replaces the
+	// Service in the webhook configurations, with the path of the Service appended.
 	URL string
-	// ValidatingWebhooks and MutatingWebhooks name the configurations in which
-	// the bundle is kept, in each of their webhooks. With Directory others keep it
-	// there, and a certificate that it does not verify yet waits.
+	// ValidatingWebhooks and MutatingWebhooks name the configurations into whose webhooks
+	// the bundle is written. With Directory another program writes it, and a certificate
+	// waits until the bundle verifies it.
 	ValidatingWebhooks []string
 	MutatingWebhooks   []string
 
-	// CALifetime is how long a CA is valid, by default a year. It is replaced at
-	// two thirds.
+	// CALifetime is the lifetime of a CA, by default a year. A CA is replaced after two
+	// thirds of it.
 	CALifetime time.Duration
-	// ServingLifetime is how long a serving certificate is valid, by default 30
-	// days, at most a third of CALifetime. It is replaced at two thirds.
+	// ServingLifetime is the lifetime of a serving certificate, by default 30 days, at
+	// most a third of CALifetime. The certificate is replaced after two thirds of it.
 	ServingLifetime time.Duration
-	// BundleDelay is how long a new CA stands in all configurations before it
-	// signs: the time given to each API server to notice. By default 10 minutes,
-	// at most a sixth of CALifetime.
+	// BundleDelay is how long a new CA must be in all configurations before it signs, so
+	// that each API server has seen it. By default 10 minutes, at most a sixth of
+	// CALifetime.
 	BundleDelay time.Duration
-	// Recheck is how often everything is looked at without being woken, and the
-	// longest pause after an error. By default a minute, or 10 seconds for files.
+	// Recheck is the maximum delay between refreshes, also after errors. By default a
+	// minute, or 10 seconds for files.
 	Recheck time.Duration
 }
 
-// ServiceHosts returns the DNS names of a Service. API servers verify the one
-// that ends in .svc; the others are for people and probes.
+// ServiceHosts returns the DNS names of a Service. API servers verify the one that ends in
+// .svc; the other is for people and probes.
 func ServiceHosts(namespace, name string) []string {
 	return []string{name + "." + namespace + ".svc", name + "." + namespace}
 }
@@ -131,8 +130,8 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// isHost keeps out what no certificate can be good for, such as a host with a
-// port: it would be found missing, and issued again, for ever.
+// isHost reports whether a certificate can be valid for h. A host with a port, for
+// example, would be found missing after each issue.
 func isHost(h string) bool {
 	if address, err := netip.ParseAddr(h); err == nil {
 		return address.Zone() == ""
@@ -140,8 +139,8 @@ func isHost(h string) bool {
 	return len(validation.IsDNS1123Subdomain(h)) == 0
 }
 
-// parseURL returns nil if no URL is set. The API server takes neither user,
-// query nor fragment in a webhook's URL, and https alone.
+// parseURL returns nil if no URL is set. The API server accepts neither user, query nor
+// fragment in the URL of a webhook, and only https.
 func (o *Options) parseURL() (*url.URL, error) {
 	if o.URL == "" {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// maxPEM is the most that is decoded of any certificate, bundle or key (F05).
-// The largest that occur, RSA chains of a corporate CA, are a tenth of it.
+// maxPEM is the maximum size in bytes of a certificate, bundle or key (F05). The largest
+// in practice, RSA chains of a corporate CA, have a tenth of it.
 const maxPEM = 64 << 10
 
 var errNotACA = errors.New("certificate is not a CA")
@@ -26,9 +26,9 @@ type pair struct {
 	// chain begins with the leaf, which belongs to the key.
 	chain []*x509.Certificate
 	leaf  *x509.Certificate
-	// issuer is the CA of ours that signed the leaf; nil for files.
+	// issuer is Tollgate's CA that signed the leaf; nil for files.
 	issuer *x509.Certificate
-	// served is what a handshake is given. It is never changed.
+	// served is the certificate for handshakes. It is immutable.
 	served *tls.Certificate
 }
 
@@ -86,15 +86,15 @@ func (p *pair) same(o *pair) bool {
 	return p == o || p != nil && o != nil && bytes.Equal(p.certPEM, o.certPEM) && bytes.Equal(p.keyPEM, o.keyPEM)
 }
 
-// usable reports whether there is a pair and it has not expired. That it is not
-// valid yet is left to the API server's clock: a replica whose clock is behind
-// would else fight those whose clocks are right.
+// usable reports whether the pair is not nil and has not expired. NotBefore is left to the
+// API server's clock: a replica with a slow clock would otherwise overwrite the writes of
+// the others.
 func (p *pair) usable(now time.Time) bool {
 	return p != nil && !expired(p.leaf, now)
 }
 
-// issuerAmong returns which of the CAs signed the leaf, or nil. CAs of ours have
-// no intermediates.
+// issuerAmong returns the CA that signed the leaf, or nil. CAs of Tollgate have no
+// intermediates.
 func (p *pair) issuerAmong(cas []*x509.Certificate) *x509.Certificate {
 	for _, ca := range cas {
 		if bytes.Equal(p.leaf.RawIssuer, ca.RawSubject) && p.leaf.CheckSignatureFrom(ca) == nil {
@@ -104,7 +104,7 @@ func (p *pair) issuerAmong(cas []*x509.Certificate) *x509.Certificate {
 	return nil
 }
 
-// covers reports whether the leaf is good for all hosts.
+// covers reports whether the leaf is valid for all hosts.
 func (p *pair) covers(hosts []string) bool {
 	for _, h := range hosts {
 		if p.leaf.VerifyHostname(h) != nil {
@@ -118,7 +118,7 @@ func expired(cert *x509.Certificate, now time.Time) bool {
 	return !now.Before(cert.NotAfter)
 }
 
-// renewal is when a certificate is to be replaced: at two thirds of its life.
+// renewal returns the time to replace a certificate: after two thirds of its lifetime.
 func renewal(cert *x509.Certificate) time.Time {
 	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 3 * 2).Truncate(time.Second)
 }

@@ -14,9 +14,9 @@ const (
 	stepNone step = iota
 	// stepCreate makes a CA that signs at once.
 	stepCreate
-	// stepRestore writes what this replica remembers.
+	// stepRestore writes the state that this replica remembers.
 	stepRestore
-	// stepKeepTrust adds to the bundle what the configurations trust beside it.
+	// stepKeepTrust adds to the bundle the CAs that only the configurations hold.
 	stepKeepTrust
 	// stepIssue replaces the serving certificate.
 	stepIssue
@@ -26,11 +26,11 @@ const (
 	stepNotePublished
 	// stepFinishRollOver makes the next CA sign.
 	stepFinishRollOver
-	// stepDropExpired takes CAs out of the bundle that have expired.
+	// stepDropExpired removes expired CAs from the bundle.
 	stepDropExpired
 )
 
-// String returns the step as it is logged.
+// String returns the name of the step for logs.
 func (s step) String() string {
 	switch s {
 	case stepNone:
@@ -55,7 +55,7 @@ func (s step) String() string {
 	return "unknown"
 }
 
-// wanted is what the options ask for.
+// wanted is the configuration of the plan.
 type wanted struct {
 	hosts           []string
 	caLifetime      time.Duration
@@ -63,27 +63,26 @@ type wanted struct {
 	bundleDelay     time.Duration
 }
 
-// seen is what a replica knows beside the Secret.
+// seen is the input of the plan besides the Secret.
 type seen struct {
-	// published is set if every configuration that exists holds the bundle.
+	// published is true if every existing configuration holds the bundle.
 	published bool
-	// trusted are the CAs of ours in the configurations. Replicas may serve what
-	// any of them issued, so that none is dropped before it expires: not by a
-	// Secret that was restored from a backup, or made anew, or by a replica that
-	// missed a roll-over.
+	// trusted are the CAs of Tollgate in the configurations. Replicas may serve
+	// certificates of any of them, so none is dropped before it expires: not by a Secret
+	// that was restored or recreated, or by a replica that missed a roll-over.
 	trusted []*x509.Certificate
-	// remembered is the last state that was whole, or nil.
+	// remembered is the last whole state, or nil.
 	remembered *state
 }
 
-// action is what to do now, and if that is nothing, when to ask again.
+// action is the next step; if it is stepNone, again is the time of the next plan.
 type action struct {
 	step  step
 	again time.Time
 }
 
-// plan decides on the next step. It is pure. After each step it is asked again,
-// until there is none left to take.
+// plan returns the next step. It is pure. It is called after each step until it returns
+// stepNone.
 func plan(s *state, now time.Time, w *wanted, k seen) action {
 	next := rescue(s, now, k)
 	if next == stepNone {
@@ -95,7 +94,7 @@ func plan(s *state, now time.Time, w *wanted, k seen) action {
 	return action{step: next}
 }
 
-// rescue is for states that cannot go on as they are.
+// rescue returns the step for a state without a usable CA or certificate.
 func rescue(s *state, now time.Time, k seen) step {
 	switch {
 	case s.ca == nil && k.remembered != nil && k.remembered.whole(now):
@@ -103,14 +102,14 @@ func rescue(s *state, now time.Time, k seen) step {
 	case s.ca.usable(now) || s.serving.usable(now):
 		return stepNone
 	case s.next.usable(now):
-		// Nothing works any more, so that there is nothing to be careful about.
+		// No pair works, so there is no trust to preserve.
 		return stepFinishRollOver
 	}
 	return stepCreate
 }
 
-// due is the step whose time has come. There is a CA to sign, or at least a
-// certificate to serve until there is one.
+// due returns the step that is due by time, for a state with a CA or at least a serving
+// certificate.
 func due(s *state, now time.Time, w *wanted, k seen) step {
 	known := k.published && s.next.usable(now)
 	switch {
@@ -130,8 +129,8 @@ func due(s *state, now time.Time, w *wanted, k seen) step {
 	return stepNone
 }
 
-// forgetsTrusted reports whether publishing the bundle would take trust away. A
-// bundle that is full takes nothing more.
+// forgetsTrusted reports whether publishing the bundle would remove a trusted CA. A full
+// bundle accepts no more.
 func forgetsTrusted(s *state, now time.Time, trusted []*x509.Certificate) bool {
 	return len(s.bundle) < maxBundle && slices.ContainsFunc(trusted, func(c *x509.Certificate) bool {
 		return !expired(c, now) && !s.trusts(c)
@@ -145,13 +144,13 @@ func servingIsDue(s *state, now time.Time, w *wanted) bool {
 	return renewable(s) && !now.Before(renewal(s.serving.leaf))
 }
 
-// renewable reports whether a new serving certificate would last longer than the
-// present one, which towards the end of the CA it would not.
+// renewable reports whether a new serving certificate would expire later than the current
+// one; not so near the end of the CA.
 func renewable(s *state) bool {
 	return s.ca.cert.NotAfter.After(s.serving.leaf.NotAfter)
 }
 
-// nextLook is the first moment at which time alone makes the plan another one.
+// nextLook returns the first time at which the plan changes without an event.
 func nextLook(s *state, now time.Time, w *wanted) time.Time {
 	moments := []time.Time{s.serving.leaf.NotAfter}
 	if s.ca.usable(now) && renewable(s) {
@@ -166,8 +165,8 @@ func nextLook(s *state, now time.Time, w *wanted) time.Time {
 	for _, c := range s.bundle {
 		moments = append(moments, c.NotAfter)
 	}
-	// A roll-over whose delay is over but whose bundle is not in place waits for
-	// the configurations, not for the clock.
+	// After the delay, a roll-over without a published bundle waits for the
+	// configurations, not for the clock.
 	moments = slices.DeleteFunc(moments, func(t time.Time) bool { return !t.After(now) })
 	return slices.MinFunc(moments, time.Time.Compare)
 }

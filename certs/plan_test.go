@@ -14,7 +14,7 @@ func TestPlan(t *testing.T) {
 	now := start()
 	fresh := freshState(t, now)
 	caRenewal := renewal(fresh.ca.cert)
-	// In a roll-over the serving certificate is as new as it gets.
+	// During a roll-over the serving certificate is new.
 	begun := mustApply(t, stepBeginRollOver, mustApply(t, stepIssue, fresh, caRenewal), caRenewal)
 	noted := mustApply(t, stepNotePublished, begun, caRenewal)
 	finished := mustApply(t, stepFinishRollOver, noted, caRenewal.Add(defaultBundleDelay))
@@ -131,8 +131,8 @@ func TestPlanDoesNotShortenCertificatesTowardsTheEndOfTheCA(t *testing.T) {
 	s = mustApply(t, stepIssue, s, end.Add(-day))
 	require.True(t, s.serving.leaf.NotAfter.Equal(end))
 	s = mustApply(t, stepBeginRollOver, s, end.Add(-day))
-	// Without a published bundle the successor cannot sign, and what the old CA
-	// could issue would end at the same time as what is there.
+	// Without a published bundle the next CA cannot sign, and a certificate of the old CA
+	// would expire with the current one.
 	got := plan(s, end.Add(-time.Hour), testWanted(), seen{})
 	require.Equal(t, action{again: end}, got)
 }

@@ -18,7 +18,8 @@ import (
 	typedadmissionv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 )
 
-// errChanged says that an object changed after it was read: read all again.
+// errChanged is returned for an object that changed after it was read; the caller reads
+// all again.
 var errChanged = errors.New("object changed meanwhile")
 
 // configurationClient reads and patches one named configuration.
@@ -71,7 +72,7 @@ func (c mutatingClient) patch(ctx context.Context, patch []byte) error {
 	return err
 }
 
-// publisher keeps the bundle in the configurations.
+// publisher writes the bundle into the configurations.
 type publisher struct {
 	targets  []target
 	base     *url.URL
@@ -102,15 +103,15 @@ func newPublisher(client kubernetes.Interface, o *Options, base *url.URL, r *rep
 	return p
 }
 
-// reading is what was found of the targets: nil where there was none.
+// reading is the result of reading the targets: nil for a missing configuration.
 type reading struct {
 	configurations []*configuration
 	err            error
 }
 
-// read is to be called before the bundle is read that will be written. A
-// configuration that has seen a newer bundle since then refuses the older one
-// by its resourceVersion.
+// read reads the configurations. It must be called before the bundle to be written is
+// read: a configuration that got a newer bundle since then rejects the older one by its
+// resourceVersion.
 func (p *publisher) read(ctx context.Context) *reading {
 	out := &reading{configurations: make([]*configuration, len(p.targets))}
 	var errs []error
@@ -121,7 +122,7 @@ func (p *publisher) read(ctx context.Context) *reading {
 			out.configurations[i] = c
 			p.reporter.well(ctx, t.object, reasonConfigurationRead, reasonConfigurationMissing)
 		case apierrors.IsNotFound(err):
-			// It may be installed later, and nobody calls through it until then.
+			// It may be installed later; until then no request comes through it.
 			p.reporter.report(ctx, reasonConfigurationMissing, t.object, err)
 		default:
 			err = fmt.Errorf("get %s: %w", t.object, err)
@@ -133,8 +134,8 @@ func (p *publisher) read(ctx context.Context) *reading {
 	return out
 }
 
-// trusted returns the CAs of ours in the configurations. What cannot be decoded
-// verifies nothing either.
+// trusted returns the CAs of Tollgate in the configurations. It ignores an invalid bundle,
+// which verifies nothing.
 func (r *reading) trusted() []*x509.Certificate {
 	var out []*x509.Certificate
 	var last []byte
@@ -159,8 +160,8 @@ func (r *reading) trusted() []*x509.Certificate {
 	return out
 }
 
-// write puts the bundle where it is missing. Without an error, all that were
-// read hold it.
+// write writes the bundle where it is missing. If it returns nil, all existing
+// configurations hold the bundle.
 func (p *publisher) write(ctx context.Context, found *reading, bundle []byte) error {
 	errs := []error{found.err}
 	for i, t := range p.targets {
@@ -185,8 +186,8 @@ func (p *publisher) write(ctx context.Context, found *reading, bundle []byte) er
 	return errors.Join(errs...)
 }
 
-// isChanged recognises a lost race. The API server answers a JSON patch whose
-// test fails with 422 and no further reason.
+// isChanged reports whether an error is a lost race. The API server answers a JSON patch
+// whose test fails with 422 and no further reason.
 func isChanged(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

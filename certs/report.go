@@ -7,13 +7,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// reporter counts each occurrence of a problem but logs it only when it is new
-// or different, so that a fault that lasts does not fill the log. It belongs to
-// the goroutine that refreshes.
+// reporter counts each occurrence of a problem but logs it only when it is new or
+// different, so that a lasting fault does not fill the log. It is not goroutine-safe.
 type reporter struct {
 	metrics *Metrics
-	// last is what was logged about a subject that is not well yet. Subjects are
-	// reasons, or a configuration with its reason.
+	// last is the last logged error of each current problem, by reason and object.
 	last map[string]string
 }
 
@@ -23,7 +21,7 @@ func newReporter(metrics *Metrics) *reporter {
 
 func (r *reporter) report(ctx context.Context, why reason, object string, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		// Requests that end with the process are no problem.
+		// Requests that shutdown cancels are no problem.
 		return
 	}
 	r.metrics.failed(why)
@@ -35,8 +33,8 @@ func (r *reporter) report(ctx context.Context, why reason, object string, err er
 	log.FromContext(ctx).Error(err, "certificates need attention", "reason", why, "object", object)
 }
 
-// well forgets what was logged for the reasons, so that they are logged again
-// when they come back.
+// well clears the problems with the reasons, so that they are logged again when they
+// recur.
 func (r *reporter) well(ctx context.Context, object string, why ...reason) {
 	for _, w := range why {
 		subject := string(w) + "/" + object

@@ -19,9 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestF01RotationUnderLoad rotates serving certificates and CAs for as long as
-// clients, as API servers whose bundle is a little old, connect anew for each
-// request.
+// TestF01RotationUnderLoad rotates serving certificates and CAs while clients, like API
+// servers with a slightly old bundle, open a connection for each request.
 func TestF01RotationUnderLoad(t *testing.T) {
 	t.Parallel()
 	const clients, rotations = 8, 30
@@ -31,7 +30,7 @@ func TestF01RotationUnderLoad(t *testing.T) {
 	require.NoError(t, r.once(t.Context()))
 	server := startServer(t, r.Manager)
 
-	// The API servers learn of a bundle only when the delay is almost over.
+	// The API servers get a bundle only shortly before the end of the delay.
 	var known atomic.Pointer[[]byte]
 	learn := func() { known.Store(new(c.validating(t).Webhooks[0].ClientConfig.CABundle)) }
 	learn()
@@ -58,9 +57,8 @@ func TestF01RotationUnderLoad(t *testing.T) {
 		failed.Range(func(_, err any) bool { errs = append(errs, err); return true })
 		return errs
 	}
-	// progress waits until each client is done with what it began before. A
-	// handshake thus spans no more than one step of the clock, as it would if the
-	// clock were not in such a hurry.
+	// progress waits until each client has finished its request. A handshake thus spans at
+	// most one step of the clock, as in real time.
 	progress := func() {
 		var targets [clients]int64
 		for i := range served {
@@ -201,7 +199,8 @@ func clientConfig(bundle []byte, now func() time.Time) *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: testHost, Time: now}
 }
 
-// request connects, asks once and returns the serial number of what was served.
+// request sends one request on a new connection and returns the serial number of the
+// served certificate.
 func request(ctx context.Context, address string, bundle []byte, now func() time.Time) (string, error) {
 	transport := &http.Transport{TLSClientConfig: clientConfig(bundle, now), DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()

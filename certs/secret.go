@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// maxPasses bounds the steps of one refresh. The longest plan, for a Secret from
-	// a backup whose CA is to be rolled over, has four; the rest is for lost races.
+	// maxPasses caps the steps of one refresh. The longest plan, for a restored Secret
+	// whose CA is to be rolled over, has four; the rest is for lost races.
 	maxPasses = 12
-	// refreshTimeout ends a refresh whose API server does not answer.
+	// refreshTimeout bounds a refresh.
 	refreshTimeout = 30 * time.Second
 )
 
@@ -28,7 +28,7 @@ var (
 	errNotPublished = errors.New("CA bundle is not in the webhook configurations yet")
 )
 
-// ownCA is the source that keeps a CA of its own in a Secret.
+// ownCA is the source that stores a CA of its own in a Secret.
 type ownCA struct {
 	secrets   typedcorev1.SecretInterface
 	client    kubernetes.Interface
@@ -38,12 +38,12 @@ type ownCA struct {
 	reporter  *reporter
 	metrics   *Metrics
 	use       *inUse
-	// remembered is the last state that was whole.
+	// remembered is the last whole state.
 	remembered *state
-	// trust is what this replica has seen in all existing configurations.
+	// trust has the CAs that this replica has seen in all existing configurations.
 	trust trust
-	// published is set if trust verifies the pair in use. That the bundle cannot
-	// be written later takes nothing away from a server that is trusted.
+	// published is true if trust verifies the pair in use. A later failed write of the
+	// bundle does not reset it: the server stays trusted.
 	published atomic.Bool
 }
 
@@ -80,7 +80,7 @@ func (c *ownCA) ready() error {
 	return nil
 }
 
-// refresh takes steps until the plan has none left.
+// refresh runs passes until the plan has no step left.
 func (c *ownCA) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (c *ownCA) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("reach a stable state in %d passes: %w", maxPasses, errs)
 }
 
-// pass reads everything, takes one step and says which.
+// pass reads the configurations and the Secret, takes one step and returns it.
 func (c *ownCA) pass(ctx context.Context, now time.Time) (action, error) {
 	found := c.publisher.read(ctx)
 	secret, err := c.read(ctx)
@@ -126,7 +126,7 @@ func (c *ownCA) pass(ctx context.Context, now time.Time) (action, error) {
 			return act, err
 		}
 	}
-	// What could not be changed may still be newer than what is in use.
+	// The Secret may still be newer than the pair in use.
 	if until := c.settle(ctx, &s, now, know.published); act.step == stepNone && !until.IsZero() {
 		act.again = earlier(act.again, until)
 	}
@@ -156,7 +156,7 @@ func (c *ownCA) refuse(ctx context.Context) error {
 	return errForeign
 }
 
-// judge reports what in the Secret cannot be used.
+// judge reports the problems of the Secret.
 func (c *ownCA) judge(ctx context.Context, s *state) {
 	if err := errors.Join(s.problems...); err != nil {
 		c.reporter.report(ctx, reasonSecretInvalid, c.object(), err)
@@ -173,7 +173,7 @@ func (c *ownCA) publish(ctx context.Context, found *reading, s *state) error {
 	return c.publisher.write(ctx, found, bundle)
 }
 
-// step writes the Secret on condition that it is as it was read.
+// step writes the Secret with the resourceVersion that was read.
 func (c *ownCA) step(ctx context.Context, a step, secret *corev1.Secret, s *state, now time.Time, know seen) error {
 	if secret != nil && secret.Labels[labelOwned] != labelOwnedValue {
 		return c.refuse(ctx)
@@ -224,10 +224,9 @@ func (c *ownCA) write(ctx context.Context, secret *corev1.Secret, s *state) erro
 	return err
 }
 
-// settle takes what the Secret holds into use, or says when it will. A pair whose
-// CA the API servers may not have noticed yet waits, unless there is no other
-// that works. After a roll-over that wait is over already; it is for CAs that
-// came without one.
+// settle uses the pair of the Secret, or returns the time at which it will. A pair of a CA
+// that API servers may not have seen yet waits, unless no other works. After a roll-over
+// that wait is over already; it is for CAs that changed without one.
 func (c *ownCA) settle(ctx context.Context, s *state, now time.Time, published bool) time.Time {
 	if s.whole(now) {
 		c.remembered = s
@@ -249,7 +248,7 @@ func (c *ownCA) settle(ctx context.Context, s *state, now time.Time, published b
 	return time.Time{}
 }
 
-// waitUntil is when next may take the place of current, at the latest a little
+// waitUntil returns the time at which next may replace current, at the latest shortly
 // before current expires.
 func (c *ownCA) waitUntil(current, next *pair) time.Time {
 	if current == nil || current.issuer.Equal(next.issuer) {

@@ -111,7 +111,7 @@ func TestLostRaceForTheSecretIsReadAgain(t *testing.T) {
 	c := newCluster(t, validatingConfiguration(), mutatingConfiguration())
 	clock := clocktesting.NewFakeClock(start())
 	first := newReplica(t, c, clock, nil)
-	// The second replica has read that there is no Secret when the first creates it.
+	// The second replica has found no Secret when the first creates it.
 	var once sync.Once
 	second := newReplica(t, c, clock, func(a k8stesting.Action) error {
 		if a.Matches("create", "secrets") {
@@ -131,8 +131,8 @@ func TestOlderBundleDoesNotReplaceANewerOne(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start())
 	first := newReplica(t, c, clock, nil)
 	require.NoError(t, first.once(t.Context()))
-	// Someone empties a bundle; the second replica is about to write what it has
-	// read in the Secret when the first adds a CA.
+	// A bundle is emptied; the second replica is about to write the bundle that it read
+	// when the first adds a CA.
 	v := c.validating(t)
 	v.Webhooks[0].ClientConfig.CABundle = nil
 	_, err := c.client(nil).AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), v, metav1.UpdateOptions{})
@@ -268,7 +268,7 @@ func TestF04ReplicaWaitsForTheBundle(t *testing.T) {
 	cutOff = true
 	old := second.use.load()
 
-	// The Secret is replaced by one of another installation, as from a backup.
+	// The Secret of another installation replaces this one, as from a backup.
 	strange := secretOf(t, freshState(t, clock.Now()))
 	c.edit(t, func(s *corev1.Secret) { s.Data = strange.Data })
 	require.Error(t, second.once(t.Context()))

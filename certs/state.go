@@ -10,13 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The layout of the Secret. Its serving certificate stands where every reader
-// of a kubernetes.io/tls Secret looks for it.
+// The keys of the Secret. The serving certificate has the keys of every kubernetes.io/tls
+// Secret.
 const (
 	dataServingCert = corev1.TLSCertKey
 	dataServingKey  = corev1.TLSPrivateKeyKey
-	// dataBundle holds every CA to trust. Which of them signs, and which is next,
-	// is told by the keys.
+	// dataBundle holds every trusted CA. The private keys tell which of them signs, and
+	// which is next.
 	dataBundle    = "ca.crt"
 	dataCAKey     = "ca.key"
 	dataNextCAKey = "next-ca.key"
@@ -24,36 +24,34 @@ const (
 	// labelOwned marks the Secret as one that may be written.
 	labelOwned      = "tollgate.dev/certificates"
 	labelOwnedValue = "own-ca"
-	// annotationPublished is the time from which the next CA stands in all
-	// configurations.
+	// annotationPublished is the time since which all configurations hold the next CA.
 	annotationPublished = "tollgate.dev/next-ca-published"
-	// annotationRollOver asks for a new CA, whatever its value.
+	// annotationRollOver requests a new CA, whatever its value.
 	annotationRollOver = "tollgate.dev/roll-over"
 )
 
-// maxBundle bounds the CAs kept, however often a new one is asked for.
+// maxBundle caps the CAs in the bundle, however often a new one is requested.
 const maxBundle = 8
 
-// state is what the Secret says, as far as it can be used. What cannot is left
-// out and named in problems.
+// state is the usable content of the Secret. problems names the rest.
 type state struct {
-	// bundle are the CAs to trust. It holds ca, next and the issuer of serving.
+	// bundle are the trusted CAs. It contains ca, next and the issuer of serving.
 	bundle []*x509.Certificate
 	// ca signs. It is nil if the Secret has no usable key for one of the bundle.
 	ca *authority
-	// next is to sign once it is known everywhere; nil outside of a roll-over.
+	// next becomes ca after its publication; nil outside of a roll-over.
 	next *authority
-	// serving was issued by one of the bundle, or is nil.
+	// serving was issued by a CA of the bundle, or is nil.
 	serving *pair
 	// published is zero until next was seen in all configurations.
 	published time.Time
-	// rollOver is set if a new CA was asked for.
+	// rollOver is true if a new CA was requested.
 	rollOver bool
 	problems []error
 }
 
-// parseState reads the Secret; nil stands for none and is an empty state, as is
-// a Secret without data, which someone may have made for us to fill.
+// parseState parses the Secret. It returns an empty state for nil, and for a Secret
+// without data, which an administrator may have created for Tollgate.
 func parseState(secret *corev1.Secret) state {
 	var s state
 	if secret == nil || len(secret.Data) == 0 {
@@ -64,14 +62,14 @@ func parseState(secret *corev1.Secret) state {
 	if len(data[dataNextCAKey]) != 0 {
 		s.next = s.parseAuthority(dataNextCAKey, data[dataNextCAKey])
 	}
-	// A CA whose key was lost has none here while the next one takes its place.
+	// Without a usable ca.key, the state has no ca while the next CA replaces it.
 	if len(data[dataCAKey]) != 0 || s.next == nil {
 		s.ca = s.parseAuthority(dataCAKey, data[dataCAKey])
 	}
 	s.parseServing(data[dataServingCert], data[dataServingKey])
 	_, s.rollOver = secret.Annotations[annotationRollOver]
 	if at, ok := secret.Annotations[annotationPublished]; ok && s.next != nil {
-		// A time that cannot be read is as none: the delay starts again.
+		// An invalid time counts as none: the delay starts again.
 		s.published, _ = time.Parse(time.RFC3339Nano, at)
 	}
 	return s
@@ -130,13 +128,13 @@ func (s *state) trusts(cert *x509.Certificate) bool {
 	return slices.ContainsFunc(s.bundle, cert.Equal)
 }
 
-// whole reports whether the state has all that is needed to serve and to sign.
+// whole reports whether the state has a usable CA and serving certificate.
 func (s *state) whole(now time.Time) bool {
 	return s.ca.usable(now) && s.serving.usable(now)
 }
 
-// trim orders the bundle and drops what has expired, an expired CA with its key.
-// The CAs in use come first, then the newest.
+// trim sorts the bundle and drops expired CAs with their keys. The CAs in use come first,
+// then the newest.
 func (s *state) trim(now time.Time) {
 	if !s.ca.usable(now) {
 		s.ca = nil
@@ -167,8 +165,8 @@ func (s *state) trim(now time.Time) {
 	}
 }
 
-// writeTo puts the state into the Secret and leaves what is not ours there. The
-// state has a serving certificate: no step of the plan leaves without one.
+// writeTo writes the state into the Secret and keeps all other fields. serving is not nil:
+// every step of the plan results in one.
 func (s *state) writeTo(secret *corev1.Secret) error {
 	bundle, err := encodeBundle(s.bundle)
 	if err != nil {

@@ -132,8 +132,8 @@ func TestStateOfBrokenSecrets(t *testing.T) {
 	require.Equal(t, state{}, parseState(nil))
 }
 
-// megabyteOfPEM is what makes a naive decoder look for the end of a block again
-// and again.
+// megabyteOfPEM is data for which a naive decoder searches the end of a block again and
+// again.
 func megabyteOfPEM() []byte {
 	return bytes.Repeat([]byte("-----BEGIN \n"), 1<<20/12+1)[:1<<20]
 }

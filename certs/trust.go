@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// trust is since when each CA of a bundle has been in all configurations that
-// exist, as far as one replica has seen.
+// trust records since when each CA of a bundle has been in all existing configurations, as
+// seen by one replica.
 type trust struct {
 	cas []trustedCA
 }
@@ -17,7 +17,7 @@ type trustedCA struct {
 	from time.Time
 }
 
-// see notes the bundle that is in all configurations now.
+// see records the bundle that all configurations hold now.
 func (t *trust) see(bundle []*x509.Certificate, now time.Time) {
 	cas := make([]trustedCA, 0, len(bundle))
 	for _, cert := range bundle {
@@ -30,7 +30,7 @@ func (t *trust) see(bundle []*x509.Certificate, now time.Time) {
 	t.cas = cas
 }
 
-// since returns from when the issuer of p is trusted, or false if it is not.
+// since returns the time since which the issuer of p is trusted, or false if it is not.
 func (t *trust) since(p *pair) (time.Time, bool) {
 	for _, k := range t.cas {
 		if p.issuer.Equal(k.cert) {

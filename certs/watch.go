@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watch wakes on changes of the one Secret and of the named configurations.
-// Each is watched by its name, so that a Role with resourceNames suffices.
-// What is watched is not believed: a refresh reads from the API server.
+// watch calls wake on changes of the Secret and of the named configurations. Each is
+// watched by name, so that a Role with resourceNames suffices. A refresh does not use the
+// caches; it reads from the API server.
 func (c *ownCA) watch(ctx context.Context, wake func()) (func(), error) {
 	var factories []informers.SharedInformerFactory
 	watch := func(name string, informer func(informers.SharedInformerFactory) cache.SharedIndexInformer) error {
@@ -78,7 +78,7 @@ func (c *ownCA) wakeOn(informer cache.SharedIndexInformer, wake func()) error {
 	return nil
 }
 
-// nameOnly keeps keys out of a cache that nobody reads.
+// nameOnly keeps private keys out of the caches, which are not read.
 func nameOnly(object any) (any, error) {
 	meta, ok := object.(metav1.Object)
 	if !ok {
