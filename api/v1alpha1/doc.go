@@ -1,11 +1,11 @@
-// Package v1alpha1 holds the kinds of the tollgate.dev API group, version
-// v1alpha1. All are cluster-scoped, because a policy that a tenant could place
-// in a namespace of its own would be a policy that the tenant decides about.
+// Package v1alpha1 defines the kinds of the tollgate.dev API group, version v1alpha1. All
+// are cluster-scoped: a tenant could write a namespaced policy, and so decide about its
+// own restrictions.
 //
-// The API server prunes unknown fields before anyone sees them. So no list
-// entry that widens (a grant, a guarded taint) may be empty, and a selector
-// that widens names at least one requirement: a misspelt field then ends in a
-// refusal, never in a policy that lets more through than its author wrote.
+// The API server prunes unknown fields before admission. So no list entry that widens (a
+// grant, a guarded taint) may be empty, and a selector that widens has at least one
+// requirement: a misspelt field is then refused, and never yields a policy that permits
+// more than its author wrote.
 //
 // +kubebuilder:object:generate=true
 // +groupName=tollgate.dev

@@ -255,8 +255,7 @@ type EvictionInjection struct {
 	Seconds int64 `json:"seconds"`
 }
 
-// ConditionHeld is the condition type that says whether an EvictionPolicy holds pods
-// that have to leave.
+// ConditionHeld is the condition type of an EvictionPolicy that holds due pods.
 const ConditionHeld = "Held"
 
 // EvictionPolicyStatus says what Tollgate says about an EvictionPolicy.
@@ -364,7 +363,7 @@ type BreakerGrant struct {
 	Pods int32 `json:"pods"`
 }
 
-// AnnotationEvictedBecause stands on the events that Tollgate writes on pods that it made
-// leave, whose messages are those of Kubernetes: which taint, of which object and device. On
-// the events in sum on objects that carry taints it names the taints and the object.
+// AnnotationEvictedBecause is the annotation of events on evicted pods, whose messages are
+// those of Kubernetes: the taint, its object and the device. On the summary events of
+// objects that carry taints, it lists the taints and the object.
 const AnnotationEvictedBecause = "tollgate.dev/evicted-because"

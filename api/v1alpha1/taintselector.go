@@ -7,7 +7,7 @@ import corev1 "k8s.io/api/core/v1"
 // +kubebuilder:validation:Enum=Node;Device
 type TaintTarget string
 
-// The things that carry taints.
+// The targets of taints.
 const (
 	// TaintTargetNode is a taint in the spec of a Node.
 	TaintTargetNode TaintTarget = "Node"

@@ -22,8 +22,7 @@ const (
 	Audit ValidationAction = "Audit"
 )
 
-// ConditionReady is the condition type that says whether an object of this API
-// group is in force.
+// ConditionReady is the condition type of objects of this API group that are in force.
 const ConditionReady = "Ready"
 
 // TolerationPolicy says who may tolerate the taints that it guards. Every

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// AnnotationTwins stands on nodes, and says which of their taints of effect NoSchedule
-// were added in mode Window beside one of NoExecute: the UID of the node, a colon, and
-// "key=value", several separated by commas. Tollgate removes those again, and no others.
-// Nobody else may write it.
+// AnnotationTwins is the annotation of a node that lists its NoSchedule taints that were
+// added in mode Window beside one of NoExecute: the UID of the node, a colon, and
+// "key=value", separated by commas. Tollgate removes those taints, and no others. Only
+// Tollgate may write it.
 const AnnotationTwins = "tollgate.dev/twins"
 
 // FormatTwins returns the value of AnnotationTwins for values by key.
@@ -21,8 +21,8 @@ func FormatTwins(twins map[string]string) string {
 	return strings.Join(texts, ",")
 }
 
-// ParseTwins reads what FormatTwins wrote. What cannot be read is left out: then the
-// taint stays, as if somebody else had added it.
+// ParseTwins parses the value without the UID. It skips invalid entries: their taints
+// stay, like those of other writers.
 func ParseTwins(value string) map[string]string {
 	if value == "" {
 		return nil

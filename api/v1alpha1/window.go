@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// AnnotationWindow stands on pods and ResourceClaims that were given tolerations in
-// mode Window, and says which: "key=seconds", several separated by commas. Tollgate
-// evicts as if those were not there; the controllers of Kubernetes wait for them.
+// AnnotationWindow is the annotation of pods and ResourceClaims that lists the tolerations
+// injected in mode Window: "key=seconds", separated by commas. Tollgate ignores these
+// tolerations when it evicts; the controllers of Kubernetes honor them.
 const AnnotationWindow = "tollgate.dev/window"
 
-// WindowToleration is a toleration that was given in mode Window: of every value of a
-// key, with the operator Exists and the effect NoExecute, for some seconds.
+// WindowToleration is a toleration injected in mode Window: operator Exists for a key,
+// effect NoExecute, with tolerationSeconds.
 type WindowToleration struct {
 	Key     string
 	Seconds int64
 }
 
-// FormatWindow returns the value of AnnotationWindow, the same whatever the order.
+// FormatWindow returns the value of AnnotationWindow, sorted and without duplicates.
 func FormatWindow(given []WindowToleration) string {
 	sorted := slices.Clone(given)
 	slices.SortFunc(sorted, func(a, b WindowToleration) int {
@@ -32,8 +32,8 @@ func FormatWindow(given []WindowToleration) string {
 	return strings.Join(texts, ",")
 }
 
-// ParseWindow reads what FormatWindow wrote. What cannot be read is left out: then the
-// toleration stands there as if its user had chosen it.
+// ParseWindow parses the value of AnnotationWindow. It skips invalid entries: their
+// tolerations count as chosen by a user.
 func ParseWindow(value string) []WindowToleration {
 	if value == "" {
 		return nil

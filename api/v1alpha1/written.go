@@ -1,13 +1,13 @@
 package v1alpha1
 
-// The taints of a ResourceSlicePatch are written out as DeviceTaintRules, because
-// schedulers and Kubernetes' own evictor read those. Each is owned by its patch.
+// DeviceTaintRules represent the taints of a ResourceSlicePatch for schedulers and
+// Kubernetes' own evictor. Each is owned by its patch.
 const (
-	// LabelPatch is on all DeviceTaintRules that are written out for a
-	// ResourceSlicePatch. Its value is the UID of the patch.
+	// LabelPatch is the label of the DeviceTaintRules of a ResourceSlicePatch. Its value
+	// is the UID of the patch.
 	LabelPatch = "tollgate.dev/resource-slice-patch"
-	// AnnotationPatchEffect is on those of them whose taint has another effect for Tollgate
-	// than the rule says: NoExecute where the rule says NoSchedule, so that Kubernetes'
-	// own evictor leaves the pods to Tollgate. Without LabelPatch it means nothing.
+	// AnnotationPatchEffect is the true effect of a rule with another effect in its spec:
+	// NoExecute where the spec has NoSchedule, so that Kubernetes' own evictor leaves the
+	// pods to Tollgate. It is ignored without LabelPatch.
 	AnnotationPatchEffect = "tollgate.dev/patch-effect"
 )

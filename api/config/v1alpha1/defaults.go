@@ -6,11 +6,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Default returns the configuration of a file that sets nothing. A file is read
-// on top of it, so that a zero that someone wrote is a zero, and is judged.
+// Default returns the configuration of an empty file. A file is decoded into it, so that
+// an explicit zero stays zero and is validated.
 //
-// A replica that runs beside others is assumed, and metrics and health are
-// served on loopback only: there they are open to everyone who can reach them.
+// The defaults are for several replicas. Metrics and health are served on loopback only:
+// every client that reaches them there can read them.
 func Default() *TollgateConfiguration {
 	const tolerationSeconds = 300 // the API server's own default
 	return &TollgateConfiguration{
@@ -21,7 +21,7 @@ func Default() *TollgateConfiguration {
 			DrainPeriod:      duration(5 * time.Second),
 			MaxInFlightBytes: 32 << 20,
 			Authentication: AuthenticationConfiguration{
-				// An API server shows nothing unless it is told to.
+				// By default, an API server sends no credentials.
 				Mode:   AuthenticationOptional,
 				Tokens: WebhookTokensConfiguration{Enabled: true},
 			},

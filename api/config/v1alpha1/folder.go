@@ -6,10 +6,9 @@ import (
 	"path/filepath"
 )
 
-// LoadPath reads a configuration as Load does, from a file, or from all files named
-// *.yaml or *.yml in a folder, in the order of their names. A later file is read on top of
-// those before it: its settings and feature gates count, and what it leaves out stays. An
-// error names the file.
+// LoadPath loads a configuration as Load does, from a file, or from all files named *.yaml
+// or *.yml in a folder, in the order of their names. A setting or feature gate of a later
+// file overrides that of an earlier one. An error names the file.
 func LoadPath(path string) (*TollgateConfiguration, error) {
 	files, err := filesOf(path)
 	if err != nil {
@@ -31,8 +30,8 @@ func LoadPath(path string) (*TollgateConfiguration, error) {
 	return config, nil
 }
 
-// filesOf returns path itself, or the files in the folder that it names. A folder
-// without any is an error: nobody means the defaults by it.
+// filesOf returns path itself, or the files in the folder that it names. A folder without
+// such a file is an error, not the defaults.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
-// folder returns a folder as a kubelet mounts a ConfigMap: files are links into a hidden
-// folder, which is a link itself.
+// folder returns a folder in the form in which a kubelet mounts a ConfigMap: files are
+// links into a hidden folder, which is a link itself.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	path := t.TempDir()

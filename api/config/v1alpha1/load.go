@@ -8,9 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load reads a configuration from the bytes of its file, YAML or JSON, fills the
-// defaults and checks it. Keys are compared with their case; an unknown or
-// repeated one is an error that names it.
+// Load parses a configuration file, YAML or JSON, sets defaults and validates it. Keys are
+// case-sensitive; an unknown or repeated key is an error that names it.
 func Load(data []byte) (*TollgateConfiguration, error) {
 	config := Default()
 	if err := overlay(config, data); err != nil {
@@ -22,14 +21,14 @@ func Load(data []byte) (*TollgateConfiguration, error) {
 	return config, nil
 }
 
-// overlay reads a file on top of what config has.
+// overlay decodes a file into config; missing fields stay.
 func overlay(config *TollgateConfiguration, data []byte) error {
-	// The conversion is what finds keys that stand twice in YAML.
+	// The conversion rejects repeated keys of YAML.
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return err
 	}
-	// Each file says what it is.
+	// Each file must have apiVersion and kind.
 	config.APIVersion, config.Kind = "", ""
 	strict, err := kjson.UnmarshalStrict(asJSON, config)
 	if err != nil {

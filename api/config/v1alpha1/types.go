@@ -16,25 +16,25 @@ const (
 type TollgateConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Namespace is where Tollgate runs: its Lease and its Secret are there.
+	// Namespace is the namespace of Tollgate's Lease and Secret.
 	Namespace string `json:"namespace,omitempty"`
 	// Webhook configures the admission endpoints.
 	Webhook WebhookConfiguration `json:"webhook,omitzero"`
-	// Certificates says where the serving certificate comes from.
+	// Certificates configures the source of the serving certificate.
 	Certificates CertificatesConfiguration `json:"certificates,omitzero"`
 	// Admission configures the built-in rules.
 	Admission AdmissionConfiguration `json:"admission,omitzero"`
-	// Eviction configures how evictions are carried out.
+	// Eviction configures evictions.
 	Eviction EvictionConfiguration `json:"eviction,omitzero"`
 	// LeaderElection configures which replica evicts.
 	LeaderElection LeaderElectionConfiguration `json:"leaderElection,omitzero"`
-	// ClientConnection bounds what Tollgate asks of the API server.
+	// ClientConnection limits requests to the API server.
 	ClientConnection ClientConnectionConfiguration `json:"clientConnection,omitzero"`
-	// Metrics says where metrics are served.
+	// Metrics configures the endpoint of metrics.
 	Metrics MetricsConfiguration `json:"metrics,omitzero"`
-	// Health says where /healthz and /readyz are served.
+	// Health configures the endpoint of /healthz and /readyz.
 	Health EndpointConfiguration `json:"health,omitzero"`
-	// FeatureGates switch capabilities on and off by name.
+	// FeatureGates enables and disables features by name.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 }
 
@@ -42,83 +42,83 @@ type TollgateConfiguration struct {
 type WebhookConfiguration struct {
 	// BindAddress is host:port of the HTTPS listener.
 	BindAddress string `json:"bindAddress,omitempty"`
-	// URL registers the webhooks by URL instead of by Service, for a Tollgate
-	// beside its cluster: https://host:port as the API server reaches it.
+	// URL registers the webhooks by URL instead of by Service, for a Tollgate outside of
+	// its cluster: https://host:port as the API server reaches it.
 	URL string `json:"url,omitempty"`
-	// Budget is how long the judgement of one review may take.
+	// Budget bounds the evaluation of one review.
 	Budget metav1.Duration `json:"budget,omitzero"`
-	// DrainPeriod is for how long a replica that was told to end goes on answering
-	// reviews while it already says that it is not ready: as long as it takes until
-	// nobody sends it new ones. It must be shorter than the grace period of its pod.
+	// DrainPeriod is how long a terminating replica still answers reviews while it is not
+	// ready: the time until API servers stop sending reviews to it. It must be shorter
+	// than the grace period of its pod.
 	DrainPeriod metav1.Duration `json:"drainPeriod,omitzero"`
-	// MaxInFlightBytes bounds the bodies of the reviews judged at one time.
+	// MaxInFlightBytes caps the total size of the bodies of concurrent reviews.
 	MaxInFlightBytes int64 `json:"maxInFlightBytes,omitempty"`
-	// Authentication says what callers have to show.
+	// Authentication configures the authentication of callers.
 	Authentication AuthenticationConfiguration `json:"authentication,omitzero"`
 }
 
-// AuthenticationMode says whether callers have to show who they are.
+// AuthenticationMode is the mode of the authentication of callers.
 type AuthenticationMode string
 
 // The modes of authentication.
 const (
-	// AuthenticationOff looks at nothing that callers show.
+	// AuthenticationOff ignores credentials.
 	AuthenticationOff AuthenticationMode = "Off"
-	// AuthenticationOptional answers everybody, and counts who would be refused.
+	// AuthenticationOptional answers all callers, and counts those that Required would
+	// refuse.
 	AuthenticationOptional AuthenticationMode = "Optional"
-	// AuthenticationRequired answers only who shows who it is.
+	// AuthenticationRequired refuses callers without accepted credentials.
 	AuthenticationRequired AuthenticationMode = "Required"
 )
 
-// AuthenticationConfiguration says what callers have to show: one of what is accepted.
+// AuthenticationConfiguration configures the accepted credentials; one of them suffices.
 type AuthenticationConfiguration struct {
 	// Mode is Off, Optional or Required.
 	Mode AuthenticationMode `json:"mode,omitempty"`
-	// ClientCA says which client certificates are accepted.
+	// ClientCA configures the accepted client certificates.
 	ClientCA ClientCAConfiguration `json:"clientCA,omitzero"`
-	// Tokens says which webhook tokens (KEP-6060) are accepted.
+	// Tokens configures the accepted webhook tokens (KEP-6060).
 	Tokens WebhookTokensConfiguration `json:"tokens,omitzero"`
 }
 
-// ClientCAConfiguration says which client certificates are accepted: those of an authority
-// in the file, with one of the names or organizations.
+// ClientCAConfiguration configures the accepted client certificates: those of a CA in the
+// file, with one of the names or organizations.
 type ClientCAConfiguration struct {
-	// File holds the authorities, as PEM. It is read again when it changes. No client
-	// certificate is accepted, or asked for, without.
+	// File holds the CAs, as PEM. It is read again when it changes. Without it, client
+	// certificates are neither requested nor accepted.
 	File string `json:"file,omitempty"`
-	// CommonNames are accepted, compared whole.
+	// CommonNames are accepted common names, compared whole.
 	CommonNames []string `json:"commonNames,omitempty"`
-	// Organizations are accepted, compared whole.
+	// Organizations are accepted organizations, compared whole.
 	Organizations []string `json:"organizations,omitempty"`
 }
 
-// WebhookTokensConfiguration says which webhook tokens are accepted: those that the API
+// WebhookTokensConfiguration configures the accepted webhook tokens: those that the API
 // server issued for Tollgate's webhook configurations.
 type WebhookTokensConfiguration struct {
 	// Enabled accepts tokens.
 	Enabled bool `json:"enabled"`
-	// Issuer is the issuer of tokens; the one that the API server publishes if it is empty.
+	// Issuer is the issuer of tokens; if empty, the one that the API server publishes.
 	Issuer string `json:"issuer,omitempty"`
-	// Audience is the URL that tokens are for without its path: https://host:port. If it is
-	// empty, it is webhook.url or else that of the Service, on port 443.
+	// Audience is the audience of tokens, a URL without a path: https://host:port. If
+	// empty, it is webhook.url or else the URL of the Service, on port 443.
 	Audience string `json:"audience,omitempty"`
 }
 
-// CertificatesMode says where the serving certificate comes from.
+// CertificatesMode is the source of the serving certificate.
 type CertificatesMode string
 
 // The certificate modes.
 const (
-	// CertificatesSecret keeps a CA and a serving certificate of its own in a
-	// Secret that all replicas share, and the caBundle in the webhook
-	// configurations.
+	// CertificatesSecret stores a CA and a serving certificate of Tollgate in a Secret
+	// that all replicas share, and writes the caBundle into the webhook configurations.
 	CertificatesSecret CertificatesMode = "Secret"
-	// CertificatesFiles reads tls.crt and tls.key from a directory and leaves the
-	// caBundle to whoever issues them.
+	// CertificatesFiles reads tls.crt and tls.key from a directory and leaves the caBundle
+	// to the program that issues them.
 	CertificatesFiles CertificatesMode = "Files"
 )
 
-// CertificatesConfiguration says where the serving certificate comes from.
+// CertificatesConfiguration configures the source of the serving certificate.
 type CertificatesConfiguration struct {
 	// Mode is Secret or Files.
 	Mode CertificatesMode `json:"mode,omitempty"`
@@ -126,75 +126,71 @@ type CertificatesConfiguration struct {
 	SecretName string `json:"secretName,omitempty"`
 	// Directory holds tls.crt and tls.key in mode Files.
 	Directory string `json:"directory,omitempty"`
-	// ServiceName names the Service that the API server calls; it stands in the
-	// certificate.
+	// ServiceName names the Service that the API server calls; the certificate is valid
+	// for it.
 	ServiceName string `json:"serviceName,omitempty"`
-	// CADuration is how long the CA is valid.
+	// CADuration is the lifetime of the CA.
 	CADuration metav1.Duration `json:"caDuration,omitzero"`
-	// ServingDuration is how long a serving certificate is valid. It is renewed
-	// after two thirds of that.
+	// ServingDuration is the lifetime of a serving certificate. It is renewed after two
+	// thirds of that.
 	ServingDuration metav1.Duration `json:"servingDuration,omitzero"`
 }
 
 // AdmissionConfiguration configures the built-in rules.
 type AdmissionConfiguration struct {
-	// MaxTimeAddedSkew is how far ahead of now the timeAdded of a node taint may
-	// be.
+	// MaxTimeAddedSkew is how far the timeAdded of a node taint may be in the future.
 	MaxTimeAddedSkew metav1.Duration `json:"maxTimeAddedSkew,omitzero"`
-	// DefaultNotReadyTolerationSeconds is the flag of the same name of the API
-	// server: the toleration that it adds is never a user's choice.
+	// DefaultNotReadyTolerationSeconds is the API server's flag of the same name: users
+	// did not choose the toleration that it adds.
 	DefaultNotReadyTolerationSeconds int64 `json:"defaultNotReadyTolerationSeconds"`
-	// DefaultUnreachableTolerationSeconds is the flag of the same name of the API
-	// server.
+	// DefaultUnreachableTolerationSeconds is the API server's flag of the same name.
 	DefaultUnreachableTolerationSeconds int64 `json:"defaultUnreachableTolerationSeconds"`
-	// ExtendedResourceToleration says that the API server runs the admission
-	// plugin of that name: the tolerations that it adds are never a user's choice.
+	// ExtendedResourceToleration is true if the API server runs the admission plugin of
+	// that name: users did not choose the tolerations that it adds.
 	ExtendedResourceToleration bool `json:"extendedResourceToleration,omitempty"`
-	// PodTolerationRestriction says that the API server runs the admission plugin
-	// of that name: the toleration of memory pressure that it adds is never a
-	// user's choice. What a namespace's annotations add is judged like one, because
-	// whoever may edit the namespace chose it, and so are the defaults of the plugin's
-	// configuration, which is not known here.
+	// PodTolerationRestriction is true if the API server runs the admission plugin of that
+	// name: users did not choose the toleration of memory pressure that it adds.
+	// Tolerations from annotations of a namespace count as chosen, because an editor of
+	// the namespace wrote them, and so do the defaults of the plugin's configuration,
+	// which Tollgate does not know.
 	PodTolerationRestriction bool `json:"podTolerationRestriction,omitempty"`
-	// Schedulers are the users who put pods on nodes by their taints, and so are not
-	// asked by which right. None stands for system:kube-scheduler, which has to be named
-	// too where others are and it runs.
+	// Schedulers are the users that assign pods to nodes with regard to taints, and so
+	// need no further right. If empty, it is system:kube-scheduler, which must be listed
+	// beside others if it runs.
 	Schedulers []string `json:"schedulers,omitempty"`
-	// WorkloadControllers are users who make pods from templates that were judged, as
-	// the controllers of Kubernetes do, which are known. Only what the live owner of a
-	// pod carries is theirs to pass on.
+	// WorkloadControllers are users that create pods from templates that admission has
+	// checked, beside the controllers of Kubernetes. They may only pass on the tolerations
+	// of the live owner of a pod.
 	WorkloadControllers []string `json:"workloadControllers,omitempty"`
 }
 
-// EvictionMode says what Tollgate and the controllers of Kubernetes that evict are to
-// each other.
+// EvictionMode is the relation of Tollgate to the eviction controllers of Kubernetes.
 type EvictionMode string
 
 // The modes.
 const (
-	// EvictionReplace evicts in the place of the controllers of Kubernetes, which are
-	// off.
+	// EvictionReplace evicts instead of the controllers of Kubernetes, which are disabled.
 	EvictionReplace EvictionMode = "Replace"
-	// EvictionWindow evicts before the controllers of Kubernetes do, which are on: pods
-	// and claims are given tolerations that hold those off for a while.
+	// EvictionWindow evicts before the controllers of Kubernetes, which are enabled:
+	// injected tolerations of pods and claims delay those.
 	EvictionWindow EvictionMode = "Window"
-	// EvictionObserve evicts nobody: what taints would do is foretold, and left to the
-	// controllers of Kubernetes.
+	// EvictionObserve evicts no pod: it predicts the evictions by the controllers of
+	// Kubernetes.
 	EvictionObserve EvictionMode = "Observe"
 )
 
-// EvictionConfiguration configures how evictions are carried out.
+// EvictionConfiguration configures evictions.
 type EvictionConfiguration struct {
 	// Mode is Replace, Window or Observe.
 	Mode EvictionMode `json:"mode,omitempty"`
-	// Workers is how many evictions are under way at one time: so many of pods that
-	// use ResourceClaims, and so many of others.
+	// Workers is the number of concurrent evictions: as many of pods that use
+	// ResourceClaims, and as many of others.
 	Workers int `json:"workers,omitempty"`
-	// ComparisonOperators honours the toleration operators Lt and Gt. Set it as
-	// the feature gate TaintTolerationComparisonOperators of the cluster is set.
+	// ComparisonOperators enables the toleration operators Lt and Gt. It must equal the
+	// feature gate TaintTolerationComparisonOperators of the cluster.
 	ComparisonOperators bool `json:"comparisonOperators,omitempty"`
-	// MaxHold is the longest that a timeAdded in the future holds an eviction,
-	// counted from when the taint was seen. Zero is no bound.
+	// MaxHold caps the delay of an eviction by a timeAdded in the future, counted from
+	// when the taint was first seen. Zero means no limit.
 	MaxHold metav1.Duration `json:"maxHold,omitzero"`
 }
 
@@ -202,54 +198,53 @@ type EvictionConfiguration struct {
 type LeaderElectionConfiguration struct {
 	// Enabled is true where more than one replica may run.
 	Enabled bool `json:"enabled"`
-	// LeaseDuration is how long the others wait for a leader that is silent.
+	// LeaseDuration is how long other replicas wait for a leader that does not renew.
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitzero"`
-	// RenewDeadline is how long a leader tries to renew before it gives up.
+	// RenewDeadline is how long a leader tries to renew the lease before it stops leading.
 	RenewDeadline metav1.Duration `json:"renewDeadline,omitzero"`
-	// RetryPeriod is the time between two tries.
+	// RetryPeriod is the time between two attempts.
 	RetryPeriod metav1.Duration `json:"retryPeriod,omitzero"`
 }
 
-// ClientConnectionConfiguration bounds what Tollgate asks of the API server.
+// ClientConnectionConfiguration limits requests to the API server.
 type ClientConnectionConfiguration struct {
-	// QPS is how many requests a second are sent in the long run.
+	// QPS is the sustained number of requests per second.
 	QPS float32 `json:"qps,omitempty"`
-	// Burst is how many requests may be sent at once.
+	// Burst is the maximum number of requests at once.
 	Burst int `json:"burst,omitempty"`
-	// WatchSilence is for how long a watch may say nothing, not even by a bookmark, of
-	// which an API server sends about one a minute, before it is begun anew. Any positive
-	// time is accepted, but with less than about a minute watches on which nothing happens
-	// are begun anew all the time.
+	// WatchSilence is how long a watch may send nothing before it is restarted. An API
+	// server sends about one bookmark a minute, so shorter values restart watches without
+	// events again and again.
 	WatchSilence metav1.Duration `json:"watchSilence,omitzero"`
 }
 
-// MetricsAuthorization says who is shown metrics.
+// MetricsAuthorization is the access control of metrics.
 type MetricsAuthorization string
 
 // The ways.
 const (
 	// MetricsAuto is None on a loopback address, and RBAC on others.
 	MetricsAuto MetricsAuthorization = "Auto"
-	// MetricsRBAC serves HTTPS and shows metrics to whose bearer token the API server knows and
-	// whom RBAC lets get the path /tollgate/metrics. A process with the component webhook shows
-	// the certificate of the webhooks.
+	// MetricsRBAC serves HTTPS and requires a bearer token of a user that RBAC lets get
+	// the path /tollgate/metrics. A process with the component webhook serves the
+	// certificate of the webhooks.
 	MetricsRBAC MetricsAuthorization = "RBAC"
-	// MetricsNone serves plain HTTP to everyone who can reach it.
+	// MetricsNone serves plain HTTP without access control.
 	MetricsNone MetricsAuthorization = "None"
 )
 
-// MetricsConfiguration says where metrics are served, and to whom.
+// MetricsConfiguration configures the endpoint of metrics.
 type MetricsConfiguration struct {
 	// BindAddress is host:port, or "0" to serve nothing.
 	BindAddress string `json:"bindAddress,omitempty"`
 	// Authorization is Auto, RBAC or None.
 	Authorization MetricsAuthorization `json:"authorization,omitempty"`
-	// CertificateDirectory holds tls.crt and tls.key, kept up to date by others, with which a
-	// process without the component webhook serves HTTPS.
+	// CertificateDirectory holds tls.crt and tls.key, which another program renews, with
+	// which a process without the component webhook serves HTTPS.
 	CertificateDirectory string `json:"certificateDirectory,omitempty"`
 }
 
-// Asked reports whether who asks for metrics has to show a token.
+// Asked reports whether requests for metrics need a token.
 func (c *MetricsConfiguration) Asked() bool {
 	if c.Authorization != MetricsAuto {
 		return c.Authorization == MetricsRBAC
@@ -262,7 +257,7 @@ func (c *MetricsConfiguration) Asked() bool {
 	return host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
-// EndpointConfiguration is where something is served over plain HTTP.
+// EndpointConfiguration configures a plain HTTP endpoint.
 type EndpointConfiguration struct {
 	// BindAddress is host:port, or "0" to serve nothing.
 	BindAddress string `json:"bindAddress,omitempty"`

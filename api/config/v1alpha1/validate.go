@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate returns what is wrong with a configuration whose defaults are filled.
+// Validate returns the errors of a configuration with defaults.
 func (c *TollgateConfiguration) Validate() field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, name(c.Namespace, field.NewPath("namespace"))...)
@@ -46,7 +46,7 @@ func (c *WebhookConfiguration) validate(path *field.Path) field.ErrorList {
 	errs = append(errs, webhookURL(c.URL, path.Child("url"))...)
 	errs = append(errs, positive(c.Budget.Duration, path.Child("budget"))...)
 	errs = append(errs, notNegative(c.DrainPeriod.Duration, path.Child("drainPeriod"))...)
-	// Less than one review of the largest size would refuse legitimate ones.
+	// A smaller limit would refuse a review of the maximum size.
 	const largest = 16 << 20
 	errs = append(errs, atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes"))...)
 	return append(errs, c.Authentication.validate(path.Child("authentication"))...)
@@ -72,14 +72,14 @@ func (c *AuthenticationConfiguration) validate(path *field.Path) field.ErrorList
 	return append(errs, webhookURL(c.Tokens.Audience, path.Child("tokens", "audience"))...)
 }
 
-// expected reports whether somebody is known to show tokens. That they are accepted, as by
-// default, does not say so: API servers of Kubernetes 1.37 issue them, and show none.
+// expected reports whether the API server is configured to send tokens. Enabled, the
+// default, does not suffice: API servers of Kubernetes 1.37 issue tokens, but send none.
 func (c *WebhookTokensConfiguration) expected() bool {
 	return c.Enabled && (c.Audience != "" || c.Issuer != "")
 }
 
-// validate asks for a name beside the authority: most authorities of a cluster sign for
-// others too, for every kubelet for example.
+// validate requires a name beside the CA: most CAs of a cluster also sign for others,
+// every kubelet for example.
 func (c *ClientCAConfiguration) validate(path *field.Path) field.ErrorList {
 	errs := subjects(c.CommonNames, path.Child("commonNames"))
 	errs = append(errs, subjects(c.Organizations, path.Child("organizations"))...)
@@ -92,7 +92,8 @@ func (c *ClientCAConfiguration) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// subjects checks names in certificates, which are compared whole: a pattern would match none.
+// subjects validates names in certificates, which are compared whole: a pattern would
+// match none.
 func subjects(names []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range names {
@@ -131,9 +132,9 @@ func (c *CertificatesConfiguration) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateDurations asks for what package certs needs: a serving certificate that
-// lives long enough to be renewed in time, and a CA that outlives what it signs
-// and the minutes that a new one is given to become known.
+// validateDurations checks the requirements of package certs: a serving certificate that
+// can be renewed in time, and a CA that outlives its certificates and the delay of a
+// roll-over.
 func (c *CertificatesConfiguration) validateDurations(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const shortest, shortestCA = 10 * time.Second, time.Hour
@@ -155,7 +156,7 @@ func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
 	return append(errs, users(c.WorkloadControllers, path.Child("workloadControllers"))...)
 }
 
-// users checks names of users, which are compared whole: a pattern would match nobody.
+// users validates names of users, which are compared whole: a pattern would match none.
 func users(names []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]struct{}{}
@@ -173,11 +174,11 @@ func users(names []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validate asks for what client-go asks of a leader election.
+// validate checks the requirements of client-go's leader election.
 func (c *LeaderElectionConfiguration) validate(path *field.Path) field.ErrorList {
 	errs := positive(c.RetryPeriod.Duration, path.Child("retryPeriod"))
-	// An attempt to evict may still run for their difference when the lease could
-	// not be renewed; with less than that nothing could be done in it.
+	// After a failed renewal, an eviction request may still run for the difference; with
+	// less than a second none could finish.
 	if c.LeaseDuration.Duration-c.RenewDeadline.Duration < time.Second {
 		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), "must be longer than renewDeadline by at least a second"))
 	}
