@@ -134,7 +134,7 @@ type EvictionMethod string
 const (
 	// EvictionMethodDelete deletes the pod, as Kubernetes' own controllers do.
 	EvictionMethodDelete EvictionMethod = "Delete"
-	// EvictionMethodEvict asks the Eviction API, which honours PodDisruptionBudgets.
+	// EvictionMethodEvict uses the Eviction API, which honours PodDisruptionBudgets.
 	EvictionMethodEvict EvictionMethod = "Evict"
 )
 
@@ -145,11 +145,11 @@ type LimitScope string
 
 // The scopes.
 const (
-	// LimitScopeDecided is about the evictions that the policy decides about.
+	// LimitScopeDecided counts the evictions that the policy decides about.
 	LimitScopeDecided LimitScope = "Decided"
-	// LimitScopeSelected is about all evictions that the policy selects, also where
-	// another one with a higher priority decides. So one policy over everything
-	// bounds the whole cluster.
+	// LimitScopeSelected counts all evictions that the policy selects, also where another
+	// one with a higher priority decides. So one policy that selects everything limits the
+	// whole cluster.
 	LimitScopeSelected LimitScope = "Selected"
 )
 

@@ -14,11 +14,11 @@ type TaintOperation string
 
 // The operations on taints.
 const (
-	// TaintAdd is a taint with a key and effect that were not there.
+	// TaintAdd adds a taint with a new key and effect.
 	TaintAdd TaintOperation = "Add"
-	// TaintChange is another value or time of a taint that stays.
+	// TaintChange changes the value or time of a taint.
 	TaintChange TaintOperation = "Change"
-	// TaintRemove is a taint that goes.
+	// TaintRemove removes a taint.
 	TaintRemove TaintOperation = "Remove"
 )
 

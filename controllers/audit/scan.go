@@ -110,7 +110,7 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	}
 	namespace := s.namespace(ctx, g.namespace)
 	if namespace == nil {
-		return nil // It is gone, and its pods will be.
+		return nil // The namespace is deleted, or s.err is set.
 	}
 	in := toleration.AuditInput{
 		Namespace: namespace, ServiceAccount: g.account, Tolerations: pod.Tolerations,

@@ -39,7 +39,7 @@ func TestALabelAloneMakesNoTwin(t *testing.T) {
 			w.put(theirs)
 			want := theirs.DeepCopy()
 			w.step(c, theirs.Name)
-			w.step(c, "gpu") // It is gone.
+			w.step(c, "gpu") // No such rule exists.
 			w.step(c, "")
 			w.put(rule("gpu", "gpu-9", "degraded", noExecute))
 			w.taken()

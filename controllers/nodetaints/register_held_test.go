@@ -176,7 +176,7 @@ func TestANodeThatLeavesWhileItIsHeldBackIsForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		t.Helper()
 		w.enforce(emptying(true))
-		<-w.changed // It is looked at because it is announced.
+		<-w.changed // The event of the node queues it.
 		w.set(node("gone", banana))
 		metric := w.controller.options.Metrics.heldNodes
 		w.controller.options.Limits = deletingChecker{world: w, remove: func() { w.remove("gone") }}

@@ -367,7 +367,7 @@ func TestANodeThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 func TestAPolicyThatIsNewerThanTheNodeDoesNotRestore(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		t.Helper()
-		w.since = time.Time{} // nobody knows of a leader before
+		w.since = time.Time{} // no earlier leader is recorded
 		w.set(node("n", banana))
 		rest(time.Hour)
 		w.enforce(registering(false))

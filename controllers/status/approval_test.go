@@ -407,7 +407,7 @@ func TestATaintThatIsKnownLateUsesAnApproval(t *testing.T) {
 	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n", Taints: []corev1.Taint{approved(0)}}, time.Now())
-		rest(lookPause) // nobody tells
+		rest(lookPause) // no event is sent
 		w.requireState(t, reasonUsed)
 	})
 }
