@@ -19,7 +19,7 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor"
 )
 
-// What is read besides what package cluster reads.
+// What is read besides what package state reads.
 var (
 	eventResource     = schema.GroupResource{Resource: "events"}
 	namespaceResource = schema.GroupResource{Resource: "namespaces"}
