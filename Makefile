@@ -170,7 +170,7 @@ chaos: ## Run Tollgate under random faults for a while, and check that it does n
 		failed=0; for pid in $${pids[@]}; do wait $$pid || failed=1; done; exit $$failed
 
 .PHONY: mutations
-mutations: ## Play 85 seeded faults and require that a test catches each.
+mutations: ## Play 85 seeded faults and require that a test catches each. (13 minutes)
 	@$(call say,seeded faults: none of them is written to the source)
 	@cd e2e && $(GO) run ./cmd/mutations
 
