@@ -106,7 +106,7 @@ func (s *NodeDisruption) Stopped() bool {
 	return s.stopped
 }
 
-// Holds reports whether nobody is evicted because of a taint for now.
+// Holds reports whether evictions because of a taint are stopped.
 func (s *NodeDisruption) Holds(taint *tracker.Taint) bool {
 	return IsSystemTaint(taint) && s.Stopped()
 }

@@ -167,8 +167,8 @@ func (w *loopWatch) Clear() {
 	w.recent.Init()
 }
 
-// loopKeyOf returns what a pod came back to; false when it was there before, or nobody
-// would bring it back.
+// loopKeyOf returns the loop that a pod may be part of; false for a pod that is older than
+// the taint or has no controller to replace it.
 func loopKeyOf(pod *tracker.Pod, taint *tracker.Taint) (loopKey, bool) {
 	if pod.Origin == nil || pod.Origin.OwnerUID == "" || !pod.Bound.After(taint.Appeared()) {
 		return loopKey{}, false

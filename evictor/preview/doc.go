@@ -13,5 +13,5 @@
 //
 // Limits compares what a write would do with the limits of TaintPolicies, and with what
 // EvictionApprovals allow beyond them. The webhook asks it about writes of users, and the
-// leader about its own writes for policies: a taint hits as many pods, whoever adds it.
+// leader about its own writes for policies: a taint hits the same pods for either.
 package preview

@@ -67,7 +67,7 @@ func (t Eviction) Labels() map[string]string {
 	return map[string]string{
 		labelMode:                string(t.Mode),
 		labelComparisonOperators: strconv.FormatBool(t.ComparisonOperators),
-		// Less has a character that no label may have, with which nobody could lead.
+		// Shorter units contain "µ", which labels must not; the Lease would be refused.
 		labelMaxHold:  t.MaxHold.Truncate(time.Millisecond).String(),
 		labelFeatures: strings.Join(on, "."),
 	}

@@ -89,8 +89,8 @@ type taintResult struct {
 	err        error
 }
 
-// argumentTypes runs a command line with somebody at a terminal who types an answer; nobody is
-// there if it is empty.
+// argumentTypes runs a command line at a terminal with the answer of a user; an empty answer
+// means that there is no terminal.
 func argumentTypes(t *testing.T, clients *cli.Clients, command func(edge) *cobra.Command, answer string, arguments ...string) taintResult {
 	t.Helper()
 	cmd := command(edge{

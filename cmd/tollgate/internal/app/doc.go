@@ -22,7 +22,7 @@
 //
 // # The log
 //
-// Standard error of a container is a pipe. Where nobody reads it, because the disk of the
+// Standard error of a container is a pipe. Where it is not read, because the disk of the
 // node is full or its runtime hangs, a write does not return, and all that log would wait:
 // reviews, the lease, evictions (E14). Sink drops lines instead, and counts them.
 package app
