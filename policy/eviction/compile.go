@@ -6,12 +6,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
-func compile(in *v1alpha1.EvictionPolicy) *Policy {
+func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 	spec := &in.Spec
 	p := &Policy{
 		Name:       in.Name,
@@ -39,7 +40,7 @@ func compile(in *v1alpha1.EvictionPolicy) *Policy {
 	if inject := injectionOf(spec); inject != nil && len(validateInjection(inject, spec, nil)) == 0 {
 		p.WindowSeconds = new(inject.Seconds)
 	}
-	return p
+	return p, p.Problems
 }
 
 // narrow reads the selectors of pods and namespaces. One that cannot be read narrows

@@ -2,26 +2,23 @@ package eviction
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Set is a snapshot of EvictionPolicies. It does not change and is safe for concurrent
 // use. The nil Set and the zero Set select nothing: then all is as Kubernetes does it.
 type Set struct {
-	// policies are in the order in which they govern: of two that select the same
+	// The policies are in the order in which they govern: of two that select the same
 	// eviction the first does.
-	policies []*Policy
-	index    selector.Index
-	problems map[string]field.ErrorList
-	byUID    map[types.UID]*Policy
-	windows  []Window
+	policy.Set[*Policy]
+	index   selector.Index
+	windows []Window
 	// off are the targets because of whose taints nobody is treated by policies.
 	off []v1alpha1.TaintTarget
 }
@@ -37,48 +34,39 @@ type Set struct {
 // lets one pod go in a window; a deleteAfter with a fault never comes, and a window
 // with a fault is none. Problems names the faults.
 func Compile(policies []v1alpha1.EvictionPolicy) *Set {
-	s := &Set{
-		policies: make([]*Policy, 0, len(policies)),
-		problems: map[string]field.ErrorList{},
-		byUID:    make(map[types.UID]*Policy, len(policies)),
+	return new(Set).Next(policies)
+}
+
+// Next returns the set of policies as Compile does, and takes over from s those that
+// have not changed.
+func (s *Set) Next(policies []v1alpha1.EvictionPolicy) *Set {
+	if s == nil {
+		s = new(Set)
 	}
-	for i := range policies {
-		s.policies = append(s.policies, compile(&policies[i]))
+	next := &Set{Set: policy.CompileSet(policies, &s.Set, governsFirst, compile)}
+	for position, p := range next.Policies {
+		for i := range p.taints {
+			next.index.Add(position, &p.taints[i])
+		}
+		next.windows = append(next.windows, windowsOf(p)...)
 	}
-	slices.SortStableFunc(s.policies, governsFirst)
-	for position, p := range s.policies {
-		s.add(position, p)
-	}
-	s.index.Clip()
-	slices.SortStableFunc(s.windows, func(a, b Window) int {
+	next.index.Clip()
+	slices.SortStableFunc(next.windows, func(a, b Window) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Key, b.Key))
 	})
-	return s
+	return next
 }
 
 // governsFirst is negative when a governs what both select: the higher priority, then
 // the older, then the first by name. The last word is the UID's, for lists that hold a
 // name twice.
-func governsFirst(a, b *Policy) int {
+func governsFirst(a, b *v1alpha1.EvictionPolicy) int {
 	return cmp.Or(
-		cmp.Compare(b.Priority, a.Priority),
-		a.Created.Compare(b.Created),
+		cmp.Compare(b.Spec.Priority, a.Spec.Priority),
+		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.Name, b.Name),
 		cmp.Compare(a.UID, b.UID),
 	)
-}
-
-func (s *Set) add(position int, p *Policy) {
-	if len(p.Problems) > 0 {
-		s.problems[p.Name] = p.Problems
-	}
-	if p.UID != "" {
-		s.byUID[p.UID] = p
-	}
-	for i := range p.taints {
-		s.index.Add(position, &p.taints[i])
-	}
-	s.windows = append(s.windows, windowsOf(p)...)
 }
 
 // Without returns the set of a cluster where somebody else evicts because of the taints of
@@ -97,16 +85,7 @@ func (s *Set) Len() int {
 	if s == nil {
 		return 0
 	}
-	return len(s.policies)
-}
-
-// Problems returns, by the name of the policy, why a policy is not fully in force.
-// Policies without a fault are left out.
-func (s *Set) Problems() map[string]field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	return maps.Clone(s.problems)
+	return len(s.Policies)
 }
 
 // ByUID returns the policy with a UID, or nil.
@@ -114,7 +93,8 @@ func (s *Set) ByUID(uid types.UID) *Policy {
 	if s == nil {
 		return nil
 	}
-	return s.byUID[uid]
+	p, _ := s.Set.ByUID(uid)
+	return p
 }
 
 // All returns the policies in the order in which they govern.
@@ -122,5 +102,5 @@ func (s *Set) All() []*Policy {
 	if s == nil {
 		return nil
 	}
-	return slices.Clone(s.policies)
+	return slices.Clone(s.Policies)
 }

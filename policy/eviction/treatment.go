@@ -64,14 +64,14 @@ func (e *NamespaceUnknownError) Error() string {
 // until it is.
 func (s *Set) For(taint *Taint, subject *Subject) (Treatment, error) {
 	var t Treatment
-	if s == nil || len(s.policies) == 0 || slices.Contains(s.off, selector.TargetOf(taint.Target)) {
+	if s == nil || len(s.Policies) == 0 || slices.Contains(s.off, selector.TargetOf(taint.Target)) {
 		return t, nil
 	}
 	cursor := s.index.Candidates(&selector.Toleration{
 		Target: selector.TargetOf(taint.Target), Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value,
 	})
 	for position, ok := cursor.Next(); ok; position, ok = cursor.Next() {
-		p := s.policies[position]
+		p := s.Policies[position]
 		if t.Policy != nil && !p.bindsSelected() || !p.selectsTaint(taint) {
 			continue
 		}

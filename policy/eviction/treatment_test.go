@@ -219,7 +219,6 @@ func TestNoSetSelectsNothing(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Empty(t, given, name)
 		require.Zero(t, set.Len(), name)
-		require.Empty(t, set.Problems(), name)
 		require.Empty(t, set.All(), name)
 		require.Empty(t, set.Windows(), name)
 		require.Nil(t, set.ByUID("uid of p"), name)

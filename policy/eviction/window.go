@@ -81,7 +81,7 @@ func (s *Set) WindowsFor(target v1alpha1.TaintTarget, subject *Subject) ([]v1alp
 func (s *Set) governing(target v1alpha1.TaintTarget, key string, subject *Subject) (*Policy, error) {
 	cursor := s.index.Candidates(&selector.Toleration{Target: target, Key: key, Operator: corev1.TolerationOpExists})
 	for position, ok := cursor.Next(); ok; position, ok = cursor.Next() {
-		p := s.policies[position]
+		p := s.Policies[position]
 		if !p.selectsEvery(target, key) || target == v1alpha1.TaintTargetDevice && p.pods != nil {
 			continue
 		}

@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,17 +14,16 @@ import (
 // Set is a snapshot of GatePolicies. It does not change and is safe for concurrent
 // use. The nil Set and the zero Set allow everything.
 type Set struct {
-	// policies are sorted by name, so that every replica says the same.
-	policies []compiled
+	policy.Set[*compiled]
 	// guards holds, by gate or by "prefix/*", the positions of the policies that
 	// guard it.
-	guards   map[string][]int
-	problems map[string]field.ErrorList
+	guards map[string][]int
 }
 
 // compiled is a policy, read once.
 type compiled struct {
 	ref     string
+	gates   []string // each once
 	owners  policy.SubjectSet
 	actions []v1alpha1.ValidationAction
 	denies  bool
@@ -49,39 +46,39 @@ const anyBelow = "/*"
 // guards nothing, an owner with a fault owns nothing, and an action that is not
 // known is Deny. Problems names the faults.
 func Compile(policies []v1alpha1.GatePolicy) *Set {
-	order := make([]*v1alpha1.GatePolicy, len(policies))
-	for i := range policies {
-		order[i] = &policies[i]
-	}
-	slices.SortStableFunc(order, func(a, b *v1alpha1.GatePolicy) int { return cmp.Compare(a.Name, b.Name) })
-
-	s := &Set{policies: make([]compiled, 0, len(order)), guards: map[string][]int{}, problems: map[string]field.ErrorList{}}
-	for position, p := range order {
-		errs := ValidatePolicy(p)
-		if len(errs) > 0 {
-			s.problems[p.Name] = errs
-		}
-		s.policies = append(s.policies, compile(p, len(errs) > 0))
-		for _, gate := range slices.Compact(slices.Sorted(slices.Values(p.Spec.Gates))) {
-			s.guards[gate] = append(s.guards[gate], position)
-		}
-	}
-	return s
+	return new(Set).Next(policies)
 }
 
-func compile(p *v1alpha1.GatePolicy, partial bool) compiled {
-	c := compiled{
+// Next returns the set of policies as Compile does, and takes over from s those that
+// have not changed.
+func (s *Set) Next(policies []v1alpha1.GatePolicy) *Set {
+	if s == nil {
+		s = new(Set)
+	}
+	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile), guards: map[string][]int{}}
+	for position, c := range next.Policies {
+		for _, gate := range c.gates {
+			next.guards[gate] = append(next.guards[gate], position)
+		}
+	}
+	return next
+}
+
+func compile(p *v1alpha1.GatePolicy) (*compiled, field.ErrorList) {
+	c := &compiled{
 		ref:     "GatePolicy/" + p.Name,
+		gates:   slices.Compact(slices.Sorted(slices.Values(p.Spec.Gates))),
 		owners:  policy.CompileSubjects(p.Spec.Owners),
 		actions: policy.Actions(p.Spec.ValidationActions),
 		message: strings.TrimSpace(policy.Short(p.Spec.Message, maxMessage)),
 		remedy:  remedy(p.Spec.Owners),
 	}
 	c.denies = len(c.actions) == 0 || slices.Contains(c.actions, v1alpha1.Deny)
-	if partial {
+	problems := ValidatePolicy(p)
+	if len(problems) > 0 {
 		c.remedy += " (the policy is not fully in force, see its status)"
 	}
-	return c
+	return c, problems
 }
 
 // remedy says who may do what the policy guards. Subjects with a fault own nothing
@@ -104,16 +101,7 @@ func (s *Set) Len() int {
 	if s == nil {
 		return 0
 	}
-	return len(s.policies)
-}
-
-// Problems returns, by the name of the policy, why a policy is not fully in force.
-// Policies without a fault are left out.
-func (s *Set) Problems() map[string]field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	return maps.Clone(s.problems)
+	return len(s.Policies)
 }
 
 // guarding returns the positions of the policies that guard a gate, in order.

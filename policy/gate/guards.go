@@ -20,7 +20,7 @@ func (s *Set) Guards(gate string) []Guard {
 	}
 	var guards []Guard
 	for _, position := range s.guarding(gate) {
-		c := &s.policies[position]
+		c := s.Policies[position]
 		guards = append(guards, Guard{Policy: c.ref, Owners: c.remedy, Denies: c.denies, Message: c.message})
 	}
 	return guards

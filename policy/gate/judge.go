@@ -37,7 +37,7 @@ func (s *Set) JudgeAt(path *field.Path, who *authenticationv1.UserInfo, pod, old
 	changed := changedDirectives(path, pod, old)
 	for _, gate := range old.SchedulingGates {
 		for _, position := range s.guarding(gate.Name) {
-			c := &s.policies[position]
+			c := s.Policies[position]
 			if c.owners.Includes(who) {
 				continue
 			}

@@ -134,7 +134,7 @@ func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]strin
 	}
 	var names []string
 	for _, position := range positions {
-		c := &s.policies[position]
+		c := s.Policies[position]
 		if !c.match.conditional || !c.match.conditions.Uses().Requester {
 			continue
 		}

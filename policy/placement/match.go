@@ -188,7 +188,7 @@ func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matchin
 	}
 	var found Matching
 	for _, position := range positions {
-		c := &s.policies[position]
+		c := s.Policies[position]
 		ok, err := asking.matches(ctx, &c.match)
 		switch {
 		case ok:

@@ -1,8 +1,6 @@
 package placement
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,26 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // Set is a snapshot of PlacementPolicies. It does not change and is safe for
 // concurrent use. The nil Set and the zero Set give nothing.
 type Set struct {
-	// policies are sorted by name, so that every replica says the same.
-	policies []compiled
+	policy.Set[*compiled]
 	// pods and claims find the policies that give something to them.
 	pods, claims index
 	// bounded are the tolerations of NoExecute for a while that claims are given.
-	bounded  []resourcev1.DeviceToleration
-	problems map[string]field.ErrorList
+	bounded []resourcev1.DeviceToleration
 }
 
 // compiled is a policy, read once.
 type compiled struct {
 	name  string
 	match match
-	pod   *podGift
-	claim []resourcev1.DeviceToleration
+	// readable is the part of the match that can be read.
+	readable v1alpha1.PlacementMatch
+	pod      *podGift
+	claim    []resourcev1.DeviceToleration
 }
 
 // podGift is what a policy gives to pods: the parts of it that are valid.
@@ -48,46 +47,42 @@ type podGift struct {
 // gate that is too many can be opened, and one that is missing has let a pod by.
 // Problems names the faults.
 func Compile(policies []v1alpha1.PlacementPolicy) *Set {
-	order := make([]*v1alpha1.PlacementPolicy, len(policies))
-	for i := range policies {
-		order[i] = &policies[i]
-	}
-	slices.SortStableFunc(order, func(a, b *v1alpha1.PlacementPolicy) int { return cmp.Compare(a.Name, b.Name) })
+	return new(Set).Next(policies)
+}
 
-	s := &Set{policies: make([]compiled, 0, len(order)), problems: map[string]field.ErrorList{}}
-	for position, p := range order {
-		if errs := ValidatePolicy(p); len(errs) > 0 {
-			s.problems[p.Name] = errs
-		}
-		m, whole := readable(&p.Spec.Match)
-		c := compile(p, &m, whole)
-		s.policies = append(s.policies, c)
+// Next returns the set of policies as Compile does, and takes over from s those that
+// have not changed.
+func (s *Set) Next(policies []v1alpha1.PlacementPolicy) *Set {
+	if s == nil {
+		s = new(Set)
+	}
+	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
+	for position, c := range next.Policies {
 		if c.pod != nil {
-			s.pods.add(position, &m)
+			next.pods.add(position, &c.readable)
 		}
 		if len(c.claim) > 0 {
-			s.claims.add(position, &m)
-			s.bounded = append(s.bounded, slices.DeleteFunc(slices.Clone(c.claim), unbounded)...)
+			next.claims.add(position, &c.readable)
+			next.bounded = append(next.bounded, slices.DeleteFunc(slices.Clone(c.claim), unbounded)...)
 		}
 	}
-	return s
+	return next
 }
 
 // compile reads a policy with what can be read of its match, which may not be the
 // whole of it.
-func compile(p *v1alpha1.PlacementPolicy, m *v1alpha1.PlacementMatch, whole bool) compiled {
-	c := compiled{name: p.Name, match: newMatch(m)}
+func compile(p *v1alpha1.PlacementPolicy) (*compiled, field.ErrorList) {
+	m, whole := readable(&p.Spec.Match)
+	c := &compiled{name: p.Name, match: newMatch(&m), readable: *m.DeepCopy()}
 	if p.Spec.Pod != nil {
 		c.pod = newPodGift(p.Spec.Pod)
 	}
 	if !whole {
 		c.pod = c.pod.gatesAlone()
-		return c
-	}
-	if p.Spec.Claim != nil {
+	} else if p.Spec.Claim != nil {
 		c.claim = validDeviceTolerations(p.Spec.Claim.Tolerations)
 	}
-	return c
+	return c, ValidatePolicy(p)
 }
 
 // gates returns the gates that the policy gives, nil for none.
@@ -129,14 +124,5 @@ func (s *Set) Len() int {
 	if s == nil {
 		return 0
 	}
-	return len(s.policies)
-}
-
-// Problems returns, by the name of the policy, why a policy is not fully in force, or
-// would not be taken if it were written now. Policies without a fault are left out.
-func (s *Set) Problems() map[string]field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	return maps.Clone(s.problems)
+	return len(s.Policies)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,14 +44,12 @@ type Kind struct {
 	// New returns an empty policy, NewList an empty list.
 	New     func() Object
 	NewList func() List
-	// Items returns the policies in a list. They share the list's memory.
-	Items func(List) []Object
 	// Validate returns why a policy is not valid.
 	Validate func(Object) field.ErrorList
 	// Status returns the parts of the status that all kinds have, to be written to.
 	Status func(Object) (observedGeneration *int64, conditions *[]metav1.Condition)
-	// With returns a set with these policies in the place of those of the kind that there
-	// were; the set itself where they are the same.
+	// With returns a set with these policies in place of those of the kind before; the set
+	// itself where they are the same.
 	With func(*Set, []Object) *Set
 	// Of returns the policies of the kind in a set.
 	Of func(*Set) Compiled
@@ -58,6 +57,19 @@ type Kind struct {
 
 // Kinds returns all kinds, in the order in which they are read.
 func Kinds() []Kind { return slices.Clone(kinds) }
+
+// Items returns the policies in a list. They share the list's memory.
+func (Kind) Items(list List) []Object {
+	objects := make([]Object, 0, meta.LenList(list))
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		objects = append(objects, as[Object](item))
+		return nil
+	})
+	if err != nil {
+		panic(err) // not a list, which is a fault of the program
+	}
+	return objects
+}
 
 // KindOf returns the kind with a name.
 func KindOf(name string) (Kind, bool) {
@@ -68,37 +80,33 @@ func KindOf(name string) (Kind, bool) {
 	return kinds[i], true
 }
 
+// kinds is the table of all kinds. Their order is that of Set.sources.
 var kinds = []Kind{
-	newKind("TolerationPolicy", "tolerationpolicies", "TolerationPolicies", toleration.ValidatePolicy,
-		func(l *v1alpha1.TolerationPolicyList) *[]v1alpha1.TolerationPolicy { return &l.Items },
+	newKind("TolerationPolicy", "tolerationpolicies", "TolerationPolicies", new(v1alpha1.TolerationPolicyList), toleration.ValidatePolicy,
 		func(p *v1alpha1.TolerationPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithTolerations, func(s *Set) Compiled { return s.Tolerations }),
-	newKind("PlacementPolicy", "placementpolicies", "PlacementPolicies", placement.ValidatePolicy,
-		func(l *v1alpha1.PlacementPolicyList) *[]v1alpha1.PlacementPolicy { return &l.Items },
+		(*Set).WithTolerations, func(s *Set) *toleration.Set { return s.Tolerations }),
+	newKind("PlacementPolicy", "placementpolicies", "PlacementPolicies", new(v1alpha1.PlacementPolicyList), placement.ValidatePolicy,
 		func(p *v1alpha1.PlacementPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithPlacement, func(s *Set) Compiled { return s.Placement }),
-	newKind("TaintPolicy", "taintpolicies", "TaintPolicies", taint.ValidatePolicy,
-		func(l *v1alpha1.TaintPolicyList) *[]v1alpha1.TaintPolicy { return &l.Items },
+		(*Set).WithPlacement, func(s *Set) *placement.Set { return s.Placement }),
+	newKind("TaintPolicy", "taintpolicies", "TaintPolicies", new(v1alpha1.TaintPolicyList), taint.ValidatePolicy,
 		func(p *v1alpha1.TaintPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithTaints, func(s *Set) Compiled { return s.Taints }),
-	newKind("GatePolicy", "gatepolicies", "GatePolicies", gate.ValidatePolicy,
-		func(l *v1alpha1.GatePolicyList) *[]v1alpha1.GatePolicy { return &l.Items },
+		(*Set).WithTaints, func(s *Set) *taint.Set { return s.Taints }),
+	newKind("GatePolicy", "gatepolicies", "GatePolicies", new(v1alpha1.GatePolicyList), gate.ValidatePolicy,
 		func(p *v1alpha1.GatePolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithGates, func(s *Set) Compiled { return s.Gates }),
-	newKind("EvictionPolicy", "evictionpolicies", "EvictionPolicies", eviction.ValidatePolicy,
-		func(l *v1alpha1.EvictionPolicyList) *[]v1alpha1.EvictionPolicy { return &l.Items },
+		(*Set).WithGates, func(s *Set) *gate.Set { return s.Gates }),
+	newKind("EvictionPolicy", "evictionpolicies", "EvictionPolicies", new(v1alpha1.EvictionPolicyList), eviction.ValidatePolicy,
 		func(p *v1alpha1.EvictionPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithEvictions, func(s *Set) Compiled { return s.Evictions }),
+		(*Set).WithEvictions, func(s *Set) *eviction.Set { return s.Evictions }),
 }
 
 // pointer is a pointer to a policy.
@@ -107,32 +115,23 @@ type pointer[T any] interface {
 	Object
 }
 
-// listPointer is a pointer to a list of policies.
-type listPointer[L any] interface {
-	*L
-	List
+// compiledPointer is a pointer to the compiled policies of a kind.
+type compiledPointer[C any] interface {
+	*C
+	Compiled
 }
 
-func newKind[T, L any, P pointer[T], PL listPointer[L]](
-	name, resource, gate string,
+func newKind[T, C any, P pointer[T], CP compiledPointer[C]](
+	name, resource, gate string, emptyList List,
 	validate func(P) field.ErrorList,
-	items func(PL) *[]T,
 	status func(P) (*int64, *[]metav1.Condition),
 	with func(*Set, []T) *Set,
-	of func(*Set) Compiled,
+	of func(*Set) CP,
 ) Kind {
 	return Kind{
-		Name: name, Resource: resource, Gate: gate, Of: of,
-		New:     func() Object { return P(new(T)) },
-		NewList: func() List { return PL(new(L)) },
-		Items: func(list List) []Object {
-			policies := *items(list.(PL))
-			objects := make([]Object, len(policies))
-			for i := range policies {
-				objects[i] = P(&policies[i])
-			}
-			return objects
-		},
+		Name: name, Resource: resource, Gate: gate,
+		New:      func() Object { return P(new(T)) },
+		NewList:  func() List { return emptyList.DeepCopyObject().(List) },
 		Validate: func(o Object) field.ErrorList { return validate(as[P](o)) },
 		Status:   func(o Object) (*int64, *[]metav1.Condition) { return status(as[P](o)) },
 		With: func(s *Set, objects []Object) *Set {
@@ -142,11 +141,17 @@ func newKind[T, L any, P pointer[T], PL listPointer[L]](
 			}
 			return with(s, policies)
 		},
+		Of: func(s *Set) Compiled {
+			if compiled := of(s); compiled != nil {
+				return compiled
+			}
+			return CP(new(C))
+		},
 	}
 }
 
 // as returns a policy as the type of its kind. Another type is a fault of the program.
-func as[P Object](o Object) P {
+func as[P Object](o runtime.Object) P {
 	p, ok := o.(P)
 	if !ok {
 		panic(fmt.Sprintf("%T is no %T", o, p))

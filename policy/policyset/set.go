@@ -16,23 +16,22 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// Set are the policies in force. They do not change and are safe for concurrent
-// use. A set that is nil holds no policy: its kind is switched off, or there is none.
+// Set is the policies in force. It does not change and is safe for concurrent use. A nil
+// field holds no policy: the kind is switched off, or has none.
 type Set struct {
 	Tolerations *toleration.Set
 	Placement   *placement.Set
 	Taints      *taint.Set
 	Gates       *gate.Set
 	Evictions   *eviction.Set
-	// Version names the policies: two replicas with the same version judge by the
-	// same. It is a short hash of the UIDs and generations of all of them.
+	// Version identifies the policies: two replicas with the same version give the same
+	// answers. It is a short hash of the names, UIDs and generations of all of them.
 	Version string
 
-	// compiled says what each set was compiled from.
-	compiled [positions]compiled
+	sources [positions]source
 }
 
-// The positions of the kinds in Set.compiled.
+// The positions of the kinds in Set.sources.
 const (
 	ofTolerations = iota
 	ofPlacement
@@ -42,25 +41,25 @@ const (
 	positions
 )
 
-// compiled is what a set was compiled from; nothing for a set that never was.
-type compiled struct {
+// source is the list from which the set of a kind was compiled; zero for a kind that never
+// was.
+type source struct {
 	digest      string
 	generations map[types.UID]int64
 }
 
-// None returns policies of no kind.
-func None() *Set { return new(Set).named() }
+// None returns a set without policies.
+func None() *Set { return new(Set).withVersion() }
 
-// WithTolerations returns policies with these TolerationPolicies in the place of
-// those that there were; p itself where they are the same. A nil p has none of any
-// kind.
+// WithTolerations returns a set with these TolerationPolicies in place of those before; p
+// itself where they are the same. A nil p has no policies of any kind.
 func (p *Set) WithTolerations(list []v1alpha1.TolerationPolicy) *Set {
 	return with(p, ofTolerations, list, func(s *Set) { s.Tolerations = s.Tolerations.Next(list) })
 }
 
 // WithPlacement is WithTolerations for PlacementPolicies.
 func (p *Set) WithPlacement(list []v1alpha1.PlacementPolicy) *Set {
-	return with(p, ofPlacement, list, func(s *Set) { s.Placement = placement.Compile(list) })
+	return with(p, ofPlacement, list, func(s *Set) { s.Placement = s.Placement.Next(list) })
 }
 
 // WithTaints is WithTolerations for TaintPolicies.
@@ -70,59 +69,56 @@ func (p *Set) WithTaints(list []v1alpha1.TaintPolicy) *Set {
 
 // WithGates is WithTolerations for GatePolicies.
 func (p *Set) WithGates(list []v1alpha1.GatePolicy) *Set {
-	return with(p, ofGates, list, func(s *Set) { s.Gates = gate.Compile(list) })
+	return with(p, ofGates, list, func(s *Set) { s.Gates = s.Gates.Next(list) })
 }
 
 // WithEvictions is WithTolerations for EvictionPolicies.
 func (p *Set) WithEvictions(list []v1alpha1.EvictionPolicy) *Set {
-	return with(p, ofEvictions, list, func(s *Set) { s.Evictions = eviction.Compile(list) })
+	return with(p, ofEvictions, list, func(s *Set) { s.Evictions = s.Evictions.Next(list) })
 }
 
 // with returns p with the policies of one kind compiled anew, unless they are the same.
 func with[T any, P pointer[T]](p *Set, position int, list []T, compile func(*Set)) *Set {
-	next := None()
-	if p != nil {
-		next = new(*p)
+	if p == nil {
+		p = None()
 	}
-	from := compiledFrom[T, P](list)
-	if next.compiled[position].digest == from.digest {
-		if p == nil {
-			return next
-		}
+	from := sourceOf[T, P](list)
+	if p.sources[position].digest == from.digest {
 		return p
 	}
-	next.compiled[position] = from
-	compile(next)
-	return next.named()
+	next := *p
+	next.sources[position] = from
+	compile(&next)
+	return next.withVersion()
 }
 
-func (p *Set) named() *Set {
-	const short = 6 // bytes; there is nobody to fool with it
+func (p *Set) withVersion() *Set {
+	const short = 6 // bytes; the hash protects against nothing but accidents
 	hash := sha256.New()
-	for i := range p.compiled {
-		hash.Write([]byte(p.compiled[i].digest + "/"))
+	for i := range p.sources {
+		hash.Write([]byte(p.sources[i].digest + "/"))
 	}
 	p.Version = hex.EncodeToString(hash.Sum(nil)[:short])
 	return p
 }
 
-// Holds reports whether a generation of a policy is among those in force.
+// Holds reports whether this generation of a policy is in force.
 func (p *Set) Holds(uid types.UID, generation int64) bool {
 	if p == nil {
 		return false
 	}
-	for i := range p.compiled {
-		if held, ok := p.compiled[i].generations[uid]; ok {
+	for i := range p.sources {
+		if held, ok := p.sources[i].generations[uid]; ok {
 			return held == generation
 		}
 	}
 	return false
 }
 
-// compiledFrom says what a list is, whatever its order. A generation stands for a spec:
+// sourceOf returns the source that a list is, in any order. A generation stands for a spec:
 // the API server counts it up with each change.
-func compiledFrom[T any, P pointer[T]](list []T) compiled {
-	from := compiled{generations: make(map[types.UID]int64, len(list))}
+func sourceOf[T any, P pointer[T]](list []T) source {
+	from := source{generations: make(map[types.UID]int64, len(list))}
 	lines := make([]string, len(list))
 	for i := range list {
 		o := P(&list[i])

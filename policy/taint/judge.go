@@ -41,7 +41,7 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 		if r.done() {
 			break
 		}
-		c := s.policies[position]
+		c := s.Policies[position]
 		if err := c.judge(ctx, &in, &r); err != nil && fault == nil {
 			fault = fmt.Errorf("judge by %s: %w", policyRef(c.name), err)
 		}

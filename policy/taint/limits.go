@@ -44,7 +44,7 @@ func (s *Set) Limits(ctx context.Context, in Input) ([]Limit, error) {
 	var found []Limit
 	var fault error
 	for _, position := range s.candidates(in.Writes) {
-		c := s.policies[position]
+		c := s.Policies[position]
 		if !c.limitsPods() || !c.governsNew(&in) {
 			continue
 		}

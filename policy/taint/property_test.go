@@ -114,9 +114,9 @@ func TestTheIndexFindsEveryPolicyThatGoverns(t *testing.T) {
 		writes := d.input(t).Writes
 		found := set.candidates(writes)
 		require.True(t, slices.IsSorted(found))
-		for position := range set.policies {
+		for position := range set.Policies {
 			for i := range writes {
-				if _, ok := set.policies[position].seen(&writes[i]); ok {
+				if _, ok := set.Policies[position].seen(&writes[i]); ok {
 					require.Contains(t, found, position)
 				}
 			}

@@ -77,7 +77,7 @@ func (s *Set) Register(nodeLabels map[string]string) []Registered {
 	}
 	var found []Registered
 	for _, position := range s.registering {
-		c := s.policies[position]
+		c := s.Policies[position]
 		for i := range c.registers {
 			if !c.registers[i].nodes.Matches(labels.Set(nodeLabels)) {
 				continue

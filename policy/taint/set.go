@@ -2,13 +2,11 @@ package taint
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -20,22 +18,16 @@ import (
 // Set is a snapshot of TaintPolicies. It does not change and is safe for concurrent
 // use. The nil Set and the zero Set allow everything and register nothing.
 type Set struct {
-	// policies are sorted by name, so that every replica says the same.
-	policies []*compiled
-	index    selector.Index
-	problems map[string]field.ErrorList
+	policy.Set[*compiled]
+	index selector.Index
 	// registering are the positions of the policies that give nodes taints.
 	registering []int
-	byUID       map[types.UID]*compiled
 }
 
 // compiled is a policy, read once. It does not change.
 type compiled struct {
 	name       string
-	uid        types.UID
-	generation int64
 	problems   field.ErrorList
-
 	taints     []selector.Selector
 	setters    []setter
 	conditions cel.Conditions
@@ -53,59 +45,26 @@ type compiled struct {
 // registers nothing, limits hold as far as they say something, and an action that is
 // not known is Deny. Problems names the faults.
 func Compile(policies []v1alpha1.TaintPolicy) *Set {
-	return (*Set)(nil).Next(policies)
+	return new(Set).Next(policies)
 }
 
 // Next returns the set of policies as Compile does, and takes over from s those that
-// have not changed: to compile expressions is what takes time.
+// have not changed.
 func (s *Set) Next(policies []v1alpha1.TaintPolicy) *Set {
-	order := make([]*v1alpha1.TaintPolicy, len(policies))
-	for i := range policies {
-		order[i] = &policies[i]
+	if s == nil {
+		s = new(Set)
 	}
-	slices.SortStableFunc(order, func(a, b *v1alpha1.TaintPolicy) int { return cmp.Compare(a.Name, b.Name) })
-
-	next := &Set{
-		policies: make([]*compiled, 0, len(order)),
-		problems: map[string]field.ErrorList{},
-		byUID:    make(map[types.UID]*compiled, len(order)),
-	}
-	for position, p := range order {
-		c := s.unchanged(p)
-		if c == nil {
-			c = compile(p)
+	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
+	for position, c := range next.Policies {
+		for i := range c.taints {
+			next.index.Add(position, &c.taints[i])
 		}
-		next.add(position, c)
+		if len(c.registers) > 0 {
+			next.registering = append(next.registering, position)
+		}
 	}
 	next.index.Clip()
 	return next
-}
-
-// unchanged returns the policy as it was compiled before, or nil.
-func (s *Set) unchanged(p *v1alpha1.TaintPolicy) *compiled {
-	if s == nil || p.UID == "" {
-		return nil
-	}
-	if c, ok := s.byUID[p.UID]; ok && c.generation == p.Generation && c.name == p.Name {
-		return c
-	}
-	return nil
-}
-
-func (s *Set) add(position int, c *compiled) {
-	if len(c.problems) > 0 {
-		s.problems[c.name] = c.problems
-	}
-	if c.uid != "" {
-		s.byUID[c.uid] = c
-	}
-	for i := range c.taints {
-		s.index.Add(position, &c.taints[i])
-	}
-	if len(c.registers) > 0 {
-		s.registering = append(s.registering, position)
-	}
-	s.policies = append(s.policies, c)
 }
 
 // Len returns how many policies the set holds.
@@ -113,23 +72,12 @@ func (s *Set) Len() int {
 	if s == nil {
 		return 0
 	}
-	return len(s.policies)
+	return len(s.Policies)
 }
 
-// Problems returns, by the name of the policy, why a policy is not fully in force.
-// Policies without a fault are left out.
-func (s *Set) Problems() map[string]field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	return maps.Clone(s.problems)
-}
-
-func compile(p *v1alpha1.TaintPolicy) *compiled {
+func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 	c := &compiled{
 		name:       p.Name,
-		uid:        p.UID,
-		generation: p.Generation,
 		problems:   validateRest(p),
 		conditions: cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions),
 		limits:     p.Spec.Limits.DeepCopy(),
@@ -157,7 +105,7 @@ func compile(p *v1alpha1.TaintPolicy) *compiled {
 	if p.Spec.TTL != nil && p.Spec.TTL.Duration >= minTTL {
 		c.ttl = p.Spec.TTL.Duration
 	}
-	return c
+	return c, c.problems
 }
 
 // governs reports whether the policy governs the taint.
@@ -191,7 +139,7 @@ func (c *compiled) seen(w *Write) (operation v1alpha1.TaintOperation, ok bool) {
 // candidates returns the positions of the policies that may govern one of the writes,
 // ascending.
 func (s *Set) candidates(writes []Write) []int {
-	if s == nil || len(s.policies) == 0 {
+	if s.Len() == 0 {
 		return nil
 	}
 	var positions []int

@@ -11,7 +11,7 @@ import (
 // registers stays, which the caller knows of the node (Register).
 func (s *Set) TTL(taint Taint) (ttl time.Duration, by string, ok bool) {
 	for _, position := range s.candidates([]Write{{Operation: v1alpha1.TaintRemove, Old: taint}}) {
-		c := s.policies[position]
+		c := s.Policies[position]
 		if c.ttl > 0 && (!ok || c.ttl < ttl) && c.governs(taint) {
 			ttl, by, ok = c.ttl, c.name, true
 		}

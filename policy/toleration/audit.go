@@ -134,7 +134,7 @@ func (s *Set) auditList(ctx context.Context, h *hearing, asked *Asked, violated 
 			if _, ok := violated[position]; ok {
 				continue
 			}
-			c := s.policies[position]
+			c := s.Policies[position]
 			r := h.rule(ctx, &question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: c.outlasted(&t) != nil})
 			switch {
 			case r.allowed:

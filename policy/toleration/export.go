@@ -72,7 +72,8 @@ type exportedGrant struct {
 func (g *exportedGrant) dynamic() bool { return g.RBAC || g.expression != "" }
 
 func newExport(p *v1alpha1.TolerationPolicy, settings vap.Settings) *export {
-	x := &export{p: p, settings: settings, remedy: compile(p).remedy}
+	c, _ := compile(p)
+	x := &export{p: p, settings: settings, remedy: c.remedy}
 	for i := range p.Spec.Grants {
 		x.grants = append(x.grants, x.grant(i))
 	}

@@ -17,7 +17,8 @@ const mostNamespaceKeys = 20
 // ofNamespaces returns the policy about the labels of namespaces: who gives a namespace a
 // label that the policy grants something for must be allowed to tolerate the taints.
 func (x *export) ofNamespaces() *vap.Policy {
-	keys := compile(x.p).keys()
+	c, _ := compile(x.p)
+	keys := c.keys()
 	p := x.blank("namespaces")
 	if len(keys) > mostNamespaceKeys {
 		p.Notes = append(p.Notes, vap.Note{Field: "spec.taints", Partial: true, Text: "names more than " + strconv.Itoa(mostNamespaceKeys) +

@@ -49,7 +49,7 @@ func (s *Set) guarding(t *selector.Toleration) func(yield func(int, *selector.Se
 	return func(yield func(int, *selector.Selector) bool) {
 		candidates := s.index.Candidates(t)
 		for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
-			if guard := s.policies[position].guardOf(t); guard != nil && !yield(position, guard) {
+			if guard := s.Policies[position].guardOf(t); guard != nil && !yield(position, guard) {
 				return
 			}
 		}
@@ -66,7 +66,7 @@ func (s *Set) judgeList(ctx context.Context, h *hearing, asked *Asked) {
 			if h.report.done() {
 				return
 			}
-			c := s.policies[position]
+			c := s.Policies[position]
 			if h.report.cut && !c.denies {
 				continue // nothing that it says would be heard
 			}

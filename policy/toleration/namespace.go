@@ -38,7 +38,7 @@ func (s *Set) NewlySatisfied(namespace string, old, current map[string]string) [
 		current = map[string]string{}
 	}
 	var newly []Newly
-	for _, c := range s.policies {
+	for _, c := range s.Policies {
 		for i := range c.grants {
 			g := &c.grants[i]
 			if g.namespace != nil && g.covers(namespace, current) && !g.covers(namespace, old) {

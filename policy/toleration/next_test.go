@@ -34,13 +34,13 @@ func TestNextTakesOverWhatDidNotChange(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			next := first.Next([]v1alpha1.TolerationPolicy{tt.next})
-			require.Equal(t, tt.same, next.policies[0] == first.policies[0] || next.policies[0] == first.policies[1])
+			require.Equal(t, tt.same, next.Policies[0] == first.Policies[0] || next.Policies[0] == first.Policies[1])
 			require.Equal(t, tt.verdict, judge(t, next, inputOf("apple", toleration(t, dedicatedExists))).Verdict)
 			require.Len(t, next.Problems(), tt.problems)
 			require.Equal(t, 1, next.Len())
 
 			again := next.Next([]v1alpha1.TolerationPolicy{tt.next})
-			require.Equal(t, tt.next.UID != "", again.policies[0] == next.policies[0])
+			require.Equal(t, tt.next.UID != "", again.Policies[0] == next.Policies[0])
 		})
 	}
 	require.Equal(t, 3, first.Len(), "a set does not change")

@@ -34,7 +34,7 @@ func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (p
 				h.failed(err)
 				return h.decide()
 			}
-			p := pass{position: position, policy: s.policies[position], guard: guard, taint: &taints[i]}
+			p := pass{position: position, policy: s.Policies[position], guard: guard, taint: &taints[i]}
 			h.judgePass(ctx, &p, &tolerations)
 		}
 	}
@@ -59,7 +59,7 @@ func (s *Set) guardingTaint(taint *corev1.Taint) func(yield func(int, *selector.
 		t := selector.OfTaint(taint)
 		candidates := s.index.Candidates(&t)
 		for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
-			guard := s.policies[position].selecting(taint)
+			guard := s.Policies[position].selecting(taint)
 			if guard != nil && !yield(position, guard) {
 				return
 			}

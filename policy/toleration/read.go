@@ -14,12 +14,10 @@ import (
 )
 
 // compile reads a policy that is in store, as far as it can be read.
-func compile(p *v1alpha1.TolerationPolicy) *compiled {
+func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
 	spec := field.NewPath("spec")
 	c := &compiled{
 		name:        p.Name,
-		uid:         p.UID,
-		generation:  p.Generation,
 		conditional: len(p.Spec.MatchConditions) > 0,
 		actions:     policy.Actions(p.Spec.ValidationActions),
 		message:     strings.TrimSpace(policy.Short(p.Spec.Message, maxFinding)),
@@ -38,7 +36,7 @@ func compile(p *v1alpha1.TolerationPolicy) *compiled {
 		c.problems = append(c.problems, errs...)
 	}
 	c.readGrants(p.Spec.Grants, spec.Child("grants"))
-	return c
+	return c, c.problems
 }
 
 func (c *compiled) readGrants(grants []v1alpha1.TolerationGrant, path *field.Path) {

@@ -29,7 +29,7 @@ func (s *Set) Rulings(ctx context.Context, in AuditInput) ([]Ruling, error) {
 	var rulings []Ruling
 	for i, t := range h.fresh(&asked) {
 		for position := range s.guarding(&t) {
-			c := s.policies[position]
+			c := s.Policies[position]
 			r := h.rule(ctx, &question{position: position, policy: c, t: &t, asked: &asked, i: i, outlasts: c.outlasted(&t) != nil})
 			if !r.allowed && r.fault != nil {
 				return nil, r.fault
