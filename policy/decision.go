@@ -94,3 +94,12 @@ func Decide(findings []Finding) Decision {
 	}
 	return Decision{Verdict: verdict, Findings: sorted}
 }
+
+// Ref returns how messages refer to a policy: its kind and its name. The name of a policy that
+// a guard of a PlacementPolicy stands for is such a reference already.
+func Ref(kind, name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return kind + "/" + name
+}

@@ -33,7 +33,7 @@ type PlacementPolicy struct {
 	// status is what Tollgate says about the policy.
 	//
 	// +optional
-	Status PolicyStatus `json:"status,omitzero"`
+	Status PlacementPolicyStatus `json:"status,omitzero"`
 }
 
 // PlacementPolicyList is a list of PlacementPolicies.
@@ -48,7 +48,10 @@ type PlacementPolicyList struct {
 
 // PlacementPolicySpec says who is given what.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.pod) || has(self.claim)",message="a policy gives something: set pod or claim"
+// +kubebuilder:validation:XValidation:rule="has(self.pod) || has(self.claim) || has(self.guard)",message="a policy gives something: set pod, claim or guard"
+// +kubebuilder:validation:XValidation:rule="!has(self.guard) || (has(self.match.namespaces) && size(self.match.namespaces) > 0) || (has(self.match.namespaceSelector) && ((has(self.match.namespaceSelector.matchLabels) && size(self.match.namespaceSelector.matchLabels) > 0) || (has(self.match.namespaceSelector.matchExpressions) && size(self.match.namespaceSelector.matchExpressions) > 0)))",message="guard grants its taints to namespaces: set match.namespaces or match.namespaceSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.guard) || !((has(self.match.resources) && size(self.match.resources) > 0) || (has(self.match.deviceClasses) && size(self.match.deviceClasses) > 0) || (has(self.match.matchConditions) && size(self.match.matchConditions) > 0))",message="guard grants its taints to namespaces and pod labels: it cannot be combined with match.resources, match.deviceClasses or match.matchConditions"
+// +kubebuilder:validation:XValidation:rule="!has(self.guard) || !has(self.guard.register) || has(self.guard.register.nodeSelector) || (has(self.pod) && has(self.pod.nodeSelector) && size(self.pod.nodeSelector) > 0)",message="register needs to know the nodes: set pod.nodeSelector or guard.register.nodeSelector"
 type PlacementPolicySpec struct {
 	// match says which pods and claims the policy is for.
 	//
@@ -64,6 +67,13 @@ type PlacementPolicySpec struct {
 	//
 	// +optional
 	Claim *ClaimPlacement `json:"claim,omitempty"`
+
+	// guard dedicates nodes to the pods that the policy matches: it names the taints of
+	// the nodes, gives the pods tolerations of them, and refuses these tolerations to
+	// other pods.
+	//
+	// +optional
+	Guard *PlacementGuard `json:"guard,omitempty"`
 }
 
 // PlacementMatch selects pods and claims. All fields that are set must match. At
@@ -192,4 +202,119 @@ type ClaimPlacement struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Tolerations []resourcev1.DeviceToleration `json:"tolerations"`
+}
+
+// PlacementGuard dedicates nodes to the pods that a PlacementPolicy matches. It stands
+// for a TolerationPolicy, and for a TaintPolicy where register or setters are set; the
+// status of the PlacementPolicy shows both. Messages name the PlacementPolicy.
+type PlacementGuard struct {
+	// taints are the taints of the dedicated nodes. Matching pods are given a toleration
+	// of each. Other pods may tolerate these keys and values, with any effect, only if a
+	// grant allows it.
+	//
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Taints []RegisteredTaint `json:"taints"`
+
+	// grants allow the tolerations to more than the pods that the policy matches, as in
+	// a TolerationPolicy. rbac: true is for DaemonSets of the platform.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=63
+	Grants []TolerationGrant `json:"grants,omitempty"`
+
+	// register gives the taints to nodes.
+	//
+	// +optional
+	Register *GuardRegistration `json:"register,omitempty"`
+
+	// setters say who may set the taints, as in a TaintPolicy. Without setters the
+	// policy does not restrict who may.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Setters []TaintSetter `json:"setters,omitempty"`
+
+	// validationActions say what happens when a toleration is not granted or a taint is
+	// set by others than the setters: Deny (the default), Warn, Audit. Deny and Warn
+	// together are not allowed, because the client would be told twice.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={Deny}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:XValidation:rule="!(self.exists(a, a == 'Deny') && self.exists(a, a == 'Warn'))",message="Deny and Warn exclude each other"
+	ValidationActions []ValidationAction `json:"validationActions,omitempty"`
+
+	// message is shown when the guard refuses or warns.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// GuardRegistration gives the taints of a guard to nodes by their labels.
+type GuardRegistration struct {
+	// nodeSelector selects the nodes. The default is the nodeSelector that pods are
+	// given.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="an empty selector would select every node: name at least one label"
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// reconcile keeps the taints on nodes that exist already, and puts them on nodes
+	// that come to match. Without it they are set when a node is created, and
+	// restored on nodes that were created while Tollgate was away.
+	//
+	// +optional
+	Reconcile bool `json:"reconcile,omitempty"`
+}
+
+// PlacementPolicyStatus says whether the policy is in force.
+type PlacementPolicyStatus struct {
+	// observedGeneration is the generation of the spec that the status is about.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions of the policy. Ready is True when every part of the policy is
+	// evaluated.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// guard shows the policies that spec.guard stands for.
+	//
+	// +optional
+	Guard *PlacementGuardStatus `json:"guard,omitempty"`
+
+	// violations are the pods with tolerations that the guard does not grant, as in the
+	// status of a TolerationPolicy. Without a guard there are none.
+	//
+	// +optional
+	Violations *TolerationViolations `json:"violations,omitempty"`
+}
+
+// PlacementGuardStatus shows the policies that a guard stands for. They are in force, and
+// there are no objects of them.
+type PlacementGuardStatus struct {
+	// tolerationPolicy says who may tolerate the taints.
+	//
+	// +required
+	TolerationPolicy TolerationPolicySpec `json:"tolerationPolicy"`
+
+	// taintPolicy says who may set the taints, and which nodes get them. It is absent
+	// without register and setters.
+	//
+	// +optional
+	TaintPolicy *TaintPolicySpec `json:"taintPolicy,omitempty"`
 }

@@ -74,8 +74,8 @@ func (s *Set) Next(policies []v1alpha1.PlacementPolicy) *Set {
 func compile(p *v1alpha1.PlacementPolicy) (*compiled, field.ErrorList) {
 	m, whole := readable(&p.Spec.Match)
 	c := &compiled{name: p.Name, match: newMatch(&m), readable: *m.DeepCopy()}
-	if p.Spec.Pod != nil {
-		c.pod = newPodGift(p.Spec.Pod)
+	if p.Spec.Pod != nil || p.Spec.Guard != nil {
+		c.pod = newPodGift(&p.Spec)
 	}
 	if !whole {
 		c.pod = c.pod.gatesAlone()
@@ -93,11 +93,15 @@ func (c *compiled) gates() []string {
 	return c.pod.gates
 }
 
-func newPodGift(in *v1alpha1.PodPlacement) *podGift {
+func newPodGift(spec *v1alpha1.PlacementPolicySpec) *podGift {
+	in := spec.Pod
+	if in == nil {
+		in = &v1alpha1.PodPlacement{}
+	}
 	gift := &podGift{course: newCourse(in)}
-	for i := range in.Tolerations {
-		if len(validateToleration(&in.Tolerations[i], nil)) == 0 {
-			gift.tolerations = append(gift.tolerations, *in.Tolerations[i].DeepCopy())
+	for _, t := range slices.Concat(in.Tolerations, guardTolerations(spec.Guard)) {
+		if len(validateToleration(&t, nil)) == 0 {
+			gift.tolerations = append(gift.tolerations, *t.DeepCopy())
 		}
 	}
 	if in.TopologySpread != nil && len(validateSpread(in.TopologySpread, nil)) == 0 {

@@ -28,14 +28,17 @@ const (
 func ValidatePolicy(p *v1alpha1.PlacementPolicy) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateMatch(&p.Spec.Match, matchPath())
-	if p.Spec.Pod == nil && p.Spec.Claim == nil {
-		errs = append(errs, field.Required(spec, "a policy gives something: set pod or claim"))
+	if p.Spec.Pod == nil && p.Spec.Claim == nil && p.Spec.Guard == nil {
+		errs = append(errs, field.Required(spec, "a policy gives something: set pod, claim or guard"))
 	}
 	if p.Spec.Pod != nil {
 		errs = append(errs, validatePod(p.Spec.Pod, spec.Child("pod"))...)
 	}
 	if p.Spec.Claim != nil {
 		errs = append(errs, validateClaim(&p.Spec, spec.Child("claim", "tolerations"))...)
+	}
+	if p.Spec.Guard != nil {
+		errs = append(errs, validateGuard(p)...)
 	}
 	return errs
 }

@@ -18,6 +18,9 @@ import (
 
 // Set is the policies in force. It does not change and is safe for concurrent use. A nil
 // field holds no policy: the kind is switched off, or has none.
+//
+// A PlacementPolicy with a guard stands for a TolerationPolicy and a TaintPolicy, see
+// placement.Guard. Tolerations and Taints hold these too, unless their kind is switched off.
 type Set struct {
 	Tolerations *toleration.Set
 	Placement   *placement.Set
@@ -29,6 +32,31 @@ type Set struct {
 	Version string
 
 	sources [positions]source
+	// tolerations and taints are the policies that are objects, guards those that guards of
+	// PlacementPolicies stand for.
+	tolerations []v1alpha1.TolerationPolicy
+	taints      []v1alpha1.TaintPolicy
+	guards      guards
+}
+
+// guards are the policies that guards of PlacementPolicies stand for.
+type guards struct {
+	tolerations []v1alpha1.TolerationPolicy
+	taints      []v1alpha1.TaintPolicy
+}
+
+func guardsOf(list []v1alpha1.PlacementPolicy) guards {
+	var g guards
+	for i := range list {
+		tolerations, taints := placement.Guard(&list[i])
+		if tolerations != nil {
+			g.tolerations = append(g.tolerations, *tolerations)
+		}
+		if taints != nil {
+			g.taints = append(g.taints, *taints)
+		}
+	}
+	return g
 }
 
 // The positions of the kinds in Set.sources.
@@ -52,19 +80,44 @@ type source struct {
 func None() *Set { return new(Set).withVersion() }
 
 // WithTolerations returns a set with these TolerationPolicies in place of those before; p
-// itself where they are the same. A nil p has no policies of any kind.
+// itself where they are the same. A nil p has no policies of any kind. The set keeps the
+// list, which must not be written to afterwards.
 func (p *Set) WithTolerations(list []v1alpha1.TolerationPolicy) *Set {
-	return with(p, ofTolerations, list, func(s *Set) { s.Tolerations = s.Tolerations.Next(list) })
+	return with(p, ofTolerations, list, func(s *Set) {
+		s.tolerations = list
+		s.compileTolerations()
+	})
 }
 
 // WithPlacement is WithTolerations for PlacementPolicies.
 func (p *Set) WithPlacement(list []v1alpha1.PlacementPolicy) *Set {
-	return with(p, ofPlacement, list, func(s *Set) { s.Placement = s.Placement.Next(list) })
+	return with(p, ofPlacement, list, func(s *Set) {
+		s.Placement = s.Placement.Next(list)
+		before := s.guards
+		s.guards = guardsOf(list)
+		if s.Tolerations != nil && len(before.tolerations)+len(s.guards.tolerations) > 0 {
+			s.compileTolerations()
+		}
+		if s.Taints != nil && len(before.taints)+len(s.guards.taints) > 0 {
+			s.compileTaints()
+		}
+	})
 }
 
 // WithTaints is WithTolerations for TaintPolicies.
 func (p *Set) WithTaints(list []v1alpha1.TaintPolicy) *Set {
-	return with(p, ofTaints, list, func(s *Set) { s.Taints = s.Taints.Next(list) })
+	return with(p, ofTaints, list, func(s *Set) {
+		s.taints = list
+		s.compileTaints()
+	})
+}
+
+func (p *Set) compileTolerations() {
+	p.Tolerations = p.Tolerations.Next(slices.Concat(p.tolerations, p.guards.tolerations))
+}
+
+func (p *Set) compileTaints() {
+	p.Taints = p.Taints.Next(slices.Concat(p.taints, p.guards.taints))
 }
 
 // WithGates is WithTolerations for GatePolicies.

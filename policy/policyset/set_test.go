@@ -90,3 +90,57 @@ func TestWhatStandsBesideTheSpecChangesNothing(t *testing.T) {
 	policy.Annotations, policy.Labels = map[string]string{"example.com/a": "b"}, map[string]string{"a": "label"}
 	require.Same(t, before, before.WithEvictions([]v1alpha1.EvictionPolicy{policy}))
 }
+
+// guarding returns a PlacementPolicy with a guard that registers a taint.
+func guarding(name string, generation int64) v1alpha1.PlacementPolicy {
+	return v1alpha1.PlacementPolicy{ObjectMeta: meta(name, generation), Spec: v1alpha1.PlacementPolicySpec{
+		Match: v1alpha1.PlacementMatch{Namespaces: []string{name}},
+		Guard: &v1alpha1.PlacementGuard{
+			Taints:   []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: name, Effect: "NoSchedule"}},
+			Register: &v1alpha1.GuardRegistration{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": name}}},
+		},
+	}}
+}
+
+func TestAGuardIsInForceAsAPolicyOfEachKind(t *testing.T) {
+	placements := func(list ...v1alpha1.PlacementPolicy) []v1alpha1.PlacementPolicy { return list }
+	orders := map[string]func(list []v1alpha1.PlacementPolicy) *policyset.Set{
+		"PlacementPolicies are read last": func(list []v1alpha1.PlacementPolicy) *policyset.Set {
+			return policyset.None().WithTolerations(tolerationPolicies("t")).WithTaints(nil).WithPlacement(list)
+		},
+		"PlacementPolicies are read first": func(list []v1alpha1.PlacementPolicy) *policyset.Set {
+			return policyset.None().WithPlacement(list).WithTaints(nil).WithTolerations(tolerationPolicies("t"))
+		},
+	}
+	for name, read := range orders {
+		t.Run(name, func(t *testing.T) {
+			set := read(placements(guarding("banana", 1), guarding("cherry", 1)))
+			require.Equal(t, 3, set.Tolerations.Len())
+			require.Equal(t, 2, set.Taints.Len())
+			require.Equal(t, "PlacementPolicy/banana", set.Taints.Register(map[string]string{"pool": "banana"})[0].Policy)
+			require.True(t, set.Holds("uid of banana", 1))
+
+			changed := set.WithPlacement(placements(guarding("cherry", 2)))
+			require.Equal(t, 2, changed.Tolerations.Len())
+			require.Equal(t, 1, changed.Taints.Len())
+			require.Empty(t, changed.Taints.Register(map[string]string{"pool": "banana"}))
+			require.Equal(t, 3, set.Tolerations.Len(), "a set does not change")
+
+			again := changed.WithTolerations(tolerationPolicies("t", "u"))
+			require.Equal(t, 3, again.Tolerations.Len(), "the guards stay when TolerationPolicies change")
+			none := again.WithPlacement(nil)
+			require.Equal(t, 2, none.Tolerations.Len())
+			require.Zero(t, none.Taints.Len())
+		})
+	}
+	t.Run("a kind that is switched off has no policies of guards either", func(t *testing.T) {
+		set := policyset.None().WithTolerations(nil).WithPlacement(placements(guarding("banana", 1)))
+		require.Equal(t, 1, set.Tolerations.Len())
+		require.Nil(t, set.Taints)
+	})
+	t.Run("PlacementPolicies without a guard leave the other kinds as they are", func(t *testing.T) {
+		before := policyset.None().WithTolerations(tolerationPolicies("t"))
+		after := before.WithPlacement(placements(v1alpha1.PlacementPolicy{ObjectMeta: meta("p", 1)}))
+		require.Same(t, before.Tolerations, after.Tolerations)
+	})
+}

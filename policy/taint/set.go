@@ -165,4 +165,4 @@ func (s *Set) candidates(writes []Write) []int {
 }
 
 // policyRef is how findings name a policy.
-func policyRef(name string) string { return "TaintPolicy/" + name }
+func policyRef(name string) string { return policy.Ref("TaintPolicy", name) }

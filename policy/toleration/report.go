@@ -145,4 +145,4 @@ func (c *compiled) whom(in *Input) string {
 // something that says nothing.
 const minMessage = 16
 
-func policyRef(c *compiled) string { return "TolerationPolicy/" + c.name }
+func policyRef(c *compiled) string { return policy.Ref("TolerationPolicy", c.name) }

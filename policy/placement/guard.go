@@ -1,0 +1,148 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
+)
+
+// Guard returns the policies that spec.guard stands for: a TolerationPolicy, and a
+// TaintPolicy or nil. Both are nil without a guard. They have the UID and the generation
+// of the PlacementPolicy, and "PlacementPolicy/" and its name as their name, by which
+// messages refer to them.
+//
+// A match that a grant cannot express is granted nothing: the taints are guarded then
+// against everybody without a grant of spec.guard.grants.
+func Guard(p *v1alpha1.PlacementPolicy) (*v1alpha1.TolerationPolicy, *v1alpha1.TaintPolicy) {
+	guard := p.Spec.Guard
+	if guard == nil {
+		return nil, nil
+	}
+	meta := metav1.ObjectMeta{Name: "PlacementPolicy/" + p.Name, UID: p.UID, Generation: p.Generation, CreationTimestamp: p.CreationTimestamp}
+	tolerations := &v1alpha1.TolerationPolicy{ObjectMeta: meta, Spec: v1alpha1.TolerationPolicySpec{
+		Taints: guardedTaints(guard.Taints), Grants: slices.Clone(guard.Grants),
+		ValidationActions: guard.ValidationActions, Message: guard.Message,
+	}}
+	// The grant of the match is the last, so that the others have the index that they have in spec.guard.grants.
+	if grant, ok := matchGrant(&p.Spec.Match); ok {
+		tolerations.Spec.Grants = append(tolerations.Spec.Grants, grant)
+	}
+	if guard.Register == nil && len(guard.Setters) == 0 {
+		return tolerations, nil
+	}
+	taints := &v1alpha1.TaintPolicy{ObjectMeta: meta, Spec: v1alpha1.TaintPolicySpec{
+		Taints: guardedTaints(guard.Taints), Setters: guard.Setters,
+		ValidationActions: guard.ValidationActions, Message: guard.Message,
+	}}
+	if len(guard.Setters) == 0 {
+		// A TaintPolicy without setters would let nobody set the taints.
+		taints.Spec.Setters = []v1alpha1.TaintSetter{{Subjects: []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: user.AllAuthenticated},
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: user.AllUnauthenticated},
+		}}}
+	}
+	if guard.Register != nil {
+		taints.Spec.Register = []v1alpha1.TaintRegistration{{
+			NodeSelector: registeredNodes(&p.Spec), Taints: guard.Taints, Reconcile: guard.Register.Reconcile,
+		}}
+	}
+	return tolerations, taints
+}
+
+// guardedTaints selects taints by key and value, with any effect.
+func guardedTaints(taints []v1alpha1.RegisteredTaint) []v1alpha1.TaintSelector {
+	selectors := make([]v1alpha1.TaintSelector, 0, len(taints))
+	for _, t := range taints {
+		selectors = append(selectors, v1alpha1.TaintSelector{Target: v1alpha1.TaintTargetNode, Key: t.Key, Values: []string{t.Value}})
+	}
+	return selectors
+}
+
+// matchGrant returns the grant for the pods that a policy matches. It returns false for a
+// match that names no namespaces, or that has criteria that a grant does not have.
+func matchGrant(m *v1alpha1.PlacementMatch) (v1alpha1.TolerationGrant, bool) {
+	grant := v1alpha1.TolerationGrant{
+		Namespaces: m.Namespaces, NamespaceSelector: nonEmpty(m.NamespaceSelector), ObjectSelector: nonEmpty(m.PodSelector),
+	}
+	criteria := len(m.Resources) + len(m.DeviceClasses) + len(m.MatchConditions)
+	return grant, criteria == 0 && (len(grant.Namespaces) > 0 || grant.NamespaceSelector != nil)
+}
+
+// nonEmpty returns nil for a selector that selects everything.
+func nonEmpty(s *metav1.LabelSelector) *metav1.LabelSelector {
+	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return nil
+	}
+	return s
+}
+
+// registeredNodes selects the nodes that get the taints of a guard with register.
+func registeredNodes(spec *v1alpha1.PlacementPolicySpec) metav1.LabelSelector {
+	if spec.Guard.Register.NodeSelector != nil {
+		return *spec.Guard.Register.NodeSelector
+	}
+	if spec.Pod == nil {
+		return metav1.LabelSelector{}
+	}
+	return metav1.LabelSelector{MatchLabels: maps.Clone(spec.Pod.NodeSelector)}
+}
+
+// guardTolerations returns the tolerations that pods get because of a guard.
+func guardTolerations(guard *v1alpha1.PlacementGuard) []corev1.Toleration {
+	if guard == nil {
+		return nil
+	}
+	given := make([]corev1.Toleration, 0, len(guard.Taints))
+	for _, t := range guard.Taints {
+		given = append(given, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value, Effect: t.Effect})
+	}
+	return given
+}
+
+// validateGuard returns the errors of a guard: those of its match, and those of the policies
+// that it stands for, with the paths that the fields have in the PlacementPolicy.
+func validateGuard(p *v1alpha1.PlacementPolicy) field.ErrorList {
+	path := field.NewPath("spec", "guard")
+	guard := p.Spec.Guard
+	var errs field.ErrorList
+	if _, ok := matchGrant(&p.Spec.Match); !ok {
+		errs = append(errs, field.Forbidden(path, "grants its taints to namespaces and pod labels: set match.namespaces or match.namespaceSelector, and no match.resources, match.deviceClasses or match.matchConditions"))
+	}
+	whole := p.DeepCopy()
+	if guard.Register == nil {
+		// The taints are validated as those of a node with or without register.
+		whole.Spec.Guard.Register = &v1alpha1.GuardRegistration{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"any": ""}}}
+	} else if nodes := registeredNodes(&p.Spec); len(nodes.MatchLabels)+len(nodes.MatchExpressions) == 0 {
+		return append(errs, field.Required(path.Child("register", "nodeSelector"), "name the nodes here or in spec.pod.nodeSelector"))
+	}
+	tolerations, taints := Guard(whole)
+	ofMatch := field.NewPath("spec", "grants").Index(len(guard.Grants)).String()
+	for _, err := range append(toleration.ValidatePolicy(tolerations), taint.ValidatePolicy(taints)...) {
+		if strings.HasPrefix(err.Field, ofMatch) {
+			continue // An error of spec.match, which validateMatch reports.
+		}
+		err.Field = guardField.Replace(err.Field)
+		if !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == err.Field && e.Type == err.Type }) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// guardField makes the path of a field of a PlacementPolicy of its path in the policy that a
+// guard stands for.
+var guardField = strings.NewReplacer(
+	"spec.register[0].nodeSelector", "spec.guard.register.nodeSelector",
+	"spec.register[0].taints", "spec.guard.taints",
+	"spec.", "spec.guard.",
+)
