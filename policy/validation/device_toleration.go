@@ -1,14 +1,17 @@
 package validation
 
 import (
+	"fmt"
+	"iter"
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
-// Request is what of a device request in a claim is judged.
+// Request is the part of a device request in a claim that is judged.
 type Request struct {
 	// Exactly holds the tolerations of the request itself.
 	Exactly []resourcev1.DeviceToleration
@@ -21,25 +24,25 @@ type Request struct {
 // are as they were in old are not judged again: the spec is immutable, so refusing
 // an update would only keep its metadata from being written.
 //
-// Beyond what the API server checks (AV-09) there are two rules that it documents
-// only, and what violates those is returned as documented: there may be at most 16
-// to a request (AV-11), and an empty key needs the operator Exists, because with
+// Beyond the checks of the API server (AV-09) there are two rules that it only documents.
+// Their violations are returned as documented: there may be at most 16 tolerations
+// in a request (AV-11), and an empty key needs the operator Exists, because with
 // Equal the scheduler would take it for every key that has the value (AV-12), which
-// nobody means.
+// is never meant.
 //
-// An operator or an effect that is not known here is left to the API server, which may
-// be newer; ValidateKnown finds those.
+// An unknown operator or effect is left to the API server, which may be newer;
+// ValidateKnown finds those.
 func ValidateTolerations(requests, old []Request, path *field.Path) (errs, documented field.ErrorList) {
 	if slices.EqualFunc(requests, old, sameRequest) {
 		return nil, nil
 	}
-	for list := range lists(requests, path) {
-		if len(list.tolerations) > resourcev1.DeviceTolerationsMaxLength {
-			documented = append(documented, field.TooMany(list.path, len(list.tolerations), resourcev1.DeviceTolerationsMaxLength))
+	for path, tolerations := range tolerationLists(requests, path) {
+		if len(tolerations) > resourcev1.DeviceTolerationsMaxLength {
+			documented = append(documented, field.TooMany(path, len(tolerations), resourcev1.DeviceTolerationsMaxLength))
 			continue
 		}
-		for i := range list.tolerations {
-			t, at := &list.tolerations[i], list.path.Index(i)
+		for i := range tolerations {
+			t, at := &tolerations[i], path.Index(i)
 			errs = append(errs, validateToleration(t, at)...)
 			if t.Key == "" && (t.Operator == resourcev1.DeviceTolerationOpEqual || t.Operator == "") {
 				documented = append(documented, field.Invalid(at.Child("operator"), t.Operator,
@@ -66,36 +69,27 @@ func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.
 	return errs
 }
 
-// ValidateKnown reports what of a toleration is not known here: Tollgate itself gives nobody
-// what it does not understand.
+// ValidateKnown reports an operator and an effect that this version does not know: Tollgate
+// itself adds no toleration that it does not understand.
 func ValidateKnown(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	operators := []resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}
 	if t.Operator != "" && !slices.Contains(operators, t.Operator) {
 		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator, operators))
 	}
-	if t.Effect != "" && !isKnown(t.Effect) {
-		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
-	}
-	return errs
+	return append(errs, validateKnownEffect(t.Effect, path)...)
 }
 
-// list is a list of tolerations and where it stands.
-type list struct {
-	tolerations []resourcev1.DeviceToleration
-	path        *field.Path
-}
-
-// lists returns the lists of tolerations of requests (AV-10).
-func lists(requests []Request, path *field.Path) func(yield func(list) bool) {
-	return func(yield func(list) bool) {
+// tolerationLists returns the lists of tolerations of requests, and their paths (AV-10).
+func tolerationLists(requests []Request, path *field.Path) iter.Seq2[*field.Path, []resourcev1.DeviceToleration] {
+	return func(yield func(*field.Path, []resourcev1.DeviceToleration) bool) {
 		for i := range requests {
 			at := path.Index(i)
-			if !yield(list{requests[i].Exactly, at.Child("exactly", "tolerations")}) {
+			if !yield(at.Child("exactly", "tolerations"), requests[i].Exactly) {
 				return
 			}
 			for j, tolerations := range requests[i].FirstAvailable {
-				if !yield(list{tolerations, at.Child("firstAvailable").Index(j).Child("tolerations")}) {
+				if !yield(at.Child("firstAvailable").Index(j).Child("tolerations"), tolerations) {
 					return
 				}
 			}
@@ -104,19 +98,42 @@ func lists(requests []Request, path *field.Path) func(yield func(list) bool) {
 }
 
 func sameRequest(a, b Request) bool {
-	return slices.EqualFunc(a.Exactly, b.Exactly, sameToleration) &&
-		slices.EqualFunc(a.FirstAvailable, b.FirstAvailable, func(a, b []resourcev1.DeviceToleration) bool {
-			return slices.EqualFunc(a, b, sameToleration)
-		})
+	return sameTolerations(a.Exactly, b.Exactly) && slices.EqualFunc(a.FirstAvailable, b.FirstAvailable, sameTolerations)
 }
 
-func sameToleration(a, b resourcev1.DeviceToleration) bool {
-	if (a.TolerationSeconds == nil) != (b.TolerationSeconds == nil) {
-		return false
+func sameTolerations(a, b []resourcev1.DeviceToleration) bool {
+	return slices.EqualFunc(a, b, func(a, b resourcev1.DeviceToleration) bool {
+		sameSeconds := ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
+		a.TolerationSeconds, b.TolerationSeconds = nil, nil
+		return sameSeconds && a == b
+	})
+}
+
+// TolerationWarnings says which of the tolerations of a claim or of a template that is
+// created, or had the requests old, are legal and probably not meant; path is that of
+// the list of requests.
+func TolerationWarnings(requests, old []Request, path *field.Path) []string {
+	if len(old) > 0 {
+		return nil // the spec is immutable
 	}
-	if a.TolerationSeconds != nil && *a.TolerationSeconds != *b.TolerationSeconds {
-		return false
+	var warned warnings
+	for at, tolerations := range tolerationLists(requests, path) {
+		for i := range tolerations {
+			warned.add(at.Index(i).Child("tolerationSeconds"), secondsWarning(&tolerations[i]))
+		}
 	}
-	a.TolerationSeconds, b.TolerationSeconds = nil, nil
-	return a == b
+	return warned.texts
+}
+
+// secondsWarning is about seconds that do not count, which they do only for
+// NoExecute (AV-12). A toleration of every effect tolerates NoExecute too.
+func secondsWarning(t *resourcev1.DeviceToleration) string {
+	switch {
+	case t.TolerationSeconds == nil || t.Effect == resourcev1.DeviceTaintEffectNoExecute:
+		return ""
+	case t.Effect == "":
+		return "is ignored without effect NoExecute: what has no effect tolerates every effect, for ever"
+	default:
+		return fmt.Sprintf("is ignored with effect %s: only tolerations with effect NoExecute end", t.Effect)
+	}
 }

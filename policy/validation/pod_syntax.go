@@ -13,33 +13,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// labelValues says whether the values of a node requirement must be label values.
-type labelValues bool
-
-const (
-	strictLabelValues labelValues = true
-	anyLabelValues    labelValues = false
-)
-
-// storedLabelValues returns how strictly an update of spec is judged: older API
+// labelValuesAreStrict reports how strictly an update of spec is judged: older API
 // servers stored required terms with values that no label can have, and a pod that
 // has one such value may keep it, and bring others (SD-13).
-func storedLabelValues(spec *corev1.PodSpec) labelValues {
+func labelValuesAreStrict(spec *corev1.PodSpec) bool {
 	for _, term := range requiredTerms(spec.Affinity) {
 		for _, requirement := range term.MatchExpressions {
-			if slices.ContainsFunc(requirement.Values, notLabelValue) {
-				return anyLabelValues
+			for _, value := range requirement.Values {
+				if len(validation.IsValidLabelValue(value)) > 0 {
+					return false
+				}
 			}
 		}
 	}
-	return strictLabelValues
+	return true
 }
 
-func notLabelValue(value string) bool { return len(validation.IsValidLabelValue(value)) > 0 }
-
-// validateSyntax judges the directives that an update may bring, each as it stands.
-func validateSyntax(spec *corev1.PodSpec, strict labelValues, path *field.Path) field.ErrorList {
-	errs := validateNodeSelector(spec.NodeSelector, path.Child("nodeSelector"))
+// validateSyntax judges the directives that an update may bring, each as it stands. Strict says
+// that the values of required node affinity must be label values.
+func validateSyntax(spec *corev1.PodSpec, strict bool, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		at := path.Child("nodeSelector")
+		errs = append(errs, metavalidation.ValidateLabelName(key, at)...)
+		errs = append(errs, validateLabelValue(spec.NodeSelector[key], at)...)
+	}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
 		errs = append(errs, validateNodeAffinity(spec.Affinity.NodeAffinity, strict, path.Child("affinity", "nodeAffinity"))...)
 	}
@@ -50,9 +48,7 @@ func validateGates(gates []corev1.PodSchedulingGate, path *field.Path) field.Err
 	var errs field.ErrorList
 	seen := make(sets.Set[string], len(gates))
 	for i, gate := range gates {
-		for _, problem := range validation.IsQualifiedName(gate.Name) {
-			errs = append(errs, field.Invalid(path.Index(i), gate.Name, problem))
-		}
+		errs = append(errs, invalid(path.Index(i), gate.Name, validation.IsQualifiedName(gate.Name))...)
 		if seen.Has(gate.Name) {
 			errs = append(errs, field.Duplicate(path.Index(i), gate.Name))
 		}
@@ -61,16 +57,7 @@ func validateGates(gates []corev1.PodSchedulingGate, path *field.Path) field.Err
 	return errs
 }
 
-func validateNodeSelector(selector map[string]string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		errs = append(errs, metavalidation.ValidateLabelName(key, path)...)
-		errs = append(errs, validateLabelValue(selector[key], path)...)
-	}
-	return errs
-}
-
-func validateNodeAffinity(affinity *corev1.NodeAffinity, strict labelValues, path *field.Path) field.ErrorList {
+func validateNodeAffinity(affinity *corev1.NodeAffinity, strict bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		terms := path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -88,12 +75,12 @@ func validateNodeAffinity(affinity *corev1.NodeAffinity, strict labelValues, pat
 			errs = append(errs, field.Invalid(preferred.Index(i).Child("weight"), term.Weight, "must be from 1 to 100"))
 		}
 		// A preference for a label value that cannot exist costs nothing but its effect.
-		errs = append(errs, validateTerm(&term.Preference, anyLabelValues, preferred.Index(i).Child("preference"))...)
+		errs = append(errs, validateTerm(&term.Preference, false, preferred.Index(i).Child("preference"))...)
 	}
 	return errs
 }
 
-func validateTerm(term *corev1.NodeSelectorTerm, strict labelValues, path *field.Path) field.ErrorList {
+func validateTerm(term *corev1.NodeSelectorTerm, strict bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range term.MatchExpressions {
 		errs = append(errs, validateExpression(&term.MatchExpressions[i], strict, path.Child("matchExpressions").Index(i))...)
@@ -104,7 +91,7 @@ func validateTerm(term *corev1.NodeSelectorTerm, strict labelValues, path *field
 	return errs
 }
 
-func validateExpression(r *corev1.NodeSelectorRequirement, strict labelValues, path *field.Path) field.ErrorList {
+func validateExpression(r *corev1.NodeSelectorRequirement, strict bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	values := path.Child("values")
 	switch r.Operator {
@@ -124,11 +111,10 @@ func validateExpression(r *corev1.NodeSelectorRequirement, strict labelValues, p
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "is none of In, NotIn, Exists, DoesNotExist, Gt and Lt"))
 	}
 	errs = append(errs, metavalidation.ValidateLabelName(r.Key, path.Child("key"))...)
-	if strict == anyLabelValues {
-		return errs
-	}
 	for i, value := range r.Values {
-		errs = append(errs, validateLabelValue(value, values.Index(i))...)
+		if strict {
+			errs = append(errs, validateLabelValue(value, values.Index(i))...)
+		}
 	}
 	return errs
 }
@@ -146,9 +132,7 @@ func validateFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Pat
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "must be "+metav1.ObjectNameField))
 	}
 	for i, value := range r.Values {
-		for _, problem := range apivalidation.NameIsDNSSubdomain(value, false) {
-			errs = append(errs, field.Invalid(path.Child("values").Index(i), value, problem))
-		}
+		errs = append(errs, invalid(path.Child("values").Index(i), value, apivalidation.NameIsDNSSubdomain(value, false))...)
 	}
 	return errs
 }

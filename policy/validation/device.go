@@ -1,0 +1,267 @@
+package validation
+
+import (
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+// deviceEffects are the known effects (AV-03). A reader of taints takes an unknown one for None,
+// as KEP-5055 says.
+var deviceEffects = []resourcev1.DeviceTaintEffect{
+	resourcev1.DeviceTaintEffectNoExecute,
+	resourcev1.DeviceTaintEffectNoSchedule,
+	resourcev1.DeviceTaintEffectNone,
+}
+
+// Device is the part of a device in a ResourceSlice that is judged.
+type Device struct {
+	Name   string
+	Taints []resourcev1.DeviceTaint
+}
+
+// DeviceTimeAdded is the time that a taint of a slice is to have.
+type DeviceTimeAdded struct {
+	// Device and Taint are indices: of the device in the slice, of the taint in the
+	// device.
+	Device, Taint int
+	TimeAdded     metav1.Time
+}
+
+// StampSlice returns the times that the taints of a ResourceSlice are to have where
+// the request has others, in the order of the taints; old are the devices before the
+// write (none when the slice is created). Only taints that the request adds or
+// changes get one, of every effect, in whole seconds:
+//
+//   - without a time: that of the old taint with the same device, key, value and
+//     effect, else now;
+//   - with one that only says "now" (within 5 s of it): that of the same old taint if
+//     it is older, because the API server has given the present to every taint
+//     that came without a time (AV-06), and a driver that publishes a taint once more
+//     must not start all timers again;
+//   - with any other: as given. A time in the future is legal.
+//
+// To start a taint's time again, remove it and add it in a second write, or give a
+// time that is further than 5 s from now.
+//
+// Devices that are invalid get times like others. Stamping the outcome again changes
+// nothing.
+func StampSlice(devices, old []Device, now time.Time) []DeviceTimeAdded {
+	var times []DeviceTimeAdded
+	for i, oldTaints := range changedDevices(devices, old) {
+		before := existingOf(oldTaints, deviceTaint)
+		for j := range devices[i].Taints {
+			t, added := deviceTaint(&devices[i].Taints[j]), devices[i].Taints[j].TimeAdded
+			if before.has(t) {
+				continue
+			}
+			at := deviceTimeAdded(t, before.byID[t.identity].since, now)
+			if added == nil || !added.Time.Equal(at) {
+				times = append(times, DeviceTimeAdded{Device: i, Taint: j, TimeAdded: metav1.NewTime(at)})
+			}
+		}
+	}
+	return times
+}
+
+// deviceTimeAdded returns the time of a taint that is added or changed. Since is the time of the
+// same taint before, zero for none.
+func deviceTimeAdded(t taint, since, now time.Time) time.Time {
+	added := t.time()
+	switch {
+	case !t.timed && since.IsZero():
+		return now.Truncate(time.Second)
+	case !t.timed:
+		return since
+	case now.Truncate(time.Second).Sub(added).Abs() <= restampWindow:
+		return earliest(added, since)
+	default:
+		return added
+	}
+}
+
+// StampRule returns the time that the taint of a DeviceTaintRule is to have, and
+// false if it has it already. Old is the taint before the write, nil when the rule is
+// created. The time is when the effect took hold, so it becomes now when the effect
+// changes and the client leaves the time as it was (AV-17); a change of key or value
+// does not move it (DE-37). Every other time that is given stands.
+func StampRule(taint, old *resourcev1.DeviceTaint, now time.Time) (metav1.Time, bool) {
+	t := deviceTaint(taint)
+	at := t.time()
+	effectChanged := old != nil && taint.Effect != old.Effect && at.Equal(deviceTaint(old).time())
+	if !t.timed || effectChanged {
+		at = now.Truncate(time.Second)
+	}
+	if t.timed && taint.TimeAdded.Time.Equal(at) {
+		return metav1.Time{}, false
+	}
+	return metav1.NewTime(at), true
+}
+
+// changedDevices returns the devices with taints that differ from those of the device of that
+// name before the write, and the taints that it had. Of two devices with one name, which only
+// an invalid slice has, the first counts.
+func changedDevices(devices, old []Device) iter.Seq2[int, []resourcev1.DeviceTaint] {
+	var before map[string][]resourcev1.DeviceTaint
+	for i := range old {
+		if len(old[i].Taints) == 0 {
+			continue
+		}
+		if before == nil {
+			before = make(map[string][]resourcev1.DeviceTaint, len(old))
+		}
+		if _, ok := before[old[i].Name]; !ok {
+			before[old[i].Name] = old[i].Taints
+		}
+	}
+	return func(yield func(int, []resourcev1.DeviceTaint) bool) {
+		for i := range devices {
+			taints, oldTaints := devices[i].Taints, before[devices[i].Name]
+			if len(taints) > 0 && !slices.EqualFunc(taints, oldTaints, sameDeviceTaint) && !yield(i, oldTaints) {
+				return
+			}
+		}
+	}
+}
+
+func sameDeviceTaint(a, b resourcev1.DeviceTaint) bool { return deviceTaint(&a) == deviceTaint(&b) }
+
+// ValidateSlice reports what is wrong with the taints of the devices of a
+// ResourceSlice that had old (none when it is created). The taints of a device are
+// judged only where that device, found by its name, did not have the same before
+// (AV-05).
+func ValidateSlice(devices, old []Device) field.ErrorList {
+	path := field.NewPath("spec", "devices")
+	if tooMany(devices) && !tooMany(old) {
+		// One error is enough: the limit is there to prevent a list of all that is wrong
+		// inside of too large a list.
+		return field.ErrorList{field.TooMany(path, len(devices), resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures)}
+	}
+	var errs field.ErrorList
+	for i := range changedDevices(devices, old) {
+		errs = append(errs, validateDeviceTaints(devices[i].Taints, path.Index(i).Child("taints"))...)
+	}
+	return errs
+}
+
+// tooMany reports whether there are more devices than a slice with taints may hold
+// (AV-02).
+func tooMany(devices []Device) bool {
+	return len(devices) > resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures &&
+		slices.ContainsFunc(devices, func(d Device) bool { return len(d.Taints) > 0 })
+}
+
+// ValidateTaints reports what is wrong with the taints of one device, an unknown effect
+// included.
+func ValidateTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
+	errs := validateDeviceTaints(taints, path)
+	for i := range taints[:min(len(taints), resourcev1.DeviceTaintsMaxLength)] {
+		errs = append(errs, validateKnownEffect(taints[i].Effect, path.Index(i))...)
+	}
+	return errs
+}
+
+func validateKnownEffect(effect resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
+	if effect == "" || slices.Contains(deviceEffects, effect) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path.Child("effect"), effect, deviceEffects)}
+}
+
+func validateDeviceTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
+	if len(taints) > resourcev1.DeviceTaintsMaxLength {
+		return field.ErrorList{field.TooMany(path, len(taints), resourcev1.DeviceTaintsMaxLength)}
+	}
+	var errs field.ErrorList
+	for i := range taints {
+		errs = append(errs, validateDeviceTaint(&taints[i], path.Index(i))...)
+	}
+	return errs
+}
+
+func validateDeviceTaint(t *resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
+	return validateTaint(deviceTaint(t), t.Value, "None, NoSchedule and NoExecute", path)
+}
+
+// ValidateRule reports what is wrong with the spec of a DeviceTaintRule that had the
+// spec old, nil when it is created (AV-14, AV-15). A spec that did not change is not
+// judged again.
+func ValidateRule(spec, old *resourcev1.DeviceTaintRuleSpec) field.ErrorList {
+	if old != nil && sameDeviceTaint(spec.Taint, old.Taint) && sameSelector(spec.DeviceSelector, old.DeviceSelector) {
+		return nil
+	}
+	path := field.NewPath("spec")
+	errs := ValidateSelector(spec.DeviceSelector, path.Child("deviceSelector"))
+	return append(errs, validateDeviceTaint(&spec.Taint, path.Child("taint"))...)
+}
+
+// UnsupportedSelector reports the fields of a selector that Tollgate does not obey, which are
+// deviceClassName and selectors up to Kubernetes 1.34 (VS-03): a rule with one
+// selects nothing, while the user believes that it does.
+func UnsupportedSelector(fields []string) field.ErrorList {
+	path := field.NewPath("spec", "deviceSelector")
+	errs := make(field.ErrorList, 0, len(fields))
+	for _, name := range fields {
+		errs = append(errs, field.Forbidden(path.Child(name),
+			"not supported by this version of Tollgate, for which the rule selects nothing; select by driver, pool or device"))
+	}
+	return errs
+}
+
+// ValidateSelector returns the names of a selector that no driver, pool or device can have:
+// they would select nothing, while the user believes that they do.
+func ValidateSelector(selector *resourcev1.DeviceTaintSelector, path *field.Path) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	errs := validateName(selector.Driver, path.Child("driver"), validateDriver)
+	errs = append(errs, validateName(selector.Pool, path.Child("pool"), validatePool)...)
+	return append(errs, validateName(selector.Device, path.Child("device"), func(name string, path *field.Path) field.ErrorList {
+		return invalid(path, name, validation.IsDNS1123Label(name))
+	})...)
+}
+
+func validateName(name *string, path *field.Path, validate func(string, *field.Path) field.ErrorList) field.ErrorList {
+	switch {
+	case name == nil:
+		return nil
+	case *name == "":
+		return field.ErrorList{field.Required(path, "an empty name selects nothing: leave the field out to select any")}
+	default:
+		return validate(*name, path)
+	}
+}
+
+// validateDriver accepts the names that CSI accepts for a driver.
+func validateDriver(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(name) > resourcev1.DriverNameMaxLength {
+		errs = append(errs, field.TooLong(path, name, resourcev1.DriverNameMaxLength))
+	}
+	return append(errs, invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
+}
+
+func validatePool(name string, path *field.Path) field.ErrorList {
+	if len(name) > resourcev1.PoolNameMaxLength {
+		return field.ErrorList{field.TooLong(path, name, resourcev1.PoolNameMaxLength)}
+	}
+	var errs field.ErrorList
+	for part := range strings.SplitSeq(name, "/") {
+		errs = append(errs, invalid(path, name, validation.IsDNS1123Subdomain(part))...)
+	}
+	return errs
+}
+
+func sameSelector(a, b *resourcev1.DeviceTaintSelector) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return ptr.Equal(a.Driver, b.Driver) && ptr.Equal(a.Pool, b.Pool) && ptr.Equal(a.Device, b.Device)
+}

@@ -1,0 +1,158 @@
+package validation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+// ValidatePodCreate reports what is wrong with the scheduling gates, the node selector
+// and the node affinity of a pod that is about to be created.
+func ValidatePodCreate(pod *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateSyntax(&pod.Spec, true, path)
+	if pod.Spec.NodeName != "" && len(pod.Spec.SchedulingGates) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("nodeName"),
+			"a pod that is held by scheduling gates has no node yet: leave out one or the other"))
+	}
+	return errs
+}
+
+// ValidatePodUpdate reports what is wrong with the scheduling directives of pod as an
+// update of old. Changes to other fields are not looked at.
+//
+// Changes that Kubernetes allows to no pod are reported once, at spec, with the
+// names of the fields in the text: the path is the API server's.
+func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateSyntax(&pod.Spec, labelValuesAreStrict(&old.Spec), path)
+	errs = append(errs, validateGatesRemoved(pod.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
+
+	gated := len(old.Spec.SchedulingGates) > 0
+	if gated {
+		errs = append(errs, validateSelectorTightened(pod.Spec.NodeSelector, old.Spec.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, validateAffinityTightened(pod.Spec.Affinity, old.Spec.Affinity, path.Child("affinity", "nodeAffinity"))...)
+	}
+	return append(errs, validateFixedFields(&pod.Spec, &old.Spec, gated, path)...)
+}
+
+// validateGatesRemoved holds gates to those of old. The order may change.
+//
+// A new name that stands twice is reported once, where it stands last.
+func validateGatesRemoved(gates, old []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {
+	reported := make(sets.Set[string], len(old)+len(gates))
+	for _, gate := range old {
+		reported.Insert(gate.Name)
+	}
+	var errs field.ErrorList
+	for i, gate := range slices.Backward(gates) {
+		if reported.Has(gate.Name) {
+			continue
+		}
+		reported.Insert(gate.Name)
+		errs = append(errs, field.Forbidden(path.Index(i).Child("name"),
+			fmt.Sprintf("gate %q was not there before: the gates of an existing pod can only be taken away", gate.Name)))
+	}
+	return errs
+}
+
+// validateSelectorTightened holds selector to the entries of old, and more.
+func validateSelectorTightened(selector, old map[string]string, path *field.Path) field.ErrorList {
+	for _, key := range slices.Sorted(maps.Keys(old)) {
+		if value, ok := selector[key]; !ok || value != old[key] {
+			return field.ErrorList{field.Invalid(path, selector,
+				fmt.Sprintf("%s=%s must stay: behind a scheduling gate keys may be added, none changed or taken away", key, old[key]))}
+		}
+	}
+	return nil
+}
+
+// validateAffinityTightened holds the required node affinity to the terms of old,
+// each with the same requirements first. Terms are ORed, so another term would
+// widen; requirements are ANDed, so another requirement narrows. Where nothing was
+// required, anything may be. Preferred terms bind no pod and may change freely.
+func validateAffinityTightened(affinity, old *corev1.Affinity, path *field.Path) field.ErrorList {
+	terms, oldTerms := requiredTerms(affinity), requiredTerms(old)
+	if len(oldTerms) == 0 {
+		return nil
+	}
+	path = path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	if len(terms) != len(oldTerms) {
+		return field.ErrorList{field.Invalid(path, terms,
+			"the number of terms must stay as it is: requirements may be appended to each of them")}
+	}
+	var errs field.ErrorList
+	for i := range oldTerms {
+		if !termTightened(&terms[i], &oldTerms[i]) {
+			errs = append(errs, field.Invalid(path.Index(i), terms[i],
+				"what the term required must stay, in its order: requirements may only be appended"))
+		}
+	}
+	return errs
+}
+
+// termTightened reports whether term is old with requirements appended. An empty
+// term matches no node, so any requirement in it would widen.
+func termTightened(term, old *corev1.NodeSelectorTerm) bool {
+	if len(old.MatchExpressions) == 0 && len(old.MatchFields) == 0 {
+		return len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0
+	}
+	return hasPrefix(term.MatchExpressions, old.MatchExpressions) && hasPrefix(term.MatchFields, old.MatchFields)
+}
+
+func hasPrefix(requirements, prefix []corev1.NodeSelectorRequirement) bool {
+	return len(requirements) >= len(prefix) && equality.Semantic.DeepEqual(requirements[:len(prefix)], prefix)
+}
+
+func requiredTerms(affinity *corev1.Affinity) []corev1.NodeSelectorTerm {
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+}
+
+// validateFixedFields returns one error with the names of the directives that changed and may not.
+func validateFixedFields(spec, old *corev1.PodSpec, gated bool, path *field.Path) field.ErrorList {
+	var fields []string
+	add := func(name string, same bool) {
+		if !same {
+			fields = append(fields, name)
+		}
+	}
+	add("nodeSelector", gated || maps.Equal(spec.NodeSelector, old.NodeSelector))
+	add("affinity", sameAffinity(spec.Affinity, old.Affinity, gated))
+	add("topologySpreadConstraints", equality.Semantic.DeepEqual(spec.TopologySpreadConstraints, old.TopologySpreadConstraints))
+	add("schedulerName", spec.SchedulerName == old.SchedulerName)
+	add("priority", ptr.Equal(spec.Priority, old.Priority))
+	add("schedulingGroup", equality.Semantic.DeepEqual(spec.SchedulingGroup, old.SchedulingGroup))
+	if len(fields) == 0 {
+		return nil
+	}
+	detail := strings.Join(fields, ", ") + " may not change once the pod is created"
+	if !gated && (slices.Contains(fields, "nodeSelector") || slices.Contains(fields, "affinity")) {
+		detail += ": node selector and node affinity only while a scheduling gate holds it"
+	}
+	return field.ErrorList{field.Forbidden(path, detail)}
+}
+
+// sameAffinity reports whether the parts of affinity that may not change are as
+// they were: all of it, or behind a gate all but the node affinity.
+//
+// The API server forgives a new, otherwise empty affinity only when it brings a
+// change of the node affinity along. So `affinity: {}` is refused where no affinity
+// was, and `affinity: {nodeAffinity: {}}` is not (SD-14).
+func sameAffinity(affinity, old *corev1.Affinity, gated bool) bool {
+	a, o := ptr.Deref(affinity, corev1.Affinity{}), ptr.Deref(old, corev1.Affinity{})
+	if !gated || equality.Semantic.DeepEqual(a.NodeAffinity, o.NodeAffinity) {
+		return equality.Semantic.DeepEqual(affinity, old)
+	}
+	return equality.Semantic.DeepEqual(a.PodAffinity, o.PodAffinity) &&
+		equality.Semantic.DeepEqual(a.PodAntiAffinity, o.PodAntiAffinity)
+}

@@ -1,0 +1,129 @@
+package validation
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// restampWindow is the distance from now within which the time of a taint is taken for the
+// clock of a client that means "now" rather than for a chosen time. The API server fills in
+// such a time where a client gives none for the taint of a device.
+const restampWindow = 5 * time.Second
+
+// taint is a taint of a node or of a device as the API server stores it: its time, if any,
+// in whole seconds.
+type taint struct {
+	identity
+
+	value   string
+	seconds int64
+	timed   bool
+}
+
+// identity tells a taint from the others of the same node or device. A node has one taint of
+// each key and effect, and value is empty. Nothing is unique among the taints of a device.
+type identity struct{ key, value, effect string }
+
+func nodeTaint(t *corev1.Taint) taint {
+	read := taint{identity: identity{key: t.Key, effect: string(t.Effect)}, value: t.Value}
+	read.seconds, read.timed = secondsOf(t.TimeAdded)
+	return read
+}
+
+func deviceTaint(t *resourcev1.DeviceTaint) taint {
+	read := taint{identity: identity{t.Key, t.Value, string(t.Effect)}}
+	read.seconds, read.timed = secondsOf(t.TimeAdded)
+	return read
+}
+
+// secondsOf returns a time as the API stores it. The zero time is none: it is written as null.
+func secondsOf(added *metav1.Time) (seconds int64, timed bool) {
+	if added.IsZero() {
+		return 0, false
+	}
+	return added.Unix(), true
+}
+
+// time returns the time of the taint, zero for none.
+func (t taint) time() time.Time {
+	if !t.timed {
+		return time.Time{}
+	}
+	return time.Unix(t.seconds, 0).UTC()
+}
+
+// earliest returns the earliest of the times that are set, or the zero time.
+func earliest(times ...time.Time) time.Time {
+	var first time.Time
+	for _, at := range times {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// existing holds the taints that a node or a device had before the request.
+type existing struct {
+	taints map[taint]struct{}
+	byID   map[identity]existingTaints
+}
+
+// existingTaints are the taints of one identity.
+type existingTaints struct {
+	count int
+	// since is the earliest time, zero if no taint has one.
+	since time.Time
+}
+
+func existingOf[T any](old []T, read func(*T) taint) existing {
+	e := existing{taints: make(map[taint]struct{}, len(old)), byID: make(map[identity]existingTaints, len(old))}
+	for i := range old {
+		t := read(&old[i])
+		e.taints[t] = struct{}{}
+		same := e.byID[t.identity]
+		e.byID[t.identity] = existingTaints{count: same.count + 1, since: earliest(same.since, t.time())}
+	}
+	return e
+}
+
+// has reports whether the taint was there before as it is.
+func (e existing) has(t taint) bool {
+	_, ok := e.taints[t]
+	return ok
+}
+
+// validateTaint returns the errors of the parts of a taint. An unknown effect is left to the
+// API server, which may be newer.
+func validateTaint(t taint, value, effects string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if t.key == "" {
+		errs = append(errs, field.Required(path.Child("key"), "a taint needs a key"))
+	} else {
+		errs = append(errs, metav1validation.ValidateLabelName(t.key, path.Child("key"))...)
+	}
+	errs = append(errs, validateLabelValue(value, path.Child("value"))...)
+	if t.effect == "" {
+		errs = append(errs, field.Required(path.Child("effect"), "give one of "+effects))
+	}
+	return errs
+}
+
+func validateLabelValue(value string, path *field.Path) field.ErrorList {
+	return invalid(path, value, validation.IsValidLabelValue(value))
+}
+
+// invalid returns an error for each problem of a value.
+func invalid(path *field.Path, value string, problems []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range problems {
+		errs = append(errs, field.Invalid(path, value, problem))
+	}
+	return errs
+}
