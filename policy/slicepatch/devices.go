@@ -3,7 +3,6 @@ package slicepatch
 import (
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,111 +10,103 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
-type device = cel.Device
-
-// Devices are the published devices of a slice as filters look at them: what many patches
-// read is gathered once. It keeps what it was made of, and is for one goroutine.
+// Devices are the published devices of a slice as filters look at them: devices of which an
+// expression reads the same are grouped once for many patches. It keeps the slice, and is for
+// one goroutine.
 type Devices struct {
 	driver string
 	list   []resourcev1.Device
 	// byName are the positions in the order of the names.
 	byName []int
-	known  map[string]*readings
-	// buffers, for what is short-lived
+	// groups are by the id of the reads.
+	groups map[string]*groups
+	// key and values are buffers.
 	key    []byte
 	values []value
 }
 
 // See returns the devices of a slice for filters to look at.
 func See(spec *resourcev1.ResourceSliceSpec) *Devices {
-	return &Devices{driver: spec.Driver, list: spec.Devices}
+	d := &Devices{driver: spec.Driver, list: spec.Devices, byName: make([]int, len(spec.Devices)), groups: map[string]*groups{}}
+	for i := range d.byName {
+		d.byName[i] = i
+	}
+	slices.SortFunc(d.byName, func(a, b int) int {
+		return cmp.Or(strings.Compare(d.list[a].Name, d.list[b].Name), cmp.Compare(a, b))
+	})
+	return d
 }
 
-// readings are what an expression reads of devices. Those of which it reads the same are
-// a group.
-type readings struct {
-	reads  *reads
-	groups []int // by position, one more than the group; 0 is not known yet
-	keys   []string
-	byKey  map[string]int
+// groups are the groups of devices of which the same is read.
+type groups struct {
+	// of are the groups by the position of the device, counted from 1; 0 is not known yet.
+	of []int
+	// keys say what is read of the devices of each group.
+	keys  []string
+	byKey map[string]int
 }
 
-func (d *Devices) readings(r *reads) *readings {
-	if found := d.known[r.id]; found != nil {
-		return found
+// groupsFor returns the groups for what an expression reads.
+func (d *Devices) groupsFor(r *reads) *groups {
+	g := d.groups[r.id]
+	if g == nil {
+		g = &groups{of: make([]int, len(d.list)), byKey: map[string]int{}}
+		d.groups[r.id] = g
 	}
-	if d.known == nil {
-		d.known = map[string]*readings{}
-	}
-	d.known[r.id] = &readings{reads: r, groups: make([]int, len(d.list)), byKey: map[string]int{}}
-	return d.known[r.id]
+	return g
 }
 
-func (r *readings) group(d *Devices, at int) int {
-	if known := r.groups[at]; known > 0 {
-		return known - 1
-	}
-	d.key = d.appendKey(d.key[:0], r.reads, &d.list[at])
-	group, found := r.byKey[string(d.key)]
-	if !found {
-		group = len(r.keys)
-		r.keys = append(r.keys, string(d.key))
-		r.byKey[r.keys[group]] = group
-	}
-	r.groups[at] = group + 1
-	return group
-}
-
-// order returns the positions in the order of the names.
-func (d *Devices) order() []int {
-	if d.byName == nil {
-		d.byName = make([]int, len(d.list))
-		for i := range d.byName {
-			d.byName[i] = i
+// group returns the group of a device.
+func (d *Devices) group(g *groups, r *reads, at int) int {
+	if g.of[at] == 0 {
+		d.key = d.appendKey(d.key[:0], r, &d.list[at])
+		group, found := g.byKey[string(d.key)]
+		if !found {
+			group = len(g.keys)
+			g.keys = append(g.keys, string(d.key))
+			g.byKey[g.keys[group]] = group
 		}
-		slices.SortFunc(d.byName, func(a, b int) int {
-			return cmp.Or(strings.Compare(d.list[a].Name, d.list[b].Name), cmp.Compare(a, b))
-		})
+		g.of[at] = group + 1
 	}
-	return d.byName
+	return g.of[at] - 1
 }
 
 // device returns what is read of a device, and no more of it.
-func (d *Devices) device(r *reads, at int) *device {
+func (d *Devices) device(r *reads, at int) *cel.Device {
 	in := &d.list[at]
-	out := &device{Driver: d.driver, AllowMultipleAllocations: in.AllowMultipleAllocations}
-	d.values = gather(d.values[:0], d.driver, &r.attributes, in.Attributes)
-	out.Attributes = make(attributes, len(d.values))
-	for _, v := range d.values {
-		out.Attributes[v.full()] = in.Attributes[v.spelt]
+	return &cel.Device{
+		Driver: d.driver, AllowMultipleAllocations: in.AllowMultipleAllocations,
+		Attributes: only(d, &r.attributes, in.Attributes), Capacity: only(d, &r.capacity, in.Capacity),
 	}
-	d.values = gather(d.values[:0], d.driver, &r.capacity, in.Capacity)
-	out.Capacity = make(capacities, len(d.values))
+}
+
+// only returns the values that are read, under their names with the domain.
+func only[V any](d *Devices, read *part, values map[name]V) map[name]V {
+	d.values = gather(d.values[:0], d.driver, read, values)
+	out := make(map[name]V, len(d.values))
 	for _, v := range d.values {
-		out.Capacity[v.full()] = in.Capacity[v.spelt]
+		out[name(v.domain+"/"+v.id)] = values[v.spelt]
 	}
 	return out
 }
 
-// value is where the value at a path is.
+// value is the name under which a driver publishes the value at a path.
 type value struct {
 	path
 
 	spelt name
 }
 
-func (v *value) full() name { return name(v.domain + "/" + v.id) }
-
 // gather finds the values that are read, in an order that depends on their names only. A
 // name without a domain is one of the driver's; where a driver has both spellings, the
 // long one is taken, as it is where patches are applied.
 func gather[V any](found []value, driver string, read *part, values map[name]V) []value {
 	if read.all {
-		return gatherAll(found, driver, values, func(path) bool { return true })
+		return gatherDomain(found, driver, values, nil)
 	}
 	for _, p := range read.paths {
 		if p.id == "" {
-			found = gatherAll(found, driver, values, func(at path) bool { return at.domain == p.domain })
+			found = gatherDomain(found, driver, values, &p.domain)
 			continue
 		}
 		long := name(p.domain + "/" + p.id)
@@ -128,17 +119,19 @@ func gather[V any](found []value, driver string, read *part, values map[name]V) 
 	return found
 }
 
-func gatherAll[V any](found []value, driver string, values map[name]V, wanted func(path) bool) []value {
+// gatherDomain finds the values of a domain, of all domains for nil.
+func gatherDomain[V any](found []value, driver string, values map[name]V, wanted *string) []value {
 	start := len(found)
-	for _, spelt := range slices.Sorted(maps.Keys(values)) {
-		at := path{domain: driver, id: string(spelt)}
-		if domain, id, long := strings.Cut(string(spelt), "/"); long {
-			at = path{domain: domain, id: id}
-		} else if _, both := values[name(driver+"/"+string(spelt))]; both {
-			continue
+	for spelt := range values {
+		domain, id, long := strings.Cut(string(spelt), "/")
+		if !long {
+			domain, id = driver, string(spelt)
+			if _, both := values[name(driver+"/"+id)]; both {
+				continue
+			}
 		}
-		if wanted(at) {
-			found = append(found, value{path: at, spelt: spelt})
+		if wanted == nil || *wanted == domain {
+			found = append(found, value{path: path{domain, id}, spelt: spelt})
 		}
 	}
 	slices.SortFunc(found[start:], func(a, b value) int {
@@ -147,11 +140,15 @@ func gatherAll[V any](found []value, driver string, values map[name]V, wanted fu
 	return found
 }
 
-// appendKey writes down what is read of a device: two of which the same is written look
+// appendKey writes down what is read of a device: two devices with the same key look
 // the same to the expression.
 func (d *Devices) appendKey(b []byte, r *reads, in *resourcev1.Device) []byte {
 	b = appendText(b, d.driver)
-	b = append(b, flag(in.AllowMultipleAllocations != nil && *in.AllowMultipleAllocations))
+	if in.AllowMultipleAllocations != nil && *in.AllowMultipleAllocations {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
 	d.values = gather(d.values[:0], d.driver, &r.attributes, in.Attributes)
 	b = binary.AppendUvarint(b, uint64(len(d.values)))
 	for _, v := range d.values {
@@ -167,48 +164,15 @@ func (d *Devices) appendKey(b []byte, r *reads, in *resourcev1.Device) []byte {
 	return b
 }
 
-// appendAttribute writes down every field, with those that are missing.
+// appendAttribute writes down the form in which the API server stores an attribute.
 func appendAttribute(b []byte, a *resourcev1.DeviceAttribute) []byte {
-	b = appendList(b, a.IntValue != nil, pointed(a.IntValue), appendInt)
-	b = appendList(b, a.BoolValue != nil, pointed(a.BoolValue), appendBool)
-	b = appendList(b, a.StringValue != nil, pointed(a.StringValue), appendText)
-	b = appendList(b, a.VersionValue != nil, pointed(a.VersionValue), appendText)
-	b = appendList(b, a.IntValues != nil, a.IntValues, appendInt)
-	b = appendList(b, a.BoolValues != nil, a.BoolValues, appendBool)
-	b = appendList(b, a.StringValues != nil, a.StringValues, appendText)
-	return appendList(b, a.VersionValues != nil, a.VersionValues, appendText)
+	size := a.Size()
+	b = slices.Grow(binary.AppendUvarint(b, uint64(size)), size)
+	end := len(b) + size
+	_, _ = a.MarshalToSizedBuffer(b[len(b):end]) // no error is possible for its own size
+	return b[:end]
 }
-
-func appendList[V any](b []byte, set bool, list []V, appendOne func([]byte, V) []byte) []byte {
-	b = append(b, flag(set))
-	if !set {
-		return b
-	}
-	b = binary.AppendUvarint(b, uint64(len(list)))
-	for _, v := range list {
-		b = appendOne(b, v)
-	}
-	return b
-}
-
-func pointed[V any](v *V) []V {
-	if v == nil {
-		return nil
-	}
-	return []V{*v}
-}
-
-func appendInt(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
-
-func appendBool(b []byte, v bool) []byte { return append(b, flag(v)) }
 
 func appendText(b []byte, v string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
-}
-
-func flag(set bool) byte {
-	if set {
-		return 1
-	}
-	return 0
 }

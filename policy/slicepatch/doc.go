@@ -18,14 +18,14 @@
 // objects lead to the same devices on every machine. What all expressions of a patch may
 // cost is bounded for a device and for a slice.
 //
-// An expression sees of a device what it reads and no more, and answers are kept by that:
-// devices of one model are asked about once, in however many slices. Selectors that say
-// the same are one expression with one memory, in however many patches and classes.
+// An expression gets the values of a device that it reads and no more, and its answers are kept by
+// these values: it is evaluated once for devices of one model, in however many slices. Selectors
+// with the same text share one expression and its answers, in however many patches and classes.
 //
 // A scheduler that is built from this repository says in a Lease that it obeys
 // ResourceSlicePatches; SchedulerOf, ClaimPresence and ReleasePresence read and write that
 // Lease.
 //
-// The functions are pure: what is remembered shows in nothing but time. What they return is read-only and shares whatever it does not
-// change with what was published and with the patches.
+// The functions are pure: kept answers change nothing but the time. The results are read-only and
+// share all that does not change with the published devices and with the patches.
 package slicepatch

@@ -1,7 +1,6 @@
 package slicepatch
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -9,7 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// Explanation says of a device, as patches make it, where each part comes from. It is
+// Explanation is a device as patches make it, with the origin of each part. It is
 // read-only.
 type Explanation struct {
 	// Device is what Overlay.Apply returns.
@@ -21,12 +20,12 @@ type Explanation struct {
 	// by name.
 	Attributes []Value[resourcev1.DeviceAttribute]
 	Capacity   []Value[resourcev1.DeviceCapacity]
-	// Taints are by whom the taints of the device are, in the order in which it has
+	// Taints are the origins of the taints of the device, in the order in which it has
 	// them: the name of a patch, or nothing for the driver.
 	Taints []string
 }
 
-// Value says where one attribute or one capacity comes from.
+// Value is the origin of one attribute or one capacity.
 type Value[V any] struct {
 	// Name is as the device has it or, if it was removed, as the driver published it.
 	Name resourcev1.QualifiedName
@@ -34,7 +33,7 @@ type Value[V any] struct {
 	Now *V
 	// Published is what the driver published under the name, nil for nothing.
 	Published *V
-	// Patch is who decided, empty for the driver.
+	// Patch is the name of the patch that decided, empty for the driver.
 	Patch string
 	// Overruled are the other patches with a value for it, in the order in which they
 	// would have their turn.
@@ -49,13 +48,12 @@ type Offer[V any] struct {
 }
 
 // Explain returns what patches make of a published device together, as Combine and
-// Apply do, with where all of it comes from. Patches are in the order of Compare.
+// Apply do, with the origin of all of it. Patches are in the order of Compare.
 func Explain(patches []*Patch, driver string, published *resourcev1.Device) Explanation {
 	var e Explanation
 	e.Device, e.Limited = Combine(patches).Apply(driver, published)
 	e.Taints = make([]string, len(published.Taints), len(e.Device.Taints))
-	byName := slices.SortedFunc(slices.Values(patches), func(a, b *Patch) int { return cmp.Compare(a.Name, b.Name) })
-	for _, p := range byName {
+	for _, p := range byName(patches) {
 		e.Taints = append(e.Taints, slices.Repeat([]string{p.Name}, len(p.taints))...)
 	}
 	deciding := patches
@@ -67,40 +65,36 @@ func Explain(patches []*Patch, driver string, published *resourcev1.Device) Expl
 	return e
 }
 
-// valuesOf says of each name that was published, or is there now, who decided about it.
+// valuesOf returns the origin of each name that was published or is there now.
 func valuesOf[V any](driver string, published, now map[name]V, patches []*Patch, of func(*Patch) map[name]*V) []Value[V] {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(published)), maps.Keys(now))
+	names := slices.Collect(maps.Keys(published))
+	for name := range now {
+		if _, found := published[name]; !found {
+			names = append(names, name)
+		}
+	}
 	slices.Sort(names)
-	names = slices.Compact(names)
 	values := make([]Value[V], 0, len(names))
 	for _, spelt := range names {
-		v := Value[V]{Name: spelt, Now: entry(now, spelt), Published: entry(published, spelt)}
-		offers := offersFor(full(spelt, driver), patches, of)
+		v := Value[V]{Name: spelt}
+		if value, found := now[spelt]; found {
+			v.Now = &value
+		}
+		if value, found := published[spelt]; found {
+			v.Published = &value
+		}
+		var offers []Offer[V]
+		for _, p := range patches {
+			if value, found := of(p)[full(spelt, driver)]; found {
+				offers = append(offers, Offer[V]{Patch: p.Name, Value: value})
+			}
+		}
 		if len(offers) > 0 {
 			v.Patch, v.Overruled = offers[0].Patch, offers[1:]
 		}
 		values = append(values, v)
 	}
 	return values
-}
-
-// offersFor returns what patches have for a name with its domain, in their order.
-func offersFor[V any](full name, patches []*Patch, of func(*Patch) map[name]*V) []Offer[V] {
-	var offers []Offer[V]
-	for _, p := range patches {
-		if value, found := of(p)[full]; found {
-			offers = append(offers, Offer[V]{Patch: p.Name, Value: value})
-		}
-	}
-	return offers
-}
-
-func entry[V any](values map[name]V, of name) *V {
-	value, found := values[of]
-	if !found {
-		return nil
-	}
-	return &value
 }
 
 // full returns a name with its domain, which is the driver's for one that has none.

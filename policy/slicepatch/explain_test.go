@@ -286,3 +286,11 @@ func namedPatch(random *rand.Rand, name string) *v1alpha1.ResourceSlicePatch {
 	}
 	return p
 }
+
+// entry returns the value of a name, nil for none.
+func entry[V any](values map[name]V, of name) *V {
+	if value, found := values[of]; found {
+		return &value
+	}
+	return nil
+}

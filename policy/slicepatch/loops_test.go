@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
 )
 
 func TestLoops(t *testing.T) {
@@ -52,7 +53,7 @@ func TestLoops(t *testing.T) {
 		`cel.bind(d, device.attributes["d"], d.map(k, k)[0] == "a")`: lists,
 	} {
 		s := newSelector(text)
-		require.NoError(t, s.problem, text)
+		require.NoError(t, s.err, text)
 		require.Equal(t, want, s.loops, text)
 	}
 }
@@ -67,12 +68,12 @@ func TestALoopOverAMapIsChargedTheSameEachTime(t *testing.T) {
 	}
 	for range 100 {
 		// An expression of its own, so that nothing is known.
-		fresh := &expression{program: e.program, reads: e.reads, loops: e.loops, known: map[string]*answer{}}
+		fresh := &expression{program: e.program, reads: e.reads, loops: e.loops, answers: map[string]*answer{}}
 		got, err := (&Filter{selectors: []selector{{expression: fresh}}}).Satisfies(nil, "d", &d)
 		require.NoError(t, err)
 		require.True(t, got)
-		require.Len(t, fresh.known, 1)
-		for _, given := range fresh.known {
+		require.Len(t, fresh.answers, 1)
+		for _, given := range fresh.answers {
 			require.Equal(t, e.program.MaxCost, given.cost)
 		}
 	}
@@ -83,9 +84,9 @@ func TestALoopOverAMapIsChargedNoMoreThanADeviceMayCost(t *testing.T) {
 	t.Parallel()
 	s := newSelector(`device.attributes["d"].exists(k, device.attributes["d"].exists(l, device.attributes["d"].exists(m, k + l + m == "nnn")))`)
 	require.Greater(t, s.program.MaxCost, uint64(maxCost))
-	d := &device{Driver: "d", Attributes: attributes{"n": {IntValue: new(int64(1))}}}
+	d := &cel.Device{Driver: "d", Attributes: attributes{"n": {IntValue: new(int64(1))}}}
 	given := s.evaluate(d)
 	require.NoError(t, given.err)
-	require.True(t, given.yes)
+	require.True(t, given.matches)
 	require.Equal(t, uint64(maxCost), given.cost)
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 )
 
 // Overlay is what patches that are meant for the same device make of it together. It
@@ -32,14 +35,17 @@ func Combine(patches []*Patch) *Overlay {
 		attributes: winners(patches, func(p *Patch) map[name]*resourcev1.DeviceAttribute { return p.attributes }),
 		capacity:   winners(patches, func(p *Patch) map[name]*resourcev1.DeviceCapacity { return p.capacity }),
 	}
-	byName := slices.Clone(patches)
-	slices.SortFunc(byName, func(a, b *Patch) int { return cmp.Compare(a.Name, b.Name) })
-	for _, p := range byName {
+	for _, p := range byName(patches) {
 		o.taints = append(o.taints, p.taints...)
 	}
 	return o
 }
 
+func byName(patches []*Patch) []*Patch {
+	return slices.SortedFunc(slices.Values(patches), func(a, b *Patch) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// winners returns the changes by the first patch that has one for each name.
 func winners[V any](patches []*Patch, of func(*Patch) map[name]*V) []change[V] {
 	decided := map[name]*V{}
 	for _, p := range patches {
@@ -151,4 +157,53 @@ func (o *Overlay) allowed(published *resourcev1.Device, attributes attributes, c
 		}
 	}
 	return nil
+}
+
+// SameToFilters reports whether two published devices are the same to every filter: both or
+// neither satisfy it.
+func SameToFilters(a, b *resourcev1.Device) bool {
+	return a.Name == b.Name && ptr.Equal(a.AllowMultipleAllocations, b.AllowMultipleAllocations) &&
+		SameAttributes(a.Attributes, b.Attributes) && SameCapacity(a.Capacity, b.Capacity)
+}
+
+// SameAttributes reports whether two devices have the same attributes, by the names that
+// they have there.
+func SameAttributes(a, b map[resourcev1.QualifiedName]resourcev1.DeviceAttribute) bool {
+	return sameMap(a, b, sameAttribute)
+}
+
+// SameCapacity is SameAttributes for capacity.
+func SameCapacity(a, b map[resourcev1.QualifiedName]resourcev1.DeviceCapacity) bool {
+	return sameMap(a, b, sameCapacity)
+}
+
+// sameMap is called for each device of a slice that is written, and allocates nothing. It
+// looks into two maps only if they are not one and the same, as those of devices that no
+// patch changes are.
+func sameMap[V any](a, b map[name]V, same func(a, b V) bool) bool {
+	if reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() {
+		return true
+	}
+	if len(a) != len(b) {
+		return false
+	}
+	for name, ours := range a {
+		theirs, found := b[name]
+		if !found || !same(ours, theirs) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameAttribute(a, b resourcev1.DeviceAttribute) bool {
+	return ptr.Equal(a.IntValue, b.IntValue) && ptr.Equal(a.BoolValue, b.BoolValue) &&
+		ptr.Equal(a.StringValue, b.StringValue) && ptr.Equal(a.VersionValue, b.VersionValue) &&
+		slices.Equal(a.IntValues, b.IntValues) && slices.Equal(a.BoolValues, b.BoolValues) &&
+		slices.Equal(a.StringValues, b.StringValues) && slices.Equal(a.VersionValues, b.VersionValues)
+}
+
+func sameCapacity(a, b resourcev1.DeviceCapacity) bool {
+	return a.Value.Cmp(b.Value) == 0 &&
+		(a.RequestPolicy == b.RequestPolicy || equality.Semantic.DeepEqual(a.RequestPolicy, b.RequestPolicy))
 }

@@ -1,6 +1,8 @@
 package slicepatch
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,8 +13,9 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// reads is what an expression looks at in a device, beyond its driver and whether it can
-// be allocated more than once. Where that cannot be told from the expression it is all.
+// reads are the attributes and the capacity that an expression reads of a device, beyond its
+// driver and whether it can be allocated more than once. Where the expression does not show
+// which, it reads all.
 type reads struct {
 	// id is the same for the same reads.
 	id                   string
@@ -28,100 +31,184 @@ type part struct {
 // path is a value, or a whole domain if it has no id.
 type path struct{ domain, id string }
 
-// readsOf finds what an expression reads. A variable of a macro that is called device
-// counts as the device, which errs to the safe side.
-func readsOf(checked *celgo.Ast) reads {
-	var r reads
-	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked.NativeRep()), ast.KindMatcher(ast.IdentKind)) {
-		if strings.TrimPrefix(e.AsIdent(), ".") == "device" {
-			r.add(e)
-		}
-	}
-	r.attributes.tidy()
-	r.capacity.tidy()
-	r.id = r.attributes.text() + "|" + r.capacity.text()
-	return r
+// loops says how an expression loops over maps, whose keys come in another order each
+// time.
+type loops struct {
+	// maps is set if it loops over what may be a map. The cost depends on how soon
+	// the key comes that ends it.
+	maps bool
+	// lists is set if it makes a list of a map. The result may depend on the order then.
+	lists bool
 }
 
-// add takes in one place where the device is mentioned.
-func (r *reads) add(device ast.NavigableExpr) {
-	field, parent, ok := selected(device)
-	switch {
-	case ok && (field == "driver" || field == "allowMultipleAllocations"):
-	case ok && field == "attributes":
-		r.attributes.add(parent)
-	case ok && field == "capacity":
-		r.capacity.add(parent)
+// analyze finds the reads and the loops of an expression.
+func analyze(checked *celgo.Ast) (reads, loops) {
+	a := analyzer{ast: checked.NativeRep(), variables: map[string]shape{}}
+	a.read(a.visit(a.ast.Expr()))
+	a.attributes.tidy()
+	a.capacity.tidy()
+	a.id = a.attributes.text() + "|" + a.capacity.text()
+	return a.reads, a.loops
+}
+
+type analyzer struct {
+	reads
+	loops
+
+	ast *ast.AST
+	// variables are those of the macros around the expression that is visited.
+	variables map[string]shape
+}
+
+// shape is the part of a device that an expression stands for.
+type shape struct {
+	kind shapeKind
+	// part and path say which domains, domain or value.
+	part *part
+	path path
+}
+
+type shapeKind int
+
+const (
+	shapeOther   shapeKind = iota
+	shapeDevice            // a device
+	shapeDomains           // its attributes or its capacity, by domain
+	shapeDomain            // the values of one domain, by name
+	shapeValue             // one value; an attribute that can be looped over is a list
+	shapeList              // what is surely no map
+)
+
+// read takes note of a part of the device that is used as a whole.
+func (a *analyzer) read(s shape) {
+	switch s.kind {
+	case shapeDevice:
+		a.attributes.all, a.capacity.all = true, true
+	case shapeDomains:
+		s.part.all = true
+	case shapeDomain, shapeValue:
+		s.part.paths = append(s.part.paths, s.path)
+	case shapeOther, shapeList:
+	}
+}
+
+// visit returns the shape of an expression. The parts of the device that the expression uses and
+// does not stand for are read.
+func (a *analyzer) visit(e ast.Expr) shape {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return a.visitIdent(e)
+	case ast.SelectKind:
+		return a.element(a.visit(e.AsSelect().Operand()), e.AsSelect().FieldName(), true, operators.OptSelect)
+	case ast.CallKind:
+		return a.visitCall(e.AsCall())
+	case ast.ComprehensionKind:
+		return a.visitLoop(e.AsComprehension())
 	default:
-		r.attributes.all, r.capacity.all = true, true
+		for _, child := range ast.NavigateExpr(a.ast, e).Children() {
+			a.read(a.visit(child))
+		}
+		return shape{}
 	}
 }
 
-// add takes in one place where a map of domains is mentioned.
-func (p *part) add(domains ast.NavigableExpr) {
-	domain, values, ok := indexed(domains)
-	if !ok {
-		p.all = true
-		return
+func (a *analyzer) visitIdent(e ast.Expr) shape {
+	if bound := a.variables[e.AsIdent()]; bound.kind != shapeOther {
+		return bound
 	}
-	id, _, ok := selected(values)
-	if !ok {
-		id, _, ok = indexed(values)
+	switch a.ast.GetType(e.ID()).Kind() {
+	case types.StructKind:
+		return shape{kind: shapeDevice}
+	case types.ListKind:
+		return shape{kind: shapeList}
+	default:
+		return shape{}
 	}
-	if !ok {
-		id, ok = asked(values)
-	}
-	if !ok {
-		id = "" // The domain as a whole.
-	}
-	p.paths = append(p.paths, path{domain: domain, id: id})
 }
 
-// selected returns the field that is taken of an expression with a dot, and where; also
-// by has().
-func selected(e ast.NavigableExpr) (field string, at ast.NavigableExpr, ok bool) {
-	parent, ok := e.Parent()
-	if !ok || parent.Kind() != ast.SelectKind {
-		return "", nil, false
+func (a *analyzer) visitCall(call ast.CallExpr) shape {
+	args := call.Args()
+	switch name := call.FunctionName(); {
+	case name == operators.Index || name == operators.OptIndex || name == operators.OptSelect:
+		of := a.visit(args[0])
+		key, constant := literal(args[1])
+		if !constant {
+			a.read(a.visit(args[1]))
+		}
+		return a.element(of, key, constant, name)
+	case name == operators.In:
+		of := a.visit(args[1])
+		if key, constant := literal(args[0]); constant && of.kind == shapeDomain {
+			of = a.element(of, key, true, name)
+		}
+		a.read(of)
+		a.read(a.visit(args[0]))
+		return shape{}
+	case name == "value" && call.IsMemberFunction():
+		return a.visit(call.Target())
+	case call.IsMemberFunction():
+		args = append([]ast.Expr{call.Target()}, args...)
 	}
-	return parent.AsSelect().FieldName(), parent, true
+	lists := call.FunctionName() == "orValue"
+	for _, arg := range args {
+		s := a.visit(arg)
+		a.read(s)
+		lists = lists && a.isList(arg, s)
+	}
+	if lists {
+		return shape{kind: shapeList}
+	}
+	return shape{}
 }
 
-// indexed returns the constant by which an element is taken of an expression, and where.
-func indexed(e ast.NavigableExpr) (key string, at ast.NavigableExpr, ok bool) {
-	args, parent, ok := called(e, operators.Index)
-	if !ok || args[0].ID() != e.ID() {
-		return "", nil, false
+// element returns the shape of a field or of an element by a key. One by a key that is not constant
+// may be any, so that all are read.
+func (a *analyzer) element(of shape, key string, constant bool, function string) shape {
+	switch {
+	case of.kind == shapeDevice && key == "attributes":
+		return shape{kind: shapeDomains, part: &a.attributes}
+	case of.kind == shapeDevice && key == "capacity":
+		return shape{kind: shapeDomains, part: &a.capacity}
+	case of.kind == shapeDevice && (key == "driver" || key == "allowMultipleAllocations"):
+		return shape{}
+	case of.kind == shapeDomains && function == operators.Index:
+		of.part.all = of.part.all || !constant
+		return shape{kind: shapeDomain, part: of.part, path: path{domain: key}}
+	case of.kind == shapeDomain:
+		return shape{kind: shapeValue, part: of.part, path: path{domain: of.path.domain, id: key}}
+	default:
+		a.read(of)
+		return shape{}
 	}
-	key, ok = constant(args[1])
-	return key, parent, ok
 }
 
-// asked returns the constant that is asked for where it may be missing: m.?id, m[?"id"]
-// and "id" in m.
-func asked(e ast.NavigableExpr) (key string, ok bool) {
-	if args, _, ok := called(e, operators.OptSelect, operators.OptIndex); ok && args[0].ID() == e.ID() {
-		return constant(args[1])
+// visitLoop follows a loop. The variable of cel.bind, and of macros that are made of it, is the
+// accumulator of a loop over nothing, and stands for the first value.
+func (a *analyzer) visitLoop(loop ast.ComprehensionExpr) shape {
+	over, first := a.visit(loop.IterRange()), a.visit(loop.AccuInit())
+	a.read(over)
+	a.read(first)
+	if !a.isList(loop.IterRange(), over) {
+		a.maps = true
+		a.lists = a.lists || loop.AccuInit().Kind() == ast.ListKind
 	}
-	if args, _, ok := called(e, operators.In); ok && args[1].ID() == e.ID() {
-		return constant(args[0])
+	outside := a.variables
+	a.variables = maps.Clone(outside)
+	a.variables[loop.AccuVar()] = first
+	a.variables[loop.IterVar()], a.variables[loop.IterVar2()] = shape{}, shape{}
+	for _, e := range []ast.Expr{loop.LoopCondition(), loop.LoopStep(), loop.Result()} {
+		a.read(a.visit(e))
 	}
-	return "", false
+	a.variables = outside
+	return shape{}
 }
 
-// called returns the two arguments of the call in which the expression is one.
-func called(e ast.NavigableExpr, functions ...string) ([]ast.Expr, ast.NavigableExpr, bool) {
-	parent, ok := e.Parent()
-	if !ok || parent.Kind() != ast.CallKind || !slices.Contains(functions, parent.AsCall().FunctionName()) {
-		return nil, nil, false
-	}
-	args := parent.AsCall().Args()
-	return args, parent, len(args) == 2
+// isList reports whether an expression is surely no map.
+func (a *analyzer) isList(e ast.Expr, s shape) bool {
+	return s.kind == shapeList || s.kind == shapeValue && s.part == &a.attributes || a.ast.GetType(e.ID()).Kind() == types.ListKind
 }
 
-// constant returns the text of a literal. An empty one names nothing, and would be
-// taken for a whole domain, of which it is part.
-func constant(e ast.Expr) (string, bool) {
+func literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
 	}
@@ -129,29 +216,23 @@ func constant(e ast.Expr) (string, bool) {
 	return string(text), ok
 }
 
-// tidy sorts, and leaves out what is read otherwise.
+// tidy sorts, and leaves out duplicates and what is read with its domain.
 func (p *part) tidy() {
 	if p.all {
 		p.paths = nil
 		return
 	}
-	slices.SortFunc(p.paths, func(a, b path) int {
-		if c := strings.Compare(a.domain, b.domain); c != 0 {
-			return c
+	slices.SortFunc(p.paths, func(a, b path) int { return cmp.Or(strings.Compare(a.domain, b.domain), strings.Compare(a.id, b.id)) })
+	kept := p.paths[:0]
+	for _, read := range p.paths {
+		if n := len(kept); n == 0 || kept[n-1] != read && kept[n-1] != (path{domain: read.domain}) {
+			kept = append(kept, read)
 		}
-		return strings.Compare(a.id, b.id)
-	})
-	p.paths = slices.Compact(p.paths)
-	whole := ""
-	p.paths = slices.DeleteFunc(p.paths, func(read path) bool {
-		if read.id == "" {
-			whole = read.domain
-		}
-		return read.id != "" && read.domain == whole && whole != ""
-	})
+	}
+	p.paths = kept
 }
 
-// text is the same for the same parts, and for no others: what is not in quotes is ours.
+// text is the same for the same parts, and for no others: a star is in no quotes.
 func (p *part) text() string {
 	if p.all {
 		return "*"

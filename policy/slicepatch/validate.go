@@ -15,15 +15,15 @@ import (
 	tollgatevalidation "github.com/tollgate-dev/tollgate/policy/validation"
 )
 
-// ValidatePatch returns what is wrong with the patch: what its schema cannot say, and
-// what the schema says and an object in store may still not obey. A patch without
+// ValidatePatch returns what is wrong with the patch by the rules that its schema cannot say, and
+// by those of the schema, which a stored object may still not obey. A patch without
 // errors is applied to the letter.
 func ValidatePatch(p *v1alpha1.ResourceSlicePatch) field.ErrorList {
 	spec, path := &p.Spec.Devices, field.NewPath("spec", "devices")
 	const most = resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice
 	var errs field.ErrorList
 	if n := len(spec.Attributes) + len(spec.Capacity); n > most {
-		// What is wrong inside of too much is not worth reading.
+		// Errors inside of a patch that is too large are not worth reading.
 		return append(errs, field.Invalid(path, n, fmt.Sprintf("too many attributes and capacities: at most %d together, as on a device", most)))
 	}
 	errs = append(errs, validateFilter(spec.Filter, path.Child("filter"))...)
@@ -55,7 +55,7 @@ func ValidateFields(p, was *v1alpha1.ResourceSlicePatch) field.ErrorList {
 func Warnings(p *v1alpha1.ResourceSlicePatch) []string {
 	var warnings []string
 	spec := &p.Spec.Devices
-	if asksForNothing(spec.Filter) {
+	if !Conditional(spec.Filter) && NamesOf(spec.Filter) == (resourcev1.DeviceTaintSelector{}) {
 		warnings = append(warnings, "spec.devices.filter asks for nothing: the patch is for every device of every driver")
 	}
 	if len(spec.Attributes)+len(spec.Capacity)+len(spec.Taints) == 0 {
@@ -65,11 +65,6 @@ func Warnings(p *v1alpha1.ResourceSlicePatch) []string {
 		warnings = append(warnings, "spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own")
 	}
 	return warnings
-}
-
-// asksForNothing reports whether a filter asks for nothing.
-func asksForNothing(f *v1alpha1.DevicePatchFilter) bool {
-	return f == nil || f.DeviceClassName == nil && f.Driver == nil && f.Pool == nil && f.Device == nil && len(f.Selectors) == 0
 }
 
 func validateFilter(f *v1alpha1.DevicePatchFilter, path *field.Path) field.ErrorList {
@@ -82,7 +77,7 @@ func validateFilter(f *v1alpha1.DevicePatchFilter, path *field.Path) field.Error
 		if *class == "" {
 			errs = append(errs, field.Required(at, "an empty name selects nothing: leave the field out to select any"))
 		} else {
-			errs = append(errs, invalid(at, *class, validation.IsDNS1123Subdomain(*class))...)
+			errs = append(errs, invalid(at, *class, "", validation.IsDNS1123Subdomain(*class))...)
 		}
 	}
 	named := NamesOf(f)
@@ -90,8 +85,8 @@ func validateFilter(f *v1alpha1.DevicePatchFilter, path *field.Path) field.Error
 	return append(errs, validateSelectors(f.Selectors, path.Child("selectors"))...)
 }
 
-// validateSelectors compiles every expression, and holds against the limit what all of
-// them can cost together.
+// validateSelectors compiles every expression, and compares the highest cost of all of
+// them together with the limit.
 func validateSelectors(list []v1alpha1.PatchedDeviceSelector, path *field.Path) field.ErrorList {
 	if len(list) > resourcev1.DeviceSelectorsMaxSize {
 		return field.ErrorList{field.TooMany(path, len(list), resourcev1.DeviceSelectorsMaxSize)}
@@ -104,39 +99,38 @@ func validateSelectors(list []v1alpha1.PatchedDeviceSelector, path *field.Path) 
 			errs = append(errs, field.Required(at, "a selector selects by an expression: give cel"))
 			continue
 		}
-		text, at := list[i].CEL.Expression, at.Child("expression")
-		if problem := unreadable(text); problem != nil {
-			problem.Field = at.String()
-			errs = append(errs, problem)
-			continue
-		}
-		cost, err := estimate(text)
-		switch {
-		case err != nil:
-			errs = append(errs, field.Invalid(at, text, err.Error()))
-		case cost > maxCost || total+cost > maxCost:
-			errs = append(errs, field.Invalid(at, text, fmt.Sprintf(
-				"costs up to %d, %d with the expressions before it, of which %d are allowed: every device there is will be asked; narrow what it loops over",
-				cost, total+min(cost, maxCost), maxCost)))
-		default:
-			total += cost
+		if err := validateExpression(list[i].CEL.Expression, &total, at.Child("expression")); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errs
 }
 
-// unreadable returns why an expression is not even looked at.
-func unreadable(text string) *field.Error {
+// validateExpression adds the cost of an expression to total.
+func validateExpression(text string, total *uint64, path *field.Path) *field.Error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return field.Required(nil, "give an expression about device, such as device.driver == 'gpu.example.com'")
+		return field.Required(path, "give an expression about device, such as device.driver == 'gpu.example.com'")
 	case len(text) > resourcev1.CELSelectorExpressionMaxLength:
-		return field.TooLong(nil, "", resourcev1.CELSelectorExpressionMaxLength)
+		return field.TooLong(path, "", resourcev1.CELSelectorExpressionMaxLength)
 	case !utf8.ValidString(text):
-		return field.Invalid(nil, "", "must be UTF-8")
-	default:
-		return nil
+		return field.Invalid(path, "", "must be UTF-8")
 	}
+	e, err := expressionOf(text)
+	if err == nil && e.loops.lists {
+		err = errDisorder
+	}
+	if err != nil {
+		return field.Invalid(path, text, err.Error())
+	}
+	cost := e.program.MaxCost
+	if cost > maxCost || *total+cost > maxCost {
+		return field.Invalid(path, text, fmt.Sprintf(
+			"costs up to %d, %d with the expressions before it, of which %d are allowed: every device there is will be asked; narrow what it loops over",
+			cost, *total+min(cost, maxCost), maxCost))
+	}
+	*total += cost
+	return nil
 }
 
 // validateName accepts a domain and a C identifier with a slash between them. A name
@@ -150,22 +144,17 @@ func validateName(full name, path *field.Path) field.ErrorList {
 	if len(domain) > resourcev1.DeviceMaxDomainLength {
 		errs = append(errs, field.Invalid(path, full, fmt.Sprintf("the domain is %d bytes long, of which %d are allowed", len(domain), resourcev1.DeviceMaxDomainLength)))
 	}
-	for _, problem := range validation.IsDNS1123Subdomain(strings.ToLower(domain)) {
-		errs = append(errs, field.Invalid(path, full, "the domain: "+problem))
-	}
+	errs = append(errs, invalid(path, string(full), "the domain: ", validation.IsDNS1123Subdomain(strings.ToLower(domain)))...)
 	if len(id) > resourcev1.DeviceMaxIDLength {
 		errs = append(errs, field.Invalid(path, full, fmt.Sprintf("what follows the domain is %d bytes long, of which %d are allowed", len(id), resourcev1.DeviceMaxIDLength)))
 	}
-	for _, problem := range validation.IsCIdentifier(id) {
-		errs = append(errs, field.Invalid(path, full, "what follows the domain: "+problem))
-	}
-	return errs
+	return append(errs, invalid(path, string(full), "what follows the domain: ", validation.IsCIdentifier(id))...)
 }
 
-func invalid(path *field.Path, value string, problems []string) field.ErrorList {
+func invalid(path *field.Path, value, prefix string, problems []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range problems {
-		errs = append(errs, field.Invalid(path, value, problem))
+		errs = append(errs, field.Invalid(path, value, prefix+problem))
 	}
 	return errs
 }

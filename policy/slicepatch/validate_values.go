@@ -3,14 +3,100 @@ package slicepatch
 import (
 	"fmt"
 	"math/big"
+	"strings"
 
+	"github.com/blang/semver/v4"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// maxValidValues is the limit of the API on the values that a request may ask for.
+const oneValue = "give exactly one of int, bool, string, version, ints, bools, strings, versions and null; \"null\": {}, with the quotes, removes the attribute"
+
+func validateAttribute(a *v1alpha1.NullableDeviceAttribute, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch set := setFields(a); len(set) {
+	case 0:
+		errs = append(errs, field.Required(path, oneValue))
+	case 1:
+	default:
+		errs = append(errs, field.Invalid(path, strings.Join(set, ", "), oneValue))
+	}
+	if a.StringValue != nil {
+		errs = append(errs, validateString(*a.StringValue, path.Child("string"))...)
+	}
+	if a.VersionValue != nil {
+		errs = append(errs, validateVersion(*a.VersionValue, path.Child("version"))...)
+	}
+	errs = append(errs, validateLength(a.IntValues, path.Child("ints"))...)
+	errs = append(errs, validateLength(a.BoolValues, path.Child("bools"))...)
+	errs = append(errs, validateLength(a.StringValues, path.Child("strings"))...)
+	errs = append(errs, validateLength(a.VersionValues, path.Child("versions"))...)
+	for i, value := range a.StringValues {
+		errs = append(errs, validateString(value, path.Child("strings").Index(i))...)
+	}
+	for i, value := range a.VersionValues {
+		errs = append(errs, validateVersion(value, path.Child("versions").Index(i))...)
+	}
+	return errs
+}
+
+// setFields returns the fields that are set.
+func setFields(a *v1alpha1.NullableDeviceAttribute) []string {
+	var fields []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"int", a.IntValue != nil},
+		{"bool", a.BoolValue != nil},
+		{"string", a.StringValue != nil},
+		{"version", a.VersionValue != nil},
+		{"ints", a.IntValues != nil},
+		{"bools", a.BoolValues != nil},
+		{"strings", a.StringValues != nil},
+		{"versions", a.VersionValues != nil},
+		{"null", a.NullValue != nil},
+	} {
+		if f.set {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
+}
+
+func validateString(value string, path *field.Path) field.ErrorList {
+	if len(value) > resourcev1.DeviceAttributeMaxValueLength {
+		return field.ErrorList{field.TooLong(path, value, resourcev1.DeviceAttributeMaxValueLength)}
+	}
+	return nil
+}
+
+// validateVersion accepts the versions that expressions can read.
+func validateVersion(value string, path *field.Path) field.ErrorList {
+	errs := validateString(value, path)
+	if _, err := semver.Parse(value); err != nil && len(errs) == 0 {
+		errs = append(errs, field.Invalid(path, value, "must be a semantic version such as 1.2.3 or 1.2.3-rc.1"))
+	}
+	return errs
+}
+
+// validateLength refuses an empty list, which is no value.
+func validateLength[T any](list []T, path *field.Path) field.ErrorList {
+	const most = resourcev1.ResourceSliceMaxAttributeValuesPerDevice
+	switch {
+	case list != nil && len(list) == 0:
+		return field.ErrorList{field.Required(path, "an empty list is no value: give at least one, or null: {} to remove the attribute")}
+	case len(list) > most:
+		return field.ErrorList{field.Invalid(path, len(list), fmt.Sprintf("too many values: a device has at most %d", most))}
+	default:
+		return nil
+	}
+}
+
+// maxValidValues is the limit of the API on the number of values that a request may ask for.
 const maxValidValues = 10
 
 func validateCapacity(c *v1alpha1.PatchedCapacity, path *field.Path) field.ErrorList {
@@ -27,7 +113,7 @@ func validateCapacity(c *v1alpha1.PatchedCapacity, path *field.Path) field.Error
 	return errs
 }
 
-// validateRequestPolicy holds a policy against the rules of ResourceSlices.
+// validateRequestPolicy checks a policy by the rules of ResourceSlices.
 func validateRequestPolicy(p *v1alpha1.CapacityRequestPolicy, capacity *resource.Quantity, path *field.Path) field.ErrorList {
 	switch {
 	case len(p.ValidValues) > 0 && p.ValidRange != nil:
@@ -49,16 +135,16 @@ func validateValues(p *v1alpha1.CapacityRequestPolicy, capacity *resource.Quanti
 		return field.ErrorList{field.TooMany(at, n, maxValidValues)}
 	}
 	var errs field.ErrorList
-	known := false
+	found := false
 	for i := range p.ValidValues {
 		value := &p.ValidValues[i]
-		known = known || value.Cmp(*p.Default) == 0
+		found = found || value.Cmp(*p.Default) == 0
 		if i > 0 && value.Cmp(p.ValidValues[i-1]) <= 0 {
 			errs = append(errs, field.Invalid(at.Index(i), text(value), "must be more than the one before it"))
 		}
 		errs = append(errs, atMost(value, "the capacity", capacity, at.Index(i))...)
 	}
-	if !known {
+	if !found {
 		errs = append(errs, field.Invalid(path.Child("default"), text(p.Default), "must be one of validValues"))
 	}
 	return errs
@@ -108,22 +194,15 @@ func atMost(value *resource.Quantity, what string, limit *resource.Quantity, pat
 
 // onStep reports whether a value is min and a whole number of steps.
 func onStep(value *resource.Quantity, r *v1alpha1.CapacityRequestRange) bool {
-	above := nano(value)
-	above.Sub(above, nano(r.Min))
-	return new(big.Int).Rem(above, nano(r.Step)).Sign() == 0
+	above := rational(value)
+	above.Sub(above, rational(r.Min))
+	return above.Quo(above, rational(r.Step)).IsInt()
 }
 
-// nano returns a quantity in units of 1e-9, the smallest that there is.
-func nano(q *resource.Quantity) *big.Int {
-	const scale = 9
+func rational(q *resource.Quantity) *big.Rat {
 	own := q.DeepCopy() // AsDec writes to it
-	dec := own.AsDec()
-	n := new(big.Int).Set(dec.UnscaledBig())
-	shift := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(scale-int(dec.Scale()), int(dec.Scale())-scale))), nil)
-	if int(dec.Scale()) > scale {
-		return n.Quo(n, shift)
-	}
-	return n.Mul(n, shift)
+	n, _ := new(big.Rat).SetString(own.AsDec().String())
+	return n
 }
 
 // text returns a quantity as it is written. String writes to what it is called on.
