@@ -4,16 +4,21 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
+	"k8s.io/apimachinery/pkg/util/version"
+	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// maxLength is the longest text that is compiled, in bytes. What it may hold is bounded
+// maxLength is the longest text that is compiled, in bytes. Its content is bounded
 // too (tooLarge): the worst takes a quarter of a second, and the longest that people
 // write a few milliseconds.
 const maxLength = 16384
@@ -24,22 +29,27 @@ type Program struct {
 	env  *cel.Env
 	ast  *cel.Ast
 	uses Uses
-	// plans return what evaluates the expression within each of the limits, made when
-	// it is first needed: it holds three times the memory of all the rest, and most
-	// policies of a large cluster are never asked.
+	// plans return the evaluators of the expression within each of the limits, made when
+	// first needed: one takes three times the memory of all the rest, and most
+	// policies of a large cluster are never evaluated.
 	plans [len(limits)]func() (cel.Program, error)
 }
 
 // Compile compiles text for a place. The error is an *Error. It takes about 0.2 ms,
-// so programs are to be kept. Text is taken as it may have been stored by a later
-// Tollgate; what is being written is for Validate to judge.
+// so programs are to be kept. Text may have been stored by a later
+// Tollgate; Validate judges a text that is being written.
 func Compile(place Place, text string, result Type) (*Program, error) {
 	return compile(environmentOf(place, environment.StoredExpressions), text, result)
 }
 
 func compile(env *cel.Env, text string, result Type) (*Program, error) {
-	if problem := unreadable(text); problem != "" {
-		return nil, &Error{Problem: problem}
+	switch {
+	case strings.TrimSpace(text) == "":
+		return nil, &Error{Problem: "is empty"}
+	case len(text) > maxLength:
+		return nil, &Error{Problem: fmt.Sprintf("is %d bytes long, of which %d are allowed", len(text), maxLength)}
+	case !utf8.ValidString(text):
+		return nil, &Error{Problem: "is not UTF-8"}
 	}
 	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
@@ -52,8 +62,12 @@ func compile(env *cel.Env, text string, result Type) (*Program, error) {
 	if issues.Err() != nil {
 		return nil, firstOf(issues.Errors(), text, env)
 	}
-	if want := result.cel(); !ast.OutputType().IsExactType(want) {
-		return nil, &Error{Problem: fmt.Sprintf("has to be a %s, and is a %s%s", result, cel.FormatCELType(ast.OutputType()), result.hint(ast.OutputType()))}
+	if is := ast.OutputType(); !is.IsExactType(result.cel()) {
+		problem := fmt.Sprintf("has to be a %s, and is a %s", result, cel.FormatCELType(is))
+		if is.Kind() == cel.DynType.Kind() {
+			problem += fmt.Sprintf(": compare it with something, or write %s(...) around it", result)
+		}
+		return nil, &Error{Problem: problem}
 	}
 	p := &Program{env: env, ast: ast, uses: usesOf(ast)}
 	if _, err := p.within(costPerExpression); err != nil {
@@ -86,28 +100,6 @@ func (t Type) cel() *cel.Type {
 		return cel.StringType
 	}
 	return cel.BoolType
-}
-
-// hint says how to make what is not known to be of the type a value of it.
-func (t Type) hint(is *cel.Type) string {
-	if is.Kind() != cel.DynType.Kind() {
-		return ""
-	}
-	return fmt.Sprintf(": compare it with something, or write %s(...) around it", t)
-}
-
-// unreadable returns why text is not even looked at.
-func unreadable(text string) string {
-	switch {
-	case strings.TrimSpace(text) == "":
-		return "is empty"
-	case len(text) > maxLength:
-		return fmt.Sprintf("is %d bytes long, of which %d are allowed", len(text), maxLength)
-	case !utf8.ValidString(text):
-		return "is not UTF-8"
-	default:
-		return ""
-	}
 }
 
 // firstOf returns the first error in the text, and says how many more there are.
@@ -151,4 +143,94 @@ func short(message string) string {
 		cut--
 	}
 	return message[:cut] + "..."
+}
+
+// Variables beside those of a ValidatingAdmissionPolicy.
+const (
+	tolerationVar = "toleration"
+	taintVar      = "taint"
+	operationVar  = "operation"
+	podVar        = "pod"
+	claimVar      = "claim"
+)
+
+// oldest is the Kubernetes whose CEL a newly written expression may use: an accepted
+// expression runs on every supported Kubernetes, and the Tollgate before this one reads
+// it. Upstream goes back one version, which in 1.37 makes
+// no difference. Stored expressions may use all that this version knows.
+var oldest = version.MajorMinor(1, 34)
+
+// checkFrequency is the number of steps of a loop between looks at the context.
+// Upstream looks at every hundredth; here a step may have to compare two large
+// objects, and a look costs nanoseconds.
+const checkFrequency = 8
+
+// environments builds the environments when the first expression needs one.
+var environments = sync.OnceValue(func() [OfRequest + 1]*environment.EnvSet {
+	var sets [OfRequest + 1]*environment.EnvSet
+	for place := range sets {
+		set, err := environment.MustBaseEnvSet(oldest).Extend(options(Place(place)))
+		if err != nil {
+			panic("build the CEL environment: " + err.Error()) // a test builds them all
+		}
+		sets[place] = set
+	}
+	return sets
+})
+
+// environmentOf returns the environment of a place: for expressions that are being
+// written, or for those that are stored.
+func environmentOf(place Place, written environment.Type) *cel.Env {
+	sets := environments()
+	if int(place) >= len(sets) {
+		panic("no such place: " + strconv.Itoa(int(place)))
+	}
+	if written == environment.NewExpressions {
+		return sets[place].NewExpressionsEnv()
+	}
+	return sets[place].StoredExpressionsEnv()
+}
+
+// options are the additions of a place to the environment of Kubernetes.
+func options(place Place) environment.VersionedOptions {
+	request, namespace := admissioncel.BuildRequestType(), admissioncel.BuildNamespaceType()
+	o := environment.VersionedOptions{
+		IntroducedVersion: version.MajorMinor(1, 0), // in every version
+		EnvOptions: []cel.EnvOption{
+			cel.Variable(admissioncel.ObjectVarName, cel.DynType),
+			cel.Variable(admissioncel.OldObjectVarName, cel.DynType),
+			cel.Variable(admissioncel.RequestVarName, request.CelType()),
+			cel.Variable(admissioncel.NamespaceVarName, namespace.CelType()),
+			cel.Variable(admissioncel.AuthorizerVarName, library.AuthorizerType),
+			cel.Variable(admissioncel.RequestResourceAuthorizerVarName, library.ResourceCheckType),
+		},
+		DeclTypes: []*apiservercel.DeclType{request, namespace},
+	}
+	switch place {
+	case OfToleration:
+		o.DeclTypes = append(o.DeclTypes, tolerationType)
+		o.EnvOptions = append(o.EnvOptions,
+			cel.Variable(tolerationVar, tolerationType.CelType()),
+			cel.Variable(podVar, cel.DynType),
+			cel.Variable(claimVar, cel.DynType))
+	case OfTaint:
+		o.DeclTypes = append(o.DeclTypes, taintType)
+		o.EnvOptions = append(o.EnvOptions,
+			cel.Variable(taintVar, taintType.CelType()),
+			cel.Variable(operationVar, cel.StringType))
+	case OfRequest:
+	}
+	return o
+}
+
+// visible lists the variables of an expression, for the message about a misspelt one.
+func visible(env *cel.Env) string {
+	var names []string
+	for _, v := range env.Variables() {
+		if !strings.Contains(v.Name(), ".") && v.Type().Kind() != cel.TypeType.Kind() {
+			names = append(names, v.Name())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }

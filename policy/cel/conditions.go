@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -23,11 +24,11 @@ type Conditions struct {
 	uses       Uses
 }
 
-// condition has either a program or the reason why it has none.
+// condition has either a program or the error of its expression.
 type condition struct {
 	name    string
 	program *Program
-	broken  string
+	err     error
 }
 
 // CompileConditions compiles matchConditions. Those with a fault (ValidateConditions)
@@ -36,14 +37,11 @@ type condition struct {
 func CompileConditions(place Place, conditions []admissionregistrationv1.MatchCondition) Conditions {
 	var c Conditions
 	for i := range conditions {
-		in := &conditions[i]
-		program, err := Compile(place, in.Expression, Bool)
-		if err != nil {
-			c.conditions = append(c.conditions, condition{name: in.Name, broken: "does not compile: " + err.Error()})
-			continue
+		program, err := Compile(place, conditions[i].Expression, Bool)
+		c.conditions = append(c.conditions, condition{conditions[i].Name, program, err})
+		if err == nil {
+			c.uses = c.uses.with(program.uses)
 		}
-		c.conditions = append(c.conditions, condition{name: in.Name, program: program})
-		c.uses = c.uses.with(program.uses)
 	}
 	return c
 }
@@ -62,27 +60,22 @@ func (c Conditions) Match(ctx context.Context, review *Review, judged *Judged) (
 	var fault, failure error
 	for i := range c.conditions {
 		holds, err := c.conditions[i].holds(ctx, review, judged)
-		if failed := (*FailedError)(nil); errors.As(err, &failed) {
-			failure = cmp.Or(failure, err)
-			continue
-		}
-		if err != nil {
-			fault = cmp.Or(fault, err)
-			continue
-		}
-		if !holds {
+		switch {
+		case err == nil && !holds:
 			return false, nil
+		case errors.As(err, new(*FailedError)):
+			failure = cmp.Or(failure, err)
+		default:
+			fault = cmp.Or(fault, err)
 		}
 	}
-	if err := cmp.Or(fault, failure); err != nil {
-		return false, err
-	}
-	return true, nil
+	err := cmp.Or(fault, failure)
+	return err == nil, err
 }
 
 func (c *condition) holds(ctx context.Context, review *Review, judged *Judged) (bool, error) {
-	if c.program == nil {
-		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": " + c.broken}
+	if c.err != nil {
+		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": does not compile: " + c.err.Error()}
 	}
 	holds, err := c.program.Bool(ctx, review, judged)
 	if failed := (*FailedError)(nil); errors.As(err, &failed) {
@@ -98,22 +91,18 @@ func ValidateConditions(place Place, conditions []admissionregistrationv1.MatchC
 	if len(conditions) > maxConditions {
 		return append(errs, field.TooMany(path, len(conditions), maxConditions))
 	}
-	names := make(map[string]struct{}, len(conditions))
+	names := sets.New[string]()
 	for i := range conditions {
-		at := path.Index(i)
-		name := conditions[i].Name
-		_, twice := names[name]
-		names[name] = struct{}{}
-		switch {
+		at, name := path.Index(i), conditions[i].Name
+		switch problems := validation.IsQualifiedName(name); {
 		case name == "":
 			errs = append(errs, field.Required(at.Child("name"), "conditions are told by their names"))
-		case twice:
+		case names.Has(name):
 			errs = append(errs, field.Duplicate(at.Child("name"), name))
-		default:
-			if problems := validation.IsQualifiedName(name); len(problems) > 0 {
-				errs = append(errs, field.Invalid(at.Child("name"), name, strings.Join(problems, "; ")))
-			}
+		case len(problems) > 0:
+			errs = append(errs, field.Invalid(at.Child("name"), name, strings.Join(problems, "; ")))
 		}
+		names.Insert(name)
 		errs = append(errs, Validate(place, conditions[i].Expression, Bool, at.Child("expression"))...)
 	}
 	return errs

@@ -1,7 +1,10 @@
 package cel
 
 import (
+	"errors"
 	"math"
+	"math/bits"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -12,45 +15,45 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// costPerExpression is what one expression may cost, in the units of Kubernetes: a
+// costPerExpression is the cost that one expression may have, in the units of Kubernetes: a
 // field, a comparison, or ten bytes of text are one. It is enough for some 5,000 steps
 // of a loop. Upstream allows a million, for about 100 ms, but the interpreter's own
 // count takes time with the square of the steps: a loop at that cost runs for half a
 // minute.
 const costPerExpression uint64 = 25_000
 
-// costPerReview is what all expressions of a review together may cost by taken:
-// about 100 ms.
+// costPerReview is the cost that all expressions of a review may have together, as counted by
+// taken: about 100 ms.
 const costPerReview uint64 = 1_000_000
 
-// costOfCheck is the cost of asking the authorizer, which upstream counts so that two
-// questions fit into an expression. Here answers are kept for a while, and the
-// number of questions under way is limited where they are asked.
+// costOfCheck is the cost of a check of the authorizer, which upstream counts so that two
+// checks fit into an expression. Here answers are kept for a while, and the authorizer limits the
+// number of checks under way.
 const costOfCheck uint64 = 500
-
-// units is a number of things of which each costs one.
-func units(n int) uint64 { return uint64(max(n, 0)) }
 
 // perByte is the cost of reading one byte of text, where it is counted here.
 const perByte = 0.01
+
+// unaffordable is the cost of a call that no expression may make.
+const unaffordable = 2 * costPerExpression
 
 const (
 	tooCostly = "costs more than an expression may: look at less, or at fewer elements"
 	exhausted = "the expressions of this request together cost more than they may"
 )
 
-// squared makes the cost at which half of the time goes into counting it.
+// squared is the cost at which half of the time goes into counting it.
 const squared = 2_000
 
-// taken is what an evaluation takes of the budget of its review.
+// taken is the part of the budget of its review that an evaluation takes.
 func taken(cost uint64) uint64 { return cost + cost*cost/squared }
 
 // limits are the costs at which an evaluation may end: the usual one, and those for
 // when a review has little left. A plan has its limit built in, so they are few.
 var limits = [...]uint64{costPerExpression, 5_000, 1_000}
 
-// affordable returns which limit the next evaluation has: the highest that does not
-// take more than what is left, if there is one.
+// affordable returns the limit of the next evaluation: the highest that does not
+// take more than the rest of the budget, if there is one.
 func (r *Review) affordable() (level int, ok bool) {
 	left := costPerReview - min(r.spent, costPerReview)
 	for level, limit := range limits {
@@ -61,13 +64,56 @@ func (r *Review) affordable() (level int, ok bool) {
 	return 0, false
 }
 
-// charge counts what an evaluation cost, which is all it was allowed if nobody knows.
+// charge counts the cost of an evaluation, which is its limit if it is not known.
 func (r *Review) charge(details *cel.EvalDetails, limit uint64) {
 	cost := details.ActualCost()
 	if cost == nil {
 		cost = &limit
 	}
 	r.spent += taken(min(*cost, limit))
+}
+
+// prices are the costs of the functions that can take more time or memory than their
+// arguments have bytes: a text in which each letter is replaced by a long one, a list
+// that is flattened and holds another many times. The interpreter counts a call when
+// it has been made, which for these is too late, so they are counted before.
+var prices = map[string]func(args []ref.Val) uint64{
+	"replace":               replacePrice,
+	"join":                  joinPrice,
+	"split":                 splitPrice,
+	"format":                contentPrice,
+	"flatten":               contentPrice,
+	"distinct":              pairsPrice,
+	"sets.contains":         pairsPrice,
+	"sets.equivalent":       pairsPrice,
+	"sets.intersects":       pairsPrice,
+	"sort":                  sortPrice,
+	"@sortByAssociatedKeys": sortPrice,
+	"lists.range":           rangePrice,
+	"slice":                 slicePrice,
+	"reverse":               contentPrice,
+	"indexOf":               contentPrice,
+	"lastIndexOf":           contentPrice,
+	"includes":              contentPrice,
+	"isSorted":              contentPrice,
+	"sum":                   contentPrice,
+	"min":                   contentPrice,
+	"max":                   contentPrice,
+	"quantity":              quantityPrice,
+	"isQuantity":            quantityPrice,
+	operators.In:            membershipPrice,
+	operators.OldIn:         membershipPrice,
+	operators.Equals:        comparisonPrice,
+	operators.NotEquals:     comparisonPrice,
+	readText:                func(args []ref.Val) uint64 { return textPrice(args[0]) },
+}
+
+// constantPrice are the functions whose cost the interpreter knows, or for which the size
+// of their texts does not matter.
+var constantPrice = map[string]struct{}{
+	operators.Add: {}, operators.Index: {}, operators.OptIndex: {}, operators.OptSelect: {},
+	operators.LogicalNot: {}, operators.NotStrictlyFalse: {},
+	"startsWith": {}, "endsWith": {}, "contains": {}, "bytes": {}, "dyn": {}, "type": {},
 }
 
 // costs is the cost of calls: as upstream counts it, where that is in proportion to
@@ -81,76 +127,205 @@ func (c *costs) CallCost(function, overload string, args []ref.Val, result ref.V
 	if price, ok := prices[function]; ok {
 		return new(price(args))
 	}
-	if function == readText {
-		return new(textCost(args[0]))
-	}
 	if name, ok := strings.CutPrefix(function, boundedPrefix); ok {
 		return new(patternPrice(name, overload, args))
 	}
 	switch function {
 	case "check":
 		return new(costOfCheck)
-	case operators.Equals, operators.NotEquals:
-		return new(comparison(args))
-	case operators.In, operators.OldIn:
-		return new(membership(args))
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		return new(1 + min(textCost(args[0]), textCost(args[1])))
+		return new(1 + min(textPrice(args[0]), textPrice(args[1])))
 	}
 	if cost := c.upstream.CallCost(function, overload, args, result); cost != nil {
 		return cost
 	}
-	if _, ok := constant[function]; ok {
+	if _, ok := constantPrice[function]; ok {
 		return nil
 	}
 	cost := uint64(1)
 	for _, arg := range args {
-		cost += textCost(arg)
+		cost += textPrice(arg)
 	}
 	return &cost
 }
 
-// constant are the functions whose cost the interpreter knows, or for which the size
-// of the text they are given does not matter.
-var constant = map[string]struct{}{
-	operators.Add: {}, operators.Index: {}, operators.OptIndex: {}, operators.OptSelect: {},
-	operators.LogicalNot: {}, operators.NotStrictlyFalse: {},
-	"startsWith": {}, "endsWith": {}, "contains": {}, "bytes": {}, "dyn": {}, "type": {},
-}
-
-// comparison is the cost of comparing two values: of reading the smaller one.
-func comparison(args []ref.Val) uint64 {
-	if len(args) != 2 {
-		return 1
+func replacePrice(args []ref.Val) uint64 {
+	text, with := textOf(args, 0), textOf(args, 2)
+	count := strings.Count(text, textOf(args, 1))
+	if most, ok := intOf(args, 3); ok && most >= 0 {
+		count = min(count, most)
 	}
-	least := measure(args[0], 2*costPerExpression)
-	return min(least, measure(args[1], least))
+	return 1 + perBytes(len(text)) + perBytes(len(text)+count*len(with))
 }
 
-// membership is the cost of looking for a value in a list; in a map it is found at
+func joinPrice(args []ref.Val) uint64 {
+	return 1 + contentPrice(args[:1]) + times(sizeOf(args[0]), perBytes(len(textOf(args, 1))))
+}
+
+func splitPrice(args []ref.Val) uint64 {
+	text := textOf(args, 0)
+	return 1 + perBytes(len(text)) + units(strings.Count(text, textOf(args, 1)))
+}
+
+// contentPrice is for functions that read, or repeat, all that their arguments hold.
+func contentPrice(args []ref.Val) uint64 {
+	var cost uint64
+	for _, arg := range args {
+		cost += contentOf(arg, unaffordable)
+	}
+	return cost
+}
+
+// pairsPrice is for functions that compare each element of a list with each of another, or of
+// the same.
+func pairsPrice(args []ref.Val) uint64 {
+	return 1 + times(sizeOf(args[0]), contentOf(args[len(args)-1], costPerExpression))
+}
+
+func sortPrice(args []ref.Val) uint64 {
+	return 1 + contentPrice(args)*units(bits.Len64(sizeOf(args[0])))
+}
+
+func rangePrice(args []ref.Val) uint64 {
+	length, _ := intOf(args, 0)
+	return 1 + units(length)
+}
+
+func slicePrice(args []ref.Val) uint64 {
+	from, _ := intOf(args, 1)
+	to, _ := intOf(args, 2)
+	return 1 + units(to-from)
+}
+
+// The largest quantity that is read. Beyond, a short text is a number of a billion
+// digits, and comparing it ends with no context.
+const (
+	maxQuantityLength   = 64
+	maxQuantityExponent = 100
+)
+
+func quantityPrice(args []ref.Val) uint64 {
+	text := textOf(args, 0)
+	if len(text) > maxQuantityLength {
+		return unaffordable
+	}
+	if e := strings.LastIndexAny(text, "eE"); e >= 0 {
+		exponent, err := strconv.Atoi(text[e+1:])
+		if errors.Is(err, strconv.ErrRange) || err == nil && max(exponent, -exponent) > maxQuantityExponent {
+			return unaffordable
+		}
+	}
+	return 1 + perBytes(len(text))
+}
+
+// maxList is the number of elements that the sum of two lists may have.
+// It takes no memory, and can have more elements than there are numbers.
+const maxList = 1 << 22
+
+func sumPrice(args []ref.Val) uint64 {
+	if sizeOf(args[0])+sizeOf(args[1]) > maxList {
+		return unaffordable
+	}
+	return 1
+}
+
+// comparisonPrice is the cost of comparing two values: of reading the smaller one.
+func comparisonPrice(args []ref.Val) uint64 {
+	least := contentOf(args[0], unaffordable)
+	return min(least, contentOf(args[1], least))
+}
+
+// membershipPrice is the cost of looking for a value in a list; in a map it is found at
 // once.
-func membership(args []ref.Val) uint64 {
-	if len(args) != 2 {
-		return 1
-	}
+func membershipPrice(args []ref.Val) uint64 {
 	list, ok := args[1].(traits.Lister)
 	if !ok {
-		return 1 + textCost(args[0])
-	}
-	length, ok := list.Size().(types.Int)
-	if !ok {
-		return 1
+		return 1 + textPrice(args[0])
 	}
 	switch args[0].(type) {
 	case traits.Mapper, traits.Lister:
-		return measure(list, 2*costPerExpression)
+		return contentOf(list, unaffordable)
 	default:
-		return 1 + times(units(int(length)), 1+textCost(args[0]))
+		return 1 + times(sizeOf(list), 1+textPrice(args[0]))
 	}
 }
 
-// textCost is the cost of reading a value, if it is text.
-func textCost(value ref.Val) uint64 {
+// perStep is the part of upstream's cost of reading a byte that is counted for each
+// step of a pattern. Upstream takes a letter for a step, but (a{100}){10} has a thousand steps,
+// which only compiling it shows.
+const perStep = 0.25
+
+// costOfStep is the cost of compiling one step of a pattern.
+const costOfStep = 4
+
+// patternPrice is the cost of a call that matches a pattern. Overload is the number of steps of a
+// constant pattern.
+func patternPrice(name, overload string, args []ref.Val) uint64 {
+	steps, err := strconv.Atoi(overload)
+	if err == nil {
+		return matchPrice(name, steps, args)
+	}
+	steps = stepsOf(textOf(args, 1))
+	return units(steps)*costOfStep + matchPrice(name, steps, args)
+}
+
+// matchPrice is the cost of matching a text with a pattern of a number of steps. The function
+// findAll makes a list of as many texts as it may find.
+func matchPrice(name string, steps int, args []ref.Val) uint64 {
+	length := len(textOf(args, 0))
+	cost := 1 + uint64(math.Ceil(float64(1+length)*perByte*float64(steps)*perStep))
+	if name != "findAll" {
+		return cost
+	}
+	if most, ok := intOf(args, 2); ok && most >= 0 {
+		return cost + units(min(most, length+1))
+	}
+	return cost + units(length+1)
+}
+
+// units is the cost of a number of things of which each costs one.
+func units(n int) uint64 { return uint64(max(n, 0)) }
+
+func perBytes(n int) uint64 { return uint64(math.Ceil(float64(n) * perByte)) }
+
+// times multiplies costs. A product that is too large to be counted is the largest there is.
+func times(a, b uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	if high != 0 || low == math.MaxUint64 {
+		return math.MaxUint64 / 2
+	}
+	return low
+}
+
+// textOf returns an argument that is text. Of another type it has no cost: the call
+// fails.
+func textOf(args []ref.Val, i int) string {
+	if i >= len(args) {
+		return ""
+	}
+	text, _ := args[i].(types.String)
+	return string(text)
+}
+
+func intOf(args []ref.Val, i int) (int, bool) {
+	if i >= len(args) {
+		return 0, false
+	}
+	n, ok := args[i].(types.Int)
+	return int(n), ok
+}
+
+func sizeOf(value ref.Val) uint64 {
+	list, ok := value.(traits.Lister)
+	if !ok {
+		return 0
+	}
+	size, _ := list.Size().(types.Int)
+	return units(int(size))
+}
+
+// textPrice is the cost of reading a value, if it is text.
+func textPrice(value ref.Val) uint64 {
 	switch v := value.(type) {
 	case types.String:
 		return perBytes(len(v))
@@ -161,50 +336,48 @@ func textCost(value ref.Val) uint64 {
 	}
 }
 
-func perBytes(n int) uint64 { return uint64(math.Ceil(float64(n) * perByte)) }
-
-// measure returns the cost of reading all of a value, up to a limit.
-func measure(value ref.Val, limit uint64) uint64 {
+// contentOf returns the cost of reading all of a value, up to a limit.
+func contentOf(value ref.Val, limit uint64) uint64 {
 	m := meter{limit: limit}
-	m.val(value)
+	m.read(value)
 	return min(m.total, limit)
 }
 
 type meter struct{ total, limit uint64 }
 
-// val reads a value. What was decoded from JSON is read as it is: to make CEL values
-// of its elements takes longer than comparing them.
-func (m *meter) val(value ref.Val) {
+func (m *meter) read(value ref.Val) {
 	m.total++
 	switch v := value.(type) {
-	case types.String:
-		m.total += perBytes(len(v))
-	case types.Bytes:
-		m.total += perBytes(len(v))
+	case types.String, types.Bytes:
+		m.total += textPrice(v)
 	case *types.Optional:
 		if v.HasValue() {
-			m.val(v.GetValue())
+			m.read(v.GetValue())
 		}
 	case traits.Lister, traits.Mapper:
-		if !m.native(value.Value()) {
-			m.elements(v.(traits.Iterable), value)
+		switch native := value.Value().(type) {
+		case map[string]any, []any:
+			m.readJSON(native)
+		default:
+			m.readElements(value)
 		}
 	}
 }
 
-func (m *meter) elements(of traits.Iterable, value ref.Val) {
-	mapper, isMap := value.(traits.Mapper)
-	for it := of.Iterator(); it.HasNext() == types.True && m.total < m.limit; {
+func (m *meter) readElements(of ref.Val) {
+	mapper, isMap := of.(traits.Mapper)
+	for it := of.(traits.Iterable).Iterator(); it.HasNext() == types.True && m.total < m.limit; {
 		element := it.Next()
-		m.val(element)
+		m.read(element)
 		if isMap {
-			m.val(mapper.Get(element))
+			m.read(mapper.Get(element))
 		}
 	}
 }
 
-// native reads a value that JSON decodes to, and reports whether it is one.
-func (m *meter) native(value any) bool {
+// readJSON reads the parts of a value that JSON decodes to: to make CEL values of them takes longer
+// than comparing them.
+func (m *meter) readJSON(value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, element := range v {
@@ -212,7 +385,7 @@ func (m *meter) native(value any) bool {
 				break
 			}
 			m.total += 1 + perBytes(len(key))
-			m.native(element)
+			m.readJSON(element)
 		}
 	case []any:
 		for _, element := range v {
@@ -220,13 +393,9 @@ func (m *meter) native(value any) bool {
 				break
 			}
 			m.total++
-			m.native(element)
+			m.readJSON(element)
 		}
 	case string:
 		m.total += perBytes(len(v))
-	case nil, bool, int64, float64:
-	default:
-		return false
 	}
-	return true
 }

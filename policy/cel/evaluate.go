@@ -61,15 +61,18 @@ func (p *Program) evaluate(ctx context.Context, review *Review, judged *Judged) 
 	if judged == nil {
 		judged = &Judged{}
 	}
-	asks, err := p.question(judged)
+	evaluation, err := p.evaluationOf(judged)
 	if err != nil {
 		return nil, fmt.Errorf("evaluate expression: %w", err)
 	}
-	if value, err, ok := review.known(asks); ok {
-		return value, err
+	if kept, ok := review.shared().answers[evaluation]; ok {
+		if kept.failed != nil {
+			return nil, kept.failed
+		}
+		return kept.value, nil
 	}
 	value, err := p.run(ctx, review, judged)
-	review.keep(asks, value, err)
+	review.keep(evaluation, value, err)
 	return value, err
 }
 
@@ -83,10 +86,10 @@ func (p *Program) run(ctx context.Context, review *Review, judged *Judged) (ref.
 	if err != nil {
 		return nil, fmt.Errorf("plan expression: %w", err)
 	}
-	sees := &scope{review: review, judged: judged, asks: asking{ask: review.asker(ctx)}}
-	value, details, err := program.ContextEval(ctx, sees)
+	variables := &scope{ctx: ctx, review: review, judged: judged}
+	value, details, err := program.ContextEval(ctx, variables)
 	review.charge(details, limits[level])
-	if fault := sees.fault(); fault != nil {
+	if fault := variables.fault(); fault != nil {
 		return nil, fmt.Errorf("evaluate expression: %w", fault)
 	}
 	if err != nil {

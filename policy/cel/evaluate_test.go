@@ -256,7 +256,7 @@ func TestAFaultIsNeverAResult(t *testing.T) {
 		"not even if the expression would not mind": {check + ".allowed() || true", func(r *Review) { r.Authorizer = failing }, broken},
 		"or looks at the error":                     {check + ".errored()", func(r *Review) { r.Authorizer = failing }, broken},
 		"or fails for it":                           {check + ".error() == object.nothing", func(r *Review) { r.Authorizer = failing }, broken},
-		"there is no authorizer":                    {check + ".allowed()", func(r *Review) { r.Authorizer = nil }, errNobodyToAsk},
+		"there is no authorizer":                    {check + ".allowed()", func(r *Review) { r.Authorizer = nil }, errNoAuthorizer},
 		"an object that is no JSON":                 {"object == null || true", func(r *Review) { r.Request.Object.Raw = []byte("{") }, nil},
 	}
 	for name, tt := range tests {

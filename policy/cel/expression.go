@@ -1,14 +1,16 @@
 package cel
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
-	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
 // Place says where an expression stands, and by that what it sees. Everywhere it
@@ -98,55 +100,51 @@ func (u Uses) with(other Uses) Uses {
 	}
 }
 
-// Review is what the expressions of one request see and may cost together. What is
-// large is decoded when first read, once. It is not safe for concurrent use.
-type Review struct {
-	// Request is null in expressions where it is nil, as are object and oldObject.
-	Request *admissionv1.AdmissionRequest
-	// Namespace is nil for requests outside of namespaces.
-	Namespace *corev1.Namespace
-	// Authorizer answers what authorizer asks, and what rbac: true does.
-	Authorizer authorizer.Authorizer
-
-	// main is the review that this one is beside, or nil.
-	main  *Review
-	aside *Review
-
-	seen    seen
-	answers map[question]answer
-	spent   uint64
+// usesOf returns what a checked expression reads. A variable of a macro that is
+// called like one of ours counts as ours, which errs to the safe side; ours is then
+// written with a dot before it, which stays in the checked expression.
+func usesOf(checked *cel.Ast) Uses {
+	var uses Uses
+	root := ast.NavigateAST(checked.NativeRep())
+	for _, e := range ast.MatchDescendants(root, ast.KindMatcher(ast.IdentKind)) {
+		switch strings.TrimPrefix(e.AsIdent(), ".") {
+		case admissioncel.ObjectVarName, admissioncel.OldObjectVarName, podVar, claimVar:
+			uses.Object = true
+		case tolerationVar, taintVar, operationVar:
+			uses.Judged = true
+		case admissioncel.AuthorizerVarName, admissioncel.RequestResourceAuthorizerVarName:
+			uses.Requester = true
+		case admissioncel.RequestVarName:
+			field, one := selected(e)
+			if !one || field == "userInfo" {
+				uses.Requester = true
+			}
+			if one && !slices.Contains(uses.Request, field) {
+				uses.Request = append(uses.Request, field)
+			}
+		}
+	}
+	slices.Sort(uses.Request)
+	return uses
 }
 
-// Aside returns the same review for what refuses nobody: messages, and policies that
-// only warn. It knows all that the review knows, and has a budget of its own, so that
-// nothing that is only said takes what a refusal needs to be averted.
-func (r *Review) Aside() *Review {
-	if r == nil || r.main != nil {
-		return r
+// selected returns the field that is taken of a variable, if it is only one, and not
+// the variable as a whole.
+func selected(variable ast.NavigableExpr) (string, bool) {
+	parent, ok := variable.Parent()
+	if !ok {
+		return "", false
 	}
-	if r.aside == nil {
-		r.aside = &Review{main: r}
+	if parent.Kind() == ast.SelectKind {
+		return parent.AsSelect().FieldName(), true
 	}
-	r.aside.Request, r.aside.Namespace, r.aside.Authorizer = r.Request, r.Namespace, r.Authorizer
-	return r.aside
-}
-
-// shared is the review that keeps what is known.
-func (r *Review) shared() *Review {
-	if r.main != nil {
-		return r.main
+	if parent.Kind() != ast.CallKind || parent.AsCall().FunctionName() != operators.OptSelect {
+		return "", false
 	}
-	return r
-}
-
-// Judged is what is being judged, as it is called in expressions. Nil and empty are
-// null.
-type Judged struct {
-	// Toleration is a *corev1.Toleration or *resourcev1.DeviceToleration, Taint a
-	// *corev1.Taint or *resourcev1.DeviceTaint.
-	Toleration, Taint any
-	Operation         string
-	// Pod and Claim are {"metadata": ..., "spec": ...} in JSON, of the object or of
-	// the template within. They are not to be changed while the review lasts.
-	Pod, Claim json.RawMessage
+	args := parent.AsCall().Args()
+	if len(args) != 2 || args[1].Kind() != ast.LiteralKind {
+		return "", false
+	}
+	field, ok := args[1].AsLiteral().(types.String)
+	return string(field), ok
 }

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -12,7 +13,7 @@ import (
 )
 
 // Checking takes time with the square of the nodes of an expression, of which each may
-// need all type parameters known by then, and with the cube of the parts of its types.
+// need all type parameters that are known so far, and with the cube of the parts of its types.
 // Nothing ends it, and a short text can make all of them large: a macro may write its
 // target down twice, and in {a: a} the type doubles. So they are bounded before.
 const (
@@ -25,18 +26,18 @@ const (
 	// maxExtent is the number of parts that a type may have: list(string) has two,
 	// and map(string, list(string)) four.
 	maxExtent = 32
-	// declaredExtent is that of the largest type in what expressions are given, which
+	// declaredExtent is that of the largest type of a variable, which
 	// is request.userInfo.extra.
 	declaredExtent = 4
 )
 
-// tooLarge returns why an expression that was parsed is not to be checked, or nil.
+// tooLarge returns why a parsed expression is not to be checked, or nil.
 func tooLarge(env *cel.Env, parsed *celast.AST) *Error {
 	nodes := celast.NodeCount(parsed)
 	if nodes > maxNodes {
 		return &Error{Problem: fmt.Sprintf("has %d parts when its macros are written out, of which %d are allowed", nodes, maxNodes)}
 	}
-	s := surveyor{functions: env.Functions(), variables: map[string]int{}}
+	s := sizer{functions: env.Functions(), variables: map[string]int{}}
 	s.extent(parsed.Expr())
 	switch {
 	case s.parameters*nodes > maxSteps:
@@ -51,9 +52,9 @@ func tooLarge(env *cel.Env, parsed *celast.AST) *Error {
 	return err
 }
 
-// surveyor finds how many parts the types of an expression have at most, without what
-// makes checking slow: it follows sizes, not types.
-type surveyor struct {
+// sizer finds how many parts the types of an expression have at most, without the steps that
+// make checking slow: it follows sizes, not types.
+type sizer struct {
 	functions map[string]*decls.FunctionDecl
 	// variables are those of macros.
 	variables map[string]int
@@ -64,18 +65,15 @@ type surveyor struct {
 }
 
 // extent returns the most parts that the type of an expression may have.
-func (s *surveyor) extent(e celast.Expr) int {
+func (s *sizer) extent(e celast.Expr) int {
 	extent := s.measure(e)
-	if extent <= maxExtent {
-		return extent
-	}
-	if s.beyond == 0 {
+	if extent > maxExtent && s.beyond == 0 {
 		s.beyond = e.ID()
 	}
-	return maxExtent
+	return min(extent, maxExtent)
 }
 
-func (s *surveyor) measure(e celast.Expr) int {
+func (s *sizer) measure(e celast.Expr) int {
 	switch e.Kind() {
 	case celast.IdentKind:
 		if extent, ok := s.variables[e.AsIdent()]; ok {
@@ -85,9 +83,24 @@ func (s *surveyor) measure(e celast.Expr) int {
 	case celast.SelectKind:
 		return max(declaredExtent, s.extent(e.AsSelect().Operand()))
 	case celast.ListKind:
-		return 1 + s.list(e.AsList().Elements())
+		if e.AsList().Size() == 0 {
+			s.parameters++
+		}
+		element := 1
+		for _, e := range e.AsList().Elements() {
+			element = max(element, s.extent(e))
+		}
+		return 1 + element
 	case celast.MapKind:
-		return s.mapping(e.AsMap())
+		if e.AsMap().Size() == 0 {
+			s.parameters += 2
+		}
+		key, value := 1, 1
+		for _, entry := range e.AsMap().Entries() {
+			key = max(key, s.extent(entry.AsMapEntry().Key()))
+			value = max(value, s.extent(entry.AsMapEntry().Value()))
+		}
+		return 1 + key + value
 	case celast.StructKind:
 		for _, entry := range e.AsStruct().Fields() {
 			s.extent(entry.AsStructField().Value())
@@ -97,123 +110,87 @@ func (s *surveyor) measure(e celast.Expr) int {
 		return s.call(e.AsCall())
 	case celast.ComprehensionKind:
 		return s.comprehension(e.AsComprehension())
-	case celast.LiteralKind, celast.UnspecifiedExprKind:
-		return 1
 	default:
 		return 1
 	}
 }
 
-func (s *surveyor) list(of []celast.Expr) int {
-	if len(of) == 0 {
-		s.parameters++
-	}
-	most := 1
-	for _, e := range of {
-		most = max(most, s.extent(e))
-	}
-	return most
-}
-
-func (s *surveyor) mapping(m celast.MapExpr) int {
-	if m.Size() == 0 {
-		s.parameters += 2
-	}
-	key, value := 1, 1
-	for _, entry := range m.Entries() {
-		key = max(key, s.extent(entry.AsMapEntry().Key()))
-		value = max(value, s.extent(entry.AsMapEntry().Value()))
-	}
-	return 1 + key + value
-}
-
 // comprehension follows a loop as it is checked: once, with what it starts from.
-func (s *surveyor) comprehension(c celast.ComprehensionExpr) int {
+func (s *sizer) comprehension(c celast.ComprehensionExpr) int {
 	element, start := max(1, s.extent(c.IterRange())-1), s.extent(c.AccuInit())
-	defer s.declare(c.AccuVar(), start)()
-	leave := s.declare(c.IterVar(), element)
-	leave2 := s.declare(c.IterVar2(), element)
+	outside := s.variables
+	inside := maps.Clone(outside)
+	inside[c.AccuVar()], inside[c.IterVar()], inside[c.IterVar2()] = start, element, element
+	s.variables = inside
 	s.extent(c.LoopCondition())
-	s.variables[c.AccuVar()] = max(start, s.extent(c.LoopStep()))
-	leave2()
-	leave()
-	return s.extent(c.Result())
-}
-
-// declare sets a variable, and returns what makes it what it was.
-func (s *surveyor) declare(name string, extent int) func() {
-	before, ok := s.variables[name]
-	s.variables[name] = extent
-	return func() {
-		if delete(s.variables, name); ok {
-			s.variables[name] = before
-		}
-	}
+	result := maps.Clone(outside)
+	result[c.AccuVar()] = max(start, s.extent(c.LoopStep()))
+	s.variables = result
+	extent := s.extent(c.Result())
+	s.variables = outside
+	return extent
 }
 
 // call returns the extent of the largest result that an overload may have.
-func (s *surveyor) call(c celast.CallExpr) int {
-	name, args := s.called(c)
+func (s *sizer) call(c celast.CallExpr) int {
+	name, args := c.FunctionName(), c.Args()
+	if c.IsMemberFunction() {
+		// In lists.range(5) the parser sees a method of lists.
+		qualified := ""
+		if c.Target().Kind() == celast.IdentKind {
+			qualified = c.Target().AsIdent() + "." + name
+		}
+		if s.overloads(qualified) != nil {
+			name = qualified
+		} else {
+			args = append([]celast.Expr{c.Target()}, args...)
+		}
+	}
 	extents := make([]int, len(args))
 	for i, arg := range args {
 		extents[i] = s.extent(arg)
 	}
-	most := 1
 	if name == operators.OptSelect { // an optional of an optional is one
-		most = max(declaredExtent, extents[0])
+		return max(declaredExtent, extents[0])
 	}
+	most := 1
 	for _, o := range s.overloads(name) {
-		if name != operators.OptSelect && len(o.ArgTypes()) == len(args) {
+		if len(o.ArgTypes()) == len(args) {
 			s.parameters += len(o.TypeParams())
-			most = max(most, resultOf(o, extents))
+			most = max(most, resultExtent(o, extents))
 		}
 	}
 	return most
 }
 
-// called returns the function that is called, and its arguments. In lists.range(5) the
-// parser sees a method of lists.
-func (s *surveyor) called(c celast.CallExpr) (name string, args []celast.Expr) {
-	if !c.IsMemberFunction() {
-		return c.FunctionName(), c.Args()
-	}
-	if c.Target().Kind() == celast.IdentKind {
-		if qualified := c.Target().AsIdent() + "." + c.FunctionName(); s.overloads(qualified) != nil {
-			return qualified, c.Args()
-		}
-	}
-	return c.FunctionName(), append([]celast.Expr{c.Target()}, c.Args()...)
-}
-
-func (s *surveyor) overloads(function string) []*decls.OverloadDecl {
+func (s *sizer) overloads(function string) []*decls.OverloadDecl {
 	if declared, ok := s.functions[strings.TrimPrefix(function, ".")]; ok {
 		return declared.OverloadDecls()
 	}
 	return nil
 }
 
-// resultOf returns the extent of the result of an overload for arguments of extents. A
-// type parameter stands for no more than the argument has beside it.
-func resultOf(o *decls.OverloadDecl, args []int) int {
+// resultExtent returns the extent of the result of an overload for arguments of extents. A
+// type parameter has no more parts than an argument has beside its declared ones.
+func resultExtent(o *decls.OverloadDecl, args []int) int {
 	params := map[string]int{}
 	for i, declared := range o.ArgTypes() {
-		room := max(1, args[i]-extentOf(declared, nil)+1)
-		bind(declared, room, params)
+		bind(declared, max(1, args[i]-extentOf(declared, nil)+1), params)
 	}
 	return extentOf(o.ResultType(), params)
 }
 
-func bind(declared *types.Type, room int, params map[string]int) {
+func bind(declared *types.Type, extent int, params map[string]int) {
 	if declared.Kind() == types.TypeParamKind {
-		params[declared.TypeName()] = max(params[declared.TypeName()], room)
+		params[declared.TypeName()] = max(params[declared.TypeName()], extent)
 	}
 	for _, part := range declared.Parameters() {
-		bind(part, room, params)
+		bind(part, extent, params)
 	}
 }
 
-// extentOf returns the parts of a type, of which type parameters have as many as they
-// stand for, or one.
+// extentOf returns the parts of a type, of which type parameters have as many as params says,
+// or one.
 func extentOf(t *types.Type, params map[string]int) int {
 	if t.Kind() == types.TypeParamKind {
 		return max(1, params[t.TypeName()])

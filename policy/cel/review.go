@@ -1,0 +1,123 @@
+package cel
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/google/cel-go/common/types/ref"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// Review is what the expressions of one request see and may cost together. What is
+// large is decoded when first read, once. It is not safe for concurrent use.
+type Review struct {
+	// Request is null in expressions where it is nil, as are object and oldObject.
+	Request *admissionv1.AdmissionRequest
+	// Namespace is nil for requests outside of namespaces.
+	Namespace *corev1.Namespace
+	// Authorizer answers what authorizer asks, and what rbac: true does.
+	Authorizer authorizer.Authorizer
+
+	// main is the review that this one is beside, or nil.
+	main  *Review
+	aside *Review
+
+	seen    seen
+	answers map[evaluation]answer
+	spent   uint64
+}
+
+// Aside returns the same review for what refuses nobody: messages, and policies that
+// only warn. It knows all that the review knows, and has a budget of its own, so that
+// nothing that is only said takes what a refusal needs to be averted.
+func (r *Review) Aside() *Review {
+	if r == nil || r.main != nil {
+		return r
+	}
+	if r.aside == nil {
+		r.aside = &Review{main: r}
+	}
+	r.aside.Request, r.aside.Namespace, r.aside.Authorizer = r.Request, r.Namespace, r.Authorizer
+	return r.aside
+}
+
+// shared is the review that keeps what is known.
+func (r *Review) shared() *Review {
+	if r.main != nil {
+		return r.main
+	}
+	return r
+}
+
+// Judged is what is being judged, as it is called in expressions. Nil and empty are
+// null.
+type Judged struct {
+	// Toleration is a *corev1.Toleration or *resourcev1.DeviceToleration, Taint a
+	// *corev1.Taint or *resourcev1.DeviceTaint.
+	Toleration, Taint any
+	Operation         string
+	// Pod and Claim are {"metadata": ..., "spec": ...} in JSON, of the object or of
+	// the template within. They are not to be changed while the review lasts.
+	Pod, Claim json.RawMessage
+}
+
+// maxAnswers is the number of answers that a review keeps. No installation has so many
+// policies and tolerations; the expressions about an object with more are evaluated until the
+// budget is spent.
+const maxAnswers = 1_024
+
+// evaluation is an expression and all on which its result may depend within a review.
+type evaluation struct {
+	program           *Program
+	pod, claim        extract
+	toleration, taint fieldValues
+	operation         string
+}
+
+// answer is the result or the failure of an expression. The same evaluation within a
+// review has the same one, at no cost.
+type answer struct {
+	value  ref.Val
+	failed *FailedError
+}
+
+// evaluationOf returns the evaluation of the program. An expression that does not read the
+// toleration is evaluated once for all of them.
+func (p *Program) evaluationOf(judged *Judged) (evaluation, error) {
+	e := evaluation{program: p}
+	if p.uses.Object {
+		e.pod, e.claim = extractOf(judged.Pod), extractOf(judged.Claim)
+	}
+	if !p.uses.Judged {
+		return e, nil
+	}
+	toleration, tolerationErr := tolerationFields(judged.Toleration)
+	if toleration != nil {
+		e.toleration = toleration.fieldValues
+	}
+	taint, taintErr := taintFields(judged.Taint)
+	if taint != nil {
+		e.taint = taint.fieldValues
+	}
+	e.operation = judged.Operation
+	return e, errors.Join(tolerationErr, taintErr)
+}
+
+// keep keeps an answer, as long as there is room. A fault is no answer, and neither is a
+// budget that was too small for one.
+func (r *Review) keep(e evaluation, value ref.Val, err error) {
+	var failed *FailedError
+	if err != nil && (!errors.As(err, &failed) || failed.Problem == exhausted) {
+		return
+	}
+	answers := &r.shared().answers
+	if len(*answers) >= maxAnswers {
+		return
+	}
+	if *answers == nil {
+		*answers = map[evaluation]answer{}
+	}
+	(*answers)[e] = answer{value: value, failed: failed}
+}

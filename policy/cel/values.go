@@ -1,0 +1,362 @@
+package cel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apiserver/pkg/admission"
+	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	celcommon "k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/tollgate-dev/tollgate/policy"
+)
+
+// seen is what the expressions of a review have looked at so far.
+type seen struct {
+	documents          []document
+	request, namespace ref.Val
+}
+
+// document is JSON and the value that it decodes to.
+type document struct {
+	source extract
+	value  ref.Val
+}
+
+// extract is a part of an object, identified by its place in memory: its bytes do not change during
+// a review.
+type extract struct {
+	first *byte
+	size  int
+}
+
+func extractOf(raw []byte) extract {
+	if len(raw) == 0 {
+		return extract{}
+	}
+	return extract{first: &raw[0], size: len(raw)}
+}
+
+// decode returns JSON in CEL, as the API server gives it to the expressions of
+// admission policies: whole numbers are int, and quantities and times are text.
+func (s *seen) decode(raw []byte) (ref.Val, error) {
+	if len(raw) == 0 {
+		return types.NullValue, nil
+	}
+	source := extractOf(raw)
+	for _, d := range s.documents {
+		if d.source == source {
+			return d.value, nil
+		}
+	}
+	var decoded any
+	if err := kjson.Unmarshal(raw, &decoded); err != nil {
+		return nil, err
+	}
+	value := types.DefaultTypeAdapter.NativeToValue(decoded)
+	s.documents = append(s.documents, document{source: source, value: value})
+	return value, nil
+}
+
+// scope holds the variables of one evaluation. It implements interpreter.Activation, and
+// authorizer.UnconditionalAuthorizer for the library of Kubernetes.
+type scope struct {
+	ctx    context.Context //nolint:containedctx // The library of Kubernetes passes a context that never ends.
+	review *Review
+	judged *Judged
+	// unreadable and unauthorized are the first errors of a variable and of a check that could not be
+	// made: to an expression such a check looks like one that was refused.
+	unreadable, unauthorized error
+}
+
+// ResolveName returns a variable. An error is a fault: the API server sends nothing that cannot be read.
+func (s *scope) ResolveName(name string) (any, bool) {
+	value, err := s.resolve(name)
+	if err != nil {
+		s.unreadable = fmt.Errorf("read %s: %w", name, err)
+		return types.NewErr("%s cannot be read", name), true
+	}
+	return value, value != nil
+}
+
+// Parent implements interpreter.Activation.
+func (s *scope) Parent() interpreter.Activation { return nil }
+
+// fault returns why the evaluation has no result.
+func (s *scope) fault() error { return errors.Join(s.unreadable, s.unauthorized) }
+
+// resolve returns nil for a name that is no variable.
+func (s *scope) resolve(name string) (ref.Val, error) {
+	request := s.review.request()
+	documents := &s.review.shared().seen
+	switch name {
+	case admissioncel.ObjectVarName:
+		return documents.decode(request.Object.Raw)
+	case admissioncel.OldObjectVarName:
+		return documents.decode(request.OldObject.Raw)
+	case podVar:
+		return documents.decode(s.judged.Pod)
+	case claimVar:
+		return documents.decode(s.judged.Claim)
+	case tolerationVar:
+		return valueOf(tolerationFields(s.judged.Toleration))
+	case taintVar:
+		return valueOf(taintFields(s.judged.Taint))
+	case operationVar:
+		return types.String(s.judged.Operation), nil
+	case admissioncel.RequestVarName:
+		return s.review.requestValue(), nil
+	case admissioncel.NamespaceVarName:
+		return s.review.namespaceValue(), nil
+	case admissioncel.AuthorizerVarName:
+		return library.NewAuthorizerVal(policy.UserInfo(&request.UserInfo), s), nil
+	case admissioncel.RequestResourceAuthorizerVarName:
+		return library.NewResourceAuthorizerVal(policy.UserInfo(&request.UserInfo), s, requestResource(request)), nil
+	default:
+		return nil, nil
+	}
+}
+
+func (r *Review) request() *admissionv1.AdmissionRequest {
+	if r.Request == nil {
+		return &admissionv1.AdmissionRequest{}
+	}
+	return r.Request
+}
+
+// requestValue returns request without the fields that an admission policy does not see.
+func (r *Review) requestValue() ref.Val {
+	seen := &r.shared().seen
+	if seen.request == nil {
+		seen.request = types.NullValue
+		if r.Request != nil {
+			request := *r.Request
+			request.UID, request.Object, request.OldObject = "", runtime.RawExtension{}, runtime.RawExtension{}
+			seen.request = celcommon.SchemalessTypedToVal(&request)
+		}
+	}
+	return seen.request
+}
+
+func (r *Review) namespaceValue() ref.Val {
+	seen := &r.shared().seen
+	if seen.namespace == nil {
+		seen.namespace = celcommon.SchemalessTypedToVal(admissioncel.CreateNamespaceObject(r.Namespace))
+	}
+	return seen.namespace
+}
+
+// requestResource is the resource for authorizer.requestResource: that of the request, and not the
+// one it was converted to.
+func requestResource(r *admissionv1.AdmissionRequest) library.Resource {
+	resource, subresource := r.Resource, r.SubResource
+	if r.RequestResource != nil {
+		resource, subresource = *r.RequestResource, r.RequestSubResource
+	}
+	return admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, r.Namespace, r.Name,
+		schema.GroupVersionResource(resource), subresource, "", nil, false, nil)
+}
+
+var errNoAuthorizer = errors.New("nobody can be asked what is authorized")
+
+// Authorize implements authorizer.UnconditionalAuthorizer. It ends with the context of the evaluation.
+func (s *scope) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := authorizer.DecisionNoOpinion, "", errNoAuthorizer
+	if s.review.Authorizer != nil {
+		decision, reason, err = s.review.Authorizer.Authorize(s.ctx, attributes)
+	}
+	s.unauthorized = cmp.Or(s.unauthorized, err)
+	return decision, reason, err
+}
+
+// The types of toleration and taint, alike for nodes and devices. That they are
+// declared is why a misspelt field is found when a policy is written.
+var (
+	tolerationType = fieldsType("tollgate.Toleration", map[string]*apiservercel.DeclType{
+		"key":               apiservercel.StringType,
+		"operator":          apiservercel.StringType,
+		"value":             apiservercel.StringType,
+		"effect":            apiservercel.StringType,
+		"tolerationSeconds": apiservercel.IntType,
+	})
+	taintType = fieldsType("tollgate.Taint", map[string]*apiservercel.DeclType{
+		"key":       apiservercel.StringType,
+		"value":     apiservercel.StringType,
+		"effect":    apiservercel.StringType,
+		"timeAdded": apiservercel.TimestampType,
+	})
+)
+
+func fieldsType(name string, types map[string]*apiservercel.DeclType) *apiservercel.DeclType {
+	declared := make(map[string]*apiservercel.DeclField, len(types))
+	for field, t := range types {
+		declared[field] = apiservercel.NewDeclField(field, t, false, nil, nil)
+	}
+	return apiservercel.NewObjectType(name, declared)
+}
+
+// fields is a toleration or a taint in CEL. Text that is not set reads as its
+// default, and has() is false of it, as in protocol buffers: a comparison with a
+// wildcard is false rather than a failure, and a wildcard can still be told.
+type fields struct {
+	fieldValues
+
+	native any
+}
+
+// fieldValues are all that a toleration or a taint holds. Equal ones have equal fields.
+type fieldValues struct {
+	declared                     *apiservercel.DeclType
+	key, operator, value, effect string
+	bounded                      bool
+	seconds                      int64
+	added                        time.Time
+}
+
+// tolerationFields returns a toleration in CEL, nil for none.
+func tolerationFields(toleration any) (*fields, error) {
+	var f *fields
+	var seconds *int64
+	switch t := toleration.(type) {
+	case nil:
+		return nil, nil
+	case *corev1.Toleration:
+		f, seconds = &fields{native: t, fieldValues: fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}}, t.TolerationSeconds
+	case *resourcev1.DeviceToleration:
+		f, seconds = &fields{native: t, fieldValues: fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}}, t.TolerationSeconds
+	default:
+		return nil, fmt.Errorf("no toleration: %T", toleration)
+	}
+	f.declared = tolerationType
+	if seconds != nil {
+		f.bounded, f.seconds = true, *seconds
+	}
+	return f, nil
+}
+
+// taintFields returns a taint in CEL, nil for none.
+func taintFields(taint any) (*fields, error) {
+	var f *fields
+	var added *metav1.Time
+	switch t := taint.(type) {
+	case nil:
+		return nil, nil
+	case *corev1.Taint:
+		f, added = &fields{native: t, fieldValues: fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}}, t.TimeAdded
+	case *resourcev1.DeviceTaint:
+		f, added = &fields{native: t, fieldValues: fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}}, t.TimeAdded
+	default:
+		return nil, fmt.Errorf("no taint: %T", taint)
+	}
+	f.declared = taintType
+	if !added.IsZero() {
+		f.added = added.UTC().Round(0) // without the reading of the monotonic clock
+	}
+	return f, nil
+}
+
+// valueOf returns fields in CEL, null for none.
+func valueOf(f *fields, err error) (ref.Val, error) {
+	if f == nil {
+		return types.NullValue, err
+	}
+	return f, err
+}
+
+// find returns the value of a field, nil if it has none, and whether it is set.
+func (f *fields) find(name string) (ref.Val, bool) {
+	if _, ok := f.declared.Fields[name]; !ok {
+		return nil, false // reached through dyn()
+	}
+	switch name {
+	case "key":
+		return types.String(f.key), f.key != ""
+	case "operator":
+		return types.String(cmp.Or(f.operator, string(corev1.TolerationOpEqual))), f.operator != ""
+	case "value":
+		return types.String(f.value), f.value != ""
+	case "effect":
+		return types.String(f.effect), f.effect != ""
+	case "tolerationSeconds":
+		if f.bounded {
+			return types.Int(f.seconds), true
+		}
+	case "timeAdded":
+		if !f.added.IsZero() {
+			return types.Timestamp{Time: f.added}, true
+		}
+	}
+	return nil, false
+}
+
+// Get implements traits.Indexer.
+func (f *fields) Get(index ref.Val) ref.Val {
+	name, ok := index.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(index)
+	}
+	value, _ := f.find(string(name))
+	if value == nil {
+		return types.NewErr("no such key: %s", name)
+	}
+	return value
+}
+
+// IsSet implements traits.FieldTester.
+func (f *fields) IsSet(field ref.Val) ref.Val {
+	name, ok := field.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(field)
+	}
+	_, set := f.find(string(name))
+	return types.Bool(set)
+}
+
+// Equal implements ref.Val: two are equal if all their fields are.
+func (f *fields) Equal(other ref.Val) ref.Val {
+	o, ok := other.(*fields)
+	return types.Bool(ok && o.fieldValues == f.fieldValues)
+}
+
+// Type implements ref.Val.
+func (f *fields) Type() ref.Type { return f.declared.CelType() }
+
+// Value implements ref.Val.
+func (f *fields) Value() any { return f.native }
+
+// ConvertToNative implements ref.Val.
+func (f *fields) ConvertToNative(to reflect.Type) (any, error) {
+	if reflect.TypeOf(f.native).AssignableTo(to) {
+		return f.native, nil
+	}
+	return nil, fmt.Errorf("convert %s to %s: not possible", f.declared.TypeName(), to)
+}
+
+// ConvertToType implements ref.Val.
+func (f *fields) ConvertToType(to ref.Type) ref.Val {
+	switch to.TypeName() {
+	case f.declared.TypeName():
+		return f
+	case types.TypeType.TypeName():
+		return f.declared.CelType()
+	default:
+		return types.NewErr("type conversion error from '%s' to '%s'", f.declared.TypeName(), to.TypeName())
+	}
+}
