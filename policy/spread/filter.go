@@ -1,8 +1,178 @@
 package spread
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"cmp"
+	"slices"
 
-// Code is what the scheduler makes of a node.
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Exclusion is why a node does not count.
+type Exclusion string
+
+// The exclusions, in the order in which they are looked for.
+const (
+	// Counted is none: the node counts.
+	Counted Exclusion = ""
+	// MissingKey means that the node lacks the topology key of a constraint with the same
+	// whenUnsatisfiable (TS-05).
+	MissingKey Exclusion = "MissingKey"
+	// AffinityMismatch means that the pod's nodeSelector or required node affinity does
+	// not match, and nodeAffinityPolicy is Honor (TS-02).
+	AffinityMismatch Exclusion = "AffinityMismatch"
+	// UntoleratedTaint means that a taint with NoSchedule or NoExecute is not tolerated,
+	// and nodeTaintsPolicy is Honor (TS-03).
+	UntoleratedTaint Exclusion = "UntoleratedTaint"
+)
+
+// NodeCount says whether a node counts for a constraint, and its pods.
+type NodeCount struct {
+	// Why is why the node does not count; Counted if it does.
+	Why Exclusion
+	// Key is the key that is missing, with MissingKey.
+	Key string
+	// Taint is the first taint that the pod does not tolerate, whether the node counts
+	// or not; nil for none.
+	Taint *corev1.Taint
+	// Pods is how many matching pods there are on the node, whether it counts or not.
+	Pods int
+}
+
+// Domain is the nodes that count and have a value of the topology key in common.
+type Domain struct {
+	Value string
+	// Pods is how many matching pods there are on the nodes, and Nodes how many these are.
+	Pods, Nodes int
+}
+
+// Count holds the numbers of a constraint.
+type Count struct {
+	Constraint Constraint
+	// Domains are sorted by value.
+	Domains []Domain
+	// Nodes has an entry for each node of the cluster, in its order.
+	Nodes []NodeCount
+	// Least is how many pods the emptiest domain has; 0 where there is no domain.
+	Least int
+	// TooFew says that there are fewer domains than minDomains, so that the skew is
+	// measured from 0 (TS-09).
+	TooFew bool
+	// Self is 1 if the constraint counts the pod itself, else 0.
+	Self int
+}
+
+// Minimum returns the number from which the skew is measured: the global minimum.
+func (c *Count) Minimum() int {
+	if c.TooFew {
+		return 0
+	}
+	return c.Least
+}
+
+// Domain returns the domain with that value. A domain in which no node counts has no pods
+// (TS-08).
+func (c *Count) Domain(value string) Domain {
+	i, found := slices.BinarySearchFunc(c.Domains, value, func(d Domain, value string) int { return cmp.Compare(d.Value, value) })
+	if !found {
+		return Domain{Value: value}
+	}
+	return c.Domains[i]
+}
+
+// exclusion returns why a node does not count. Missing is a key that it lacks, nil where nodes
+// count that lack a key.
+func (c *Constraint) exclusion(missing *string, affine bool, taint *corev1.Taint) Exclusion {
+	switch {
+	case missing != nil:
+		return MissingKey
+	case !affine && c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor:
+		return AffinityMismatch
+	case taint != nil && c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor:
+		return UntoleratedTaint
+	default:
+		return Counted
+	}
+}
+
+// count returns the counts of constraints that have the same whenUnsatisfiable. KeysMayLack says
+// that nodes count which lack a key.
+func (s *Spreading) count(cluster *Cluster, constraints []Constraint, keysMayLack bool) []Count {
+	if len(constraints) == 0 {
+		return nil
+	}
+	pods := s.matching(cluster, constraints)
+	counts := make([]Count, len(constraints))
+	for i := range counts {
+		counts[i] = Count{Constraint: constraints[i], Nodes: make([]NodeCount, len(cluster.nodes))}
+		if constraints[i].Selector.Matches(s.labels) {
+			counts[i].Self = 1
+		}
+	}
+	for n := range cluster.nodes {
+		node := &cluster.nodes[n]
+		affine, taint := s.required.matches(node), s.untolerated(node.Taints)
+		var missing *string
+		if !keysMayLack {
+			missing = node.missingKey(constraints)
+		}
+		for i := range counts {
+			counts[i].Nodes[n] = NodeCount{Why: constraints[i].exclusion(missing, affine, taint), Key: ptr.Deref(missing, ""), Taint: taint, Pods: pods[i][n]}
+		}
+	}
+	for i := range counts {
+		counts[i].addUp(cluster.nodes)
+	}
+	return counts
+}
+
+// matching returns how many pods each constraint selects on each node (TS-10).
+func (s *Spreading) matching(cluster *Cluster, constraints []Constraint) [][]int {
+	pods := make([][]int, len(constraints))
+	for i := range pods {
+		pods[i] = make([]int, len(cluster.nodes))
+	}
+	for p := range cluster.pods {
+		pod := &cluster.pods[p]
+		if pod.Namespace != s.namespace || pod.Terminating {
+			continue
+		}
+		at, ok := cluster.positions[pod.Node]
+		if !ok {
+			continue
+		}
+		for i := range constraints {
+			if constraints[i].Selects(orNone(pod.Labels)) {
+				pods[i][at]++
+			}
+		}
+	}
+	return pods
+}
+
+// addUp fills in the domains and their least number of pods.
+func (c *Count) addUp(nodes []Node) {
+	domains := map[string]Domain{}
+	for n := range nodes {
+		if c.Nodes[n].Why != Counted {
+			continue
+		}
+		value, _ := nodes[n].value(c.Constraint.TopologyKey)
+		d := domains[value]
+		domains[value] = Domain{Value: value, Pods: d.Pods + c.Nodes[n].Pods, Nodes: d.Nodes + 1}
+	}
+	c.Domains = make([]Domain, 0, len(domains))
+	for _, d := range domains {
+		c.Domains = append(c.Domains, d)
+	}
+	slices.SortFunc(c.Domains, func(a, b Domain) int { return cmp.Compare(a.Value, b.Value) })
+	if len(c.Domains) > 0 {
+		c.Least = slices.MinFunc(c.Domains, func(a, b Domain) int { return a.Pods - b.Pods }).Pods
+	}
+	c.TooFew = len(c.Domains) < c.Constraint.MinDomains
+}
+
+// Code is the verdict of the scheduler on a node.
 type Code string
 
 // The codes, as the scheduler names them.
@@ -16,7 +186,7 @@ const (
 	UnschedulableAndUnresolvable Code = "UnschedulableAndUnresolvable"
 )
 
-// Message returns what the scheduler says of such nodes in events and in the condition
+// Message returns the text of the scheduler about such nodes in events and in the condition
 // PodScheduled; empty for Success.
 func (c Code) Message() string {
 	const mismatch = "node(s) didn't match pod topology spread constraints"
@@ -25,9 +195,9 @@ func (c Code) Message() string {
 		return mismatch
 	case UnschedulableAndUnresolvable:
 		return mismatch + " (missing required label)"
-	case Success:
+	default:
+		return ""
 	}
-	return ""
 }
 
 // Skew is how far a domain would be ahead if the pod went there.
@@ -45,7 +215,7 @@ type Skew struct {
 	Exceeds bool
 }
 
-// Verdict is what the constraints make of a node for the pod.
+// Verdict is the verdict of the constraints on a node for the pod.
 type Verdict struct {
 	Code Code
 	// By is the constraint, by its place among the counts, that keeps the pod away: the
@@ -81,28 +251,22 @@ func (s *Spreading) Filter(cluster *Cluster) *Filtered {
 func judge(node *Node, counts []Count, skews []Skew) Verdict {
 	verdict := Verdict{Code: Success, By: -1, Skews: skews}
 	for i := range counts {
-		skews[i] = counts[i].skew(node)
-		if verdict.Code != Success {
-			continue
+		c, code := &counts[i], Success
+		if value, ok := node.value(c.Constraint.TopologyKey); !ok {
+			skews[i], code = Skew{Missing: true}, UnschedulableAndUnresolvable
+		} else {
+			pods := c.Domain(value).Pods
+			skew := pods + c.Self - c.Minimum()
+			skews[i] = Skew{Domain: value, Pods: pods, Skew: skew, Exceeds: skew > c.Constraint.MaxSkew}
+			if skews[i].Exceeds {
+				code = Unschedulable
+			}
 		}
-		switch {
-		case skews[i].Missing:
-			verdict.Code, verdict.By = UnschedulableAndUnresolvable, i
-		case skews[i].Exceeds:
-			verdict.Code, verdict.By = Unschedulable, i
+		if verdict.Code == Success && code != Success {
+			verdict.Code, verdict.By = code, i
 		}
 	}
 	return verdict
-}
-
-func (c *Count) skew(node *Node) Skew {
-	value, ok := node.value(c.Constraint.TopologyKey)
-	if !ok {
-		return Skew{Missing: true}
-	}
-	pods := c.Domain(value).Pods
-	skew := pods + c.Self - c.Minimum()
-	return Skew{Domain: value, Pods: pods, Skew: skew, Exceeds: skew > c.Constraint.MaxSkew}
 }
 
 // SideBySide is where a pod may go if taints are honoured and if they are ignored.

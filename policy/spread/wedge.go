@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Wedge is a constraint that a pod may wait for without end: it counts domains in which
@@ -30,34 +31,45 @@ type Wedge struct {
 // not matter: those that come later fill the other domains.
 //
 // There is none where the pod can go to no node at all, because that is not due to
-// spread, nor where the constraint does not count the pod itself, nor where Honor would leave fewer domains than minDomains, because then the skew
-// is measured from 0 anyhow (TS-09).
+// spread, nor where the constraint does not count the pod itself, nor where Honor would leave
+// fewer domains than minDomains, because then the skew is measured from 0 anyhow (TS-09).
 //
 // It takes time in proportion to the nodes, and little of it unless a taint keeps the pod
 // from some.
 func (s *Spreading) Wedges(nodes []Node) []Wedge {
 	hard := s.acting(corev1.DoNotSchedule)
-	if !slices.ContainsFunc(hard, s.mayWedge) {
+	if !slices.ContainsFunc(hard, s.mayWedge) || !slices.ContainsFunc(nodes, func(n Node) bool { return s.untolerated(n.Taints) != nil }) {
 		return nil
 	}
-	barred := s.barredNodes(nodes)
-	if len(barred) == 0 {
-		return nil
+	counted, usable := make([]countedNode, 0, len(nodes)), false
+	for i := range nodes {
+		if n := &nodes[i]; n.missingKey(hard) == nil {
+			c := countedNode{Node: n, taint: s.untolerated(n.Taints), affine: s.required.matches(n)}
+			counted = append(counted, c)
+			usable = usable || c.taint == nil && c.affine
+		}
 	}
-	divided := s.divide(nodes, barred, hard)
-	if !divided.usable {
+	if !usable {
 		return nil
 	}
 	var wedges []Wedge
 	for i := range hard {
-		if !s.mayWedge(hard[i]) {
-			continue
-		}
-		if w, ok := s.wedge(divided, &hard[i]); ok {
+		if w, ok := wedgeOf(counted, &hard[i]); ok && s.mayWedge(hard[i]) {
 			wedges = append(wedges, w)
 		}
 	}
 	return wedges
+}
+
+// countedNode is a node with the keys of all constraints with DoNotSchedule: no others
+// count (TS-05).
+type countedNode struct {
+	*Node
+
+	// taint keeps the pod from the node, nil for none.
+	taint *corev1.Taint
+	// affine says that the pod requires the node.
+	affine bool
 }
 
 // mayWedge reports whether a constraint counts nodes whatever their taints, and the pod
@@ -66,107 +78,41 @@ func (s *Spreading) mayWedge(c Constraint) bool {
 	return c.NodeTaintsPolicy == corev1.NodeInclusionPolicyIgnore && c.Selects(s.labels)
 }
 
-// Effort returns how many comparisons Wedges may need for a node, by what the pod says. It
-// lets whoever asks keep away from a pod that says too much.
+// Effort returns the number of comparisons that Wedges may need for a node, by the size of the pod's
+// spec. A caller can pass over a pod that needs too many.
 func (s *Spreading) Effort() int {
 	return len(s.constraints) + len(s.tolerations) + s.required.effort()
 }
 
-// barredNode is a node that a taint keeps the pod from.
-type barredNode struct {
-	*Node
-
-	at     int
-	taint  *corev1.Taint
-	affine bool
-}
-
-func (s *Spreading) barredNodes(nodes []Node) []barredNode {
-	var barred []barredNode
-	for n := range nodes {
-		if taint := s.barred(nodes[n].Taints); taint != nil {
-			barred = append(barred, barredNode{Node: &nodes[n], at: n, taint: taint})
+// wedgeOf returns the domains that taints keep the pod from, false for none.
+func wedgeOf(nodes []countedNode, c *Constraint) (Wedge, bool) {
+	usable, domains, taints := sets.New[string](), sets.New[string](), sets.New[corev1.Taint]()
+	each := func(tainted bool, do func(value string, taint *corev1.Taint)) {
+		for i := range nodes {
+			if n := &nodes[i]; (n.taint != nil) == tainted && (n.affine || c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore) {
+				value, _ := n.value(c.TopologyKey)
+				do(value, n.taint)
+			}
 		}
 	}
-	return barred
-}
-
-// divided are the nodes with the keys of all constraints with DoNotSchedule: no others
-// count (TS-05).
-type divided struct {
-	barred []barredNode
-	// free are the nodes that no taint keeps the pod from, and affine says of each
-	// whether it is one that the pod requires.
-	free   []*Node
-	affine []bool
-	// usable says that there is a free and affine node.
-	usable bool
-}
-
-func (s *Spreading) divide(nodes []Node, barred []barredNode, hard []Constraint) *divided {
-	d := &divided{free: make([]*Node, 0, len(nodes)-len(barred)), affine: make([]bool, 0, len(nodes)-len(barred))}
-	next := 0
-	for n := range nodes {
-		node := &nodes[n]
-		isBarred := next < len(barred) && barred[next].at == n
-		if isBarred {
-			next++
-		}
-		if !node.hasKeys(hard) {
-			continue
-		}
-		affine := s.required.matches(node)
-		if isBarred {
-			b := barred[next-1]
-			b.affine = affine
-			d.barred = append(d.barred, b)
-			continue
-		}
-		d.free, d.affine = append(d.free, node), append(d.affine, affine)
-		d.usable = d.usable || affine
-	}
-	return d
-}
-
-func (n *Node) hasKeys(constraints []Constraint) bool {
-	for i := range constraints {
-		if _, ok := n.value(constraints[i].TopologyKey); !ok {
-			return false
-		}
-	}
-	return true
-}
-
-func (s *Spreading) wedge(d *divided, c *Constraint) (Wedge, bool) {
-	counts := func(affine bool) bool { return affine || c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore }
-	remain := make(map[string]struct{})
-	for i, node := range d.free {
-		if counts(d.affine[i]) {
-			value, _ := node.value(c.TopologyKey)
-			remain[value] = struct{}{}
-		}
-	}
-	if len(remain) < c.MinDomains {
+	each(false, func(value string, _ *corev1.Taint) { usable.Insert(value) })
+	if len(usable) < c.MinDomains {
 		return Wedge{}, false
 	}
-	domains, taints := map[string]struct{}{}, map[corev1.Taint]struct{}{}
-	for i := range d.barred {
-		b := &d.barred[i]
-		value, _ := b.value(c.TopologyKey)
-		if _, usable := remain[value]; usable || !counts(b.affine) {
-			continue
+	each(true, func(value string, taint *corev1.Taint) {
+		if !usable.Has(value) {
+			domains.Insert(value)
+			taints.Insert(corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 		}
-		domains[value] = struct{}{}
-		taints[corev1.Taint{Key: b.taint.Key, Value: b.taint.Value, Effect: b.taint.Effect}] = struct{}{}
-	}
+	})
 	if len(domains) == 0 {
 		return Wedge{}, false
 	}
 	return Wedge{
 		Constraint: *c,
-		Domains:    slices.Sorted(maps.Keys(domains)),
-		Usable:     len(remain),
-		Most:       c.MaxSkew * len(remain),
+		Domains:    sets.List(domains),
+		Usable:     len(usable),
+		Most:       c.MaxSkew * len(usable),
 		Taints: slices.SortedFunc(maps.Keys(taints), func(a, b corev1.Taint) int {
 			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
 		}),
