@@ -13,17 +13,13 @@ import (
 // amended applies the patch that amend returns, if any, as the API server would.
 func amended(t *testing.T, in *admissionregistrationv1.ValidatingWebhookConfiguration, bundle, base string) (*admissionregistrationv1.ValidatingWebhookConfiguration, bool) {
 	t.Helper()
-	c := &configuration{resourceVersion: in.ResourceVersion, annotations: in.Annotations}
-	for _, w := range in.Webhooks {
-		c.hooks = append(c.hooks, hook{name: w.Name, client: w.ClientConfig})
-	}
 	var u *url.URL
 	if base != "" {
 		var err error
 		u, err = url.Parse(base)
 		require.NoError(t, err)
 	}
-	patch, err := amend(c, []byte(bundle), u)
+	patch, err := amend(in, []byte(bundle), u)
 	require.NoError(t, err)
 	if patch == nil {
 		return in, false
@@ -143,11 +139,11 @@ func TestAmend(t *testing.T) {
 	})
 	t.Run("a patch for another version of the object does not apply", func(t *testing.T) {
 		t.Parallel()
-		patch, err := amend(&configuration{resourceVersion: "7", hooks: []hook{{name: "a"}}}, []byte("bundle"), nil)
+		patch, err := amend(shipped(), []byte("bundle"), nil)
 		require.NoError(t, err)
 		decoded, err := jsonpatch.DecodePatch(patch)
 		require.NoError(t, err)
-		_, err = decoded.Apply([]byte(`{"metadata":{"resourceVersion":"8"},"webhooks":[{"name":"a","clientConfig":{}}]}`))
+		_, err = decoded.Apply([]byte(`{"metadata":{"resourceVersion":"8"},"webhooks":[{"clientConfig":{}},{"clientConfig":{}}]}`))
 		require.Error(t, err)
 	})
 	t.Run("a configuration without webhooks needs nothing", func(t *testing.T) {

@@ -21,13 +21,10 @@ func start() time.Time {
 	return time.Date(2031, time.March, 1, 9, 0, 0, 0, time.UTC)
 }
 
-func testWanted() *wanted {
-	return &wanted{
-		hosts:           []string{testHost},
-		caLifetime:      defaultCALifetime,
-		servingLifetime: defaultServingLifetime,
-		bundleDelay:     defaultBundleDelay,
-	}
+func testOptions() *Options {
+	o := &Options{Hosts: []string{testHost}}
+	o.setDefaults()
+	return o
 }
 
 // freshState returns the state that a replica creates at now.
@@ -38,7 +35,7 @@ func freshState(t *testing.T, now time.Time) *state {
 
 func mustApply(t *testing.T, a step, s *state, now time.Time) *state {
 	t.Helper()
-	after, _, err := apply(a, s, now, testWanted(), seen{})
+	after, _, err := apply(a, s, now, testOptions(), seen{})
 	require.NoError(t, err)
 	return after
 }

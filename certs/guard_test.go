@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8stesting "k8s.io/client-go/testing"
+	certutil "k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -46,7 +47,7 @@ func (f *follower) inject(t *testing.T, webhook int, states ...*state) {
 	t.Helper()
 	var bundle []byte
 	for _, s := range states {
-		encoded, err := encodeBundle(s.bundle)
+		encoded, err := certutil.EncodeCertificates(s.bundle...)
 		require.NoError(t, err)
 		bundle = append(bundle, encoded...)
 	}

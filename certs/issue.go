@@ -1,13 +1,16 @@
 package certs
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -17,8 +20,15 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// maxBackdate is how far the clock of an API server may be behind that of the replica.
-const maxBackdate = 5 * time.Minute
+const (
+	// maxPEM is the maximum size in bytes of a certificate, bundle or key (F05). The largest
+	// in practice, RSA chains of a corporate CA, have a tenth of it.
+	maxPEM = 64 << 10
+	// maxBackdate is how far the clock of an API server may be behind that of the replica.
+	maxBackdate = 5 * time.Minute
+	// caNamePrefix distinguishes CAs of Tollgate from others in a configuration.
+	caNamePrefix = "tollgate-ca-"
+)
 
 // authority is a CA with its private key.
 type authority struct {
@@ -26,53 +36,51 @@ type authority struct {
 	key  crypto.Signer
 }
 
+// usable reports whether the CA is not nil and has not expired.
 func (a *authority) usable(now time.Time) bool {
 	return a != nil && !expired(a.cert, now)
 }
 
-// caNamePrefix distinguishes CAs of Tollgate from others in a configuration.
-const caNamePrefix = "tollgate-ca-"
-
 // newAuthority returns a self-signed CA. The time in its name distinguishes CAs for
 // verifiers that compare names first.
 func newAuthority(now time.Time, life time.Duration) (*authority, error) {
-	template, key, err := prepare(caNamePrefix+now.UTC().Format("20060102T150405Z"), now, now.Add(life))
+	cert, key, err := sign(&x509.Certificate{
+		Subject:  pkix.Name{CommonName: caNamePrefix + now.UTC().Format("20060102T150405Z")},
+		NotAfter: now.Add(life),
+		IsCA:     true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}, now, nil)
 	if err != nil {
-		return nil, fmt.Errorf("prepare CA: %w", err)
-	}
-	template.BasicConstraintsValid, template.IsCA = true, true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	cert, err := sign(template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("sign CA: %w", err)
+		return nil, fmt.Errorf("issue CA: %w", err)
 	}
 	return &authority{cert: cert, key: key}, nil
 }
 
 // issue signs a serving certificate for hosts, which expires no later than the CA.
 func (a *authority) issue(now time.Time, life time.Duration, hosts []string) (*pair, error) {
-	notAfter := now.Add(life)
-	if notAfter.After(a.cert.NotAfter) {
-		notAfter = a.cert.NotAfter
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "tollgate-webhook"},
+		NotAfter:    earlier(now.Add(life), a.cert.NotAfter),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	template, key, err := prepare("tollgate-webhook", now, notAfter)
-	if err != nil {
-		return nil, fmt.Errorf("prepare serving certificate: %w", err)
+	hosts = slices.Clone(hosts)
+	slices.Sort(hosts)
+	for _, h := range slices.Compact(hosts) {
+		if address := net.ParseIP(h); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
 	}
-	template.DNSNames, template.IPAddresses = splitHosts(hosts)
-	template.BasicConstraintsValid = true
-	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	cert, err := sign(template, a.cert, key.Public(), a.key)
+	cert, key, err := sign(template, now, a)
 	if err != nil {
-		return nil, fmt.Errorf("sign serving certificate: %w", err)
+		return nil, fmt.Errorf("issue serving certificate: %w", err)
 	}
-	certPEM, err := encodeBundle([]*x509.Certificate{cert})
-	if err != nil {
-		return nil, err
-	}
-	keyPEM, err := encodeKey(key)
-	if err != nil {
-		return nil, err
+	certPEM, certErr := certutil.EncodeCertificates(cert)
+	keyPEM, keyErr := encodeKey(key)
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return nil, fmt.Errorf("encode serving certificate: %w", err)
 	}
 	p, err := parsePair(certPEM, keyPEM)
 	if err != nil {
@@ -82,25 +90,24 @@ func (a *authority) issue(now time.Time, life time.Duration, hosts []string) (*p
 	return p, nil
 }
 
-// prepare returns a new key and the common part of certificate templates.
-func prepare(name string, now, notAfter time.Time) (*x509.Certificate, crypto.Signer, error) {
+// sign completes a template that has a NotAfter and signs it with a new key, or with the
+// key of the CA if there is one. crypto/x509 chooses the serial number.
+func sign(template *x509.Certificate, now time.Time, ca *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
-	return &x509.Certificate{
-		Subject:   pkix.Name{CommonName: name},
-		NotBefore: now.Add(-min(maxBackdate, notAfter.Sub(now)/10)), NotAfter: notAfter,
-	}, key, nil
-}
-
-// sign signs a certificate; crypto/x509 chooses the serial number.
-func sign(template, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer) (*x509.Certificate, error) {
-	data, err := x509.CreateCertificate(rand.Reader, template, parent, key, by)
-	if err != nil {
-		return nil, err
+	template.BasicConstraintsValid = true
+	template.NotBefore = now.Add(-min(maxBackdate, template.NotAfter.Sub(now)/10))
+	if ca == nil {
+		ca = &authority{cert: template, key: key}
 	}
-	return x509.ParseCertificate(data)
+	data, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := x509.ParseCertificate(data)
+	return cert, key, err
 }
 
 func encodeKey(key crypto.Signer) ([]byte, error) {
@@ -111,24 +118,102 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: data}), nil
 }
 
-func encodeBundle(bundle []*x509.Certificate) ([]byte, error) {
-	data, err := certutil.EncodeCertificates(bundle...)
-	if err != nil {
-		return nil, fmt.Errorf("encode bundle: %w", err)
-	}
-	return data, nil
+// pair is a certificate chain with the key of its leaf.
+type pair struct {
+	certPEM []byte
+	keyPEM  []byte
+	// chain begins with the leaf, which belongs to the key.
+	chain []*x509.Certificate
+	leaf  *x509.Certificate
+	// issuer is Tollgate's CA that signed the leaf; nil for files.
+	issuer *x509.Certificate
+	// served is the certificate for handshakes. It is immutable.
+	served *tls.Certificate
 }
 
-// splitHosts splits hosts into sorted, unique DNS names and IP addresses.
-func splitHosts(hosts []string) (names []string, addresses []net.IP) {
-	hosts = slices.Clone(hosts)
-	slices.Sort(hosts)
-	for _, h := range slices.Compact(hosts) {
-		if address := net.ParseIP(h); address != nil {
-			addresses = append(addresses, address)
-		} else {
-			names = append(names, h)
-		}
+func parsePair(certPEM, keyPEM []byte) (*pair, error) {
+	chain, err := parseCertificates(certPEM)
+	if err != nil {
+		return nil, fmt.Errorf("decode certificate: %w", err)
 	}
-	return names, addresses
+	key, err := parseKey(keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	if !belongs(key, chain[0]) {
+		return nil, errors.New("key does not belong to certificate")
+	}
+	served := &tls.Certificate{PrivateKey: key, Leaf: chain[0]}
+	for _, c := range chain {
+		served.Certificate = append(served.Certificate, c.Raw)
+	}
+	return &pair{certPEM: certPEM, keyPEM: keyPEM, chain: chain, leaf: chain[0], served: served}, nil
+}
+
+func parseCertificates(data []byte) ([]*x509.Certificate, error) {
+	if len(data) > maxPEM {
+		return nil, fmt.Errorf("%d bytes are more than the %d allowed", len(data), maxPEM)
+	}
+	certs, err := certutil.ParseCertsPEM(data)
+	if err != nil {
+		return nil, err
+	}
+	return certs, nil
+}
+
+func parseKey(data []byte) (crypto.Signer, error) {
+	if len(data) > maxPEM {
+		return nil, fmt.Errorf("decode key: %d bytes are more than the %d allowed", len(data), maxPEM)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("decode key: %w", err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("decode key: a %T cannot sign", key)
+	}
+	return signer, nil
+}
+
+// belongs reports whether a certificate is for a key.
+func belongs(key crypto.Signer, cert *x509.Certificate) bool {
+	public, ok := key.Public().(interface {
+		Equal(other crypto.PublicKey) bool
+	})
+	return ok && public.Equal(cert.PublicKey)
+}
+
+// same reports whether p and o are the same certificate and key.
+func (p *pair) same(o *pair) bool {
+	return p == o || p != nil && o != nil && bytes.Equal(p.certPEM, o.certPEM) && bytes.Equal(p.keyPEM, o.keyPEM)
+}
+
+// usable reports whether the pair is not nil and has not expired. NotBefore is left to the
+// API server's clock: a replica with a slow clock would otherwise overwrite the writes of
+// the others.
+func (p *pair) usable(now time.Time) bool {
+	return p != nil && !expired(p.leaf, now)
+}
+
+// lastMoment returns a time shortly before p expires, after which any next pair is used.
+func (p *pair) lastMoment(recheck time.Duration) time.Time {
+	life := p.leaf.NotAfter.Sub(p.leaf.NotBefore)
+	return p.leaf.NotAfter.Add(-min(recheck, life/10))
+}
+
+func expired(cert *x509.Certificate, now time.Time) bool {
+	return !now.Before(cert.NotAfter)
+}
+
+// renewal returns the time to replace a certificate: after two thirds of its lifetime.
+func renewal(cert *x509.Certificate) time.Time {
+	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 3 * 2).Truncate(time.Second)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

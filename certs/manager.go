@@ -26,7 +26,9 @@ const (
 	minPause = time.Second
 )
 
-// source provides certificates.
+var errNoCertificate = errors.New("no serving certificate yet")
+
+// source provides certificates: a Secret, or files.
 type source interface {
 	// refresh updates the pair in use and returns the time of the next refresh, or the
 	// zero time if none is known.
@@ -34,9 +36,6 @@ type source interface {
 	// watch calls wake, which does not block, after changes. It returns at once; wait
 	// returns when all goroutines have stopped after the end of ctx.
 	watch(ctx context.Context, wake func()) (wait func(), err error)
-	// ready returns an error if something other than the certificate is missing. It is
-	// goroutine-safe.
-	ready() error
 }
 
 // Manager manages the serving certificate. It is a Runnable of controller-runtime that
@@ -47,6 +46,8 @@ type Manager struct {
 	clock    clock.WithTicker
 	recheck  time.Duration
 	reporter *reporter
+	// untrusted is the error of a replica whose pair no API server is known to verify.
+	untrusted error
 	// trouble is the error of the last refresh, or nil.
 	trouble atomic.Pointer[error]
 }
@@ -55,24 +56,25 @@ type Manager struct {
 // API server nor reads files; Start does.
 func New(o Options) (*Manager, error) {
 	o.setDefaults()
-	if err := o.validate(); err != nil {
+	base, err := o.validate()
+	if err != nil {
 		return nil, fmt.Errorf("check certificate options: %w", err)
+	}
+	if base != nil {
+		o.Hosts = append([]string{base.Hostname()}, o.Hosts...)
 	}
 	m := &Manager{
 		use:      &inUse{metrics: o.Metrics},
 		clock:    o.Clock,
 		recheck:  o.Recheck,
-		reporter: newReporter(o.Metrics),
+		reporter: &reporter{metrics: o.Metrics, logged: map[string]string{}},
 	}
+	webhooks := newPublisher(&o, base, m.reporter)
 	if o.Directory != "" {
-		m.source = newFiles(&o, m.use, m.reporter)
-		return m, nil
+		m.source, m.untrusted = &files{options: &o, use: m.use, webhooks: webhooks, reporter: m.reporter}, errUnverified
+	} else {
+		m.source, m.untrusted = newOwnCA(&o, m.use, webhooks, m.reporter), errNotPublished
 	}
-	own, err := newOwnCA(&o, m.use, m.reporter)
-	if err != nil {
-		return nil, fmt.Errorf("check certificate options: %w", err)
-	}
-	m.source = own
 	return m, nil
 }
 
@@ -104,8 +106,8 @@ func (m *Manager) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 // verifies it. With files, it suffices that one webhook verified it once.
 func (m *Manager) Ready(*http.Request) error {
 	err := m.use.check(m.clock.Now())
-	if err == nil {
-		err = m.source.ready()
+	if err == nil && !m.use.trusted.Load() {
+		err = m.untrusted
 	}
 	trouble := m.trouble.Load()
 	switch {
@@ -135,11 +137,7 @@ func (m *Manager) Start(ctx context.Context) error {
 
 	limiter := rate.NewLimiter(refreshesPerSecond, refreshBurst)
 	retry := m.newRetry()
-	for ctx.Err() == nil {
-		pause := m.refresh(ctx, &retry)
-		if !m.sleep(ctx, pause, woken) {
-			break
-		}
+	for m.sleep(ctx, m.refresh(ctx, &retry), woken) {
 		now := m.clock.Now()
 		if !m.sleep(ctx, limiter.ReserveN(now, 1).DelayFrom(now), nil) {
 			break
@@ -159,11 +157,11 @@ func (m *Manager) refresh(ctx context.Context, retry *wait.Backoff) time.Duratio
 	if ctx.Err() != nil {
 		return 0
 	}
-	if expiry := m.use.check(now); expiry != nil && m.use.load() != nil {
-		m.reporter.report(ctx, reasonExpired, "", expiry)
-	} else {
-		m.reporter.well(ctx, "", reasonExpired)
+	expiry := m.use.check(now)
+	if errors.Is(expiry, errNoCertificate) {
+		expiry = nil
 	}
+	_ = m.reporter.check(ctx, reasonExpired, "", expiry)
 	if err != nil {
 		m.trouble.Store(&err)
 		return retry.Step()
@@ -191,4 +189,41 @@ func (m *Manager) sleep(ctx context.Context, d time.Duration, woken <-chan struc
 	case <-timer.C():
 	}
 	return true
+}
+
+// inUse is what handshakes and probes read. Only the goroutine that refreshes writes it.
+type inUse struct {
+	pair atomic.Pointer[pair]
+	// trusted is true if webhook configurations verify the pair. Their later changes do not
+	// reset it: API servers still trust the replica, or other replicas have the same pair.
+	trusted atomic.Bool
+	metrics *Metrics
+}
+
+func (u *inUse) load() *pair {
+	return u.pair.Load()
+}
+
+// adopt replaces the pair and reports whether it differs. Open connections keep the old
+// one.
+func (u *inUse) adopt(ctx context.Context, p *pair) bool {
+	if u.load().same(p) {
+		return false
+	}
+	u.pair.Store(p)
+	u.metrics.valid(kindServing, p.leaf)
+	log.FromContext(ctx).Info("serving certificate in use", "serial", p.leaf.SerialNumber.Text(16), "notAfter", p.leaf.NotAfter)
+	return true
+}
+
+// check returns an error unless there is a pair that has not expired.
+func (u *inUse) check(now time.Time) error {
+	p := u.load()
+	switch {
+	case p == nil:
+		return errNoCertificate
+	case !p.usable(now):
+		return fmt.Errorf("serving certificate expired at %s", p.leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
 }

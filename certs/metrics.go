@@ -1,10 +1,13 @@
 package certs
 
 import (
+	"context"
 	"crypto/x509"
+	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // certificateKind is a value of the label certificate, a closed set.
@@ -89,4 +92,33 @@ func (m *Metrics) renewed(kind certificateKind) {
 
 func (m *Metrics) failed(r reason) {
 	m.errors.WithLabelValues(string(r)).Inc()
+}
+
+// reporter counts each occurrence of a problem but logs it only when it is new or
+// different, so that a lasting fault does not fill the log. It is not goroutine-safe.
+type reporter struct {
+	metrics *Metrics
+	// logged is the last logged error of each current problem, by reason and object.
+	logged map[string]string
+}
+
+// check reports err as a problem of an object, and returns it. Without an error the
+// problem, if there was one, is over, and is logged again when it recurs.
+func (r *reporter) check(ctx context.Context, why reason, object string, err error) error {
+	problem := string(why) + "/" + object
+	last, lasts := r.logged[problem]
+	switch {
+	case err == nil && lasts:
+		delete(r.logged, problem)
+		log.FromContext(ctx).Info("certificate problem is over", "reason", why, "object", object)
+	case err == nil || errors.Is(ctx.Err(), context.Canceled):
+		// Requests that shutdown cancels are no problem.
+	default:
+		r.metrics.failed(why)
+		if last != err.Error() {
+			r.logged[problem] = err.Error()
+			log.FromContext(ctx).Error(err, "certificates need attention", "reason", why, "object", object)
+		}
+	}
+	return err
 }

@@ -99,7 +99,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-func (o *Options) validate() error {
+// validate checks the options, and returns URL parsed, nil if it is not set.
+func (o *Options) validate() (*url.URL, error) {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
@@ -112,7 +113,7 @@ func (o *Options) validate() error {
 	named := len(o.ValidatingWebhooks)+len(o.MutatingWebhooks) != 0
 	refuse(o.Client == nil && (o.Directory == "" || named), "client is missing")
 	if o.Directory != "" {
-		return errors.Join(errs...)
+		return nil, errors.Join(errs...)
 	}
 	refuse(o.Namespace == "", "namespace of the secret is missing")
 	refuse(o.SecretName == "", "name of the secret is missing")
@@ -127,7 +128,8 @@ func (o *Options) validate() error {
 	refuse(o.BundleDelay < 0, "bundle delay %s is negative", o.BundleDelay)
 	refuse(o.CALifetime/minDelaysOfCA < o.BundleDelay,
 		"bundle delay %s is more than a sixth of the CA lifetime %s", o.BundleDelay, o.CALifetime)
-	return errors.Join(errs...)
+	base, err := o.parseURL()
+	return base, errors.Join(append(errs, err)...)
 }
 
 // isHost reports whether a certificate can be valid for h. A host with a port, for

@@ -6,61 +6,33 @@ import (
 	"time"
 )
 
-// step is one change of the Secret.
-type step uint8
+// maxBundle caps the CAs in the bundle, however often a new one is requested.
+const maxBundle = 8
 
-const (
-	// stepNone leaves the Secret as it is.
-	stepNone step = iota
-	// stepCreate makes a CA that signs at once.
-	stepCreate
-	// stepRestore writes the state that this replica remembers.
-	stepRestore
-	// stepKeepTrust adds to the bundle the CAs that only the configurations hold.
-	stepKeepTrust
-	// stepIssue replaces the serving certificate.
-	stepIssue
-	// stepBeginRollOver adds the next CA to the bundle.
-	stepBeginRollOver
-	// stepNotePublished starts the delay of the roll-over.
-	stepNotePublished
-	// stepFinishRollOver makes the next CA sign.
-	stepFinishRollOver
-	// stepDropExpired removes expired CAs from the bundle.
-	stepDropExpired
-)
-
-// String returns the name of the step for logs.
-func (s step) String() string {
-	switch s {
-	case stepNone:
-		return "none"
-	case stepCreate:
-		return "create CA"
-	case stepRestore:
-		return "restore"
-	case stepKeepTrust:
-		return "keep trusted CAs"
-	case stepIssue:
-		return "issue serving certificate"
-	case stepBeginRollOver:
-		return "begin CA roll-over"
-	case stepNotePublished:
-		return "note that next CA is published"
-	case stepFinishRollOver:
-		return "finish CA roll-over"
-	case stepDropExpired:
-		return "drop expired CA"
-	}
-	return "unknown"
+// state is the usable content of the Secret. problems names the rest.
+type state struct {
+	// bundle are the trusted CAs. It contains ca, next and the issuer of serving.
+	bundle []*x509.Certificate
+	// ca signs. It is nil if the Secret has no usable key for one of the bundle.
+	ca *authority
+	// next becomes ca after its publication; nil outside of a roll-over.
+	next *authority
+	// serving was issued by a CA of the bundle, or is nil.
+	serving *pair
+	// published is zero until next was seen in all configurations.
+	published time.Time
+	// rollOver is true if a new CA was requested.
+	rollOver bool
+	problems []error
 }
 
-// wanted is the configuration of the plan.
-type wanted struct {
-	hosts           []string
-	caLifetime      time.Duration
-	servingLifetime time.Duration
-	bundleDelay     time.Duration
+func (s *state) trusts(cert *x509.Certificate) bool {
+	return slices.ContainsFunc(s.bundle, cert.Equal)
+}
+
+// whole reports whether the state has a usable CA and serving certificate.
+func (s *state) whole(now time.Time) bool {
+	return s != nil && s.ca.usable(now) && s.serving.usable(now)
 }
 
 // seen is the input of the plan besides the Secret.
@@ -75,92 +47,64 @@ type seen struct {
 	remembered *state
 }
 
-// action is the next step; if it is stepNone, again is the time of the next plan.
-type action struct {
-	step  step
-	again time.Time
-}
+// step is one change of the Secret, as logs name it. The empty step changes nothing.
+type step string
 
-// plan returns the next step. It is pure. It is called after each step until it returns
-// stepNone.
-func plan(s *state, now time.Time, w *wanted, k seen) action {
-	next := rescue(s, now, k)
-	if next == stepNone {
-		next = due(s, now, w, k)
-	}
-	if next == stepNone {
-		return action{again: nextLook(s, now, w)}
-	}
-	return action{step: next}
-}
+const (
+	// stepCreate makes a CA that signs at once.
+	stepCreate step = "create CA"
+	// stepRestore writes the state that this replica remembers.
+	stepRestore step = "restore"
+	// stepKeepTrust adds to the bundle the CAs that only the configurations hold.
+	stepKeepTrust step = "keep trusted CAs"
+	// stepIssue replaces the serving certificate.
+	stepIssue step = "issue serving certificate"
+	// stepBeginRollOver adds the next CA to the bundle.
+	stepBeginRollOver step = "begin CA roll-over"
+	// stepNotePublished starts the delay of the roll-over.
+	stepNotePublished step = "note that next CA is published"
+	// stepFinishRollOver makes the next CA sign.
+	stepFinishRollOver step = "finish CA roll-over"
+	// stepDropExpired removes expired CAs from the bundle.
+	stepDropExpired step = "drop expired CA"
+)
 
-// rescue returns the step for a state without a usable CA or certificate.
-func rescue(s *state, now time.Time, k seen) step {
+// plan returns the next step, or, if there is none, the time at which there is one without
+// another event. It is pure. It is called after each step until there is no other.
+func plan(s *state, now time.Time, o *Options, k seen) (step, time.Time) {
+	ca, next, serving := s.ca.usable(now), s.next.usable(now), s.serving.usable(now)
+	published := k.published && next
+	// Near the end of the CA, a new serving certificate would expire with the current one.
+	renewable := ca && serving && s.ca.cert.NotAfter.After(s.serving.leaf.NotAfter)
 	switch {
-	case s.ca == nil && k.remembered != nil && k.remembered.whole(now):
-		return stepRestore
-	case s.ca.usable(now) || s.serving.usable(now):
-		return stepNone
-	case s.next.usable(now):
+	case s.ca == nil && k.remembered.whole(now):
+		return stepRestore, time.Time{}
+	case !ca && !serving && next:
 		// No pair works, so there is no trust to preserve.
-		return stepFinishRollOver
-	}
-	return stepCreate
-}
-
-// due returns the step that is due by time, for a state with a CA or at least a serving
-// certificate.
-func due(s *state, now time.Time, w *wanted, k seen) step {
-	known := k.published && s.next.usable(now)
-	switch {
-	case forgetsTrusted(s, now, k.trusted):
-		return stepKeepTrust
-	case known && !s.published.IsZero() && !now.Before(s.published.Add(w.bundleDelay)):
-		return stepFinishRollOver
-	case s.ca.usable(now) && servingIsDue(s, now, w):
-		return stepIssue
-	case !s.next.usable(now) && (s.rollOver || !s.ca.usable(now) || !now.Before(renewal(s.ca.cert))):
-		return stepBeginRollOver
-	case known && s.published.IsZero():
-		return stepNotePublished
+		return stepFinishRollOver, time.Time{}
+	case !ca && !serving:
+		return stepCreate, time.Time{}
+	case lacksTrusted(s, now, k.trusted):
+		return stepKeepTrust, time.Time{}
+	case published && !s.published.IsZero() && !now.Before(s.published.Add(o.BundleDelay)):
+		return stepFinishRollOver, time.Time{}
+	case ca && (!serving || !s.serving.covers(o.Hosts) || renewable && !now.Before(renewal(s.serving.leaf))):
+		return stepIssue, time.Time{}
+	case !next && (s.rollOver || !ca || !now.Before(renewal(s.ca.cert))):
+		return stepBeginRollOver, time.Time{}
+	case published && s.published.IsZero():
+		return stepNotePublished, time.Time{}
 	case slices.ContainsFunc(s.bundle, func(c *x509.Certificate) bool { return expired(c, now) }):
-		return stepDropExpired
+		return stepDropExpired, time.Time{}
 	}
-	return stepNone
-}
-
-// forgetsTrusted reports whether publishing the bundle would remove a trusted CA. A full
-// bundle accepts no more.
-func forgetsTrusted(s *state, now time.Time, trusted []*x509.Certificate) bool {
-	return len(s.bundle) < maxBundle && slices.ContainsFunc(trusted, func(c *x509.Certificate) bool {
-		return !expired(c, now) && !s.trusts(c)
-	})
-}
-
-func servingIsDue(s *state, now time.Time, w *wanted) bool {
-	if !s.serving.usable(now) || !s.serving.covers(w.hosts) {
-		return true
-	}
-	return renewable(s) && !now.Before(renewal(s.serving.leaf))
-}
-
-// renewable reports whether a new serving certificate would expire later than the current
-// one; not so near the end of the CA.
-func renewable(s *state) bool {
-	return s.ca.cert.NotAfter.After(s.serving.leaf.NotAfter)
-}
-
-// nextLook returns the first time at which the plan changes without an event.
-func nextLook(s *state, now time.Time, w *wanted) time.Time {
 	moments := []time.Time{s.serving.leaf.NotAfter}
-	if s.ca.usable(now) && renewable(s) {
+	if renewable {
 		moments = append(moments, renewal(s.serving.leaf))
 	}
-	if s.ca.usable(now) && !s.next.usable(now) {
+	if next {
+		moments = append(moments, s.published.Add(o.BundleDelay))
+	} else {
 		moments = append(moments, renewal(s.ca.cert))
-	}
-	if s.next.usable(now) && !s.published.IsZero() {
-		moments = append(moments, s.published.Add(w.bundleDelay))
 	}
 	for _, c := range s.bundle {
 		moments = append(moments, c.NotAfter)
@@ -168,5 +112,88 @@ func nextLook(s *state, now time.Time, w *wanted) time.Time {
 	// After the delay, a roll-over without a published bundle waits for the
 	// configurations, not for the clock.
 	moments = slices.DeleteFunc(moments, func(t time.Time) bool { return !t.After(now) })
-	return slices.MinFunc(moments, time.Time.Compare)
+	return "", slices.MinFunc(moments, time.Time.Compare)
+}
+
+// lacksTrusted reports whether publishing the bundle would remove a trusted CA. A full
+// bundle accepts no more.
+func lacksTrusted(s *state, now time.Time, trusted []*x509.Certificate) bool {
+	return len(s.bundle) < maxBundle && slices.ContainsFunc(trusted, func(c *x509.Certificate) bool {
+		return !expired(c, now) && !s.trusts(c)
+	})
+}
+
+// covers reports whether the leaf is valid for all hosts.
+func (p *pair) covers(hosts []string) bool {
+	return !slices.ContainsFunc(hosts, func(h string) bool { return p.leaf.VerifyHostname(h) != nil })
+}
+
+// apply returns the state after a step, and the kinds of the certificates that it issued.
+func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certificateKind, error) {
+	after := *s
+	if a == stepRestore {
+		after = *k.remembered
+	}
+	var issued []certificateKind
+	var err error
+	switch a {
+	case stepCreate:
+		after.ca, err = newAuthority(now, o.CALifetime)
+	case stepBeginRollOver:
+		after.next, err = newAuthority(now, o.CALifetime)
+		after.published = time.Time{}
+	case stepNotePublished:
+		after.published = now
+	case stepFinishRollOver:
+		after.ca, after.next, after.published = s.next, nil, time.Time{}
+	}
+	if a == stepCreate || a == stepBeginRollOver {
+		after.rollOver = false
+		issued = append(issued, kindCA)
+	}
+	if err == nil && (a == stepCreate || a == stepFinishRollOver || a == stepIssue) {
+		hosts := slices.Clone(o.Hosts)
+		if current := s.serving; current.usable(now) && now.Before(renewal(current.leaf)) {
+			// Replicas with different hosts, as during an update, would otherwise replace each
+			// other's certificates for ever.
+			hosts = append(hosts, current.leaf.DNSNames...)
+			for _, ip := range current.leaf.IPAddresses {
+				hosts = append(hosts, ip.String())
+			}
+		}
+		after.serving, err = after.ca.issue(now, o.ServingLifetime, hosts)
+		issued = append(issued, kindServing)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	after.trim(now, k.trusted)
+	return &after, issued, nil
+}
+
+// trim drops expired CAs with their keys, and adds the trusted ones to the bundle. The CAs
+// in use come first, then the newest.
+func (s *state) trim(now time.Time, trusted []*x509.Certificate) {
+	var all []*x509.Certificate
+	if s.ca.usable(now) {
+		all = append(all, s.ca.cert)
+	} else {
+		s.ca = nil
+	}
+	if s.next.usable(now) {
+		all = append(all, s.next.cert)
+	} else {
+		s.next, s.published = nil, time.Time{}
+	}
+	if s.serving != nil {
+		all = append(all, s.serving.issuer)
+	}
+	old := slices.Concat(s.bundle, trusted)
+	slices.SortStableFunc(old, func(a, b *x509.Certificate) int { return b.NotBefore.Compare(a.NotBefore) })
+	s.bundle, s.problems = nil, nil
+	for _, c := range append(all, old...) {
+		if !expired(c, now) && !s.trusts(c) && len(s.bundle) < maxBundle {
+			s.bundle = append(s.bundle, c)
+		}
+	}
 }

@@ -30,96 +30,97 @@ func TestPlan(t *testing.T) {
 		hosts      []string
 		published  bool
 		remembered *state
-		want       action
+		want       step
+		again      time.Time
 	}{
 		"an empty Secret gets a CA": {
-			state: &state{}, now: now, want: action{step: stepCreate},
+			state: &state{}, now: now, want: stepCreate,
 		},
 		"a lost Secret is restored from memory": {
-			state: &state{}, now: now, remembered: fresh, want: action{step: stepRestore},
+			state: &state{}, now: now, remembered: fresh, want: stepRestore,
 		},
 		"an expired memory is not restored": {
-			state: &state{}, now: fresh.serving.leaf.NotAfter, remembered: fresh, want: action{step: stepCreate},
+			state: &state{}, now: fresh.serving.leaf.NotAfter, remembered: fresh, want: stepCreate,
 		},
 		"a fresh state waits for the serving certificate": {
-			state: fresh, now: now, published: true, want: action{again: renewal(fresh.serving.leaf)},
+			state: fresh, now: now, published: true, again: renewal(fresh.serving.leaf),
 		},
 		"a moment before two thirds of its life the serving certificate stays": {
 			state: fresh, now: renewal(fresh.serving.leaf).Add(-time.Nanosecond), published: true,
-			want: action{again: renewal(fresh.serving.leaf)},
+			again: renewal(fresh.serving.leaf),
 		},
 		"at two thirds of its life the serving certificate is replaced": {
-			state: fresh, now: renewal(fresh.serving.leaf), published: true, want: action{step: stepIssue},
+			state: fresh, now: renewal(fresh.serving.leaf), published: true, want: stepIssue,
 		},
 		"the serving certificate is replaced although the bundle is not published": {
-			state: fresh, now: renewal(fresh.serving.leaf), want: action{step: stepIssue},
+			state: fresh, now: renewal(fresh.serving.leaf), want: stepIssue,
 		},
 		"a serving certificate for other hosts is replaced": {
-			state: fresh, now: now, hosts: []string{testHost, "10.0.0.1"}, want: action{step: stepIssue},
+			state: fresh, now: now, hosts: []string{testHost, "10.0.0.1"}, want: stepIssue,
 		},
 		"F02 a broken serving certificate is replaced": {
-			state: change(fresh, func(s *state) { s.serving = nil }), now: now, want: action{step: stepIssue},
+			state: change(fresh, func(s *state) { s.serving = nil }), now: now, want: stepIssue,
 		},
 		"at two thirds of its life the CA gets a successor": {
 			state: mustApply(t, stepIssue, fresh, caRenewal), now: caRenewal, published: true,
-			want: action{step: stepBeginRollOver},
+			want: stepBeginRollOver,
 		},
 		"a CA gets a successor when asked for": {
 			state: change(fresh, func(s *state) { s.rollOver = true }), now: now, published: true,
-			want: action{step: stepBeginRollOver},
+			want: stepBeginRollOver,
 		},
 		"a request for another CA waits until the roll-over is done": {
 			state: change(noted, func(s *state) { s.rollOver = true }), now: caRenewal, published: true,
-			want: action{again: caRenewal.Add(defaultBundleDelay)},
+			again: caRenewal.Add(defaultBundleDelay),
 		},
 		"F02 a lost CA key is restored from memory": {
-			state: change(fresh, func(s *state) { s.ca = nil }), now: now, remembered: fresh, want: action{step: stepRestore},
+			state: change(fresh, func(s *state) { s.ca = nil }), now: now, remembered: fresh, want: stepRestore,
 		},
 		"F02 a lost CA key that nobody remembers begins a roll-over": {
-			state: change(fresh, func(s *state) { s.ca = nil }), now: now, want: action{step: stepBeginRollOver},
+			state: change(fresh, func(s *state) { s.ca = nil }), now: now, want: stepBeginRollOver,
 		},
 		"F04 a successor that is not published does not sign": {
-			state: begun, now: caRenewal, want: action{again: renewal(begun.serving.leaf)},
+			state: begun, now: caRenewal, again: renewal(begun.serving.leaf),
 		},
 		"F04 a successor seen in all configurations is noted": {
-			state: begun, now: caRenewal, published: true, want: action{step: stepNotePublished},
+			state: begun, now: caRenewal, published: true, want: stepNotePublished,
 		},
 		"F04 a published successor waits for the delay": {
 			state: noted, now: caRenewal.Add(defaultBundleDelay - time.Nanosecond), published: true,
-			want: action{again: caRenewal.Add(defaultBundleDelay)},
+			again: caRenewal.Add(defaultBundleDelay),
 		},
 		"F04 after the delay the successor signs": {
-			state: noted, now: caRenewal.Add(defaultBundleDelay), published: true, want: action{step: stepFinishRollOver},
+			state: noted, now: caRenewal.Add(defaultBundleDelay), published: true, want: stepFinishRollOver,
 		},
 		"F04 after the delay a bundle that was taken out again holds the successor back": {
-			state: noted, now: caRenewal.Add(defaultBundleDelay), want: action{again: renewal(noted.serving.leaf)},
+			state: noted, now: caRenewal.Add(defaultBundleDelay), again: renewal(noted.serving.leaf),
 		},
 		"F04 the old CA stays in the bundle until it expires": {
 			state: finished, now: finished.serving.leaf.NotBefore.Add(day), published: true,
-			want: action{again: renewal(finished.serving.leaf)},
+			again: renewal(finished.serving.leaf),
 		},
 		"an expired CA leaves the bundle": {
 			state: mustApply(t, stepIssue, finished, fresh.ca.cert.NotAfter.Add(-time.Hour)),
 			now:   fresh.ca.cert.NotAfter, published: true,
-			want: action{step: stepDropExpired},
+			want: stepDropExpired,
 		},
 		"F03 when all has expired an unpublished successor signs at once": {
-			state: begun, now: fresh.ca.cert.NotAfter, want: action{step: stepFinishRollOver},
+			state: begun, now: fresh.ca.cert.NotAfter, want: stepFinishRollOver,
 		},
 		"F03 when all has expired and there is no successor a CA is created": {
-			state: fresh, now: fresh.ca.cert.NotAfter, want: action{step: stepCreate},
+			state: fresh, now: fresh.ca.cert.NotAfter, want: stepCreate,
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := testWanted()
+			o := testOptions()
 			if tt.hosts != nil {
-				w.hosts = tt.hosts
+				o.Hosts = tt.hosts
 			}
-			got := plan(tt.state, tt.now, w, seen{published: tt.published, remembered: tt.remembered})
-			require.Equal(t, tt.want.step.String(), got.step.String())
-			require.True(t, tt.want.again.Equal(got.again), "looks again at %s, not %s", got.again, tt.want.again)
+			got, again := plan(tt.state, tt.now, o, seen{published: tt.published, remembered: tt.remembered})
+			require.Equal(t, tt.want, got)
+			require.True(t, tt.again.Equal(again), "looks again at %s, not %s", again, tt.again)
 		})
 	}
 }
@@ -133,8 +134,9 @@ func TestPlanDoesNotShortenCertificatesTowardsTheEndOfTheCA(t *testing.T) {
 	s = mustApply(t, stepBeginRollOver, s, end.Add(-day))
 	// Without a published bundle the next CA cannot sign, and a certificate of the old CA
 	// would expire with the current one.
-	got := plan(s, end.Add(-time.Hour), testWanted(), seen{})
-	require.Equal(t, action{again: end}, got)
+	got, again := plan(s, end.Add(-time.Hour), testOptions(), seen{})
+	require.Empty(t, got)
+	require.Equal(t, end, again)
 }
 
 func TestApply(t *testing.T) {
@@ -162,15 +164,15 @@ func TestApply(t *testing.T) {
 	})
 	t.Run("a replacement before its time keeps the hosts of the other replicas", func(t *testing.T) {
 		t.Parallel()
-		w := testWanted()
-		w.hosts = []string{"192.0.2.7", "other.example.com"}
-		s, _, err := apply(stepIssue, fresh, now, w, seen{})
+		o := testOptions()
+		o.Hosts = []string{"192.0.2.7", "other.example.com"}
+		s, _, err := apply(stepIssue, fresh, now, o, seen{})
 		require.NoError(t, err)
 		require.True(t, s.serving.covers([]string{testHost, "192.0.2.7", "other.example.com"}))
-		s, _, err = apply(stepIssue, s, renewal(s.serving.leaf), w, seen{})
+		s, _, err = apply(stepIssue, s, renewal(s.serving.leaf), o, seen{})
 		require.NoError(t, err)
 		require.False(t, s.serving.covers([]string{testHost}))
-		require.True(t, s.serving.covers(w.hosts))
+		require.True(t, s.serving.covers(o.Hosts))
 	})
 	t.Run("a new CA leaves what was trusted in the bundle", func(t *testing.T) {
 		t.Parallel()
@@ -191,9 +193,24 @@ func TestApply(t *testing.T) {
 		require.True(t, s.trusts(s.next.cert))
 		require.True(t, s.trusts(s.serving.issuer))
 	})
-	t.Run("an unknown step is an error", func(t *testing.T) {
-		t.Parallel()
-		_, _, err := apply(step(99), fresh, now, testWanted(), seen{})
-		require.EqualError(t, err, "step 99 is unknown")
-	})
+}
+
+func TestF04WaitUntil(t *testing.T) {
+	t.Parallel()
+	now := start()
+	old, young := freshState(t, now), freshState(t, now)
+	again := mustApply(t, stepIssue, old, now)
+	c := &ownCA{options: testOptions()}
+
+	require.Zero(t, c.waitUntil(nil, young.serving), "nothing else works")
+	require.Zero(t, c.waitUntil(old.serving, again.serving), "whoever trusts the one trusts the other")
+	require.Equal(t, old.serving.leaf.NotAfter.Add(-time.Minute), c.waitUntil(old.serving, young.serving), "not trusted as far as is known")
+
+	c.see(young.bundle, now)
+	require.Equal(t, now.Add(defaultBundleDelay), c.waitUntil(old.serving, young.serving))
+	c.see(young.bundle, now.Add(time.Hour))
+	require.Equal(t, now.Add(defaultBundleDelay), c.waitUntil(old.serving, young.serving), "the first sight counts")
+	c.see(old.bundle, now.Add(2*time.Hour))
+	c.see(young.bundle, now.Add(3*time.Hour))
+	require.Equal(t, now.Add(3*time.Hour+defaultBundleDelay), c.waitUntil(old.serving, young.serving), "it was away in between")
 }

@@ -4,103 +4,95 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	typedadmissionv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	certutil "k8s.io/client-go/util/cert"
 )
+
+// AnnotationServices stores, in a webhook configuration, the Services that URLs replaced:
+// their paths are needed when the URL changes, and the whole references when Tollgate
+// moves into the cluster.
+const AnnotationServices = "tollgate.dev/replaced-services"
 
 // errChanged is returned for an object that changed after it was read; the caller reads
 // all again.
 var errChanged = errors.New("object changed meanwhile")
 
-// configurationClient reads and patches one named configuration.
-type configurationClient interface {
-	get(ctx context.Context) (*configuration, error)
-	patch(ctx context.Context, patch []byte) error
-}
+// configuration is a validating webhook configuration, or the part of a mutating one that
+// both have: metadata, and the names and client configurations of webhooks.
+type configuration = admissionregistrationv1.ValidatingWebhookConfiguration
 
-type validatingClient struct {
-	api  typedadmissionv1.ValidatingWebhookConfigurationInterface
-	name string
-}
-
-func (c validatingClient) get(ctx context.Context) (*configuration, error) {
-	object, err := c.api.Get(ctx, c.name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	out := &configuration{resourceVersion: object.ResourceVersion, annotations: object.Annotations}
-	for _, w := range object.Webhooks {
-		out.hooks = append(out.hooks, hook{name: w.Name, client: w.ClientConfig})
-	}
-	return out, nil
-}
-
-func (c validatingClient) patch(ctx context.Context, patch []byte) error {
-	_, err := c.api.Patch(ctx, c.name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	return err
-}
-
-type mutatingClient struct {
-	api  typedadmissionv1.MutatingWebhookConfigurationInterface
-	name string
-}
-
-func (c mutatingClient) get(ctx context.Context) (*configuration, error) {
-	object, err := c.api.Get(ctx, c.name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	out := &configuration{resourceVersion: object.ResourceVersion, annotations: object.Annotations}
-	for _, w := range object.Webhooks {
-		out.hooks = append(out.hooks, hook{name: w.Name, client: w.ClientConfig})
-	}
-	return out, nil
-}
-
-func (c mutatingClient) patch(ctx context.Context, patch []byte) error {
-	_, err := c.api.Patch(ctx, c.name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	return err
-}
-
-// publisher writes the bundle into the configurations.
+// publisher reads the named configurations and writes the bundle into them.
 type publisher struct {
+	api      typedadmissionv1.AdmissionregistrationV1Interface
 	targets  []target
 	base     *url.URL
 	reporter *reporter
 }
 
-type target struct {
-	// object is Kind/name, for logs.
-	object string
-	client configurationClient
+// target is one configuration. Its kind is validating or mutating.
+type target struct{ kind, name string }
+
+const (
+	validating = "ValidatingWebhookConfiguration"
+	mutating   = "MutatingWebhookConfiguration"
+)
+
+// String returns Kind/name, for logs.
+func (t target) String() string {
+	return t.kind + "/" + t.name
 }
 
-func newPublisher(client kubernetes.Interface, o *Options, base *url.URL, r *reporter) *publisher {
+func newPublisher(o *Options, base *url.URL, r *reporter) *publisher {
 	p := &publisher{base: base, reporter: r}
-	api := client.AdmissionregistrationV1()
+	if o.Client != nil {
+		p.api = o.Client.AdmissionregistrationV1()
+	}
 	for _, name := range o.ValidatingWebhooks {
-		p.targets = append(p.targets, target{
-			object: "ValidatingWebhookConfiguration/" + name,
-			client: validatingClient{api: api.ValidatingWebhookConfigurations(), name: name},
-		})
+		p.targets = append(p.targets, target{kind: validating, name: name})
 	}
 	for _, name := range o.MutatingWebhooks {
-		p.targets = append(p.targets, target{
-			object: "MutatingWebhookConfiguration/" + name,
-			client: mutatingClient{api: api.MutatingWebhookConfigurations(), name: name},
-		})
+		p.targets = append(p.targets, target{kind: mutating, name: name})
 	}
 	return p
+}
+
+func (p *publisher) get(ctx context.Context, t target) (*configuration, error) {
+	if t.kind == validating {
+		return p.api.ValidatingWebhookConfigurations().Get(ctx, t.name, metav1.GetOptions{})
+	}
+	object, err := p.api.MutatingWebhookConfigurations().Get(ctx, t.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	c := &configuration{ObjectMeta: object.ObjectMeta}
+	for _, w := range object.Webhooks {
+		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig})
+	}
+	return c, nil
+}
+
+func (p *publisher) patch(ctx context.Context, t target, patch []byte) (err error) {
+	if t.kind == validating {
+		_, err = p.api.ValidatingWebhookConfigurations().Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	} else {
+		_, err = p.api.MutatingWebhookConfigurations().Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	}
+	return err
 }
 
 // reading is the result of reading the targets: nil for a missing configuration.
@@ -114,23 +106,32 @@ type reading struct {
 // resourceVersion.
 func (p *publisher) read(ctx context.Context) *reading {
 	out := &reading{configurations: make([]*configuration, len(p.targets))}
-	var errs []error
 	for i, t := range p.targets {
-		c, err := t.client.get(ctx)
+		c, err := p.get(ctx, t)
 		switch {
-		case err == nil:
-			out.configurations[i] = c
-			p.reporter.well(ctx, t.object, reasonConfigurationRead, reasonConfigurationMissing)
 		case apierrors.IsNotFound(err):
 			// It may be installed later; until then no request comes through it.
-			p.reporter.report(ctx, reasonConfigurationMissing, t.object, err)
+			_ = p.reporter.check(ctx, reasonConfigurationMissing, t.String(), err)
+		case err != nil:
+			err = p.reporter.check(ctx, reasonConfigurationRead, t.String(), fmt.Errorf("get %s: %w", t, err))
+			out.err = errors.Join(out.err, err)
 		default:
-			err = fmt.Errorf("get %s: %w", t.object, err)
-			p.reporter.report(ctx, reasonConfigurationRead, t.object, err)
-			errs = append(errs, err)
+			out.configurations[i] = c
+			_ = p.reporter.check(ctx, reasonConfigurationRead, t.String(), nil)
+			_ = p.reporter.check(ctx, reasonConfigurationMissing, t.String(), nil)
 		}
 	}
-	out.err = errors.Join(errs...)
+	return out
+}
+
+// webhooks returns the webhooks of all existing configurations.
+func (r *reading) webhooks() []admissionregistrationv1.ValidatingWebhook {
+	var out []admissionregistrationv1.ValidatingWebhook
+	for _, c := range r.configurations {
+		if c != nil {
+			out = append(out, c.Webhooks...)
+		}
+	}
 	return out
 }
 
@@ -139,49 +140,43 @@ func (p *publisher) read(ctx context.Context) *reading {
 func (r *reading) trusted() []*x509.Certificate {
 	var out []*x509.Certificate
 	var last []byte
-	for _, c := range r.configurations {
-		if c == nil {
+	for _, w := range r.webhooks() {
+		if bytes.Equal(last, w.ClientConfig.CABundle) {
 			continue
 		}
-		for _, h := range c.hooks {
-			if bytes.Equal(last, h.client.CABundle) {
-				continue
-			}
-			last = h.client.CABundle
-			certs, err := parseCertificates(last)
-			if err != nil {
-				continue
-			}
-			out = append(out, slices.DeleteFunc(certs, func(cert *x509.Certificate) bool {
-				return !cert.IsCA || !strings.HasPrefix(cert.Subject.CommonName, caNamePrefix)
-			})...)
-		}
+		last = w.ClientConfig.CABundle
+		certs, _ := parseCertificates(last)
+		out = append(out, slices.DeleteFunc(certs, func(c *x509.Certificate) bool {
+			return !c.IsCA || !strings.HasPrefix(c.Subject.CommonName, caNamePrefix)
+		})...)
 	}
 	return out
 }
 
 // write writes the bundle where it is missing. If it returns nil, all existing
 // configurations hold the bundle.
-func (p *publisher) write(ctx context.Context, found *reading, bundle []byte) error {
+func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Certificate) error {
+	data, err := certutil.EncodeCertificates(bundle...)
+	if err != nil {
+		return fmt.Errorf("encode bundle: %w", err)
+	}
 	errs := []error{found.err}
 	for i, t := range p.targets {
 		if found.configurations[i] == nil {
 			continue
 		}
-		patch, err := amend(found.configurations[i], bundle, p.base)
+		patch, err := amend(found.configurations[i], data, p.base)
 		if err == nil && patch != nil {
-			err = t.client.patch(ctx, patch)
+			err = p.patch(ctx, t, patch)
 		}
-		switch {
-		case err == nil:
-			p.reporter.well(ctx, t.object, reasonConfigurationWrite)
-		case isChanged(err):
-			errs = append(errs, fmt.Errorf("patch %s: %w: %w", t.object, errChanged, err))
-		default:
-			err = fmt.Errorf("patch %s: %w", t.object, err)
-			p.reporter.report(ctx, reasonConfigurationWrite, t.object, err)
-			errs = append(errs, err)
+		if isChanged(err) {
+			errs = append(errs, fmt.Errorf("patch %s: %w: %w", t, errChanged, err))
+			continue
 		}
+		if err != nil {
+			err = fmt.Errorf("patch %s: %w", t, err)
+		}
+		errs = append(errs, p.reporter.check(ctx, reasonConfigurationWrite, t.String(), err))
 	}
 	return errors.Join(errs...)
 }
@@ -190,9 +185,89 @@ func (p *publisher) write(ctx context.Context, found *reading, bundle []byte) er
 // whose test fails with 422 and no further reason.
 func isChanged(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
+	return errors.As(err, &status) && (apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) ||
+		status.Status().Code == http.StatusUnprocessableEntity)
+}
+
+// amend returns the JSON patch that sets bundle, and base if not nil, in all webhooks, or
+// nil if nothing differs. It is pure. The patch changes single fields, so that fields of
+// newer API versions survive, and tests the resourceVersion.
+func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) {
+	var ops []jsonpatch.Operation
+	add := func(op, path string, value any) { ops = append(ops, jsonpatch.NewOperation(op, path, value)) }
+	add("test", "/metadata/resourceVersion", c.ResourceVersion)
+	before, after := ReplacedServices(c.Annotations), map[string]admissionregistrationv1.ServiceReference{}
+	for i, w := range c.Webhooks {
+		client, at := w.ClientConfig, "/webhooks/"+strconv.Itoa(i)+"/clientConfig"
+		if !bytes.Equal(client.CABundle, bundle) {
+			add("add", at+"/caBundle", bundle)
+		}
+		replaced, found := before[w.Name]
+		switch {
+		case base != nil:
+			if client.Service != nil {
+				replaced, found = *client.Service, true
+				add("remove", at+"/service", nil)
+			}
+			if found {
+				after[w.Name] = replaced
+			}
+			if want := URLAt(base, replaced.Path, client.URL); client.URL == nil || *client.URL != want {
+				add("add", at+"/url", want)
+			}
+		case found && client.URL != nil:
+			add("remove", at+"/url", nil)
+			add("add", at+"/service", replaced)
+		}
 	}
-	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) ||
-		status.Status().Code == http.StatusUnprocessableEntity
+	path := "/metadata/annotations/" + strings.ReplaceAll(AnnotationServices, "/", "~1")
+	_, annotated := c.Annotations[AnnotationServices]
+	switch {
+	case len(after) != 0 && !apiequality.Semantic.DeepEqual(before, after):
+		value, err := json.Marshal(after)
+		if err != nil {
+			return nil, fmt.Errorf("encode services: %w", err)
+		}
+		if c.Annotations == nil {
+			add("add", "/metadata/annotations", map[string]string{})
+		}
+		add("add", path, string(value))
+	case len(after) == 0 && annotated:
+		add("remove", path, nil)
+	}
+	if len(ops) == 1 {
+		return nil, nil
+	}
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return patch, nil
+}
+
+// URLAt returns the URL that Tollgate, called at base, sets for a webhook. path is the
+// path of the installed Service; a webhook that never had one keeps the path of its URL,
+// former. Both may be nil.
+func URLAt(base *url.URL, path, former *string) string {
+	target := ""
+	switch {
+	case path != nil:
+		target = *path
+	case former != nil:
+		if u, err := url.Parse(*former); err == nil {
+			target = strings.TrimPrefix(u.Path, strings.TrimSuffix(base.Path, "/"))
+		}
+	}
+	return base.JoinPath(target).String()
+}
+
+// ReplacedServices returns the Services that URLs replaced, by the names of their
+// webhooks, which are unique, from the annotations of a webhook configuration. It returns
+// nil for an invalid annotation.
+func ReplacedServices(annotations map[string]string) map[string]admissionregistrationv1.ServiceReference {
+	var s map[string]admissionregistrationv1.ServiceReference
+	if json.Unmarshal([]byte(annotations[AnnotationServices]), &s) != nil {
+		return nil
+	}
+	return s
 }

@@ -1,18 +1,45 @@
 package certs
 
 import (
+	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"maps"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// The keys of the Secret. The serving certificate has the keys of every kubernetes.io/tls
+// Secret.
+const (
+	dataServingCert = corev1.TLSCertKey
+	dataServingKey  = corev1.TLSPrivateKeyKey
+	// dataBundle holds every trusted CA. The private keys tell which of them signs, and
+	// which is next.
+	dataBundle    = "ca.crt"
+	dataCAKey     = "ca.key"
+	dataNextCAKey = "next-ca.key"
+
+	// labelOwned marks the Secret as one that may be written.
+	labelOwned      = "tollgate.dev/certificates"
+	labelOwnedValue = "own-ca"
+	// annotationPublished is the time since which all configurations hold the next CA.
+	annotationPublished = "tollgate.dev/next-ca-published"
+	// annotationRollOver requests a new CA, whatever its value.
+	annotationRollOver = "tollgate.dev/roll-over"
 )
 
 const (
@@ -28,200 +55,234 @@ var (
 	errNotPublished = errors.New("CA bundle is not in the webhook configurations yet")
 )
 
-// ownCA is the source that stores a CA of its own in a Secret.
-type ownCA struct {
-	secrets   typedcorev1.SecretInterface
-	client    kubernetes.Interface
-	options   *Options
-	wanted    wanted
-	publisher *publisher
-	reporter  *reporter
-	metrics   *Metrics
-	use       *inUse
-	// remembered is the last whole state.
-	remembered *state
-	// trust has the CAs that this replica has seen in all existing configurations.
-	trust trust
-	// published is true if trust verifies the pair in use. A later failed write of the
-	// bundle does not reset it: the server stays trusted.
-	published atomic.Bool
-}
-
-func newOwnCA(o *Options, use *inUse, r *reporter) (*ownCA, error) {
-	base, err := o.parseURL()
+// parseState parses the Secret. It returns an empty state for nil, and for a Secret
+// without data, which an administrator may have created for Tollgate.
+func parseState(secret *corev1.Secret) state {
+	var s state
+	if secret == nil || len(secret.Data) == 0 {
+		return s
+	}
+	data := secret.Data
+	problem := func(key string, err error) { s.problems = append(s.problems, fmt.Errorf("%s: %w", key, err)) }
+	bundle, err := parseCertificates(data[dataBundle])
 	if err != nil {
-		return nil, err
+		problem(dataBundle, err)
 	}
-	hosts := o.Hosts
-	if base != nil {
-		hosts = append([]string{base.Hostname()}, hosts...)
+	for _, c := range bundle {
+		switch {
+		case !c.IsCA:
+			problem(dataBundle, errors.New("certificate is not a CA"))
+		case !s.trusts(c):
+			s.bundle = append(s.bundle, c)
+		}
 	}
-	return &ownCA{
-		secrets: o.Client.CoreV1().Secrets(o.Namespace),
-		client:  o.Client,
-		options: o,
-		wanted: wanted{
-			hosts:           hosts,
-			caLifetime:      o.CALifetime,
-			servingLifetime: o.ServingLifetime,
-			bundleDelay:     o.BundleDelay,
-		},
-		publisher: newPublisher(o.Client, o, base, r),
-		reporter:  r,
-		metrics:   o.Metrics,
-		use:       use,
-	}, nil
+	authorityOf := func(key string) *authority {
+		signer, err := parseKey(data[key])
+		if err != nil {
+			problem(key, err)
+			return nil
+		}
+		for _, c := range s.bundle {
+			if belongs(signer, c) {
+				return &authority{cert: c, key: signer}
+			}
+		}
+		problem(key, errors.New("key belongs to no certificate of the bundle"))
+		return nil
+	}
+	if len(data[dataNextCAKey]) != 0 {
+		s.next = authorityOf(dataNextCAKey)
+	}
+	// Without a usable ca.key, the state has no ca while the next CA replaces it.
+	if len(data[dataCAKey]) != 0 || s.next == nil {
+		s.ca = authorityOf(dataCAKey)
+	}
+	serving, err := parsePair(data[dataServingCert], data[dataServingKey])
+	if err == nil {
+		if serving.issuer = serving.issuerAmong(s.bundle); serving.issuer != nil {
+			s.serving = serving
+		} else {
+			err = errors.New("certificate was issued by none of the bundle")
+		}
+	}
+	if err != nil {
+		problem(dataServingCert, err)
+	}
+	_, s.rollOver = secret.Annotations[annotationRollOver]
+	if at, ok := secret.Annotations[annotationPublished]; ok && s.next != nil {
+		// An invalid time counts as none: the delay starts again.
+		s.published, _ = time.Parse(time.RFC3339Nano, at)
+	}
+	return s
 }
 
-func (c *ownCA) ready() error {
-	if !c.published.Load() {
-		return errNotPublished
+// issuerAmong returns the CA that signed the leaf, or nil. CAs of Tollgate have no
+// intermediates.
+func (p *pair) issuerAmong(cas []*x509.Certificate) *x509.Certificate {
+	for _, ca := range cas {
+		if bytes.Equal(p.leaf.RawIssuer, ca.RawSubject) && p.leaf.CheckSignatureFrom(ca) == nil {
+			return ca
+		}
 	}
 	return nil
+}
+
+// writeTo writes the state into the Secret and keeps all other fields. serving is not nil:
+// every step of the plan results in one.
+func (s *state) writeTo(secret *corev1.Secret) error {
+	bundle, err := certutil.EncodeCertificates(s.bundle...)
+	if err != nil {
+		return fmt.Errorf("encode bundle: %w", err)
+	}
+	data := map[string][]byte{dataBundle: bundle, dataServingCert: s.serving.certPEM, dataServingKey: s.serving.keyPEM}
+	for key, a := range map[string]*authority{dataCAKey: s.ca, dataNextCAKey: s.next} {
+		delete(secret.Data, key)
+		if a == nil {
+			continue
+		}
+		if data[key], err = encodeKey(a.key); err != nil {
+			return err
+		}
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	maps.Copy(secret.Data, data)
+	delete(secret.Annotations, annotationPublished)
+	if !s.published.IsZero() {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationPublished, s.published.UTC().Format(time.RFC3339Nano))
+	}
+	if !s.rollOver {
+		delete(secret.Annotations, annotationRollOver)
+	}
+	return nil
+}
+
+// ownCA is the source that stores a CA of its own in a Secret.
+type ownCA struct {
+	options  *Options
+	secrets  typedcorev1.SecretInterface
+	use      *inUse
+	webhooks *publisher
+	reporter *reporter
+	// object is the Secret, for logs.
+	object string
+	// remembered is the last whole state.
+	remembered *state
+	// trustedSince has, by their DER form, the CAs that all existing configurations hold, and
+	// the times at which this replica first saw them there.
+	trustedSince map[string]time.Time
+}
+
+func newOwnCA(o *Options, use *inUse, webhooks *publisher, r *reporter) *ownCA {
+	return &ownCA{
+		options: o, secrets: o.Client.CoreV1().Secrets(o.Namespace), use: use, webhooks: webhooks, reporter: r,
+		object: "Secret/" + o.Namespace + "/" + o.SecretName,
+	}
 }
 
 // refresh runs passes until the plan has no step left.
 func (c *ownCA) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	var errs error
+	var lost error
 	for range maxPasses {
-		act, err := c.pass(ctx, now)
-		if err == nil && act.step == stepNone {
-			return act.again, nil
+		a, again, err := c.pass(ctx, now)
+		if err == nil && a == "" || err != nil && !errors.Is(err, errChanged) {
+			return again, err
 		}
-		if err != nil && !errors.Is(err, errChanged) {
-			return act.again, err
-		}
-		errs = err
+		lost = err
 	}
-	return time.Time{}, fmt.Errorf("reach a stable state in %d passes: %w", maxPasses, errs)
+	return time.Time{}, fmt.Errorf("reach a stable state in %d passes: %w", maxPasses, lost)
 }
 
-// pass reads the configurations and the Secret, takes one step and returns it.
-func (c *ownCA) pass(ctx context.Context, now time.Time) (action, error) {
-	found := c.publisher.read(ctx)
-	secret, err := c.read(ctx)
+// pass reads the configurations and the Secret, takes one step and returns it, or the time
+// of the next one.
+func (c *ownCA) pass(ctx context.Context, now time.Time) (step, time.Time, error) {
+	found := c.webhooks.read(ctx)
+	secret, err := c.secrets.Get(ctx, c.options.SecretName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		secret, err = nil, nil
+	}
 	if err != nil {
-		return action{}, err
+		err = fmt.Errorf("get secret: %w", err)
+	}
+	if c.reporter.check(ctx, reasonSecretRead, c.object, err) != nil {
+		return "", time.Time{}, err
 	}
 	s := parseState(secret)
-	if secret != nil && secret.Labels[labelOwned] != labelOwnedValue && !s.whole(now) {
-		return action{}, c.refuse(ctx)
+	var foreign error
+	if secret != nil && secret.Labels[labelOwned] != labelOwnedValue {
+		foreign = errForeign
 	}
-	c.judge(ctx, &s)
+	if foreign != nil && !s.whole(now) {
+		return "", time.Time{}, c.reporter.check(ctx, reasonSecretForeign, c.object, foreign)
+	}
+	_ = c.reporter.check(ctx, reasonSecretInvalid, c.object, errors.Join(s.problems...))
 	know := seen{trusted: found.trusted(), remembered: c.remembered}
 	published := errNotPublished
-	if s.serving != nil && !forgetsTrusted(&s, now, know.trusted) {
-		published = c.publish(ctx, found, &s)
+	if s.serving != nil && !lacksTrusted(&s, now, know.trusted) {
+		published = c.webhooks.write(ctx, found, s.bundle)
 	}
 	if errors.Is(published, errChanged) {
-		return action{}, published
+		return "", time.Time{}, published
 	}
 	know.published = published == nil
-	act := plan(&s, now, &c.wanted, know)
-	if act.step != stepNone {
-		err = c.step(ctx, act.step, secret, &s, now, know)
+	a, again := plan(&s, now, c.options, know)
+	if a != "" {
+		if err = c.reporter.check(ctx, reasonSecretForeign, c.object, foreign); err == nil {
+			err = c.step(ctx, a, secret, &s, now, know)
+		}
 		if err == nil || errors.Is(err, errChanged) {
-			return act, err
+			return a, again, err
 		}
 	}
 	// The Secret may still be newer than the pair in use.
-	if until := c.settle(ctx, &s, now, know.published); act.step == stepNone && !until.IsZero() {
-		act.again = earlier(act.again, until)
+	if until := c.settle(ctx, &s, now, know.published); a == "" && !until.IsZero() {
+		again = earlier(again, until)
 	}
-	return act, errors.Join(err, published)
-}
-
-func (c *ownCA) read(ctx context.Context) (*corev1.Secret, error) {
-	secret, err := c.secrets.Get(ctx, c.options.SecretName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		secret = nil
-	case err != nil:
-		err = fmt.Errorf("get secret: %w", err)
-		c.reporter.report(ctx, reasonSecretRead, c.object(), err)
-		return nil, err
-	}
-	c.reporter.well(ctx, c.object(), reasonSecretRead)
-	return secret, nil
-}
-
-func (c *ownCA) object() string {
-	return "Secret/" + c.options.Namespace + "/" + c.options.SecretName
-}
-
-func (c *ownCA) refuse(ctx context.Context) error {
-	c.reporter.report(ctx, reasonSecretForeign, c.object(), errForeign)
-	return errForeign
-}
-
-// judge reports the problems of the Secret.
-func (c *ownCA) judge(ctx context.Context, s *state) {
-	if err := errors.Join(s.problems...); err != nil {
-		c.reporter.report(ctx, reasonSecretInvalid, c.object(), err)
-	} else {
-		c.reporter.well(ctx, c.object(), reasonSecretInvalid)
-	}
-}
-
-func (c *ownCA) publish(ctx context.Context, found *reading, s *state) error {
-	bundle, err := encodeBundle(s.bundle)
-	if err != nil {
-		return err
-	}
-	return c.publisher.write(ctx, found, bundle)
+	return a, again, errors.Join(err, published)
 }
 
 // step writes the Secret with the resourceVersion that was read.
 func (c *ownCA) step(ctx context.Context, a step, secret *corev1.Secret, s *state, now time.Time, know seen) error {
-	if secret != nil && secret.Labels[labelOwned] != labelOwnedValue {
-		return c.refuse(ctx)
-	}
-	c.reporter.well(ctx, c.object(), reasonSecretForeign)
-	after, issued, err := apply(a, s, now, &c.wanted, know)
-	if err != nil {
-		c.reporter.report(ctx, reasonIssue, c.object(), err)
+	after, issued, err := apply(a, s, now, c.options, know)
+	if c.reporter.check(ctx, reasonIssue, c.object, err) != nil {
 		return fmt.Errorf("%s: %w", a, err)
 	}
-	if err := c.write(ctx, secret, after); err != nil {
-		if isChanged(err) {
-			return fmt.Errorf("%s: %w: %w", a, errChanged, err)
+	exists := secret != nil
+	if !exists {
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: c.options.Namespace,
+				Name:      c.options.SecretName,
+				Labels:    map[string]string{labelOwned: labelOwnedValue, "app.kubernetes.io/managed-by": "tollgate"},
+			},
+			Type: corev1.SecretTypeTLS,
 		}
+	}
+	err = after.writeTo(secret)
+	switch {
+	case err != nil:
+	case exists:
+		_, err = c.secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	default:
+		_, err = c.secrets.Create(ctx, secret, metav1.CreateOptions{})
+	}
+	if isChanged(err) {
+		return fmt.Errorf("%s: %w: %w", a, errChanged, err)
+	}
+	if err != nil {
 		err = fmt.Errorf("%s: write secret: %w", a, err)
-		c.reporter.report(ctx, reasonSecretWrite, c.object(), err)
+	}
+	if c.reporter.check(ctx, reasonSecretWrite, c.object, err) != nil {
 		return err
 	}
-	c.reporter.well(ctx, c.object(), reasonSecretWrite, reasonIssue)
-	log.FromContext(ctx).Info("changed certificates", "step", a.String(), "secret", c.options.SecretName)
+	log.FromContext(ctx).Info("changed certificates", "step", string(a), "secret", c.options.SecretName)
 	for _, kind := range issued {
-		c.metrics.renewed(kind)
+		c.options.Metrics.renewed(kind)
 	}
 	return nil
-}
-
-func (c *ownCA) write(ctx context.Context, secret *corev1.Secret, s *state) error {
-	if secret != nil {
-		secret = secret.DeepCopy()
-		if err := s.writeTo(secret); err != nil {
-			return err
-		}
-		_, err := c.secrets.Update(ctx, secret, metav1.UpdateOptions{})
-		return err
-	}
-	secret = &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.options.Namespace,
-			Name:      c.options.SecretName,
-			Labels:    map[string]string{labelOwned: labelOwnedValue, "app.kubernetes.io/managed-by": "tollgate"},
-		},
-		Type: corev1.SecretTypeTLS,
-	}
-	if err := s.writeTo(secret); err != nil {
-		return err
-	}
-	_, err := c.secrets.Create(ctx, secret, metav1.CreateOptions{})
-	return err
 }
 
 // settle uses the pair of the Secret, or returns the time at which it will. A pair of a CA
@@ -230,22 +291,34 @@ func (c *ownCA) write(ctx context.Context, secret *corev1.Secret, s *state) erro
 func (c *ownCA) settle(ctx context.Context, s *state, now time.Time, published bool) time.Time {
 	if s.whole(now) {
 		c.remembered = s
-		c.metrics.valid(kindCA, s.ca.cert)
+		c.options.Metrics.valid(kindCA, s.ca.cert)
 	}
 	if published {
-		c.trust.see(s.bundle, now)
+		c.see(s.bundle, now)
 	}
 	if !s.serving.usable(now) {
 		return time.Time{}
 	}
-	current := c.use.load()
-	if until := c.waitUntil(current, s.serving); now.Before(until) {
+	if until := c.waitUntil(c.use.load(), s.serving); now.Before(until) {
 		return until
 	}
 	c.use.adopt(ctx, s.serving)
-	_, ok := c.trust.since(s.serving)
-	c.published.Store(ok)
+	_, trusted := c.trustedSince[string(s.serving.issuer.Raw)]
+	c.use.trusted.Store(trusted)
 	return time.Time{}
+}
+
+// see records the bundle that all configurations hold now.
+func (c *ownCA) see(bundle []*x509.Certificate, now time.Time) {
+	held := map[string]time.Time{}
+	for _, cert := range bundle {
+		since, ok := c.trustedSince[string(cert.Raw)]
+		if !ok {
+			since = now
+		}
+		held[string(cert.Raw)] = since
+	}
+	c.trustedSince = held
 }
 
 // waitUntil returns the time at which next may replace current, at the latest shortly
@@ -254,16 +327,72 @@ func (c *ownCA) waitUntil(current, next *pair) time.Time {
 	if current == nil || current.issuer.Equal(next.issuer) {
 		return time.Time{}
 	}
-	until := lastMoment(current, c.options.Recheck)
-	if since, ok := c.trust.since(next); ok {
-		until = earlier(until, since.Add(c.wanted.bundleDelay))
+	until := current.lastMoment(c.options.Recheck)
+	if since, ok := c.trustedSince[string(next.issuer.Raw)]; ok {
+		until = earlier(until, since.Add(c.options.BundleDelay))
 	}
 	return until
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
+// watch calls wake on changes of the Secret and of the named configurations. Each is
+// watched by name, so that a Role with resourceNames suffices. A refresh does not use the
+// caches; it reads from the API server.
+func (c *ownCA) watch(ctx context.Context, wake func()) (func(), error) {
+	names := map[schema.GroupVersionResource][]string{
+		corev1.SchemeGroupVersion.WithResource("secrets"):                                          {c.options.SecretName},
+		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"): c.options.ValidatingWebhooks,
+		admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"):   c.options.MutatingWebhooks,
 	}
-	return a
+	var factories []informers.SharedInformerFactory
+	for resource, names := range names {
+		for _, name := range names {
+			factory := informers.NewSharedInformerFactoryWithOptions(c.options.Client, 0,
+				informers.WithNamespace(c.options.Namespace),
+				informers.WithTransform(nameOnly),
+				informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+					o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+				}))
+			informer, err := factory.ForResource(resource)
+			if err != nil {
+				return nil, fmt.Errorf("make informer: %w", err)
+			}
+			err = informer.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+				c.options.Metrics.failed(reasonWatch)
+				cache.DefaultWatchErrorHandler(ctx, r, err)
+			})
+			if err != nil {
+				return nil, fmt.Errorf("set watch error handler: %w", err)
+			}
+			if _, err = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(any) { wake() },
+				UpdateFunc: func(any, any) { wake() },
+				DeleteFunc: func(any) { wake() },
+			}); err != nil {
+				return nil, fmt.Errorf("add event handler: %w", err)
+			}
+			factories = append(factories, factory)
+		}
+	}
+	for _, f := range factories {
+		f.StartWithContext(ctx)
+	}
+	return func() {
+		for _, f := range factories {
+			f.Shutdown()
+		}
+	}, nil
+}
+
+// nameOnly keeps private keys out of the caches, which are not read.
+func nameOnly(object any) (any, error) {
+	meta, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace:       meta.GetNamespace(),
+		Name:            meta.GetName(),
+		UID:             meta.GetUID(),
+		ResourceVersion: meta.GetResourceVersion(),
+	}}, nil
 }
