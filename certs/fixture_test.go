@@ -22,7 +22,7 @@ func start() time.Time {
 }
 
 func testOptions() *Options {
-	o := &Options{Hosts: []string{testHost}}
+	o := &Options{OwnCA: OwnCA{Hosts: []string{testHost}}}
 	o.setDefaults()
 	return o
 }
@@ -64,7 +64,7 @@ func newReplica(t *testing.T, c *cluster, clock *clocktesting.FakeClock, f fault
 	metrics := NewMetrics(registry)
 	o := Options{
 		Client: c.client(f), Clock: clock, Metrics: metrics,
-		Namespace: testNamespace, SecretName: testSecret, Hosts: []string{testHost},
+		OwnCA:              OwnCA{Namespace: testNamespace, SecretName: testSecret, Hosts: []string{testHost}},
 		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
 	}
 	for _, f := range change {

@@ -25,7 +25,7 @@ func running(t *testing.T, c *cluster, f fault, change ...func(*Options)) (m *Ma
 	t.Helper()
 	o := Options{
 		Client: c.client(f), Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
-		Namespace: testNamespace, SecretName: testSecret, Hosts: []string{testHost},
+		OwnCA:              OwnCA{Namespace: testNamespace, SecretName: testSecret, Hosts: []string{testHost}},
 		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
 	}
 	for _, f := range change {

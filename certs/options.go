@@ -39,11 +39,24 @@ type Options struct {
 	// Metrics counts renewals and errors.
 	Metrics *Metrics
 
-	// Directory holds tls.crt and tls.key, which another program renews. If it is set,
-	// only Client, Clock, Metrics, Recheck and the names of the webhook configurations are
-	// used beside it.
+	// Directory holds tls.crt and tls.key, which another program renews. If it is set, OwnCA
+	// is not used.
 	Directory string
+	OwnCA
 
+	// ValidatingWebhooks and MutatingWebhooks name the configurations into whose webhooks
+	// the bundle is written. With Directory another program writes it, and a certificate
+	// waits until the bundle verifies it.
+	ValidatingWebhooks []string
+	MutatingWebhooks   []string
+
+	// Recheck is the maximum delay between refreshes, also after errors. By default a
+	// minute, or 10 seconds for files.
+	Recheck time.Duration
+}
+
+// OwnCA configures Tollgate's own CA.
+type OwnCA struct {
 	// Namespace and SecretName name the Secret that the replicas share.
 	Namespace  string
 	SecretName string
@@ -53,11 +66,6 @@ type Options struct {
 	// URL, if set, is the address of Tollgate outside of the cluster. It replaces the
 	// Service in the webhook configurations, with the path of the Service appended.
 	URL string
-	// ValidatingWebhooks and MutatingWebhooks name the configurations into whose webhooks
-	// the bundle is written. With Directory another program writes it, and a certificate
-	// waits until the bundle verifies it.
-	ValidatingWebhooks []string
-	MutatingWebhooks   []string
 
 	// CALifetime is the lifetime of a CA, by default a year. A CA is replaced after two
 	// thirds of it.
@@ -69,9 +77,6 @@ type Options struct {
 	// that each API server has seen it. By default 10 minutes, at most a sixth of
 	// CALifetime.
 	BundleDelay time.Duration
-	// Recheck is the maximum delay between refreshes, also after errors. By default a
-	// minute, or 10 seconds for files.
-	Recheck time.Duration
 }
 
 // ServiceHosts returns the DNS names of a Service. API servers verify the one that ends in

@@ -48,7 +48,7 @@ func TestOptions(t *testing.T) {
 			t.Parallel()
 			o := Options{
 				Client: fake.NewClientset(), Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
-				Namespace: testNamespace, SecretName: testSecret, Hosts: ServiceHosts(testNamespace, "tollgate"),
+				OwnCA: OwnCA{Namespace: testNamespace, SecretName: testSecret, Hosts: ServiceHosts(testNamespace, "tollgate")},
 			}
 			tt.change(&o)
 			m, err := New(o)

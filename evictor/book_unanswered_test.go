@@ -73,11 +73,14 @@ func (w *world) startWithStatus() *ruleStatus {
 	}
 	w.start()
 	controller, err := rulestatus.New(rulestatus.Options{
-		Tracker: w.tracker, Synced: func() bool { return true }, Applier: s, Clock: w.options.Clock, Local: w.options.Local,
-		Decide: func(situation tracker.Situation) bool {
-			return w.options.Rules.Decide(time.Now(), situation).Verdict == EvictAt
+		Objects: rulestatus.Objects{Tracker: w.tracker, Applier: s},
+		Evictor: rulestatus.Evictor{
+			Decide: func(situation tracker.Situation) bool {
+				return w.options.Rules.Decide(time.Now(), situation).Verdict == EvictAt
+			},
+			Evicted: w.evictor.EvictedBy, Unanswered: w.evictor.Unanswered, Forget: w.evictor.Forget,
 		},
-		Evicted: w.evictor.EvictedBy, Unanswered: w.evictor.Unanswered, Forget: w.evictor.Forget,
+		Synced: func() bool { return true }, Clock: w.options.Clock, Local: w.options.Local,
 		Metrics: rulestatus.NewMetrics(prometheus.NewPedanticRegistry()),
 	})
 	require.NoError(w.t, err)

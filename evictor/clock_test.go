@@ -190,7 +190,7 @@ func TestH05AQueueSleepsByTheClockOfTheMachine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &steppedClock{}
-		options := withDefaults(Options{Clock: server, Local: clock.RealClock{}})
+		options := withDefaults(Options{Clocks: Clocks{Clock: server, Local: clock.RealClock{}}})
 		q := newQueue[string]("", options.Local)
 		defer q.ShutDown()
 		q.sleep("deadline", 24*time.Hour)

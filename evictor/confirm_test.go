@@ -19,8 +19,8 @@ import (
 func quietConfirmer() *confirmer {
 	clk := clocktesting.NewFakeClock(noon)
 	c := newConfirmer(Options{
-		Tracker: tracker.New(), Client: fake.NewClientset(), Clock: clk, Local: clk,
-		MaxAge: DefaultMaxAge, AttemptTimeout: DefaultAttemptTimeout,
+		Source: Source{Tracker: tracker.New()}, Requests: Requests{Client: fake.NewClientset(), MaxAge: DefaultMaxAge},
+		Clocks: Clocks{Clock: clk, Local: clk}, Lease: Lease{AttemptTimeout: DefaultAttemptTimeout},
 	})
 	c.tracker.SetNode(tracker.NodeOf(readNode()), noon)
 	return c

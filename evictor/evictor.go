@@ -34,42 +34,89 @@ const (
 	stampQueue  = "taint-eviction-controller-stamp"
 )
 
-// Options are what an Evictor works with. Fields without a default are required.
+// Options configure an Evictor. Fields without a default are required.
 type Options struct {
-	// Tracker is what decisions are made from. It is fed by others; the evictor
-	// adds what its own requests return.
+	Source
+	Requests
+	Events
+	Lease
+	Clocks
+	Decisions
+	Listeners
+	Metrics *Metrics
+}
+
+// Source is the state of the cluster that decisions are made from.
+type Source struct {
+	// Tracker is fed by watches; the evictor adds the answers to its own requests.
 	Tracker *tracker.Tracker
-	// Synced reports whether the tracker knows all that there was at the start.
+	// Synced reports whether the tracker has all objects that existed at the start.
 	Synced func() bool
-	// Missing names what Synced waits for, for the log; nil when that cannot be said.
+	// Missing returns the names of the objects that Synced waits for, for the log; nil if
+	// that is not known.
 	Missing func() []string
-	// Leads reports whether this replica still holds the lease. A process that was
-	// frozen asks before it does anything (H05). It is asked at the beginning of
-	// an attempt and again before each request that changes something. Nil
-	// stands for always.
-	Leads func() bool
-	// Client makes the requests. Whoever sets its limits should know that an
-	// eviction takes two requests.
+}
+
+// Requests are how the evictor reads and deletes objects.
+type Requests struct {
+	// Client makes the requests. An eviction takes two of them, which its rate limit should
+	// allow for.
 	Client kubernetes.Interface
 	// Carriers reads ResourceSlices and DeviceTaintRules as they are now, the latter
 	// in whatever version they are served; by Client and resource.k8s.io/v1 when nil.
 	Carriers carriers
+	// Workers is how many pods that use claims, and how many that do not, are evicted
+	// at once; DefaultWorkers when zero.
+	Workers int
+	// MaxAge is how old the last reading of the object that carries a taint may be when
+	// a pod is evicted because of it; DefaultMaxAge when zero.
+	MaxAge time.Duration
+}
+
+// Events are the recorders of events and their limits.
+type Events struct {
 	// Recorder writes the events about taints of nodes. It must not block, and should
-	// not share the limits of Client.
+	// not share the limits of the client of the requests.
 	Recorder recorder
 	// DeviceRecorder writes those about taints of devices, which have another source
 	// component (DE-42); Recorder when nil.
 	DeviceRecorder recorder
-	// Clock tells the time of the API server. It is what deadlines, first-seen times
-	// and lateness are told by, and nothing else: it may jump either way by hours,
-	// when the server's clock is set or another server answers.
+	// EventRate and EventBurst bound the events on pods, in a second and at once;
+	// DefaultEventRate and DefaultEventBurst when zero.
+	EventRate  float64
+	EventBurst int
+}
+
+// Lease is the lease of the leader, as the evictor has to respect it.
+type Lease struct {
+	// Leads reports whether this replica still holds the lease: a process that was frozen
+	// may have lost it (H05). It is called at the beginning of an attempt and again before
+	// each request that changes something. Nil stands for always.
+	Leads func() bool
+	// AttemptTimeout bounds all requests of one attempt together, and with that
+	// for how long it may be frozen; DefaultAttemptTimeout when zero. With leader
+	// election it must be no longer than the lease lasts beyond the time for which
+	// Leads returns true after a renewal (leaseDuration - renewDeadline): an attempt
+	// that began while this replica led is then over before another can take the
+	// lease.
+	AttemptTimeout time.Duration
+}
+
+// Clocks are the clocks of the evictor.
+type Clocks struct {
+	// Clock has the time of the API server. Deadlines, first-seen times and lateness are
+	// measured by it, and nothing else: it may jump either way by hours, when the server's
+	// clock is set or another server answers.
 	Clock clock.WithTicker
 	// Local is the clock of this machine. Sleeps and ages are measured by it; Clock
 	// when nil.
-	Local   clock.WithTicker
-	Metrics *Metrics
-	Rules   Rules
-	// Mode is what is done about taints at all; ModeReplace when empty.
+	Local clock.WithTicker
+}
+
+// Decisions are the settings and policies by which pods are evicted or held.
+type Decisions struct {
+	Rules Rules
+	// Mode is how far taints have an effect at all; ModeReplace when empty.
 	Mode Mode
 	// Policies returns the EvictionPolicies in force; nil for none. NamespaceLabels
 	// returns the labels of a namespace, and false if they are not known, which nil
@@ -79,32 +126,16 @@ type Options struct {
 	// Breakers bound how many pods leave in a window. Without any, pods that a breaker
 	// is to bound are held.
 	Breakers breakers
-	// FitChanged is told whether the mode fits what the cluster does whenever that
-	// changes. It must not block; nil for nobody.
+}
+
+// Listeners are functions that the evictor calls, which must not block. Each may be nil.
+type Listeners struct {
+	// FitChanged is called with whether the mode fits the cluster, whenever that changes.
 	FitChanged func(ModeFinding)
-	// RulesChanged is told the names of DeviceTaintRules for which other pods have to
-	// leave than before, or were evicted. It must not block; nil for nobody.
-	RulesChanged func(rules []string)
-	// PatchesChanged is told the names of ResourceSlicePatches in the same way; nobody is
-	// when nil.
+	// RulesChanged is called with the names of DeviceTaintRules for which other pods have to
+	// leave than before, or were evicted, and PatchesChanged with those of ResourceSlicePatches.
+	RulesChanged   func(rules []string)
 	PatchesChanged func(patches []string)
-	// Workers is how many pods that use claims, and how many that do not, are evicted
-	// at once; DefaultWorkers when zero.
-	Workers int
-	// MaxAge is how old the last look at the object that carries a taint may be when
-	// a pod is evicted because of it; DefaultMaxAge when zero.
-	MaxAge time.Duration
-	// AttemptTimeout bounds all requests of one attempt together, and with that
-	// for how long it may be frozen; DefaultAttemptTimeout when zero. With leader
-	// election it must be no longer than the lease lasts beyond the time for which
-	// Leads answers yes after a renewal (leaseDuration - renewDeadline): an attempt
-	// that began while this replica led is then over before another can take the
-	// lease.
-	AttemptTimeout time.Duration
-	// EventRate and EventBurst bound the events on pods, in a second and at once;
-	// DefaultEventRate and DefaultEventBurst when zero.
-	EventRate  float64
-	EventBurst int
 }
 
 // Evictor evicts pods that may not stay on their nodes or with their devices. It is

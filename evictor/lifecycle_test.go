@@ -19,8 +19,9 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	whole := func() Options {
 		return Options{
-			Tracker: tracker.New(), Synced: func() bool { return true }, Client: fake.NewClientset(),
-			Recorder: &fakeRecorder{}, Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+			Source:   Source{Tracker: tracker.New(), Synced: func() bool { return true }},
+			Requests: Requests{Client: fake.NewClientset()}, Events: Events{Recorder: &fakeRecorder{}},
+			Clocks: Clocks{Clock: clock.RealClock{}}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 		}
 	}
 
@@ -43,11 +44,11 @@ func TestNew(t *testing.T) {
 
 	t.Run("what is set is not replaced by a default", func(t *testing.T) {
 		t.Parallel()
-		set := Options{Workers: 1, MaxAge: 2, AttemptTimeout: 3, EventRate: 4, EventBurst: 5}
+		set := Options{Requests: Requests{Workers: 1, MaxAge: 2}, Lease: Lease{AttemptTimeout: 3}, Events: Events{EventRate: 4, EventBurst: 5}}
 		require.Equal(t, set, withoutFuncs(set))
 		require.Equal(t, Options{
-			Workers: DefaultWorkers, MaxAge: DefaultMaxAge, AttemptTimeout: DefaultAttemptTimeout,
-			EventRate: DefaultEventRate, EventBurst: DefaultEventBurst,
+			Requests: Requests{Workers: DefaultWorkers, MaxAge: DefaultMaxAge}, Lease: Lease{AttemptTimeout: DefaultAttemptTimeout},
+			Events: Events{EventRate: DefaultEventRate, EventBurst: DefaultEventBurst},
 		}, withoutFuncs(Options{}))
 	})
 
@@ -59,15 +60,15 @@ func TestNew(t *testing.T) {
 	t.Run("without a recorder of its own, the events about devices go where those about nodes go", func(t *testing.T) {
 		t.Parallel()
 		nodes, devices := &fakeRecorder{}, &fakeRecorder{}
-		require.Same(t, nodes, withDefaults(Options{Recorder: nodes}).DeviceRecorder)
-		require.Same(t, devices, withDefaults(Options{Recorder: nodes, DeviceRecorder: devices}).DeviceRecorder)
+		require.Same(t, nodes, withDefaults(Options{Events: Events{Recorder: nodes}}).DeviceRecorder)
+		require.Same(t, devices, withDefaults(Options{Events: Events{Recorder: nodes, DeviceRecorder: devices}}).DeviceRecorder)
 	})
 
 	t.Run("without a clock of its own, the machine's is the API server's", func(t *testing.T) {
 		t.Parallel()
 		server, local := &steppedClock{}, &steppedClock{}
-		require.Same(t, server, withDefaults(Options{Clock: server}).Local)
-		require.Same(t, local, withDefaults(Options{Clock: server, Local: local}).Local)
+		require.Same(t, server, withDefaults(Options{Clocks: Clocks{Clock: server}}).Local)
+		require.Same(t, local, withDefaults(Options{Clocks: Clocks{Clock: server, Local: local}}).Local)
 	})
 
 	t.Run("NE-30 DE-55 only the leader evicts, and one that does not run does nothing", func(t *testing.T) {

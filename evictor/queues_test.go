@@ -17,8 +17,9 @@ import (
 func idle(t *testing.T) (*Evictor, *queues) {
 	t.Helper()
 	e, err := New(Options{
-		Tracker: tracker.New(), Synced: func() bool { return true }, Client: fake.NewClientset(), Recorder: &fakeRecorder{},
-		Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+		Source:   Source{Tracker: tracker.New(), Synced: func() bool { return true }},
+		Requests: Requests{Client: fake.NewClientset()}, Events: Events{Recorder: &fakeRecorder{}},
+		Clocks: Clocks{Clock: clock.RealClock{}}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
 	require.NoError(t, err)
 	q := newQueues(clock.RealClock{})

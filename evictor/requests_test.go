@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -42,14 +41,15 @@ func withBreaker(w *world, policy v1alpha1.EvictionPolicy) (granted func() int) 
 	require.NoError(w.t, v1alpha1.AddToScheme(scheme))
 	store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&policy).WithStatusSubresource(&policy).Build()
 	keeper := breaker.New(breaker.Options{
-		Reader: store, Status: store.Status(), Policies: w.policies.current, Live: func() int { return 1000 },
-		Held:    func() map[types.UID]int { return w.evictor.HeldByPolicy() },
-		Settled: func() bool { return w.evictor.Settled() }, Released: func(uid types.UID) { w.evictor.WakeHeld(uid) },
-		Clock: clock.RealClock{}, Local: clock.RealClock{}, Timeout: 5 * time.Second,
+		API:     breaker.API{Reader: store, Status: store.Status()},
+		Cluster: breaker.Cluster{Policies: w.policies.current, Live: func() int { return 1000 }},
+		Lease:   breaker.Lease{Timeout: 5 * time.Second},
+		Clock:   clock.RealClock{}, Local: clock.RealClock{},
 		Metrics: breaker.NewMetrics(prometheus.NewPedanticRegistry()),
 	})
 	w.options.Breakers, w.options.AttemptTimeout = keeper, 5*time.Second
 	w.start()
+	keeper.Follow(w.evictor)
 	ctx, stop := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- keeper.Start(ctx) }()

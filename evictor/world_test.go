@@ -49,7 +49,7 @@ func inWorld(t *testing.T, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, api: newFakeAPI(), recorder: &fakeRecorder{}, deviceRecorder: &fakeRecorder{}, started: time.Now()}
-		w.options = Options{Synced: func() bool { return true }, Clock: clock.RealClock{}, Local: clock.RealClock{}}
+		w.options = Options{Source: Source{Synced: func() bool { return true }}, Clocks: Clocks{Clock: clock.RealClock{}, Local: clock.RealClock{}}}
 		test(w)
 		w.kill()
 	})

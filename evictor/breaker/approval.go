@@ -249,7 +249,7 @@ func (k *Keeper) list(ctx context.Context, t *term) {
 	}
 	if t.approve(approvals) {
 		for _, policy := range tripped {
-			k.options.Released(policy)
+			k.evictor.WakeHeld(policy)
 		}
 	}
 }

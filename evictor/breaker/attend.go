@@ -62,7 +62,7 @@ func (k *Keeper) hear(ctx context.Context, t *term, b *breaker, object *v1alpha1
 	case found != nil:
 		k.told(ctx, t, b, found)
 	case ceased:
-		k.options.Released(b.uid)
+		k.evictor.WakeHeld(b.uid)
 	}
 	k.options.Metrics.tripped.Set(float64(len(t.tripped())))
 }
@@ -84,10 +84,10 @@ func (k *Keeper) write(ctx context.Context, object, before client.Object) error 
 
 // outside takes what a look at a breaker needs from elsewhere.
 func (k *Keeper) outside(t *term, b *breaker) *outside {
-	settled := k.options.Settled()
+	settled := k.evictor.Settled()
 	var held map[types.UID]int
 	if t.holds(b) {
-		held = k.options.Held() // Before it is looked which breakers hold: if one ceases meanwhile, it shows.
+		held = k.evictor.HeldByPolicy() // Before it is looked which breakers hold: if one ceases meanwhile, it shows.
 	}
 	o := &outside{
 		now: k.options.Local.Now(), server: k.options.Clock.Now(), inForce: k.options.Policies().ByUID(b.uid),
@@ -131,7 +131,7 @@ func (k *Keeper) told(ctx context.Context, t *term, b *breaker, p *plan) {
 		k.options.Metrics.releases.WithLabelValues(p.released).Inc()
 		log.Info("breaker does not hold evictions any more", "reason", p.released)
 		k.event(reference, corev1.EventTypeNormal, "BreakerReleased", releasedMessages[p.released])
-		k.options.Released(b.uid)
+		k.evictor.WakeHeld(b.uid)
 	}
 	if p.granted != nil {
 		log.V(1).Info("granted leave to go", "pods", p.granted.size)

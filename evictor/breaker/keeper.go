@@ -35,6 +35,7 @@ const (
 // use and do not block, but for Start.
 type Keeper struct {
 	options Options
+	evictor evictor
 
 	mu sync.Mutex
 	// term is nil while this replica does not lead.
@@ -43,6 +44,10 @@ type Keeper struct {
 
 // New returns a keeper. It starts nothing: that is what Start does.
 func New(options Options) *Keeper { return &Keeper{options: options} }
+
+// Follow sets the evictor whose pods the breakers hold. It is called once, before Start; the
+// evictor itself is made with the keeper.
+func (k *Keeper) Follow(e evictor) { k.evictor = e }
 
 // Start keeps breakers until ctx is done, which is when the term of leadership is over.
 // It may be called again then.

@@ -33,41 +33,61 @@ type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Keeper works with. All but Approvals, Standing, Leads and Recorder
-// are required. The functions must not block.
+// Options configure a Keeper. The functions must not block.
 type Options struct {
-	// Reader reads EvictionPolicies and EvictionApprovals as they stand: it is no cache.
+	API
+	Cluster
+	Lease
+	// Clock has the time of the API server, Local that of this machine.
+	Clock   clock.PassiveClock
+	Local   clock.WithTicker
+	Metrics *Metrics
+}
+
+// API reads and writes the objects of breakers.
+type API struct {
+	// Reader reads EvictionPolicies and EvictionApprovals from the API server, not from a cache.
 	Reader reader
 	// Status writes their status.
 	Status writer
-	// Approvals lists EvictionApprovals and may be a cache; nil where nothing is ever
+	// Approvals lists EvictionApprovals and may be a cache; nil if nothing is ever
 	// approved.
 	Approvals lister
-	// Policies returns those in force.
+	// Recorder may be nil.
+	Recorder recorder
+}
+
+// Cluster is the state of the cluster that breakers depend on.
+type Cluster struct {
+	// Policies returns the EvictionPolicies in force.
 	Policies func() *eviction.Set
-	// Live returns how many pods the cluster has that are neither over nor on their way
-	// out.
+	// Live returns how many pods the cluster has that are neither finished nor
+	// terminating.
 	Live func() int
-	// Held returns how many pods the breaker of each policy holds. It is believed once
-	// Settled reports that all pods have been looked at in this term of leadership.
-	Held    func() map[types.UID]int
-	Settled func() bool
 	// Standing returns the NoExecute taint with a key that a node or a rule has, or the
 	// first of the rules of a patch. Without it nothing is approved.
 	Standing func(source tracker.Source, key string) (tracker.Taint, bool)
-	// Released names a policy whose breaker does not hold any more, or some of whose pods
-	// an approval may let go: they are to be asked about again.
-	Released func(policy types.UID)
-	// Leads reports whether this replica still holds the lease. It is asked before each
-	// attempt to read and write a status; nil where nobody else can lead.
+}
+
+// Lease is the lease of the leader, as a Keeper has to respect it.
+type Lease struct {
+	// Leads reports whether this replica still holds the lease. It is called before each
+	// attempt to read and write a status; nil stands for always.
 	Leads func() bool
-	// Clock tells the time of the API server, Local that of this machine.
-	Clock clock.PassiveClock
-	Local clock.WithTicker
 	// Timeout bounds an attempt that has a permit, and a request of the keeper. It must
 	// be no longer than the lease lasts beyond the time for which this replica acts as
 	// the leader.
-	Timeout  time.Duration
-	Recorder recorder
-	Metrics  *Metrics
+	Timeout time.Duration
+}
+
+// evictor is the evictor that evicts with the permits of a Keeper. Its methods must not
+// block.
+type evictor interface {
+	// HeldByPolicy returns how many pods the breaker of each policy holds. It is complete
+	// once Settled reports that all pods have been decided about in this term of leadership.
+	HeldByPolicy() map[types.UID]int
+	Settled() bool
+	// WakeHeld decides anew about the held pods of a policy whose breaker does not hold any
+	// more, or some of whose pods an approval may release.
+	WakeHeld(policy types.UID)
 }

@@ -347,34 +347,51 @@ func (c offClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 func newReplica(s *store) *replica {
 	r := &replica{live: 1000, held: map[types.UID]int{}, settled: true}
 	r.Keeper = New(Options{
-		Reader: s, Status: s, Approvals: s,
-		Policies: func() *eviction.Set {
-			r.mu.Lock()
-			old := r.old
-			r.mu.Unlock()
-			if old != nil {
-				return old
-			}
-			return s.set()
+		API: API{Reader: s, Status: s, Approvals: s, Recorder: r},
+		Cluster: Cluster{
+			Policies: func() *eviction.Set {
+				r.mu.Lock()
+				old := r.old
+				r.mu.Unlock()
+				if old != nil {
+					return old
+				}
+				return s.set()
+			},
+			Live: func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.live },
+			Standing: func(source tracker.Source, key string) (tracker.Taint, bool) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.standing, source.Name == "n" && key == "broken" && !r.standing.TimeAdded.IsZero()
+			},
 		},
-		Live: func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.live },
-		Held: func() map[types.UID]int {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return maps.Clone(r.held)
-		},
-		Settled: func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.settled },
-		Standing: func(source tracker.Source, key string) (tracker.Taint, bool) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.standing, source.Name == "n" && key == "broken" && !r.standing.TimeAdded.IsZero()
-		},
-		Released: func(uid types.UID) { r.mu.Lock(); defer r.mu.Unlock(); r.released = append(r.released, uid) },
-		Leads:    func() bool { r.mu.Lock(); defer r.mu.Unlock(); return !r.unsure },
-		Clock:    offClock{r}, Local: clock.RealClock{}, Timeout: attemptTimeout, Recorder: r,
+		Lease: Lease{Leads: func() bool { r.mu.Lock(); defer r.mu.Unlock(); return !r.unsure }, Timeout: attemptTimeout},
+		Clock: offClock{r}, Local: clock.RealClock{},
 		Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
+	r.Follow(r)
 	return r
+}
+
+// HeldByPolicy implements evictor.
+func (r *replica) HeldByPolicy() map[types.UID]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.held)
+}
+
+// Settled implements evictor.
+func (r *replica) Settled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.settled
+}
+
+// WakeHeld implements evictor.
+func (r *replica) WakeHeld(policy types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.released = append(r.released, policy)
 }
 
 // lead begins a term.

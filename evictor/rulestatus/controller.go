@@ -70,58 +70,71 @@ func (k Kind) named(log logr.Logger, name string) logr.Logger {
 // queueName is the name label of the workqueue metrics.
 func (k Kind) queueName() string { return "tollgate-" + k.noun() + "-status" }
 
-// Options are what a Controller works with. Fields without a default are required. What
-// they say about rules is about patches for a controller of those.
+// Options configure a Controller. Fields without a default are required. Those about rules
+// are about patches for a controller of patches.
 type Options struct {
-	// Kind says of what objects the status is kept.
-	Kind Kind
-	// Tracker knows the rules and what they select. Patches is one of patches.
-	Tracker ruleTracker
-	// Synced reports whether the tracker knows all nodes and pods, every claim, and all
-	// devices that it is permitted to see: a pod whose claims are not known would not be
-	// found, while a device that nobody may list is not counted. It is asked again
-	// and again, and is false from before the first of what is not served any more is
-	// forgotten.
+	Objects
+	Evictor
+	Lease
+	// Synced reports whether the tracker has all nodes and pods, every claim, and all
+	// devices that may be listed: a pod whose claims are not known would not be
+	// found, while a device that may not be listed is not counted. It is called again
+	// and again, and is false before the first object of a resource that is not served any
+	// more is forgotten.
 	Synced func() bool
-	// Leads reports whether this replica still holds the lease. It is asked before
-	// each write. Nil stands for always.
-	Leads func() bool
+	// Clock has the time of the API server, Local that of this machine; Clock when
+	// nil. Pauses are measured by Local.
+	Clock   clock.PassiveClock
+	Local   clock.WithTicker
+	Metrics *Metrics
+	// Workers is how many rules are worked on at once; DefaultWorkers when zero.
+	Workers int
+}
+
+// Objects are the objects whose status is kept.
+type Objects struct {
+	Kind Kind
+	// Tracker has the rules and the pods that they select. Patches is one of patches.
+	Tracker ruleTracker
 	// Applier writes conditions.
 	Applier applier
-	// Clock tells the time of the API server, Local that of this machine; Clock when
-	// nil. Pauses are measured by Local.
-	Clock clock.PassiveClock
-	Local clock.WithTicker
-	// Decide reports whether a pod has to leave, now or later.
-	Decide func(tracker.Situation) bool
-	// Evicted returns how many pods this process evicted for the rule with a UID, and
-	// Forget lets go of that number.
-	Evicted func(types.UID) int
-	Forget  func(types.UID)
-	// Unanswered returns the pods whose end was asked for because of the rule with a UID
-	// and of which it is not known yet whether Evicted will count them; there are none
-	// when nil.
-	Unanswered func(types.UID) []tracker.Key
-	// Held returns how many pods are held that have to leave because of the rule with a
-	// UID, and of what holds most of them the reason and what to do about it; nobody is
-	// when nil.
-	Held func(types.UID) (pods int, reason, why string)
-	// Written reports whether the rules that a patch is to have are all written, as its
-	// generation has them; always when nil. Before that, and for a while after, its
-	// eviction is not over.
+	// Written reports whether all rules of a patch, in its current generation, are written;
+	// always when nil. Before that, and for a while after, its eviction is not over.
 	Written func(patch *tracker.Rule) bool
 	// HeldOnly leaves the condition EvictionInProgress to Kubernetes' own controller,
 	// where that evicts as well.
 	HeldOnly bool
-	// PodsChanged takes the pods that the answer to a write brings news for; nobody
-	// does when nil.
+}
+
+// Evictor is the part of the evictor that a Controller uses.
+type Evictor struct {
+	// Decide reports whether a pod has to leave, now or later.
+	Decide func(tracker.Situation) bool
+	// Evicted returns how many pods this process evicted for the rule with a UID, and
+	// Forget drops that number.
+	Evicted func(types.UID) int
+	Forget  func(types.UID)
+	// Unanswered returns the pods whose eviction because of the rule with a UID has been
+	// requested, and of which it is not known yet whether Evicted will count them; none
+	// when nil.
+	Unanswered func(types.UID) []tracker.Key
+	// Held returns how many pods are held that have to leave because of the rule with a
+	// UID, and for the cause that holds most of them the reason and the remedy; none
+	// when nil.
+	Held func(types.UID) (pods int, reason, why string)
+	// PodsChanged is called with the pods that the answer to a write concerns. It may be
+	// nil.
 	PodsChanged func([]tracker.Key)
-	Metrics     *Metrics
-	// Workers is how many rules are looked at at once; DefaultWorkers when zero.
-	Workers int
+}
+
+// Lease is the lease of the leader, as a Controller has to respect it.
+type Lease struct {
+	// Leads reports whether this replica still holds the lease. It is called before
+	// each write. Nil stands for always.
+	Leads func() bool
 	// AttemptTimeout bounds a write; DefaultAttemptTimeout when zero. As for the
 	// evictor, it must be no longer than the lease lasts beyond the time for which
-	// Leads answers yes.
+	// Leads returns true.
 	AttemptTimeout time.Duration
 }
 

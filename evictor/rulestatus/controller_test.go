@@ -18,8 +18,8 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	whole := func() Options {
 		return Options{
-			Tracker: tracker.New(), Synced: func() bool { return true }, Applier: &Applier{}, Clock: clock.RealClock{},
-			Decide: leaves, Evicted: func(types.UID) int { return 0 }, Forget: func(types.UID) {},
+			Objects: Objects{Tracker: tracker.New(), Applier: &Applier{}}, Synced: func() bool { return true }, Clock: clock.RealClock{},
+			Evictor: Evictor{Decide: leaves, Evicted: func(types.UID) int { return 0 }, Forget: func(types.UID) {}},
 			Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 		}
 	}

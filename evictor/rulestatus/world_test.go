@@ -77,8 +77,9 @@ func inWorld(t *testing.T, test func(*world)) {
 		}
 		w.tracker.SetDevicesKnown(true)
 		w.options = Options{
-			Tracker: w.tracker, Synced: func() bool { return true }, Applier: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
-			Decide: leaves, Evicted: w.evictions, Forget: w.forget,
+			Objects: Objects{Tracker: w.tracker, Applier: w}, Synced: func() bool { return true },
+			Evictor: Evictor{Decide: leaves, Evicted: w.evictions, Forget: w.forget},
+			Clock:   clock.RealClock{}, Local: clock.RealClock{},
 		}
 		test(w)
 		w.kill()

@@ -62,7 +62,7 @@ func TestKeysAreAskedForAsTheTypeThatTheyHave(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	clientset, err := (&program{connection: &rest.Config{Host: server.URL}}).clientWithin(keysQPS, keysQPS)
+	clientset, err := clientWithin(&rest.Config{Host: server.URL}, keysQPS, keysQPS)
 	require.NoError(t, err)
 	get := getFrom(clientset.Discovery().RESTClient())
 	content, err := get(t.Context(), "/openid/v1/jwks")
@@ -75,7 +75,7 @@ func TestKeysAreAskedForAsTheTypeThatTheyHave(t *testing.T) {
 func TestNobodyIsAskedWhoHeIsInModeOff(t *testing.T) {
 	config := configv1alpha1.Default()
 	config.Webhook.Authentication.Mode = configv1alpha1.AuthenticationOff
-	known, err := (&program{config: config}).addCallerAuth()
+	known, err := (&program{config: config}).newCallers()
 	require.NoError(t, err)
 	require.Nil(t, known)
 }

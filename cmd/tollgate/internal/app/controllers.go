@@ -23,9 +23,9 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 		Cache: p.manager.GetCache(), Client: p.manager.GetClient(), Clock: p.clock, Local: p.local,
 		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.judges, Policies: store,
 	})
-	p.leaderTasks = append(p.leaderTasks, status.Start, p.newRegistration().Start)
+	p.leader.add(status.Start, p.newRegistration().Start)
 	if p.features.Enabled(settings.TolerationPolicies) && state.tracker != nil {
-		p.leaderTasks = append(p.leaderTasks, p.newAudit(store, state).Start)
+		p.leader.add(p.newAudit(store, state).Start)
 	}
 	if p.pairs(state) {
 		p.addPairing(store, state)
@@ -68,8 +68,8 @@ func (p *program) addPairing(store *policies.Store, state *evictionState) {
 		Policies: store, Window: p.window(), Local: p.local, Leads: p.leads,
 		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: devicetaints.NewMetrics(ctrlmetrics.Registry),
 	})
-	d.ruleListeners.join(pairs.RuleChanged)
-	p.leaderTasks = append(p.leaderTasks, pairs.Start)
+	state.changes.rules.join(pairs.RuleChanged)
+	p.leader.add(pairs.Start)
 }
 
 // window reports whether the mode is Window, in which Tollgate evicts before Kubernetes does.
@@ -85,7 +85,7 @@ func (p *program) addTwins(store *policies.Store) {
 		Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 		Recorder: p.recorders.policies, Metrics: nodetaints.NewPairingMetrics(ctrlmetrics.Registry),
 	})
-	p.leaderTasks = append(p.leaderTasks, nodes.Start)
+	p.leader.add(nodes.Start)
 }
 
 // addTaintControllers adds the controllers of TaintPolicies.
@@ -117,11 +117,11 @@ func (p *program) addTaintControllers(store *policies.Store, state *evictionStat
 	}
 	expired, approved := nodetaints.NewTTL(expiry), status.NewApprovals(record)
 	if state.devices != nil {
-		state.devices.ruleListeners.join(expired.RuleChanged)
-		state.devices.ruleListeners.join(approved.RuleChanged)
-		state.devices.patches.handlers = append(state.devices.patches.handlers, approved.PatchesChanged)
+		state.changes.rules.join(expired.RuleChanged)
+		state.changes.rules.join(approved.RuleChanged)
+		state.changes.patches.join(approved.PatchesChanged)
 	}
-	p.leaderTasks = append(p.leaderTasks, nodes.Start, expired.Start, approved.Start)
+	p.leader.add(nodes.Start, expired.Start, approved.Start)
 }
 
 // leaderlessSince returns the earliest time at which there may have been no leader.

@@ -2,18 +2,28 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -26,30 +36,26 @@ var (
 	ruleStatus = schema.GroupResource{Group: informer.RuleResource.Group, Resource: informer.RuleResource.Resource + "/status"}
 )
 
-// deviceWatch is the part of the evictor for device taints. Some fields are set after the options
-// that refer to them.
+// deviceWatch watches devices, claims and DeviceTaintRules, in the versions that are served.
 type deviceWatch struct {
 	rules  dynamic.Interface
 	keeper *apidiscovery.Keeper
-	status *rulestatus.Controller
-	// statusOptions are the options of status, and patches has those of patches.
-	statusOptions rulestatus.Options
-	patches       *patchStatus
-	// ruleListeners has the handlers of rule changes.
-	ruleListeners listeners
 	// synced is true while the tracker has all devices, claims and rules.
 	synced atomic.Bool
 	// withoutRules turns DeviceTaintRules off.
 	withoutRules bool
 }
 
-// configure sets the options of the evictor for devices.
-func (d *deviceWatch) configure(p *program, options *evictor.Options) {
-	d.rules = p.dynamic
-	options.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: d.rules, served: d.served}
-	options.RulesChanged = func(names []string) { d.status.RulesChanged(names) }
-	d.patches = &patchStatus{}
-	options.PatchesChanged = d.patches.changed
+func (p *program) newDeviceWatch(feed *informer.DeviceFeed, guard *informer.Guard) *deviceWatch {
+	d := &deviceWatch{rules: p.dynamic, withoutRules: !p.features.Enabled(settings.DeviceTaintRules)}
+	d.keeper = apidiscovery.New(apidiscovery.Options{
+		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
+		Clock:     p.local,
+		Resources: d.resources(p.clientset, feed, informer.Guarded(guard)),
+		Known:     func(synced bool) { d.setSynced(synced, feed.SetKnown) },
+		Metrics:   apidiscovery.NewMetrics(ctrlmetrics.Registry),
+	})
+	return d
 }
 
 // served returns the resource of DeviceTaintRules; false while they are not served.
@@ -82,53 +88,50 @@ func (d *deviceWatch) setSynced(synced bool, notify func(synced bool)) {
 	}
 }
 
-// add adds the watches of devices on every replica, and returns the status controller of rules,
+// addDevices adds the watches of devices on every replica, and the status controller of rules,
 // which the leader runs.
-func (d *deviceWatch) add(p *program, options evictor.Options, runner *evictor.Evictor, guard *informer.Guard) (*rulestatus.Controller, error) {
-	d.patches.list = rulestatus.NewPatches(options.Tracker, runner.Forget)
-	d.statusOptions = rulestatus.Options{
-		Tracker: options.Tracker,
-		Synced:  func() bool { return options.Synced() && d.claimsSynced() },
-		Leads:   p.leads,
-		Applier: rulestatus.NewApplier(d.rules, d.writable),
-		Clock:   p.clock,
-		Local:   p.local,
-		Decide: func(situation tracker.Situation) bool {
-			return options.Rules.Decide(p.clock.Now(), situation).Verdict == evictor.EvictAt
-		},
-		Evicted:        runner.EvictedBy,
-		Forget:         runner.Forget,
-		Unanswered:     runner.Unanswered,
-		Held:           runner.HeldFor,
-		HeldOnly:       options.Mode == evictor.ModeWindow,
-		PodsChanged:    runner.PodsChanged,
-		Metrics:        rulestatus.NewMetrics(ctrlmetrics.Registry),
-		AttemptTimeout: options.AttemptTimeout,
+func (p *program) addDevices(state *evictionState) error {
+	if err := p.manager.Add(state.devices.keeper); err != nil {
+		return fmt.Errorf("watch devices: %w", err)
 	}
-	var err error
-	d.status, err = rulestatus.New(d.statusOptions)
+	ctrlmetrics.Registry.MustRegister(NewCollector(state.tracker))
+	options := p.statusOptions(state)
+	options.Metrics = rulestatus.NewMetrics(ctrlmetrics.Registry)
+	options.Objects = rulestatus.Objects{
+		Tracker: state.tracker, Applier: rulestatus.NewApplier(state.devices.rules, state.devices.writable), HeldOnly: state.rules.Window,
+	}
+	status, err := rulestatus.New(options)
 	if err != nil {
-		return nil, fmt.Errorf("write the status of DeviceTaintRules: %w", err)
+		return fmt.Errorf("write the status of DeviceTaintRules: %w", err)
 	}
-	feed := informer.NewDeviceFeed(options.Tracker, deviceListener{runner, d.status, &d.ruleListeners}, p.clock)
-	d.keeper = apidiscovery.New(apidiscovery.Options{
-		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
-		Clock:     p.local,
-		Resources: d.resources(p, feed, informer.Guarded(guard)),
-		Known:     func(synced bool) { d.setSynced(synced, feed.SetKnown) },
-		Metrics:   apidiscovery.NewMetrics(ctrlmetrics.Registry),
-	})
-	if err := p.manager.Add(d.keeper); err != nil {
-		return nil, fmt.Errorf("watch devices: %w", err)
+	state.changes.rules.join(status.RuleChanged)
+	state.changes.evictingRules.join(status.RulesChanged)
+	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
+		p.leader.add(status.Start)
 	}
-	ctrlmetrics.Registry.MustRegister(NewCollector(options.Tracker))
-	return d.status, nil
+	return nil
+}
+
+// statusOptions returns the options that the status controllers of rules and of patches share.
+func (p *program) statusOptions(state *evictionState) rulestatus.Options {
+	return rulestatus.Options{
+		Evictor: rulestatus.Evictor{
+			Decide: func(situation tracker.Situation) bool {
+				return state.rules.Decide(p.clock.Now(), situation).Verdict == evictor.EvictAt
+			},
+			Evicted: state.evictor.EvictedBy, Forget: state.evictor.Forget, Unanswered: state.evictor.Unanswered,
+			Held: state.evictor.HeldFor, PodsChanged: state.evictor.PodsChanged,
+		},
+		Lease:  rulestatus.Lease{Leads: p.leads, AttemptTimeout: p.attemptTimeout()},
+		Synced: func() bool { return state.synced() && state.devices.claimsSynced() },
+		Clock:  p.clock, Local: p.local,
+	}
 }
 
 // resources returns the resources of devices to watch where they are served (VS-01, VS-02,
 // VS-08).
-func (d *deviceWatch) resources(p *program, feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
-	slices, claims := p.clientset.ResourceV1().ResourceSlices(), p.clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
+func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
+	slices, claims := clientset.ResourceV1().ResourceSlices(), clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
 	found := []apidiscovery.Resource{
 		{
 			Name:     podGroupResource,
@@ -141,7 +144,7 @@ func (d *deviceWatch) resources(p *program, feed *informer.DeviceFeed, guarded i
 			Versions: []string{"v1"},
 			Without:  "no pod is known to use a device, and none is evicted because of one",
 			Watch: func(_ string, report func(error)) apidiscovery.Watch {
-				return informer.NewClaimWatch(p.clientset, feed.Claims(), report, guarded)
+				return informer.NewClaimWatch(clientset, feed.Claims(), report, guarded)
 			},
 			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, claims) },
 		},
@@ -152,7 +155,7 @@ func (d *deviceWatch) resources(p *program, feed *informer.DeviceFeed, guarded i
 			// Old generations of a pool count until a newer one is seen (DE-16).
 			Misleading: true,
 			Watch: func(_ string, report func(error)) apidiscovery.Watch {
-				return informer.NewSliceWatch(p.clientset, feed.Slices(), report, guarded)
+				return informer.NewSliceWatch(clientset, feed.Slices(), report, guarded)
 			},
 			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, slices) },
 		},
@@ -160,13 +163,8 @@ func (d *deviceWatch) resources(p *program, feed *informer.DeviceFeed, guarded i
 	if d.withoutRules {
 		return found
 	}
-	return append(found, d.ruleResources(feed, guarded)...)
-}
-
-// ruleResources returns the resources of DeviceTaintRules.
-func (d *deviceWatch) ruleResources(feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
-	return []apidiscovery.Resource{
-		{
+	return append(found,
+		apidiscovery.Resource{
 			Name:     informer.RuleResource,
 			Versions: []string{"v1", "v1beta2", "v1alpha3"},
 			Without:  "there are no DeviceTaintRules, and none evicts a pod",
@@ -177,36 +175,97 @@ func (d *deviceWatch) ruleResources(feed *informer.DeviceFeed, guarded informer.
 				return informer.Permitted(ctx, d.rules.Resource(informer.RuleResource.WithVersion(version)))
 			},
 		},
-		{
+		apidiscovery.Resource{
 			Name:     ruleStatus,
 			Versions: []string{"v1", "v1beta2", "v1alpha3"},
 			Without:  "the status of DeviceTaintRules does not say how far their eviction is",
 		},
-	}
+	)
 }
 
-// deviceListener forwards changes to the evictor, the status controller and the rule handlers.
-type deviceListener struct {
-	evictor *evictor.Evictor
-	status  *rulestatus.Controller
-	rules   *listeners
+// errRulesNotServed is an error of the API, not NotFound of one rule.
+var errRulesNotServed = errors.New("the API server does not serve DeviceTaintRules")
+
+// carriers reads the current objects that taint devices.
+type carriers struct {
+	slices resourcev1client.ResourceSliceInterface
+	rules  dynamic.Interface
+	// served returns the resource of rules; false while they are not served.
+	served func() (schema.GroupVersionResource, bool)
+	// window is true in mode Window.
+	window bool
 }
 
-// listeners are handlers of rules that were created, changed or deleted. All handlers join before
-// the first call.
-type listeners struct{ handlers []func(rule string) }
-
-// join adds a handler, which must not block.
-func (l *listeners) join(notify func(rule string)) { l.handlers = append(l.handlers, notify) }
-
-// PodsChanged forwards pods to the evictor.
-func (l deviceListener) PodsChanged(keys []tracker.Key) { l.evictor.PodsChanged(keys) }
-
-// RuleChanged forwards a rule to the evictor, the status controller and all handlers.
-func (l deviceListener) RuleChanged(name string) {
-	l.evictor.RuleChanged(name)
-	l.status.RuleChanged(name)
-	for _, notify := range l.rules.handlers {
-		notify(name)
+// ReadSlice reads a ResourceSlice.
+func (c *carriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, error) {
+	slice, err := c.slices.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return tracker.Slice{}, err
 	}
+	return tracker.SliceOf(slice), nil
+}
+
+// ReadRule reads a DeviceTaintRule.
+func (c *carriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
+	resource, ok := c.served()
+	if !ok {
+		return tracker.Rule{}, errRulesNotServed
+	}
+	rule, err := c.rules.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return tracker.Rule{}, err
+	}
+	return informer.RuleOf(rule)
+}
+
+// Paired reports whether a DeviceTaintRule is the NoSchedule twin of a taint that needs one.
+func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tracker.Rule) (bool, error) {
+	if rule.Taint.Effect != resourcev1.DeviceTaintEffectNoSchedule {
+		return false, nil
+	}
+	resource, ok := c.served()
+	if !ok {
+		return false, errRulesNotServed
+	}
+	object, err := c.rules.Resource(resource).Get(ctx, rule.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var twin resourcev1.DeviceTaintRule
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &twin); err != nil {
+		return false, fmt.Errorf("read DeviceTaintRule %s: %w", rule.Name, err)
+	}
+	owner, ok := devicetaints.OwnerOf(&twin)
+	if !ok {
+		return false, nil
+	}
+	needs := devicetaints.NeedsOf(current, c.window)
+	var needed bool
+	if owner.Kind == devicetaints.KindRule {
+		var carrier tracker.Rule
+		carrier, err = c.ReadRule(ctx, owner.Name)
+		needed = err == nil && devicetaints.NeededByRule(needs, &twin, &carrier)
+	} else {
+		var carrier tracker.Slice
+		carrier, err = c.ReadSlice(ctx, owner.Name)
+		needed = err == nil && devicetaints.NeededBySlice(needs, &twin, &carrier)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("read %s %s: %w", owner.Kind, owner.Name, err)
+	}
+	return needed, nil
+}
+
+// DeleteRule deletes a DeviceTaintRule if its UID and resource version are unchanged.
+func (c *carriers) DeleteRule(ctx context.Context, rule *tracker.Rule) error {
+	resource, ok := c.served()
+	if !ok {
+		return errRulesNotServed
+	}
+	return c.rules.Resource(resource).Delete(ctx, rule.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &rule.UID, ResourceVersion: &rule.ResourceVersion},
+	})
 }

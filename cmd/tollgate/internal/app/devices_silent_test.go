@@ -44,7 +44,7 @@ func TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09(t *testing.T) {
 		all := cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}
 		d.keeper = discovery.New(discovery.Options{
 			Discovery: silentAboutGroups{all}, Clock: clock.RealClock{}, Metrics: discovery.NewMetrics(prometheus.NewPedanticRegistry()),
-			Resources: d.resources(&program{clientset: fake.NewClientset()}, feed, informer.Guarded(nil)),
+			Resources: d.resources(fake.NewClientset(), feed, informer.Guarded(nil)),
 			Known:     func(known bool) { d.setSynced(known, feed.SetKnown) },
 		})
 		ctx, stop := context.WithCancel(t.Context())

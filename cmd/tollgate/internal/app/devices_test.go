@@ -73,7 +73,7 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 			known := make(chan struct{})
 			d.keeper = discovery.New(discovery.Options{
 				Discovery: c.serves, Clock: clock.RealClock{}, Metrics: discovery.NewMetrics(prometheus.NewPedanticRegistry()),
-				Resources: d.resources(&program{clientset: fake.NewClientset()}, feed, informer.Guarded(nil)),
+				Resources: d.resources(fake.NewClientset(), feed, informer.Guarded(nil)),
 				Known: func(all bool) {
 					d.setSynced(all, feed.SetKnown)
 					close(known)

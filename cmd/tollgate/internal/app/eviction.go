@@ -3,19 +3,28 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
+	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
+	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
@@ -35,18 +44,23 @@ func (work everyReplica) Start(ctx context.Context) error {
 type evictionState struct {
 	// tracker is nil when eviction is off for nodes and for devices.
 	tracker *tracker.Tracker
+	evictor *evictor.Evictor
 	rules   evictor.Rules
-	// pods reports whether the list of pods, and of nodes if they are watched, is complete.
-	pods func() bool
+	// pods reports whether the list of pods, and of nodes if they are watched, is complete, and
+	// synced whether the policies are read too.
+	pods, synced func() bool
 	// nodes is true if node taints evict; devices is nil if device taints do not.
 	nodes   bool
 	devices *deviceWatch
+	// policies returns the policies for previews and limits, namespaceLabels the labels of a
+	// namespace; false while it is not in the cache.
+	policies        func() *eviction.Set
+	namespaceLabels func(name string) (labels.Labels, bool)
 	// ledger records which pods left because of taints.
 	ledger *preview.Ledger
-	// breakers delay evictions.
-	breakers *evictionBreakers
 	// guard detects hung watches and implausible lists.
-	guard *informer.Guard
+	guard   *informer.Guard
+	changes *changeListeners
 }
 
 // watchesRules reports whether DeviceTaintRules taint devices, and may be written.
@@ -55,86 +69,184 @@ func (f *evictionState) watchesRules() bool { return f.devices != nil && !f.devi
 // addEvictor adds the watches of pods, nodes and devices, and for the leader the evictor and the
 // status controller of DeviceTaintRules. Admission does not wait for the list of pods.
 func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evictionState, error) {
-	nodes, devices := p.features.Enabled(settings.NodeTaintEviction), p.features.Enabled(settings.DeviceTaintEviction)
-	if !nodes && !devices {
+	nodes, withDevices := p.features.Enabled(settings.NodeTaintEviction), p.features.Enabled(settings.DeviceTaintEviction)
+	if !nodes && !withDevices {
 		return &evictionState{}, nil
 	}
-	evicting, err := p.evictingClient()
+	namespaces, err := p.manager.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch namespaces: %w", err)
+	}
+	shared, ok := namespaces.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("watch namespaces: %T has no index", namespaces)
+	}
+	client, err := p.evictingClient()
 	if err != nil {
 		return nil, err
 	}
-	podTracker := tracker.New()
-	var feed *informer.Feed
-	d := &deviceWatch{withoutRules: !p.features.Enabled(settings.DeviceTaintRules)}
-	options := evictor.Options{
-		Tracker: podTracker,
-		Synced:  func() bool { return feed.HasSynced() },
-		Missing: func() []string {
-			if feed.HasSynced() {
-				return nil
-			}
-			return []string{"nodes and pods"}
+	all, podTracker := &changeListeners{}, tracker.New()
+	guard := informer.NewGuard(informer.GuardOptions{
+		Clock: p.local, Metrics: informer.NewMetrics(ctrlmetrics.Registry), Silence: p.config.ClientConnection.WatchSilence.Duration,
+	})
+	feed := informer.NewFeed(podTracker, all, p.clock)
+	requests := evictor.Requests{Client: client, Workers: p.config.Eviction.Workers}
+	var devices *deviceWatch
+	if withDevices {
+		devices = p.newDeviceWatch(informer.NewDeviceFeed(podTracker, all, p.clock), guard)
+		requests.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: devices.rules, served: devices.served}
+	}
+	inForce := func() *eviction.Set {
+		current := store.Current()
+		if current == nil {
+			return nil
+		}
+		return current.Evictions
+	}
+	labelsOf := namespaceLabels(shared.GetIndexer())
+	keeper := breaker.New(breaker.Options{
+		API: breaker.API{
+			Reader: p.manager.GetAPIReader(), Status: p.manager.GetClient().Status(), Approvals: p.manager.GetClient(),
+			Recorder: p.recorders.policies,
 		},
-		Leads:          p.leads,
-		Client:         evicting,
-		Recorder:       p.recorders.nodes,
-		DeviceRecorder: p.recorders.devices,
-		Clock:          p.clock,
-		Local:          p.local,
-		Metrics:        evictor.NewMetrics(ctrlmetrics.Registry),
-		Rules: evictor.Rules{
-			ComparisonOperators: p.config.Eviction.ComparisonOperators,
-			MaxHold:             p.config.Eviction.MaxHold.Duration,
-			Window:              p.config.Eviction.Mode == configv1alpha1.EvictionWindow,
+		Cluster: breaker.Cluster{
+			Policies: inForce, Live: podTracker.Live, Standing: preview.NewView(preview.Options{Tracker: podTracker}).FirstStanding,
 		},
-		Mode:           evictor.Mode(p.config.Eviction.Mode),
-		FitChanged:     p.fitChanged(),
-		Workers:        p.config.Eviction.Workers,
-		AttemptTimeout: p.attemptTimeout(),
+		Lease: breaker.Lease{Leads: p.leads, Timeout: p.attemptTimeout()},
+		Clock: p.clock, Local: p.local, Metrics: breaker.NewMetrics(ctrlmetrics.Registry),
+	})
+	rules := evictor.Rules{
+		ComparisonOperators: p.config.Eviction.ComparisonOperators,
+		MaxHold:             p.config.Eviction.MaxHold.Duration,
+		Window:              p.config.Eviction.Mode == configv1alpha1.EvictionWindow,
 	}
-	breakers, err := p.newBreakers(ctx, store, podTracker)
-	if err != nil {
-		return nil, err
-	}
-	breakers.configure(&options)
-	if devices {
-		d.configure(p, &options)
-	}
-	runner, err := evictor.New(options)
+	synced := func() bool { return store.Current() != nil && feed.HasSynced() }
+	runner, err := evictor.New(evictor.Options{
+		Source: evictor.Source{
+			Tracker: podTracker,
+			Synced:  synced,
+			Missing: func() []string {
+				var missing []string
+				if !feed.HasSynced() {
+					missing = append(missing, "nodes and pods")
+				}
+				if store.Current() == nil {
+					missing = append(missing, "policies")
+				}
+				return missing
+			},
+		},
+		Requests: requests,
+		Events:   evictor.Events{Recorder: p.recorders.nodes, DeviceRecorder: p.recorders.devices},
+		Lease:    evictor.Lease{Leads: p.leads, AttemptTimeout: p.attemptTimeout()},
+		Clocks:   evictor.Clocks{Clock: p.clock, Local: p.local},
+		Decisions: evictor.Decisions{
+			Rules: rules, Mode: evictor.Mode(p.config.Eviction.Mode), Policies: inForce, NamespaceLabels: labelsOf, Breakers: keeper,
+		},
+		Listeners: evictor.Listeners{
+			FitChanged: p.fitChanged(), RulesChanged: all.evictingRules.notify, PatchesChanged: all.evictingPatches.notify,
+		},
+		Metrics: evictor.NewMetrics(ctrlmetrics.Registry),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make the evictor: %w", err)
 	}
-	breakers.runner = runner
-	p.leaderTasks = append(p.leaderTasks, runner.Start)
-	if err := p.addBreakers(breakers); err != nil {
+	keeper.Follow(runner)
+	all.pods.join(runner.PodsChanged)
+	all.nodes.join(runner.NodeChanged)
+	all.rules.join(runner.RuleChanged)
+	if _, err := namespaces.AddEventHandler(namespaceHandler(runner.NamespaceChanged)); err != nil {
+		return nil, fmt.Errorf("watch namespaces: %w", err)
+	}
+	p.leader.add(runner.Start)
+	if err := p.addPolicyListeners(store, runner, keeper, inForce); err != nil {
 		return nil, err
+	}
+	// In other modes Kubernetes evicts too, and no policy protects a pod from that.
+	previewed := inForce
+	if p.config.Eviction.Mode != configv1alpha1.EvictionReplace {
+		previewed = func() *eviction.Set { return nil }
 	}
 	state := &evictionState{
-		tracker: podTracker, rules: options.Rules, nodes: nodes,
-		pods:     func() bool { return feed.HasSynced() },
-		ledger:   preview.NewLedger(podTracker, options.Rules, p.clock).WithPolicies(breakers.previewPolicies, breakers.labels.Of),
-		breakers: breakers,
-		guard: informer.NewGuard(informer.GuardOptions{
-			Clock: p.local, Metrics: informer.NewMetrics(ctrlmetrics.Registry), Silence: p.config.ClientConnection.WatchSilence.Duration,
-		}),
+		tracker: podTracker, evictor: runner, rules: rules, pods: feed.HasSynced, synced: synced,
+		nodes: nodes, devices: devices,
+		policies: previewed, namespaceLabels: labelsOf, guard: guard, changes: all,
+		ledger: preview.NewLedger(podTracker, rules, p.clock).WithPolicies(previewed, labelsOf),
 	}
-	feed = informer.NewFeed(podTracker, runner, p.clock)
 	feed.OnLeaving(state.ledger.Leaving)
-	if err := p.watchPods(feed, nodes, state.guard); err != nil {
+	if err := p.watchPods(feed, nodes, guard); err != nil {
 		return nil, err
 	}
-	if !devices {
+	if devices == nil {
 		return state, nil
 	}
-	status, err := d.add(p, options, runner, state.guard)
-	if err != nil {
-		return nil, err
+	return state, p.addDevices(state)
+}
+
+// addPolicyListeners adds, if EvictionPolicies are in force, their watch on every replica, and the
+// controllers of their status.
+func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evictor, keeper *breaker.Keeper, inForce func() *eviction.Set) error {
+	if !p.features.Enabled(settings.EvictionPolicies) {
+		return nil
 	}
+	follow := func(ctx context.Context) {
+		policiesChanged, stop := store.Subscribe()
+		defer stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-policiesChanged:
+				keeper.PoliciesChanged()
+				runner.PoliciesChanged()
+			}
+		}
+	}
+	if err := p.manager.Add(everyReplica(follow)); err != nil {
+		return fmt.Errorf("follow EvictionPolicies: %w", err)
+	}
+	status := status.NewHeld(status.HeldOptions{
+		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(), Policies: inForce,
+		Held: runner.Held, Settled: runner.Settled,
+		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+	})
+	p.leader.add(status.Start)
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
-		p.leaderTasks = append(p.leaderTasks, status.Start)
+		p.leader.add(keeper.Start)
 	}
-	state.devices = d
-	return state, nil
+	return nil
+}
+
+// namespaceLabels returns a function that returns the labels of a namespace, which are read-only;
+// false while it is not in the cache. A watch that hangs is not detected: labels may be as old as
+// the watch, which the API server ends after five to ten minutes.
+func namespaceLabels(namespaces toolscache.Indexer) func(name string) (labels.Labels, bool) {
+	lister := corev1listers.NewNamespaceLister(namespaces)
+	return func(name string) (labels.Labels, bool) {
+		namespace, err := lister.Get(name)
+		if err != nil {
+			return nil, false
+		}
+		return labels.Set(namespace.Labels), true
+	}
+}
+
+// namespaceHandler calls changed with the name of a namespace that is added or whose labels change.
+func namespaceHandler(changed func(name string)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if namespace, ok := obj.(*corev1.Namespace); ok {
+				changed(namespace.Name)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, ok := before.(*corev1.Namespace)
+			namespace, isNamespace := after.(*corev1.Namespace)
+			if ok && isNamespace && !maps.Equal(old.Labels, namespace.Labels) {
+				changed(namespace.Name)
+			}
+		},
+	}
 }
 
 // evictingClient returns the client of the evictor, which does not sleep on Retry-After itself:
@@ -158,7 +270,7 @@ func (p *program) attemptTimeout() time.Duration {
 // watchPods adds the informers of pods and, if withNodes, of nodes.
 func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer.Guard) error {
 	pods := informer.NewPods(p.clientset, informer.Guarded(guard))
-	informers := []cache.SharedIndexInformer{pods}
+	informers := []toolscache.SharedIndexInformer{pods}
 	attach := func() error { return feed.Attach(nil, pods) }
 	if withNodes {
 		nodes := informer.NewNodes(p.clientset, informer.Guarded(guard))
@@ -174,4 +286,55 @@ func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer
 		}
 	}
 	return nil
+}
+
+// previewSet computes what writes would do to pods. It is zero when eviction is off.
+type previewSet struct {
+	view    *preview.View
+	limits  *preview.Limits
+	preview *webhook.Preview
+}
+
+// addPreviews adds the watch of disruption budgets, and returns the previews.
+func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previewSet, error) {
+	if state.tracker == nil {
+		return &previewSet{}, nil
+	}
+	budgets, feed := informer.NewBudgets(p.clientset, informer.Guarded(state.guard)), informer.NewBudgetFeed(state.tracker)
+	feed.OnBudget(state.evictor.PodsChanged)
+	if err := feed.Attach(budgets); err != nil {
+		return nil, fmt.Errorf("watch disruption budgets: %w", err)
+	}
+	if err := p.manager.Add(everyReplica(budgets.RunWithContext)); err != nil {
+		return nil, fmt.Errorf("watch disruption budgets: %w", err)
+	}
+	options := preview.Options{
+		Tracker: state.tracker, Rules: state.rules, PodsKnown: state.pods, BudgetsKnown: feed.HasSynced,
+		Policies: state.policies, NamespaceLabels: state.namespaceLabels,
+	}
+	if state.nodes {
+		options.NodesKnown = state.pods
+	}
+	if state.devices != nil {
+		options.DevicesKnown = state.devices.claimsSynced
+	}
+	view := preview.NewView(options)
+	limits := preview.NewLimits(preview.LimitsConfig{
+		View: view, Ledger: state.ledger, Approvals: preview.NewApprovals(p.manager.GetClient()),
+		Authorizer: p.operators, Clock: p.clock,
+	})
+	config := webhook.PreviewConfig{
+		View: view, Limits: limits, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
+		Off: map[tracker.SourceKind]string{}, Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
+	}
+	if gate := settings.DeviceTaintRules; !p.features.Enabled(gate) {
+		config.Off[tracker.SourceRule], config.Off[tracker.SourcePatch] = string(gate), string(gate)
+	}
+	if gate := settings.ResourceSlicePatches; !p.features.Enabled(gate) {
+		config.Off[tracker.SourcePatch] = string(gate)
+	}
+	if patches != nil {
+		config.Selection = patches
+	}
+	return &previewSet{view: view, limits: limits, preview: webhook.NewPreview(config)}, nil
 }

@@ -6,40 +6,57 @@ import (
 	"os"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
+	"github.com/tollgate-dev/tollgate/evictor"
 )
 
-// addLeader adds the leader's controllers, which run until shutdownCtx is done. A process without
-// the evictor does not take part in the election. The lease is released once all of them have
-// stopped, while reviews are still answered.
+// leaderTasks are the functions that only the leader runs, until their context ends. All of them
+// are added before the election begins.
+type leaderTasks struct {
+	tasks []func(context.Context) error
+}
+
+func (l *leaderTasks) add(tasks ...func(context.Context) error) { l.tasks = append(l.tasks, tasks...) }
+
+func (l *leaderTasks) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, task := range l.tasks {
+		group.Go(func() error { return task(ctx) })
+	}
+	return group.Wait()
+}
+
+// addLeader adds the election of the leader, which runs its tasks until shutdownCtx is done. A
+// process without the evictor does not take part in the election. The lease is released once all
+// tasks have stopped, while reviews are still answered.
 func (p *program) addLeader(shutdownCtx context.Context) error {
 	if !p.components.evictor {
 		return nil
 	}
-	work := func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		for _, part := range p.leaderTasks {
-			group.Go(func() error { return part(ctx) })
-		}
-		return group.Wait()
-	}
 	if p.lock == nil {
-		return p.manager.Add(Until(shutdownCtx, manager.RunnableFunc(work)))
+		return p.manager.Add(Until(shutdownCtx, manager.RunnableFunc(p.leader.run)))
 	}
 	election := p.config.LeaderElection
 	runner := leader.NewRunner(p.lock, leader.Durations{
 		Lease:         election.LeaseDuration.Duration,
 		RenewDeadline: election.RenewDeadline.Duration,
 		RetryPeriod:   election.RetryPeriod.Duration,
-	}, work)
+	}, p.leader.run)
 	if err := p.manager.Add(Until(shutdownCtx, runner)); err != nil {
 		return fmt.Errorf("stand for election: %w", err)
 	}
@@ -53,24 +70,90 @@ func (p *program) leads() bool {
 
 // newLock returns the lock of the leader election; nil when it is off. The lock has a client of
 // its own, so that other requests cannot delay a renewal.
-func (p *program) newLock() (*leader.Lock, error) {
-	if !p.config.LeaderElection.Enabled {
+func newLock(
+	config *configv1alpha1.TollgateConfiguration, gates featuregate.FeatureGate, connection *rest.Config, local, server clock.PassiveClock,
+) (*leader.Lock, error) {
+	if !config.LeaderElection.Enabled {
 		return nil, nil //nolint:nilnil // Nil means that this replica always leads.
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
-	connection := rest.CopyConfig(p.connection)
-	connection.Timeout = p.config.LeaderElection.RenewDeadline.Duration / 2
+	connection = rest.CopyConfig(connection)
+	connection.Timeout = config.LeaderElection.RenewDeadline.Duration / 2
 	clientset, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the lease: %w", err)
 	}
 	return leader.New(&resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: p.config.Namespace, Name: objectName},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: config.Namespace, Name: objectName},
 		Client:     clientset.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-		Labels:     settings.EvictionOf(&p.config.Eviction, p.features).Labels(),
-	}, p.local, p.clock), nil
+		Labels:     settings.EvictionOf(&config.Eviction, gates).Labels(),
+	}, local, server), nil
+}
+
+// These are the source components of events. They are the names of the Kubernetes controllers
+// that Tollgate replaces (NE-21, DE-42), as are its metrics, so that event watchers keep working.
+const (
+	nodeEventComponent   = "taint-eviction-controller"
+	deviceEventComponent = "device-taint-eviction-controller"
+	// policyEventComponent is the source of events about policies. Kubernetes has no counterpart.
+	policyEventComponent = "tollgate"
+)
+
+// Events have a client and a rate limit of their own: a backlog delays events, never evictions.
+const (
+	eventQPS   = 20
+	eventBurst = 100
+)
+
+// recorders write events about evictions from nodes, evictions because of devices, and policies.
+type recorders struct {
+	nodes, devices, policies record.EventRecorder
+	// stop is called after all recorders: events of the shutdown are written too.
+	stop func()
+}
+
+func newRecorders(ctx context.Context, connection *rest.Config) (recorders, error) {
+	connection = rest.CopyConfig(connection)
+	connection.QPS, connection.Burst = eventQPS, eventBurst
+	clientset, err := kubernetes.NewForConfig(connection)
+	if err != nil {
+		return recorders{}, fmt.Errorf("make a client for events: %w", err)
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
+	from := func(component string) record.EventRecorder {
+		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+	}
+	return recorders{
+		nodes: from(nodeEventComponent), devices: from(deviceEventComponent), policies: from(policyEventComponent), stop: broadcaster.Shutdown,
+	}, nil
+}
+
+// Reasons of events on the Lease.
+const (
+	reasonModeFits   = "ModeFits"
+	reasonModeMisfit = "ModeMisfit"
+)
+
+// fitChanged returns a function that records an event on the Lease about whether the mode fits
+// the cluster.
+func (p *program) fitChanged() func(evictor.ModeFinding) {
+	lease := p.leaseReference()
+	mode := string(p.config.Eviction.Mode)
+	return func(finding evictor.ModeFinding) {
+		if finding == evictor.Fits {
+			p.recorders.policies.Eventf(lease, corev1.EventTypeNormal, reasonModeFits, "eviction.mode %s fits again", mode)
+			return
+		}
+		p.recorders.policies.Eventf(lease, corev1.EventTypeWarning, reasonModeMisfit, "eviction.mode %s does not fit: %s", mode, finding.Message())
+	}
+}
+
+// leaseReference returns the reference of events about Tollgate itself.
+func (p *program) leaseReference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: p.config.Namespace, Name: objectName}
 }

@@ -3,11 +3,15 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
@@ -18,77 +22,55 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/slicepatches"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// patchStatus is the state that the evictor and the status controller of patches share. It exists
-// before the patches are watched.
-type patchStatus struct {
-	// list holds the patches that the evictor counts; status writes their status, nil until it is
-	// added.
-	list   *rulestatus.Patches
-	status *rulestatus.Controller
-	// handlers are called with patches whose rules changed.
-	handlers []func(patches []string)
-}
-
-// changed queues patches for which pods have to leave, or left.
-func (s *patchStatus) changed(names []string) {
-	if s.status != nil {
-		s.status.RulesChanged(names)
-	}
-}
-
-// ruleChanged queues the patches that a rule is or was generated for, and calls the handlers.
-func (s *patchStatus) ruleChanged(name string) {
-	names := s.list.RuleChanged(name)
-	s.changed(names)
-	for _, tell := range s.handlers {
-		tell(names)
-	}
-}
-
-// watch updates the list from a watch of patches, on every replica, until ctx is done.
-func (s *patchStatus) watch(ctx context.Context, p *program) {
-	set := func(obj any) {
-		if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
-			s.list.SetPatch(patch)
-			s.changed([]string{patch.Name})
-		}
-	}
-	controllers.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
-		AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
-				s.list.DeletePatch(patch.Name, patch.UID)
-				s.changed([]string{patch.Name})
-			}
-		},
-	}, p.local)
-}
-
-// addPatchStatus adds the controller that writes the eviction status of patches.
-func (p *program) addPatchStatus(state *evictionState, client dynamic.Interface, written func(name string, uid types.UID, generation int64) bool) error {
-	s := state.devices.patches
-	options := state.devices.statusOptions
-	options.Kind, options.Tracker, options.Applier = rulestatus.KindPatch, s.list, rulestatus.NewPatchApplier(client)
-	options.Written = func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) }
+// addPatchStatus adds the controller that writes the eviction status of patches, and a watch of
+// patches on every replica. Written reports whether all rules of a patch are written.
+func (p *program) addPatchStatus(state *evictionState, written func(name string, uid types.UID, generation int64) bool) error {
+	list := rulestatus.NewPatches(state.tracker, state.evictor.Forget)
+	options := p.statusOptions(state)
 	options.Metrics = rulestatus.NewPatchMetrics(ctrlmetrics.Registry)
-	options.HeldOnly = false // No other controller writes this condition of patches.
+	options.Objects = rulestatus.Objects{
+		Kind: rulestatus.KindPatch, Tracker: list, Applier: rulestatus.NewPatchApplier(p.dynamic),
+		Written: func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) },
+	}
 	status, err := rulestatus.New(options)
 	if err != nil {
 		return fmt.Errorf("write the status of ResourceSlicePatches: %w", err)
 	}
-	s.status = status
-	state.devices.ruleListeners.join(s.ruleChanged)
-	if err := p.manager.Add(everyReplica(func(ctx context.Context) { s.watch(ctx, p) })); err != nil {
+	state.changes.evictingPatches.join(status.RulesChanged)
+	state.changes.rules.join(func(rule string) {
+		patches := list.RuleChanged(rule)
+		status.RulesChanged(patches)
+		state.changes.patches.notify(patches)
+	})
+	set := func(obj any) {
+		if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
+			list.SetPatch(patch)
+			status.RulesChanged([]string{patch.Name})
+		}
+	}
+	watch := func(ctx context.Context) {
+		controllers.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
+			AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
+			DeleteFunc: func(obj any) {
+				if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+					obj = gone.Obj
+				}
+				if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
+					list.DeletePatch(patch.Name, patch.UID)
+					status.RulesChanged([]string{patch.Name})
+				}
+			},
+		}, p.local)
+	}
+	if err := p.manager.Add(everyReplica(watch)); err != nil {
 		return fmt.Errorf("watch ResourceSlicePatches: %w", err)
 	}
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
-		p.leaderTasks = append(p.leaderTasks, status.Start)
+		p.leader.add(status.Start)
 	}
 	return nil
 }
@@ -113,14 +95,13 @@ func (p *program) addPatchFeed() (*PatchFeed, error) {
 // addPatches adds the leader's controller that writes the rules and the status of
 // ResourceSlicePatches.
 func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
-	client := p.dynamic
-	p.addRemover(state, client)
+	p.addRemover(state)
 	if feed == nil {
 		return nil
 	}
 	options := slicepatches.Options{
 		View: feed.View(), ViewSynced: feed.Synced,
-		Cache: p.manager.GetCache(), Reader: p.manager.GetClient(), Live: p.manager.GetAPIReader(), Status: slicepatches.NewApplier(client),
+		Cache: p.manager.GetCache(), Reader: p.manager.GetClient(), Live: p.manager.GetAPIReader(), Status: slicepatches.NewApplier(p.dynamic),
 		Shared: p.config.Eviction.Mode != configv1alpha1.EvictionReplace,
 		Clock:  p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 		Recorder: p.recorders.policies, Metrics: slicepatches.NewMetrics(ctrlmetrics.Registry),
@@ -136,22 +117,22 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
 		options.RulesGate = string(settings.DeviceTaintRules)
 	default:
 		options.Known, options.KnownSynced = state.tracker, d.synced.Load
-		options.Rules = controllers.NewRuleClient(client, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
+		options.Rules = controllers.NewRuleClient(p.dynamic, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
 	controller := slicepatches.New(options)
-	p.leaderTasks = append(p.leaderTasks, controller.Start)
+	p.leader.add(controller.Start)
 	if options.Rules == nil {
 		return nil
 	}
-	d.ruleListeners.join(controller.RuleChanged)
-	return p.addPatchStatus(state, client, controller.Written)
+	state.changes.rules.join(controller.RuleChanged)
+	return p.addPatchStatus(state, controller.Written)
 }
 
 // addRemover adds the controller that deletes objects written for a feature whose gate is off
 // now: they would go on tainting.
-func (p *program) addRemover(state *evictionState, client dynamic.Interface) {
+func (p *program) addRemover(state *evictionState) {
 	remover := &slicepatches.Remover{
-		Client: client, Status: slicepatches.NewApplier(client), Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+		Client: p.dynamic, Status: slicepatches.NewApplier(p.dynamic), Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 	}
 	carriedOut := p.features.Enabled(settings.ResourceSlicePatches)
 	if !carriedOut {
@@ -167,6 +148,147 @@ func (p *program) addRemover(state *evictionState, client dynamic.Interface) {
 		}})
 	}
 	if len(remover.Rules) > 0 {
-		p.leaderTasks = append(p.leaderTasks, remover.Start)
+		p.leader.add(remover.Start)
 	}
+}
+
+// watchPause is the time between two attempts to watch: the kind may be defined later.
+const watchPause = 5 * time.Second
+
+// informers is the part of a cache that a PatchFeed uses.
+type informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// timer is the part of a clock that a PatchFeed uses.
+type timer interface {
+	After(d time.Duration) <-chan time.Time
+}
+
+// PatchFeed feeds a view from watches. It is safe for concurrent use.
+type PatchFeed struct {
+	view   *sliceview.View
+	source informers
+	clock  timer
+
+	once   sync.Once
+	needed chan struct{}
+
+	mu sync.Mutex
+	// listed is done when the first list of patches is complete; nil before the watch.
+	listed toolscache.DoneChecker
+}
+
+// NewPatchFeed returns a feed of an empty view. Start starts the watches.
+func NewPatchFeed(view *sliceview.View, source informers, clock timer) *PatchFeed {
+	return &PatchFeed{view: view, source: source, clock: clock, needed: make(chan struct{})}
+}
+
+// View returns the view.
+func (f *PatchFeed) View() *sliceview.View { return f.view }
+
+// Want starts the watch of devices, as the first patch does. It does not block.
+func (f *PatchFeed) Want() { f.once.Do(func() { close(f.needed) }) }
+
+// Synced reports whether the view has all patches and, if there are any, their slices and
+// classes.
+func (f *PatchFeed) Synced() bool {
+	select {
+	case <-f.needed:
+		return f.view.HasSynced()
+	default:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.listed != nil && toolscache.IsDone(f.listed)
+}
+
+// Selected returns the devices that a patch would select; false while the view has not synced.
+// The first call starts the watch of devices.
+func (f *PatchFeed) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, bool) {
+	f.Want()
+	if !f.view.HasSynced() {
+		return nil, false
+	}
+	ids, err := f.view.Would(ctx, patch)
+	return ids, err == nil
+}
+
+// NeedLeaderElection is false: every replica previews patches in admission.
+func (f *PatchFeed) NeedLeaderElection() bool { return false }
+
+// Start feeds the view until ctx is done.
+func (f *PatchFeed) Start(ctx context.Context) error {
+	f.retry(ctx, f.watchPatches)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-f.needed:
+	}
+	if !f.retry(ctx, f.attach) {
+		return nil
+	}
+	return f.view.Run(ctx)
+}
+
+// retry calls attempt every watchPause until it succeeds, and logs the first error; false means
+// that ctx is done.
+func (f *PatchFeed) retry(ctx context.Context, attempt func(ctx context.Context) error) bool {
+	for logged := false; ; logged = true {
+		err := attempt(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			return true
+		}
+		if !logged {
+			logr.FromContextOrDiscard(ctx).Error(err, "cannot watch yet what ResourceSlicePatches need")
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-f.clock.After(watchPause):
+		}
+	}
+}
+
+// watchPatches calls Want once there is a patch.
+func (f *PatchFeed) watchPatches(ctx context.Context) error {
+	patches, err := f.informer(ctx, &v1alpha1.ResourceSlicePatch{})
+	if err != nil {
+		return err
+	}
+	registration, err := patches.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { f.Want() }})
+	if err != nil {
+		return fmt.Errorf("watch ResourceSlicePatches: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed = registration.HasSyncedChecker()
+	return nil
+}
+
+// attach connects the view to the informers of patches, classes and slices.
+func (f *PatchFeed) attach(ctx context.Context) error {
+	var found [3]cache.Informer
+	for i, object := range []client.Object{&v1alpha1.ResourceSlicePatch{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}} {
+		informer, err := f.informer(ctx, object)
+		if err != nil {
+			return err
+		}
+		found[i] = informer
+	}
+	if err := f.view.AttachPatches(found[0], found[1]); err != nil {
+		return err
+	}
+	return f.view.Attach(found[2], nil)
+}
+
+func (f *PatchFeed) informer(ctx context.Context, object client.Object) (cache.Informer, error) {
+	informer, err := f.source.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", object, err)
+	}
+	return informer, nil
 }

@@ -2,14 +2,18 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -19,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
@@ -28,7 +33,9 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
 	"github.com/tollgate-dev/tollgate/evictor/panics"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // objectName names the Lease and both webhook configurations in deploy.
@@ -52,17 +59,117 @@ type program struct {
 	// those for taints and namespace labels. They do not share a rate limit.
 	authorizer, operators *auth.Authority
 	// certificates serve the webhooks, or only the metrics in a process without webhooks; nil
-	// until addAdmission, and where nothing is served by HTTPS.
+	// where nothing is served by HTTPS.
 	certificates *certs.Manager
 	// self is the user name of this process.
-	self string
-	// stopEvents shuts the event broadcaster down; call it after all recorders have stopped.
-	stopEvents func()
-	// lock is nil without leader election.
-	lock      *leader.Lock
+	self      string
 	recorders recorders
-	// leading are the functions that only the leader runs.
-	leaderTasks []func(context.Context) error
+	// lock is nil without leader election.
+	lock *leader.Lock
+	// leader has the controllers that only the leader runs.
+	leader *leaderTasks
+}
+
+// newProgram connects to the API server, waits until it answers, and makes the dependencies.
+func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, run components, connection *rest.Config) (*program, error) {
+	gates, err := settings.NewFeatureGates(config.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	local := clock.RealClock{}
+	now := serverclock.New(local)
+	connection = rest.CopyConfig(connection)
+	connection.UserAgent = "tollgate/" + settings.Version()
+	connection.QPS, connection.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
+	connection.Wrap(now.Wrap)
+	clientset, err := kubernetes.NewForConfig(protobuf(connection))
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	dynamicClient, err := dynamic.NewForConfig(connection)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for DeviceTaintRules: %w", err)
+	}
+	authorizer, err := newAuthority(connection, local)
+	if err != nil {
+		return nil, err
+	}
+	operators, err := newAuthority(connection, local)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := newLock(config, gates, connection, local, now)
+	if err != nil {
+		return nil, err
+	}
+	self, err := currentUser(ctx, clientset, connection.Host, local)
+	if err != nil {
+		return nil, err
+	}
+	events, err := newRecorders(ctx, connection)
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := newCertificates(config, run, clientset, now)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := metricsOptions(config, connection, certificates, local)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	manager, err := ctrl.NewManager(connection, ctrl.Options{
+		Scheme: scheme,
+		Logger: logr.FromContextOrDiscard(ctx),
+		// Runnables end with the manager, not when ctx ends.
+		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
+		},
+		Metrics:                metrics,
+		HealthProbeBindAddress: config.Health.BindAddress,
+		// Package leader runs the election.
+		LeaderElection:          false,
+		GracefulShutdownTimeout: new(30 * time.Second),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	return &program{
+		config: config, components: run, features: gates, clock: now, local: local,
+		connection: connection, clientset: clientset, dynamic: dynamicClient, manager: manager,
+		authorizer: authorizer, operators: operators, certificates: certificates,
+		self: self, recorders: events, lock: lock, leader: &leaderTasks{},
+	}, nil
+}
+
+// currentUser returns the user name under which the API server authenticates this process. It
+// polls every 2 s until the API server answers or ctx is done: both may be starting at the same
+// time.
+func currentUser(ctx context.Context, clientset kubernetes.Interface, host string, local clock.Clock) (string, error) {
+	const pause = 2 * time.Second
+	for {
+		_, err := clientset.Discovery().ServerVersion()
+		if err == nil {
+			break
+		}
+		logr.FromContextOrDiscard(ctx).Info("waiting for the API server", "host", host, "reason", err.Error())
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("wait for the API server: %w", err)
+		case <-local.After(pause):
+		}
+	}
+	review, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask who this is: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // serve runs until ctx is done, then answers reviews for the shutdown period.
@@ -71,6 +178,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	if err != nil {
 		return err
 	}
+	defer p.recorders.stop()
 	store, err := p.addPolicies(ctx)
 	if err != nil {
 		return err
@@ -96,125 +204,71 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	}
 	panics.Register(ctrlmetrics.Registry)
 	Register(ctrlmetrics.Registry, settings.Version(), string(config.Eviction.Mode), p.leads)
-	serveCtx, end := Extend(ctx, p.config.Webhook.DrainPeriod.Duration, p.local)
+	serveCtx, end := Extend(ctx, config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()
 	ready, err := p.addAdmission(ctx, serveCtx, store, state, previews.preview)
 	if err != nil {
 		return err
 	}
+	// Readiness depends on the certificate and the policies, not on the list of pods.
 	ready["shutdown"] = Ready(ctx)
-	if err := p.addProbes(ready); err != nil {
-		return err
+	for name, check := range ready {
+		if err := p.manager.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("add readiness check %s: %w", name, err)
+		}
+	}
+	if err := p.manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add liveness check: %w", err)
 	}
 	logr.FromContextOrDiscard(ctx).Info("starting", "version", settings.Version(), "components", run.String(), "webhook", config.Webhook.BindAddress,
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
-	err = p.manager.Start(serveCtx)
-	p.stopEvents()
-	return err
+	return p.manager.Start(serveCtx)
 }
 
-// waitForAPIServer polls every 2 s until the API server answers or ctx is done: both may be
-// starting at the same time.
-func (p *program) waitForAPIServer(ctx context.Context) error {
-	const pause = 2 * time.Second
-	for {
-		_, err := p.clientset.Discovery().ServerVersion()
-		if err == nil {
-			return nil
+// judges reports whether the feature gate of a kind of policies is on.
+func (p *program) judges(kind policyset.Kind) bool { return settings.Judges(p.features, kind) }
+
+// addPolicies adds the store of policies and the watches of the objects that they refer to.
+func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
+	store := policies.NewStore(policies.Options{
+		Kinds:     settings.Kinds(p.features),
+		Cache:     p.manager.GetCache(),
+		Live:      p.manager.GetAPIReader(),
+		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
+		Clock:     p.local,
+		Metrics:   policies.NewMetrics(ctrlmetrics.Registry),
+	})
+	if err := p.manager.Add(store); err != nil {
+		return nil, fmt.Errorf("watch policies: %w", err)
+	}
+	// Informers start now, so that no review waits for the first list.
+	for _, object := range []client.Object{&corev1.Namespace{}, &nodev1.RuntimeClass{}} {
+		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("watch what policies depend on: %w", err)
 		}
-		logr.FromContextOrDiscard(ctx).Info("waiting for the API server", "host", p.connection.Host, "reason", err.Error())
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the API server: %w", err)
-		case <-p.local.After(pause):
+	}
+	if err := p.manager.Add(everyReplica(p.warm)); err != nil {
+		return nil, fmt.Errorf("watch what policies depend on: %w", err)
+	}
+	return store, nil
+}
+
+// warm starts informers of kinds that reviews read now and then, so that the first such review
+// does not wait. Errors are only logged: a cluster may not serve a kind, or not permit its watch.
+func (p *program) warm(ctx context.Context) {
+	var wanted []client.Object
+	if p.features.Enabled(settings.TaintPolicies) {
+		wanted = append(wanted, &v1alpha1.EvictionApproval{}, &corev1.Node{})
+	}
+	if p.features.Enabled(settings.PlacementPolicies) {
+		wanted = append(wanted, &resourcev1.DeviceClass{}, &resourcev1.ResourceClaimTemplate{})
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	for _, object := range wanted {
+		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			log.V(1).Info("not watched", "kind", fmt.Sprintf("%T", object), "reason", err.Error())
 		}
 	}
-}
-
-// currentUser returns the user name under which the API server authenticates this process.
-func (p *program) currentUser(ctx context.Context) (string, error) {
-	review, err := p.clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("ask who this is: %w", err)
-	}
-	return review.Status.UserInfo.Username, nil
-}
-
-func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, run components, connection *rest.Config) (*program, error) {
-	gates, err := settings.NewFeatureGates(config.FeatureGates)
-	if err != nil {
-		return nil, err
-	}
-	local := clock.RealClock{}
-	now := serverclock.New(local)
-	connection = rest.CopyConfig(connection)
-	connection.UserAgent = "tollgate/" + settings.Version()
-	connection.QPS, connection.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
-	connection.Wrap(now.Wrap)
-	clientset, err := kubernetes.NewForConfig(protobuf(connection))
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	p := &program{config: config, components: run, features: gates, clock: now, local: local, connection: connection, clientset: clientset, stopEvents: func() {}}
-	if p.dynamic, err = dynamic.NewForConfig(connection); err != nil {
-		return nil, fmt.Errorf("make a client for DeviceTaintRules: %w", err)
-	}
-	if p.authorizer, err = p.newAuthority(); err != nil {
-		return nil, err
-	}
-	if p.operators, err = p.newAuthority(); err != nil {
-		return nil, err
-	}
-	if p.lock, err = p.newLock(); err != nil {
-		return nil, err
-	}
-	if err := p.waitForAPIServer(ctx); err != nil {
-		return nil, err
-	}
-	if p.self, err = p.currentUser(ctx); err != nil {
-		return nil, err
-	}
-	if p.recorders, err = p.newRecorders(ctx); err != nil {
-		return nil, err
-	}
-	options, err := p.managerOptions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if p.manager, err = ctrl.NewManager(connection, options); err != nil {
-		return nil, fmt.Errorf("make the manager: %w", err)
-	}
-	return p, nil
-}
-
-func (p *program) managerOptions(ctx context.Context) (ctrl.Options, error) {
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return ctrl.Options{}, fmt.Errorf("register kinds: %w", err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return ctrl.Options{}, fmt.Errorf("register kinds: %w", err)
-	}
-	metrics, err := p.metricsOptions()
-	if err != nil {
-		return ctrl.Options{}, err
-	}
-	options := ctrl.Options{
-		Scheme: scheme,
-		Logger: logr.FromContextOrDiscard(ctx),
-		// Runnables end with the manager, not when ctx ends.
-		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
-		},
-		Metrics:                metrics,
-		HealthProbeBindAddress: p.config.Health.BindAddress,
-		// Package leader runs the election.
-		LeaderElection:          false,
-		GracefulShutdownTimeout: new(30 * time.Second),
-	}
-	return options, nil
 }
 
 // trimNode is a cache transform that keeps the metadata, taints, twin annotation and Ready

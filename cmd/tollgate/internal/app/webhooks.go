@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -27,18 +28,24 @@ import (
 func (p *program) addAdmission(
 	shutdownCtx, serveCtx context.Context, store *policies.Store, state *evictionState, preview *webhook.Preview,
 ) (map[string]healthz.Checker, error) {
-	if err := p.addCertificates(); err != nil {
-		return nil, err
+	if p.certificates != nil {
+		if err := p.manager.Add(p.certificates); err != nil {
+			return nil, fmt.Errorf("keep certificates: %w", err)
+		}
 	}
 	if !p.components.webhook {
 		return map[string]healthz.Checker{"policies": store.Ready}, nil
 	}
-	callerAuth, err := p.addCallerAuth()
+	callers, err := p.newCallers()
 	if err != nil {
 		return nil, err
 	}
-	config := p.webhookConfig(store, state)
-	config.Preview, config.Callers = preview, callerAuth
+	if callers != nil {
+		if err := p.manager.Add(callers); err != nil {
+			return nil, fmt.Errorf("follow who may send reviews: %w", err)
+		}
+	}
+	config := p.webhookConfig(store, state, preview, callers)
 	if outages := config.Outages; outages != nil {
 		follow := func(ctx context.Context) {
 			controllers.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
@@ -48,69 +55,63 @@ func (p *program) addAdmission(
 		}
 	}
 	server := webhook.NewServer(webhook.ServerOptions{
-		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, callerAuth.TLSConfig},
+		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, callers.TLSConfig},
 		Budget: config.Budget, Metrics: config.Metrics,
 	})
-	ready := map[string]healthz.Checker{
-		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
-	}
 	server.Register(webhook.PathMutate, Finish(shutdownCtx, serveCtx, webhook.Mutate(config)))
 	server.Register(webhook.PathValidate, Finish(shutdownCtx, serveCtx, webhook.Validate(config)))
 	if err := p.manager.Add(server); err != nil {
 		return nil, fmt.Errorf("serve webhooks: %w", err)
 	}
-	return ready, nil
+	return map[string]healthz.Checker{
+		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
+	}, nil
 }
 
-// addCertificates adds the certificate of the webhooks and the metrics, or of the metrics only;
-// none if neither is served by HTTPS.
-func (p *program) addCertificates() error {
-	if !p.components.webhook && !p.config.Metrics.Asked() {
-		return nil
+// newCertificates returns the certificates of the webhooks and the metrics, or of the metrics only;
+// nil if neither is served by HTTPS.
+func newCertificates(
+	config *configv1alpha1.TollgateConfiguration, run components, clientset kubernetes.Interface, server clock.WithTicker,
+) (*certs.Manager, error) {
+	options := certs.Options{Clock: server}
+	switch own := config.Certificates; {
+	case !run.webhook && !config.Metrics.Asked():
+		return nil, nil //nolint:nilnil // Nil means that nothing is served by HTTPS.
+	case !run.webhook:
+		options.Directory = config.Metrics.CertificateDirectory
+	default:
+		options.Client = clientset
+		options.ValidatingWebhooks, options.MutatingWebhooks = []string{objectName}, []string{objectName}
+		if own.Mode == configv1alpha1.CertificatesFiles {
+			options.Directory = own.Directory
+			break
+		}
+		options.OwnCA = certs.OwnCA{
+			Namespace: config.Namespace, SecretName: own.SecretName, Hosts: certs.ServiceHosts(config.Namespace, own.ServiceName),
+			URL: config.Webhook.URL, CALifetime: own.CADuration.Duration, ServingLifetime: own.ServingDuration.Duration,
+		}
 	}
-	certificates, err := certs.New(p.certificateOptions())
+	options.Metrics = certs.NewMetrics(ctrlmetrics.Registry)
+	certificates, err := certs.New(options)
 	if err != nil {
-		return fmt.Errorf("keep certificates: %w", err)
+		return nil, fmt.Errorf("keep certificates: %w", err)
 	}
-	if err := p.manager.Add(certificates); err != nil {
-		return fmt.Errorf("keep certificates: %w", err)
-	}
-	p.certificates = certificates
-	return nil
+	return certificates, nil
 }
 
-func (p *program) certificateOptions() certs.Options {
-	config := p.config.Certificates
-	options := certs.Options{Clock: p.clock, Metrics: certs.NewMetrics(ctrlmetrics.Registry)}
-	if !p.components.webhook {
-		options.Directory = p.config.Metrics.CertificateDirectory
-		return options
-	}
-	options.Client = p.clientset
-	options.ValidatingWebhooks = []string{objectName}
-	options.MutatingWebhooks = []string{objectName}
-	if config.Mode == configv1alpha1.CertificatesFiles {
-		options.Directory = config.Directory
-		return options
-	}
-	options.Namespace = p.config.Namespace
-	options.SecretName = config.SecretName
-	options.Hosts = certs.ServiceHosts(p.config.Namespace, config.ServiceName)
-	options.URL = p.config.Webhook.URL
-	options.CALifetime = config.CADuration.Duration
-	options.ServingLifetime = config.ServingDuration.Duration
-	return options
-}
-
-func (p *program) webhookConfig(store *policies.Store, state *evictionState) webhook.Config {
+func (p *program) webhookConfig(
+	store *policies.Store, state *evictionState, preview *webhook.Preview, callers *auth.Callers,
+) webhook.Config {
 	admission := p.config.Admission
 	config := webhook.Config{
 		Options: webhook.Options{
 			Clock:   p.local,
+			Callers: callers,
 			Metrics: webhook.NewMetrics(ctrlmetrics.Registry),
 			Budget:  p.config.Webhook.Budget.Duration,
 			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
 		},
+		Preview:                    preview,
 		ServerClock:                p.clock,
 		Policies:                   store,
 		Namespaces:                 webhook.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
@@ -157,19 +158,19 @@ const (
 	reviewBurst = 100
 )
 
-func (p *program) newAuthority() (*auth.Authority, error) {
+func newAuthority(connection *rest.Config, local clock.Clock) (*auth.Authority, error) {
 	// The client has no rate limit: the authority has one, fair between namespaces.
-	clientset, err := p.clientWithin(-1, 0)
+	clientset, err := clientWithin(connection, -1, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for access reviews: %w", err)
 	}
 	limits := auth.AuthorityLimits{PerSecond: reviewQPS, Burst: reviewBurst}
-	return auth.NewAuthority(clientset.AuthorizationV1().SubjectAccessReviews(), p.local, limits), nil
+	return auth.NewAuthority(clientset.AuthorizationV1().SubjectAccessReviews(), local, limits), nil
 }
 
 // clientWithin returns a client with its own rate limit.
-func (p *program) clientWithin(qps float32, burst int) (*kubernetes.Clientset, error) {
-	connection := rest.CopyConfig(p.connection)
+func clientWithin(connection *rest.Config, qps float32, burst int) (*kubernetes.Clientset, error) {
+	connection = rest.CopyConfig(connection)
 	connection.QPS, connection.Burst = qps, burst
 	return kubernetes.NewForConfig(protobuf(connection))
 }
@@ -178,5 +179,67 @@ func (p *program) defaultSeconds() toleration.DefaultSeconds {
 	return toleration.DefaultSeconds{
 		NotReady:    p.config.Admission.DefaultNotReadyTolerationSeconds,
 		Unreachable: p.config.Admission.DefaultUnreachableTolerationSeconds,
+	}
+}
+
+// The keys that verify callers' tokens have a rate limit of their own, per second: reviews wait
+// for them.
+const keysQPS = 10
+
+// newCallers returns the authentication of the callers of webhooks; nil when it is off.
+func (p *program) newCallers() (*auth.Callers, error) {
+	config := &p.config.Webhook.Authentication
+	if config.Mode == configv1alpha1.AuthenticationOff {
+		return nil, nil //nolint:nilnil // Nil accepts all callers.
+	}
+	options := auth.CallerOptions{
+		Required:    config.Mode == configv1alpha1.AuthenticationRequired,
+		Clock:       p.local,
+		ServerClock: p.clock,
+		Metrics:     auth.NewCallerMetrics(ctrlmetrics.Registry),
+	}
+	if ca := config.ClientCA; ca.File != "" {
+		options.Certificates = &auth.Certificates{CAFile: ca.File, CommonNames: ca.CommonNames, Organizations: ca.Organizations}
+	}
+	if config.Tokens.Enabled {
+		clientset, err := clientWithin(p.connection, keysQPS, keysQPS)
+		if err != nil {
+			return nil, fmt.Errorf("make a client for the keys of callers: %w", err)
+		}
+		options.Tokens = &auth.Tokens{
+			Issuer:    config.Tokens.Issuer,
+			Published: auth.FromAPIServer(getFrom(clientset.Discovery().RESTClient())),
+			Endpoints: tokenEndpoints(p.config),
+		}
+	}
+	callers, err := auth.NewCallers(options)
+	if err != nil {
+		return nil, fmt.Errorf("webhook.authentication: %w", err)
+	}
+	return callers, nil
+}
+
+// getFrom returns a function that reads a path of the API server, which serves keys only as
+// application/jwk-set+json.
+func getFrom(client rest.Interface) auth.Get {
+	return func(ctx context.Context, path string) ([]byte, error) {
+		return client.Get().AbsPath(path).SetHeader("Accept", "application/jwk-set+json, application/json").DoRaw(ctx)
+	}
+}
+
+// tokenEndpoints returns the endpoints by the audience that an API server puts into a token: the
+// URL that it calls. It writes the port of a Service too (validateWebhookAudience in
+// pkg/registry/core/serviceaccount/storage/token.go).
+func tokenEndpoints(config *configv1alpha1.TollgateConfiguration) map[string]auth.Endpoint {
+	base := config.Webhook.Authentication.Tokens.Audience
+	if base == "" {
+		base = config.Webhook.URL
+	}
+	if base == "" {
+		base = fmt.Sprintf("https://%s.%s.svc:443", config.Certificates.ServiceName, config.Namespace)
+	}
+	return map[string]auth.Endpoint{
+		webhook.EndpointMutate:   {Audience: base + webhook.PathMutate, Kind: auth.Mutating, Name: objectName},
+		webhook.EndpointValidate: {Audience: base + webhook.PathValidate, Kind: auth.Validating, Name: objectName},
 	}
 }

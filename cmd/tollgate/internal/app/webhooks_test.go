@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
 // allowing is an API server that accepts all tokens and permits everything.
@@ -35,13 +37,15 @@ func allowing(t *testing.T) *httptest.Server {
 }
 
 func TestF12ScrapesDoNotTakeFromTheClientsOfOthers(t *testing.T) {
-	p := &program{local: clock.RealClock{}, connection: &rest.Config{Host: allowing(t).URL, QPS: 1e-6, Burst: 1}}
-	guard, err := p.newScrapeGuard()
+	config := configv1alpha1.Default()
+	config.Metrics.BindAddress = ":8080"
+	// The connection's rate allows one request: the filter must have a rate of its own.
+	options, err := metricsOptions(config, &rest.Config{Host: allowing(t).URL, QPS: 1e-6, Burst: 1}, nil, clock.RealClock{})
 	require.NoError(t, err)
-	// The guard must not use the manager's client: each review takes from a client of its own.
-	require.Nil(t, p.clientset)
-	require.Nil(t, p.authorizer)
-	handler := guard.Around(logr.Discard(), http.NotFoundHandler())
+	filter, err := options.FilterProvider(nil, nil)
+	require.NoError(t, err)
+	handler, err := filter(logr.Discard(), http.NotFoundHandler())
+	require.NoError(t, err)
 	for i := range scrapeBurst / 2 {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
 		r.Header.Set("Authorization", fmt.Sprintf("Bearer %d", i))
@@ -54,8 +58,7 @@ func TestF12ScrapesDoNotTakeFromTheClientsOfOthers(t *testing.T) {
 
 func TestQuestionsAboutRBACDoNotWaitForTheClientOfTheEvictor(t *testing.T) {
 	// The client's rate allows one request.
-	p := &program{local: clock.RealClock{}, connection: &rest.Config{Host: allowing(t).URL, QPS: 1e-6, Burst: 1}}
-	authorizes, err := p.newAuthority()
+	authorizes, err := newAuthority(&rest.Config{Host: allowing(t).URL, QPS: 1e-6, Burst: 1}, clock.RealClock{})
 	require.NoError(t, err)
 	for i := range reviewBurst / 2 {
 		decision, _, err := authorizes.Authorize(t.Context(), authorizer.AttributesRecord{
