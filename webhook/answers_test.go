@@ -113,7 +113,8 @@ func TestADenialHasABoundedNumberOfCauses(t *testing.T) {
 			for i := range found {
 				found[i] = policy.Finding{Reason: policy.Invalid, Field: "spec", Problem: "problem"}
 			}
-			response := respond(t.Context(), policy.Decide(found), nil)
+			result := Result{Decision: policy.Decide(found)}
+			response := result.Response()
 			require.Equal(t, int32(http.StatusForbidden), response.Result.Code)
 			causes := response.Result.Details.Causes
 			require.Len(t, causes, tt.causes)

@@ -16,12 +16,12 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// bindingJudge judges those who bind pods to nodes in the place of a scheduler, through
-// pods/binding or through the old bindings (C04). A scheduler looks at taints; whoever
-// else binds need not, and Kubernetes does not either.
-type bindingJudge struct {
+// bindingHandler reviews the bindings of pods to nodes by other users than schedulers, through
+// pods/binding or through the old bindings (C04). A scheduler looks at taints; other users need
+// not, and Kubernetes does not either.
+type bindingHandler struct {
 	policies   policySource
-	tolerating *tolerating
+	reviewer   *tolerationReviewer
 	pods       *live
 	defaults   toleration.DefaultSeconds
 	schedulers []string
@@ -39,65 +39,60 @@ type bindingFields struct {
 	} `json:"target"`
 }
 
-// Judge implements judge.
-func (j *bindingJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	if slices.Contains(j.schedulers, req.UserInfo.Username) {
+// validate implements handler.
+func (h *bindingHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	if slices.Contains(h.schedulers, req.UserInfo.Username) {
 		return allowed(), nil
 	}
 	var binding bindingFields
 	if err := unmarshal(req.Object.Raw, &binding); err != nil {
-		return admission.Response{}, &badReviewError{fmt.Errorf("decode Binding: %w", err)}
+		return Result{}, &badReviewError{fmt.Errorf("decode Binding: %w", err)}
 	}
-	policies := j.policies.Current()
-	if policies == nil {
-		return admission.Response{}, errNoPolicies
-	}
-	found, err := j.byPolicies(ctx, policies.Tolerations, &req, &binding)
+	policies, err := inForce(h.policies)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
+	}
+	found, err := h.byPolicies(ctx, policies.Tolerations, req, &binding)
+	if err != nil {
+		return Result{}, err
 	}
 	// The API server gives the pod the annotations of its binding.
-	if value, there := binding.Metadata.Annotations[v1alpha1.AnnotationWindow]; there {
-		found = append(found, forged("metadata", value)...)
+	if value, ok := binding.Metadata.Annotations[v1alpha1.AnnotationWindow]; ok {
+		found = append(found, forgedMark("metadata", value))
 	}
-	return judgedBy(respond(ctx, policy.Decide(found), nil), policies), nil
+	return decided(policy.Decide(found), nil, policies), nil
 }
 
 // byPolicies judges the pod as it is now. A target that is no node is the API server's
 // to refuse. So is a pod that does not exist, but it may come before the API server
 // looks: it is judged like one that tolerates nothing.
-func (j *bindingJudge) byPolicies(ctx context.Context, set *toleration.Set, req *admission.Request, binding *bindingFields) ([]policy.Finding, error) {
+func (h *bindingHandler) byPolicies(ctx context.Context, set *toleration.Set, req *admission.Request, binding *bindingFields) ([]policy.Finding, error) {
 	node := binding.Target.Name
 	if set.Len() == 0 || node == "" || cmp.Or(binding.Target.Kind, "Node") != "Node" {
 		return nil, nil
 	}
-	pod, err := j.pods.pod(ctx, req.Namespace, cmp.Or(req.Name, binding.Metadata.Name))
+	pod, err := h.pods.pod(ctx, req.Namespace, cmp.Or(req.Name, binding.Metadata.Name))
 	if err != nil {
 		return nil, err
 	}
 	path := field.NewPath("target", "name")
 	if pod == nil {
-		h := j.tolerating.hear(set, req, json.RawMessage("{}"), toleration.Input{DefaultSeconds: &j.defaults})
-		found, err := h.judgeNode(ctx, node, path, nil)
-		return ofUnknownPod(found), err
+		review := h.reviewer.review(set, req, json.RawMessage("{}"), toleration.Input{DefaultSeconds: &h.defaults})
+		found, err := review.judgeNode(ctx, node, path, nil)
+		for i := range found {
+			if f := &found[i]; f.Reason == policy.TaintNotTolerated {
+				f.Problem = "there is no such pod, and one that comes meanwhile would pass a guarded taint of the node"
+				f.Remedy = "wait until the pod is there, or leave it to the scheduler"
+			}
+		}
+		return found, err
 	}
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	subject, err := json.Marshal(pod)
 	if err != nil {
 		return nil, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	h := j.tolerating.hear(set, req, subject, toleration.Input{DefaultSeconds: &j.defaults, HostNetwork: pod.Spec.HostNetwork})
+	review := h.reviewer.review(set, req, subject, toleration.Input{DefaultSeconds: &h.defaults, HostNetwork: pod.Spec.HostNetwork})
 	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(pod.Annotations[v1alpha1.AnnotationWindow]))
-	return h.judgeNode(ctx, node, path, has)
-}
-
-// ofUnknownPod says of findings about taints that are not tolerated why they are not.
-func ofUnknownPod(found []policy.Finding) []policy.Finding {
-	for i := range found {
-		if f := &found[i]; f.Reason == policy.TaintNotTolerated {
-			f.Problem = "there is no such pod, and one that comes meanwhile would pass a guarded taint of the node"
-			f.Remedy = "wait until the pod is there, or leave it to the scheduler"
-		}
-	}
-	return found
+	return review.judgeNode(ctx, node, path, has)
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
@@ -104,9 +105,9 @@ func answerTo(t *testing.T, method, url, authorization string, body io.Reader) (
 func TestF06WhoIsNotKnownIsToldTheSameWhateverItSends(t *testing.T) {
 	options, key := askingForTokens(t, true)
 	var judged atomic.Int64
-	url := serveJudge(t, options, judgeFunc(func(context.Context, admission.Request) (admission.Response, error) {
+	url := serveHandler(t, options, handler(func(context.Context, *admission.Request) (Result, error) {
 		judged.Add(1)
-		return admission.Denied("the taint dedicated is granted to the namespace banana only"), nil
+		return Result{Decision: policy.Decide([]policy.Finding{{Problem: "the taint dedicated is granted to the namespace banana only"}})}, nil
 	}))
 	review := string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	status, want := answerTo(t, http.MethodPost, url, "", strings.NewReader(review))
@@ -149,16 +150,16 @@ func TestF06NothingIsReadOfTheBodyOfWhoIsNotKnown(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", body)
 	r.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
-	newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}).ServeHTTP(answer, r)
+	newEndpoint(EndpointValidate, options, map[resource]handler{pods: allowAll}).ServeHTTP(answer, r)
 	require.Equal(t, http.StatusUnauthorized, answer.Code)
 	require.Zero(t, body.read.Load())
 }
 
 func TestWhoIsNotKnownIsAnsweredWhereThatIsOptional(t *testing.T) {
 	options, key := askingForTokens(t, false)
-	url := serveJudge(t, options, allowAll)
+	url := serveHandler(t, options, allowAll)
 	review := string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
-	_, want := answerTo(t, http.MethodPost, serveJudge(t, testOptions(), allowAll), "", strings.NewReader(review))
+	_, want := answerTo(t, http.MethodPost, serveHandler(t, testOptions(), allowAll), "", strings.NewReader(review))
 	for _, authorization := range []string{"", "Bearer x", "Bearer " + mint(t, key, "apps"), "Bearer " + mint(t, key, "*")} {
 		status, got := answerTo(t, http.MethodPost, url, authorization, strings.NewReader(review))
 		require.Equal(t, http.StatusOK, status)
@@ -188,7 +189,7 @@ func TestF07TheTimeUntilACallerIsKnownIsPartOfTheBudgetAndOfTheDuration(t *testi
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set("Authorization", "Bearer "+mint(t, key, "*"))
 				answer, start := httptest.NewRecorder(), time.Now()
-				newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}).ServeHTTP(answer, r)
+				newEndpoint(EndpointValidate, options, map[resource]handler{pods: allowAll}).ServeHTTP(answer, r)
 				require.Equal(t, tt.status, answer.Code)
 				require.Equal(t, tt.lasts, time.Since(start))
 				if tt.status == http.StatusOK {
@@ -214,7 +215,7 @@ func took(t *testing.T, m *Metrics) float64 {
 func TestA04ABodyThatDoesNotComeAfterARefusalDoesNotHoldItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options, _ := askingForTokens(t, true)
-		client := pipeTo(t, newEndpoint(EndpointValidate, options, map[resource]judge{pods: allowAll}))
+		client := pipeTo(t, newEndpoint(EndpointValidate, options, map[resource]handler{pods: allowAll}))
 		start := time.Now()
 		go func() {
 			_, _ = io.WriteString(client, "POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")

@@ -72,7 +72,7 @@ func TestTolerationsOfClaimsAreJudgedByDeviceClass(t *testing.T) {
 				path := map[bool]string{false: "spec", true: "spec.spec"}[template] + ".devices.requests"
 				requireRefused(t, response, policy.TolerationNotGranted, path+tt.at, "TolerationPolicy/gpus")
 				require.True(t, judgePod(t, config, asked(t, "resource.k8s.io/"+res, "", tt.who, object, object)).Allowed, "C28 it stood there")
-				config.JudgeDevices = false
+				config.DeviceTaintAdmission = false
 				requireRefused(t, judgePod(t, config, asked(t, "resource.k8s.io/"+res, "", tt.who, object, nil)), policy.TolerationNotGranted, path+tt.at)
 			})
 		}
@@ -185,6 +185,6 @@ func TestTheSyntaxOfClaimsIsJudgedWhereDevicesAre(t *testing.T) {
 	claim := claimOf(false, `{"name":"r","exactly":{"deviceClassName":"gpu","tolerations":[{"key":"k","operator":"Exists","value":"v"}]}}`)
 	review := asked(t, "resource.k8s.io/resourceclaims", "", named("bob"), claim, nil)
 	requireRefused(t, judgePod(t, config, review), policy.Invalid, "spec.devices.requests[0].exactly.tolerations[0].value")
-	config.JudgeDevices = false
+	config.DeviceTaintAdmission = false
 	require.True(t, judgePod(t, config, review).Allowed)
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
@@ -36,34 +39,37 @@ type claimFields struct {
 }
 
 type templateFields struct {
-	Spec struct {
-		Spec claimSpecFields `json:"spec"`
-	} `json:"spec"`
+	Spec claimFields `json:"spec"`
 }
 
+// requestFields are the fields of a request for devices that admission looks at.
+type requestFields struct {
+	Name           string             `json:"name"`
+	Exactly        *subrequestFields  `json:"exactly"`
+	FirstAvailable []subrequestFields `json:"firstAvailable"`
+}
+
+// subrequestFields is the one alternative of a request, or one of several; only these have a
+// name.
 type subrequestFields struct {
+	Name        string                        `json:"name"`
 	Class       string                        `json:"deviceClassName"`
 	Tolerations []resourcev1.DeviceToleration `json:"tolerations"`
 }
 
-type requestFields struct {
-	Exactly        subrequestFields   `json:"exactly"`
-	FirstAvailable []subrequestFields `json:"firstAvailable"`
-}
-
-// claimJudge judges the tolerations in ResourceClaims, or in ResourceClaimTemplates.
-// It makes no difference to it who a claim is for: a pod, a group of pods, or a pod
-// that asks for an extended resource (C27); and admin access exempts from nothing.
-type claimJudge struct {
+// claimHandler reviews the tolerations in ResourceClaims, or in ResourceClaimTemplates. The
+// consumer of a claim makes no difference: a pod, a group of pods, or a pod that asks for an
+// extended resource (C27); and admin access exempts from nothing.
+type claimHandler struct {
 	// template says that there is a claim inside of the object.
-	template   bool
-	policies   policySource
-	tolerating *tolerating
-	live       *live
-	placement  *placer
-	windows    *windows
-	// judgesSyntax says that claims are held to the rules of Kubernetes.
-	judgesSyntax bool
+	template  bool
+	policies  policySource
+	reviewer  *tolerationReviewer
+	live      *live
+	placement *placementMatcher
+	windows   *windows
+	// checksSyntax says that claims are held to the rules of Kubernetes.
+	checksSyntax bool
 }
 
 // resourceClaimControllers are the identities under which Kubernetes makes claims
@@ -73,49 +79,101 @@ var resourceClaimControllers = []string{
 	"system:kube-controller-manager",
 }
 
-// Judge implements judge. An update of a spec, which is immutable, brings nothing
-// new.
-func (j *claimJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	current, err := j.requests(req.Object.Raw)
-	if err != nil {
-		return admission.Response{}, err
+// mutate adds to claims, or to the claims of templates, the tolerations of PlacementPolicies,
+// and in mode Window those of EvictionPolicies. The spec of a claim is immutable, so they are
+// added when it is created or never.
+func (h *claimHandler) mutate(ctx context.Context, req *admission.Request) (jsonPatch, error) {
+	policies, err := inForce(h.policies)
+	if err != nil || req.Operation != admissionv1.Create ||
+		policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetDevice) && !mayBeMarked(req.Object.Raw) {
+		return nil, err
 	}
-	var old []requestFields
-	if req.Operation == admissionv1.Update {
-		if old, err = j.requests(req.OldObject.Raw); err != nil {
-			return admission.Response{}, err
+	claim, err := decodePlacedClaim(req.Object.Raw, h.template)
+	if err != nil {
+		return nil, err
+	}
+	additions := make([][]resourcev1.DeviceToleration, len(claim.requests))
+	if policies.Placement.Len() > 0 {
+		matching, err := h.placement.ofClaim(ctx, policies.Placement, req, claim)
+		if err != nil {
+			return nil, err
 		}
+		additions = matching.GiveClaim(claim.claimRequests())
 	}
-	policies := j.policies.Current()
-	if policies == nil {
-		return admission.Response{}, errNoPolicies
-	}
-	var made *metav1.OwnerReference
-	if !j.template {
-		made, err = fromTemplate(&req)
-	}
+	windows, err := h.addWindows(ctx, policies, req, claim, additions)
 	if err != nil {
-		return admission.Response{}, err
+		return nil, err
 	}
-	documented, warnings := j.documented(current, old, made != nil)
-	found, err := j.byPolicies(ctx, policies, &req, current, old, made)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	return judgedBy(respond(ctx, policy.Decide(append(documented, found...)), warnings), policies), nil
+	out := claimPatch(claim.requests, additions)
+	claim.mark.patch(&out, windows)
+	return out, nil
 }
 
-// documented holds the tolerations to the rules of Kubernetes, and to those that it
-// has in its documentation alone. A claim that is made from a template is only warned
-// of by the latter: the template was judged itself, unless it was stored while nobody
-// did, and then it is immutable and was legal, and to refuse its claims would keep its
-// pods from starting.
-func (j *claimJudge) documented(current, old []requestFields, made bool) ([]policy.Finding, []string) {
-	if !j.judgesSyntax {
+// addWindows adds the tolerations of windows to the additions to each request, and returns the
+// windows that the claim has then. A claim that Kubernetes makes from a template has those that
+// the template got when it was created, whatever the policies are now.
+func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, req *admission.Request, claim *placedClaim, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
+	wanted, err := h.windows.of(ctx, policies, req, v1alpha1.TaintTargetDevice, nil)
+	if err != nil {
+		return nil, err
+	}
+	marked := v1alpha1.ParseWindow(claim.mark.value)
+	consumer, err := h.consumer(req)
+	if err != nil {
+		return nil, err
+	}
+	var windows []v1alpha1.WindowToleration
+	for i := range claim.requests {
+		own := claim.requests[i].Tolerations
+		have := slices.Concat(own, additions[i])
+		added, has := addDeviceWindows(have, wanted, marked)
+		additions[i] = append(additions[i], added...)
+		windows = append(windows, has...)
+		if consumer == nil {
+			continue
+		}
+		for _, w := range marked {
+			if slices.ContainsFunc(own, func(t resourcev1.DeviceToleration) bool { return isDeviceWindow(&t, w) }) {
+				windows = append(windows, w)
+			}
+		}
+	}
+	return windows, nil
+}
+
+// validate implements handler. An update of a spec, which is immutable, brings nothing
+// new.
+func (h *claimHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	current, old, err := decodeBoth(req, h.requests)
+	if err != nil {
+		return Result{}, err
+	}
+	policies, err := inForce(h.policies)
+	if err != nil {
+		return Result{}, err
+	}
+	consumer, err := h.consumer(req)
+	if err != nil {
+		return Result{}, err
+	}
+	documented, warnings := h.documented(current, old, consumer != nil)
+	found, err := h.byPolicies(ctx, policies, req, current, old, consumer)
+	if err != nil {
+		return Result{}, err
+	}
+	return decided(policy.Decide(append(documented, found...)), warnings, policies), nil
+}
+
+// documented holds the tolerations to the rules of Kubernetes, and to those that it has in
+// its documentation alone. The latter only warn of a claim that is made from a template: the
+// template was judged itself, unless it was stored without a review, and then it is immutable
+// and was legal, and to refuse its claims would keep its pods from starting.
+func (h *claimHandler) documented(current, old []requestFields, made bool) ([]policy.Finding, []string) {
+	if !h.checksSyntax {
 		return nil, nil
 	}
-	now, before := deviceRequests(current), deviceRequests(old)
-	errs, documented := validation.ValidateTolerations(now, before, j.path())
+	now, before := requestTolerations(current), requestTolerations(old)
+	errs, documented := validation.ValidateTolerations(now, before, h.path())
 	stricter := findings(documented)
 	if made {
 		for i := range stricter {
@@ -123,14 +181,14 @@ func (j *claimJudge) documented(current, old []requestFields, made bool) ([]poli
 			stricter[i].Remedy = "the claim is let in because its template was stored before this was checked"
 		}
 	}
-	return append(findings(errs), stricter...), validation.TolerationWarnings(now, before, j.path())
+	return append(findings(errs), stricter...), validation.TolerationWarnings(now, before, h.path())
 }
 
-// fromTemplate returns the pod, or group of pods, that Kubernetes makes the claim of a
-// request for; nil where it was not made by Kubernetes. Users cannot say so of
+// consumer returns the pod, or group of pods, that Kubernetes makes the claim of a request
+// for, from a template; nil where Kubernetes did not make it. Users cannot say so of
 // themselves.
-func fromTemplate(req *admission.Request) (*metav1.OwnerReference, error) {
-	if !slices.Contains(resourceClaimControllers, req.UserInfo.Username) {
+func (h *claimHandler) consumer(req *admission.Request) (*metav1.OwnerReference, error) {
+	if h.template || !slices.Contains(resourceClaimControllers, req.UserInfo.Username) {
 		return nil, nil
 	}
 	owner, err := decodeOwner(req.Object.Raw)
@@ -151,44 +209,201 @@ func isPodGroup(owner *metav1.OwnerReference) bool {
 }
 
 // path returns where the device requests stand.
-func (j *claimJudge) path() *field.Path {
+func (h *claimHandler) path() *field.Path {
 	path := field.NewPath("spec")
-	if j.template {
+	if h.template {
 		path = path.Child("spec")
 	}
 	return path.Child("devices", "requests")
 }
 
 // requests returns the device requests of a claim, or of the claim in a template.
-func (j *claimJudge) requests(raw []byte) ([]requestFields, error) {
+func (h *claimHandler) requests(raw []byte) ([]requestFields, error) {
 	var err error
-	var spec claimSpecFields
-	if j.template {
-		var fields templateFields
-		err = unmarshal(raw, &fields)
-		spec = fields.Spec.Spec
+	var claim claimFields
+	if h.template {
+		var template templateFields
+		err = unmarshal(raw, &template)
+		claim = template.Spec
 	} else {
-		var fields claimFields
-		err = unmarshal(raw, &fields)
-		spec = fields.Spec
+		err = unmarshal(raw, &claim)
 	}
 	if err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode claim: %w", err)}
 	}
 	var requests []requestFields
-	if err := decodeFieldWithin(spec.Devices.Requests, j.path().String(), maxRequestElements, &requests); err != nil {
+	if err := decodeFieldWithin(claim.Spec.Devices.Requests, h.path().String(), maxRequestElements, &requests); err != nil {
 		return nil, &badReviewError{err}
 	}
 	return requests, nil
 }
 
-func deviceRequests(fields []requestFields) []validation.Request {
+// exactly returns the one alternative of a request; the zero value where there are several.
+func (r *requestFields) exactly() subrequestFields {
+	if r.Exactly == nil {
+		return subrequestFields{}
+	}
+	return *r.Exactly
+}
+
+func requestTolerations(fields []requestFields) []validation.Request {
 	requests := make([]validation.Request, len(fields))
 	for i := range fields {
-		requests[i].Exactly = fields[i].Exactly.Tolerations
+		requests[i].Exactly = fields[i].exactly().Tolerations
 		for _, alternative := range fields[i].FirstAvailable {
 			requests[i].FirstAvailable = append(requests[i].FirstAvailable, alternative.Tolerations)
 		}
 	}
 	return requests
+}
+
+// byPolicies returns the violations of policies by the claim. A claim that Kubernetes makes
+// from a template, for a consumer, has the tolerations of the template, which was judged when a
+// user wrote it.
+func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, current, old []requestFields, consumer *metav1.OwnerReference) ([]policy.Finding, error) {
+	var found []policy.Finding
+	created := req.Operation == admissionv1.Create
+	if created {
+		var err error
+		if found, err = h.placement.claimFindings(ctx, policies, req, h.template); err != nil {
+			return nil, err
+		}
+	}
+	subject, err := h.claim(req.Object.Raw)
+	if err != nil {
+		return nil, err
+	}
+	var windows []v1alpha1.WindowToleration
+	var marked []policy.Finding
+	switch {
+	case created:
+		windows, marked, err = h.windows.ofCreated(ctx, policies, req, v1alpha1.TaintTargetDevice, h.template)
+		if consumer != nil {
+			marked = nil // The mark is that of the template, which was judged by the policies of then.
+		}
+	case !h.template:
+		marked, err = markChanged(req)
+	}
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, marked...)
+	review := h.reviewer.review(policies.Tolerations, req, subject, toleration.Input{Claim: subject, AddedDevices: deviceWindows(windows)})
+	violations, err := review.judge(ctx, h.tolerations(current, old)...)
+	if err != nil || len(violations) == 0 || consumer == nil {
+		return append(found, violations...), err
+	}
+	if old, err = h.templateOf(ctx, req, consumer); err != nil {
+		return nil, err
+	}
+	violations, err = review.judge(ctx, h.tolerations(current, old)...)
+	return append(found, violations...), err
+}
+
+// claim returns the claim, or the one in the template, with metadata and spec.
+func (h *claimHandler) claim(raw []byte) (json.RawMessage, error) {
+	if !h.template {
+		return raw, nil
+	}
+	claim := json.RawMessage("{}")
+	if err := findMembers(raw, member{"spec", &claim}); err != nil {
+		return nil, &badReviewError{fmt.Errorf("decode claim template: %w", err)}
+	}
+	return claim, nil
+}
+
+// tolerations lists the tolerations of each request, beside those that it had before. A
+// toleration is granted for a class of devices, so those for another class do not count.
+func (h *claimHandler) tolerations(current, old []requestFields) []toleration.Asked {
+	var list []toleration.Asked
+	add := func(path *field.Path, now, before subrequestFields) {
+		if len(now.Tolerations) == 0 {
+			return
+		}
+		if now.Class != before.Class {
+			before.Tolerations = nil
+		}
+		list = append(list, toleration.Asked{
+			Path: path.Child("tolerations"), Class: now.Class, Devices: now.Tolerations, OldDevices: before.Tolerations,
+		})
+	}
+	for i := range current {
+		var before requestFields
+		if i < len(old) {
+			before = old[i]
+		}
+		path := h.path().Index(i)
+		add(path.Child("exactly"), current[i].exactly(), before.exactly())
+		for k, now := range current[i].FirstAvailable {
+			var same subrequestFields
+			if k < len(before.FirstAvailable) {
+				same = before.FirstAvailable[k]
+			}
+			add(path.Child("firstAvailable").Index(k), now, same)
+		}
+	}
+	return list
+}
+
+// templateOf returns the requests of the template that Kubernetes makes the claim from.
+// The claim names what it is for by an annotation, and the live owner, which is the one
+// with the UID in the reference, names the template. What cannot be found gives
+// nothing.
+func (h *claimHandler) templateOf(ctx context.Context, req *admission.Request, owner *metav1.OwnerReference) ([]requestFields, error) {
+	name, err := annotation(req.Object.Raw, resourcev1.PodResourceClaimAnnotation)
+	if err != nil {
+		return nil, err
+	}
+	var template string
+	if isPod(owner) {
+		pod, err := h.live.pod(ctx, req.Namespace, owner.Name)
+		if err != nil || pod == nil || pod.UID != owner.UID {
+			return nil, err
+		}
+		for i := range pod.Spec.ResourceClaims {
+			if c := &pod.Spec.ResourceClaims[i]; c.Name == name && c.ResourceClaimTemplateName != nil {
+				template = *c.ResourceClaimTemplateName
+				break
+			}
+		}
+	} else {
+		templates, err := h.live.podGroupTemplates(ctx, req.Namespace, owner.APIVersion, owner.Name, owner.UID)
+		if err != nil {
+			return nil, err
+		}
+		template = templates[name]
+	}
+	if template == "" {
+		return nil, nil
+	}
+	requests, err := h.live.claimTemplate(ctx, req.Namespace, template)
+	fields := make([]requestFields, len(requests))
+	for i := range requests {
+		if exactly := requests[i].Exactly; exactly != nil {
+			fields[i].Exactly = &subrequestFields{Class: exactly.DeviceClassName, Tolerations: exactly.Tolerations}
+		}
+		for k := range requests[i].FirstAvailable {
+			sub := &requests[i].FirstAvailable[k]
+			fields[i].FirstAvailable = append(fields[i].FirstAvailable, subrequestFields{Class: sub.DeviceClassName, Tolerations: sub.Tolerations})
+		}
+	}
+	return fields, err
+}
+
+// annotation returns the value of an annotation of an object; empty for none.
+func annotation(raw []byte, key string) (string, error) {
+	var metadata, annotations, value json.RawMessage
+	err := errors.Join(
+		findMembers(raw, member{"metadata", &metadata}),
+		findMembers(metadata, member{"annotations", &annotations}),
+		findMembers(annotations, member{key, &value}),
+	)
+	if err != nil {
+		return "", &badReviewError{fmt.Errorf("decode object: %w", err)}
+	}
+	text, err := decodeString(value)
+	if err != nil {
+		return "", &badReviewError{fmt.Errorf("decode annotation %s: %w", key, err)}
+	}
+	return text, nil
 }

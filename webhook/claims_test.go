@@ -118,7 +118,7 @@ func TestAClaimFromATemplateThatWasStoredBeforeIsLetIn(t *testing.T) {
 			review.Request.UserInfo.Username = controller
 			req, _, err := decodeReview(marshal(t, review))
 			require.NoError(t, err)
-			_, err = Validate(atNoon()).judge(t.Context(), req)
+			_, err = answer(t.Context(), Validate(atNoon()).Review, req)
 			var bad *badReviewError
 			require.ErrorAs(t, err, &bad, metadata)
 		}
@@ -164,7 +164,7 @@ func TestAClaimThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {
 			for _, old := range []string{"", `{}`} {
 				req, _, err := decodeReview(marshal(t, deviceReview(t, res, "v1", object, old)))
 				require.NoError(t, err)
-				_, err = Validate(atNoon()).judge(t.Context(), req)
+				_, err = answer(t.Context(), Validate(atNoon()).Review, req)
 				var bad *badReviewError
 				require.ErrorAs(t, err, &bad, clip(spec))
 			}
@@ -179,7 +179,7 @@ func FuzzDecodeClaim(f *testing.F) {
 		if !json.Valid([]byte(object)) {
 			return
 		}
-		j := &claimJudge{template: template}
+		j := &claimHandler{template: template}
 		found, err := j.requests([]byte(object))
 		var bad *badReviewError
 		if err != nil {
@@ -187,7 +187,7 @@ func FuzzDecodeClaim(f *testing.F) {
 			return
 		}
 		for i := range found {
-			require.LessOrEqual(t, len(found[i].Exactly.Tolerations), maxRequestElements+len(object))
+			require.LessOrEqual(t, len(found[i].exactly().Tolerations), maxRequestElements+len(object))
 		}
 	})
 }

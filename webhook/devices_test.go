@@ -72,7 +72,7 @@ func TestTheAdmissionOfDevicesCanBeSwitchedOff(t *testing.T) {
 	config := atNoon()
 	config.DeviceTaints = obstacles{found: []tracker.Obstacle{{}}}
 	off := config
-	off.JudgeDevices = false
+	off.DeviceTaintAdmission = false
 	for res, object := range deviceWrites() {
 		t.Run(res, func(t *testing.T) {
 			old := ""
@@ -95,7 +95,7 @@ func TestOnlyTheStatusOfClaimsIsASubresourceThatIsJudged(t *testing.T) {
 			review.Request.SubResource = "status"
 			req, _, err := decodeReview(marshal(t, review))
 			require.NoError(t, err)
-			_, err = endpoint.judge(t.Context(), req)
+			_, err = answer(t.Context(), endpoint.Review, req)
 			var bad *badReviewError
 			require.ErrorAs(t, err, &bad, res)
 		}

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -21,83 +20,110 @@ const (
 	PathValidate = "/validate"
 )
 
-// The names of the endpoints, in metrics and where it is said who may call them.
+// The names of the endpoints, in metrics and in the configuration of callers.
 const (
 	EndpointMutate   = "mutate"
 	EndpointValidate = "validate"
 )
 
-// Config is what the endpoints judge by.
+// Config is what the endpoints need to decide.
 type Config struct {
 	Options
+	Readers
+	Authorizers
+	Users
+	APIServer
+	Features
+	Trackers
 
 	// ServerClock tells the time of the API server, from which taints count.
 	ServerClock clock.PassiveClock
+}
+
+// Readers read policies and objects.
+type Readers struct {
 	// Policies hands out the policies in force.
 	Policies policySource
 	// Namespaces reads the namespaces.
 	Namespaces namespaceReader
-	// Live reads objects from the API server itself: nodes, pods, the owners of what
+	// Live reads objects from the API server itself: nodes, pods, the owners of objects that
 	// controllers make, and the templates of claims.
 	Live client.Reader
-	// Cache reads nodes from a cache, for where too many would have to be read from the
-	// API server. Nil where there is none: then there is no verdict.
+	// Cache reads nodes from a cache, where too many would have to be read from the API
+	// server. Nil where there is none: then there is no verdict.
 	Cache client.Reader
-	// Authorizer answers what policies ask of RBAC about pods, workloads and claims. Any
-	// tenant decides how much is asked of it.
+	// DeviceClasses reads of which classes pods request devices.
+	DeviceClasses deviceClasses
+	// RuntimeClasses reads which tolerations a RuntimeClass brings.
+	RuntimeClasses runtimeClasses
+}
+
+// Authorizers answer questions about permissions.
+type Authorizers struct {
+	// Authorizer answers the questions of policies about pods, workloads and claims. Any
+	// tenant decides how many these are.
 	Authorizer authorizer.Authorizer
-	// Operators answers what is asked about writes of taints and of labels of namespaces.
+	// Operators answers the questions about writes of taints and of labels of namespaces.
 	// It shares no limit with Authorizer, so that a tenant cannot keep an operator from
 	// taking a taint off. Nil is Authorizer.
 	Operators authorizer.Authorizer
-	// Selves are the users that Tollgate is: what it writes itself is not judged by
-	// TaintPolicies.
+}
+
+// Users are the users that have a part of their own in admission.
+type Users struct {
+	// Selves are the users of Tollgate itself: TaintPolicies do not judge its writes.
 	Selves []string
-	// Preview says what taints would do to pods. Nil foresees nothing, and cannot answer
-	// where a limit has to be looked at.
-	Preview *Preview
-	// Spread warns of topology spread constraints that count nodes which pods cannot use.
-	// Nil warns of nothing.
-	Spread *Spread
-	// IgnoreComparisonOperators says that Tollgate evicts pods, and does not honour tolerations
-	// with the operators Lt and Gt.
-	IgnoreComparisonOperators bool
-	// DeviceClasses says of which classes pods request devices.
-	DeviceClasses deviceClasses
-	// Window says that Tollgate is in mode Window: pods and claims are given the
-	// tolerations of EvictionPolicies with a window.
-	Window bool
-	// Schedulers are the users who put pods on nodes by their taints; DefaultSchedulers
-	// where there are none.
+	// Schedulers are the users that put pods on nodes by their taints; empty is
+	// DefaultSchedulers.
 	Schedulers []string
-	// WorkloadControllers are the users who make pods from templates;
-	// DefaultWorkloadControllers where there are none.
+	// WorkloadControllers are the users that make pods from templates; empty is
+	// DefaultWorkloadControllers.
 	WorkloadControllers []string
-	// RuntimeClasses says which tolerations a RuntimeClass brings.
-	RuntimeClasses runtimeClasses
-	// ExtendedResourceToleration says whether the API server runs the admission
-	// plugin of that name.
-	ExtendedResourceToleration bool
-	// PodTolerationRestriction says whether the API server runs the admission
-	// plugin of that name.
-	PodTolerationRestriction bool
+}
+
+// APIServer is how the API server is configured, and what is demanded of times.
+type APIServer struct {
+	// ExtendedResourceToleration and PodTolerationRestriction say whether the API server
+	// runs the admission plugins of these names.
+	ExtendedResourceToleration, PodTolerationRestriction bool
 	// DefaultSeconds are those of the API server's DefaultTolerationSeconds.
 	DefaultSeconds toleration.DefaultSeconds
 	// MaxTimeAddedSkew is how far ahead the timeAdded of a node taint may be.
 	MaxTimeAddedSkew time.Duration
-	// StampNodeTaints and JudgeDirectives switch a capability on.
-	StampNodeTaints, JudgeDirectives bool
-	// Outages remembers since when nodes have failed. Nil remembers nothing: then the taints
-	// of the node lifecycle controller count anew after each of its restarts.
-	Outages *Outages
-	// JudgeDevices switches on the admission of what KEP-5055 is about: the taints of
-	// ResourceSlices and DeviceTaintRules, the syntax of tolerations in claims and
-	// their templates, and reservations of claims.
-	JudgeDevices bool
+}
+
+// Features switch capabilities on and off.
+type Features struct {
+	// NodeTaintTimestamps writes the times of node taints.
+	NodeTaintTimestamps bool
+	// SchedulingDirectives judges changes of the scheduling directives of gated pods.
+	SchedulingDirectives bool
+	// DeviceTaintAdmission is the admission of KEP-5055: the taints of ResourceSlices and
+	// DeviceTaintRules, the syntax of tolerations in claims and their templates, and
+	// reservations of claims.
+	DeviceTaintAdmission bool
 	// WithoutDeviceTaintRules says that Tollgate does not act on DeviceTaintRules.
 	WithoutDeviceTaintRules bool
-	// DeviceTaints says which taints are in the way of a reservation. Nil where device
-	// taints are not followed: then no reservation is refused.
+	// Window says that Tollgate is in mode Window: pods and claims are given the
+	// tolerations of EvictionPolicies with a window.
+	Window bool
+	// IgnoreComparisonOperators says that Tollgate evicts pods, and does not honour tolerations
+	// with the operators Lt and Gt.
+	IgnoreComparisonOperators bool
+}
+
+// Trackers follow nodes, devices and pods. Each may be nil.
+type Trackers struct {
+	// Preview says what taints would do to pods. Without it there are no previews, and no
+	// decision where a limit has to be looked at.
+	Preview *Preview
+	// Spread warns of topology spread constraints that count nodes which pods cannot use.
+	Spread *Spread
+	// Outages remembers since when nodes have failed. Without it the taints of the node
+	// lifecycle controller count anew after each of its restarts.
+	Outages *Outages
+	// DeviceTaints says which taints are in the way of a reservation. Without it no
+	// reservation is refused.
 	DeviceTaints deviceTaints
 }
 
@@ -122,79 +148,116 @@ var (
 	taintRules     = resource{group: resourcev1.GroupName, name: "devicetaintrules"}
 )
 
-// Mutate returns the endpoint that fills in what is missing.
+// Mutate returns the endpoint that fills in missing fields.
 func Mutate(c Config) *Endpoint {
-	placer := c.placer()
-	return newEndpoint(EndpointMutate, c.Options, c.switched(map[resource]judge{
-		nodes:          &nodeStamper{clock: c.ServerClock, governor: c.governor(), outages: c.Outages, unstamped: !c.StampNodeTaints},
-		resourceSlices: &sliceStamper{clock: c.ServerClock},
-		taintRules:     &ruleStamper{clock: c.ServerClock},
-		pods:           &podGiver{policies: c.Policies, placer: placer, windows: c.windows()},
-		claims:         &claimGiver{policies: c.Policies, placer: placer, windows: c.windows()},
-		claimTemplates: &claimGiver{policies: c.Policies, placer: placer, windows: c.windows(), template: true},
-		// Nothing is filled in here, and whoever has them sent here does no harm.
-		claimStatuses: allowJudge{},
+	pod := &podHandler{policies: c.Policies, placement: c.placement(), windows: c.windows()}
+	claim := claimHandler{policies: c.Policies, placement: c.placement(), windows: c.windows()}
+	template := claim
+	template.template = true
+	node := &nodeHandler{clock: c.ServerClock, enforcer: c.enforcer(), outages: c.Outages, unstamped: !c.NodeTaintTimestamps}
+	return newEndpoint(EndpointMutate, c.Options, c.enabled(map[resource]handler{
+		nodes:          mutating(node.mutate),
+		resourceSlices: mutating((&sliceHandler{clock: c.ServerClock}).mutate),
+		taintRules:     mutating((&ruleHandler{clock: c.ServerClock}).mutate),
+		pods:           mutating(pod.mutate),
+		claims:         mutating(claim.mutate),
+		claimTemplates: mutating(template.mutate),
+		// Nothing is filled in here, and a configuration that sends it does no harm.
+		claimStatuses: allow,
 	}))
 }
 
 // Validate returns the endpoint that refuses.
 func Validate(c Config) *Endpoint {
-	judges := tolerationJudges(c)
-	maps.Copy(judges, map[resource]judge{
-		nodes:          &nodeJudge{clock: c.ServerClock, maxSkew: c.MaxTimeAddedSkew, governor: c.governor(), preview: c.Preview},
-		nodeStatuses:   &nodeStatusJudge{governor: c.governor()},
-		podStatuses:    podStatusJudge{},
-		resourceSlices: &sliceJudge{clock: c.ServerClock, governor: c.governor(), preview: c.Preview},
-		claimStatuses:  &reservationJudge{taints: c.DeviceTaints, clock: c.ServerClock},
-		taintRules: &ruleJudge{
-			clock: c.ServerClock, obeyed: c.DeviceTaints != nil && !c.WithoutDeviceTaintRules, governor: c.governor(), preview: c.Preview,
-		},
-
-		tolerationPolicyKind: newTolerationPolicyJudge(),
-		placementPolicyKind:  newPlacementPolicyJudge(),
-		taintPolicyKind:      newTaintPolicyJudge(c.Preview),
-		gatePolicyKind:       newGatePolicyJudge(),
-		evictionPolicyKind:   newEvictionPolicyJudge(),
-		approvalKind:         newApprovalJudge(),
-		slicePatchKind:       &patchJudge{clock: c.ServerClock, governor: c.governor(), preview: c.Preview},
-	})
-	return newEndpoint(EndpointValidate, c.Options, c.switched(judges))
-}
-
-func (c Config) governor() *governor {
-	return &governor{policies: c.Policies, authorizer: c.operators(), clock: c.ServerClock, selves: c.Selves}
-}
-
-// operators returns what answers questions about writes of operators.
-func (c Config) operators() authorizer.Authorizer {
-	if c.Operators == nil {
-		return c.Authorizer
+	if len(c.Schedulers) == 0 {
+		c.Schedulers = DefaultSchedulers()
 	}
-	return c.Operators
-}
-
-func (c Config) windows() *windows { return &windows{on: c.Window, namespaces: c.Namespaces} }
-
-func (c Config) placer() *placer {
-	return &placer{namespaces: c.Namespaces, classes: c.DeviceClasses, authorizer: c.Authorizer}
-}
-
-// switched puts in place what allows where the admission of devices is off. Claims and
-// their templates are judged all the same: policies do not hang on it.
-func (c Config) switched(judges map[resource]judge) map[resource]judge {
-	if c.JudgeDevices {
-		return judges
+	if len(c.WorkloadControllers) == 0 {
+		c.WorkloadControllers = DefaultWorkloadControllers()
 	}
-	for _, r := range []resource{resourceSlices, claimStatuses, taintRules} {
-		judges[r] = allowJudge{}
+	reviewer := &tolerationReviewer{
+		namespaces: c.Namespaces,
+		authorizer: c.Authorizer,
+		owners:     newOwners(c.Live, c.Clock, c.WorkloadControllers),
+		nodes:      newLiveNodes(c.Live, c.Cache, c.Clock),
 	}
-	return judges
+	pod := &podHandler{
+		policies: c.Policies, reviewer: reviewer, placement: c.placement(), windows: c.windows(),
+		added:    &podAdditions{c.RuntimeClasses, c.ExtendedResourceToleration, c.PodTolerationRestriction},
+		defaults: c.DefaultSeconds, schedulers: c.Schedulers, directives: c.SchedulingDirectives,
+		spread: c.Spread, ignoreComparisons: c.IgnoreComparisonOperators,
+	}
+	claim := claimHandler{
+		policies: c.Policies, reviewer: reviewer, live: newLive(c.Live, c.Clock), placement: c.placement(), windows: c.windows(),
+		checksSyntax: c.DeviceTaintAdmission,
+	}
+	claimTemplate := claim
+	claimTemplate.template = true
+	enforcer := c.enforcer()
+	node := &nodeHandler{clock: c.ServerClock, maxSkew: c.MaxTimeAddedSkew, enforcer: enforcer, preview: c.Preview}
+	binding := &bindingHandler{
+		policies: c.Policies, reviewer: reviewer, pods: newLive(c.Live, c.Clock), defaults: c.DefaultSeconds, schedulers: c.Schedulers,
+	}
+	namespace := &namespaceHandler{policies: c.Policies, authorizer: enforcer.authorizer}
+	handlers := map[resource]handler{
+		pods:           pod.validate,
+		podStatuses:    validatePodStatus,
+		claims:         claim.validate,
+		claimTemplates: claimTemplate.validate,
+		claimStatuses:  (&reservationHandler{taints: c.DeviceTaints, clock: c.ServerClock}).validate,
+		nodes:          node.validate,
+		nodeStatuses:   node.validateStatus,
+		resourceSlices: (&sliceHandler{clock: c.ServerClock, enforcer: enforcer, preview: c.Preview}).validate,
+		taintRules: (&ruleHandler{
+			clock: c.ServerClock, obeyed: c.DeviceTaints != nil && !c.WithoutDeviceTaintRules, enforcer: enforcer, preview: c.Preview,
+		}).validate,
+		slicePatchKind: (&patchHandler{clock: c.ServerClock, enforcer: enforcer, preview: c.Preview}).validate,
+
+		tolerationPolicyKind: validateTolerationPolicy,
+		placementPolicyKind:  validatePlacementPolicy,
+		taintPolicyKind:      validateTaintPolicy(c.Preview),
+		gatePolicyKind:       validateGatePolicy,
+		evictionPolicyKind:   validateEvictionPolicy,
+		approvalKind:         validateEvictionApproval,
+
+		{name: "pods", subresource: "binding"}: binding.validate, {name: "bindings"}: binding.validate,
+
+		{name: "namespaces"}:                          namespace.validate,
+		{name: "namespaces", subresource: "status"}:   namespace.validate,
+		{name: "namespaces", subresource: "finalize"}: namespace.validate,
+	}
+	for r, at := range templatePaths() {
+		handlers[r] = (&templateHandler{
+			at: at, policies: c.Policies, reviewer: reviewer, defaults: c.DefaultSeconds, schedulers: c.Schedulers,
+			daemons: r.name == "daemonsets", gated: r.name == "jobs", revision: r.name == "controllerrevisions",
+			placement: pod.placement, spread: c.Spread, ignoreComparisons: c.IgnoreComparisonOperators,
+		}).validate
+	}
+	return newEndpoint(EndpointValidate, c.Options, c.enabled(handlers))
 }
 
-// allowJudge stands where a capability is switched off.
-type allowJudge struct{}
-
-// Judge implements judge.
-func (allowJudge) Judge(context.Context, admission.Request) (admission.Response, error) {
-	return allowed(), nil
+func (c *Config) enforcer() *taintEnforcer {
+	enforcer := &taintEnforcer{policies: c.Policies, authorizer: c.Operators, clock: c.ServerClock, selves: c.Selves}
+	if enforcer.authorizer == nil {
+		enforcer.authorizer = c.Authorizer
+	}
+	return enforcer
 }
+
+func (c *Config) windows() *windows { return &windows{on: c.Window, namespaces: c.Namespaces} }
+
+func (c *Config) placement() *placementMatcher {
+	return &placementMatcher{namespaces: c.Namespaces, classes: c.DeviceClasses, authorizer: c.Authorizer}
+}
+
+// enabled puts a handler in place that allows where the admission of devices is off. Claims
+// and their templates are judged all the same: policies do not depend on it.
+func (c *Config) enabled(handlers map[resource]handler) map[resource]handler {
+	if !c.DeviceTaintAdmission {
+		handlers[resourceSlices], handlers[claimStatuses], handlers[taintRules] = allow, allow, allow
+	}
+	return handlers
+}
+
+// allow is the handler of a capability that is switched off.
+func allow(context.Context, *admission.Request) (Result, error) { return allowed(), nil }

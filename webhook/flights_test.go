@@ -90,7 +90,7 @@ func TestAReadThatHangsIsAnError(t *testing.T) {
 		for name, read := range everyFlight(slow{storing(), nil}) {
 			began := time.Now()
 			require.ErrorIs(t, read(t.Context()), context.DeadlineExceeded, name)
-			require.Equal(t, flightPatience, time.Since(began), name)
+			require.Equal(t, flightTimeout, time.Since(began), name)
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestATemplateThatGainsATolerationWhileItIsReadIsReadAgain(t *testing.T) {
 		allowed := func() bool {
 			req, _, err := decodeReview(marshal(t, asked(t, "pods", "", controllerNamed("replicaset-controller"), ownedBy("apps/v1", "ReplicaSet", "web", "rs"), nil)))
 			require.NoError(t, err)
-			response, err := endpoint.judge(t.Context(), req)
+			response, err := answer(t.Context(), endpoint.Review, req)
 			require.NoError(t, err)
 			return response.Allowed
 		}

@@ -37,9 +37,9 @@ func TestPreviewOfWhatIsNotKnown(t *testing.T) {
 		b.unread = true
 		response := b.taints(t, "n1", false, b.taintNow("example.com/broken"))
 		require.True(t, response.Allowed)
-		require.Equal(t, []string{unreadWarning}, response.Warnings)
-		require.Contains(t, b.rule(t, ruleJSON(`{}`, "example.com/k", "NoExecute"), "").Warnings, unreadWarning)
-		require.Contains(t, b.rule(t, ruleJSON(`{}`, "example.com/k", "None"), "").Warnings, unreadWarning)
+		require.Equal(t, []string{errPodsUnread.warning}, response.Warnings)
+		require.Contains(t, b.rule(t, ruleJSON(`{}`, "example.com/k", "NoExecute"), "").Warnings, errPodsUnread.warning)
+		require.Contains(t, b.rule(t, ruleJSON(`{}`, "example.com/k", "None"), "").Warnings, errPodsUnread.warning)
 		noSchedule := b.taintNow("example.com/broken")
 		noSchedule.Effect = corev1.TaintEffectNoSchedule
 		require.Empty(t, b.taints(t, "n1", false, noSchedule).Warnings)
@@ -152,7 +152,7 @@ func TestPreviewOfSlices(t *testing.T) {
 		review := asUser(deviceReview(t, "resourceslices", "v1", now, old), user[0], user[1:]...)
 		review.Request.Name = ""
 		review.Request.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {"n1"}}
-		return judged(t, &sliceJudge{clock: b.clock, governor: b.governor, preview: b.preview}, review)
+		return judged(t, (&sliceHandler{clock: b.clock, enforcer: b.enforcer, preview: b.preview}).validate, review)
 	}
 	const driver = "system:serviceaccount:gpu:driver"
 	response := ask(slice(hot), "", driver)
@@ -200,5 +200,5 @@ func TestPreviewOfATaintPolicy(t *testing.T) {
 	require.Empty(t, b.preview.registration(keeping(corev1.TaintEffectNoExecute, false)), "nodes that there are keep what they have")
 	require.Empty(t, b.preview.registration(keeping(corev1.TaintEffectNoSchedule, true)))
 	b.unread = true
-	require.Equal(t, []string{unreadWarning}, b.preview.registration(keeping(corev1.TaintEffectNoExecute, true)))
+	require.Equal(t, []string{errPodsUnread.warning}, b.preview.registration(keeping(corev1.TaintEffectNoExecute, true)))
 }

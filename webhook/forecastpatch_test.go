@@ -47,7 +47,7 @@ func (b *blast) tryPatch(t *testing.T, now, old string, dryRun bool) (admission.
 	review.Request.Name, review.Request.DryRun = "", &dryRun
 	req, _, err := decodeReview(marshal(t, review))
 	require.NoError(t, err)
-	return (&patchJudge{clock: b.clock, governor: b.governor, preview: b.preview}).Judge(t.Context(), req)
+	return answer(t.Context(), (&patchHandler{clock: b.clock, enforcer: b.enforcer, preview: b.preview}).validate, req)
 }
 
 func (b *blast) patch(t *testing.T, now, old string) admission.Response {
@@ -241,11 +241,11 @@ func TestPreviewOfAPatchThatTakesTooLong(t *testing.T) {
 	const patch = `"filter":{"deviceClassName":"slow"},"taints":[{"key":"example.com/a","effect":"NoExecute"}]`
 	b := newBlast(t)
 	b.preview.config.Selection = endless{}
-	require.Equal(t, []string{unaskedWarning}, b.patch(t, patchJSON(patch), "").Warnings)
+	require.Equal(t, []string{errDevicesTimeout.warning}, b.patch(t, patchJSON(patch), "").Warnings)
 	b = newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(10))}))
 	b.preview.config.Selection = endless{}
 	_, err := b.tryPatch(t, patchJSON(patch), "", false)
-	require.EqualError(t, err, errDevicesUnasked.Error())
+	require.EqualError(t, err, errDevicesTimeout.Error())
 }
 
 func TestPreviewOfAPatchOfWhichNotAllIsKnown(t *testing.T) {
@@ -268,8 +268,8 @@ func TestPreviewOfAPatchOfWhichNotAllIsKnown(t *testing.T) {
 		known          func(*blast)
 		warning, fault string
 	}{
-		"devices have not been read":       {byClass, followed, unlistedWarning, errDevicesUnread.Error()},
-		"pods have not been read":          {byName, unread, unreadWarning, errPodsUnread.Error()},
+		"devices have not been read":       {byClass, followed, errDevicesUnread.warning, errDevicesUnread.Error()},
+		"pods have not been read":          {byName, unread, errPodsUnread.warning, errPodsUnread.Error()},
 		"taints of devices are not seen":   {byName, nodesAlone, "it is not known how many pods this evicts: " + unfollowedDevices, "a TaintPolicy limits how many pods the taint may affect, and that cannot be known: " + unfollowedDevices},
 		"and cannot be asked for a class":  {byClass, nodesAlone, "it is not known how many pods this evicts: " + unfollowedDevices, "a TaintPolicy limits how many pods the taint may affect, and that cannot be known: " + unfollowedDevices},
 		"nothing of the cluster is looked": {byName, func(b *blast) { b.preview = nil }, "", "a TaintPolicy limits how many pods the taint may affect, and that cannot be known: " + unfollowedDevices},

@@ -124,15 +124,15 @@ func (h *hostileObject) object(n int, reverse bool) []byte {
 }
 
 // update returns a request that puts a list of n elements into another order.
-func (h *hostileObject) update(n int) admission.Request {
+func (h *hostileObject) update(n int) *admission.Request {
 	request := h.create(n)
 	request.Operation = admissionv1.Update
 	request.OldObject = runtime.RawExtension{Raw: h.object(n, true)}
 	return request
 }
 
-func (h *hostileObject) create(n int) admission.Request {
-	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+func (h *hostileObject) create(n int) *admission.Request {
+	return &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "1", Operation: admissionv1.Create, Name: "p", Namespace: "apple", UserInfo: authenticationv1.UserInfo{Username: "x"},
 		Resource:    metav1.GroupVersionResource{Group: h.resource.group, Version: "v1", Resource: h.resource.name},
 		SubResource: h.resource.subresource,
@@ -164,10 +164,10 @@ func TestReviewsTakeNoMoreThanInProportionToTheirBytes(t *testing.T) {
 	config := hostileConfig(t)
 	for name, tt := range hostile {
 		for path, endpoint := range map[string]*Endpoint{"mutate": Mutate(config), "validate": Validate(config)} {
-			if _, judged := endpoint.judges[tt.resource]; !judged {
+			if _, judged := endpoint.handlers[tt.resource]; !judged {
 				continue
 			}
-			for operation, request := range map[string]func(n int) admission.Request{"create": tt.create, "update": tt.update} {
+			for operation, request := range map[string]func(n int) *admission.Request{"create": tt.create, "update": tt.update} {
 				t.Run(name+" by "+path+" at "+operation, func(t *testing.T) {
 					few := request(n)
 					for _, times := range []int{2, 4} {
@@ -189,12 +189,12 @@ func TestReviewsTakeNoMoreThanInProportionToTheirBytes(t *testing.T) {
 }
 
 // fastest returns the shortest of some reviews of the same request.
-func fastest(t *testing.T, endpoint *Endpoint, req admission.Request) time.Duration {
+func fastest(t *testing.T, endpoint *Endpoint, req *admission.Request) time.Duration {
 	t.Helper()
 	best := time.Duration(1<<63 - 1)
 	for range 3 {
 		start := time.Now()
-		_, _, _ = endpoint.Review(context.WithoutCancel(t.Context()), req)
+		_, _ = endpoint.Review(context.WithoutCancel(t.Context()), req)
 		best = min(best, time.Since(start))
 	}
 	return best
@@ -233,16 +233,16 @@ func TestAReviewThatIsOverEnds(t *testing.T) {
 	}})}
 	for name, tt := range hostile {
 		for path, endpoint := range map[string]*Endpoint{"mutate": Mutate(config), "validate": Validate(config)} {
-			if _, judged := endpoint.judges[tt.resource]; !judged {
+			if _, judged := endpoint.handlers[tt.resource]; !judged {
 				continue
 			}
-			for operation, request := range map[string]func(n int) admission.Request{"create": tt.create, "update": tt.update} {
+			for operation, request := range map[string]func(n int) *admission.Request{"create": tt.create, "update": tt.update} {
 				for _, after := range []int{0, 3} {
 					t.Run(fmt.Sprintf("%s by %s at %s, over after %d looks", name, path, operation, after), func(t *testing.T) {
 						ctx, end := context.WithCancel(t.Context())
 						defer end()
 						over := &ending{Context: ctx, after: after, end: end}
-						_, _, err := endpoint.Review(over, request(n))
+						_, err := endpoint.Review(over, request(n))
 						require.LessOrEqual(t, over.looks, after+more, "it goes on with what the client sent")
 						if over.looks > after {
 							require.Error(t, err, "no verdict comes too late")

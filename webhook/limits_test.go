@@ -45,7 +45,7 @@ type blast struct {
 	approvals *givenApprovals
 	unread    bool
 	preview   *Preview
-	governor  *governor
+	enforcer  *taintEnforcer
 }
 
 // limiting is a policy under which taints of example.com hit as many pods in ten
@@ -63,7 +63,7 @@ func newBlast(t *testing.T, policies ...v1alpha1.TaintPolicy) *blast {
 	b := &blast{
 		tracker: tracker.New(), clock: clocktesting.NewFakePassiveClock(noon), approvals: &givenApprovals{},
 	}
-	b.governor = &governor{policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)}, clock: b.clock}
+	b.enforcer = &taintEnforcer{policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)}, clock: b.clock}
 	b.ledger = preview.NewLedger(b.tracker, evictor.Rules{}, b.clock)
 	read := func() bool { return !b.unread }
 	b.show(preview.Options{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
@@ -128,15 +128,15 @@ func (b *blast) taints(t *testing.T, node string, dryRun bool, taints ...corev1.
 
 func (b *blast) tryTaints(t *testing.T, node string, dryRun bool, taints ...corev1.Taint) (admission.Response, error) {
 	t.Helper()
-	return b.nodes().Judge(t.Context(), asking(t, node, dryRun, taints...))
+	return answer(t.Context(), b.nodes(), asking(t, node, dryRun, taints...))
 }
 
-func (b *blast) nodes() judge {
-	return &nodeJudge{clock: b.clock, maxSkew: time.Minute, governor: b.governor, preview: b.preview}
+func (b *blast) nodes() handler {
+	return (&nodeHandler{clock: b.clock, maxSkew: time.Minute, enforcer: b.enforcer, preview: b.preview}).validate
 }
 
 // asking returns the request of somebody of sre for taints on a node that had none.
-func asking(t *testing.T, node string, dryRun bool, taints ...corev1.Taint) admission.Request {
+func asking(t *testing.T, node string, dryRun bool, taints ...corev1.Taint) *admission.Request {
 	t.Helper()
 	review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, taints...), nodeJSON(t, nil)), "ann", "sre")
 	review.Request.Name, review.Request.DryRun = node, &dryRun
@@ -150,7 +150,7 @@ func (b *blast) rule(t *testing.T, object, old string) admission.Response {
 	t.Helper()
 	review := asUser(deviceReview(t, "devicetaintrules", "v1", object, old), "ann", "sre")
 	review.Request.Name = ""
-	return judged(t, &ruleJudge{clock: b.clock, obeyed: true, governor: b.governor, preview: b.preview}, review)
+	return judged(t, (&ruleHandler{clock: b.clock, obeyed: true, enforcer: b.enforcer, preview: b.preview}).validate, review)
 }
 
 func TestAWriteBeyondALimitIsRefused(t *testing.T) {
@@ -216,7 +216,7 @@ func TestOfWritesAtOnceNoMoreGetThroughThanTheLimitAllows(t *testing.T) {
 	for i := range writes {
 		req := asking(t, "n"+strconv.Itoa(i), false, b.taintNow("example.com/broken"))
 		running.Go(func() {
-			response, err := b.nodes().Judge(t.Context(), req)
+			response, err := answer(t.Context(), b.nodes(), req)
 			if err == nil && response.Allowed {
 				through.Add(1)
 			}
@@ -293,7 +293,7 @@ func TestC25ASelectorOfUnknownFieldsIsLimitedAsIfItSelectedAll(t *testing.T) {
 			old = ruleJSON(old, "example.com/broken", "NoExecute")
 		}
 		review := asUser(deviceReview(t, "devicetaintrules", "v1alpha3", ruleJSON(selector, "example.com/broken", "NoExecute"), old), "ann", "sre")
-		return judged(t, &ruleJudge{clock: b.clock, governor: b.governor, preview: b.preview}, review)
+		return judged(t, (&ruleHandler{clock: b.clock, enforcer: b.enforcer, preview: b.preview}).validate, review)
 	}
 	requireReason(t, "TooManyAffected", write(`{"deviceClassName":"x"}`, ""))
 	response := write(`{"deviceClassName":"x","device":"x0"}`, "")

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
@@ -59,35 +60,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// review is what became of a review.
-type review struct {
-	// resource is the label of what was judged, see Endpoint.label.
-	resource string
-	request  admission.Request
-	response admission.Response
-	findings []policy.Finding
-	// err is why no decision could be made.
-	err  error
-	took time.Duration
-}
-
-// observe counts a review that was judged, or that could not be.
-func (m *Metrics) observe(endpoint string, r *review) {
-	verdict := "denied"
-	switch {
-	case r.err != nil:
+// observe counts a request that was decided, or that err kept from being decided.
+func (m *Metrics) observe(endpoint, resource string, req *admission.Request, result *Result, err error, took time.Duration) {
+	verdict := result.Verdict.String()
+	if err != nil {
 		verdict = "error"
-	case r.response.Allowed:
-		verdict = "allowed"
 	}
-	dryRun := r.request.DryRun != nil && *r.request.DryRun
-	m.requests.WithLabelValues(endpoint, r.resource, string(r.request.Operation), verdict, strconv.FormatBool(dryRun)).Inc()
-	m.duration.WithLabelValues(endpoint, r.resource, verdict).Observe(r.took.Seconds())
-	if r.err != nil {
-		return // Nothing follows from what was found until then.
+	m.requests.WithLabelValues(endpoint, resource, string(req.Operation), verdict, strconv.FormatBool(isDryRun(req))).Inc()
+	m.duration.WithLabelValues(endpoint, resource, verdict).Observe(took.Seconds())
+	if err != nil {
+		return // Nothing follows from the findings up to then.
 	}
-	for i := range r.findings {
-		m.found(&r.findings[i])
+	for i := range result.Findings {
+		m.found(&result.Findings[i])
 	}
 }
 
@@ -106,4 +91,27 @@ func (m *Metrics) found(f *policy.Finding) {
 
 func (m *Metrics) refused(endpoint string, status int) {
 	m.refusals.WithLabelValues(endpoint, strconv.Itoa(status)).Inc()
+}
+
+// sourcePolicy is the label of previews of a TaintPolicy that puts taints on nodes. The
+// others are the kinds of tracker.Source.
+const sourcePolicy = "taintpolicy"
+
+// PreviewMetrics counts what previews find. Its label is a closed set: node,
+// devicetaintrule, resourceslice, resourceslicepatch and taintpolicy.
+type PreviewMetrics struct {
+	pods *prometheus.HistogramVec
+}
+
+// NewPreviewMetrics registers the metrics of previews with reg.
+func NewPreviewMetrics(reg prometheus.Registerer) *PreviewMetrics {
+	return &PreviewMetrics{pods: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "tollgate_preview_pods",
+		Help:    "How many pods a write that was previewed makes due or due sooner, dry runs and refused writes included.",
+		Buckets: []float64{0, 1, 10, 100, 1000, 10_000, 100_000},
+	}, []string{"source"})}
+}
+
+func (m *PreviewMetrics) observe(source string, f *preview.Forecast) {
+	m.pods.WithLabelValues(source).Observe(float64(len(f.Pods)))
 }

@@ -1,85 +1,118 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
-	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// Objects that the cache does not know are read from the API server at this rate. A
-// namespace is new once; whoever asks about many that do not exist is not an API
-// server.
-const (
-	liveReads     = 20 // a second
-	liveReadsOnce = 50
-)
-
-var errTooManyNamespaces = errors.New("too many unknown namespaces are asked about")
-
-// Namespaces reads namespaces. It is safe for concurrent use.
-type Namespaces struct {
-	cache, live client.Reader
-	clock       clock.PassiveClock
-	unknown     *rate.Limiter
-	confirm     *rate.Limiter
-	flights     flights[*corev1.Namespace]
+// namespaceHandler reviews the labels of namespaces. A user who gives a namespace a label that
+// a policy grants tolerations for grants these: so the user must be allowed to tolerate the
+// taints (C11).
+//
+// Names are not judged: a namespace whose name comes under the pattern of a grant has the
+// grant, and so have the users who may create it.
+type namespaceHandler struct {
+	policies   policySource
+	authorizer authorizer.Authorizer
 }
 
-// NewNamespaces returns a reader of namespaces. Clock is this machine's.
-func NewNamespaces(cache, live client.Reader, clock clock.PassiveClock) *Namespaces {
-	return &Namespaces{
-		cache: cache, live: live, clock: clock,
-		unknown: rate.NewLimiter(liveReads, liveReadsOnce),
-		confirm: rate.NewLimiter(confirmations, confirmationsOnce),
-		flights: flights[*corev1.Namespace]{clock: clock},
+// validate implements handler. Labels can be written through status and finalize too.
+func (h *namespaceHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	labels, old, err := decodeBoth(req, decodeLabels)
+	if err != nil {
+		return Result{}, err
 	}
+	policies, err := inForce(h.policies)
+	if err != nil {
+		return Result{}, err
+	}
+	found, err := h.refusals(ctx, req, policies.Tolerations.NewlySatisfied(req.Name, old, labels))
+	if err != nil {
+		return Result{}, err
+	}
+	return decided(policy.Decide(found), nil, policies), nil
 }
 
-// Namespace returns a namespace from the cache, and from the API server where the
-// cache does not know it yet. One that does not exist is an error: the API server
-// asks about objects in namespaces that do.
-func (n *Namespaces) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	namespace, err := readNamespace(ctx, n.cache, name)
-	if !apierrors.IsNotFound(err) {
-		return namespace, err
+// everyKey is the name under which RBAC is asked about the taints of all keys.
+const everyKey = ""
+
+// refusals returns what stands against the grants that the namespace would gain, of as
+// many policies as an answer has room for. Those that refuse are asked about first, so
+// that the bound never changes the verdict.
+func (h *namespaceHandler) refusals(ctx context.Context, req *admission.Request, gained []toleration.Newly) ([]policy.Finding, error) {
+	if len(gained) == 0 {
+		return nil, nil
 	}
-	got, err := n.flights.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
-		if !n.unknown.AllowN(n.clock.Now(), 1) {
-			return nil, errTooManyNamespaces
+	user, answers := policy.UserInfo(&req.UserInfo), map[string]bool{}
+	may := func(key string) (bool, error) {
+		if answer, ok := answers[key]; ok {
+			return answer, nil
 		}
-		return readNamespace(ctx, n.live, name)
-	})
-	return got.value, err
+		answer, err := policy.May(ctx, h.authorizer, user, policy.VerbTolerate, key)
+		answers[key] = answer
+		return answer, err
+	}
+	if all, err := may(everyKey); err != nil || all {
+		return nil, err
+	}
+	slices.SortStableFunc(gained, func(a, b toleration.Newly) int { return cmp.Compare(rank(&a), rank(&b)) })
+	path := field.NewPath("metadata", "labels")
+	var found []policy.Finding
+	for i := range gained {
+		for _, key := range gained[i].Keys {
+			ok, err := may(key)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				found = append(found, gained[i].Finding(key, path))
+				break
+			}
+		}
+		if len(found) == toleration.MaxFindings-1 && i+1 < len(gained) {
+			// One more finding stands for the policies that there is no room for. It only warns:
+			// they may have nothing against the labels, and a refusal is listed already.
+			return append(found, policy.Finding{
+				Reason:  policy.MoreFindings,
+				Policy:  gained[i+1].Policy,
+				Actions: []v1alpha1.ValidationAction{v1alpha1.Warn},
+				Field:   path.String(),
+				Problem: "by these labels the namespace satisfies this policy and maybe others that were not looked at any more",
+			}), nil
+		}
+	}
+	return found, nil
 }
 
-// Namespaces are confirmed at this rate. Only objects that want what a policy guards
-// make it necessary, and of a healthy cluster's objects these are few.
-const (
-	confirmations     = 50 // a second
-	confirmationsOnce = 200
-)
-
-// Confirmed returns a namespace as the API server has it now, so that labels that
-// were changed a moment ago already count (C09). Beyond the rate it is the cache's,
-// which lags by as much as a watch does.
-func (n *Namespaces) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
-	if !n.confirm.AllowN(n.clock.Now(), 1) {
-		return n.Namespace(ctx, name)
+// rank sorts policies that refuse before those that only warn or record.
+func rank(n *toleration.Newly) int {
+	if (policy.Finding{Actions: n.Actions}).Denies() {
+		return 0
 	}
-	return readNamespace(ctx, n.live, name)
+	return 1
 }
 
-func readNamespace(ctx context.Context, reader client.Reader, name string) (*corev1.Namespace, error) {
-	var namespace corev1.Namespace
-	if err := reader.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
-		return nil, fmt.Errorf("read namespace %s: %w", name, err)
+func decodeLabels(raw []byte) (map[string]string, error) {
+	var metadata, encoded json.RawMessage
+	var labels map[string]string
+	err := findMembers(raw, member{"metadata", &metadata})
+	if err == nil {
+		err = findMembers(metadata, member{"labels", &encoded})
 	}
-	return &namespace, nil
+	if err = errors.Join(err, decodeStringsAt(encoded, "metadata.labels", &labels)); err != nil {
+		return nil, &badReviewError{fmt.Errorf("decode object: %w", err)}
+	}
+	return labels, nil
 }

@@ -6,14 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
@@ -26,7 +30,7 @@ var nodeLifecycleControllers = []string{
 	"system:kube-controller-manager",
 }
 
-func isNodeLifecycleController(req admission.Request) bool {
+func isNodeLifecycleController(req *admission.Request) bool {
 	return slices.Contains(nodeLifecycleControllers, req.UserInfo.Username)
 }
 
@@ -40,20 +44,6 @@ type nodeFields struct {
 	Spec struct {
 		Taints json.RawMessage `json:"taints"`
 	} `json:"spec"`
-}
-
-// decodeNodes returns the node of a request and, on an update, the node that it was;
-// nil when it is created.
-func decodeNodes(req admission.Request) (node, old *taint.Node, err error) {
-	if node, err = decodeNode(req.Object.Raw); err != nil {
-		return nil, nil, err
-	}
-	if req.Operation == admissionv1.Update {
-		if old, err = decodeNode(req.OldObject.Raw); err != nil {
-			return nil, nil, err
-		}
-	}
-	return node, old, nil
 }
 
 func decodeNode(raw []byte) (*taint.Node, error) {
@@ -80,88 +70,216 @@ func taintsOn(node *taint.Node) []corev1.Taint {
 	return node.Taints
 }
 
-// nodeJudge judges the taints of nodes, and what keeps nodes from getting rid of them.
-type nodeJudge struct {
+// nodeHandler reviews the taints of nodes, and the labels that policies put taints on nodes by.
+type nodeHandler struct {
 	clock    clock.PassiveClock
 	maxSkew  time.Duration
-	governor *governor
+	enforcer *taintEnforcer
 	preview  *Preview
+	// outages remembers since when nodes have failed.
+	outages *Outages
+	// unstamped says that no times are written.
+	unstamped bool
 }
 
-// Judge implements judge.
-func (j *nodeJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	node, old, err := decodeNodes(req)
+// mutate adds to nodes that are created the taints that policies register, and writes into
+// taints since when they count. On an update no taint is added: a kubelet's own update that
+// seems to change taints would be refused (TP-18).
+func (h *nodeHandler) mutate(_ context.Context, req *admission.Request) (jsonPatch, error) {
+	node, old, err := decodeBoth(req, decodeNode)
 	if err != nil {
-		return admission.Response{}, err
+		return nil, err
 	}
-	now, maxSkew := j.clock.Now(), j.maxSkew
+	registration := nodeRegistration{taints: slices.Clone(node.Taints), sent: len(node.Taints), replaced: map[int]bool{}}
+	if old == nil {
+		policies, err := inForce(h.enforcer.policies)
+		if err != nil {
+			return nil, err
+		}
+		registration.add(policies.Taints.Register(node.Labels))
+	}
+	var stamps []validation.NodeTimeAdded
+	if !h.unstamped {
+		outage, err := h.outage(req)
+		if err != nil {
+			return nil, err
+		}
+		stamps = validation.StampNode(validation.StampInput{
+			New:                     registration.taints,
+			Old:                     taintsOn(old),
+			NodeLifecycleController: isNodeLifecycleController(req),
+			Outage:                  outage,
+			Now:                     h.clock.Now(),
+		})
+	}
+	out := registration.patch(stamps)
+	if old != nil {
+		return out, nil
+	}
+	// Of a new node Tollgate has added no paired taint.
+	value, err := annotation(req.Object.Raw, v1alpha1.AnnotationTwins)
+	if value != "" {
+		out.remove("/metadata/annotations/" + pointerToken(v1alpha1.AnnotationTwins))
+	}
+	return out, err
+}
+
+// failedNode are the fields of a node that tell its outages apart.
+type failedNode struct {
+	Metadata struct {
+		UID types.UID `json:"uid"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []corev1.NodeCondition `json:"conditions"`
+	} `json:"status"`
+}
+
+// outage returns since when the node of a request has been tainted because it failed, as far
+// as that is remembered.
+func (h *nodeHandler) outage(req *admission.Request) (time.Time, error) {
+	if h.outages == nil || req.Operation != admissionv1.Update || !isNodeLifecycleController(req) {
+		return time.Time{}, nil
+	}
+	var node failedNode
+	if err := unmarshal(req.Object.Raw, &node); err != nil {
+		return time.Time{}, &badReviewError{fmt.Errorf("decode node: %w", err)}
+	}
+	return h.outages.Since(node.Metadata.UID, validation.ReadyOf(node.Status.Conditions)), nil
+}
+
+// validate judges the taints of nodes, and changes that keep nodes from getting rid of them.
+func (h *nodeHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	node, old, err := decodeBoth(req, decodeNode)
+	if err != nil {
+		return Result{}, err
+	}
+	before, now, maxSkew := taintsOn(old), h.clock.Now(), h.maxSkew
+	var errs field.ErrorList
 	if isNodeLifecycleController(req) {
-		// Its times are corrected by the mutator. While that was away, a clock that
-		// is ahead must not keep a node that fails from being tainted.
+		// Its times are corrected by the mutating endpoint. While that was away, a clock that
+		// is ahead must not keep a node that fails from being tainted, nor must the number of
+		// its taints.
 		maxSkew = -1
+	} else {
+		errs = validation.ValidateNodeCount(node.Taints, before)
 	}
-	errs := validation.ValidateNode(node.Taints, taintsOn(old), now, maxSkew)
-	if !isNodeLifecycleController(req) {
-		// However many taints a node has that fails, it has to be tainted.
-		errs = append(validation.ValidateNodeCount(node.Taints, taintsOn(old)), errs...)
+	found := findings(append(errs, validation.ValidateNode(node.Taints, before, now, maxSkew)...))
+	warnings := validation.NodeWarnings(node.Taints, before, now)
+	if h.enforcer.isSelf(req) {
+		return decided(policy.Decide(found), warnings, nil), nil
 	}
-	found := findings(errs)
-	warnings := validation.NodeWarnings(node.Taints, taintsOn(old), now)
-	if j.governor.isSelf(&req) {
-		return respond(ctx, policy.Decide(found), warnings), nil
-	}
-	marked, err := twinsRemarked(&req)
+	marked, err := pairMarkChanged(req)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
-	found = append(found, marked...)
-	policies, err := j.governor.current()
+	policies, err := inForce(h.enforcer.policies)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
 	set := policies.Taints
 	change := taint.NodeChange{New: node, Old: old, User: &req.UserInfo}
-	writes := taint.NodeWrites(node.Taints, taintsOn(old), now)
-	in := j.governor.input(&req, set.Chosen(change, writes, now))
-	judged, fault := j.governor.judge(ctx, set, in)
-	decision := policy.Decide(slices.Concat(found, set.JudgeNode(change), judged))
-	if fault != nil && decision.Verdict != policy.Denied {
-		return admission.Response{}, fault
+	writes := taint.NodeWrites(node.Taints, before, now)
+	in := h.enforcer.input(req, set.Chosen(change, writes, now))
+	var preview func() (previewed, error)
+	if !change.Registers() {
+		preview = func() (previewed, error) {
+			// Pods are hit as hard by a taint that a policy keeps on the node, whichever user
+			// adds it, and where the node is new, there may be those of an earlier one of its name.
+			in.Writes = writes
+			return h.preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), before, node.Taints)
+		}
 	}
-	if decision.Verdict == policy.Denied || change.Registers() {
-		return judgedBy(respond(ctx, decision, warnings), policies), nil
-	}
-	// Pods are hit as hard by a taint that a policy keeps on the node, whoever adds it,
-	// and where the node is new, there may be those of an earlier one of its name.
-	in.Writes = writes
-	seen, err := j.preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), taintsOn(old), node.Taints)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
+	return h.enforcer.decide(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, preview)
 }
 
-// nodeStatusJudge judges what a node may change of itself by way of its status: the
-// API server takes no taints there, but labels.
-type nodeStatusJudge struct {
-	governor *governor
-}
-
-// Judge implements judge.
-func (j *nodeStatusJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	node, old, err := decodeNodes(req)
+// validateStatus judges what a node may change of itself by way of its status: the API server
+// takes no taints there, but labels.
+func (h *nodeHandler) validateStatus(_ context.Context, req *admission.Request) (Result, error) {
+	node, old, err := decodeBoth(req, decodeNode)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
-	policies, err := j.governor.current()
+	policies, err := inForce(h.enforcer.policies)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
 	node.Taints = taintsOn(old)
-	found, err := twinsRemarked(&req)
+	found, err := pairMarkChanged(req)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
-	judged := policies.Taints.JudgeNode(taint.NodeChange{New: node, Old: old, User: &req.UserInfo})
-	return judgedBy(respond(ctx, policy.Decide(append(found, judged...)), nil), policies), nil
+	violations := policies.Taints.JudgeNode(taint.NodeChange{New: node, Old: old, User: &req.UserInfo})
+	return decided(policy.Decide(append(found, violations...)), nil, policies), nil
+}
+
+// pairMarkChanged returns the finding about a request, by another user than Tollgate, that
+// changes which taints of a node are Tollgate's to remove: a node, which may not change its own
+// taints, would so be rid of them.
+func pairMarkChanged(req *admission.Request) ([]policy.Finding, error) {
+	now, err := annotation(req.Object.Raw, v1alpha1.AnnotationTwins)
+	if err != nil {
+		return nil, err
+	}
+	old, err := annotation(req.OldObject.Raw, v1alpha1.AnnotationTwins)
+	if err != nil || now == old {
+		return nil, err
+	}
+	return []policy.Finding{{
+		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationTwins + "]", Value: clip(now),
+		Problem: "says which taints of the node Tollgate added, and removes again",
+		Remedy:  "leave the annotation as it is",
+	}}, nil
+}
+
+// nodeRegistration is the taints of a node that is created while registered taints are added.
+type nodeRegistration struct {
+	taints []corev1.Taint
+	// sent is how many of them the request has, and replaced are the indices of those of these
+	// that differ from the request by now.
+	sent     int
+	replaced map[int]bool
+}
+
+// add adds registered taints. One that is there as it is to be stays, and one of the same key
+// and effect with another value gives way.
+func (n *nodeRegistration) add(registered []taint.Registered) {
+	for _, r := range registered {
+		added := corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect}
+		at := slices.IndexFunc(n.taints, func(t corev1.Taint) bool { return r.Same(&t) })
+		switch {
+		case at < 0:
+			n.taints = append(n.taints, added)
+		case !r.Is(&n.taints[at]):
+			n.taints[at], n.replaced[at] = added, true
+		}
+	}
+}
+
+// patch returns the patch that turns the taints of the request into these, with stamps.
+func (n *nodeRegistration) patch(stamps []validation.NodeTimeAdded) jsonPatch {
+	out := make(jsonPatch, 0, 2*len(stamps))
+	for _, stamp := range stamps {
+		t := &n.taints[stamp.Index]
+		if stamp.Index >= n.sent || n.replaced[stamp.Index] {
+			t.TimeAdded = new(metav1.NewTime(stamp.TimeAdded.UTC()))
+		} else {
+			out.stamp("/spec/taints/"+strconv.Itoa(stamp.Index), t.Key, stamp.TimeAdded)
+		}
+	}
+	for i := range n.sent {
+		if n.replaced[i] {
+			path := "/spec/taints/" + strconv.Itoa(i)
+			out.test(path+"/key", n.taints[i].Key)
+			out.replace(path, n.taints[i])
+		}
+	}
+	added := n.taints[n.sent:]
+	if n.sent == 0 && len(added) > 0 {
+		out.add("/spec/taints", added)
+		return out
+	}
+	for i := range added {
+		out.add("/spec/taints/-", added[i])
+	}
+	return out
 }

@@ -30,7 +30,7 @@ func judgeNode(t *testing.T, endpoint *Endpoint, review admissionv1.AdmissionRev
 	t.Helper()
 	req, _, err := decodeReview(marshal(t, review))
 	require.NoError(t, err)
-	response, err := endpoint.judge(t.Context(), req)
+	response, err := answer(t.Context(), endpoint.Review, req)
 	require.NoError(t, err)
 	return response
 }
@@ -86,7 +86,7 @@ func TestTP18AKubeletsUpdateThatChangesNoTaintIsNotPatched(t *testing.T) {
 
 func TestAStampIsLeftOutWhereTheCapabilityIsOff(t *testing.T) {
 	config := atNoon()
-	config.StampNodeTaints = false
+	config.NodeTaintTimestamps = false
 	node := `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`
 	require.Empty(t, judgeNode(t, Mutate(config), nodeReview(t, admissionv1.Create, node, "")).Patches)
 }

@@ -57,8 +57,8 @@ func taintPolicies() []v1alpha1.TaintPolicy {
 	}
 }
 
-func governedBy(policies ...v1alpha1.TaintPolicy) *governor {
-	return &governor{
+func governedBy(policies ...v1alpha1.TaintPolicy) *taintEnforcer {
+	return &taintEnforcer{
 		policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)},
 		clock:    clocktesting.NewFakePassiveClock(noon),
 		selves:   []string{"system:serviceaccount:tollgate-system:tollgate"},
@@ -72,11 +72,11 @@ func asUser(review admissionv1.AdmissionReview, name string, groups ...string) a
 }
 
 // judged is the response to a review, which has to be one.
-func judged(t *testing.T, j judge, review admissionv1.AdmissionReview) admission.Response {
+func judged(t *testing.T, j handler, review admissionv1.AdmissionReview) admission.Response {
 	t.Helper()
 	req, _, err := decodeReview(marshal(t, review))
 	require.NoError(t, err)
-	response, err := j.Judge(t.Context(), req)
+	response, err := answer(t.Context(), j, req)
 	require.NoError(t, err)
 	return response
 }
@@ -113,9 +113,9 @@ func TestC22ANodeIsBornWithItsTaints(t *testing.T) {
 	for name, tt := range tests {
 		for _, unstamped := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				j := &nodeStamper{clock: clocktesting.NewFakePassiveClock(noon), governor: governedBy(taintPolicies()...), unstamped: unstamped}
+				j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...), unstamped: unstamped}
 				object := nodeJSON(t, tt.labels, tt.sent...)
-				response := judged(t, j, nodeReview(t, admissionv1.Create, object, ""))
+				response := judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, object, ""))
 				got := stamped(t, object, response)
 				require.Equal(t, tt.want, withoutTimes(got))
 				for _, taint := range got {
@@ -124,7 +124,7 @@ func TestC22ANodeIsBornWithItsTaints(t *testing.T) {
 					}
 				}
 				again := nodeJSON(t, tt.labels, got...)
-				require.Empty(t, judged(t, j, nodeReview(t, admissionv1.Create, again, "")).Patches, "a second round changes nothing")
+				require.Empty(t, judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, again, "")).Patches, "a second round changes nothing")
 			})
 		}
 	}
@@ -139,8 +139,8 @@ func withoutTimes(taints []corev1.Taint) []corev1.Taint {
 }
 
 func TestThePatchOfABirthFailsOnAnotherObject(t *testing.T) {
-	j := &nodeStamper{clock: clocktesting.NewFakePassiveClock(noon), governor: governedBy(taintPolicies()...)}
-	response := judged(t, j, nodeReview(t, admissionv1.Create, nodeJSON(t, map[string]string{"pool": "banana"}, cherry), ""))
+	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+	response := judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, nodeJSON(t, map[string]string{"pool": "banana"}, cherry), ""))
 	patch, err := jsonpatch.DecodePatch(marshal(t, response.Patches))
 	require.NoError(t, err)
 	_, err = patch.Apply([]byte(nodeJSON(t, nil, notReady)))
@@ -148,9 +148,9 @@ func TestThePatchOfABirthFailsOnAnotherObject(t *testing.T) {
 }
 
 func TestTP18RegisteredTaintsAreNotAddedOnAnUpdate(t *testing.T) {
-	j := &nodeStamper{clock: clocktesting.NewFakePassiveClock(noon), governor: governedBy(taintPolicies()...)}
+	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
 	object := nodeJSON(t, map[string]string{"pool": "cherry"}, notReady)
-	require.Empty(t, judged(t, j, nodeReview(t, admissionv1.Update, object, object)).Patches)
+	require.Empty(t, judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Update, object, object)).Patches)
 }
 
 func TestPoliciesThatHaveNotBeenReadAreAFault(t *testing.T) {
@@ -159,12 +159,13 @@ func TestPoliciesThatHaveNotBeenReadAreAFault(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	req, _, err := decodeReview(marshal(t, nodeReview(t, admissionv1.Create, nodeJSON(t, nil), "")))
 	require.NoError(t, err)
-	for _, j := range []judge{
-		&nodeStamper{clock: clock, governor: unread}, &nodeJudge{clock: clock, governor: unread}, &nodeStatusJudge{governor: unread},
-		&ruleJudge{clock: clock, governor: unread}, &sliceJudge{clock: clock, governor: unread},
+	node := &nodeHandler{clock: clock, enforcer: unread}
+	for i, handle := range []handler{
+		mutating(node.mutate), node.validate, node.validateStatus,
+		(&ruleHandler{clock: clock, enforcer: unread}).validate, (&sliceHandler{clock: clock, enforcer: unread}).validate,
 	} {
-		_, err := j.Judge(t.Context(), req)
-		require.ErrorIs(t, err, errNoPolicies, "%T", j)
+		_, err := handle(t.Context(), req)
+		require.ErrorIs(t, err, errNoPolicies, i)
 	}
 }
 
@@ -206,12 +207,12 @@ func TestWritesOfNodesAreGoverned(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &nodeJudge{clock: clocktesting.NewFakePassiveClock(noon), maxSkew: time.Minute, governor: governedBy(taintPolicies()...)}
+			j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), maxSkew: time.Minute, enforcer: governedBy(taintPolicies()...)}
 			operation := admissionv1.Create
 			if tt.old != "" {
 				operation = admissionv1.Update
 			}
-			requireReason(t, tt.reason, judged(t, j, asUser(nodeReview(t, operation, tt.now, tt.old), tt.user[0], tt.user[1:]...)))
+			requireReason(t, tt.reason, judged(t, j.validate, asUser(nodeReview(t, operation, tt.now, tt.old), tt.user[0], tt.user[1:]...)))
 		})
 	}
 }
@@ -229,11 +230,11 @@ func requireReason(t *testing.T, reason string, response admission.Response) {
 }
 
 func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
-	j := &nodeStatusJudge{governor: governedBy(taintPolicies()...)}
+	j := &nodeHandler{enforcer: governedBy(taintPolicies()...)}
 	in := nodeJSON(t, map[string]string{"pool": "banana"}, banana)
 	kept := nodeJSON(t, map[string]string{"pool": "cherry"}, cherry)
 	without := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, map[string]string{"pool": "cherry"}), kept), "system:node:n1", "system:nodes")
-	requireReason(t, "", judged(t, j, without)) // the API server takes the taints from the old object
+	requireReason(t, "", judged(t, j.validateStatus, without)) // the API server takes the taints from the old object
 	tests := map[string]struct {
 		user   []string
 		now    string
@@ -249,7 +250,7 @@ func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := asUser(nodeReview(t, admissionv1.Update, tt.now, in), tt.user[0], tt.user[1:]...)
 			review.Request.SubResource = "status"
-			requireReason(t, tt.reason, judged(t, j, review))
+			requireReason(t, tt.reason, judged(t, j.validateStatus, review))
 		})
 	}
 }
@@ -257,41 +258,41 @@ func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
 func TestALimitThatCannotBeLookedAtIsAFault(t *testing.T) {
 	policies := taintPolicies()
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{MaxAffectedPods: new(int32(5))}
-	j := &nodeJudge{clock: clocktesting.NewFakePassiveClock(noon), maxSkew: time.Minute, governor: governedBy(policies...)}
+	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), maxSkew: time.Minute, enforcer: governedBy(policies...)}
 	review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), "ann", "sre")
 	req, _, err := decodeReview(marshal(t, review))
 	require.NoError(t, err)
-	_, err = j.Judge(t.Context(), req)
+	_, err = answer(t.Context(), j.validate, req)
 	require.ErrorContains(t, err, "feature gate", "nothing follows pods here")
 
 	untainted := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil), nodeJSON(t, nil, broken)), "ann", "sre")
-	require.True(t, judged(t, j, untainted).Allowed, "to lift a taint is never limited")
+	require.True(t, judged(t, j.validate, untainted).Allowed, "to lift a taint is never limited")
 }
 
 func TestAFaultHidesNoDenial(t *testing.T) {
 	policies := taintPolicies()
 	policies[0].Spec.Setters = []v1alpha1.TaintSetter{{RBAC: true}} // and nobody can be asked
-	clock, governor := clocktesting.NewFakePassiveClock(noon), governedBy(policies...)
-	nodes := &nodeJudge{clock: clock, maxSkew: time.Minute, governor: governor}
+	clock, enforcer := clocktesting.NewFakePassiveClock(noon), governedBy(policies...)
+	nodes := &nodeHandler{clock: clock, maxSkew: time.Minute, enforcer: enforcer}
 	ahead := broken
 	ahead.TimeAdded = new(metav1.NewTime(noon.Add(time.Hour)))
 	tests := map[string]struct {
-		judge  judge
+		handle handler
 		review admissionv1.AdmissionReview
 		denied bool
 	}{
-		"a node":                      {nodes, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), false},
-		"a node that is refused":      {nodes, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, ahead), nodeJSON(t, nil)), true},
-		"a rule":                      {&ruleJudge{clock: clock, governor: governor}, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", "None"), ""), false},
-		"a rule that is refused":      {&ruleJudge{clock: clock, governor: governor}, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", ""), ""), true},
-		"a slice":                     {&sliceJudge{clock: clock, governor: governor}, deviceReview(t, "resourceslices", "v1", slicePublished("NoSchedule"), ""), false},
-		"a slice that is refused too": {&sliceJudge{clock: clock, governor: governor}, deviceReview(t, "resourceslices", "v1", slicePublished(""), ""), true},
+		"a node":                      {nodes.validate, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), false},
+		"a node that is refused":      {nodes.validate, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, ahead), nodeJSON(t, nil)), true},
+		"a rule":                      {(&ruleHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", "None"), ""), false},
+		"a rule that is refused":      {(&ruleHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", ""), ""), true},
+		"a slice":                     {(&sliceHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished("NoSchedule"), ""), false},
+		"a slice that is refused too": {(&sliceHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished(""), ""), true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			req, _, err := decodeReview(marshal(t, asUser(tt.review, "bob")))
 			require.NoError(t, err)
-			response, err := tt.judge.Judge(t.Context(), req)
+			response, err := answer(t.Context(), tt.handle, req)
 			if tt.denied {
 				require.NoError(t, err)
 				require.False(t, response.Allowed)
@@ -312,8 +313,8 @@ func TestAWriteIsNotChangedByBeingJudged(t *testing.T) {
 	require.NoError(t, err)
 	before, err := json.Marshal(req)
 	require.NoError(t, err)
-	j := &nodeStamper{clock: clocktesting.NewFakePassiveClock(noon), governor: governedBy(taintPolicies()...)}
-	_, err = j.Judge(t.Context(), req)
+	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+	_, err = answer(t.Context(), mutating(j.mutate), req)
 	require.NoError(t, err)
 	after, err := json.Marshal(req)
 	require.NoError(t, err)

@@ -13,8 +13,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -31,46 +33,26 @@ func DefaultWorkloadControllers() []string {
 	}
 }
 
-// workload is a kind of object that others are made from.
-type workload struct {
-	empty    func() client.Object
-	template func(client.Object) *corev1.PodTemplateSpec
-}
-
-// workloads are the kinds that pods inherit from. What they make carries their
-// template; of other kinds nobody can say.
-func workloads() map[schema.GroupKind]workload {
-	return map[schema.GroupKind]workload{
-		{Group: appsv1.GroupName, Kind: "Deployment"}: {
-			func() client.Object { return new(appsv1.Deployment) },
-			func(o client.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.Deployment).Spec.Template },
-		},
-		{Group: appsv1.GroupName, Kind: "ReplicaSet"}: {
-			func() client.Object { return new(appsv1.ReplicaSet) },
-			func(o client.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.ReplicaSet).Spec.Template },
-		},
-		{Group: appsv1.GroupName, Kind: "StatefulSet"}: {
-			func() client.Object { return new(appsv1.StatefulSet) },
-			func(o client.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.StatefulSet).Spec.Template },
-		},
-		{Group: appsv1.GroupName, Kind: "DaemonSet"}: {
-			func() client.Object { return new(appsv1.DaemonSet) },
-			func(o client.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.DaemonSet).Spec.Template },
-		},
-		{Group: batchv1.GroupName, Kind: "Job"}: {
-			func() client.Object { return new(batchv1.Job) },
-			func(o client.Object) *corev1.PodTemplateSpec { return &o.(*batchv1.Job).Spec.Template },
-		},
-		{Group: batchv1.GroupName, Kind: "CronJob"}: {
-			func() client.Object { return new(batchv1.CronJob) },
-			func(o client.Object) *corev1.PodTemplateSpec {
-				return &o.(*batchv1.CronJob).Spec.JobTemplate.Spec.Template
-			},
-		},
-		{Kind: "ReplicationController"}: {
-			func() client.Object { return new(corev1.ReplicationController) },
-			func(o client.Object) *corev1.PodTemplateSpec { return o.(*corev1.ReplicationController).Spec.Template },
-		},
+// podTemplateOf returns the template of pods in an object of a kind that pods inherit from, and
+// false for other kinds: what these make need not carry their template.
+func podTemplateOf(object runtime.Object) (*corev1.PodTemplateSpec, bool) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		return &o.Spec.Template, true
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template, true
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template, true
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template, true
+	case *batchv1.Job:
+		return &o.Spec.Template, true
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template, true
+	case *corev1.ReplicationController:
+		return o.Spec.Template, true
+	default:
+		return nil, false
 	}
 }
 
@@ -81,22 +63,21 @@ const (
 	mostTemplates = 1024
 )
 
-// owners knows what the owners of objects have in their templates: read from the API
-// server and kept for a moment, because controllers make many objects from one
-// template. It is safe for concurrent use.
+// owners reads the tolerations in the templates of owners from the API server, and keeps them
+// for a moment, because controllers make many objects from one template. It is safe for
+// concurrent use.
 type owners struct {
 	live        *live
 	clock       clock.PassiveClock
 	controllers map[string]struct{}
-	workloads   map[schema.GroupKind]workload
 	flights     flights[[]corev1.Toleration]
 
 	mu   sync.Mutex // guards kept
 	kept map[source]inheritance
 }
 
-// source is what something may inherit from: an owner, and for the pods of a
-// StatefulSet the revision that they say they were made from.
+// source is the object that another inherits from: an owner, and for the pods of a StatefulSet
+// the revision that they say they were made from.
 type source struct {
 	owner    types.UID
 	revision string
@@ -104,7 +85,7 @@ type source struct {
 
 func newOwners(reader client.Reader, clock clock.PassiveClock, controllers []string) *owners {
 	o := &owners{
-		live: newLive(reader, clock), clock: clock, workloads: workloads(), flights: flights[[]corev1.Toleration]{clock: clock},
+		live: newLive(reader, clock), clock: clock, flights: flights[[]corev1.Toleration]{clock: clock},
 		controllers: make(map[string]struct{}, len(controllers)), kept: map[source]inheritance{},
 	}
 	for _, name := range controllers {
@@ -113,7 +94,7 @@ func newOwners(reader client.Reader, clock clock.PassiveClock, controllers []str
 	return o
 }
 
-// inheritance is what an object inherits from its owner.
+// inheritance are the tolerations that an object inherits from its owner.
 type inheritance struct {
 	tolerations []corev1.Toleration
 	// asOf is when the read of the owner began. It may have changed since. Zero where
@@ -128,16 +109,19 @@ func (o *owners) trusts(requester string) bool {
 	return known
 }
 
-// of returns the tolerations that an owner has in its template, read no earlier than
-// since. The owner is the live one with the UID that is referenced; what does not exist
-// has nothing to give. Revision is what the pod of a StatefulSet says it was made from.
+// of returns the tolerations that an owner has in its template, read no earlier than since. The
+// owner is the live one with the UID of the reference; one that does not exist has none. Revision
+// is the one that the pod of a StatefulSet says it was made from.
 func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerReference, revision string, since time.Time) (inheritance, error) {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
 		return inheritance{}, &badReviewError{fmt.Errorf("metadata.ownerReferences: %w", err)}
 	}
-	kind, ok := o.workloads[version.WithKind(owner.Kind).GroupKind()]
-	if !ok {
+	empty, err := scheme.Scheme.New(schema.GroupVersionKind{Group: version.Group, Version: "v1", Kind: owner.Kind})
+	if err != nil {
+		return inheritance{}, nil //nolint:nilerr // It is no kind of Kubernetes.
+	}
+	if _, ok := podTemplateOf(empty); !ok {
 		return inheritance{}, nil
 	}
 	from := source{owner.UID, revision}
@@ -145,7 +129,7 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 		return kept, nil
 	}
 	got, err := o.flights.read(ctx, string(from.owner)+"/"+from.revision, since, func(ctx context.Context) ([]corev1.Toleration, error) {
-		return o.read(ctx, kind, namespace, owner, revision)
+		return o.read(ctx, empty.DeepCopyObject().(client.Object), namespace, owner, revision)
 	})
 	if err != nil {
 		return inheritance{}, err
@@ -155,14 +139,14 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 	return read, nil
 }
 
-func (o *owners) read(ctx context.Context, kind workload, namespace string, owner *metav1.OwnerReference, revision string) ([]corev1.Toleration, error) {
-	object := kind.empty()
+// read returns the tolerations in the template of an owner, which is read into object.
+func (o *owners) read(ctx context.Context, object client.Object, namespace string, owner *metav1.OwnerReference, revision string) ([]corev1.Toleration, error) {
 	found, err := o.live.read(ctx, namespace, owner.Name, object)
 	if err != nil || !found || object.GetUID() != owner.UID {
 		return nil, err
 	}
 	var tolerations []corev1.Toleration
-	if template := kind.template(object); template != nil {
+	if template, _ := podTemplateOf(object); template != nil {
 		tolerations = template.Spec.Tolerations
 	}
 	set, ok := object.(*appsv1.StatefulSet)
@@ -237,4 +221,42 @@ func decodeReference(raw []byte) (*metav1.OwnerReference, error) {
 		decodeStringAt(name, "name", &owner.Name), decodeStringAt(uid, "uid", (*string)(&owner.UID)),
 	)
 	return &owner, err
+}
+
+// A StatefulSet that is rolled out with a partition, or has not finished, makes some of
+// its pods anew from the template that it had before. Kubernetes keeps that template in
+// a ControllerRevision, and writes its name on the pods and into the set's status. Pods
+// of a DaemonSet are always made from its present template.
+
+// templateOfRevision is where the data of a ControllerRevision have the template.
+var templateOfRevision = []string{"spec", "template"}
+
+// ofRevision returns the tolerations in the template that the set had before. The users who write
+// revisions are judged for the template in them when they are created (templateHandler), and
+// their data never changes; so it is enough that the revision is the set's own.
+func (l *live) ofRevision(ctx context.Context, set *appsv1.StatefulSet) ([]corev1.Toleration, error) {
+	var revision appsv1.ControllerRevision
+	found, err := l.read(ctx, set.Namespace, set.Status.CurrentRevision, &revision)
+	if err != nil || !found || !metav1.IsControlledBy(&revision, set) {
+		return nil, err
+	}
+	return templateWithin(revision.Data.Raw, templateOfRevision).pod.Spec.Tolerations, nil
+}
+
+// decodeRevision returns the revision of its StatefulSet that a pod says it was made from.
+func decodeRevision(raw []byte) (string, error) {
+	var metadata, labels, revision json.RawMessage
+	err := errors.Join(
+		findMembers(raw, member{"metadata", &metadata}),
+		findMembers(metadata, member{"labels", &labels}),
+		findMembers(labels, member{appsv1.StatefulSetRevisionLabel, &revision}),
+	)
+	if err != nil {
+		return "", &badReviewError{fmt.Errorf("decode object: %w", err)}
+	}
+	name, err := decodeString(revision)
+	if err != nil {
+		return "", &badReviewError{fmt.Errorf("decode metadata.labels: %w", err)}
+	}
+	return name, nil
 }

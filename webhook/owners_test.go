@@ -159,7 +159,7 @@ func TestATemplateThatJustGainedATolerationIsReadAgain(t *testing.T) {
 	judge := func() bool {
 		req, _, err := decodeReview(marshal(t, asked(t, "pods", "", controllerNamed("replicaset-controller"), ownedBy("apps/v1", "ReplicaSet", "web", "rs"), nil)))
 		require.NoError(t, err)
-		response, err := endpoint.judge(t.Context(), req)
+		response, err := answer(t.Context(), endpoint.Review, req)
 		require.NoError(t, err)
 		return response.Allowed
 	}

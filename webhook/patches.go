@@ -17,12 +17,12 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/validation"
 )
 
-// patchJudge judges ResourceSlicePatches: whether they are valid, and their taints like
+// patchHandler reviews ResourceSlicePatches: whether they are valid, and their taints like
 // those of DeviceTaintRules. The rules that Tollgate writes out for them are its own
 // writes, and come under this verdict.
-type patchJudge struct {
+type patchHandler struct {
 	clock    clock.PassiveClock
-	governor *governor
+	enforcer *taintEnforcer
 	preview  *Preview
 }
 
@@ -68,59 +68,45 @@ func (w *patchWrite) change() *taint.PatchChange {
 }
 
 // inForce reports whether the patch as it was did anything. One that was not valid, stored
-// while nobody judged, did not: that it becomes so is its beginning.
+// without a review, did not: that it becomes valid is its beginning.
 func (w *patchWrite) inForce() bool { return len(slicepatch.ValidatePatch(w.old)) == 0 }
 
-// judged reports whether the patch is held against the rules of its own API: what is
-// written to one that is on its way out, or beside its spec, is not.
+// judged reports whether the patch is held against the rules of its own API: a write to one that
+// is on its way out, or beside its spec, is not.
 func (w *patchWrite) judged() bool {
 	return w.now != nil && (w.old == nil || w.now.DeletionTimestamp == nil && !equality.Semantic.DeepEqual(w.now.Spec, w.old.Spec))
 }
 
-// Judge implements judge.
-func (j *patchJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	w, err := decodePatches(&req)
+// validate implements handler.
+func (h *patchHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	w, err := decodePatches(req)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
 	var found []policy.Finding
 	var warnings []string
 	if w.judged() {
 		found = findings(append(slicepatch.ValidatePatch(w.now), slicepatch.ValidateFields(w.now, w.old)...))
 		if len(found) == 0 {
-			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), j.clock.Now())...)
+			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), h.clock.Now())...)
 		}
 	}
 	change := w.change()
 	writes := change.Writes()
-	if len(writes) == 0 || j.governor.isSelf(&req) {
-		return respond(ctx, policy.Decide(found), warnings), nil
+	if len(writes) == 0 || h.enforcer.isSelf(req) {
+		return decided(policy.Decide(found), warnings, nil), nil
 	}
-	return j.govern(ctx, req, &w, change, writes, found, warnings)
-}
-
-// govern holds the writes of taints by anybody but Tollgate against the TaintPolicies,
-// beside what was found already.
-func (j *patchJudge) govern(ctx context.Context, req admission.Request, w *patchWrite, change *taint.PatchChange, writes []taint.Write, found []policy.Finding, warnings []string) (admission.Response, error) {
-	policies, err := j.governor.current()
+	policies, err := inForce(h.enforcer.policies)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
-	in := j.governor.input(&req, writes)
+	in := h.enforcer.input(req, writes)
 	in.Patch = change
-	judged, fault := j.governor.judge(ctx, policies.Taints, in)
-	decision := policy.Decide(append(found, judged...))
-	if fault != nil && decision.Verdict != policy.Denied {
-		return admission.Response{}, fault
+	var preview func() (previewed, error)
+	if w.now != nil { // no pod is evicted by the end of a patch
+		preview = func() (previewed, error) { return h.preview.patch(ctx, req, policies.Taints, in, &w) }
 	}
-	if w.now == nil || decision.Verdict == policy.Denied {
-		return judgedBy(respond(ctx, decision, warnings), policies), nil // nobody is evicted by the end of a patch
-	}
-	seen, err := j.preview.patch(ctx, req, policies.Taints, in, w)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
+	return h.enforcer.decide(ctx, policies, in, found, warnings, preview)
 }
 
 // patchedTaints returns the taints of a patch and the names that it selects devices by;

@@ -20,18 +20,18 @@ type namespaceObjects interface {
 	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
-// placer finds out what PlacementPolicies have for a pod or a claim that is created.
-// It is used twice: to give it, and to say what is amiss in what is about to be
-// stored.
-type placer struct {
+// placementMatcher finds the PlacementPolicies for a pod or a claim that is created. It is
+// used twice: to add what they ask for, and to find what is missing in the object that is
+// about to be stored.
+type placementMatcher struct {
 	namespaces namespaceObjects
-	// classes is nil where devices are not known of: then no pod uses a class.
+	// classes is nil where devices are not known: then no pod uses a class.
 	classes    deviceClasses
 	authorizer authorizer.Authorizer
 }
 
 // subject returns what policies are matched with, of an object with labels.
-func (p *placer) subject(ctx context.Context, req *admission.Request, labels map[string]string) (*placement.Subject, error) {
+func (p *placementMatcher) subject(ctx context.Context, req *admission.Request, labels map[string]string) (*placement.Subject, error) {
 	namespace, err := p.namespaces.Namespace(ctx, req.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
@@ -49,7 +49,7 @@ func (p *placer) subject(ctx context.Context, req *admission.Request, labels map
 }
 
 // ofPod returns the policies that are for a pod.
-func (p *placer) ofPod(ctx context.Context, set *placement.Set, req *admission.Request, pod *placedPod) (placement.Matching, error) {
+func (p *placementMatcher) ofPod(ctx context.Context, set *placement.Set, req *admission.Request, pod *placedPod) (placement.Matching, error) {
 	subject, err := p.subject(ctx, req, pod.pod.Labels)
 	if err != nil {
 		return placement.Matching{}, err
@@ -73,7 +73,7 @@ func (p *placer) ofPod(ctx context.Context, set *placement.Set, req *admission.R
 }
 
 // ofClaim returns the policies that are for a claim, or for the claims of a template.
-func (p *placer) ofClaim(ctx context.Context, set *placement.Set, req *admission.Request, claim *placedClaim) (placement.Matching, error) {
+func (p *placementMatcher) ofClaim(ctx context.Context, set *placement.Set, req *admission.Request, claim *placedClaim) (placement.Matching, error) {
 	subject, err := p.subject(ctx, req, claim.labels)
 	if err != nil {
 		return placement.Matching{}, err
@@ -82,10 +82,9 @@ func (p *placer) ofClaim(ctx context.Context, set *placement.Set, req *admission
 	return set.MatchClaim(ctx, subject)
 }
 
-// podFindings says what is amiss with a pod that is created. A nil placer finds
-// nothing.
-func (p *placer) podFindings(ctx context.Context, policies *policyset.Set, req *admission.Request) ([]policy.Finding, error) {
-	if p == nil || policies.Placement.Len() == 0 {
+// podFindings returns the findings about a pod that is created.
+func (p *placementMatcher) podFindings(ctx context.Context, policies *policyset.Set, req *admission.Request) ([]policy.Finding, error) {
+	if policies.Placement.Len() == 0 {
 		return nil, nil
 	}
 	pod, err := decodePlacedPod(req.Object.Raw)
@@ -99,10 +98,9 @@ func (p *placer) podFindings(ctx context.Context, policies *policyset.Set, req *
 	return matching.JudgePod(pod.placement(req)), nil
 }
 
-// claimFindings says what is amiss with a claim, or a template of claims, that is
-// created. A nil placer finds nothing.
-func (p *placer) claimFindings(ctx context.Context, policies *policyset.Set, req *admission.Request, template bool) ([]policy.Finding, error) {
-	if p == nil || policies.Placement.Len() == 0 {
+// claimFindings returns the findings about a claim, or a template of claims, that is created.
+func (p *placementMatcher) claimFindings(ctx context.Context, policies *policyset.Set, req *admission.Request, template bool) ([]policy.Finding, error) {
+	if policies.Placement.Len() == 0 {
 		return nil, nil
 	}
 	claim, err := decodePlacedClaim(req.Object.Raw, template)

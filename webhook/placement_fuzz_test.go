@@ -20,14 +20,14 @@ func FuzzPlacement(f *testing.F) {
 	} {
 		f.Add([]byte(`{"metadata":{"name":"p","labels":{"a":"b"}},"spec":` + spec + `}`))
 	}
-	giver := &podGiver{policies: placements(everythingForPods()), placer: testPlacer()}
+	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
 	f.Fuzz(func(t *testing.T, object []byte) {
 		var pod corev1.Pod
 		if checkText(object) != nil || unmarshal(object, &pod) != nil || isNull(object) {
 			return // the API server sends pods
 		}
 		give := func(object []byte) []byte {
-			response, err := giver.Judge(t.Context(), creating(string(object)))
+			response, err := answer(t.Context(), mutating(giver.mutate), creating(string(object)))
 			require.NoError(t, err)
 			if len(response.Patches) == 0 {
 				return object

@@ -62,25 +62,25 @@ func (f fixedClasses) OfPod(_ context.Context, _ string, claims []corev1.PodReso
 	return f, nil
 }
 
-func testPlacer(classes ...string) *placer {
-	return &placer{
+func testPlacer(classes ...string) *placementMatcher {
+	return &placementMatcher{
 		namespaces: fixedNamespaces{"apple": nil, "banana": {"team": "banana"}},
 		classes:    fixedClasses(classes), authorizer: permitting(),
 	}
 }
 
 // creating is the request that creates an object in banana.
-func creating(object string) admission.Request {
-	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+func creating(object string) *admission.Request {
+	return &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "1", Operation: admissionv1.Create, Namespace: "banana",
 		UserInfo: authenticationv1.UserInfo{Username: "alice"}, Object: runtime.RawExtension{Raw: []byte(object)},
 	}}
 }
 
 // placedBy applies what a judge answers to the object, as the API server does.
-func placedBy(t *testing.T, j judge, object string) string {
+func placedBy(t *testing.T, mutate func(context.Context, *admission.Request) (jsonPatch, error), object string) string {
 	t.Helper()
-	response, err := j.Judge(t.Context(), creating(object))
+	response, err := answer(t.Context(), mutating(mutate), creating(object))
 	require.NoError(t, err)
 	require.True(t, response.Allowed)
 	require.Empty(t, response.Warnings)
@@ -97,7 +97,7 @@ func placedBy(t *testing.T, j judge, object string) string {
 }
 
 func TestPodsAreGivenWhatPoliciesHaveForThem(t *testing.T) {
-	giver := &podGiver{policies: placements(everythingForPods()), placer: testPlacer()}
+	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
 	toleration := `{"key":"dedicated","operator":"Equal","value":"banana"}`
 	gpu := `{"key":"gpu","operator":"Exists"}`
 	required := `"requiredDuringSchedulingIgnoredDuringExecution"`
@@ -141,17 +141,17 @@ func TestPodsAreGivenWhatPoliciesHaveForThem(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, metadata := range []string{`{"name":"p"}`, `{"generateName":"p-"}`, `{}`} {
 				object := `{"metadata":` + metadata + `,"spec":` + tt.spec + `}`
-				once := placedBy(t, giver, object)
+				once := placedBy(t, giver.mutate, object)
 				require.JSONEq(t, `{"metadata":`+metadata+`,"spec":`+tt.want+`}`, once)
-				require.JSONEq(t, once, placedBy(t, giver, once), "D08 a second round changes nothing")
+				require.JSONEq(t, once, placedBy(t, giver.mutate, once), "D08 a second round changes nothing")
 			}
 		})
 	}
 }
 
 func TestPatchesTouchOnlyWhatIsDeclared(t *testing.T) {
-	giver := &podGiver{policies: placements(everythingForPods()), placer: testPlacer()}
-	response, err := giver.Judge(t.Context(), creating(`{"metadata":{"name":"p"},"spec":{"topologySpreadConstraints":[{}]}}`))
+	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
+	response, err := answer(t.Context(), mutating(giver.mutate), creating(`{"metadata":{"name":"p"},"spec":{"topologySpreadConstraints":[{}]}}`))
 	require.NoError(t, err)
 	declared := []string{tolerationsPointer, gatesPointer, selectorPointer, affinityPointer, spreadPointer}
 	for _, operation := range response.Patches {
@@ -168,9 +168,9 @@ func TestPatchesTouchOnlyWhatIsDeclared(t *testing.T) {
 }
 
 func TestAPatchForAnotherPodFails(t *testing.T) {
-	giver := &podGiver{policies: placements(everythingForPods()), placer: testPlacer()}
+	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
 	object := `{"metadata":{"name":"p"},"spec":{"tolerations":[{"key":"x","operator":"Exists"}]}}`
-	response, err := giver.Judge(t.Context(), creating(object))
+	response, err := answer(t.Context(), mutating(giver.mutate), creating(object))
 	require.NoError(t, err)
 	text, err := json.Marshal(response.Patches)
 	require.NoError(t, err)
@@ -188,12 +188,12 @@ func TestAPatchForAnotherPodFails(t *testing.T) {
 }
 
 func TestWhoIsGivenNothing(t *testing.T) {
-	giver := &podGiver{policies: placements(everythingForPods()), placer: testPlacer()}
+	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
 	pod := `{"metadata":{"name":"p","annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"nodeName":"n1"}}`
 	given := func(change func(*admission.Request)) bool {
 		req := creating(pod)
-		change(&req)
-		response, err := giver.Judge(t.Context(), req)
+		change(req)
+		response, err := answer(t.Context(), mutating(giver.mutate), req)
 		require.NoError(t, err)
 		require.True(t, response.Allowed)
 		return len(response.Patches) > 0
@@ -209,10 +209,10 @@ func TestWhoIsGivenNothing(t *testing.T) {
 }
 
 func TestPodsOfADaemonSetAreNotSteered(t *testing.T) {
-	giver := &podGiver{policies: placements(everythingForPods()), placer: testPlacer()}
+	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
 	req := creating(`{"metadata":{"name":"p"},"spec":{}}`)
 	req.UserInfo.Username = daemonSetControllers[0]
-	response, err := giver.Judge(t.Context(), req)
+	response, err := answer(t.Context(), mutating(giver.mutate), req)
 	require.NoError(t, err)
 	text, err := json.Marshal(response.Patches)
 	require.NoError(t, err)
@@ -222,23 +222,23 @@ func TestPodsOfADaemonSetAreNotSteered(t *testing.T) {
 }
 
 func TestNothingIsGivenBlindly(t *testing.T) {
-	giver := &podGiver{policies: placing{}, placer: testPlacer()}
-	_, err := giver.Judge(t.Context(), creating(`{}`))
+	giver := &podHandler{policies: placing{}, placement: testPlacer()}
+	_, err := answer(t.Context(), mutating(giver.mutate), creating(`{}`))
 	require.ErrorIs(t, err, errNoPolicies)
-	_, err = (&claimGiver{policies: placing{}, placer: testPlacer()}).Judge(t.Context(), creating(`{}`))
+	_, err = answer(t.Context(), mutating((&claimHandler{policies: placing{}, placement: testPlacer()}).mutate), creating(`{}`))
 	require.ErrorIs(t, err, errNoPolicies)
 
 	giver.policies = placements(everythingForPods())
 	req := creating(`{}`)
 	req.Namespace = "unknown"
-	_, err = giver.Judge(t.Context(), req)
+	_, err = answer(t.Context(), mutating(giver.mutate), req)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 
 	for _, broken := range []string{
 		`[]`, `{"metadata":[]}`, `{"metadata":{"labels":[]}}`, `{"metadata":{"name":1}}`, `{"spec":{"tolerations":{}}}`, `{"spec":{"nodeName":[]}}`,
 		`{"spec":{"affinity":[]}}`, `{"spec":{"tolerations":[],"tolerations":[]}}`, `{"spec":{"nodeSelector":[]}}`,
 	} {
-		_, err = giver.Judge(t.Context(), creating(broken))
+		_, err = answer(t.Context(), mutating(giver.mutate), creating(broken))
 		require.ErrorAs(t, err, new(*badReviewError), broken)
 	}
 }
@@ -248,7 +248,7 @@ func TestPodsAreMatchedByWhatTheyRequest(t *testing.T) {
 	byResource.Spec.Match = v1alpha1.PlacementMatch{Resources: []string{"example.com/gpu"}}
 	byClass := givingPods("c", v1alpha1.PodPlacement{NodeSelector: map[string]string{"class": "true"}})
 	byClass.Spec.Match = v1alpha1.PlacementMatch{DeviceClasses: []string{"gpu.example.com"}}
-	giver := &podGiver{policies: placements(byResource, byClass), placer: testPlacer("gpu.example.com")}
+	giver := &podHandler{policies: placements(byResource, byClass), placement: testPlacer("gpu.example.com")}
 	tests := []struct{ name, spec, want string }{
 		{"nothing", `"containers":[{"resources":{"requests":{"cpu":"1"}}}]`, ``},
 		{"a container", `"containers":[{},{"resources":{"requests":{"cpu":1,"example.com/gpu":"1"}}}]`, `"nodeSelector":{"class":"true","gpu":"true"}`},
@@ -263,22 +263,22 @@ func TestPodsAreMatchedByWhatTheyRequest(t *testing.T) {
 			if tt.want != "" {
 				want += "," + tt.want
 			}
-			require.JSONEq(t, `{"spec":{`+want+`}}`, placedBy(t, giver, `{"spec":{`+tt.spec+`}}`))
+			require.JSONEq(t, `{"spec":{`+want+`}}`, placedBy(t, giver.mutate, `{"spec":{`+tt.spec+`}}`))
 		})
 	}
 	t.Run("a fault is no verdict", func(t *testing.T) {
-		broken := &podGiver{policies: placements(byClass), placer: testPlacer()}
-		_, err := broken.Judge(t.Context(), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
+		broken := &podHandler{policies: placements(byClass), placement: testPlacer()}
+		_, err := answer(t.Context(), mutating(broken.mutate), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		_, err = broken.Judge(t.Context(), creating(`{"spec":{"resourceClaims":{}}}`))
+		_, err = answer(t.Context(), mutating(broken.mutate), creating(`{"spec":{"resourceClaims":{}}}`))
 		require.ErrorAs(t, err, new(*badReviewError))
-		_, err = (&podGiver{policies: placements(byResource), placer: testPlacer()}).Judge(t.Context(), creating(`{"spec":{"containers":{}}}`))
+		_, err = answer(t.Context(), mutating((&podHandler{policies: placements(byResource), placement: testPlacer()}).mutate), creating(`{"spec":{"containers":{}}}`))
 		require.ErrorAs(t, err, new(*badReviewError))
 	})
 	t.Run("where devices are not known of no pod uses a class", func(t *testing.T) {
 		blind := testPlacer()
 		blind.classes = nil
-		response, err := (&podGiver{policies: placements(byClass), placer: blind}).Judge(t.Context(), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
+		response, err := answer(t.Context(), mutating((&podHandler{policies: placements(byClass), placement: blind}).mutate), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
 	})
@@ -288,7 +288,7 @@ func TestPlacementIsValidated(t *testing.T) {
 	policies := placements(everythingForPods()).Current()
 	p := testPlacer()
 	find := func(object string) policy.Decision {
-		found, err := p.podFindings(t.Context(), policies, new(creating(object)))
+		found, err := p.podFindings(t.Context(), policies, (creating(object)))
 		require.NoError(t, err)
 		return policy.Decide(found)
 	}
@@ -296,15 +296,12 @@ func TestPlacementIsValidated(t *testing.T) {
 	require.Equal(t, policy.Denied, decision.Verdict)
 	require.Equal(t, policy.PlacementContradicted, decision.Findings[0].Reason)
 
-	giver := &podGiver{policies: placements(everythingForPods()), placer: p}
-	require.Empty(t, find(placedBy(t, giver, `{"metadata":{"name":"p"},"spec":{}}`)).Findings)
-	_, err := p.podFindings(t.Context(), policies, new(creating(`[]`)))
+	giver := &podHandler{policies: placements(everythingForPods()), placement: p}
+	require.Empty(t, find(placedBy(t, giver.mutate, `{"metadata":{"name":"p"},"spec":{}}`)).Findings)
+	_, err := p.podFindings(t.Context(), policies, creating(`[]`))
 	require.ErrorAs(t, err, new(*badReviewError))
 
-	found, err := (*placer)(nil).podFindings(t.Context(), policies, new(creating(`[]`)))
-	require.NoError(t, err)
-	require.Empty(t, found)
-	found, err = p.podFindings(t.Context(), policyset.None(), new(creating(`[]`)))
+	found, err := p.podFindings(t.Context(), policyset.None(), creating(`[]`))
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
@@ -319,7 +316,7 @@ func TestD07PatchesAreStable(t *testing.T) {
 	}
 	object := `{"metadata":{"name":"p"},"spec":{"nodeSelector":{"k":"v"},"topologySpreadConstraints":[{}]}}`
 	answer := func() string {
-		response, err := (&podGiver{policies: placements(policies...), placer: testPlacer()}).Judge(t.Context(), creating(object))
+		response, err := answer(t.Context(), mutating((&podHandler{policies: placements(policies...), placement: testPlacer()}).mutate), creating(object))
 		require.NoError(t, err)
 		text, err := json.Marshal(response.Patches)
 		require.NoError(t, err)

@@ -45,35 +45,35 @@ func TestClaimsAreGivenTolerations(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			claim := &claimGiver{policies: placements(p), placer: testPlacer()}
-			once := placedBy(t, claim, `{"metadata":{"name":"c"},"spec":`+tt.spec+`}`)
+			claim := &claimHandler{policies: placements(p), placement: testPlacer()}
+			once := placedBy(t, claim.mutate, `{"metadata":{"name":"c"},"spec":`+tt.spec+`}`)
 			require.JSONEq(t, `{"metadata":{"name":"c"},"spec":`+tt.want+`}`, once)
-			require.JSONEq(t, once, placedBy(t, claim, once))
+			require.JSONEq(t, once, placedBy(t, claim.mutate, once))
 
-			template := &claimGiver{policies: placements(p), placer: testPlacer(), template: true}
-			once = placedBy(t, template, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.spec+`}}`)
+			template := &claimHandler{policies: placements(p), placement: testPlacer(), template: true}
+			once = placedBy(t, template.mutate, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.spec+`}}`)
 			require.JSONEq(t, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.want+`}}`, once)
-			require.JSONEq(t, once, placedBy(t, template, once))
+			require.JSONEq(t, once, placedBy(t, template.mutate, once))
 		})
 	}
 	t.Run("broken ones are no verdict", func(t *testing.T) {
 		for _, broken := range []string{
 			`[]`, `{"spec":[]}`, `{"metadata":{"labels":[]},"spec":{}}`, `{"metadata":[]}`, `{"spec":{"devices":[]}}`, `{"spec":{"devices":{"requests":{}}}}`,
 		} {
-			_, err := (&claimGiver{policies: placements(p), placer: testPlacer()}).Judge(t.Context(), creating(broken))
+			_, err := answer(t.Context(), mutating((&claimHandler{policies: placements(p), placement: testPlacer()}).mutate), creating(broken))
 			require.ErrorAs(t, err, new(*badReviewError), broken)
 		}
-		_, err := (&claimGiver{policies: placements(p), placer: testPlacer(), template: true}).Judge(t.Context(), creating(`{"spec":[]}`))
+		_, err := answer(t.Context(), mutating((&claimHandler{policies: placements(p), placement: testPlacer(), template: true}).mutate), creating(`{"spec":[]}`))
 		require.ErrorAs(t, err, new(*badReviewError))
 	})
 	t.Run("the labels of a template are those of its claims", func(t *testing.T) {
 		labelled := p
 		labelled.Spec.Match.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-		template := &claimGiver{policies: placements(labelled), placer: testPlacer(), template: true}
+		template := &claimHandler{policies: placements(labelled), placement: testPlacer(), template: true}
 		spec := `"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"gpu.example.com"}}]}}`
 		outside := `{"metadata":{"labels":{"a":"b"}},"spec":{"metadata":{},` + spec + `}}`
-		require.JSONEq(t, outside, placedBy(t, template, outside))
-		require.Contains(t, placedBy(t, template, `{"metadata":{},"spec":{"metadata":{"labels":{"a":"b"}},`+spec+`}}`), given)
+		require.JSONEq(t, outside, placedBy(t, template.mutate, outside))
+		require.Contains(t, placedBy(t, template.mutate, `{"metadata":{},"spec":{"metadata":{"labels":{"a":"b"}},`+spec+`}}`), given)
 	})
 }
 
@@ -87,19 +87,16 @@ func TestPlacementOfClaimsIsWarnedOf(t *testing.T) {
 	}
 	p, policies := testPlacer(), placements(given).Current()
 	object := `{"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"x"}}]}}}`
-	found, err := p.claimFindings(t.Context(), policies, new(creating(object)), false)
+	found, err := p.claimFindings(t.Context(), policies, creating(object), false)
 	require.NoError(t, err)
 	decision := policy.Decide(found)
 	require.Equal(t, policy.Allowed, decision.Verdict)
 	require.Len(t, decision.Findings, 1)
 	require.Equal(t, "spec.devices.requests[0].exactly.tolerations", decision.Findings[0].Field)
 
-	found, err = p.claimFindings(t.Context(), policies, new(creating(placedBy(t, &claimGiver{policies: placements(given), placer: p}, object))), false)
+	found, err = p.claimFindings(t.Context(), policies, creating(placedBy(t, (&claimHandler{policies: placements(given), placement: p}).mutate, object)), false)
 	require.NoError(t, err)
 	require.Empty(t, found)
-	_, err = p.claimFindings(t.Context(), policies, new(creating(`[]`)), true)
+	_, err = p.claimFindings(t.Context(), policies, creating(`[]`), true)
 	require.ErrorAs(t, err, new(*badReviewError))
-	found, err = (*placer)(nil).claimFindings(t.Context(), policies, new(creating(`[]`)), false)
-	require.NoError(t, err)
-	require.Empty(t, found)
 }

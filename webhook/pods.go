@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/validation"
@@ -28,19 +29,19 @@ var daemonSetControllers = []string{
 // DefaultSchedulers returns the identity under which Kubernetes' scheduler binds pods.
 func DefaultSchedulers() []string { return []string{"system:kube-scheduler"} }
 
-// podJudge judges the creation and the update of pods.
+// podHandler reviews the creation and the update of pods.
 //
 // A grant that looks at more than tolerations, such as the labels or the service account
 // of a pod or an expression over it, is asked when the tolerations are written. Later
-// writes that change only what it looked at are not judged, so it is no more than a
-// narrower grant to those who may write pods in the namespace.
-type podJudge struct {
-	policies   policySource
-	tolerating *tolerating
-	added      *additions
-	defaults   toleration.DefaultSeconds
-	placement  *placer
-	windows    *windows
+// writes that change only these are not judged, so such a grant is no more than a
+// narrower grant to the users who may write pods in the namespace.
+type podHandler struct {
+	policies  policySource
+	reviewer  *tolerationReviewer
+	added     *podAdditions
+	defaults  toleration.DefaultSeconds
+	placement *placementMatcher
+	windows   *windows
 	// schedulers may put pods on nodes.
 	schedulers []string
 	// directives says whether changes of scheduling directives are judged.
@@ -50,177 +51,171 @@ type podJudge struct {
 	ignoreComparisons bool
 }
 
-// Judge implements judge.
-func (j *podJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	pod, old, err := decodePods(req)
-	if err != nil {
-		return admission.Response{}, err
+// mutate adds to pods that are created the fields of PlacementPolicies, and in mode Window
+// the tolerations of EvictionPolicies. Mirrors of static pods, which run as their kubelet has
+// them, stay as they are.
+func (h *podHandler) mutate(ctx context.Context, req *admission.Request) (jsonPatch, error) {
+	policies, err := inForce(h.policies)
+	if err != nil || req.Operation != admissionv1.Create ||
+		policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetNode) && !mayBeMarked(req.Object.Raw) {
+		return nil, err
 	}
-	policies := j.policies.Current()
-	if policies == nil {
-		return admission.Response{}, errNoPolicies
+	pod, err := decodePlacedPod(req.Object.Raw)
+	if err != nil || isMirror(req, &pod.pod) {
+		return nil, err
 	}
-	path := field.NewPath("spec").Child("tolerations")
-	found := findings(j.syntax(pod, old, path))
-	judged, err := j.byPolicies(ctx, policies, &req, pod, old, path)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	found = append(found, judged...)
-	mirror := isMirror(req, pod)
-	if old == nil && !mirror {
-		placed, err := j.placement.podFindings(ctx, policies, &req)
+	var additions placement.PodAdditions
+	if policies.Placement.Len() > 0 {
+		matching, err := h.placement.ofPod(ctx, policies.Placement, req, pod)
 		if err != nil {
-			return admission.Response{}, err
+			return nil, err
 		}
-		found = append(found, placed...)
+		additions = matching.GivePod(pod.placement(req))
 	}
-	if mirror {
-		found = auditOnly(found)
+	wanted, err := h.windows.of(ctx, policies, req, v1alpha1.TaintTargetNode, pod.pod.Labels)
+	if err != nil {
+		return nil, err
 	}
-	var warnings []string
-	if old == nil && !mirror {
-		warnings = j.spread.pod(&req)
-	}
-	if j.ignoreComparisons && !mirror {
-		var before []corev1.Toleration
-		if old != nil {
-			before = old.Spec.Tolerations
-		}
-		warnings = append(warnings, comparisonWarnings(pod.Spec.Tolerations, before, path)...)
-	}
-	return judgedBy(respond(ctx, policy.Decide(found), warnings), policies), nil
+	// Windows stand behind all other tolerations.
+	have := slices.Concat(pod.pod.Spec.Tolerations, additions.Tolerations)
+	added, windows := addWindows(have, wanted, v1alpha1.ParseWindow(pod.mark.value))
+	additions.Tolerations = append(additions.Tolerations, added...)
+	return podPatch(pod, &additions, windows), nil
 }
 
-// syntax holds the pod against the rules of Kubernetes itself (AV-23 to AV-28,
-// SD-01 to SD-14).
-func (j *podJudge) syntax(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
-	var before []corev1.Toleration
-	if old != nil {
-		before = old.Spec.Tolerations
+// validate implements handler.
+func (h *podHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	pod, old, err := decodeBoth(req, decodePod)
+	if err != nil {
+		return Result{}, err
 	}
+	policies, err := inForce(h.policies)
+	if err != nil {
+		return Result{}, err
+	}
+	path := field.NewPath("spec").Child("tolerations")
+	before := tolerationsOf(old)
+	// The rules of Kubernetes itself (AV-23 to AV-28, SD-01 to SD-14).
 	errs := toleration.ValidateTolerations(pod.Spec.Tolerations, before, path)
 	switch {
-	case !j.directives:
+	case !h.directives:
 	case old == nil:
 		errs = append(errs, validation.ValidatePodCreate(pod)...)
 	default:
 		errs = append(errs, validation.ValidatePodUpdate(pod, old)...)
 	}
-	return errs
+	found := findings(errs)
+	violations, err := h.byPolicies(ctx, policies, req, pod, old, path)
+	if err != nil {
+		return Result{}, err
+	}
+	found = append(found, violations...)
+	if isMirror(req, pod) {
+		for i := range found { // They deny and warn of nothing.
+			found[i].Actions = []v1alpha1.ValidationAction{v1alpha1.Audit}
+		}
+		return decided(policy.Decide(found), nil, policies), nil
+	}
+	var warnings []string
+	if old == nil {
+		misplaced, err := h.placement.podFindings(ctx, policies, req)
+		if err != nil {
+			return Result{}, err
+		}
+		found = append(found, misplaced...)
+		warnings = h.spread.pod(req)
+	}
+	if h.ignoreComparisons {
+		warnings = append(warnings, comparisonWarnings(pod.Spec.Tolerations, before, path)...)
+	}
+	return decided(policy.Decide(found), warnings, policies), nil
 }
 
-func (j *podJudge) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, pod, old *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
-	var to added
+func tolerationsOf(pod *corev1.Pod) []corev1.Toleration {
+	if pod == nil {
+		return nil
+	}
+	return pod.Spec.Tolerations
+}
+
+func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, pod, old *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
+	var additions addedTolerations
+	var err error
 	if policies.Tolerations.Len() > 0 {
-		var err error
-		if to, err = j.added.of(ctx, pod, req.Object.Raw); err != nil {
+		if additions, err = h.added.of(ctx, pod, req.Object.Raw); err != nil {
 			return nil, err
 		}
 	}
-	h := j.tolerating.hear(policies.Tolerations, req, req.Object.Raw, toleration.Input{
-		DefaultSeconds:          &j.defaults,
+	review := h.reviewer.review(policies.Tolerations, req, req.Object.Raw, toleration.Input{
+		DefaultSeconds:          &h.defaults,
 		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
 		HostNetwork:             pod.Spec.HostNetwork,
-		Added:                   to.bySettings,
+		Added:                   additions.bySettings,
 	})
-	h.forResources = to.forResources
+	review.forResources = additions.forResources
+	var windows []v1alpha1.WindowToleration
 	var found []policy.Finding
-	var err error
-	if h.windows, found, err = j.given(ctx, policies, req, old); err != nil {
-		return nil, err
-	}
 	if old == nil {
-		judged, err := j.created(ctx, h, pod, path)
-		return append(found, judged...), err
+		windows, found, err = h.windows.ofCreated(ctx, policies, req, v1alpha1.TaintTargetNode, false)
+	} else if found, err = markChanged(req); err == nil {
+		windows, err = h.windows.kept(req, old)
 	}
-	judged, err := h.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations, Old: old.Spec.Tolerations})
 	if err != nil {
 		return nil, err
 	}
-	found = append(append(found, judged...), policies.Gates.Judge(&req.UserInfo, &pod.Spec, &old.Spec).Findings...)
-	if !letGo(pod, old) {
+	review.windows = nodeWindows(windows)
+	violations, err := review.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations, Old: tolerationsOf(old)})
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, violations...)
+	if old == nil {
+		return h.placedByUser(ctx, review, pod, found)
+	}
+	found = append(found, policies.Gates.Judge(&req.UserInfo, &pod.Spec, &old.Spec).Findings...)
+	if len(old.Spec.SchedulingGates) == 0 || len(pod.Spec.SchedulingGates) > 0 {
 		return found, nil
 	}
-	again, err := h.judgeAgain(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
-	return withoutTwins(found, again), err
-}
-
-// given returns which tolerations of the pod are windows, and what is wrong with what the
-// request says of it.
-func (j *podJudge) given(ctx context.Context, policies *policyset.Set, req *admission.Request, old *corev1.Pod) ([]corev1.Toleration, []policy.Finding, error) {
-	if old == nil {
-		given, found, err := j.windows.taken(ctx, policies, req, v1alpha1.TaintTargetNode, false)
-		return nodeWindows(given), found, err
-	}
-	found, err := remarked(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	kept, err := j.windows.kept(req, old)
-	return nodeWindows(kept), found, err
-}
-
-func (j *podJudge) created(ctx context.Context, h *hearing, pod *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
-	found, err := h.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
-	if err != nil || pod.Spec.NodeName == "" || slices.Contains(j.schedulers, h.req.UserInfo.Username) {
-		return found, err
-	}
-	marked, err := markOf(h.req.Object.Raw, false)
-	if err != nil {
-		return nil, err
-	}
-	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(marked.value))
-	passed, err := h.judgeNode(ctx, pod.Spec.NodeName, field.NewPath("spec", "nodeName"), has)
-	return append(found, passed...), err
-}
-
-// letGo reports whether the last scheduling gate of a pod goes.
-func letGo(pod, old *corev1.Pod) bool {
-	return len(old.Spec.SchedulingGates) > 0 && len(pod.Spec.SchedulingGates) == 0
-}
-
-// withoutTwins appends the findings of more to found, but for those about a field that
-// the same policy was already found to be violated by.
-func withoutTwins(found, more []policy.Finding) []policy.Finding {
+	// The last scheduling gate goes. A field that a policy was already found to be violated by is
+	// not named twice.
+	again, err := review.judgeUngated(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
 	all := found
-	for _, f := range more {
+	for _, f := range again {
 		if !slices.ContainsFunc(found, func(g policy.Finding) bool { return g.Policy == f.Policy && g.Field == f.Field }) {
 			all = append(all, f)
 		}
 	}
-	return all
+	return all, err
 }
 
-// decodePods returns the pod of a request and, on an update, the pod as it was.
-func decodePods(req admission.Request) (pod, old *corev1.Pod, err error) {
-	if pod, err = decodePod(req.Object.Raw); err != nil {
-		return nil, nil, err
+// placedByUser appends the findings about a pod that is created on a node, past the scheduler.
+func (h *podHandler) placedByUser(ctx context.Context, review *tolerationReview, pod *corev1.Pod, found []policy.Finding) ([]policy.Finding, error) {
+	if pod.Spec.NodeName == "" || slices.Contains(h.schedulers, review.req.UserInfo.Username) {
+		return found, nil
 	}
-	if req.Operation == admissionv1.Update {
-		if old, err = decodePod(req.OldObject.Raw); err != nil {
-			return nil, nil, err
-		}
+	marked, err := markOf(review.req.Object.Raw, false)
+	if err != nil {
+		return nil, err
 	}
-	return pod, old, nil
+	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(marked.value))
+	violations, err := review.judgeNode(ctx, pod.Spec.NodeName, field.NewPath("spec", "nodeName"), has)
+	return append(found, violations...), err
+}
+
+// validatePodStatus judges the annotation of windows alone: by the status of a pod its
+// annotations can be written too.
+func validatePodStatus(_ context.Context, req *admission.Request) (Result, error) {
+	found, err := markChanged(req)
+	return Result{Decision: policy.Decide(found)}, err
 }
 
 // isMirror reports whether the request is a kubelet's, about the mirror of a
 // static pod on its own node. That pod runs whether its mirror may exist or not,
 // so a denial would only hide it. The annotation alone proves nothing: anyone
 // can write it.
-func isMirror(req admission.Request, pod *corev1.Pod) bool {
+func isMirror(req *admission.Request, pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	node, isNode := strings.CutPrefix(req.UserInfo.Username, "system:node:")
 	return mirror && isNode && node != "" && node == pod.Spec.NodeName &&
 		slices.Contains(req.UserInfo.Groups, "system:nodes")
-}
-
-// auditOnly returns the findings so that they deny and warn of nothing.
-func auditOnly(found []policy.Finding) []policy.Finding {
-	audits := slices.Clone(found)
-	for i := range audits {
-		audits[i].Actions = []v1alpha1.ValidationAction{v1alpha1.Audit}
-	}
-	return audits
 }

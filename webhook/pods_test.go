@@ -18,7 +18,7 @@ func judgePod(t *testing.T, config Config, review admissionv1.AdmissionReview) a
 	t.Helper()
 	req, _, err := decodeReview(marshal(t, review))
 	require.NoError(t, err)
-	response, err := Validate(config).judge(t.Context(), req)
+	response, err := answer(t.Context(), Validate(config).Review, req)
 	require.NoError(t, err)
 	return response
 }
@@ -74,7 +74,7 @@ func TestC10ANamespaceThatIsNotKnownIsNoVerdict(t *testing.T) {
 	review.Request.Namespace = "unknown"
 	req, _, err := decodeReview(marshal(t, review))
 	require.NoError(t, err)
-	_, err = Validate(testConfig()).judge(t.Context(), req)
+	_, err = answer(t.Context(), Validate(testConfig()).Review, req)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
@@ -135,7 +135,7 @@ func TestGatedPodsAreOnlyTightened(t *testing.T) {
 			config := testConfig()
 			review := podReview(t, admissionv1.Update, tt.object, gated)
 			require.Equal(t, tt.want, judgePod(t, config, review).Allowed)
-			config.JudgeDirectives = false
+			config.SchedulingDirectives = false
 			require.True(t, judgePod(t, config, review).Allowed, "switched off")
 		})
 	}
@@ -158,7 +158,7 @@ func TestTP19WhatARuntimeClassBringsIsNobodysChoice(t *testing.T) {
 
 	req, _, err := decodeReview(marshal(t, pod("broken")))
 	require.NoError(t, err)
-	_, err = Validate(testConfig()).judge(t.Context(), req)
+	_, err = answer(t.Context(), Validate(testConfig()).Review, req)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a class that cannot be read is no verdict")
 }
 

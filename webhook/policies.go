@@ -3,9 +3,15 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -19,114 +25,115 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// written is a pointer to an object of our own API.
-type written[T any] interface {
+// validateOwn refuses an object of our own API that is not valid; warn is nil for no warnings.
+// A write to an object that is on its way out, or beside its spec, is not judged: a policy that
+// became invalid with a change of versions must still be labelled, finalized and deleted.
+func validateOwn[T any, P interface {
 	*T
 	client.Object
-}
-
-// policyJudge refuses objects of one kind of our own API that are not valid.
-type policyJudge[T any, P written[T]] struct {
-	kind     string
-	spec     func(P) any
-	validate func(P) field.ErrorList
-	// warn says what the object will do; nil for nothing.
-	warn func(P) []string
-}
-
-// Judge implements judge. What is written to an object that is on its way out, or
-// beside its spec, is nobody's concern here: a policy that became invalid with a
-// change of versions must still be labelled, finalized and deleted.
-func (j *policyJudge[T, P]) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
+}](req *admission.Request, spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) (Result, error) {
+	kind := reflect.TypeFor[T]().Name()
 	object, old := P(new(T)), P(new(T))
 	if err := unmarshal(req.Object.Raw, object); err != nil {
-		return admission.Response{}, &badReviewError{fmt.Errorf("decode %s: %w", j.kind, err)}
+		return Result{}, &badReviewError{fmt.Errorf("decode %s: %w", kind, err)}
 	}
 	if req.Operation == admissionv1.Update {
 		if err := unmarshal(req.OldObject.Raw, old); err != nil {
-			return admission.Response{}, &badReviewError{fmt.Errorf("decode old %s: %w", j.kind, err)}
+			return Result{}, &badReviewError{fmt.Errorf("decode old %s: %w", kind, err)}
 		}
-		if object.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(j.spec(object), j.spec(old)) {
+		if object.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(object), spec(old)) {
 			return allowed(), nil
 		}
 	}
-	decision := policy.Decide(findings(j.validate(object)))
+	decision := policy.Decide(findings(validate(object)))
 	var warnings []string
-	if j.warn != nil && decision.Verdict == policy.Allowed {
-		warnings = j.warn(object)
+	if warn != nil && decision.Verdict == policy.Allowed {
+		warnings = warn(object)
 	}
-	return respond(ctx, decision, warnings), nil
+	return decided(decision, warnings, nil), nil
 }
 
-func newTolerationPolicyJudge() judge {
-	return &policyJudge[v1alpha1.TolerationPolicy, *v1alpha1.TolerationPolicy]{
-		kind:     "TolerationPolicy",
-		spec:     func(p *v1alpha1.TolerationPolicy) any { return p.Spec },
-		validate: toleration.ValidatePolicy,
-		warn:     toleration.Warnings,
-	}
+func validateTolerationPolicy(_ context.Context, req *admission.Request) (Result, error) {
+	spec := func(p *v1alpha1.TolerationPolicy) any { return p.Spec }
+	return validateOwn(req, spec, toleration.ValidatePolicy, toleration.Warnings)
 }
 
-func newPlacementPolicyJudge() judge {
-	return &policyJudge[v1alpha1.PlacementPolicy, *v1alpha1.PlacementPolicy]{
-		kind:     "PlacementPolicy",
-		spec:     func(p *v1alpha1.PlacementPolicy) any { return p.Spec },
-		validate: placement.ValidatePolicy,
-	}
+func validatePlacementPolicy(_ context.Context, req *admission.Request) (Result, error) {
+	return validateOwn(req, func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, nil)
 }
 
-func newGatePolicyJudge() judge {
-	return &policyJudge[v1alpha1.GatePolicy, *v1alpha1.GatePolicy]{
-		kind:     "GatePolicy",
-		spec:     func(p *v1alpha1.GatePolicy) any { return p.Spec },
-		validate: gate.ValidatePolicy,
+func validateGatePolicy(_ context.Context, req *admission.Request) (Result, error) {
+	return validateOwn(req, func(p *v1alpha1.GatePolicy) any { return p.Spec }, gate.ValidatePolicy, nil)
+}
+
+// validateTaintPolicy returns a handler that warns of policies which are legal and probably not
+// meant, and of the pods that registered taints evict by a preview.
+func validateTaintPolicy(preview *Preview) handler {
+	warn := func(p *v1alpha1.TaintPolicy) []string { return append(taint.Warnings(p), preview.registration(p)...) }
+	return func(_ context.Context, req *admission.Request) (Result, error) {
+		return validateOwn(req, func(p *v1alpha1.TaintPolicy) any { return p.Spec }, taint.ValidatePolicy, warn)
 	}
 }
 
-func newEvictionPolicyJudge() judge {
-	return &policyJudge[v1alpha1.EvictionPolicy, *v1alpha1.EvictionPolicy]{
-		kind: "EvictionPolicy",
-		spec: func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} },
-		validate: func(p *v1alpha1.EvictionPolicy) field.ErrorList {
-			return append(eviction.ValidatePolicy(p), validateRelease(p)...)
-		},
-	}
-}
-
-// formerRelease is the annotation that released a breaker before EvictionApprovals did.
+// formerRelease is the annotation that released a breaker before EvictionApprovals did. It would
+// do nothing, and is refused.
 const formerRelease = "tollgate.dev/release-breaker"
 
-// validateRelease refuses the annotation, which would do nothing.
-func validateRelease(p *v1alpha1.EvictionPolicy) field.ErrorList {
-	if _, ok := p.Annotations[formerRelease]; !ok {
-		return nil
+func validateEvictionPolicy(_ context.Context, req *admission.Request) (Result, error) {
+	spec := func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} }
+	validate := func(p *v1alpha1.EvictionPolicy) field.ErrorList {
+		errs := eviction.ValidatePolicy(p)
+		if _, ok := p.Annotations[formerRelease]; ok {
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(formerRelease),
+				"releases no breaker any more: create an EvictionApproval with spec.evictionPolicy: "+p.Name+" and spec.maxPods"))
+		}
+		return errs
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(formerRelease),
-		"releases no breaker any more: create an EvictionApproval with spec.evictionPolicy: "+p.Name+" and spec.maxPods")}
+	return validateOwn(req, spec, validate, nil)
 }
 
-// registrations says what the taints that a policy registers would do to pods.
-type registrations interface {
-	registration(p *v1alpha1.TaintPolicy) []string
+func validateEvictionApproval(_ context.Context, req *admission.Request) (Result, error) {
+	return validateOwn(req, func(a *v1alpha1.EvictionApproval) any { return a.Spec }, validateApproval, nil)
 }
 
-// newTaintPolicyJudge returns a judge that warns of what is legal and probably not
-// meant, and of what preview says.
-func newTaintPolicyJudge(preview registrations) judge {
-	return &policyJudge[v1alpha1.TaintPolicy, *v1alpha1.TaintPolicy]{
-		kind:     "TaintPolicy",
-		spec:     func(p *v1alpha1.TaintPolicy) any { return p.Spec },
-		validate: taint.ValidatePolicy,
-		warn: func(p *v1alpha1.TaintPolicy) []string {
-			return append(taint.Warnings(p), preview.registration(p)...)
-		},
+// validateApproval returns the errors of an approval. The schema has them too, and is not
+// trusted alone: an approval lets pods go.
+func validateApproval(a *v1alpha1.EvictionApproval) field.ErrorList {
+	const longest = 7 * 24 * time.Hour
+	in, spec := &a.Spec, field.NewPath("spec")
+	var errs field.ErrorList
+	named := 0
+	for _, of := range []struct{ field, name string }{
+		{"node", in.Node},
+		{"deviceTaintRule", in.DeviceTaintRule},
+		{"resourceSlicePatch", in.ResourceSlicePatch},
+		{"evictionPolicy", in.EvictionPolicy},
+	} {
+		if of.name == "" {
+			continue
+		}
+		named++
+		if reasons := validation.IsDNS1123Subdomain(of.name); len(reasons) > 0 {
+			errs = append(errs, field.Invalid(spec.Child(of.field), of.name, strings.Join(reasons, "; ")))
+		}
 	}
-}
-
-func newApprovalJudge() judge {
-	return &policyJudge[v1alpha1.EvictionApproval, *v1alpha1.EvictionApproval]{
-		kind:     "EvictionApproval",
-		spec:     func(a *v1alpha1.EvictionApproval) any { return a.Spec },
-		validate: validateApproval,
+	if named != 1 {
+		errs = field.ErrorList{field.Required(spec.Child("node"), "name exactly one of node, deviceTaintRule, resourceSlicePatch and evictionPolicy")}
 	}
+	switch path := spec.Child("taint"); {
+	case in.EvictionPolicy == "":
+		errs = append(errs, metav1validation.ValidateLabelName(in.Taint.Key, path.Child("key"))...)
+		if in.Taint.Effect != corev1.TaintEffectNoExecute {
+			errs = append(errs, field.NotSupported(path.Child("effect"), in.Taint.Effect, []corev1.TaintEffect{corev1.TaintEffectNoExecute}))
+		}
+	case in.Taint != (v1alpha1.ApprovedTaint{}):
+		errs = append(errs, field.Forbidden(path, "an approval with evictionPolicy is for all taints: leave taint out"))
+	}
+	if in.MaxPods < 1 {
+		errs = append(errs, field.Invalid(spec.Child("maxPods"), in.MaxPods, "must be at least 1"))
+	}
+	if d := in.ExpiresAfter.Duration; d <= 0 || d > longest {
+		errs = append(errs, field.Invalid(spec.Child("expiresAfter"), d.String(), "must be more than 0s, at most 168h"))
+	}
+	return errs
 }

@@ -52,7 +52,7 @@ type allocationFields struct {
 	} `json:"devices"`
 }
 
-// reservationJudge refuses to let more pods use an allocated claim while one of its
+// reservationHandler refuses to let more pods use an allocated claim while one of its
 // devices has a taint that the claim does not tolerate. The scheduler judges taints
 // when it allocates; KEP-5055 promises the same for a claim that is allocated
 // already, where it does not.
@@ -60,42 +60,42 @@ type allocationFields struct {
 // A claim that is reserved for a PodGroup gains no consumer when another pod of the
 // group comes to use it (VS-09): nothing is written that could be refused, so such
 // pods are not judged here. The evictor looks at each of them.
-type reservationJudge struct {
+type reservationHandler struct {
 	// taints is nil where device taints are not followed; then all is allowed.
 	taints deviceTaints
 	clock  clock.PassiveClock
 }
 
-// Judge implements judge. What allocates the claim, and what only takes consumers
+// validate implements handler. A write that allocates the claim, or that only takes consumers
 // away, is not judged.
-func (j *reservationJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	if j.taints == nil {
+func (h *reservationHandler) validate(_ context.Context, req *admission.Request) (Result, error) {
+	if h.taints == nil {
 		return allowed(), nil
 	}
 	var object, old reservationFields
 	if err := errors.Join(unmarshal(req.Object.Raw, &object), unmarshal(req.OldObject.Raw, &old)); err != nil {
-		return admission.Response{}, &badReviewError{fmt.Errorf("decode claim: %w", err)}
+		return Result{}, &badReviewError{fmt.Errorf("decode claim: %w", err)}
 	}
 	if isNull(old.Status.Allocation) {
 		return allowed(), nil
 	}
 	gained, err := gainedConsumers(object.Status.ReservedFor, old.Status.ReservedFor)
 	if err != nil {
-		return admission.Response{}, &badReviewError{err}
+		return Result{}, &badReviewError{err}
 	}
 	if len(gained) == 0 {
 		return allowed(), nil
 	}
 	allocated, err := decodeAllocation(&old)
 	if err != nil {
-		return admission.Response{}, &badReviewError{err}
+		return Result{}, &badReviewError{err}
 	}
-	now := j.clock.Now()
-	obstacles, known := j.taints.Untolerated(allocated, now)
+	now := h.clock.Now()
+	obstacles, known := h.taints.Untolerated(allocated, now)
 	if !known {
-		return admission.Response{}, errDevicesUnknown
+		return Result{}, errDevicesUnknown
 	}
-	return respond(ctx, policy.Decide(reservationFindings(gained, obstacles)), nil), nil
+	return decided(policy.Decide(reservationFindings(gained, obstacles)), nil, nil), nil
 }
 
 // consumer is who a claim is newly reserved for, and where that stands.

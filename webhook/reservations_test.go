@@ -175,7 +175,7 @@ func TestAReservationThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req, _, err := decodeReview(marshal(t, deviceReview(t, "resourceclaims/status", "v1", tt.new, tt.old)))
 			require.NoError(t, err)
-			_, err = Validate(config).judge(t.Context(), req)
+			_, err = answer(t.Context(), Validate(config).Review, req)
 			var bad *badReviewError
 			require.ErrorAs(t, err, &bad)
 		})

@@ -1,11 +1,11 @@
 package webhook
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 const (
@@ -22,19 +23,45 @@ const (
 	maxCauses = 50
 	// maxWarnings bounds the warnings of a response.
 	maxWarnings = 16
-	// auditKey is the audit annotation for violations that are only recorded. The
+	// auditViolations is the audit annotation for violations that are only recorded. The
 	// API server puts the name of the webhook before it.
-	auditKey = "violations"
+	auditViolations = "violations"
+	// auditPolicies is the audit annotation for the version of the policies. Replicas with the
+	// same version decide alike.
+	auditPolicies = "policies"
 )
 
-// respond turns a decision into the response of a validating webhook. Denials
-// say everything at once, so that a user who fixes one does not meet the next. Whoever
-// listens to ctx, see Endpoint.Review, is told what the decision was made of.
-func respond(ctx context.Context, decision policy.Decision, warnings []string) admission.Response {
-	tell(ctx, decision)
+// Result is what a handler makes of a request. The zero Result denies.
+type Result struct {
+	policy.Decision
+
+	// Warnings are those that come of no finding.
+	Warnings []string
+	// Patch is the JSON patch of a mutating handler.
+	Patch []jsonpatch.Operation
+	// PolicyVersion names the policies that were looked at; empty for none.
+	PolicyVersion string
+}
+
+// allowed is the result for a request that nothing has to be said about.
+func allowed() Result { return Result{Decision: policy.Decision{Verdict: policy.Allowed}} }
+
+// decided is the result of a validating handler that looked at policies; nil for none.
+func decided(decision policy.Decision, warnings []string, policies *policyset.Set) Result {
+	result := Result{Decision: decision, Warnings: warnings}
+	if policies != nil {
+		result.PolicyVersion = policies.Version
+	}
+	return result
+}
+
+// Response returns the response to the API server. Denials say everything at once, so that
+// a user who fixes one does not meet the next.
+func (r *Result) Response() admission.Response {
+	warnings := r.Warnings
 	var denials []policy.Finding
 	var audits []string
-	for _, finding := range decision.Findings {
+	for _, finding := range r.Findings {
 		if finding.Denies() {
 			denials = append(denials, finding)
 		}
@@ -45,12 +72,18 @@ func respond(ctx context.Context, decision policy.Decision, warnings []string) a
 			audits = append(audits, finding.String())
 		}
 	}
-	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
-		Allowed:  decision.Verdict == policy.Allowed,
+	response := admission.Response{Patches: r.Patch, AdmissionResponse: admissionv1.AdmissionResponse{
+		Allowed:  r.Verdict == policy.Allowed,
 		Warnings: limitWarnings(warnings),
 	}}
+	if len(audits) > 0 || r.PolicyVersion != "" {
+		response.AuditAnnotations = make(map[string]string, 1)
+	}
 	if len(audits) > 0 {
-		response.AuditAnnotations = map[string]string{auditKey: limitText(strings.Join(audits, "; "))}
+		response.AuditAnnotations[auditViolations] = limitText(strings.Join(audits, "; "))
+	}
+	if r.PolicyVersion != "" {
+		response.AuditAnnotations[auditPolicies] = r.PolicyVersion
 	}
 	if !response.Allowed {
 		response.Result = denial(denials)
@@ -71,11 +104,10 @@ func denial(denials []policy.Finding) *metav1.Status {
 		return status
 	}
 	texts := make([]string, 0, len(denials))
-	status.Details = &metav1.StatusDetails{}
 	for _, finding := range denials {
 		texts = append(texts, finding.String())
 	}
-	status.Details.Causes = causes(denials)
+	status.Details = &metav1.StatusDetails{Causes: causes(denials)}
 	status.Message = limitText(strings.Join(texts, "; "))
 	return status
 }
@@ -93,11 +125,6 @@ func causes(denials []policy.Finding) []metav1.StatusCause {
 		})
 	}
 	return found
-}
-
-// allowed is the response of a request that nothing has to be said about.
-func allowed() admission.Response {
-	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
 }
 
 // findings returns the errors of Kubernetes' own rules as findings.

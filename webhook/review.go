@@ -59,9 +59,9 @@ type request struct {
 	Options            json.RawMessage              `json:"options"`
 }
 
-// admission returns the request as handlers know it.
-func (r *request) admission() (admission.Request, error) {
-	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+// admission returns the request as handlers read it.
+func (r *request) admission() (*admission.Request, error) {
+	req := &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
 		RequestKind: r.RequestKind, RequestResource: r.RequestResource, RequestSubResource: r.RequestSubResource,
 		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation, DryRun: r.DryRun,
@@ -75,16 +75,16 @@ func (r *request) admission() (admission.Request, error) {
 // apiVersion to answer in. Keys are compared with their case, and a key that
 // stands twice in the envelope is an error, because the API server and Tollgate
 // could each have read the other one.
-func decodeReview(body []byte) (admission.Request, string, error) {
+func decodeReview(body []byte) (*admission.Request, string, error) {
 	if err := checkText(body); err != nil {
-		return admission.Request{}, "", err
+		return nil, "", err
 	}
 	var review envelope
 	if err := unmarshal(body, &review); err != nil {
-		return admission.Request{}, "", fmt.Errorf("decode AdmissionReview: %w", err)
+		return nil, "", fmt.Errorf("decode AdmissionReview: %w", err)
 	}
 	if err := checkEnvelope(&review); err != nil {
-		return admission.Request{}, "", err
+		return nil, "", err
 	}
 	req, err := review.Request.admission()
 	return req, review.APIVersion, err

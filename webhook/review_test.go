@@ -21,7 +21,7 @@ func validReview(t *testing.T) string {
 }
 
 func TestB01WhatIsNotJSONInUTF8IsRefused(t *testing.T) {
-	url := serveJudge(t, testOptions(), allowAll)
+	url := serveHandler(t, testOptions(), allowAll)
 	review := validReview(t)
 	utf16 := func(s string) string {
 		var b strings.Builder
@@ -106,7 +106,7 @@ func requireBounded(t *testing.T, body string) {
 	require.Less(t, len(body), maxBodyBytes)
 	allocated := allocations(func() {
 		if req, _, err := decodeReview([]byte(body)); err == nil {
-			_, _, _ = decodePods(req)
+			_, _, _ = decodeBoth(req, decodePod)
 		}
 	})
 	require.Less(t, allocated, uint64(10*len(body)), "bytes allocated for %d bytes", len(body))
@@ -131,7 +131,7 @@ func allocations(f func()) uint64 {
 }
 
 func TestB04DuplicateKeysOfTheEnvelopeAreRefused(t *testing.T) {
-	url := serveJudge(t, testOptions(), allowAll)
+	url := serveHandler(t, testOptions(), allowAll)
 	review := validReview(t)
 	for name, body := range map[string]string{
 		"uid":                     strings.Replace(review, `"uid":`, `"uid":"other","uid":`, 1),
@@ -172,7 +172,7 @@ func TestB05KeysInAnotherCaseAreNotTheField(t *testing.T) {
 }
 
 func TestB07AReviewAsksAndDoesNotAnswer(t *testing.T) {
-	url := serveJudge(t, testOptions(), allowAll)
+	url := serveHandler(t, testOptions(), allowAll)
 	review := validReview(t)
 	for name, body := range map[string]string{
 		"request missing":      `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
@@ -201,7 +201,7 @@ func TestB07AReviewAsksAndDoesNotAnswer(t *testing.T) {
 }
 
 func TestB08TheUIDIsEchoedOrRefused(t *testing.T) {
-	url := serveJudge(t, testOptions(), allowAll)
+	url := serveHandler(t, testOptions(), allowAll)
 	review := podReview(t, admissionv1.Create, simplePod, "")
 	for name, uid := range map[string]string{
 		"a UUID":         "705ab4f5-6393-11e8-b7cc-42010a800002",
@@ -275,8 +275,8 @@ func FuzzDecodeReview(f *testing.F) {
 		}
 		require.NotEmpty(t, version)
 		require.NotEmpty(t, req.UID)
-		_, _, _ = decodePods(req)
-		_, _, _ = decodeNodes(req)
+		_, _, _ = decodeBoth(req, decodePod)
+		_, _, _ = decodeBoth(req, decodeNode)
 	})
 }
 

@@ -94,7 +94,7 @@ func TestWhatIsKeptOfOneRevisionIsNotInheritedFromAnother(t *testing.T) {
 	}{{"web-1", true}, {"web-2", false}, {"web-1", true}} {
 		req, _, err := decodeReview(marshal(t, asked(t, "pods", "", controllerNamed("statefulset-controller"), ofRevision(tt.revision), nil)))
 		require.NoError(t, err)
-		response, err := endpoint.judge(t.Context(), req)
+		response, err := answer(t.Context(), endpoint.Review, req)
 		require.NoError(t, err)
 		require.Equal(t, tt.want, response.Allowed, tt.revision)
 	}

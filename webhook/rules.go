@@ -8,9 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
@@ -29,14 +27,9 @@ type ruleFields struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// selectorFields are what stands in the selector of a rule.
-type selectorFields struct {
-	DeviceSelector map[string]json.RawMessage `json:"deviceSelector"`
-}
-
 // decodeRules returns the spec of the DeviceTaintRule of a request, nil when the rule
 // is deleted, and the spec that it had, nil when it is created.
-func decodeRules(req admission.Request) (now, old *resourcev1.DeviceTaintRuleSpec, err error) {
+func decodeRules(req *admission.Request) (now, old *resourcev1.DeviceTaintRuleSpec, err error) {
 	if req.Operation != admissionv1.Delete {
 		if now, err = ruleSpec(req.Object.Raw); err != nil {
 			return nil, nil, err
@@ -51,22 +44,20 @@ func decodeRules(req admission.Request) (now, old *resourcev1.DeviceTaintRuleSpe
 }
 
 func ruleSpec(raw []byte) (*resourcev1.DeviceTaintRuleSpec, error) {
-	fields, err := decodeRule(raw)
-	if err != nil {
-		return nil, err
-	}
 	spec := &resourcev1.DeviceTaintRuleSpec{}
-	if err := decodeField(fields.Spec, "spec", spec); err != nil {
-		return nil, &badReviewError{err}
-	}
-	return spec, nil
+	return spec, decodeRuleSpec(raw, spec)
 }
 
-func decodeRule(raw []byte) (fields ruleFields, err error) {
+// decodeRuleSpec decodes the spec of a rule.
+func decodeRuleSpec(raw []byte, into any) error {
+	var fields ruleFields
 	if err := unmarshal(raw, &fields); err != nil {
-		return fields, &badReviewError{fmt.Errorf("decode DeviceTaintRule: %w", err)}
+		return &badReviewError{fmt.Errorf("decode DeviceTaintRule: %w", err)}
 	}
-	return fields, nil
+	if err := decodeField(fields.Spec, "spec", into); err != nil {
+		return &badReviewError{err}
+	}
+	return nil
 }
 
 // unknownFields is what of the selector of a rule is not known here: what v1alpha3 had up to
@@ -85,7 +76,7 @@ type unknownFields struct {
 }
 
 // unknownFieldsOf returns what is not known of the selector of the rule of a request.
-func unknownFieldsOf(req admission.Request) (unknown unknownFields, err error) {
+func unknownFieldsOf(req *admission.Request) (unknown unknownFields, err error) {
 	unknown.former = req.Resource.Version == resourcev1alpha3.SchemeGroupVersion.Version
 	selector, err := rawSelector(req.Object.Raw)
 	if err != nil {
@@ -97,7 +88,8 @@ func unknownFieldsOf(req admission.Request) (unknown unknownFields, err error) {
 		if err != nil {
 			return unknownFields{}, err
 		}
-		unknown.fresh = !maps.EqualFunc(selector, old, sameRaw) // both were written by one API server
+		// Both were written by one API server.
+		unknown.fresh = !maps.EqualFunc(selector, old, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 		unknown.left = unknown.fresh && len(unknownNames(old)) > 0
 	}
 	unknown.names = unknownNames(selector)
@@ -112,21 +104,16 @@ func unknownNames(selector map[string]json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(selector))
 }
 
-// rawSelector returns what stands in the selector of a rule.
-func rawSelector(raw []byte) (map[string]json.RawMessage, error) {
-	fields, err := decodeRule(raw)
-	if err != nil {
-		return nil, err
-	}
-	var spec selectorFields
-	if err := decodeField(fields.Spec, "spec", &spec); err != nil {
-		return nil, &badReviewError{err}
-	}
-	return spec.DeviceSelector, nil
+// selectorFields are the fields of the selector of a rule.
+type selectorFields struct {
+	DeviceSelector map[string]json.RawMessage `json:"deviceSelector"`
 }
 
-func sameRaw(a, b json.RawMessage) bool {
-	return bytes.Equal(a, b)
+// rawSelector returns the fields of the selector of a rule.
+func rawSelector(raw []byte) (map[string]json.RawMessage, error) {
+	var spec selectorFields
+	err := decodeRuleSpec(raw, &spec)
+	return spec.DeviceSelector, err
 }
 
 // narrowerWarning goes with a preview, and a limit, that go by half a selector. What is
@@ -139,21 +126,38 @@ func unsupportedWarning(names []string) string {
 		"): to Tollgate the rule selects nothing, and nobody is evicted for it"
 }
 
-// ruleJudge judges DeviceTaintRules.
-type ruleJudge struct {
+// ruleHandler reviews DeviceTaintRules.
+type ruleHandler struct {
 	clock clock.PassiveClock
 	// obeyed is true where Tollgate acts on rules. Elsewhere it is Kubernetes that has
 	// to understand the selector.
 	obeyed   bool
-	governor *governor
+	enforcer *taintEnforcer
 	preview  *Preview
 }
 
-// Judge implements judge.
-func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
+// mutate writes into DeviceTaintRules since when their effect counts.
+func (h *ruleHandler) mutate(_ context.Context, req *admission.Request) (jsonPatch, error) {
+	spec, old, err := decodeRules(req)
+	if err != nil || spec == nil {
+		return nil, err
+	}
+	var before *resourcev1.DeviceTaint
+	if old != nil {
+		before = &old.Taint
+	}
+	var out jsonPatch
+	if at, ok := validation.StampRule(&spec.Taint, before, h.clock.Now()); ok {
+		out.stamp("/spec/taint", spec.Taint.Key, at)
+	}
+	return out, nil
+}
+
+// validate implements handler.
+func (h *ruleHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
 	spec, old, err := decodeRules(req)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
 	change := taint.RuleChange{New: spec, Old: old}
 	var found []policy.Finding
@@ -161,105 +165,61 @@ func (j *ruleJudge) Judge(ctx context.Context, req admission.Request) (admission
 	var unknown unknownFields
 	if spec != nil {
 		if unknown, err = unknownFieldsOf(req); err != nil {
-			return admission.Response{}, err
+			return Result{}, err
 		}
 		change.Reselected = unknown.fresh && old != nil
-		if change.Adopted, err = isAdopted(&req); err != nil {
-			return admission.Response{}, err
+		if change.Adopted, err = isAdopted(req); err != nil {
+			return Result{}, err
 		}
-		found, warnings = j.rules(spec, old, &unknown)
+		found = findings(validation.ValidateRule(spec, old))
+		switch {
+		case len(unknown.names) == 0:
+			warnings = validation.RuleWarnings(spec, old, h.clock.Now())
+		case unknown.fresh && unknown.former && h.obeyed:
+			found = append(found, findings(validation.UnsupportedSelector(unknown.names))...)
+		}
 	}
-	collected, err := isCollected(&req)
+	collected, err := isCollected(req)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
-	if collected || j.governor.isSelf(&req) {
-		return respond(ctx, policy.Decide(found), warnings), nil
+	if collected || h.enforcer.isSelf(req) {
+		return decided(policy.Decide(found), warnings, nil), nil
 	}
-	reserved, err := reservedFindings(&req)
+	reserved, err := reservedFindings(req)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
-	return j.govern(ctx, req, change, append(found, reserved...), warnings, &unknown)
+	policies, err := inForce(h.enforcer.policies)
+	if err != nil {
+		return Result{}, err
+	}
+	in := h.enforcer.input(req, change.Writes())
+	in.Rule = &change
+	var preview func() (previewed, error)
+	if spec != nil { // no pod is evicted by the end of a rule
+		preview = func() (previewed, error) { return h.foresee(ctx, req, policies.Taints, in, old, spec, &unknown) }
+	}
+	return h.enforcer.decide(ctx, policies, in, append(found, reserved...), warnings, preview)
 }
 
-// govern holds a change of a rule by anybody but Tollgate against the TaintPolicies,
-// beside what was found already.
-func (j *ruleJudge) govern(ctx context.Context, req admission.Request, change taint.RuleChange, found []policy.Finding, warnings []string, unknown *unknownFields) (admission.Response, error) {
-	spec, old := change.New, change.Old
-	policies, err := j.governor.current()
-	if err != nil {
-		return admission.Response{}, err
-	}
-	set := policies.Taints
-	in := j.governor.input(&req, change.Writes())
-	in.Rule = &change
-	judged, fault := j.governor.judge(ctx, set, in)
-	decision := policy.Decide(append(found, judged...))
-	if fault != nil && decision.Verdict != policy.Denied {
-		return admission.Response{}, fault
-	}
-	if spec == nil || decision.Verdict == policy.Denied {
-		return judgedBy(respond(ctx, decision, warnings), policies), nil // nobody is evicted by the end of a rule
-	}
+// foresee returns the preview of a rule whose selector may have unknown fields.
+func (h *ruleHandler) foresee(ctx context.Context, req *admission.Request, set *taint.Set, in taint.Input, old, spec *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) (previewed, error) {
 	if unknown.left {
-		// What it selected is less than it seems, and may be nothing of what it does now.
+		// It selected less than it seems, and maybe nothing of what it does now.
 		before := *old
 		before.DeviceSelector = nil
 		old = &before
 	}
-	seen, err := j.preview.rule(ctx, req, set, in, old, spec)
-	if err != nil {
-		return admission.Response{}, err
-	}
+	seen, err := h.preview.rule(ctx, req, set, in, old, spec)
 	switch {
 	case len(unknown.names) == 0 || !unknown.fresh && len(seen.warnings) == 0:
-	case j.obeyed:
-		// The limits went by what is left of the selector all the same: another version of
-		// Tollgate, or Kubernetes, may know the rest.
+	case h.obeyed:
+		// The limits went by the rest of the selector all the same: another version of
+		// Tollgate, or Kubernetes, may know all of it.
 		seen.warnings = []string{unsupportedWarning(unknown.names)}
 	case len(seen.warnings) > 0:
 		seen.warnings = append(seen.warnings, narrowerWarning)
 	}
-	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
-}
-
-// rules holds a rule against the rules of Kubernetes itself.
-func (j *ruleJudge) rules(spec, old *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) ([]policy.Finding, []string) {
-	found := findings(validation.ValidateRule(spec, old))
-	if len(unknown.names) == 0 {
-		return found, validation.RuleWarnings(spec, old, j.clock.Now())
-	}
-	if unknown.fresh && unknown.former && j.obeyed {
-		found = append(found, findings(validation.UnsupportedSelector(unknown.names))...)
-	}
-	return found, nil // warnings would be about half a selector
-}
-
-// ruleStamper writes into DeviceTaintRules since when their effect counts. It never
-// refuses.
-type ruleStamper struct {
-	clock clock.PassiveClock
-}
-
-// Judge implements judge.
-func (j *ruleStamper) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
-	spec, old, err := decodeRules(req)
-	if err != nil || spec == nil {
-		return allowed(), err
-	}
-	var stood *resourcev1.DeviceTaint
-	if old != nil {
-		stood = &old.Taint
-	}
-	response := allowed()
-	at, ok := validation.StampRule(&spec.Taint, stood, j.clock.Now())
-	if ok && spec.Taint.Key != "" { // without a key it is invalid, and there may be no taint to write to
-		const path = "/spec/taint"
-		response.Patches = []jsonpatch.JsonPatchOperation{
-			jsonpatch.NewOperation("test", path+"/key", spec.Taint.Key),
-			jsonpatch.NewOperation("add", path+"/timeAdded", at.UTC().Format(time.RFC3339)),
-		}
-	}
-	return response, nil
+	return seen, err
 }

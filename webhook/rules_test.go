@@ -144,7 +144,7 @@ func TestARuleThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {
 		for _, endpoint := range []*Endpoint{Mutate(atNoon()), Validate(atNoon())} {
 			req, _, err := decodeReview(marshal(t, deviceReview(t, "devicetaintrules", "v1", object, "")))
 			require.NoError(t, err)
-			_, err = endpoint.judge(t.Context(), req)
+			_, err = answer(t.Context(), endpoint.Review, req)
 			var bad *badReviewError
 			require.ErrorAs(t, err, &bad, object)
 		}

@@ -62,8 +62,8 @@ func TestWritesOfRulesAreGoverned(t *testing.T) {
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{RequireSelector: true}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &ruleJudge{clock: clocktesting.NewFakePassiveClock(noon), governor: governedBy(policies...)}
-			requireReason(t, tt.reason, judged(t, j, asUser(tt.review, tt.user[0], tt.user[1:]...)))
+			j := &ruleHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(policies...)}
+			requireReason(t, tt.reason, judged(t, j.validate, asUser(tt.review, tt.user[0], tt.user[1:]...)))
 		})
 	}
 }
@@ -71,7 +71,7 @@ func TestWritesOfRulesAreGoverned(t *testing.T) {
 func TestNothingIsStampedOnARuleThatIsDeleted(t *testing.T) {
 	review := deviceReview(t, "devicetaintrules", "v1", "null", ruleJSON("null", "k", "None"))
 	review.Request.Operation = admissionv1.Delete
-	require.Empty(t, judged(t, &ruleStamper{clock: clocktesting.NewFakePassiveClock(noon)}, review).Patches)
+	require.Empty(t, judged(t, mutating((&ruleHandler{clock: clocktesting.NewFakePassiveClock(noon)}).mutate), review).Patches)
 }
 
 func TestWritesOfSlicesAreGovernedWhereTheyAreNotTheDrivers(t *testing.T) {
@@ -98,10 +98,10 @@ func TestWritesOfSlicesAreGovernedWhereTheyAreNotTheDrivers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &sliceJudge{clock: clocktesting.NewFakePassiveClock(noon), governor: governedBy(taintPolicies()...)}
+			j := &sliceHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
 			review := deviceReview(t, "resourceslices", "v1", tt.now, tt.old)
 			review.Request.UserInfo = tt.user
-			requireReason(t, tt.reason, judged(t, j, review))
+			requireReason(t, tt.reason, judged(t, j.validate, review))
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestC24ADriverIsNotTheDriverOfAPoolOfAnotherNode(t *testing.T) {
 			}
 			review := deviceReview(t, "resourceslices", "v1", slice(tt.name, tt.node, tt.pool), "")
 			review.Request.UserInfo, review.Request.Name = tt.user, tt.name
-			requireReason(t, tt.reason, judged(t, &sliceJudge{clock: b.clock, governor: b.governor, preview: b.preview}, review))
+			requireReason(t, tt.reason, judged(t, (&sliceHandler{clock: b.clock, enforcer: b.enforcer, preview: b.preview}).validate, review))
 		})
 	}
 }

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
-	"gomodules.xyz/jsonpatch/v2"
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -27,20 +24,6 @@ const (
 	// allows 64 devices with 16 taints of at most six values each.
 	maxTaintElements = 50_000
 )
-
-// decodeSlices returns the devices of the ResourceSlice of a request and, on an
-// update, the devices that it had.
-func decodeSlices(req admission.Request) (now, old []validation.Device, err error) {
-	if now, err = sliceDevices(req.Object.Raw); err != nil {
-		return nil, nil, err
-	}
-	if req.Operation == admissionv1.Update {
-		if old, err = sliceDevices(req.OldObject.Raw); err != nil {
-			return nil, nil, err
-		}
-	}
-	return now, old, nil
-}
 
 // sliceDevices finds the names and the taints of the devices in a ResourceSlice.
 // Attributes and capacities, which are most of it, are passed over.
@@ -123,77 +106,26 @@ func sliceOrigin(raw []byte) (tracker.Slice, error) {
 	return origin, nil
 }
 
-// sliceJudge judges the taints of ResourceSlices, as they stand in the slice that is
-// written. What takes a whole slice away is not judged: that it is deleted, or that
-// another one of its pool is written with a later generation, which makes it void. Its
-// devices go with their taints. Who may write slices that are not their own could let
-// the devices come back without: it is RBAC that keeps them from it.
-type sliceJudge struct {
+// sliceHandler reviews the taints of ResourceSlices, as they stand in the slice that is
+// written. The removal of a whole slice is not judged: that it is deleted, or that another one
+// of its pool is written with a later generation, which makes it void. Its devices go with their
+// taints. A user who may write slices of others could let the devices come back without: RBAC
+// prevents that.
+type sliceHandler struct {
 	clock    clock.PassiveClock
-	governor *governor
+	enforcer *taintEnforcer
 	preview  *Preview
 }
 
-// Judge implements judge.
-func (j *sliceJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	current, old, err := decodeSlices(req)
+// mutate writes into the taints of ResourceSlices since when they count. Tests of the device's
+// name and of the taint's key keep a time from another taint than it is for.
+func (h *sliceHandler) mutate(_ context.Context, req *admission.Request) (jsonPatch, error) {
+	current, old, err := decodeBoth(req, sliceDevices)
 	if err != nil {
-		return admission.Response{}, err
+		return nil, err
 	}
-	found := findings(validation.ValidateSlice(current, old))
-	warnings := validation.SliceWarnings(current, old, j.clock.Now())
-	origin, err := sliceOrigin(req.Object.Raw)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	origin.Name = req.Name
-	if j.governor.isSelf(&req) {
-		return respond(ctx, policy.Decide(found), warnings), nil
-	}
-	policies, writes := &policyset.Set{}, []taint.Write(nil) // none for a driver
-	if !taint.PublishesSlice(&req.UserInfo, origin.Node) || j.preview.poolOfOthers(&origin) {
-		if policies, err = j.governor.current(); err != nil {
-			return admission.Response{}, err
-		}
-		writes = taint.SliceWrites(origin.Driver, current, old)
-	}
-	in := j.governor.input(&req, writes)
-	judged, fault := j.governor.judge(ctx, policies.Taints, in)
-	decision := policy.Decide(append(found, judged...))
-	if fault != nil && decision.Verdict != policy.Denied {
-		return admission.Response{}, fault
-	}
-	if decision.Verdict == policy.Denied {
-		return judgedBy(respond(ctx, decision, warnings), policies), nil
-	}
-	seen, err := j.preview.slice(ctx, req, policies.Taints, in, old, current)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	return judgedBy(seen.respond(ctx, decision, warnings), policies), nil
-}
-
-// sliceStamper writes into the taints of ResourceSlices since when they count. It
-// never refuses.
-type sliceStamper struct {
-	clock clock.PassiveClock
-}
-
-// Judge implements judge.
-func (j *sliceStamper) Judge(_ context.Context, req admission.Request) (admission.Response, error) {
-	current, old, err := decodeSlices(req)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	response := allowed()
-	response.Patches = slicePatches(current, validation.StampSlice(current, old, j.clock.Now()))
-	return response, nil
-}
-
-// slicePatches returns the patch that writes stamps. Tests of the device's name and
-// of the taint's key keep a time from another taint than it is for.
-func slicePatches(current []validation.Device, stamps []validation.DeviceTimeAdded) []jsonpatch.JsonPatchOperation {
-	patches := make([]jsonpatch.JsonPatchOperation, 0, 3*len(stamps))
+	stamps := validation.StampSlice(current, old, h.clock.Now())
+	out := make(jsonPatch, 0, 3*len(stamps))
 	named := -1
 	for _, stamp := range stamps {
 		device := &current[stamp.Device]
@@ -203,12 +135,39 @@ func slicePatches(current []validation.Device, stamps []validation.DeviceTimeAdd
 		}
 		path := "/spec/devices/" + strconv.Itoa(stamp.Device)
 		if named != stamp.Device {
-			patches, named = append(patches, jsonpatch.NewOperation("test", path+"/name", device.Name)), stamp.Device
+			out.test(path+"/name", device.Name)
+			named = stamp.Device
 		}
-		path += "/taints/" + strconv.Itoa(stamp.Taint)
-		patches = append(patches,
-			jsonpatch.NewOperation("test", path+"/key", key),
-			jsonpatch.NewOperation("add", path+"/timeAdded", stamp.TimeAdded.UTC().Format(time.RFC3339)))
+		out.stamp(path+"/taints/"+strconv.Itoa(stamp.Taint), key, stamp.TimeAdded)
 	}
-	return patches
+	return out, nil
+}
+
+// validate implements handler.
+func (h *sliceHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	current, old, err := decodeBoth(req, sliceDevices)
+	if err != nil {
+		return Result{}, err
+	}
+	found := findings(validation.ValidateSlice(current, old))
+	warnings := validation.SliceWarnings(current, old, h.clock.Now())
+	origin, err := sliceOrigin(req.Object.Raw)
+	if err != nil {
+		return Result{}, err
+	}
+	origin.Name = req.Name
+	if h.enforcer.isSelf(req) {
+		return decided(policy.Decide(found), warnings, nil), nil
+	}
+	policies, writes := &policyset.Set{}, []taint.Write(nil) // none for a driver
+	if !taint.PublishesSlice(&req.UserInfo, origin.Node) || h.preview.poolOfOthers(&origin) {
+		if policies, err = inForce(h.enforcer.policies); err != nil {
+			return Result{}, err
+		}
+		writes = taint.SliceWrites(origin.Driver, current, old)
+	}
+	in := h.enforcer.input(req, writes)
+	return h.enforcer.decide(ctx, policies, in, found, warnings, func() (previewed, error) {
+		return h.preview.slice(ctx, req, policies.Taints, in, old, current)
+	})
 }

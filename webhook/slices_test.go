@@ -148,7 +148,7 @@ func TestASliceThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {
 						require.ErrorContains(t, err, "duplicate")
 						continue
 					}
-					_, err = endpoint.judge(t.Context(), req)
+					_, err = answer(t.Context(), endpoint.Review, req)
 					var bad *badReviewError
 					require.ErrorAs(t, err, &bad)
 					require.ErrorContains(t, err, tt.problem)

@@ -88,7 +88,7 @@ func (s *Spread) pod(req *admission.Request) []string {
 
 // template returns the warnings about a template that is written, with what
 // PlacementPolicies give to its pods.
-func (s *Spread) template(ctx context.Context, placer *placer, policies *policyset.Set, req *admission.Request, written, old *podTemplate, path *field.Path) []string {
+func (s *Spread) template(ctx context.Context, placer *placementMatcher, policies *policyset.Set, req *admission.Request, written, old *podTemplate, path *field.Path) []string {
 	if !s.mayConcern(written.raw) || hasController(req.Object.Raw) {
 		return nil
 	}

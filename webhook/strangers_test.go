@@ -49,7 +49,7 @@ func TestE05WhatAStrangerSendsChangesNothingForOthers(t *testing.T) {
 		b := newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(10))}))
 		b.node("n1", 10)
 		b.node("n2", 3)
-		return b, newEndpoint(EndpointValidate, options, map[resource]judge{nodes: b.nodes()})
+		return b, newEndpoint(EndpointValidate, options, map[resource]handler{nodes: b.nodes()})
 	}
 
 	t.Run("a write that nobody made does not count", func(t *testing.T) {

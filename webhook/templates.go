@@ -7,130 +7,134 @@ import (
 	"fmt"
 	"slices"
 
-	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// templateJudge judges the templates of pods within workloads. It is here that a user
+// templatePaths returns where each kind of workload has the template of its pods.
+func templatePaths() map[resource][]string {
+	spec := []string{"spec", "template"}
+	return map[resource][]string{
+		{group: appsv1.GroupName, name: "deployments"}:  spec,
+		{group: appsv1.GroupName, name: "replicasets"}:  spec,
+		{group: appsv1.GroupName, name: "statefulsets"}: spec,
+		{group: appsv1.GroupName, name: "daemonsets"}:   spec,
+		{group: batchv1.GroupName, name: "jobs"}:        spec,
+		{group: batchv1.GroupName, name: "cronjobs"}:    {"spec", "jobTemplate", "spec", "template"},
+		{name: "replicationcontrollers"}:                spec,
+		{name: "podtemplates"}:                          {"template"},
+
+		{group: appsv1.GroupName, name: "controllerrevisions"}: append([]string{"data"}, templateOfRevision...),
+	}
+}
+
+// templateHandler reviews the templates of pods within workloads. It is here that the user
 // is known: the pods are made by controllers, and inherit the verdict.
 //
 // A template is judged by what it brings, like a pod: what stood in it before stays
 // (C28). So the directives of a suspended Job, which Kubernetes lets change (SD-15 to
 // SD-20), are judged when they do.
 //
-// What a RuntimeClass or a requested resource would bring is granted to pods alone,
-// because Kubernetes adds it to pods alone (TP-16, TP-19). A template in which somebody
-// wrote it out could lose the class later, in an update that changes no toleration, and
-// its pods would inherit what they have no more reason to tolerate.
+// The tolerations of a RuntimeClass or a requested resource are granted to pods alone,
+// because Kubernetes adds them to pods alone (TP-16, TP-19). A template that lists them
+// could lose the class later, in an update that changes no toleration, and its pods would
+// inherit tolerations that they have no more reason for.
 //
 // Grants that look at more than tolerations, such as labels, the service account or
 // an expression over the pod, are asked when tolerations are written. A later update
-// that changes only what they looked at is not judged again.
-type templateJudge struct {
+// that changes only these is not judged again.
+type templateHandler struct {
 	// at is where the template stands.
 	at         []string
 	policies   policySource
-	tolerating *tolerating
+	reviewer   *tolerationReviewer
 	defaults   toleration.DefaultSeconds
 	schedulers []string
-	// daemons says that the DaemonSet controller makes the pods, and adds what it adds
-	// to every one of them.
+	// daemons says that the DaemonSet controller makes the pods, and adds its tolerations
+	// to each of them.
 	daemons bool
 	// gated says that the template of an object that exists changes only where
 	// Kubernetes lets a queue change it, as gated pods do.
 	gated bool
-	// revision says that the template is that of a StatefulSet, or whatever else someone
-	// keeps in a ControllerRevision. Only what is read from a template can be inherited
-	// from one, so what does not read as a template is nobody's concern.
+	// revision says that the object is a ControllerRevision, of a StatefulSet or for another
+	// use. Pods inherit only from data that reads as a template; other data is not judged.
 	revision bool
 	// placement and spread find out whether pods may wait for spread without end.
-	placement *placer
+	placement *placementMatcher
 	spread    *Spread
 	// ignoreComparisons says that pods are evicted in spite of tolerations with Lt and Gt.
 	ignoreComparisons bool
 }
 
-// Judge implements judge.
-func (j *templateJudge) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	template, err := j.decode(req.Object.Raw)
+// validate implements handler.
+func (h *templateHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+	template, old, err := decodeBoth(req, h.decode)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
 	}
-	var old *podTemplate
-	if req.Operation == admissionv1.Update {
-		if old, err = j.decode(req.OldObject.Raw); err != nil {
-			return admission.Response{}, err
-		}
-	}
-	policies := j.policies.Current()
-	if policies == nil {
-		return admission.Response{}, errNoPolicies
-	}
-	found, err := j.byPolicies(ctx, policies, &req, template, old)
+	policies, err := inForce(h.policies)
 	if err != nil {
-		return admission.Response{}, err
+		return Result{}, err
+	}
+	var before []corev1.Toleration
+	if old != nil {
+		before = old.pod.Spec.Tolerations
+	}
+	found, err := h.byPolicies(ctx, policies, req, template, old, before)
+	if err != nil {
+		return Result{}, err
 	}
 	var warnings []string
-	if !j.daemons && !j.revision {
-		warnings = j.spread.template(ctx, j.placement, policies, &req, template, old, j.path("spec"))
+	switch {
+	case h.daemons:
+		warnings = h.missingForDaemons(ctx, policies, req, template, old)
+	case !h.revision:
+		warnings = h.spread.template(ctx, h.placement, policies, req, template, old, h.path("spec"))
 	}
-	if j.daemons {
-		warnings = j.placement.lackedByDaemons(ctx, policies, &req, template, old, j.path("spec", "tolerations"))
+	if h.ignoreComparisons && !h.revision {
+		warnings = append(warnings, comparisonWarnings(template.pod.Spec.Tolerations, before, h.path("spec", "tolerations"))...)
 	}
-	if j.ignoreComparisons && !j.revision {
-		var before []corev1.Toleration
-		if old != nil {
-			before = old.pod.Spec.Tolerations
-		}
-		warnings = append(warnings, comparisonWarnings(template.pod.Spec.Tolerations, before, j.path("spec", "tolerations"))...)
-	}
-	return judgedBy(respond(ctx, policy.Decide(found), warnings), policies), nil
+	return decided(policy.Decide(found), warnings, policies), nil
 }
 
-func (j *templateJudge) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, template, old *podTemplate) ([]policy.Finding, error) {
+func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, template, old *podTemplate, before []corev1.Toleration) ([]policy.Finding, error) {
+	spec := &template.pod.Spec
 	var found []policy.Finding
-	if j.gated && old != nil {
-		found = policies.Gates.JudgeAt(j.path("spec"), &req.UserInfo, &template.pod.Spec, &old.pod.Spec).Findings
+	if h.gated && old != nil {
+		found = policies.Gates.JudgeAt(h.path("spec"), &req.UserInfo, spec, &old.pod.Spec).Findings
 	}
 	if policies.Tolerations.Len() == 0 {
 		return found, nil
 	}
-	spec := &template.pod.Spec
-	h := j.tolerating.hear(policies.Tolerations, req, template.raw, toleration.Input{
-		DefaultSeconds: &j.defaults, FromDaemonSetController: j.daemons, HostNetwork: spec.HostNetwork,
+	review := h.reviewer.review(policies.Tolerations, req, template.raw, toleration.Input{
+		DefaultSeconds: &h.defaults, FromDaemonSetController: h.daemons, HostNetwork: spec.HostNetwork,
 	})
-	asked := toleration.Asked{Path: j.path("spec", "tolerations"), New: spec.Tolerations}
-	if old != nil {
-		asked.Old = old.pod.Spec.Tolerations
-	}
-	judged, err := h.judge(ctx, asked)
+	violations, err := review.judge(ctx, toleration.Asked{Path: h.path("spec", "tolerations"), New: spec.Tolerations, Old: before})
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, judged...)
-	if !j.steers(req, spec, old) {
+	found = append(found, violations...)
+	// A template that newly puts its pods on a node past the scheduler. The pods are judged when
+	// they are made; here the author of the template gets to know, and a revision is not written
+	// by its author.
+	if h.revision || spec.NodeName == "" || old != nil && old.pod.Spec.NodeName == spec.NodeName || slices.Contains(h.schedulers, req.UserInfo.Username) {
 		return found, nil
 	}
-	passed, err := h.judgeNode(ctx, spec.NodeName, j.path("spec", "nodeName"), spec.Tolerations)
-	return append(found, passed...), err
+	violations, err = review.judgeNode(ctx, spec.NodeName, h.path("spec", "nodeName"), spec.Tolerations)
+	return append(found, violations...), err
 }
 
-// steers reports whether the template newly puts its pods on a node past the
-// scheduler. They are judged when they are made; it is the author of the template who
-// is told here, and a revision is not what the author wrote.
-func (j *templateJudge) steers(req *admission.Request, spec *corev1.PodSpec, old *podTemplate) bool {
-	return !j.revision && spec.NodeName != "" && (old == nil || old.pod.Spec.NodeName != spec.NodeName) &&
-		!slices.Contains(j.schedulers, req.UserInfo.Username)
-}
-
-func (j *templateJudge) path(names ...string) *field.Path {
-	return field.NewPath(j.at[0], j.at[1:]...).Child(names[0], names[1:]...)
+func (h *templateHandler) path(names ...string) *field.Path {
+	return field.NewPath(h.at[0], h.at[1:]...).Child(names[0], names[1:]...)
 }
 
 // podTemplate is the template of pods in a workload.
@@ -141,11 +145,11 @@ type podTemplate struct {
 }
 
 // decode returns the template of the workload raw.
-func (j *templateJudge) decode(raw []byte) (*podTemplate, error) {
-	if j.revision {
-		return templateWithin(raw, j.at), nil
+func (h *templateHandler) decode(raw []byte) (*podTemplate, error) {
+	if h.revision {
+		return templateWithin(raw, h.at), nil
 	}
-	return decodeTemplate(raw, j.at)
+	return decodeTemplate(raw, h.at)
 }
 
 // decodeTemplate returns the template that stands at a place in raw. One that is not
@@ -175,4 +179,59 @@ func templateWithin(raw []byte, at []string) *podTemplate {
 		return template
 	}
 	return &podTemplate{raw: json.RawMessage("{}"), pod: &corev1.Pod{}}
+}
+
+// missingForDaemons warns of tolerations that PlacementPolicies would add to the pods of a
+// DaemonSet and that its template, which was old, lacks. The DaemonSet controller makes pods
+// for the nodes whose taints the template tolerates, so no pod is made that could get them.
+func (h *templateHandler) missingForDaemons(ctx context.Context, policies *policyset.Set, req *admission.Request, template, old *podTemplate) []string {
+	if policies.Placement.Len() == 0 ||
+		old != nil && equality.Semantic.DeepEqual(old.pod.Spec.Tolerations, template.pod.Spec.Tolerations) {
+		return nil
+	}
+	pod, err := decodePlacedPod(template.raw)
+	if err != nil {
+		return nil
+	}
+	matching, err := h.placement.ofPod(ctx, policies.Placement, req, pod)
+	if err != nil || matching.Empty() {
+		return nil // Nothing is refused for a warning.
+	}
+	additions := matching.GivePod(placement.Pod{Spec: &pod.pod.Spec, FromDaemonSetController: true})
+	var warnings []string
+	for i := range additions.Tolerations {
+		t := &additions.Tolerations[i]
+		text := t.Key
+		if t.Value != "" {
+			text += "=" + t.Value
+		}
+		if t.Effect != "" {
+			text += ":" + string(t.Effect)
+		}
+		warnings = append(warnings, fmt.Sprintf(
+			"%s: lacks the toleration of %s that a PlacementPolicy gives to pods here: the DaemonSet controller makes no pod for a node with such a taint unless the template tolerates it; add it to the template",
+			h.path("spec", "tolerations"), policy.Short(text, policy.MaxKeyLength+policy.Value)))
+	}
+	return warnings
+}
+
+// comparisonWarnings warns of new tolerations with the operators Lt and Gt, which stand at
+// path, where the evictor does not honour them: the scheduler places such a pod, if its feature
+// gate is on, and the pod is evicted at once.
+func comparisonWarnings(tolerations, old []corev1.Toleration, path *field.Path) []string {
+	if equality.Semantic.DeepEqual(tolerations, old) {
+		return nil
+	}
+	var warnings []string
+	for i := range tolerations {
+		t := &tolerations[i]
+		compares := t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
+		if !compares || t.Effect != "" && t.Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf(
+			"%s: Tollgate does not honour operator %s, and evicts the pod from a node with a NoExecute taint that it is to tolerate; an administrator can set eviction.comparisonOperators",
+			path.Index(i), t.Operator))
+	}
+	return warnings
 }

@@ -33,11 +33,13 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// judgeFunc is a judge that a test makes up.
-type judgeFunc func(ctx context.Context, req admission.Request) (admission.Response, error)
-
-func (f judgeFunc) Judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	return f(ctx, req)
+// answer returns the response to a request.
+func answer(ctx context.Context, handle handler, req *admission.Request) (admission.Response, error) {
+	result, err := handle(ctx, req)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	return result.Response(), nil
 }
 
 // fixedPolicies are policies that do not change.
@@ -159,25 +161,24 @@ func testOptions() Options {
 
 func testConfig() Config {
 	return Config{
-		Options:          testOptions(),
-		ServerClock:      clock.RealClock{},
-		Policies:         fixedPolicies{guarded()},
-		Namespaces:       fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
-		Live:             storing(),
-		Authorizer:       permitting(),
-		RuntimeClasses:   fixedRuntimeClasses{"gpu": {{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
-		DefaultSeconds:   toleration.DefaultSeconds{NotReady: 300, Unreachable: 300},
-		MaxTimeAddedSkew: time.Minute,
-		StampNodeTaints:  true,
-		JudgeDirectives:  true,
-		JudgeDevices:     true,
+		Options:     testOptions(),
+		ServerClock: clock.RealClock{},
+		Readers: Readers{
+			Policies:       fixedPolicies{guarded()},
+			Namespaces:     fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
+			Live:           storing(),
+			RuntimeClasses: fixedRuntimeClasses{"gpu": {{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
+		},
+		Authorizers: Authorizers{Authorizer: permitting()},
+		APIServer:   APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
+		Features:    Features{NodeTaintTimestamps: true, SchedulingDirectives: true, DeviceTaintAdmission: true},
 	}
 }
 
-// serve returns the URL of a server that judges pods with j.
-func serveJudge(t *testing.T, opts Options, j judge) string {
+// serveHandler returns the URL of a server that reviews pods with j.
+func serveHandler(t *testing.T, opts Options, j handler) string {
 	t.Helper()
-	return serveEndpoint(t, newEndpoint("validate", opts, map[resource]judge{pods: j}))
+	return serveEndpoint(t, newEndpoint("validate", opts, map[resource]handler{pods: j}))
 }
 
 func serveEndpoint(t *testing.T, endpoint http.Handler) string {
@@ -187,8 +188,8 @@ func serveEndpoint(t *testing.T, endpoint http.Handler) string {
 	return server.URL
 }
 
-// allowAll is a judge that allows.
-var allowAll = judgeFunc(func(context.Context, admission.Request) (admission.Response, error) { return allowed(), nil })
+// allowAll is a handler that allows.
+var allowAll = allow
 
 func post(t *testing.T, url string, body []byte) (int, string) {
 	t.Helper()

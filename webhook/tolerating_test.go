@@ -88,7 +88,7 @@ func judgeFault(t *testing.T, config Config, review admissionv1.AdmissionReview)
 	t.Helper()
 	req, _, err := decodeReview(marshal(t, review))
 	require.NoError(t, err)
-	_, err = Validate(config).judge(t.Context(), req)
+	_, err = answer(t.Context(), Validate(config).Review, req)
 	require.Error(t, err)
 	return err
 }

@@ -17,10 +17,18 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
-// judge answers reviews of one resource. An error means that no decision could
-// be made; it is never shown to the client.
-type judge interface {
-	Judge(ctx context.Context, req admission.Request) (admission.Response, error)
+// handler reviews the requests for one resource. An error means that no decision could be
+// made; it is never shown to the client.
+type handler func(ctx context.Context, req *admission.Request) (Result, error)
+
+// mutating returns the handler that answers with a patch, and never refuses.
+func mutating(mutate func(context.Context, *admission.Request) (jsonPatch, error)) handler {
+	return func(ctx context.Context, req *admission.Request) (Result, error) {
+		result := allowed()
+		out, err := mutate(ctx, req)
+		result.Patch = out
+		return result, err
+	}
 }
 
 // badReviewError is a review that no API server would send: its object does not
@@ -30,7 +38,7 @@ type badReviewError struct{ err error }
 func (e *badReviewError) Error() string { return e.err.Error() }
 func (e *badReviewError) Unwrap() error { return e.err }
 
-// resource names what a judge is for: a resource, or a subresource of one.
+// resource names what a handler is for: a resource, or a subresource of one.
 type resource struct{ group, name, subresource string }
 
 // Errors are logged at this rate; the metrics count all of them.
@@ -56,30 +64,59 @@ type Options struct {
 	// Bodies bounds the bodies that are judged at the same time, on all endpoints
 	// that share it.
 	Bodies *Bodies
-	// Callers knows who may send reviews; whoever can reach the port where it is nil.
+	// Callers identifies the callers; nil accepts every client that reaches the port.
 	Callers *auth.Callers
 }
 
-// Endpoint serves AdmissionReviews on one path. It is safe for concurrent use
-// once its judges are in place.
+// Endpoint serves AdmissionReviews on one path. It is safe for concurrent use.
 type Endpoint struct {
-	// logs bounds how many errors are logged: whoever can reach the port could
-	// fill the log with them.
+	// logs bounds how many errors are logged: any client that reaches the port could fill
+	// the log with them.
 	logs *rate.Limiter
 
-	name   string
-	opts   Options
-	guard  *auth.Guard
-	judges map[resource]judge
+	name     string
+	opts     Options
+	guard    *auth.Guard
+	handlers map[resource]handler
 }
 
-// newEndpoint returns an endpoint with its judges. Name stands in metrics, and is that of its
+// newEndpoint returns an endpoint with its handlers. Name stands in metrics, and is that of its
 // guard.
-func newEndpoint(name string, opts Options, judges map[resource]judge) *Endpoint {
+func newEndpoint(name string, opts Options, handlers map[resource]handler) *Endpoint {
 	return &Endpoint{
-		logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, guard: opts.Callers.Guard(name), judges: judges,
+		logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, guard: opts.Callers.Guard(name), handlers: handlers,
 	}
 }
+
+// ErrUnfollowed is the error of a review that a limit on affected pods stands in the way of,
+// where the pods are not followed.
+var ErrUnfollowed = errors.New("pods are not followed")
+
+// Review decides about a request of the API server, or of this process. An error means that
+// no decision could be made.
+func (e *Endpoint) Review(ctx context.Context, req *admission.Request) (Result, error) {
+	handle, ok := e.handlers[resourceOf(req)]
+	if !ok {
+		return Result{}, &badReviewError{errors.New("this path does not judge " + describe(req))}
+	}
+	result, err := handle(auth.InNamespace(ctx, req.Namespace), req)
+	if err == nil {
+		// A verdict that came too late is none: the API server no longer waits.
+		err = ctx.Err()
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return result, nil
+}
+
+func resourceOf(req *admission.Request) resource {
+	return resource{req.Resource.Group, req.Resource.Resource, req.SubResource}
+}
+
+// unprovenCaller is the key of contexts of reviews whose caller has not shown that it is the
+// API server. Such a review is answered, and no other answer depends on what it says.
+type unprovenCaller struct{}
 
 // ServeHTTP answers one review.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +133,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := e.opts.Clock.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(r.URL.Query().Get("timeout"), e.opts.Budget))
 	defer cancel()
-	// Before all else: who is not known learns nothing, and costs nothing.
+	// Before all else: an unknown caller learns nothing, and costs nothing.
 	visit, known := e.guard.Identify(r.WithContext(ctx))
 	if !known {
 		e.refuseCaller(w)
@@ -122,8 +159,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuseCaller(w)
 		return
 	}
-	if req.Resource.Resource != "pods" && !visit.Proven(req.Resource.Group) { // pods count for nobody
-		ctx = fromStranger(ctx)
+	if req.Resource.Resource != "pods" && !visit.Proven(req.Resource.Group) { // no answer depends on reviews of pods
+		ctx = context.WithValue(ctx, unprovenCaller{}, true)
 	}
 	send := e.answer(ctx, req, apiVersion, start)
 	// A client that reads its answer slowly does not hold the room of its body.
@@ -131,13 +168,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send(w)
 }
 
-// answer judges a review and returns the function that writes the response, which does not
-// refer to the body.
-func (e *Endpoint) answer(ctx context.Context, req admission.Request, apiVersion string, start time.Time) func(http.ResponseWriter) {
-	response, findings, err := e.Review(ctx, req)
-	e.opts.Metrics.observe(e.name, &review{
-		resource: e.label(req), request: req, response: response, findings: findings, err: err, took: e.opts.Clock.Since(start),
-	})
+// answer decides about a request and returns the function that writes the response, which does
+// not refer to the body.
+func (e *Endpoint) answer(ctx context.Context, req *admission.Request, apiVersion string, start time.Time) func(http.ResponseWriter) {
+	result, err := e.Review(ctx, req)
+	e.opts.Metrics.observe(e.name, e.label(req), req, &result, err, e.opts.Clock.Since(start))
 	if bad := (*badReviewError)(nil); errors.As(err, &bad) {
 		return func(w http.ResponseWriter) { e.refuse(w, http.StatusBadRequest, bad.Error()) }
 	}
@@ -148,7 +183,7 @@ func (e *Endpoint) answer(ctx context.Context, req admission.Request, apiVersion
 		}
 		return e.fail("no decision could be made" + textOfUndecided(err))
 	}
-	encoded, err := encodeReview(apiVersion, req.UID, response)
+	encoded, err := encodeReview(apiVersion, req.UID, result.Response())
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "answer a review", "requestUID", req.UID)
 		return e.fail("internal error")
@@ -167,8 +202,8 @@ type undecidedError struct{ text string }
 
 func (e *undecidedError) Error() string { return e.text }
 
-// textOfUndecided returns what a client is told of why there is no decision: what it can change
-// itself, and nothing of the cluster.
+// textOfUndecided returns the reason for the lack of a decision, for the client: what it can
+// change itself, and nothing of the cluster.
 func textOfUndecided(err error) string {
 	if busy := (*auth.BusyError)(nil); errors.As(err, &busy) {
 		return ": " + busy.Error()
@@ -193,23 +228,10 @@ func (e *Endpoint) boundWrite(w http.ResponseWriter, within time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(e.opts.Clock.Now().Add(within))
 }
 
-func (e *Endpoint) judge(ctx context.Context, req admission.Request) (admission.Response, error) {
-	j, ok := e.judges[resource{req.Resource.Group, req.Resource.Resource, req.SubResource}]
-	if !ok {
-		return admission.Response{}, &badReviewError{errors.New("this path does not judge " + describe(req))}
-	}
-	response, err := j.Judge(ctx, req)
-	if err == nil {
-		// A verdict that came too late is none: the API server no longer waits.
-		err = ctx.Err()
-	}
-	return response, err
-}
-
-// label names what is judged in metrics. Resources without a judge share one name:
-// whoever can reach the port can send reviews of resources with any name (F14).
-func (e *Endpoint) label(req admission.Request) string {
-	if _, judged := e.judges[resource{req.Resource.Group, req.Resource.Resource, req.SubResource}]; !judged {
+// label names a resource in metrics. Resources without a handler share one name: any client
+// that reaches the port can send reviews of resources with any name (F14).
+func (e *Endpoint) label(req *admission.Request) string {
+	if _, handled := e.handlers[resourceOf(req)]; !handled {
 		return "other"
 	}
 	if req.SubResource == "" {
@@ -218,7 +240,7 @@ func (e *Endpoint) label(req admission.Request) string {
 	return req.Resource.Resource + "/" + req.SubResource
 }
 
-func describe(req admission.Request) string {
+func describe(req *admission.Request) string {
 	name := clip(req.Resource.Resource)
 	if req.SubResource != "" {
 		name += "/" + clip(req.SubResource)
@@ -232,23 +254,31 @@ func describe(req admission.Request) string {
 func (e *Endpoint) refuse(w http.ResponseWriter, status int, text string) {
 	// The server reads what is left of a body before it goes on, however slowly that comes.
 	_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
-	e.tell(w, status, text)
+	e.sendRefusal(w, status, text)
 	// It also writes the answer after that.
 	e.boundWrite(w, bodyTimeout+writeTimeout)
 }
 
-// refuseBody refuses a review whose body could not be read. One that is late has had its time.
+// refuseBody refuses a review whose body could not be read.
 func (e *Endpoint) refuseBody(w http.ResponseWriter, err error) {
-	if errors.Is(err, errBodyLate) {
-		// As for a verdict that comes too late.
-		e.tell(w, http.StatusInternalServerError, err.Error())
+	status, text := http.StatusBadRequest, "the body could not be read"
+	switch {
+	case errors.Is(err, errBodyLate):
+		// The time of the review is over, as for a verdict that comes too late.
+		e.sendRefusal(w, http.StatusInternalServerError, err.Error())
 		return
+	case errors.Is(err, errBodyTooLarge):
+		status, text = http.StatusRequestEntityTooLarge, errBodyTooLarge.Error()
+	case errors.Is(err, errBusy):
+		status, text = http.StatusTooManyRequests, errBusy.Error()
+	case errors.Is(err, errBodyEmpty):
+		text = errBodyEmpty.Error()
 	}
-	e.refuse(w, statusOfRead(err), textOfRead(err))
+	e.refuse(w, status, text)
 }
 
-// tell counts a refusal and answers with it.
-func (e *Endpoint) tell(w http.ResponseWriter, status int, text string) {
+// sendRefusal counts a refusal and answers with it.
+func (e *Endpoint) sendRefusal(w http.ResponseWriter, status int, text string) {
 	e.boundWrite(w, writeTimeout)
 	e.opts.Metrics.refused(e.name, status)
 	if status == http.StatusTooManyRequests {
@@ -257,14 +287,14 @@ func (e *Endpoint) tell(w http.ResponseWriter, status int, text string) {
 	http.Error(w, text, status)
 }
 
-// refuseCaller tells a caller nothing but that it is not known, or not for this review. It
-// is the same whatever was wrong.
+// refuseCaller answers a caller that is not known, or not for this review. The answer is the
+// same whatever was wrong.
 func (e *Endpoint) refuseCaller(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	e.refuse(w, http.StatusUnauthorized, "unauthorized")
 }
 
-// checkHeader judges a request by its header alone. A status of 0 means that the
+// checkHeader checks a request by its header alone. A status of 0 means that the
 // body is worth reading.
 func checkHeader(r *http.Request) (int, string) {
 	if r.Method != http.MethodPost {
@@ -289,26 +319,6 @@ func readUntil(ctx context.Context, start time.Time) time.Time {
 		until = end
 	}
 	return until
-}
-
-func statusOfRead(err error) int {
-	switch {
-	case errors.Is(err, errBodyTooLarge):
-		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, errBusy):
-		return http.StatusTooManyRequests
-	default:
-		return http.StatusBadRequest
-	}
-}
-
-func textOfRead(err error) string {
-	for _, known := range []error{errBodyTooLarge, errBodyEmpty, errBusy} {
-		if errors.Is(err, known) {
-			return known.Error()
-		}
-	}
-	return "the body could not be read"
 }
 
 // hintMargin is left of the API server's timeout for the way back.

@@ -28,7 +28,7 @@ import (
 const simplePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[]}}`
 
 func TestA01BodiesOverTheLimitAreRefused(t *testing.T) {
-	url := serveJudge(t, testOptions(), allowAll)
+	url := serveHandler(t, testOptions(), allowAll)
 	body := bytes.Repeat([]byte(" "), maxBodyBytes+1)
 	for name, reader := range map[string]io.Reader{
 		"declared": bytes.NewReader(body),
@@ -49,7 +49,7 @@ func TestA01NoMoreThanTheLimitIsRead(t *testing.T) {
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", endless)
 	req.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
-	newEndpoint("validate", testOptions(), map[resource]judge{pods: allowAll}).ServeHTTP(answer, req)
+	newEndpoint("validate", testOptions(), map[resource]handler{pods: allowAll}).ServeHTTP(answer, req)
 	require.Equal(t, http.StatusRequestEntityTooLarge, answer.Code)
 	const buffered = 64 << 10
 	require.LessOrEqual(t, endless.read.Load(), int64(maxBodyBytes+buffered))
@@ -69,7 +69,7 @@ func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
 	let := sync.OnceFunc(func() { close(release) })
 	var waiting sync.WaitGroup
 	var holding, busy atomic.Int64
-	url := serveJudge(t, opts, judgeFunc(func(_ context.Context, req admission.Request) (admission.Response, error) {
+	url := serveHandler(t, opts, handler(func(_ context.Context, req *admission.Request) (Result, error) {
 		if req.Name == "large" {
 			holding.Add(1)
 			<-release
@@ -121,7 +121,7 @@ func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
 }
 
 func TestA09WhatIsNotAReviewIsRefused(t *testing.T) {
-	url := serveJudge(t, testOptions(), allowAll)
+	url := serveHandler(t, testOptions(), allowAll)
 	review := string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	tests := map[string]struct {
 		method, contentType, encoding, body string
@@ -158,7 +158,7 @@ func TestA09WhatIsNotAReviewIsRefused(t *testing.T) {
 
 func TestA12ACallerThatLeavesEndsTheEvaluation(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
-	url := serveJudge(t, testOptions(), judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+	url := serveHandler(t, testOptions(), handler(func(ctx context.Context, _ *admission.Request) (Result, error) {
 		close(started)
 		<-ctx.Done()
 		close(ended)
@@ -201,10 +201,10 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 				var left time.Duration
 				opts := testOptions()
 				opts.Budget = budget
-				endpoint := newEndpoint("validate", opts, map[resource]judge{pods: judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+				endpoint := newEndpoint("validate", opts, map[resource]handler{pods: handler(func(ctx context.Context, _ *admission.Request) (Result, error) {
 					deadline, ok := ctx.Deadline()
 					if !ok {
-						return admission.Response{}, errors.New("no deadline")
+						return Result{}, errors.New("no deadline")
 					}
 					left = time.Until(deadline)
 					return allowed(), nil
@@ -224,7 +224,7 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 func TestE04AVerdictThatComesTooLateIsNone(t *testing.T) {
 	opts := testOptions()
 	opts.Budget = time.Millisecond
-	url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
+	url := serveHandler(t, opts, handler(func(ctx context.Context, _ *admission.Request) (Result, error) {
 		<-ctx.Done()
 		return allowed(), nil
 	}))
@@ -234,8 +234,8 @@ func TestE04AVerdictThatComesTooLateIsNone(t *testing.T) {
 
 func TestAFaultIsNeverAVerdict(t *testing.T) {
 	opts := testOptions()
-	url := serveJudge(t, opts, judgeFunc(func(context.Context, admission.Request) (admission.Response, error) {
-		return admission.Response{}, errors.New("secret detail of the inside")
+	url := serveHandler(t, opts, handler(func(context.Context, *admission.Request) (Result, error) {
+		return Result{}, errors.New("secret detail of the inside")
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	require.Equal(t, http.StatusInternalServerError, status)
@@ -245,7 +245,7 @@ func TestAFaultIsNeverAVerdict(t *testing.T) {
 
 func TestB20APanicEndsOneRequest(t *testing.T) {
 	opts := testOptions()
-	url := serveJudge(t, opts, judgeFunc(func(_ context.Context, req admission.Request) (admission.Response, error) {
+	url := serveHandler(t, opts, handler(func(_ context.Context, req *admission.Request) (Result, error) {
 		if req.Name == "bad" {
 			panic("nil map")
 		}
@@ -265,7 +265,7 @@ func TestB20APanicEndsOneRequest(t *testing.T) {
 
 func TestTheBudgetIsGivenBack(t *testing.T) {
 	opts := testOptions()
-	endpoint := newEndpoint("validate", opts, map[resource]judge{pods: allowAll})
+	endpoint := newEndpoint("validate", opts, map[resource]handler{pods: allowAll})
 	url := serveEndpoint(t, endpoint)
 	for _, body := range []string{
 		string(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))),
@@ -293,12 +293,12 @@ func TestF14MetricsHaveAClosedSetOfLabels(t *testing.T) {
 
 func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
 	opts := testOptions()
-	url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
-		return respond(ctx, policy.Decide([]policy.Finding{
+	url := serveHandler(t, opts, handler(func(context.Context, *admission.Request) (Result, error) {
+		return decided(policy.Decide([]policy.Finding{
 			{Policy: "TolerationPolicy/a", Reason: policy.TolerationNotGranted},
 			{Policy: "TolerationPolicy/b", Reason: policy.TolerationNotGranted, Actions: []v1alpha1.ValidationAction{v1alpha1.Warn, v1alpha1.Audit}},
 			{Reason: policy.Invalid},
-		}), nil), nil
+		}), nil, nil), nil
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	require.Equal(t, http.StatusOK, status, text)
@@ -315,8 +315,8 @@ func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
 
 func TestFindingsOfAReviewWithoutDecisionAreNotCounted(t *testing.T) {
 	opts := testOptions()
-	url := serveJudge(t, opts, judgeFunc(func(ctx context.Context, _ admission.Request) (admission.Response, error) {
-		return respond(ctx, policy.Decide([]policy.Finding{{Reason: policy.Invalid}}), nil), errors.New("what else was asked is not known")
+	url := serveHandler(t, opts, handler(func(context.Context, *admission.Request) (Result, error) {
+		return decided(policy.Decide([]policy.Finding{{Reason: policy.Invalid}}), nil, nil), errors.New("what else was asked is not known")
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	require.Equal(t, http.StatusInternalServerError, status, text)

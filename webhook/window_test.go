@@ -53,7 +53,7 @@ const (
 )
 
 func TestPodsAreGivenWindows(t *testing.T) {
-	giver := &podGiver{policies: windowPolicies(), placer: testPlacer(), windows: inWindow()}
+	giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
 	tests := map[string]struct{ pod, want string }{
 		"a bare pod": {
 			`{"metadata":{"name":"p"},"spec":{}}`,
@@ -91,9 +91,9 @@ func TestPodsAreGivenWindows(t *testing.T) {
 	}
 	for sentence, tt := range tests {
 		t.Run(sentence, func(t *testing.T) {
-			got := placedBy(t, giver, tt.pod)
+			got := placedBy(t, giver.mutate, tt.pod)
 			require.JSONEq(t, tt.want, got)
-			require.JSONEq(t, got, placedBy(t, giver, got), "a second look adds nothing")
+			require.JSONEq(t, got, placedBy(t, giver.mutate, got), "a second look adds nothing")
 		})
 	}
 }
@@ -103,35 +103,35 @@ func TestPodsAreGivenNoWindows(t *testing.T) {
 	marked := `{"metadata":{"annotations":{"tollgate.dev/window":"rack=20"}},"spec":{"tolerations":[` + rackWindow + `]}}`
 	t.Run("in another mode, and the annotation is taken off", func(t *testing.T) {
 		for _, off := range []*windows{nil, {namespaces: inWindow().namespaces}} {
-			giver := &podGiver{policies: windowPolicies(), placer: testPlacer(), windows: off}
-			require.Equal(t, pod, placedBy(t, giver, pod))
-			require.JSONEq(t, `{"metadata":{"annotations":{}},"spec":{"tolerations":[`+rackWindow+`]}}`, placedBy(t, giver, marked))
+			giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: off}
+			require.Equal(t, pod, placedBy(t, giver.mutate, pod))
+			require.JSONEq(t, `{"metadata":{"annotations":{}},"spec":{"tolerations":[`+rackWindow+`]}}`, placedBy(t, giver.mutate, marked))
 		}
 	})
 	t.Run("where no policy has one", func(t *testing.T) {
-		giver := &podGiver{policies: placing{policyset.None()}, placer: testPlacer(), windows: inWindow()}
-		require.Equal(t, pod, placedBy(t, giver, pod))
+		giver := &podHandler{policies: placing{policyset.None()}, placement: testPlacer(), windows: inWindow()}
+		require.Equal(t, pod, placedBy(t, giver.mutate, pod))
 	})
 	t.Run("mirrors are left alone", func(t *testing.T) {
 		mirror := `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"nodeName":"n"}}`
 		req := creating(mirror)
 		req.UserInfo.Username, req.UserInfo.Groups = "system:node:n", []string{"system:nodes"}
-		giver := &podGiver{policies: windowPolicies(), placer: testPlacer(), windows: inWindow()}
-		response, err := giver.Judge(t.Context(), req)
+		giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+		response, err := answer(t.Context(), mutating(giver.mutate), req)
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
-		require.NotEqual(t, mirror, placedBy(t, giver, mirror), "the annotation alone proves nothing")
+		require.NotEqual(t, mirror, placedBy(t, giver.mutate, mirror), "the annotation alone proves nothing")
 	})
 	t.Run("updates are left alone", func(t *testing.T) {
 		req := creating(pod)
 		req.Operation = admissionv1.Update
-		response, err := (&podGiver{policies: windowPolicies(), placer: testPlacer(), windows: inWindow()}).Judge(t.Context(), req)
+		response, err := answer(t.Context(), mutating((&podHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}).mutate), req)
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
 	})
 	t.Run("a namespace that cannot be read is a fault, and no verdict", func(t *testing.T) {
-		giver := &podGiver{policies: windowPolicies(), placer: testPlacer(), windows: &windows{on: true, namespaces: fixedNamespaces{}}}
-		_, err := giver.Judge(t.Context(), creating(pod))
+		giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: &windows{on: true, namespaces: fixedNamespaces{}}}
+		_, err := answer(t.Context(), mutating(giver.mutate), creating(pod))
 		require.Error(t, err)
 	})
 }
@@ -143,11 +143,11 @@ func TestWindowsComeBehindWhatPlacementGives(t *testing.T) {
 			{Key: "tor", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 		},
 	})})
-	giver := &podGiver{policies: placing{policies}, placer: testPlacer(), windows: inWindow()}
-	placed := placedBy(t, giver, `{"metadata":{"labels":{"app":"web"}},"spec":{}}`)
+	giver := &podHandler{policies: placing{policies}, placement: testPlacer(), windows: inWindow()}
+	placed := placedBy(t, giver.mutate, `{"metadata":{"labels":{"app":"web"}},"spec":{}}`)
 	require.JSONEq(t, `{"metadata":{"labels":{"app":"web"},"annotations":{"tollgate.dev/window":"rack=20"}},"spec":{"tolerations":[
 		{"key":"dedicated","operator":"Exists"},{"key":"tor","operator":"Exists","effect":"NoExecute"},`+rackWindow+`]}}`, placed)
-	require.JSONEq(t, placed, placedBy(t, giver, placed))
+	require.JSONEq(t, placed, placedBy(t, giver.mutate, placed))
 }
 
 func TestClaimsAreGivenWindows(t *testing.T) {
@@ -179,10 +179,10 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 	}
 	for sentence, tt := range tests {
 		t.Run(sentence, func(t *testing.T) {
-			giver := &claimGiver{policies: windowPolicies(), placer: testPlacer(), windows: inWindow()}
-			got := placedBy(t, giver, claim("", tt.requests))
+			giver := &claimHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+			got := placedBy(t, giver.mutate, claim("", tt.requests))
 			require.JSONEq(t, claim(tt.annotation, tt.want), got)
-			require.JSONEq(t, got, placedBy(t, giver, got), "a second look adds nothing")
+			require.JSONEq(t, got, placedBy(t, giver.mutate, got), "a second look adds nothing")
 
 			giver.template = true
 			for _, inner := range []string{claim("", tt.requests), `{"spec":{"devices":{"requests":[` + tt.requests + `]}}}`} {
@@ -190,9 +190,9 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 				if tt.annotation != "" {
 					want = claim(tt.annotation, tt.want)
 				}
-				got = placedBy(t, giver, template(inner))
+				got = placedBy(t, giver.mutate, template(inner))
 				require.JSONEq(t, template(want), got, "the claims of a template get its annotations")
-				require.JSONEq(t, got, placedBy(t, giver, got))
+				require.JSONEq(t, got, placedBy(t, giver.mutate, got))
 			}
 		})
 	}
@@ -202,21 +202,21 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 			full = append(full, fmt.Sprintf(`{"key":"k%d","operator":"Exists"}`, i))
 		}
 		requests := own(strings.Join(full, ","))
-		giver := &claimGiver{policies: windowPolicies(), placer: testPlacer(), windows: inWindow()}
-		require.JSONEq(t, claim("", requests), placedBy(t, giver, claim("", requests)))
+		giver := &claimHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+		require.JSONEq(t, claim("", requests), placedBy(t, giver.mutate, claim("", requests)))
 	})
 }
 
 func TestClaimsFromTemplatesKeepWhatTheirTemplateWasGiven(t *testing.T) {
 	object := `{"metadata":{"annotations":{"tollgate.dev/window":"degraded=99"},"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},
 		"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu","tolerations":[{"key":"degraded","operator":"Exists","effect":"NoExecute","tolerationSeconds":99}]}}]}}}`
-	giver := &claimGiver{policies: windowPolicies(), placer: testPlacer(), windows: inWindow()}
+	giver := &claimHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
 	req := creating(object)
 	req.UserInfo.Username = resourceClaimControllers[0]
-	response, err := giver.Judge(t.Context(), req)
+	response, err := answer(t.Context(), mutating(giver.mutate), req)
 	require.NoError(t, err)
 	require.Empty(t, response.Patches, "the window was longer when the template was created")
-	require.NotEqual(t, object, placedBy(t, giver, object), "a user's annotation counts for nothing")
+	require.NotEqual(t, object, placedBy(t, giver.mutate, object), "a user's annotation counts for nothing")
 }
 
 func TestTheWindowAnnotationStaysAsItIs(t *testing.T) {
@@ -226,9 +226,9 @@ func TestTheWindowAnnotationStaysAsItIs(t *testing.T) {
 		}
 		return `{"metadata":{"name":"p","annotations":{"tollgate.dev/window":"` + value + `"}},"spec":{}}`
 	}
-	for name, j := range map[string]judge{
-		"pods":   &podJudge{policies: windowPolicies(), windows: inWindow()},
-		"claims": &claimJudge{policies: windowPolicies(), windows: inWindow(), tolerating: &tolerating{}},
+	for name, handle := range map[string]handler{
+		"pods":   (&podHandler{policies: windowPolicies(), windows: inWindow()}).validate,
+		"claims": (&claimHandler{policies: windowPolicies(), windows: inWindow(), reviewer: &tolerationReviewer{}}).validate,
 	} {
 		for sentence, tt := range map[string]struct {
 			old, now string
@@ -240,7 +240,7 @@ func TestTheWindowAnnotationStaysAsItIs(t *testing.T) {
 			t.Run(name+", "+sentence, func(t *testing.T) {
 				req := creating(with(tt.now))
 				req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(with(tt.old))}
-				response, err := j.Judge(t.Context(), req)
+				response, err := answer(t.Context(), handle, req)
 				require.NoError(t, err)
 				require.Equal(t, tt.allowed, response.Allowed)
 				if !tt.allowed {
@@ -274,7 +274,7 @@ func TestWindowsHoldToTheModel(t *testing.T) {
 			}
 			have = append(have, one)
 		}
-		added, given := giveWindows(have, wanted, nil)
+		added, given := addWindows(have, wanted, nil)
 		after := slices.Concat(have, added)
 		for _, w := range wanted {
 			for _, value := range []string{"7", "8", "9"} {
@@ -288,7 +288,7 @@ func TestWindowsHoldToTheModel(t *testing.T) {
 				}
 			}
 		}
-		again, still := giveWindows(after, wanted, given)
+		again, still := addWindows(after, wanted, given)
 		require.Empty(t, again)
 		require.Equal(t, given, still)
 		require.Subset(t, after, withoutWindows(after, given))

@@ -105,11 +105,11 @@ func TestNobodyElseSaysWhichTaintsOfANodeAreTwins(t *testing.T) {
 		return `{"metadata":{"name":"n1","annotations":{"a":"b","tollgate.dev/twins":"` + value + `"}},"spec":{}}`
 	}
 	clock := clocktesting.NewFakePassiveClock(noon)
-	judges := map[string]judge{
-		"":       &nodeJudge{clock: clock, maxSkew: time.Minute, governor: governedBy()},
-		"status": &nodeStatusJudge{governor: governedBy()},
+	handlers := map[string]handler{
+		"":       (&nodeHandler{clock: clock, maxSkew: time.Minute, enforcer: governedBy()}).validate,
+		"status": (&nodeHandler{enforcer: governedBy()}).validateStatus,
 	}
-	for subresource, j := range judges {
+	for subresource, j := range handlers {
 		for sentence, tt := range map[string]struct{ user, old, now, reason string }{
 			"a node":             {"system:node:n1", "", "rack=7", "WindowReserved"},
 			"an administrator":   {"ann", "rack=7", "", "WindowReserved"},
@@ -126,13 +126,13 @@ func TestNobodyElseSaysWhichTaintsOfANodeAreTwins(t *testing.T) {
 	}
 	t.Run("but Tollgate", func(t *testing.T) {
 		review := asUser(nodeReview(t, admissionv1.Update, with("rack=7"), with("")), "system:serviceaccount:tollgate-system:tollgate")
-		requireReason(t, "", judged(t, judges[""], review))
+		requireReason(t, "", judged(t, handlers[""], review))
 	})
 	t.Run("a new node has none", func(t *testing.T) {
-		for _, stamper := range []*nodeStamper{
-			{clock: clock, governor: governedBy(taintPolicies()...)}, {clock: clock, governor: governedBy(), unstamped: true},
+		for _, h := range []*nodeHandler{
+			{clock: clock, enforcer: governedBy(taintPolicies()...)}, {clock: clock, enforcer: governedBy(), unstamped: true},
 		} {
-			got := placedBy(t, stamper, with("rack=7"))
+			got := placedBy(t, h.mutate, with("rack=7"))
 			require.NotContains(t, got, v1alpha1.AnnotationTwins)
 			require.Contains(t, got, `"a":"b"`)
 		}

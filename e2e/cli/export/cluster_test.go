@@ -206,9 +206,11 @@ func handler(t *testing.T, found *policies) http.Handler {
 		Options: webhook.Options{
 			Clock: clock.RealClock{}, Metrics: webhook.NewMetrics(prometheus.NewPedanticRegistry()), Budget: patience, Bodies: webhook.NewBodies(64 << 20),
 		},
-		ServerClock: clock.RealClock{}, Policies: k, Namespaces: k, Live: k, Cache: k, RuntimeClasses: k, Authorizer: authorizer.AuthorizerFunc(k.authorize),
-		DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
-		JudgeDirectives: true, JudgeDevices: true,
+		ServerClock: clock.RealClock{},
+		Readers:     webhook.Readers{Policies: k, Namespaces: k, Live: k, Cache: k, RuntimeClasses: k},
+		Authorizers: webhook.Authorizers{Authorizer: authorizer.AuthorizerFunc(k.authorize)},
+		APIServer:   webhook.APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
+		Features:    webhook.Features{SchedulingDirectives: true, DeviceTaintAdmission: true},
 	})
 }
 

@@ -101,31 +101,36 @@ func NewChecker(options Options) (*Checker, error) {
 func (c *Checker) endpoints(options Options, by authorizer.Authorizer, gates featuregate.FeatureGate) webhook.Config {
 	admission := options.Config.Admission
 	return webhook.Config{
-		Options:                    webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())},
-		ServerClock:                options.Clock,
-		Policies:                   c,
-		Namespaces:                 c.world,
-		Live:                       c.world,
-		Cache:                      c.world,
-		Authorizer:                 by,
-		DeviceClasses:              webhook.NewDeviceClasses(c.world, c.world, c.pace),
-		RuntimeClasses:             webhook.NewRuntimeClasses(c.world, c.world, c.pace),
-		Schedulers:                 admission.Schedulers,
-		WorkloadControllers:        slices.Concat(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers),
-		ExtendedResourceToleration: admission.ExtendedResourceToleration,
-		PodTolerationRestriction:   admission.PodTolerationRestriction,
-		DefaultSeconds: toleration.DefaultSeconds{
-			NotReady: admission.DefaultNotReadyTolerationSeconds, Unreachable: admission.DefaultUnreachableTolerationSeconds,
+		Options:     webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())},
+		ServerClock: options.Clock,
+		Readers: webhook.Readers{
+			Policies: c, Namespaces: c.world, Live: c.world, Cache: c.world,
+			DeviceClasses:  webhook.NewDeviceClasses(c.world, c.world, c.pace),
+			RuntimeClasses: webhook.NewRuntimeClasses(c.world, c.world, c.pace),
 		},
-		MaxTimeAddedSkew: admission.MaxTimeAddedSkew.Duration,
-		StampNodeTaints:  gates.Enabled(settings.NodeTaintTimestamps),
-		JudgeDirectives:  gates.Enabled(settings.SchedulingDirectives),
-		JudgeDevices:     gates.Enabled(settings.DeviceTaintAdmission),
-		Window:           options.Config.Eviction.Mode == configv1alpha1.EvictionWindow,
-		Spread: webhook.NewSpread(webhook.SpreadConfig{
+		Authorizers: webhook.Authorizers{Authorizer: by},
+		Users: webhook.Users{
+			Schedulers:          admission.Schedulers,
+			WorkloadControllers: slices.Concat(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers),
+		},
+		APIServer: webhook.APIServer{
+			ExtendedResourceToleration: admission.ExtendedResourceToleration,
+			PodTolerationRestriction:   admission.PodTolerationRestriction,
+			DefaultSeconds: toleration.DefaultSeconds{
+				NotReady: admission.DefaultNotReadyTolerationSeconds, Unreachable: admission.DefaultUnreachableTolerationSeconds,
+			},
+			MaxTimeAddedSkew: admission.MaxTimeAddedSkew.Duration,
+		},
+		Features: webhook.Features{
+			NodeTaintTimestamps:  gates.Enabled(settings.NodeTaintTimestamps),
+			SchedulingDirectives: gates.Enabled(settings.SchedulingDirectives),
+			DeviceTaintAdmission: gates.Enabled(settings.DeviceTaintAdmission),
+			Window:               options.Config.Eviction.Mode == configv1alpha1.EvictionWindow,
+		},
+		Trackers: webhook.Trackers{Spread: webhook.NewSpread(webhook.SpreadConfig{
 			Nodes: c.nodes.known, Known: func() bool { return c.nodes.read },
 			ComparisonOperators: options.Config.Eviction.ComparisonOperators, Clock: c.pace,
-		}),
+		})},
 	}
 }
 

@@ -37,15 +37,15 @@ func (c *Checker) giveOnce(ctx context.Context, k *kind, typed runtime.Object, o
 	if err != nil {
 		return nil, err
 	}
-	response, _, err := c.mutate.Review(ctx, req)
+	review, err := c.mutate.Review(ctx, req)
 	if err != nil {
 		return nil, explained(err)
 	}
-	if len(response.Patches) == 0 {
+	if len(review.Patch) == 0 {
 		return typed, nil
 	}
-	result.Given = append(result.Given, response.Patches...)
-	return c.patched(o, req.Object.Raw, response.Patches)
+	result.Given = append(result.Given, review.Patch...)
+	return c.patched(o, req.Object.Raw, review.Patch)
 }
 
 // patched returns an object after a patch.

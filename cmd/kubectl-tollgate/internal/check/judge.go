@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -90,16 +89,15 @@ func (c *Checker) judge(ctx context.Context, o *unstructured.Unstructured, by Su
 	if err != nil {
 		return err
 	}
-	response, found, err := c.validate.Review(ctx, req)
+	review, err := c.validate.Review(ctx, req)
 	if err != nil {
 		return explained(err)
 	}
-	result.Findings = findingsOf(found)
-	result.Warnings = unfounded(response.Warnings, found)
-	if !response.Allowed && response.Result != nil {
+	result.Findings, result.Warnings = findingsOf(review.Findings), review.Warnings
+	if response := review.Response(); !response.Allowed {
 		result.Message = response.Result.Message
 	}
-	result.conclude(response.Allowed)
+	result.conclude(review.Verdict == policy.Allowed)
 	return nil
 }
 
@@ -123,13 +121,13 @@ func (c *Checker) read(k *kind, o *unstructured.Unstructured) (runtime.Object, e
 }
 
 // request returns the request that the API server asks about.
-func request(k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject) (admission.Request, error) {
+func request(k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject) (*admission.Request, error) {
 	content, err := json.Marshal(typed)
 	if err != nil {
-		return admission.Request{}, fmt.Errorf("encode: %w", err)
+		return nil, fmt.Errorf("encode: %w", err)
 	}
 	gvk, resource := k.judgedAs(o.GroupVersionKind().GroupKind())
-	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	return &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: uidOf(o), Kind: gvk, Resource: resource, RequestKind: &gvk, RequestResource: &resource,
 		Name: o.GetName(), Namespace: namespaceOf(k, o), Operation: admissionv1.Create, DryRun: new(false), UserInfo: by.UserInfo(),
 		Object:  runtime.RawExtension{Raw: content},
@@ -164,17 +162,4 @@ func explained(err error) error {
 			"ask the cluster itself, by kubectl apply --dry-run=server")
 	}
 	return err
-}
-
-// unfounded returns the warnings that come of no finding.
-func unfounded(warnings []string, found []policy.Finding) []string {
-	return slices.DeleteFunc(slices.Clone(warnings), func(warning string) bool {
-		return isMore(warning) || slices.ContainsFunc(found, func(f policy.Finding) bool { return f.String() == warning })
-	})
-}
-
-// isMore reports whether a warning stands for others that there was no room for. Findings
-// are listed in full here.
-func isMore(warning string) bool {
-	return strings.HasPrefix(warning, "and ") && strings.HasSuffix(warning, " more warnings")
 }

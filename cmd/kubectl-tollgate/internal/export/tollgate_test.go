@@ -65,10 +65,12 @@ func tollgate(found *policies, namespaces map[string]*corev1.Namespace, by autho
 		Options: webhook.Options{
 			Clock: clock.RealClock{}, Metrics: webhook.NewMetrics(prometheus.NewPedanticRegistry()), Budget: time.Minute, Bodies: webhook.NewBodies(64 << 20),
 		},
-		ServerClock: clock.RealClock{}, Policies: w, Namespaces: w, Live: w, Cache: w, RuntimeClasses: w, Authorizer: by,
-		Selves:         []string{"system:serviceaccount:tollgate-system:tollgate"},
-		DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
-		JudgeDirectives: true, JudgeDevices: true,
+		ServerClock: clock.RealClock{},
+		Readers:     webhook.Readers{Policies: w, Namespaces: w, Live: w, Cache: w, RuntimeClasses: w},
+		Authorizers: webhook.Authorizers{Authorizer: by},
+		Users:       webhook.Users{Selves: []string{"system:serviceaccount:tollgate-system:tollgate"}},
+		APIServer:   webhook.APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
+		Features:    webhook.Features{SchedulingDirectives: true, DeviceTaintAdmission: true},
 	})
 }
 

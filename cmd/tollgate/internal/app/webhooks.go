@@ -111,32 +111,39 @@ func (p *program) webhookConfig(
 			Budget:  p.config.Webhook.Budget.Duration,
 			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
 		},
-		Preview:                    preview,
-		ServerClock:                p.clock,
-		Policies:                   store,
-		Namespaces:                 webhook.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-		Live:                       p.manager.GetAPIReader(),
-		Cache:                      p.manager.GetClient(),
-		Authorizer:                 p.authorizer,
-		Operators:                  p.operators,
-		Selves:                     p.components.selves(p.self),
-		DeviceClasses:              webhook.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-		Schedulers:                 admission.Schedulers,
-		WorkloadControllers:        append(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers...),
-		RuntimeClasses:             webhook.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-		ExtendedResourceToleration: admission.ExtendedResourceToleration,
-		PodTolerationRestriction:   admission.PodTolerationRestriction,
-		DefaultSeconds:             p.defaultSeconds(),
-		MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
-		StampNodeTaints:            p.features.Enabled(settings.NodeTaintTimestamps),
-		JudgeDirectives:            p.features.Enabled(settings.SchedulingDirectives),
-		JudgeDevices:               p.features.Enabled(settings.DeviceTaintAdmission),
-		WithoutDeviceTaintRules:    !p.features.Enabled(settings.DeviceTaintRules),
-		Window:                     p.window(),
-		IgnoreComparisonOperators: !p.config.Eviction.ComparisonOperators &&
-			p.config.Eviction.Mode != configv1alpha1.EvictionObserve && p.features.Enabled(settings.NodeTaintEviction),
+		Preview:     preview,
+		ServerClock: p.clock,
+		Readers: webhook.Readers{
+			Policies:       store,
+			Namespaces:     webhook.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+			Live:           p.manager.GetAPIReader(),
+			Cache:          p.manager.GetClient(),
+			DeviceClasses:  webhook.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+			RuntimeClasses: webhook.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+		},
+		Authorizers: webhook.Authorizers{Authorizer: p.authorizer, Operators: p.operators},
+		Users: webhook.Users{
+			Selves:              p.components.selves(p.self),
+			Schedulers:          admission.Schedulers,
+			WorkloadControllers: append(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers...),
+		},
+		APIServer: webhook.APIServer{
+			ExtendedResourceToleration: admission.ExtendedResourceToleration,
+			PodTolerationRestriction:   admission.PodTolerationRestriction,
+			DefaultSeconds:             p.defaultSeconds(),
+			MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
+		},
+		Features: webhook.Features{
+			NodeTaintTimestamps:     p.features.Enabled(settings.NodeTaintTimestamps),
+			SchedulingDirectives:    p.features.Enabled(settings.SchedulingDirectives),
+			DeviceTaintAdmission:    p.features.Enabled(settings.DeviceTaintAdmission),
+			WithoutDeviceTaintRules: !p.features.Enabled(settings.DeviceTaintRules),
+			Window:                  p.window(),
+			IgnoreComparisonOperators: !p.config.Eviction.ComparisonOperators &&
+				p.config.Eviction.Mode != configv1alpha1.EvictionObserve && p.features.Enabled(settings.NodeTaintEviction),
+		},
 	}
-	if config.StampNodeTaints {
+	if config.NodeTaintTimestamps {
 		config.Outages = webhook.NewOutages()
 	}
 	if state.devices != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -220,4 +221,12 @@ func classesOf(spec *resourcev1.ResourceClaimSpec) []string {
 		}
 	}
 	return names
+}
+
+// extended returns which of the resources could be of devices: a DeviceClass can
+// stand behind any that Kubernetes does not define itself.
+func extended(resources []string) []string {
+	return slices.DeleteFunc(slices.Clone(resources), func(name string) bool {
+		return !isExtendedResource(name) && !strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix)
+	})
 }

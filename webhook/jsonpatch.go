@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/placement"
@@ -24,28 +26,41 @@ const (
 	spreadPointer       = "/spec/topologySpreadConstraints"
 )
 
-// patch is a JSON patch that is being written.
-type patch []jsonpatch.JsonPatchOperation
+// jsonPatch is a JSON patch that is being written.
+type jsonPatch []jsonpatch.Operation
 
-func (p *patch) test(pointer string, value any) {
+func (p *jsonPatch) test(pointer string, value any) {
 	*p = append(*p, jsonpatch.NewOperation("test", pointer, value))
 }
 
-func (p *patch) add(pointer string, value any) {
+func (p *jsonPatch) add(pointer string, value any) {
 	*p = append(*p, jsonpatch.NewOperation("add", pointer, value))
 }
 
-func (p *patch) remove(pointer string) {
+func (p *jsonPatch) replace(pointer string, value any) {
+	*p = append(*p, jsonpatch.NewOperation("replace", pointer, value))
+}
+
+func (p *jsonPatch) remove(pointer string) {
 	*p = append(*p, jsonpatch.NewOperation("remove", pointer, nil))
 }
 
-// podPatch returns the patch that gives a pod what is added, and says which of it are
-// windows. Each part is guarded by a test of what it is added to, and all of it by the
-// name of the pod, so that a patch that went to another object than it was made for
-// would fail.
-func podPatch(p *placedPod, additions *placement.PodAdditions, given []v1alpha1.WindowToleration) []jsonpatch.JsonPatchOperation {
-	var marked, out patch
-	p.mark.patch(&marked, given)
+// stamp writes the time of the taint at a pointer. A test of its key makes a patch that goes to
+// another object than it was made for fail, and not write a time into another taint. A taint
+// without a key is invalid, and a test of a field that is not there would fail.
+func (p *jsonPatch) stamp(pointer, key string, at metav1.Time) {
+	if key != "" {
+		p.test(pointer+"/key", key)
+		p.add(pointer+"/timeAdded", at.UTC().Format(time.RFC3339))
+	}
+}
+
+// podPatch returns the patch that adds the additions to a pod, and lists those that are windows.
+// Each part is guarded by a test of the field that it is added to, and all of it by the name of
+// the pod, so that a patch that went to another object than it was made for would fail.
+func podPatch(p *placedPod, additions *placement.PodAdditions, windows []v1alpha1.WindowToleration) jsonPatch {
+	var marked, out jsonPatch
+	p.mark.patch(&marked, windows)
 	if additions.Empty() && len(marked) == 0 {
 		return nil
 	}
@@ -65,7 +80,7 @@ func podPatch(p *placedPod, additions *placement.PodAdditions, given []v1alpha1.
 
 // appendAll appends items to the list of length n that stands as raw at a pointer. A
 // list that is empty may not be there.
-func appendAll[T any](out *patch, pointer string, raw json.RawMessage, n int, items []T) {
+func appendAll[T any](out *jsonPatch, pointer string, raw json.RawMessage, n int, items []T) {
 	switch {
 	case len(items) == 0:
 	case n == 0:
@@ -78,7 +93,7 @@ func appendAll[T any](out *patch, pointer string, raw json.RawMessage, n int, it
 	}
 }
 
-func (p *patch) selector(pod *placedPod, labels []placement.Labelled) {
+func (p *jsonPatch) selector(pod *placedPod, labels []placement.Labelled) {
 	switch {
 	case len(labels) == 0:
 	case len(pod.pod.Spec.NodeSelector) == 0:
@@ -95,7 +110,7 @@ func (p *patch) selector(pod *placedPod, labels []placement.Labelled) {
 	}
 }
 
-func (p *patch) terms(pod *placedPod, terms []placement.Term) {
+func (p *jsonPatch) terms(pod *placedPod, terms []placement.Term) {
 	if len(terms) == 0 {
 		return
 	}
@@ -120,9 +135,8 @@ func (p *patch) terms(pod *placedPod, terms []placement.Term) {
 	}
 }
 
-// firstTerm requires something of a pod that required nothing, in what it has of an
-// affinity.
-func (p *patch) firstTerm(affinity *corev1.Affinity, requirements []corev1.NodeSelectorRequirement) {
+// firstTerm adds the first required term to the affinity of a pod, which may be nil.
+func (p *jsonPatch) firstTerm(affinity *corev1.Affinity, requirements []corev1.NodeSelectorRequirement) {
 	required := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: requirements}}}
 	nodeAffinity := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
 	switch {
@@ -135,7 +149,7 @@ func (p *patch) firstTerm(affinity *corev1.Affinity, requirements []corev1.NodeS
 	}
 }
 
-func (p *patch) spread(pod *placedPod, defaults []placement.SpreadDefault) {
+func (p *jsonPatch) spread(pod *placedPod, defaults []placement.SpreadDefault) {
 	if len(defaults) == 0 {
 		return
 	}
@@ -151,10 +165,10 @@ func (p *patch) spread(pod *placedPod, defaults []placement.SpreadDefault) {
 	}
 }
 
-// claimPatch returns the patch that gives each request what is added. Tests of the
-// names keep a toleration from another request than it is for.
-func claimPatch(requests []placedRequest, additions [][]resourcev1.DeviceToleration) []jsonpatch.JsonPatchOperation {
-	var out patch
+// claimPatch returns the patch that adds the additions to each request. Tests of the names keep
+// a toleration from another request than it is for.
+func claimPatch(requests []placedRequest, additions [][]resourcev1.DeviceToleration) jsonPatch {
+	var out jsonPatch
 	for i := range requests {
 		if len(additions[i]) == 0 {
 			continue

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/policy/placement"
 )
 
 // placedPod is a pod as placement looks at it. What is large stays undecoded until a
@@ -127,10 +129,8 @@ func (p *placedPod) requested() ([]string, error) {
 		}
 	}
 	collect(&whole)
-	for _, list := range [][]containerResources{containers, initContainers} {
-		for i := range list {
-			collect(&list[i].Resources)
-		}
+	for _, container := range append(containers, initContainers...) {
+		collect(&container.Resources)
 	}
 	return slices.Sorted(maps.Keys(names)), nil
 }
@@ -144,10 +144,101 @@ func (p *placedPod) resourceClaims() ([]corev1.PodResourceClaim, error) {
 	return found, nil
 }
 
-// extended returns which of the resources could be of devices: a DeviceClass can
-// stand behind any that Kubernetes does not define itself.
-func extended(resources []string) []string {
-	return slices.DeleteFunc(slices.Clone(resources), func(name string) bool {
-		return !isExtendedResource(name) && !strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix)
-	})
+// placedClaim is a claim, or the claim that a template is for, as placement looks at
+// it.
+type placedClaim struct {
+	labels   map[string]string
+	classes  []string
+	requests []placedRequest
+	// mark is the annotation that says which tolerations are windows.
+	mark mark
+}
+
+// placedRequest is a request, or an alternative of one.
+type placedRequest struct {
+	placement.ClaimRequest
+
+	// pointer is where it stands, and names are of what it stands in.
+	pointer string
+	names   []pointedName
+}
+
+type pointedName struct{ pointer, value string }
+
+// decodePlacedClaim returns what placement knows of a claim or of a template. The
+// labels of a template are those that its claims get.
+func decodePlacedClaim(raw []byte, template bool) (*placedClaim, error) {
+	claim, err := readPlacedClaim(raw, template)
+	if err != nil {
+		return nil, &badReviewError{fmt.Errorf("decode claim: %w", err)}
+	}
+	claim.mark, err = markOf(raw, template)
+	return claim, err
+}
+
+func readPlacedClaim(raw []byte, template bool) (*placedClaim, error) {
+	object := json.RawMessage(raw)
+	path, pointer := field.NewPath("spec"), "/spec"
+	if template {
+		if err := findMembers(raw, member{"spec", &object}); err != nil {
+			return nil, err
+		}
+		path, pointer = path.Child("spec"), pointer+"/spec"
+	}
+	var metadata, labels, spec, devices, requests json.RawMessage
+	err := findMembers(object, member{"metadata", &metadata}, member{"spec", &spec})
+	if err == nil {
+		err = findMembers(metadata, member{"labels", &labels})
+	}
+	if err == nil {
+		err = findMembers(spec, member{"devices", &devices})
+	}
+	if err == nil {
+		err = findMembers(devices, member{"requests", &requests})
+	}
+	if err != nil {
+		return nil, err
+	}
+	claim := &placedClaim{}
+	if err := decodeField(labels, "metadata.labels", &claim.labels); err != nil {
+		return nil, err
+	}
+	var list []requestFields
+	path, pointer = path.Child("devices", "requests"), pointer+"/devices/requests"
+	if err := decodeFieldWithin(requests, path.String(), maxRequestElements, &list); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		claim.take(&list[i], path.Index(i), pointer+"/"+strconv.Itoa(i))
+	}
+	return claim, nil
+}
+
+// take reads a request. Of a kind that is not known here nothing is taken.
+func (c *placedClaim) take(r *requestFields, path *field.Path, pointer string) {
+	own := pointedName{pointer: pointer + "/name", value: r.Name}
+	add := func(sub *subrequestFields, path *field.Path, pointer string, names ...pointedName) {
+		c.classes = append(c.classes, sub.Class)
+		c.requests = append(c.requests, placedRequest{
+			ClaimRequest: placement.ClaimRequest{Path: path.Child("tolerations"), Tolerations: sub.Tolerations},
+			pointer:      pointer,
+			names:        names,
+		})
+	}
+	if r.Exactly != nil {
+		add(r.Exactly, path.Child("exactly"), pointer+"/exactly", own)
+	}
+	for i := range r.FirstAvailable {
+		sub, at := &r.FirstAvailable[i], pointer+"/firstAvailable/"+strconv.Itoa(i)
+		add(sub, path.Child("firstAvailable").Index(i), at, own, pointedName{at + "/name", sub.Name})
+	}
+}
+
+// claimRequests returns the requests as policies look at them.
+func (c *placedClaim) claimRequests() []placement.ClaimRequest {
+	requests := make([]placement.ClaimRequest, len(c.requests))
+	for i := range c.requests {
+		requests[i] = c.requests[i].ClaimRequest
+	}
+	return requests
 }

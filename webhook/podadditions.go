@@ -9,63 +9,14 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// runtimeClasses returns the tolerations of a RuntimeClass.
-type runtimeClasses interface {
-	Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error)
-}
-
-// RuntimeClasses reads RuntimeClasses: from the cache, and from the API server
-// where the cache does not know the class yet. The API server does the same, so
-// the first pod of a new class is not refused what the class brings.
-// It is safe for concurrent use.
-type RuntimeClasses struct {
-	cache, live client.Reader
-	clock       clock.PassiveClock
-	limit       *rate.Limiter
-}
-
-// NewRuntimeClasses returns a reader of RuntimeClasses. Clock is this machine's.
-func NewRuntimeClasses(cache, live client.Reader, clock clock.PassiveClock) *RuntimeClasses {
-	return &RuntimeClasses{cache: cache, live: live, clock: clock, limit: rate.NewLimiter(liveReads, liveReadsOnce)}
-}
-
-var errTooManyRuntimeClasses = errors.New("too many unknown RuntimeClasses are asked about")
-
-// Tolerations returns what the API server adds to pods of a RuntimeClass
-// (TP-19). A class that does not exist adds nothing.
-func (r *RuntimeClasses) Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error) {
-	var class nodev1.RuntimeClass
-	key := types.NamespacedName{Name: runtimeClass}
-	err := r.cache.Get(ctx, key, &class)
-	if apierrors.IsNotFound(err) {
-		if !r.limit.AllowN(r.clock.Now(), 1) {
-			return nil, errTooManyRuntimeClasses
-		}
-		err = r.live.Get(ctx, key, &class)
-	}
-	if apierrors.IsNotFound(err) || (err == nil && class.Scheduling == nil) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read RuntimeClass %s: %w", runtimeClass, err)
-	}
-	return class.Scheduling.Tolerations, nil
-}
-
-// additions knows which tolerations an administrator's settings give to pods by way of
+// podAdditions finds the tolerations that an administrator's settings add to pods by way of
 // admission plugins of the API server, which run before webhooks. They are no choice
 // of the user who creates the pod.
-type additions struct {
+type podAdditions struct {
 	runtimeClasses runtimeClasses
 	// extendedResources says whether the API server adds tolerations for extended
 	// resources.
@@ -75,25 +26,25 @@ type additions struct {
 	podTolerationRestriction bool
 }
 
-// added is what is added to a pod.
-type added struct {
+// addedTolerations are the tolerations that are added to a pod.
+type addedTolerations struct {
 	bySettings []corev1.Toleration
-	// forResources is added because of what the pod requests. A scheduler sees to it
-	// that such a pod only goes to a node that has it; past the scheduler nobody does,
-	// because kubelets let in what their nodes do not have.
+	// forResources is added for the resources that the pod requests. A scheduler puts such a
+	// pod only on a node that has them; past the scheduler nothing does, because kubelets let
+	// in pods that request resources which their nodes do not have.
 	forResources []corev1.Toleration
 }
 
-// of returns what is added to pod. Raw is its JSON.
-func (a *additions) of(ctx context.Context, pod *corev1.Pod, raw []byte) (added, error) {
+// of returns the tolerations that are added to pod. Raw is its JSON.
+func (a *podAdditions) of(ctx context.Context, pod *corev1.Pod, raw []byte) (addedTolerations, error) {
 	if len(pod.Spec.Tolerations) == 0 {
-		return added{}, nil
+		return addedTolerations{}, nil
 	}
-	var to added
+	var to addedTolerations
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		ofClass, err := a.runtimeClasses.Tolerations(ctx, *class)
 		if err != nil {
-			return added{}, err
+			return addedTolerations{}, err
 		}
 		to.bySettings = append(to.bySettings, ofClass...)
 	}
@@ -150,11 +101,11 @@ func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
 			if requested[name] || !isExtendedResource(name) {
 				continue
 			}
-			some, err := isSome(quantity)
-			if err != nil {
+			var amount apiresource.Quantity
+			if err := amount.UnmarshalJSON(quantity); err != nil {
 				return nil, &badReviewError{fmt.Errorf("decode the request of %s: %w", clip(name), err)}
 			}
-			if some {
+			if amount.Sign() > 0 {
 				requested[name] = true
 			}
 		}
@@ -166,13 +117,6 @@ func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
 		})
 	}
 	return tolerations, nil
-}
-
-// isSome reports whether a quantity is more than zero.
-func isSome(raw json.RawMessage) (bool, error) {
-	var quantity apiresource.Quantity
-	err := quantity.UnmarshalJSON(raw)
-	return quantity.Sign() > 0, err
 }
 
 // isExtendedResource reports whether a resource is one that neither Kubernetes
