@@ -2,12 +2,15 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
@@ -19,10 +22,10 @@ const (
 	keptFor = 10 * time.Second
 	// kept is the number of answers kept, of some hundred bytes each.
 	kept = 4096
-	// atOnce is the number of questions under way. Those beyond it wait in lines.
+	// atOnce is the number of questions under way. Those beyond it wait in the fair limiter.
 	atOnce = 32
-	// patience is the time for one answer, waiting included. Who asked may be gone
-	// by then; the answer is kept for the next.
+	// patience is the time for one answer, waiting included. The request may be over by
+	// then; the answer is kept for the next.
 	patience = 2 * time.Second
 )
 
@@ -35,8 +38,8 @@ type reviewer interface {
 type Authority struct {
 	reviews reviewer
 	answers *cache.LRUExpireCache
-	asked   singleflight.Group
-	lines   *lines
+	flights singleflight.Group
+	limiter *fairLimiter
 	clock   clock.PassiveClock
 }
 
@@ -73,7 +76,7 @@ func (n *namespaced) Value(key any) any {
 	return n.Context.Value(key)
 }
 
-// answer is what the API server said. The zero answer allows nothing.
+// answer is one of the API server. The zero answer, DecisionDeny, allows nothing.
 type answer struct {
 	decision authorizer.Decision
 	reason   string
@@ -85,7 +88,7 @@ func NewAuthority(reviews reviewer, now clock.Clock, limits AuthorityLimits) *Au
 		reviews: reviews,
 		answers: cache.NewLRUExpireCacheWithClock(kept, now),
 		clock:   now,
-		lines:   newLines(limits, now),
+		limiter: newFairLimiter(limits, now),
 	}
 }
 
@@ -94,34 +97,37 @@ func NewAuthority(reviews reviewer, now clock.Clock, limits AuthorityLimits) *Au
 // the answer would come after the end of ctx.
 func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	spec := specOf(attributes)
-	key := keyOf(&spec)
-	if known, ok := a.answers.Get(key); ok {
-		said := known.(answer)
-		return said.decision, said.reason, nil
+	key, err := keyOf(&spec)
+	if err != nil {
+		return authorizer.DecisionNoOpinion, "", err
+	}
+	if cached, ok := a.answers.Get(key); ok {
+		result := cached.(answer)
+		return result.decision, result.reason, nil
 	}
 	namespace, _ := ctx.Value(requester{}).(string)
 	within := patience
 	if end, bounded := ctx.Deadline(); bounded {
 		within = min(within, end.Sub(a.clock.Now()))
 	}
-	// The rest is for the answer: where the line is as long as the review may take, answers come
+	// The rest is for the answer: where the wait is as long as the review may take, answers come
 	// too late for all.
 	within /= 2
-	// Who asks the same at the same time shares the answer, and none of them ends
-	// the question for the others. Each namespace asks for itself: a question must not
-	// wait in the line of another.
-	result := a.asked.DoChan(string(key[:])+namespace, func() (any, error) {
+	// The same questions at the same time share the answer, and none of them ends the question
+	// for the others. Each namespace asks for itself: a question must not wait for the questions
+	// of another.
+	flight := a.flights.DoChan(string(key[:])+namespace, func() (any, error) {
 		return a.ask(context.WithoutCancel(ctx), key, spec, namespace, within)
 	})
 	select {
 	case <-ctx.Done():
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("review access: %w", context.Cause(ctx))
-	case r := <-result:
+	case r := <-flight:
 		if r.Err != nil {
 			return authorizer.DecisionNoOpinion, "", r.Err
 		}
-		said := r.Val.(answer)
-		return said.decision, said.reason, nil
+		result := r.Val.(answer)
+		return result.decision, result.reason, nil
 	}
 }
 
@@ -130,32 +136,30 @@ func (a *Authority) ask(
 ) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := a.lines.enter(ctx, namespace, within); err != nil {
+	if err := a.limiter.wait(ctx, namespace, within); err != nil {
 		return answer{}, err
 	}
-	defer a.lines.leave()
+	defer a.limiter.done()
 	review, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return answer{}, fmt.Errorf("review access: %w", err)
 	}
-	said := answerOf(&review.Status)
-	if said.decision == authorizer.DecisionAllow || review.Status.EvaluationError == "" {
-		a.answers.Add(key, said, keptFor)
-	}
-	return said, nil
-}
-
-// answerOf reads an answer. A no with an evaluation error is a no: RBAC gives one for
-// every binding to a role that does not exist. It may pass, so it is not kept.
-func answerOf(status *authorizationv1.SubjectAccessReviewStatus) answer {
+	status := &review.Status
+	result := answer{reason: status.Reason}
 	switch {
 	case status.Denied:
-		return answer{decision: authorizer.DecisionDeny, reason: status.Reason}
+		result.decision = authorizer.DecisionDeny
 	case status.Allowed:
-		return answer{decision: authorizer.DecisionAllow, reason: status.Reason}
+		result.decision = authorizer.DecisionAllow
 	default:
-		return answer{decision: authorizer.DecisionNoOpinion, reason: status.Reason}
+		result.decision = authorizer.DecisionNoOpinion
 	}
+	// A no with an evaluation error is a no: RBAC gives one for every binding to a role that does
+	// not exist. It may pass, so it is not kept.
+	if result.decision == authorizer.DecisionAllow || status.EvaluationError == "" {
+		a.answers.Add(key, result, keptFor)
+	}
+	return result, nil
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer: a SubjectAccessReview
@@ -167,4 +171,84 @@ func (a *Authority) ConditionsAwareAuthorize(ctx context.Context, attributes aut
 // EvaluateConditions implements authorizer.Authorizer. There are none to evaluate.
 func (a *Authority) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}
+
+// specOf puts a question as the API server takes it. The groups are in order, so that
+// the same user asks the same.
+func specOf(attributes authorizer.Attributes) authorizationv1.SubjectAccessReviewSpec {
+	var spec authorizationv1.SubjectAccessReviewSpec
+	if subject := attributes.GetUser(); subject != nil {
+		spec.User, spec.UID = subject.GetName(), subject.GetUID()
+		spec.Groups = slices.Sorted(slices.Values(subject.GetGroups()))
+		for name, values := range subject.GetExtra() {
+			if spec.Extra == nil {
+				spec.Extra = map[string]authorizationv1.ExtraValue{}
+			}
+			spec.Extra[name] = values
+		}
+	}
+	if !attributes.IsResourceRequest() {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: attributes.GetPath(), Verb: attributes.GetVerb()}
+		return spec
+	}
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Namespace:   attributes.GetNamespace(),
+		Verb:        attributes.GetVerb(),
+		Group:       attributes.GetAPIGroup(),
+		Version:     attributes.GetAPIVersion(),
+		Resource:    attributes.GetResource(),
+		Subresource: attributes.GetSubresource(),
+		Name:        attributes.GetName(),
+	}
+	// Requirements only narrow a question. Those that cannot be read or written are left out,
+	// and the question is the wider one.
+	if required, _ := attributes.GetFieldSelector(); len(required) > 0 {
+		var list []metav1.FieldSelectorRequirement
+		for _, r := range required {
+			if operator, ok := fieldOperators[r.Operator]; ok {
+				list = append(list, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
+			}
+		}
+		if len(list) > 0 {
+			spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: list}
+		}
+	}
+	if required, _ := attributes.GetLabelSelector(); len(required) > 0 {
+		var list []metav1.LabelSelectorRequirement
+		for _, r := range required {
+			if operator, ok := labelOperators[r.Operator()]; ok {
+				requirement := metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator}
+				if operator == metav1.LabelSelectorOpIn || operator == metav1.LabelSelectorOpNotIn {
+					requirement.Values = r.Values().List()
+				}
+				list = append(list, requirement)
+			}
+		}
+		if len(list) > 0 {
+			spec.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: list}
+		}
+	}
+	return spec
+}
+
+// The operators of selectors as a review has them.
+var (
+	fieldOperators = map[selection.Operator]metav1.FieldSelectorOperator{
+		selection.Equals: metav1.FieldSelectorOpIn, selection.DoubleEquals: metav1.FieldSelectorOpIn, selection.In: metav1.FieldSelectorOpIn,
+		selection.NotEquals: metav1.FieldSelectorOpNotIn, selection.NotIn: metav1.FieldSelectorOpNotIn,
+	}
+	labelOperators = map[selection.Operator]metav1.LabelSelectorOperator{
+		selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,
+		selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
+		selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+	}
+)
+
+// key tells questions apart: it is a digest of a whole question, so that the names and tokens of
+// users are not kept.
+type key [sha256.Size]byte
+
+func keyOf(spec *authorizationv1.SubjectAccessReviewSpec) (key, error) {
+	content, err := spec.Marshal()
+	return sha256.Sum256(content), err
 }

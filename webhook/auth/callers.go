@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +16,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// CallerOptions configure what callers have to show.
+// CallerOptions configure the credentials of callers.
 type CallerOptions struct {
-	// Required refuses whoever does not show who it is. Otherwise it is only counted.
+	// Required refuses callers without a good credential. Otherwise they are only counted.
 	Required bool
 	// Clock is this machine's; the files are looked at, and keys grow old, by it.
 	Clock clock.WithTicker
@@ -31,13 +32,13 @@ type CallerOptions struct {
 	Tokens *Tokens
 }
 
-// Callers knows who may send reviews. It is safe for concurrent use.
+// Callers identifies the callers that may send reviews. It is safe for concurrent use.
 type Callers struct {
 	options CallerOptions
-	// logs bounds how many refusals are logged: whoever can reach the port could fill the
+	// logs bounds how many refusals are logged: any client that reaches the port could fill the
 	// log with them.
 	logs *rate.Limiter
-	// warned is for what is said once.
+	// warned is for the message that is logged once.
 	warned sync.Once
 
 	certificates *certificates
@@ -49,11 +50,10 @@ type Callers struct {
 func NewCallers(o CallerOptions) (*Callers, error) {
 	c := &Callers{options: o, logs: rate.NewLimiter(1, 10)}
 	if o.Certificates != nil {
-		known, err := newCertificates(o)
-		if err != nil {
+		var err error
+		if c.certificates, err = newCertificates(o); err != nil {
 			return nil, fmt.Errorf("read the authorities of client certificates: %w", err)
 		}
-		c.certificates = known
 	}
 	if o.Tokens != nil {
 		c.tokens = newTokens(o)
@@ -61,11 +61,11 @@ func NewCallers(o CallerOptions) (*Callers, error) {
 	return c, nil
 }
 
-// Start keeps up with the file of authorities until ctx is done. Where somebody may be
-// refused, it reads the keys of tokens before the first that is shown.
+// Start follows the file of authorities until ctx is done. Where callers may be refused, it reads
+// the keys of tokens before the first token comes.
 func (c *Callers) Start(ctx context.Context) error {
 	if c.tokens != nil && c.options.Required {
-		c.tokens.keys.begin(ctx)
+		c.tokens.keys.look(ctx, "") //nolint:dogsled,errcheck // It begins the reading.
 	}
 	if c.certificates == nil {
 		<-ctx.Done()
@@ -78,15 +78,15 @@ func (c *Callers) Start(ctx context.Context) error {
 func (c *Callers) NeedLeaderElection() bool { return false }
 
 // TLSConfig makes a server ask clients for a certificate, if any is accepted. Which one it is
-// does not end the handshake: who is refused cannot tell why.
+// does not end the handshake: a refused caller cannot tell why.
 func (c *Callers) TLSConfig(config *tls.Config) {
 	if c != nil && c.certificates != nil {
 		config.ClientAuth = tls.RequestClientCert
 	}
 }
 
-// Guard returns who guards the endpoint of the name. Nil callers, as where nobody is asked
-// who he is, have a guard that lets everybody pass.
+// Guard returns the guard of the endpoint of the name. Nil callers, where no credential is asked
+// for, have a guard that lets every caller pass.
 func (c *Callers) Guard(endpoint string) *Guard {
 	if c == nil {
 		return nil
@@ -115,16 +115,16 @@ var (
 	errOtherGroup   = errors.New("the token is not for reviews of this API group")
 )
 
-// Identify looks at what the caller of r shows. It reports whether the body is worth
-// reading; if not, the caller is to be told that it is unauthorized, and nothing else.
+// Identify looks at the credentials of r. It reports whether the body is worth reading; if not,
+// the answer is that the caller is unauthorized, and nothing else.
 func (g *Guard) Identify(r *http.Request) (Visit, bool) {
 	if g == nil {
 		return Visit{}, true
 	}
 	visit := Visit{guard: g, from: r.RemoteAddr, way: none, err: errNothingShown}
-	if shown, ok := certificateOf(r); ok && g.callers.certificates != nil {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.callers.certificates != nil {
 		visit.way = byCertificate
-		visit.grant, visit.err = g.callers.certificates.identify(shown)
+		visit.grant, visit.err = g.callers.certificates.identify(r.TLS.PeerCertificates)
 	}
 	if token, ok := tokenOf(r); ok && g.callers.tokens != nil && visit.err != nil {
 		visit.way = byToken
@@ -164,7 +164,7 @@ func (v Visit) MaySend(ctx context.Context, group string) bool {
 }
 
 // Proven reports whether the caller has shown that it is the API server, for reviews of an API
-// group. Where nobody is asked who he is, nobody has.
+// group. Where no credential is asked for, no caller has.
 func (v Visit) Proven(group string) bool {
 	return v.guard != nil && v.err == nil && v.grant.covers(group)
 }
@@ -184,9 +184,9 @@ func limit(err error) string {
 	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
 }
 
-// grant is what a caller may do who has shown who it is.
+// grant is what an identified caller may do.
 type grant struct {
-	// until is when what was shown expires.
+	// until is when the credential expires.
 	until time.Time
 	// groups are the API groups of the reviews that it may send.
 	groups []string
@@ -197,10 +197,5 @@ type grant struct {
 const everyGroup = "*"
 
 func (g grant) covers(group string) bool {
-	for _, granted := range g.groups {
-		if granted == everyGroup || (granted == group && granted != "") {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(g.groups, everyGroup) || group != "" && slices.Contains(g.groups, group)
 }

@@ -1,12 +1,15 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
-	"net/http"
+	"io"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -50,26 +53,19 @@ func newCertificates(o CallerOptions) (*certificates, error) {
 	return c, nil
 }
 
-// certificateOf returns the chain that the client of r presents. That it has the key was
-// shown in the handshake.
-func certificateOf(r *http.Request) ([]*x509.Certificate, bool) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return nil, false
-	}
-	return r.TLS.PeerCertificates, true
-}
-
+// identify returns the grant of the chain that a client presents. That the client has the key
+// was shown in the handshake.
 func (c *certificates) identify(chain []*x509.Certificate) (grant, error) {
 	by, now, shown := c.authorities.Load(), c.serverClock.Now(), digest(sha256.Sum256(chain[0].Raw))
-	if known, ok := c.verified.get(shown, by, now); ok {
-		return known, nil
+	if found, ok := c.verified.get(shown, by, now); ok {
+		return found, nil
 	}
 	until, err := verifyChain(chain, by, &c.accepted, now)
 	if err != nil {
 		return grant{}, err
 	}
 	found := grant{until: until, groups: []string{everyGroup}}
-	c.verified.put(shown, by, found, now)
+	c.verified.put(shown, by, found)
 	return found, nil
 }
 
@@ -105,12 +101,12 @@ func verifyChain(chain []*x509.Certificate, by *authorities, accepted *Certifica
 	return until, nil
 }
 
-// lookEvery is how often the file of authorities is looked at. Who replaces an authority
-// lists both for longer than that.
+// lookEvery is how often the file of authorities is looked at. An administrator who replaces an
+// authority lists both for longer than that.
 const lookEvery = 10 * time.Second
 
-// follow takes what is in the file into use when it changes, and keeps what it has while
-// the file cannot be used.
+// follow uses the authorities in the file when it changes, and keeps the known ones while the
+// file cannot be used.
 func (c *certificates) follow(ctx context.Context) error {
 	ticker := c.clock.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -142,4 +138,63 @@ func (c *certificates) reload(ctx context.Context) error {
 	c.authorities.Store(read)
 	logr.FromContextOrDiscard(ctx).Info("authorities of client certificates in use", "file", c.accepted.CAFile, "authorities", read.count)
 	return nil
+}
+
+// maxAuthorities bounds the file of authorities in bytes: large PEM is slow to parse.
+const maxAuthorities = 256 << 10
+
+// authorities sign the client certificates that are accepted.
+type authorities struct {
+	roots  *x509.CertPool
+	count  int
+	digest digest
+}
+
+func readAuthorities(path string) (*authorities, error) {
+	file, err := os.Open(path) //nolint:gosec // The operator names the file.
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	// No more than shows that the file is too large.
+	content, err := io.ReadAll(io.LimitReader(file, maxAuthorities+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	parsed, err := parseAuthorities(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return parsed, nil
+}
+
+// parseAuthorities returns the authorities in PEM. One that is broken is an error, so that
+// half a file is not taken for a whole one.
+func parseAuthorities(content []byte) (*authorities, error) {
+	if len(content) > maxAuthorities {
+		return nil, fmt.Errorf("the file is larger than %d KiB", maxAuthorities>>10)
+	}
+	parsed := &authorities{roots: x509.NewCertPool(), digest: sha256.Sum256(content)}
+	for rest := content; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("the file holds a %.64q, and should hold certificates only", block.Type)
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("parse certificate %d: %w", parsed.count+1, err)
+		}
+		parsed.roots.AddCert(certificate)
+		parsed.count++
+	}
+	switch begun := bytes.Count(content, []byte("-----BEGIN ")); {
+	case begun == 0:
+		return nil, errors.New("the file holds no certificate")
+	case begun != parsed.count: // The decoder passes over broken blocks.
+		return nil, fmt.Errorf("%d certificates begin in the file, and %d are whole", begun, parsed.count)
+	}
+	return parsed, nil
 }

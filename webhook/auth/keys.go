@@ -2,10 +2,13 @@ package auth
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +27,8 @@ const (
 	// maxAge is for how long keys are used when they cannot be read again: for as long as
 	// the API server itself lets them be cached.
 	maxAge = time.Hour
-	// readEvery is how often keys are read at most: everybody can make up tokens of keys
-	// that are unknown.
+	// readEvery is how often keys are read at most: every client can make up tokens of
+	// unknown keys.
 	readEvery = 5 * time.Second
 	// readTimeout bounds one reading. A review waits for patience where its key is not known,
 	// and for less where there is one, which was good a few minutes ago.
@@ -69,11 +72,6 @@ func newKeys(o CallerOptions) *keys {
 	return &keys{source: o.Tokens.Published, issuer: o.Tokens.Issuer, clock: o.Clock, metrics: o.Metrics, waits: o.Required}
 }
 
-// begin begins to read the keys, and does not wait for them.
-func (k *keys) begin(ctx context.Context) {
-	_, _, _, _ = k.look(ctx, "") // No key has that ID.
-}
-
 // current returns the keys that were read last, nil if none were, and whether they are to be
 // read again before they are used.
 func (k *keys) current() (set *keySet, old bool) {
@@ -85,20 +83,13 @@ func (k *keys) current() (set *keySet, old bool) {
 // refreshed reads keys that are old again, and returns those that count then: if they cannot
 // be read, those known, and nil if they are too old for that.
 func (k *keys) refreshed(ctx context.Context) *keySet {
-	_, _, underWay, _ := k.look(ctx, "") // No key has that ID.
-	if underWay != nil && k.waits {
-		await(ctx, underWay, patienceOnce)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.clock.Now().Sub(k.readAt) >= maxAge {
-		return nil
-	}
-	return k.set
+	set, _, _ := k.find(ctx, "")
+	return set
 }
 
-// find returns the key of an ID. If it is not known, or was read long ago, keys are read
-// again, unless that was done a moment ago, and the caller waits for them a while.
+// find returns the key of an ID; without an ID, the key set alone. If it is not known, or was read
+// long ago, keys are read again, unless that was done a moment ago, and the caller waits for them
+// a while.
 func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, error) {
 	set, key, underWay, err := k.look(ctx, id)
 	if underWay == nil || !k.waits {
@@ -108,27 +99,22 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 	if err == nil {
 		longest = patienceOnce
 	}
-	if !await(ctx, underWay, longest) && err != nil {
-		return nil, jose.JSONWebKey{}, errNoKeys
+	timeout, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	select {
+	case <-underWay:
+	case <-timeout.Done():
+		if err != nil {
+			return nil, jose.JSONWebKey{}, errNoKeys
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.known(id)
 }
 
-// await waits for a reading, and reports whether it ended.
-func await(ctx context.Context, underWay <-chan struct{}, longest time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	select {
-	case <-underWay:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// look returns the key of an ID, and a channel if it is worth waiting for a reading.
+// look returns the key of an ID, and a channel if it is worth waiting for a reading, which it
+// begins.
 func (k *keys) look(ctx context.Context, id string) (*keySet, jose.JSONWebKey, <-chan struct{}, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -139,7 +125,7 @@ func (k *keys) look(ctx context.Context, id string) (*keySet, jose.JSONWebKey, <
 	}
 	if k.underWay == nil && !now.Before(k.notBefore) {
 		k.underWay = make(chan struct{})
-		// Others wait for it too, and whoever is first may leave.
+		// Others wait for it too, and the first request may be over before.
 		go k.read(context.WithoutCancel(ctx))
 	}
 	return set, key, k.underWay, err
@@ -151,7 +137,7 @@ func (k *keys) known(id string) (*keySet, jose.JSONWebKey, error) {
 		return nil, jose.JSONWebKey{}, errNoKeys
 	}
 	key, ok := k.set.keys[id]
-	if !ok {
+	if !ok && id != "" {
 		return nil, jose.JSONWebKey{}, errUnknownKey
 	}
 	return k.set, key, nil
@@ -159,7 +145,7 @@ func (k *keys) known(id string) (*keySet, jose.JSONWebKey, error) {
 
 // read reads the keys, and keeps those that are there if that does not work.
 func (k *keys) read(ctx context.Context) {
-	asked := k.clock.Now()
+	began := k.clock.Now()
 	set, err := k.published(ctx)
 	k.metrics.read(trustKeys, err)
 	k.mu.Lock()
@@ -174,7 +160,7 @@ func (k *keys) read(ctx context.Context) {
 		k.failures++
 		return
 	}
-	k.failures, k.readAt, k.notBefore = 0, asked, k.clock.Now().Add(readEvery)
+	k.failures, k.readAt, k.notBefore = 0, began, k.clock.Now().Add(readEvery)
 	if k.set == nil || k.set.digest != set.digest || k.set.issuer != set.issuer {
 		k.set = set
 		logr.FromContextOrDiscard(ctx).Info("keys that tokens of callers are signed with are in use", "issuer", set.issuer, "keys", len(set.keys))
@@ -223,4 +209,67 @@ func parseKeys(published Published) (*keySet, error) {
 		return nil, errors.New("no issuer is published with the keys")
 	}
 	return set, nil
+}
+
+// Published is what an issuer publishes about its tokens.
+type Published struct {
+	// Issuer names it in tokens. It may be empty where it is known from elsewhere.
+	Issuer string
+	// Keys is a JSON Web Key Set.
+	Keys []byte
+}
+
+// Source reads what is published. It must end when its context does.
+type Source func(ctx context.Context) (Published, error)
+
+// The paths where an API server publishes, which ServiceAccounts may read by the ClusterRole
+// system:service-account-issuer-discovery (pkg/serviceaccount/openidmetadata.go).
+const (
+	pathDiscovery = "/.well-known/openid-configuration"
+	pathKeys      = "/openid/v1/jwks"
+)
+
+// Get reads what an API server serves at a path.
+type Get func(ctx context.Context, path string) ([]byte, error)
+
+// FromAPIServer returns what an API server publishes about itself. The address of the keys
+// in its discovery document is not followed: others may have to take them from there, and
+// a client of the API server does not.
+func FromAPIServer(get Get) Source {
+	return func(ctx context.Context) (Published, error) {
+		discovery, err := get(ctx, pathDiscovery)
+		if err != nil {
+			return Published{}, fmt.Errorf("get %s: %w", pathDiscovery, err)
+		}
+		var document struct {
+			Issuer string `json:"issuer"`
+		}
+		if err := json.Unmarshal(discovery, &document); err != nil {
+			return Published{}, fmt.Errorf("decode %s: %w", pathDiscovery, err)
+		}
+		keys, err := get(ctx, pathKeys)
+		if err != nil {
+			return Published{}, fmt.Errorf("get %s: %w", pathKeys, err)
+		}
+		return Published{Issuer: document.Issuer, Keys: keys}, nil
+	}
+}
+
+// smallestRSA is the least bits that an RSA key is believed with.
+const smallestRSA = 2048
+
+// usable reports whether tokens can be verified by a key.
+func usable(key *jose.JSONWebKey) bool {
+	if key.KeyID == "" || (key.Use != "" && key.Use != "sig") || !key.IsPublic() || !key.Valid() ||
+		!slices.Contains(algorithms(), jose.SignatureAlgorithm(key.Algorithm)) {
+		return false
+	}
+	switch public := key.Key.(type) {
+	case *rsa.PublicKey:
+		return key.Algorithm == string(jose.RS256) && public.N.BitLen() >= smallestRSA
+	case *ecdsa.PublicKey:
+		return key.Algorithm != string(jose.RS256)
+	default:
+		return false
+	}
 }

@@ -30,7 +30,7 @@ func (t *Tokens) endpoint(name string) Endpoint {
 	return t.Endpoints[name]
 }
 
-// Endpoint is what a token must say of where it is shown.
+// Endpoint is what a token must say of the endpoint that it is shown to.
 type Endpoint struct {
 	// Audience is the URL of the endpoint, as the API server makes it up from its webhook
 	// configuration: the url there, or https://<service>.<namespace>.svc:<port>/<path>.
@@ -96,7 +96,7 @@ var (
 	errGroups        = errors.New("the token names no API groups")
 )
 
-// tokenContext is by what a token was found good.
+// tokenContext is the trust that verified a token.
 type tokenContext struct {
 	keys *keySet
 	to   Endpoint
@@ -113,7 +113,7 @@ func newTokens(o CallerOptions) *tokens {
 	return &tokens{clock: o.ServerClock, keys: newKeys(o)}
 }
 
-// tokenOf returns the token that r bears. Who sends several headers bears what is no token.
+// tokenOf returns the token that r bears. Several headers are no token, and refused.
 func tokenOf(r *http.Request) (string, bool) {
 	headers := r.Header["Authorization"]
 	if len(headers) != 1 {
@@ -129,57 +129,39 @@ func (t *tokens) identify(ctx context.Context, token string, to Endpoint) (grant
 	}
 	shown := digest(sha256.Sum256([]byte(token)))
 	set, old := t.keys.current()
-	// What was found good is so by keys that still count.
-	if known, ok := t.verified.get(shown, tokenContext{set, to}, t.clock.Now()); ok && (!old || t.keys.refreshed(ctx) == set) {
-		return known, nil
+	// A token that is remembered is good by keys that still count.
+	if found, ok := t.verified.get(shown, tokenContext{set, to}, t.clock.Now()); ok && (!old || t.keys.refreshed(ctx) == set) {
+		return found, nil
 	}
-	signed, header, err := parseToken(token)
-	if err != nil {
-		return grant{}, err
+	signed, err := jwt.ParseSigned(token, algorithms())
+	if err != nil || len(signed.Headers) != 1 {
+		return grant{}, errMalformed
+	}
+	header := signed.Headers[0]
+	if header.KeyID == "" {
+		return grant{}, errNoKeyID
 	}
 	set, key, err := t.keys.find(ctx, header.KeyID)
 	if err != nil {
 		return grant{}, err
 	}
-	public, private, err := verifySignature(signed, header, key)
-	if err != nil {
-		return grant{}, err
-	}
-	now := t.clock.Now()
-	found, err := judge(public, private, set.issuer, to, now)
-	if err != nil {
-		return grant{}, err
-	}
-	t.verified.put(shown, tokenContext{set, to}, found, now)
-	return found, nil
-}
-
-// parseToken returns a token of which nothing is known yet, and its header.
-func parseToken(token string) (*jwt.JSONWebToken, jose.Header, error) {
-	signed, err := jwt.ParseSigned(token, algorithms())
-	if err != nil || len(signed.Headers) != 1 {
-		return nil, jose.Header{}, errMalformed
-	}
-	header := signed.Headers[0]
-	if header.KeyID == "" {
-		return nil, jose.Header{}, errNoKeyID
-	}
-	return signed, header, nil
-}
-
-func verifySignature(signed *jwt.JSONWebToken, header jose.Header, key jose.JSONWebKey) (*jwt.Claims, *claims, error) {
 	if key.Algorithm != header.Algorithm {
-		return nil, nil, errAlgorithm
+		return grant{}, errAlgorithm
 	}
 	public, private := &jwt.Claims{}, &claims{}
 	if err := signed.Claims(key.Key, public, private); err != nil {
-		return nil, nil, errSignature
+		return grant{}, errSignature
 	}
-	return public, private, nil
+	found, err := grantOf(public, private, set.issuer, to, t.clock.Now())
+	if err != nil {
+		return grant{}, err
+	}
+	t.verified.put(shown, tokenContext{set, to}, found)
+	return found, nil
 }
 
-// judge returns what a token grants whose signature is good. It is pure.
-func judge(public *jwt.Claims, private *claims, issuer string, to Endpoint, now time.Time) (grant, error) {
+// grantOf returns the grant of a token whose signature is good. It is pure.
+func grantOf(public *jwt.Claims, private *claims, issuer string, to Endpoint, now time.Time) (grant, error) {
 	if public.Issuer != issuer || issuer == "" {
 		return grant{}, errIssuer
 	}
@@ -187,11 +169,22 @@ func judge(public *jwt.Claims, private *claims, issuer string, to Endpoint, now 
 	if len(public.Audience) != 1 || public.Audience[0] != to.Audience || to.Audience == "" {
 		return grant{}, errAudience
 	}
-	until, err := judgeTimes(public, now)
-	if err != nil {
-		return grant{}, err
+	if public.IssuedAt == nil || public.Expiry == nil || public.Expiry.Time().Sub(public.IssuedAt.Time()) > maxLife {
+		return grant{}, errLife
 	}
-	if !isBound(private, to) {
+	ahead, until := now.Add(leeway), public.Expiry.Time().Add(leeway)
+	if public.IssuedAt.Time().After(ahead) || public.NotBefore.Time().After(ahead) {
+		return grant{}, errNotYet
+	}
+	if !now.Before(until) {
+		return grant{}, errExpired
+	}
+	// It is bound to the configuration of the endpoint, and to none of the other kind.
+	is, other := private.Kubernetes.Validating, private.Kubernetes.Mutating
+	if to.Kind == Mutating {
+		is, other = other, is
+	}
+	if is == nil || other != nil || is.Name != to.Name || to.Name == "" {
 		return grant{}, errConfiguration
 	}
 	groups := private.Kubernetes.Attestations[attestedGroups]
@@ -199,29 +192,4 @@ func judge(public *jwt.Claims, private *claims, issuer string, to Endpoint, now 
 		return grant{}, errGroups
 	}
 	return grant{until: until, groups: groups}, nil
-}
-
-func judgeTimes(public *jwt.Claims, now time.Time) (time.Time, error) {
-	if public.IssuedAt == nil || public.Expiry == nil || public.Expiry.Time().Sub(public.IssuedAt.Time()) > maxLife {
-		return time.Time{}, errLife
-	}
-	ahead := now.Add(leeway)
-	if public.IssuedAt.Time().After(ahead) || public.NotBefore.Time().After(ahead) {
-		return time.Time{}, errNotYet
-	}
-	until := public.Expiry.Time().Add(leeway)
-	if !now.Before(until) {
-		return time.Time{}, errExpired
-	}
-	return until, nil
-}
-
-// isBound reports whether a token is bound to the configuration of an endpoint, and to no
-// other kind.
-func isBound(private *claims, to Endpoint) bool {
-	is, other := private.Kubernetes.Validating, private.Kubernetes.Mutating
-	if to.Kind == Mutating {
-		is, other = other, is
-	}
-	return is != nil && other == nil && is.Name == to.Name && to.Name != ""
 }

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// maxVerified bounds what is remembered. An API server shows one certificate, and one token
-// at a time to each endpoint.
+// maxVerified bounds the number of credentials that are remembered. An API server shows one
+// certificate, and one token at a time to each endpoint.
 const maxVerified = 256
 
-// digest stands for what was shown, so that no token is kept.
+// digest stands for a credential, so that no token is kept.
 type digest [sha256.Size]byte
 
-// verified remembers what was found good, until it expires. What was found bad is not
-// remembered: everybody can make as much of that as he likes. B is by what it was found
-// good; it counts no longer when that is another. It is safe for concurrent use.
+// verified remembers the grants of good credentials, until they expire. Bad ones are not
+// remembered: every client can make as many of them as it likes. By is the trust that verified a
+// credential; it counts no longer when that is another. It is safe for concurrent use, and its
+// zero value is empty.
 type verified[B comparable] struct {
 	mu      sync.Mutex // guards entries
 	entries map[digest]entry[B]
@@ -36,29 +37,11 @@ func (v *verified[B]) get(shown digest, by B, now time.Time) (grant, bool) {
 	return e.grant, true
 }
 
-func (v *verified[B]) put(shown digest, by B, g grant, now time.Time) {
+func (v *verified[B]) put(shown digest, by B, found grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.entries == nil {
-		v.entries = map[digest]entry[B]{}
+	if v.entries == nil || len(v.entries) >= maxVerified {
+		v.entries = map[digest]entry[B]{} // Each is verified again when it is shown next.
 	}
-	if len(v.entries) >= maxVerified {
-		v.makeRoom(by, now)
-	}
-	v.entries[shown] = entry[B]{by: by, grant: g}
-}
-
-// makeRoom forgets what counts no longer, and some entry if there is none such.
-func (v *verified[B]) makeRoom(by B, now time.Time) {
-	for shown, e := range v.entries {
-		if e.by != by || !now.Before(e.grant.until) {
-			delete(v.entries, shown)
-		}
-	}
-	for shown := range v.entries {
-		if len(v.entries) < maxVerified {
-			return
-		}
-		delete(v.entries, shown)
-	}
+	v.entries[shown] = entry[B]{by: by, grant: found}
 }

@@ -25,7 +25,7 @@ func TestWhatIsRememberedIsWhatWasVerified(t *testing.T) {
 		shown, by := digest{byte(random.IntN(100)), byte(random.IntN(10))}, random.IntN(3)
 		if random.IntN(2) == 0 {
 			until := at.Add(time.Duration(random.IntN(600)) * time.Second)
-			v.put(shown, by, grant{until: until}, at)
+			v.put(shown, by, grant{until: until})
 			all[shown] = put{by, until}
 		}
 		require.LessOrEqual(t, len(v.entries), maxVerified)
@@ -34,18 +34,4 @@ func TestWhatIsRememberedIsWhatWasVerified(t *testing.T) {
 			require.True(t, at.Before(g.until))
 		}
 	}
-}
-
-func TestRoomIsMadeByWhatCountsNoLonger(t *testing.T) {
-	var v verified[int]
-	for i := range maxVerified {
-		v.put(digest{byte(i), byte(i >> 8)}, i%2, grant{until: now.Add(time.Duration(1+i%4) * time.Minute)}, now)
-	}
-	require.Len(t, v.entries, maxVerified)
-	v.put(digest{0, 0, 1}, 0, grant{until: now.Add(time.Hour)}, now.Add(time.Minute))
-	require.Len(t, v.entries, maxVerified/4+1, "of another source, and expired")
-	for i := range 2 * maxVerified {
-		v.put(digest{byte(i), byte(i >> 8), 2}, 0, grant{until: now.Add(time.Hour)}, now)
-	}
-	require.Len(t, v.entries, maxVerified)
 }

@@ -44,11 +44,11 @@ const (
 	shareKept  = time.Minute
 )
 
-// lines admit questions to the API server within a rate and a number at one time. The
+// fairLimiter admits questions to the API server within a rate and a number at one time. The
 // questions of each namespace stand in a line of their own, and the lines take turns: a
 // namespace with many questions waits for itself, and not the others for it. It is safe for
 // concurrent use.
-type lines struct {
+type fairLimiter struct {
 	clock clock.Clock
 	rate  *rate.Limiter
 	// kept are the tokens of the rate that are for questions within a share.
@@ -61,22 +61,22 @@ type lines struct {
 	free int
 	// waiting are the questions in line by namespace, and order the namespaces that have
 	// some, the next one first.
-	waiting map[string][]*turn
+	waiting map[string][]*reservation
 	order   []string
 	// wakes is when a timer looks for questions to admit; zero where none is set.
 	wakes time.Time
 }
 
-// turn is one question in line.
-type turn struct {
+// reservation is the place of one question in line.
+type reservation struct {
 	admitted chan struct{}
 	// needs is how many tokens of the rate have to be there; it takes one of them.
 	needs float64
 }
 
-func newLines(limits AuthorityLimits, now clock.Clock) *lines {
-	l := &lines{
-		clock: now, rate: rate.NewLimiter(rate.Inf, 0), shares: cache.NewLRUExpireCacheWithClock(sharesKept, now), free: atOnce, waiting: map[string][]*turn{},
+func newFairLimiter(limits AuthorityLimits, now clock.Clock) *fairLimiter {
+	l := &fairLimiter{
+		clock: now, rate: rate.NewLimiter(rate.Inf, 0), shares: cache.NewLRUExpireCacheWithClock(sharesKept, now), free: atOnce, waiting: map[string][]*reservation{},
 	}
 	if limits.PerSecond > 0 {
 		l.rate = rate.NewLimiter(rate.Limit(limits.PerSecond), limits.Burst)
@@ -85,35 +85,44 @@ func newLines(limits AuthorityLimits, now clock.Clock) *lines {
 	return l
 }
 
-// enter returns when it is the turn of a question of a namespace, which then has to leave. It
+// wait returns when it is the turn of a question of a namespace, which then has to call done. It
 // returns a BusyError at once if that would take as long as within, or longer.
-func (l *lines) enter(ctx context.Context, namespace string, within time.Duration) error {
+func (l *fairLimiter) wait(ctx context.Context, namespace string, within time.Duration) error {
+	r := &reservation{admitted: make(chan struct{}), needs: 1}
 	l.mu.Lock()
-	t := &turn{admitted: make(chan struct{}), needs: 1}
 	if !l.inShare(namespace) {
-		t.needs += l.kept
+		r.needs += l.kept
 	}
-	if wait := l.wait(namespace, t); wait > 0 && wait >= within {
+	// Before this question come those of its own line, and from each other line no more than there
+	// are in its own.
+	own := len(l.waiting[namespace])
+	ahead := own
+	for other, line := range l.waiting {
+		if other != namespace {
+			ahead += min(len(line), own+1)
+		}
+	}
+	if wait := l.until(float64(ahead) + r.needs); wait > 0 && wait >= within {
 		l.mu.Unlock()
 		return &BusyError{Namespace: namespace, Wait: wait}
 	}
-	if len(l.waiting[namespace]) == 0 {
+	if own == 0 {
 		l.order = append(l.order, namespace)
 	}
-	l.waiting[namespace] = append(l.waiting[namespace], t)
+	l.waiting[namespace] = append(l.waiting[namespace], r)
 	l.admit()
 	l.mu.Unlock()
 	select {
-	case <-t.admitted:
+	case <-r.admitted:
 		return nil
 	case <-ctx.Done():
-		l.abandon(namespace, t)
+		l.abandon(namespace, r)
 		return fmt.Errorf("wait to review access: %w", context.Cause(ctx))
 	}
 }
 
-// leave ends a question that was admitted.
-func (l *lines) leave() {
+// done ends a question that was admitted.
+func (l *fairLimiter) done() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.free++
@@ -122,7 +131,7 @@ func (l *lines) leave() {
 
 // inShare takes a question out of the share of its namespace, and reports whether there was
 // room for it.
-func (l *lines) inShare(namespace string) bool {
+func (l *fairLimiter) inShare(namespace string) bool {
 	if l.rate.Limit() == rate.Inf {
 		return true
 	}
@@ -134,46 +143,29 @@ func (l *lines) inShare(namespace string) bool {
 	return of.(*rate.Limiter).AllowN(l.clock.Now(), 1) //nolint:forcetypeassert // Nothing else is in there.
 }
 
-// wait estimates the time until the rate allows one more question of a namespace. Before it
-// come those of its own line, and from each other line no more than there are in its own.
-func (l *lines) wait(namespace string, t *turn) time.Duration {
-	if l.rate.Limit() == rate.Inf {
-		return 0
-	}
-	own := len(l.waiting[namespace])
-	ahead := own
-	for other, line := range l.waiting {
-		if other != namespace {
-			ahead += min(len(line), own+1)
-		}
-	}
-	return l.until(float64(ahead)+t.needs, l.clock.Now())
-}
-
 // until returns the time until the rate has so many tokens.
-func (l *lines) until(tokens float64, now time.Time) time.Duration {
+func (l *fairLimiter) until(tokens float64) time.Duration {
 	if l.rate.Limit() == rate.Inf {
 		return 0
 	}
-	missing := tokens - l.rate.TokensAt(now)
+	missing := tokens - l.rate.TokensAt(l.clock.Now())
 	return max(0, time.Duration(math.Ceil(missing/float64(l.rate.Limit())*float64(time.Second))))
 }
 
 // admit lets in as many questions as there is room for, one of each line in turn. A line whose
 // first question needs more tokens than there are is passed over.
-func (l *lines) admit() {
+func (l *fairLimiter) admit() {
 	for passed := 0; l.free > 0 && passed < len(l.order); {
-		now := l.clock.Now()
 		namespace := l.order[0]
 		first, rest := l.waiting[namespace][0], l.waiting[namespace][1:]
-		if delay := l.until(first.needs, now); delay > 0 {
+		if delay := l.until(first.needs); delay > 0 {
 			l.wakeAfter(delay)
 			passed++
 			l.order = append(l.order[1:], namespace)
 			continue
 		}
 		passed = 0
-		l.rate.AllowN(now, 1)
+		l.rate.AllowN(l.clock.Now(), 1)
 		l.free--
 		close(first.admitted)
 		l.order = l.order[1:]
@@ -187,7 +179,7 @@ func (l *lines) admit() {
 }
 
 // wakeAfter looks again for questions to admit, in a while at the latest.
-func (l *lines) wakeAfter(delay time.Duration) {
+func (l *fairLimiter) wakeAfter(delay time.Duration) {
 	at := l.clock.Now().Add(delay)
 	if !l.wakes.IsZero() && !at.Before(l.wakes) {
 		return
@@ -196,24 +188,20 @@ func (l *lines) wakeAfter(delay time.Duration) {
 	timer := l.clock.NewTimer(delay)
 	go func() {
 		<-timer.C()
-		l.wake()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.wakes = time.Time{}
+		l.admit()
 	}()
-}
-
-func (l *lines) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wakes = time.Time{}
-	l.admit()
 }
 
 // abandon takes a question out of its line, or gives back its place if it was admitted
 // meanwhile.
-func (l *lines) abandon(namespace string, t *turn) {
+func (l *fairLimiter) abandon(namespace string, r *reservation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := l.waiting[namespace]
-	at := slices.Index(line, t)
+	at := slices.Index(line, r)
 	if at < 0 {
 		l.free++
 		l.admit()
