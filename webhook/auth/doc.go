@@ -9,16 +9,19 @@
 // within that time, and requests of one user do not cost one question each. Without an
 // answer there is an error, never a guess; a failed question is asked again. The rate of
 // questions and the number under way are limited, and namespaces take turns, so that one
-// namespace with many requests does not delay the others.
+// namespace with many requests does not delay the others. The webhook authorizer of
+// k8s.io/apiserver caches alike, but has no turns, no shared questions and no bound on the wait.
 //
 // # Callers
 //
-// Callers tells reviews that an API server sends from those of anybody else who can reach
+// Callers tells reviews that an API server sends from those of other clients that reach
 // the port. A caller identifies itself in one of two ways. A client certificate of a
 // configured authority with a configured name is what an API server presents that has one
 // for its webhooks. A token that an API server issued for this webhook (KEP-6060) is bound
 // to one webhook configuration and says of which API groups it may send reviews. Both are
-// verified locally: the API server is asked for its public keys alone.
+// verified locally: the API server is asked for its public keys alone. The x509 authenticator and
+// the dynamic certificates of k8s.io/apiserver bound neither the chain nor the file, use the whole
+// part of a broken file, and count no readings.
 //
 // A caller that fails is not told why, nor what was wrong with the review.
 package auth

@@ -8,10 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 const (
@@ -27,21 +31,9 @@ var (
 	errBehind    = errors.New("the watch is behind what is stored")
 )
 
-// take puts the policies of a kind into force as they are stored, but takes none out
-// of it: a loss, which it reports, is to be confirmed.
-func (s *Store) take(ctx context.Context, w *watched) (lost bool, err error) {
-	list, err := s.source(ctx, w)
-	if err != nil {
-		return false, err
-	}
-	list, lost = keep(w.inForce, list)
-	s.use(w, list)
-	return lost, nil
-}
-
-// confirm returns the policies of a kind once it is sure that what is lost has been
-// deleted, as policies are, and not with the definition of its kind. An error means
-// that what is lost stays in force.
+// confirm returns the policies of a kind once it is sure that the lost ones have been
+// deleted, as policies are, and not with the definition of their kind. An error means
+// that the lost ones stay in force.
 func (s *Store) confirm(ctx context.Context, w *watched) (objects, error) {
 	if !s.pause(ctx, lossPause) {
 		return nil, ctx.Err()
@@ -63,7 +55,8 @@ func (s *Store) confirm(ctx context.Context, w *watched) (objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !maps.Equal(stored.uids(), list.uids()) {
+	sameUIDs := maps.EqualFunc(stored.generations(), list.generations(), func(int64, int64) bool { return true })
+	if !sameUIDs {
 		return nil, errBehind
 	}
 	return list, nil
@@ -84,4 +77,112 @@ func (s *Store) defined(ctx context.Context, w *watched) error {
 		return errUndefined
 	}
 	return nil
+}
+
+// check finds out whether the policies can be read, and whether the watches have the stored
+// ones: an informer that cannot read goes on with its own, and so does one whose watch is open
+// but brings nothing, and neither reports an error.
+func (s *Store) check(ctx context.Context) {
+	for _, w := range s.watched {
+		stored, err := s.live(ctx, w)
+		if ctx.Err() != nil {
+			return
+		}
+		s.report(ctx, w, &w.unread, err)
+		if err != nil {
+			continue
+		}
+		wasBlind := w.blind
+		s.compare(ctx, w, stored)
+		if wasBlind || w.blind { // No event says that something changed.
+			w.dirty.Store(true)
+		}
+	}
+}
+
+// live returns the policies of a kind as the API server has them.
+func (s *Store) live(ctx context.Context, w *watched) (objects, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return w.read(ctx, s.options.Live)
+}
+
+// compare notes whether the watch of a kind has the stored policies. One that is missing at one
+// look may be on its way; one that is missing at two in a row is not believed to come.
+func (s *Store) compare(ctx context.Context, w *watched, stored objects) {
+	cached, err := w.cached(ctx, s.options.Cache)
+	if err != nil {
+		return // The next change is read again, and reports the error.
+	}
+	if maps.Equal(stored.generations(), cached.generations()) {
+		if w.blind {
+			logr.FromContextOrDiscard(ctx).Info("the watch of policies brings what is stored again", "kind", w.Name)
+		}
+		w.behind, w.blind = false, false
+		return
+	}
+	if w.behind && !w.blind {
+		w.blind = true
+		s.options.Metrics.blind.WithLabelValues(w.Name).Inc()
+		logr.FromContextOrDiscard(ctx).Info("the watch of policies does not bring what is stored, reading them from the API server until it does",
+			"kind", w.Name)
+	}
+	w.behind = true
+}
+
+// source returns the known policies of a kind: those of the watch, or those of the API server
+// while the watch is blind. A blind watch may have older policies than are in force, also when it
+// begins to catch up, so they are not taken before it has all.
+func (s *Store) source(ctx context.Context, w *watched) (objects, error) {
+	if !w.blind {
+		return w.cached(ctx, s.options.Cache)
+	}
+	stored, err := s.live(ctx, w)
+	if err == nil {
+		s.compare(ctx, w, stored)
+	}
+	return stored, err
+}
+
+// objects are policies of one kind.
+type objects []policyset.Object
+
+// cached returns the policies of a kind that are in a cache. They belong to the cache and
+// must not be written to.
+func (w *watched) cached(ctx context.Context, from reader) (objects, error) {
+	return w.read(ctx, from, client.UnsafeDisableDeepCopy)
+}
+
+// read returns the policies of a kind, not nil without an error.
+func (w *watched) read(ctx context.Context, from reader, opts ...client.ListOption) (objects, error) {
+	list := w.NewList()
+	if err := from.List(ctx, list, opts...); err != nil {
+		return nil, fmt.Errorf("list %s: %w", w.Resource, err)
+	}
+	return w.Items(list), nil
+}
+
+// generations returns the generations of policies by their UIDs.
+func (o objects) generations() map[types.UID]int64 {
+	generations := make(map[types.UID]int64, len(o))
+	for _, p := range o {
+		generations[p.GetUID()] = p.GetGeneration()
+	}
+	return generations
+}
+
+// keep returns the stored policies together with those in force that are lost: neither they
+// nor others of their names are stored. It reports whether there are such.
+func keep(inForce, stored objects) (both objects, lost bool) {
+	names := make(map[string]struct{}, len(stored))
+	for _, p := range stored {
+		names[p.GetName()] = struct{}{}
+	}
+	both = slices.Clone(stored)
+	for _, p := range inForce {
+		if _, ok := names[p.GetName()]; !ok {
+			both = append(both, p)
+		}
+	}
+	return both, len(both) > len(stored)
 }
