@@ -31,7 +31,7 @@ func BenchmarkDevices(b *testing.B) {
 				b.StopTimer()
 				v := NewTable(Filter{})
 				for i := range nodes {
-					fill(v, fmt.Sprintf("node-%d", i), devices)
+					addNode(v, fmt.Sprintf("node-%d", i), devices)
 				}
 				patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: "racks"}}
 				require.NoError(b, yaml.Unmarshal([]byte(`{devices: {filter: {selectors: [{cel: {expression: "device.driver == 'gpu.example.com'"}}]}, attributes: {example.com/rack: {string: "7"}}}}`), &patch.Spec))
@@ -56,8 +56,8 @@ func inUse() uint64 {
 	return stats.HeapAlloc
 }
 
-// fill adds a node with a pool of its own.
-func fill(v *Inventory, node string, devices int) {
+// addNode adds a node with a pool of its own.
+func addNode(v *Inventory, node string, devices int) {
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
 	}}

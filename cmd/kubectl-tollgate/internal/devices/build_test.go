@@ -47,21 +47,21 @@ func add(t *testing.T, v *Inventory, document []byte) {
 	require.NoError(t, yaml.Unmarshal(document, &kind))
 	switch kind.Kind {
 	case "ResourceSlice":
-		v.AddSlice(read[resourcev1.ResourceSlice](t, document))
+		v.AddSlice(parsed[resourcev1.ResourceSlice](t, document))
 	case "ResourceSlicePatch":
-		v.AddPatch(read[v1alpha1.ResourceSlicePatch](t, document))
+		v.AddPatch(parsed[v1alpha1.ResourceSlicePatch](t, document))
 	case "DeviceTaintRule":
-		v.AddRule(read[resourcev1.DeviceTaintRule](t, document), nil)
+		v.AddRule(parsed[resourcev1.DeviceTaintRule](t, document), nil)
 	case "DeviceClass":
-		v.AddClass(read[resourcev1.DeviceClass](t, document))
+		v.AddClass(parsed[resourcev1.DeviceClass](t, document))
 	case "ResourceClaim":
-		v.AddClaim(read[resourcev1.ResourceClaim](t, document))
+		v.AddClaim(parsed[resourcev1.ResourceClaim](t, document))
 	default:
 		t.Fatalf("unknown kind %q", kind.Kind)
 	}
 }
 
-func read[T any](t *testing.T, document []byte) *T {
+func parsed[T any](t *testing.T, document []byte) *T {
 	t.Helper()
 	object := new(T)
 	require.NoError(t, yaml.UnmarshalStrict(document, object))

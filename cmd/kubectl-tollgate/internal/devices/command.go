@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -65,21 +66,21 @@ deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
 		}
 		if watch {
 			clients.Progress.End()
-			return newFollower(clients, clock.RealClock{}, filter, output).run(cmd.Context(), cmd.OutOrStdout())
+			return follow(cmd.Context(), clients, clock.RealClock{}, filter, output, cmd.OutOrStdout())
 		}
-		return show(cmd.Context(), &reader{clients}, filter, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return show(cmd.Context(), clients, filter, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
 }
 
 // show reads the cluster, and writes devices to out and notes to notes.
-func show(ctx context.Context, r *reader, filter Filter, output string, out, notes io.Writer) error {
-	inventory, err := r.read(ctx, filter, output != "name")
+func show(ctx context.Context, clients *cli.Clients, filter Filter, output string, out, notes io.Writer) error {
+	inventory, err := read(ctx, clients, filter, output != "name")
 	if err == nil {
-		inventory.Looked = func(devices int) { r.Progress.Tell(devices, "devices looked at") }
-		err = write(ctx, inventory, output, r.Progress.Before(out))
+		inventory.Looked = func(devices int) { clients.Progress.Tell(devices, "devices looked at") }
+		err = write(ctx, inventory, output, clients.Progress.Before(out))
 	}
-	r.Progress.End()
+	clients.Progress.End()
 	if err != nil {
 		return err
 	}
@@ -91,10 +92,28 @@ func show(ctx context.Context, r *reader, filter Filter, output string, out, not
 	return nil
 }
 
+// read returns the devices that match a filter, with claims on request, and with classes if they
+// are needed.
+func read(ctx context.Context, clients *cli.Clients, filter Filter, claims bool) (*Inventory, error) {
+	sources, err := sources(ctx, clients, &filter)
+	if err != nil {
+		return nil, err
+	}
+	inventory := NewTable(filter)
+	for i := range sources {
+		s := &sources[i]
+		if s.Resource == classResource && !inventory.needsClasses || s.Resource == claimResource && !claims {
+			continue
+		}
+		if err := s.Each(ctx, clients, func(object runtime.Object) error { return s.add(inventory, object) }); err != nil {
+			return nil, err
+		}
+	}
+	return inventory, nil
+}
+
 func write(ctx context.Context, inventory *Inventory, output string, out io.Writer) error {
 	switch output {
-	case "wide":
-		return inventory.WriteTable(ctx, out, true)
 	case "yaml":
 		return inventory.WriteYAML(ctx, out)
 	case "json":
@@ -102,6 +121,6 @@ func write(ctx context.Context, inventory *Inventory, output string, out io.Writ
 	case "name":
 		return inventory.WriteNames(ctx, out)
 	default:
-		return inventory.WriteTable(ctx, out, false)
+		return inventory.WriteTable(ctx, out, output == "wide")
 	}
 }

@@ -77,8 +77,8 @@ spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: example.com/hot, 
 `
 )
 
-// readerOf reads a cluster that serves some kinds and has some objects.
-func readerOf(t *testing.T, serves commandCluster, version string, patches, rules []string) *reader {
+// clientsOf reads a cluster that serves some kinds and has some objects.
+func clientsOf(t *testing.T, serves commandCluster, version string, patches, rules []string) *cli.Clients {
 	t.Helper()
 	typed := fake.NewClientset(decoded[resourcev1.ResourceSlice](t, gpuSlice), decoded[resourcev1.DeviceClass](t, gpuClass), decoded[resourcev1.ResourceClaim](t, gpuClaim))
 	discovery, ok := typed.Discovery().(*discoveryfake.FakeDiscovery)
@@ -101,7 +101,7 @@ func readerOf(t *testing.T, serves commandCluster, version string, patches, rule
 			require.NoError(t, err)
 		}
 	}
-	return &reader{&cli.Clients{Kubernetes: typed, Dynamic: custom}}
+	return &cli.Clients{Kubernetes: typed, Dynamic: custom}
 }
 
 func decoded[T any](t *testing.T, text string) *T {
@@ -112,7 +112,7 @@ func decoded[T any](t *testing.T, text string) *T {
 }
 
 // shows runs the command on a cluster and returns what it writes.
-func shows(t *testing.T, r *reader, filter Filter, output string) (out, notes string) {
+func shows(t *testing.T, r *cli.Clients, filter Filter, output string) (out, notes string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	require.NoError(t, show(t.Context(), r, filter, output, &stdout, &stderr))
@@ -133,7 +133,7 @@ func TestShowsAllThatIsServed(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			out, notes := shows(t, readerOf(t, c.serves, c.version, []string{gpuPatch}, []string{gpuRule}), Filter{}, "table")
+			out, notes := shows(t, clientsOf(t, c.serves, c.version, []string{gpuPatch}, []string{gpuRule}), Filter{}, "table")
 			require.Contains(t, out, c.row)
 			require.Empty(t, notes)
 		})
@@ -142,7 +142,7 @@ func TestShowsAllThatIsServed(t *testing.T) {
 
 func TestWritesEachFormat(t *testing.T) {
 	t.Parallel()
-	r := readerOf(t, allServed, "v1", []string{gpuPatch}, nil)
+	r := clientsOf(t, allServed, "v1", []string{gpuPatch}, nil)
 	for output, want := range map[string]string{
 		"table": "DRIVER/POOL/DEVICE ",
 		"wide":  "example.com/rack=7 (patch racks), model=A100",
@@ -172,14 +172,14 @@ func TestReadsNoMoreThanItNeeds(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			r := readerOf(t, allServed, "v1", c.patches, nil)
+			r := clientsOf(t, allServed, "v1", c.patches, nil)
 			shows(t, r, c.filter, c.output)
 			require.Equal(t, c.reads, listed(r))
 		})
 	}
 }
 
-func listed(r *reader) []string {
+func listed(r *cli.Clients) []string {
 	var names []string
 	for _, action := range r.Kubernetes.(*fake.Clientset).Actions() {
 		if action.GetVerb() == "list" {
@@ -191,7 +191,7 @@ func listed(r *reader) []string {
 
 func TestAsksForTheSlicesOfOneDriver(t *testing.T) {
 	t.Parallel()
-	r := readerOf(t, allServed, "v1", nil, nil)
+	r := clientsOf(t, allServed, "v1", nil, nil)
 	shows(t, r, Filter{Driver: "gpu.example.com"}, "name")
 	for _, action := range r.Kubernetes.(*fake.Clientset).Actions() {
 		if list, ok := action.(clienttesting.ListAction); ok {
@@ -202,7 +202,7 @@ func TestAsksForTheSlicesOfOneDriver(t *testing.T) {
 
 func TestReadsListsInChunks(t *testing.T) {
 	t.Parallel()
-	r := readerOf(t, allServed, "v1", nil, nil)
+	r := clientsOf(t, allServed, "v1", nil, nil)
 	var limits []int64
 	var from []string
 	r.Kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -239,7 +239,7 @@ func TestSaysWhatToDoAboutAnError(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			r := readerOf(t, allServed, "v1", nil, nil)
+			r := clientsOf(t, allServed, "v1", nil, nil)
 			r.Kubernetes.(*fake.Clientset).PrependReactor("list", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, c.err
 			})
@@ -249,13 +249,13 @@ func TestSaysWhatToDoAboutAnError(t *testing.T) {
 			}
 		})
 	}
-	err := show(t.Context(), readerOf(t, commandCluster{}, "v1", nil, nil), Filter{}, "table", io.Discard, io.Discard)
+	err := show(t.Context(), clientsOf(t, commandCluster{}, "v1", nil, nil), Filter{}, "table", io.Discard, io.Discard)
 	require.EqualError(t, err, "list resourceslices.resource.k8s.io in version v1: the API server does not serve it (devices need Kubernetes 1.34 or later)")
 }
 
 func TestFindsNothingWithoutAnError(t *testing.T) {
 	t.Parallel()
-	out, notes := shows(t, readerOf(t, allServed, "v1", nil, nil), Filter{Driver: "nic.example.com"}, "table")
+	out, notes := shows(t, clientsOf(t, allServed, "v1", nil, nil), Filter{Driver: "nic.example.com"}, "table")
 	require.Empty(t, out)
 	require.Equal(t, "no devices found: there is no ResourceSlice of driver nic.example.com\n", notes)
 }
@@ -334,5 +334,5 @@ func TestEndsWhenItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	require.ErrorIs(t, show(ctx, readerOf(t, allServed, "v1", nil, nil), Filter{}, "table", io.Discard, io.Discard), context.Canceled)
+	require.ErrorIs(t, show(ctx, clientsOf(t, allServed, "v1", nil, nil), Filter{}, "table", io.Discard, io.Discard), context.Canceled)
 }

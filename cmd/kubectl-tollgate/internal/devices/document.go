@@ -29,11 +29,11 @@ type description struct {
 	Attributes []value[resourcev1.DeviceAttribute] `json:"attributes,omitempty"`
 	Capacity   []value[resourcev1.DeviceCapacity]  `json:"capacity,omitempty"`
 	Taints     []taintWithSource                   `json:"taints,omitempty"`
-	Claims     []claimWithConsumers                `json:"claims,omitempty"`
+	Claims     []Claim                             `json:"claims,omitempty"`
 }
 
-// source is the origin of a value: kind Driver, ResourceSlicePatch or DeviceTaintRule.
-type source struct {
+// origin is the source of a value: kind Driver, ResourceSlicePatch or DeviceTaintRule.
+type origin struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
 }
@@ -45,7 +45,7 @@ type failure struct {
 
 type value[V any] struct {
 	Name   string `json:"name"`
-	Source source `json:"source"`
+	Source origin `json:"source"`
 	// Value is absent and Removed is true if a patch removed it.
 	Value   *V   `json:"value,omitempty"`
 	Removed bool `json:"removed,omitempty"`
@@ -63,21 +63,14 @@ type offer[V any] struct {
 type taintWithSource struct {
 	resourcev1.DeviceTaint `json:",inline"`
 
-	Source source `json:"source"`
-}
-
-type claimWithConsumers struct {
-	Namespace   string   `json:"namespace"`
-	Name        string   `json:"name"`
-	AdminAccess bool     `json:"adminAccess,omitempty"`
-	ReservedFor []string `json:"reservedFor,omitempty"`
+	Source origin `json:"source"`
 }
 
 // WriteYAML writes a List of the merged slices that have devices to show, and under "devices" the
 // origin of their values.
 func (v *Inventory) WriteYAML(ctx context.Context, w io.Writer) error {
 	out := bufio.NewWriter(w)
-	_, _ = out.WriteString("apiVersion: v1\nkind: List\nmetadata: {}\n") // Flush tells, here and below.
+	_, _ = out.WriteString("apiVersion: v1\nkind: List\nmetadata: {}\n") // Flush returns the error, here and below.
 	for _, part := range v.parts(ctx) {
 		empty := true
 		for item := range part.items {
@@ -162,37 +155,33 @@ func (v *Inventory) parts(ctx context.Context) []part {
 func described(d *Device) *description {
 	out := &description{
 		Driver: d.Device.Driver, Pool: d.Device.Pool, Name: d.Device.Name, ResourceSlice: d.Slice.Name,
-		Patches: d.Patches, Limited: d.Limited, Attributes: valuesOf(d.Attributes), Capacity: valuesOf(d.Capacity),
+		Patches: d.Patches, Limited: d.Limited, Attributes: valuesOf(d.Attributes), Capacity: valuesOf(d.Capacity), Claims: d.Claims,
 	}
 	for _, f := range d.Failed {
 		out.Failed = append(out.Failed, failure(f))
 	}
 	for i := range d.Taints {
-		t := taintWithSource{DeviceTaint: d.Taints[i].DeviceTaint, Source: sourceOf(d.Taints[i].Patch)}
+		t := taintWithSource{DeviceTaint: d.Taints[i].DeviceTaint, Source: originOf(d.Taints[i].Patch)}
 		if d.Taints[i].Rule != "" {
-			t.Source = source{Kind: "DeviceTaintRule", Name: d.Taints[i].Rule}
+			t.Source = origin{Kind: "DeviceTaintRule", Name: d.Taints[i].Rule}
 		}
 		out.Taints = append(out.Taints, t)
-	}
-	for i := range d.Claims {
-		c := &d.Claims[i]
-		out.Claims = append(out.Claims, claimWithConsumers{Namespace: c.Namespace, Name: c.Name, AdminAccess: c.AdminAccess, ReservedFor: c.Consumers})
 	}
 	return out
 }
 
-func sourceOf(patch string) source {
+func originOf(patch string) origin {
 	if patch == "" {
-		return source{Kind: "Driver"}
+		return origin{Kind: "Driver"}
 	}
-	return source{Kind: "ResourceSlicePatch", Name: patch}
+	return origin{Kind: "ResourceSlicePatch", Name: patch}
 }
 
 func valuesOf[V any](list []slicepatch.Value[V]) []value[V] {
 	var values []value[V]
 	for i := range list {
 		in := &list[i]
-		out := value[V]{Name: string(in.Name), Source: sourceOf(in.Patch), Value: in.Now, Removed: in.Now == nil}
+		out := value[V]{Name: string(in.Name), Source: originOf(in.Patch), Value: in.Now, Removed: in.Now == nil}
 		if in.Patch != "" {
 			out.Published = in.Published
 		}

@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,16 +11,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/tracker/informer"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
 // batchDelay is how long changes are collected: a driver that republishes a pool writes many
@@ -31,28 +26,10 @@ const batchDelay = time.Second
 // gone is the node column of a removed device.
 const gone = "<gone>"
 
-// follower writes devices, and then changed ones. Watches fill stores, which are evaluated as a
-// whole after changes.
-type follower struct {
-	clients *cli.Clients
-	clock   clock.WithTicker
-	filter  Filter
-	output  string
-
-	changed chan struct{}
-	// The stores of resources that are not served are nil.
-	slices, classes, claims, patches, rules toolscache.Store
-	// shown are the last written rows, by their first cell.
-	shown map[string][]string
-}
-
-func newFollower(clients *cli.Clients, clk clock.WithTicker, filter Filter, output string) *follower {
-	return &follower{clients: clients, clock: clk, filter: filter, output: output, changed: make(chan struct{}, 1), shown: map[string][]string{}}
-}
-
-// run writes until ctx is done, and then returns nil.
-func (f *follower) run(ctx context.Context, out io.Writer) error {
-	watches, err := f.watches(ctx)
+// follow writes devices, and then changed ones, until ctx is done. The watches fill stores, which
+// are evaluated as a whole after changes.
+func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, filter Filter, output string, out io.Writer) error {
+	sources, err := sources(ctx, clients, &filter)
 	if err != nil {
 		return err
 	}
@@ -61,148 +38,104 @@ func (f *follower) run(ctx context.Context, out io.Writer) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop(nil)
-	for _, w := range watches {
-		w.refuse = stop
-		running.Go(func() { w.controller.RunWithContext(watching) })
+	changed := make(chan struct{}, 1)
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { state.Signal(changed) }, UpdateFunc: func(_, _ any) { state.Signal(changed) }, DeleteFunc: func(any) { state.Signal(changed) },
 	}
-	for _, w := range watches {
-		if !toolscache.WaitForCacheSync(watching.Done(), w.controller.HasSynced) {
-			return ended(ctx, watching)
-		}
+	stores, synced := make([]toolscache.Store, len(sources)), make([]toolscache.InformerSynced, len(sources))
+	for i := range sources {
+		store, controller := sources[i].Watch(handler, func(err error, verb string) {
+			if refused := state.Refusal(err, verb, sources[i].Resource); refused != nil {
+				stop(refused)
+			}
+		})
+		stores[i], synced[i] = store, controller.HasSynced
+		running.Go(func() { controller.RunWithContext(watching) })
 	}
-	lines := cli.NewLines(out, f.output == "wide", Head(f.output == "wide"))
+	if !toolscache.WaitForCacheSync(watching.Done(), synced...) {
+		return state.UnlessDone(ctx, context.Cause(watching))
+	}
+	rows := &changedRows{output: output, out: out, lines: cli.NewLines(out, output == "wide", head(output == "wide"))}
 	for {
-		if err := f.show(watching, out, lines); err != nil {
+		inventory, err := fill(filter, sources, stores)
+		if err != nil {
 			return err
 		}
-		select {
-		case <-watching.Done():
-			return ended(ctx, watching)
-		case <-f.clock.After(batchDelay):
+		if all := inventory.rows(watching, output == "wide"); watching.Err() == nil {
+			if err := rows.write(all); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-watching.Done():
-			return ended(ctx, watching)
-		case <-f.changed:
+			return state.UnlessDone(ctx, context.Cause(watching))
+		case <-clk.After(batchDelay):
+		}
+		select {
+		case <-watching.Done():
+			return state.UnlessDone(ctx, context.Cause(watching))
+		case <-changed:
 		}
 	}
 }
 
-// ended returns the cause of the end; nil for a regular end.
-func ended(ctx, watching context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	default:
-		return context.Cause(watching)
+// fill returns an inventory of the objects in stores, which are added by name.
+func fill(filter Filter, sources []source, stores []toolscache.Store) (*Inventory, error) {
+	inventory := NewTable(filter)
+	for i, store := range stores {
+		keys := store.ListKeys()
+		slices.Sort(keys)
+		for _, key := range keys {
+			object, _, err := store.GetByKey(key)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", key, err)
+			}
+			if o, ok := object.(runtime.Object); ok {
+				if err := sources[i].add(inventory, o); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
+	return inventory, nil
 }
 
-// show writes changed rows.
-func (f *follower) show(ctx context.Context, out io.Writer, lines *cli.Lines) error {
-	inventory, err := f.inventory()
-	if err != nil {
-		return err
-	}
-	rows, now := inventory.Rows(ctx, f.output == "wide"), map[string][]string{}
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // Not all rows are there, and who called sees that it is over.
-	}
+// changedRows writes rows that differ from those before, and removed ones.
+type changedRows struct {
+	output string
+	out    io.Writer
+	lines  *cli.Lines
+	// shown are the last rows, by their first cell.
+	shown map[string][]string
+}
+
+func (c *changedRows) write(rows [][]string) error {
+	now := map[string][]string{}
 	var news [][]string
 	for _, row := range rows {
 		now[row[0]] = row
-		if !slices.Equal(f.shown[row[0]], row) {
+		if !slices.Equal(c.shown[row[0]], row) {
 			news = append(news, row)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.shown)) {
-		if _, there := now[name]; !there {
-			row := slices.Repeat([]string{cli.None}, len(f.shown[name]))
+	for _, name := range slices.Sorted(maps.Keys(c.shown)) {
+		if now[name] == nil {
+			row := slices.Repeat([]string{cli.None}, len(c.shown[name]))
 			row[0], row[1] = name, gone
 			news = append(news, row)
 		}
 	}
-	f.shown = now
-	if len(news) == 0 {
+	c.shown = now
+	switch {
+	case len(news) == 0:
 		return nil
+	case c.output != "name":
+		return c.lines.Write(news)
 	}
-	if f.output == "name" {
-		return writeNames(out, news)
+	var names strings.Builder
+	for _, row := range news {
+		names.WriteString(row[0] + "\n")
 	}
-	return lines.Write(news)
-}
-
-func writeNames(out io.Writer, rows [][]string) error {
-	var text strings.Builder
-	for _, row := range rows {
-		text.WriteString(row[0] + "\n")
-	}
-	_, err := io.WriteString(out, text.String())
+	_, err := io.WriteString(c.out, names.String())
 	return err
-}
-
-// inventory returns the inventory of the stores.
-func (f *follower) inventory() (*Inventory, error) {
-	v := NewTable(f.filter)
-	err := errors.Join(
-		eachOf(f.patches, cli.As("ResourceSlicePatch", func(patch *v1alpha1.ResourceSlicePatch) error { v.AddPatch(patch); return nil })),
-		eachOf(f.classes, func(class *resourcev1.DeviceClass) error { v.AddClass(class); return nil }),
-		eachOf(f.rules, func(object *unstructured.Unstructured) error { return addRule(v, object) }),
-		eachOf(f.slices, func(slice *resourcev1.ResourceSlice) error { v.AddSlice(slice); return nil }),
-		eachOf(f.claims, func(claim *resourcev1.ResourceClaim) error { v.AddClaim(claim); return nil }),
-	)
-	return v, err
-}
-
-// eachOf calls take for each object of a store, ordered by name.
-func eachOf[T any](store toolscache.Store, take func(T) error) error {
-	if store == nil {
-		return nil
-	}
-	keys := store.ListKeys()
-	slices.Sort(keys)
-	for _, key := range keys {
-		object, there, err := store.GetByKey(key)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", key, err)
-		}
-		if typed, ok := object.(T); ok && there {
-			if err := take(typed); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// watches returns the watches of all served resources, and creates their stores.
-func (f *follower) watches(ctx context.Context) ([]*watch, error) {
-	if _, err := f.clients.Version(ctx, sliceResource, "v1"); err != nil {
-		return nil, fmt.Errorf("%w (devices need Kubernetes 1.34 or later)", err)
-	}
-	client := f.clients.Kubernetes
-	list := []*watch{
-		watchOf(f, &f.classes, classResource, client.ResourceV1().DeviceClasses(), client, &resourcev1.DeviceClass{}),
-		watchOf(f, &f.slices, sliceResource, client.ResourceV1().ResourceSlices(), client, &resourcev1.ResourceSlice{}),
-		watchOf(f, &f.claims, claimResource, client.ResourceV1().ResourceClaims(metav1.NamespaceAll), client, &resourcev1.ResourceClaim{}),
-	}
-	for _, custom := range []struct {
-		store    *toolscache.Store
-		resource schema.GroupResource
-		versions []string
-	}{
-		{&f.patches, patchResource, []string{v1alpha1.GroupVersion.Version}},
-		{&f.rules, informer.RuleResource, ruleVersions()},
-	} {
-		version, err := f.clients.Version(ctx, custom.resource, custom.versions...)
-		if errors.Is(err, cli.ErrNotServed) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		through := f.clients.Dynamic.Resource(custom.resource.WithVersion(version))
-		list = append(list, watchOf(f, custom.store, custom.resource, through, f.clients.Dynamic, &unstructured.Unstructured{}))
-	}
-	return list, nil
 }

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
@@ -42,12 +43,12 @@ func (p *paper) String() string {
 }
 
 // follows runs devices -w until the test is over, which it ends without an error.
-func follows(t *testing.T, r *reader, filter Filter, output string) (*paper, *clocktesting.FakeClock) {
+func follows(t *testing.T, r *cli.Clients, filter Filter, output string) (*paper, *clocktesting.FakeClock) {
 	t.Helper()
 	out, clk := &paper{}, clocktesting.NewFakeClock(time.Unix(0, 0))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- newFollower(r.Clients, clk, filter, output).run(ctx, out) }()
+	go func() { done <- follow(ctx, r, clk, filter, output, out) }()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-done)
@@ -58,7 +59,7 @@ func follows(t *testing.T, r *reader, filter Filter, output string) (*paper, *cl
 }
 
 // watching returns how many watches were opened.
-func watching(r *reader) int {
+func watching(r *cli.Clients) int {
 	count := 0
 	for _, action := range append(r.Kubernetes.(*fake.Clientset).Actions(), r.Dynamic.(*dynamicfake.FakeDynamicClient).Actions()...) {
 		if action.GetVerb() == "watch" {
@@ -79,7 +80,7 @@ func waitFor(t *testing.T, out *paper, clk *clocktesting.FakeClock, want string)
 
 func TestWatchingWritesWhatChangesAndNothingElse(t *testing.T) {
 	t.Parallel()
-	r := readerOf(t, allServed, "v1", nil, nil)
+	r := clientsOf(t, allServed, "v1", nil, nil)
 	out, clk := follows(t, r, Filter{}, "table")
 	const device = "gpu.example.com/node-7/gpu-0  node-7  "
 	first := "DRIVER/POOL/DEVICE            NODE    TAINTS  PATCHES  CLAIM   POD\n" + device + "<none>  <none>   ml/one  train\n"
@@ -104,7 +105,7 @@ func TestWatchingWritesWhatChangesAndNothingElse(t *testing.T) {
 
 func TestWatchingObeysFiltersAndWritesNames(t *testing.T) {
 	t.Parallel()
-	r := readerOf(t, allServed, "v1", nil, nil)
+	r := clientsOf(t, allServed, "v1", nil, nil)
 	out, clk := follows(t, r, Filter{Tainted: true}, "name")
 	rules := r.Dynamic.Resource(informer.RuleResource.WithVersion("v1"))
 	_, err := rules.Create(t.Context(), &unstructured.Unstructured{Object: *decoded[map[string]any](t, gpuRule)}, metav1.CreateOptions{})
@@ -115,15 +116,15 @@ func TestWatchingObeysFiltersAndWritesNames(t *testing.T) {
 
 func TestWatchingNeedsRightsAndASerialFormat(t *testing.T) {
 	t.Parallel()
-	r := readerOf(t, allServed, "v1", nil, nil)
+	r := clientsOf(t, allServed, "v1", nil, nil)
 	r.Kubernetes.(*fake.Clientset).PrependReactor("list", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(claimResource, "", errors.New("no"))
 	})
 	var out bytes.Buffer
-	err := newFollower(r.Clients, clocktesting.NewFakeClock(time.Unix(0, 0)), Filter{}, "table").run(t.Context(), &out)
+	err := follow(t.Context(), r, clocktesting.NewFakeClock(time.Unix(0, 0)), Filter{}, "table", &out)
 	require.ErrorContains(t, err, "ask for a ClusterRole with the verb list on resourceclaims of API group resource.k8s.io")
 	require.Empty(t, out.String())
 	require.EqualError(t, runDevices(t, "-w", "-o", "yaml"), `--output is "yaml", and --watch goes with table, wide and name`)
-	err = newFollower(readerOf(t, commandCluster{}, "v1", nil, nil).Clients, clocktesting.NewFakeClock(time.Unix(0, 0)), Filter{}, "table").run(t.Context(), &out)
+	err = follow(t.Context(), clientsOf(t, commandCluster{}, "v1", nil, nil), clocktesting.NewFakeClock(time.Unix(0, 0)), Filter{}, "table", &out)
 	require.ErrorContains(t, err, "devices need Kubernetes 1.34 or later")
 }

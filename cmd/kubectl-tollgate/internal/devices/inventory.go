@@ -3,11 +3,14 @@ package devices
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
@@ -23,14 +26,24 @@ type Inventory struct {
 
 	filter Filter
 	view   *sliceview.View
-	pools  map[poolName]*pool
+	// pools have the slices of the newest generation of each pool, by name.
+	pools  map[poolName]map[string]*resourcev1.ResourceSlice
 	claims map[device.ID][]Claim
 	class  *class
+	// needsClasses is true if the filter or a patch names a class.
+	needsClasses bool
 
 	invalid     []string
 	unsupported []string
 	// matched is the number of devices last yielded.
 	matched int
+}
+
+// poolName is the key of a pool. Two drivers may use one name for a pool (K09).
+type poolName struct{ driver, pool string }
+
+func comparePools(a, b poolName) int {
+	return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.pool, b.pool))
 }
 
 // Device is a device after patches and rules.
@@ -44,33 +57,53 @@ type Device struct {
 	Claims []Claim
 }
 
-// NewTable returns an empty inventory with a filter.
-func NewTable(filter Filter) *Inventory {
-	return &Inventory{filter: filter, view: sliceview.New(), pools: map[poolName]*pool{}, claims: map[device.ID][]Claim{}}
+// Claim is a ResourceClaim that a device is allocated to.
+type Claim struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// AdminAccess is true if the claim has the device beside those that use it.
+	AdminAccess bool `json:"adminAccess,omitempty"`
+	// Consumers are the names in reservedFor: pods by name, others as resource/name.
+	Consumers []string `json:"reservedFor,omitempty"`
 }
 
-// AddSlice adds a ResourceSlice, unless the filter excludes all of it.
+// NewTable returns an empty inventory with a filter.
+func NewTable(filter Filter) *Inventory {
+	return &Inventory{
+		filter: filter, view: sliceview.New(), needsClasses: filter.Class != "",
+		pools: map[poolName]map[string]*resourcev1.ResourceSlice{}, claims: map[device.ID][]Claim{},
+	}
+}
+
+// AddSlice adds a ResourceSlice, unless the filter excludes all of it, or the pool has a newer
+// generation.
 func (v *Inventory) AddSlice(slice *resourcev1.ResourceSlice) {
 	name := poolName{driver: slice.Spec.Driver, pool: slice.Spec.Pool.Name}
 	if !v.filter.pool(name) {
 		return
 	}
-	p := v.pools[name]
-	if p == nil {
-		p = &pool{slices: map[string]*resourcev1.ResourceSlice{}}
-		v.pools[name] = p
+	pool := v.pools[name]
+	for older, other := range pool {
+		if other.Spec.Pool.Generation > slice.Spec.Pool.Generation {
+			return
+		}
+		if other.Spec.Pool.Generation < slice.Spec.Pool.Generation {
+			v.view.DeleteSlice(older)
+			delete(pool, older)
+		}
 	}
-	dropped, taken := p.add(slice)
-	for _, old := range dropped {
-		v.view.DeleteSlice(old)
+	if pool == nil {
+		pool = map[string]*resourcev1.ResourceSlice{}
+		v.pools[name] = pool
 	}
-	if taken {
-		v.view.SetSlice(slice)
-	}
+	pool[slice.Name] = slice
+	v.view.SetSlice(slice)
 }
 
 // AddPatch adds a ResourceSlicePatch.
 func (v *Inventory) AddPatch(patch *v1alpha1.ResourceSlicePatch) {
+	filter := patch.Spec.Devices.Filter
+	v.needsClasses = v.needsClasses || filter != nil && filter.DeviceClassName != nil
 	v.view.SetPatch(patch)
 	if errs := slicepatch.ValidatePatch(patch); len(errs) > 0 {
 		v.invalid = append(v.invalid, patch.Name+": "+errs[0].Error())
@@ -95,13 +128,43 @@ func (v *Inventory) AddClass(set *resourcev1.DeviceClass) {
 	}
 }
 
+// AddClaim adds a ResourceClaim. Claims without devices to show are dropped.
+func (v *Inventory) AddClaim(claim *resourcev1.ResourceClaim) {
+	if claim.Status.Allocation == nil {
+		return
+	}
+	var consumers []string
+	for _, c := range claim.Status.ReservedFor {
+		if c.APIGroup != corev1.GroupName || c.Resource != "pods" {
+			c.Name = c.Resource + "/" + c.Name
+		}
+		consumers = append(consumers, c.Name)
+	}
+	for _, result := range claim.Status.Allocation.Devices.Results {
+		id := device.ID{Driver: result.Driver, Pool: result.Pool, Name: result.Device}
+		if !v.filter.names(id) {
+			continue
+		}
+		added := Claim{Namespace: claim.Namespace, Name: claim.Name, Consumers: consumers, AdminAccess: result.AdminAccess != nil && *result.AdminAccess}
+		at, found := slices.BinarySearchFunc(v.claims[id], added, func(a, b Claim) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+		if found { // A claim may have several shares of a device.
+			added.AdminAccess = added.AdminAccess && v.claims[id][at].AdminAccess
+			v.claims[id][at] = added
+			continue
+		}
+		v.claims[id] = slices.Insert(v.claims[id], at, added)
+	}
+}
+
 // Devices yields the devices that satisfy the filter, by driver, pool and name, once all
 // objects were added. It ends early if ctx does.
 func (v *Inventory) Devices(ctx context.Context) iter.Seq[*Device] {
 	return func(yield func(*Device) bool) {
 		v.matched = 0
 		if v.class != nil {
-			v.class.forget()
+			v.class.failed = 0
 		}
 		for devices := range v.byPool(ctx) {
 			for _, d := range devices {
@@ -141,7 +204,7 @@ func (v *Inventory) byPool(ctx context.Context) iter.Seq[[]*Device] {
 			if ctx.Err() != nil || !yield(v.devicesOf(v.pools[name])) {
 				return
 			}
-			for _, slice := range v.pools[name].slices {
+			for _, slice := range v.pools[name] {
 				looked += len(slice.Spec.Devices)
 			}
 			if v.Looked != nil {
@@ -151,11 +214,11 @@ func (v *Inventory) byPool(ctx context.Context) iter.Seq[[]*Device] {
 	}
 }
 
-// devicesOf returns the devices of a pool, by name.
-func (v *Inventory) devicesOf(p *pool) []*Device {
+// devicesOf returns the devices of a pool that satisfy the filter, by name.
+func (v *Inventory) devicesOf(pool map[string]*resourcev1.ResourceSlice) []*Device {
 	var list []*Device
-	for _, name := range slices.Sorted(maps.Keys(p.slices)) {
-		if !v.filter.slice(p.slices[name]) {
+	for _, name := range slices.Sorted(maps.Keys(pool)) {
+		if v.filter.Device != "" && !hasDevice(pool[name], v.filter.Device) {
 			continue
 		}
 		slice, _ := v.view.Get(name)
@@ -169,4 +232,86 @@ func (v *Inventory) devicesOf(p *pool) []*Device {
 	}
 	slices.SortStableFunc(list, func(a, b *Device) int { return cmp.Compare(a.Device.Name, b.Device.Name) })
 	return list
+}
+
+func hasDevice(slice *resourcev1.ResourceSlice, name string) bool {
+	return slices.ContainsFunc(slice.Spec.Devices, func(d resourcev1.Device) bool { return d.Name == name })
+}
+
+// Filter selects devices that match all set fields.
+type Filter struct {
+	Driver, Pool, Device string
+	// Class is the name of a DeviceClass whose selectors must match the merged device, as for a
+	// claim.
+	Class string
+	// Tainted selects devices with a taint of any effect.
+	Tainted bool
+	// Patched selects devices that a ResourceSlicePatch selects, or failed on.
+	Patched bool
+}
+
+func (f *Filter) pool(name poolName) bool {
+	return (f.Driver == "" || f.Driver == name.driver) && (f.Pool == "" || f.Pool == name.pool)
+}
+
+func (f *Filter) names(id device.ID) bool {
+	return f.pool(poolName{driver: id.Driver, pool: id.Pool}) && (f.Device == "" || f.Device == id.Name)
+}
+
+// shows reports whether a device matches the filter.
+func (v *Inventory) shows(d *Device) bool {
+	f := &v.filter
+	return f.names(d.Device) && !(f.Tainted && len(d.Taints) == 0) && !(f.Patched && len(d.Patches)+len(d.Failed) == 0) &&
+		(f.Class == "" || v.class != nil && v.class.selects(d))
+}
+
+// class selects devices by the DeviceClass of the filter, with the cost limit of classes in
+// Kubernetes, which is above that of patches.
+type class struct {
+	// programs are the compiled selectors; nil for one without an expression.
+	programs []*cel.CompilationResult
+	// failed is the number of devices on which an expression failed, first the first of them and
+	// problem its error.
+	failed  int
+	first   device.ID
+	problem error
+}
+
+func compileClass(set *resourcev1.DeviceClass) *class {
+	compiler := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
+	c := &class{}
+	for _, s := range set.Spec.Selectors {
+		var program *cel.CompilationResult
+		if s.CEL != nil {
+			program = new(compiler.CompileCELExpression(s.CEL.Expression, cel.Options{DisableCostEstimation: true}))
+		}
+		c.programs = append(c.programs, program)
+	}
+	return c
+}
+
+func (c *class) selects(d *Device) bool {
+	seen := cel.Device{
+		Driver: d.Device.Driver, AllowMultipleAllocations: d.Spec.AllowMultipleAllocations, Attributes: d.Spec.Attributes, Capacity: d.Spec.Capacity,
+	}
+	for _, program := range c.programs {
+		selected, err := false, errors.New("selects by something other than cel")
+		switch {
+		case program == nil:
+		case program.Error != nil:
+			err = errors.New(program.Error.Detail)
+		default:
+			selected, _, err = program.DeviceMatches(context.Background(), seen) // It ends by its cost.
+		}
+		if err != nil {
+			if c.failed == 0 {
+				c.first, c.problem = d.Device, err
+			}
+			c.failed++
+		}
+		if err != nil || !selected {
+			return false
+		}
+	}
+	return true
 }

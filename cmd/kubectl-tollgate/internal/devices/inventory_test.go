@@ -155,7 +155,7 @@ func TestClaimsOfADevice(t *testing.T) {
 	t.Parallel()
 	claim := func(namespace, name, results string) *resourcev1.ResourceClaim {
 		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		c.Status.Allocation = read[resourcev1.AllocationResult](t, []byte(`{devices: {results: [`+results+`]}}`))
+		c.Status.Allocation = parsed[resourcev1.AllocationResult](t, []byte(`{devices: {results: [`+results+`]}}`))
 		c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: name + "-pod"}, {APIGroup: "x", Resource: "pods", Name: "other"}}
 		return c
 	}
@@ -200,7 +200,7 @@ func TestTheDocumentIsAListOfKubernetes(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal(out.Bytes(), &list))
 	require.Len(t, list.Items, 2)
 	for _, item := range list.Items {
-		slice := read[resourcev1.ResourceSlice](t, item.Raw)
+		slice := parsed[resourcev1.ResourceSlice](t, item.Raw)
 		require.Equal(t, "ResourceSlice", slice.Kind)
 		require.NotEmpty(t, slice.Spec.Devices)
 	}
@@ -236,7 +236,7 @@ func TestARuleThatWasWrittenOutForAPatchIsNotShownBesideIt(t *testing.T) {
 				Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: written},
 			}, nil)
 			for d := range v.Devices(t.Context()) {
-				require.Equal(t, append([]string{"overheating:NoExecute"}, c.want...), shortTaints(d))
+				require.Equal(t, append([]string{"overheating:NoExecute"}, c.want...), d.taints(false))
 			}
 		})
 	}

@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	resourcev1 "k8s.io/api/resource/v1"
+
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
-
-// maxNamed is the maximum number of notes of one kind; the others are counted.
-const maxNamed = 5
 
 // Notes returns, a line each, facts that the last yielded devices do not show: why there are
 // none, incomplete pools, and ignored objects.
@@ -21,22 +20,57 @@ func (v *Inventory) Notes() []string {
 	if v.matched == 0 {
 		notes = append(notes, v.nothing())
 	}
-	notes = append(notes, v.classNote()...)
+	const longest = 256
+	switch {
+	case v.filter.Class == "":
+	case v.class == nil:
+		notes = append(notes, "there is no DeviceClass "+v.filter.Class)
+	case v.class.failed > 0:
+		problem, _, _ := strings.Cut(v.class.problem.Error(), "\n")
+		notes = append(notes, fmt.Sprintf("DeviceClass %s: an expression failed on %d devices, which are not shown; on %s: %s",
+			v.filter.Class, v.class.failed, v.class.first, policy.Short(problem, longest)))
+	}
 	notes = append(notes, limited("pools", v.incomplete())...)
 	notes = append(notes, limited("claims", v.lost())...)
-	notes = append(notes, limited("patches", prefixed("not in force: ResourceSlicePatch ", v.invalid))...)
-	return append(notes, limited("rules", prefixed("selects by more than names and is left out: DeviceTaintRule ", v.unsupported))...)
+	for _, ignored := range []struct {
+		of, prefix string
+		names      []string
+	}{
+		{"patches", "not in force: ResourceSlicePatch ", v.invalid},
+		{"rules", "selects by more than names and is left out: DeviceTaintRule ", v.unsupported},
+	} {
+		var lines []string
+		for _, name := range slices.Sorted(slices.Values(ignored.names)) {
+			lines = append(lines, ignored.prefix+name)
+		}
+		notes = append(notes, limited(ignored.of, lines)...)
+	}
+	return notes
+}
+
+// limited returns at most maxNamed notes, on one line each, and the number of the others.
+func limited(of string, notes []string) []string {
+	const maxNamed, longest = 5, 512
+	var kept []string
+	for _, note := range notes[:min(len(notes), maxNamed)] {
+		kept = append(kept, policy.Short(note, longest))
+	}
+	if len(notes) > maxNamed {
+		kept = append(kept, "the same of "+strconv.Itoa(len(notes)-maxNamed)+" more "+of)
+	}
+	return kept
 }
 
 // nothing returns why there is no device: an unknown name in the filter, else that none matches.
 func (v *Inventory) nothing() string {
 	f := &v.filter
-	driver, published := "", false
+	driver := ""
 	if f.Driver != "" {
 		driver = " of driver " + f.Driver
 	}
-	for _, p := range v.pools {
-		published = published || p.publishes(f.Device)
+	published := false
+	for _, pool := range v.pools {
+		published = published || publishes(pool, f.Device)
 	}
 	switch {
 	case len(v.pools) == 0 && f.Pool != "":
@@ -47,49 +81,46 @@ func (v *Inventory) nothing() string {
 		return "no devices found: none is called " + f.Device
 	case *f == Filter{}:
 		return "no devices found"
-	default:
-		return "no devices found: none satisfies " + f.asked()
 	}
-}
-
-// asked returns the filter as flags.
-func (f *Filter) asked() string {
 	var flags []string
-	for _, flag := range []struct{ name, value string }{{"--driver ", f.Driver}, {"--pool ", f.Pool}, {"--device ", f.Device}, {"--class ", f.Class}} {
-		if flag.value != "" {
-			flags = append(flags, flag.name+flag.value)
+	for _, flag := range []struct {
+		text string
+		set  bool
+	}{
+		{"--driver " + f.Driver, f.Driver != ""},
+		{"--pool " + f.Pool, f.Pool != ""},
+		{"--device " + f.Device, f.Device != ""},
+		{"--class " + f.Class, f.Class != ""},
+		{"--tainted", f.Tainted},
+		{"--patched", f.Patched},
+	} {
+		if flag.set {
+			flags = append(flags, flag.text)
 		}
 	}
-	if f.Tainted {
-		flags = append(flags, "--tainted")
-	}
-	if f.Patched {
-		flags = append(flags, "--patched")
-	}
-	return strings.Join(flags, " ")
+	return "no devices found: none satisfies " + strings.Join(flags, " ")
 }
 
-func (v *Inventory) classNote() []string {
-	switch {
-	case v.filter.Class == "":
-		return nil
-	case v.class == nil:
-		return []string{"there is no DeviceClass " + v.filter.Class}
-	case v.class.failed > 0:
-		return []string{fmt.Sprintf("DeviceClass %s: an expression failed on %d devices, which are not shown; on %s: %s",
-			v.filter.Class, v.class.failed, v.class.first, v.class.problem)}
-	default:
-		return nil
+// publishes reports whether a slice of a pool has a device.
+func publishes(pool map[string]*resourcev1.ResourceSlice, name string) bool {
+	for _, slice := range pool {
+		if hasDevice(slice, name) {
+			return true
+		}
 	}
+	return false
 }
 
-// incomplete returns the pools that lack slices: no scheduler allocates from them.
+// incomplete returns the pools that lack slices of their generation: no scheduler allocates from
+// them (DE-17). The first slice by name says how many there are.
 func (v *Inventory) incomplete() []string {
 	var notes []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.pools), comparePools) {
-		if p := v.pools[name]; !p.complete() {
+		pool := v.pools[name]
+		of := pool[slices.Min(slices.Collect(maps.Keys(pool)))].Spec.Pool
+		if int64(len(pool)) != of.ResourceSliceCount {
 			notes = append(notes, fmt.Sprintf("pool %s/%s is incomplete, no scheduler allocates from it: generation %d has %d of %d ResourceSlices",
-				name.driver, name.pool, p.generation, len(p.slices), p.expected()))
+				name.driver, name.pool, of.Generation, len(pool), of.ResourceSliceCount))
 		}
 	}
 	return notes
@@ -97,9 +128,10 @@ func (v *Inventory) incomplete() []string {
 
 // lost returns the claims with devices that are not published any more.
 func (v *Inventory) lost() []string {
+	parts := func(id device.ID) []string { return []string{id.Driver, id.Pool, id.Name} }
 	var notes []string
-	for _, id := range slices.SortedFunc(maps.Keys(v.claims), compareIDs) {
-		if p := v.pools[poolName{driver: id.Driver, pool: id.Pool}]; p != nil && p.publishes(id.Name) {
+	for _, id := range slices.SortedFunc(maps.Keys(v.claims), func(a, b device.ID) int { return slices.Compare(parts(a), parts(b)) }) {
+		if publishes(v.pools[poolName{driver: id.Driver, pool: id.Pool}], id.Name) {
 			continue
 		}
 		for _, c := range v.claims[id] {
@@ -107,30 +139,4 @@ func (v *Inventory) lost() []string {
 		}
 	}
 	return notes
-}
-
-func compareIDs(a, b device.ID) int { return slices.Compare(nameParts(a), nameParts(b)) }
-
-func nameParts(id device.ID) []string { return []string{id.Driver, id.Pool, id.Name} }
-
-func prefixed(prefix string, names []string) []string {
-	slices.Sort(names)
-	notes := make([]string, 0, len(names))
-	for _, name := range names {
-		notes = append(notes, prefix+name)
-	}
-	return notes
-}
-
-// limited returns at most maxNamed notes, on one line each.
-func limited(of string, notes []string) []string {
-	const longest = 512
-	var kept []string
-	for i, note := range notes {
-		if i == maxNamed {
-			return append(kept, "the same of "+strconv.Itoa(len(notes)-maxNamed)+" more "+of)
-		}
-		kept = append(kept, policy.Short(note, longest))
-	}
-	return kept
 }

@@ -149,10 +149,10 @@ func TestCells(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			v := NewTable(Filter{})
-			v.AddSlice(&resourcev1.ResourceSlice{Spec: *read[resourcev1.ResourceSliceSpec](t, []byte(c.spec))})
+			v.AddSlice(&resourcev1.ResourceSlice{Spec: *parsed[resourcev1.ResourceSliceSpec](t, []byte(c.spec))})
 			for d := range v.Devices(t.Context()) {
-				require.Equal(t, c.node, node(d))
-				require.Equal(t, c.attributes, cli.Joined(attributes(d)))
+				require.Equal(t, c.node, d.Node())
+				require.Equal(t, c.attributes, cli.Joined(d.AttributeTexts()))
 			}
 			require.Equal(t, 1, v.matched)
 		})

@@ -59,8 +59,8 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 }
 
 func (d *Device) describe(found *devices.Device) {
-	d.Found, d.ResourceSlice, d.Node = true, found.Slice.Name, found.NodeWords()
-	d.Attributes, d.Capacity, d.Patches = found.AttributeWords(), found.CapacityWords(), found.Patches
+	d.Found, d.ResourceSlice, d.Node = true, found.Slice.Name, found.Node()
+	d.Attributes, d.Capacity, d.Patches = found.AttributeTexts(), found.CapacityTexts(), found.Patches
 	for _, f := range found.Failed {
 		d.Failed = append(d.Failed, f.Patch+": "+f.Message)
 	}

@@ -101,17 +101,26 @@ func (r *reader) rules(ctx context.Context) error {
 	}
 	r.cluster.RuleVersion, r.cluster.Rule = version, map[string]*resourcev1.DeviceTaintRule{}
 	return cli.Each(ctx, r.Clients, informer.RuleResource, r.List(informer.RuleResource, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		kept, err := informer.RuleOf(object)
+		rule, kept, err := ReadRule(object)
 		if err != nil {
 			return err
-		}
-		rule := &resourcev1.DeviceTaintRule{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
-			return fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
 		}
 		rule.ManagedFields = nil // as in the output of kubectl
 		r.cluster.Tracker.SetRule(kept, r.cluster.Now)
 		r.cluster.Rule[rule.Name] = rule
 		return nil
 	})
+}
+
+// ReadRule converts a DeviceTaintRule of any version, also as the tracker has it.
+func ReadRule(object *unstructured.Unstructured) (*resourcev1.DeviceTaintRule, tracker.Rule, error) {
+	kept, err := informer.RuleOf(object)
+	if err != nil {
+		return nil, kept, err
+	}
+	rule := &resourcev1.DeviceTaintRule{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
+		return nil, kept, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
+	}
+	return rule, kept, nil
 }

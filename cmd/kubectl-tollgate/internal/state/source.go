@@ -1,0 +1,118 @@
+package state
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+)
+
+// Source is a resource in one version, which a command lists or watches.
+type Source struct {
+	Resource schema.GroupResource
+	// FieldSelector restricts lists and watches, if not empty.
+	FieldSelector string
+
+	kind  runtime.Object
+	list  pager.ListPageFunc
+	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
+	// client tells client-go whether a watch may begin with a list.
+	client any
+}
+
+// lister is the part of a client that a Source uses.
+type lister[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error)
+}
+
+// NewSource returns the source of a typed client. Kind is an object of the resource.
+func NewSource[L runtime.Object](clients *cli.Clients, resource schema.GroupResource, through lister[L], kind runtime.Object) Source {
+	return Source{Resource: resource, kind: kind, list: cli.Pages(through.List), watch: through.Watch, client: clients.Kubernetes}
+}
+
+// NewCustomSource returns the source of a resource without a typed client, or with several
+// versions. Its objects are unstructured.
+func NewCustomSource(clients *cli.Clients, resource schema.GroupResource, version string) Source {
+	through := clients.Dynamic.Resource(resource.WithVersion(version))
+	return Source{Resource: resource, kind: &unstructured.Unstructured{}, list: cli.Pages(through.List), watch: through.Watch, client: clients.Dynamic}
+}
+
+// Each calls take for each object, without its managed fields, which are often half of its size.
+// Errors have advice.
+func (s *Source) Each(ctx context.Context, clients *cli.Clients, take func(runtime.Object) error) error {
+	return cli.Each(ctx, clients, s.Resource, s.list, metav1.ListOptions{FieldSelector: s.FieldSelector}, func(object runtime.Object) error {
+		withoutManagedFields(object)
+		return take(object)
+	})
+}
+
+// Watch returns a store of the objects, without their managed fields, and the controller that
+// keeps it in sync. Failed is called with the errors of requests, which are retried, and their
+// verb.
+func (s *Source) Watch(handler toolscache.ResourceEventHandler, failed func(err error, verb string)) (toolscache.Store, toolscache.Controller) {
+	report := func(err error, verb string) {
+		if err != nil {
+			failed(err, verb)
+		}
+	}
+	return toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				options.FieldSelector = s.FieldSelector
+				list, err := s.list(ctx, options)
+				report(err, "list")
+				return list, err
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+				options.FieldSelector = s.FieldSelector
+				events, err := s.watch(ctx, options)
+				report(err, "watch")
+				return events, err
+			},
+		}, s.client),
+		ObjectType: s.kind, Handler: handler,
+		Transform: func(object any) (any, error) {
+			withoutManagedFields(object)
+			return object, nil
+		},
+	})
+}
+
+func withoutManagedFields(object any) {
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+}
+
+// Refusal returns an error with advice if authorization caused err, else nil.
+func Refusal(err error, verb string, resource schema.GroupResource) error {
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		return nil
+	}
+	return cli.Failed(err, verb+" "+resource.String(), verb, resource)
+}
+
+// UnlessDone returns err, or nil once ctx is done: the end of ctx is no error of a watch.
+func UnlessDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Signal sends to a channel of size 1 without blocking.
+func Signal(changed chan<- struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}
