@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 )
 
 // ErrNobodyToAsk means that a confirmation is required but the input is no terminal.
@@ -17,8 +14,7 @@ var ErrNobodyToAsk = errors.New("nobody can be asked, since the input is no term
 
 // Answers reports whether in is a terminal.
 func Answers(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	return isTerminal(in)
 }
 
 // Confirm writes a question to out, and reports whether the answer from in is yes. Without a
@@ -48,11 +44,11 @@ func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (boo
 	select {
 	case <-ctx.Done():
 		return false, fmt.Errorf("ask: %w", ctx.Err())
-	case given := <-answers:
-		if given.err != nil && !errors.Is(given.err, io.EOF) {
-			return false, fmt.Errorf("read the answer: %w", given.err)
+	case reply := <-answers:
+		if reply.err != nil && !errors.Is(reply.err, io.EOF) {
+			return false, fmt.Errorf("read the answer: %w", reply.err)
 		}
-		line := strings.ToLower(strings.TrimSpace(given.line))
+		line := strings.ToLower(strings.TrimSpace(reply.line))
 		return line == "y" || line == "yes", nil
 	}
 }

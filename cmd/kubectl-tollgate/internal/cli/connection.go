@@ -1,3 +1,8 @@
+// Package cli has the shared parts of the commands: they connect as kubectl does, read the
+// cluster as the user in chunks, report progress and errors, and write tables and objects.
+//
+// Lines of a table have at most Width characters, unless it is wide, and no trailing blanks.
+// Cells are passed through Clean.
 package cli
 
 import (
@@ -21,17 +26,26 @@ type Connection struct {
 
 // Connect adds the flags of a connection to a command.
 func Connect(cmd *cobra.Command) *Connection {
-	return connect(cmd, func(*genericclioptions.ConfigFlags) {})
+	return connect(cmd, genericclioptions.NewConfigFlags(true))
 }
 
 // ConnectToAll is Connect for a command without --namespace.
 func ConnectToAll(cmd *cobra.Command) *Connection {
-	return connect(cmd, func(flags *genericclioptions.ConfigFlags) { flags.Namespace = nil })
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.Namespace = nil
+	return connect(cmd, flags)
 }
 
-func connect(cmd *cobra.Command, change func(*genericclioptions.ConfigFlags)) *Connection {
+// ConnectAsOneself is Connect without impersonation and --cluster, for a command that defines
+// --as, --as-group and --cluster itself.
+func ConnectAsOneself(cmd *cobra.Command) *Connection {
 	flags := genericclioptions.NewConfigFlags(true)
-	change(flags)
+	flags.Impersonate, flags.ImpersonateUID, flags.ImpersonateGroup = nil, nil, nil
+	flags.ImpersonateUserExtra, flags.ClusterName = nil, nil
+	return connect(cmd, flags)
+}
+
+func connect(cmd *cobra.Command, flags *genericclioptions.ConfigFlags) *Connection {
 	flags.AddFlags(cmd.Flags())
 	// Client libraries log failed requests, which the command returns as errors.
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) {

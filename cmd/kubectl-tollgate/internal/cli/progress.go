@@ -84,7 +84,9 @@ func (w *afterProgress) Write(data []byte) (int, error) {
 }
 
 // Terminal reports whether w is a terminal.
-func Terminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+func Terminal(w io.Writer) bool { return isTerminal(w) }
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) // The null device is a character device too.
 }

@@ -6,8 +6,34 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// Exit codes of the commands. A negative verdict differs from an error.
+const (
+	// ExitError: the command line, the cluster or a file is invalid.
+	ExitError = 1
+	// ExitVerdict: the command succeeded, and its subject does not pass.
+	ExitVerdict = 2
+)
+
+// A VerdictError means that the subject of a command does not pass.
+type VerdictError struct{ Reason string }
+
+// Error implements error.
+func (e *VerdictError) Error() string { return e.Reason }
+
+// ExitCode returns the exit code of a command for its error, which may be nil.
+func ExitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if _, ok := errors.AsType[*VerdictError](err); ok {
+		return ExitVerdict
+	}
+	return ExitError
+}
 
 // refusedError is an authorization error in plain words, which replaces the API server's.
 type refusedError struct {
@@ -24,31 +50,41 @@ func Failed(err error, doing, verb string, resource schema.GroupResource) error 
 	return failed(err, doing, Advice(err, verb, resource))
 }
 
-// FailedIn is Failed for a request in one namespace, which needs only a Role.
+// FailedIn is Failed for a request in one namespace, which needs only a Role, or in all of them.
 func FailedIn(err error, namespace, verb string, resource schema.GroupResource) error {
-	doing, advice := verb+" "+resource.String()+" in namespace "+namespace, Advice(err, verb, resource)
-	if lacksRight(err, verb) {
-		advice = " (ask for a Role there" + theRight(verb, resource) + ")"
+	doing, advice := verb+" "+resource.String(), Advice(err, verb, resource)
+	if namespace != metav1.NamespaceAll {
+		doing += " in namespace " + namespace
+		if lacksRight(err, verb) {
+			advice = " (ask for a Role there" + permission(verb, resource) + ")"
+		}
 	}
 	return failed(err, doing, advice)
 }
 
 func failed(err error, doing, advice string) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case notAllowed(err):
-		return &refusedError{"you " + as(err) + "may not " + doing + advice, err}
-	default:
+	}
+	if !unauthorized(err) {
 		return fmt.Errorf("%s: %w%s", doing, err, advice)
 	}
+	user := ""
+	_, after, _ := strings.Cut(err.Error(), refusedUser)
+	if name, _, found := strings.Cut(after, `"`); found {
+		user = "(" + name + ") "
+	}
+	return &refusedError{"you " + user + "may not " + doing + advice, err}
 }
 
-// notAllowed reports whether authorization caused the error. Admission uses the same status code
-// with other messages.
-func notAllowed(err error) bool {
+// refusedUser precedes the name of the user in the authorization errors of an API server.
+const refusedUser = `is forbidden: User "`
+
+// unauthorized reports whether authorization caused the error. Admission uses the same status
+// code with other messages.
+func unauthorized(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && apierrors.IsForbidden(err) && strings.Contains(status.Error(), `is forbidden: User "`)
+	return ok && apierrors.IsForbidden(err) && strings.Contains(status.Error(), refusedUser)
 }
 
 // lacksRight reports whether a permission would help. Reads do not pass through admission, which
@@ -58,18 +94,8 @@ func lacksRight(err error, verb string) bool {
 	case "get", "list", "watch":
 		return apierrors.IsForbidden(err)
 	default:
-		return notAllowed(err)
+		return unauthorized(err)
 	}
-}
-
-// as returns the user of an authorization error, in brackets.
-func as(err error) string {
-	_, after, _ := strings.Cut(err.Error(), `is forbidden: User "`)
-	name, _, found := strings.Cut(after, `"`)
-	if !found {
-		return ""
-	}
-	return "(" + name + ") "
 }
 
 // Advice returns how to fix the error of a request, empty if unknown. No permission helps against
@@ -89,10 +115,10 @@ func Advice(err error, verb string, resource schema.GroupResource) string {
 
 // AskFor returns advice to ask for a permission.
 func AskFor(verb string, resource schema.GroupResource) string {
-	return " (ask for a ClusterRole" + theRight(verb, resource) + ")"
+	return " (ask for a ClusterRole" + permission(verb, resource) + ")"
 }
 
-func theRight(verb string, resource schema.GroupResource) string {
+func permission(verb string, resource schema.GroupResource) string {
 	group := resource.Group
 	if group == "" {
 		group = `""`

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Output is the flag -o of a command.
+type Output struct {
+	Format string
+	// formats are the valid values. The first is the default.
+	formats []string
+}
+
+// AddFlag adds the flag. An empty format prints what a command did.
+func (o *Output) AddFlag(cmd *cobra.Command, usage string, formats ...string) {
+	o.formats = formats
+	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], usage+": "+strings.Join(formats, ", "))
+}
+
+// Validate returns an error for a format that the command does not have.
+func (o *Output) Validate() error { return oneOf("output", o.Format, o.formats) }
+
+func oneOf(flag, value string, values []string) error {
+	if slices.Contains(values, value) {
+		return nil
+	}
+	return fmt.Errorf("--%s is %q, want one of %s", flag, value, strings.TrimPrefix(strings.Join(values, ", "), ", "))
+}
+
+// Print writes a document as JSON or YAML.
+func Print(out io.Writer, format string, document any) error {
+	var text []byte
+	var err error
+	if format == "json" {
+		text, err = json.MarshalIndent(document, "", "    ")
+		text = append(text, '\n')
+	} else {
+		text, err = yaml.Marshal(document)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", strings.ToUpper(format), err)
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// WriteFlags are the flags of commands that write objects: -o and --dry-run.
+type WriteFlags struct {
+	Output
+
+	DryRun string
+}
+
+// The values of --dry-run.
+const (
+	DryRunNone   = "none"
+	DryRunClient = "client"
+	DryRunServer = "server"
+)
+
+// AddFlags adds the flags.
+func (f *WriteFlags) AddFlags(cmd *cobra.Command, output, dryRun string) {
+	f.formats = []string{"", "name", "yaml", "json"}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.Format, "output", "o", "", output+": "+strings.Join(f.formats[1:], ", "))
+	flags.StringVar(&f.DryRun, "dry-run", DryRunNone, dryRun)
+	flags.Lookup("dry-run").NoOptDefVal = DryRunClient // as kubectl had it
+}
+
+// Validate returns an error for invalid values.
+func (f *WriteFlags) Validate() error {
+	if err := f.Output.Validate(); err != nil {
+		return err
+	}
+	return oneOf("dry-run", f.DryRun, []string{DryRunNone, DryRunClient, DryRunServer})
+}
+
+// RequestDryRun returns the dryRun field of requests.
+func (f *WriteFlags) RequestDryRun() []string {
+	if f.DryRun == DryRunServer {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// Line returns the line about an object that a command created, configured or deleted.
+func (f *WriteFlags) Line(object *unstructured.Unstructured, done string) string {
+	switch {
+	case f.Format == "name":
+		done = ""
+	case f.DryRun == DryRunClient:
+		done = " " + done + " (dry run)"
+	case f.DryRun == DryRunServer:
+		done = " " + done + " (server dry run)"
+	default:
+		done = " " + done
+	}
+	return NameOf(object) + done + "\n"
+}
+
+// NameOf returns the name of an object as kubectl prints it.
+func NameOf(object *unstructured.Unstructured) string {
+	name := object.GetName()
+	if name == "" {
+		name = object.GetGenerateName() + "*"
+	}
+	return strings.ToLower(object.GetKind()) + "." + object.GroupVersionKind().Group + "/" + name
+}
