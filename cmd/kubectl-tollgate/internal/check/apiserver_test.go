@@ -16,6 +16,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
 // classes are RuntimeClasses and PriorityClasses by name.
@@ -50,7 +52,7 @@ func (c *classes) List(_ context.Context, into client.ObjectList, _ ...client.Li
 var builtinNow = time.Date(2026, 11, 22, 12, 0, 0, 999, time.UTC)
 
 func server(c *classes) *APIServer {
-	return &APIServer{Reader: c, Clock: clocktesting.NewFakePassiveClock(builtinNow), NotReadySeconds: 300, UnreachableSeconds: 60}
+	return &APIServer{Reader: c, Clock: clocktesting.NewFakePassiveClock(builtinNow), Admission: &configv1alpha1.AdmissionConfiguration{DefaultNotReadyTolerationSeconds: 300, DefaultUnreachableTolerationSeconds: 60}}
 }
 
 func decoded[T any](t *testing.T, text string) *T {
@@ -99,15 +101,15 @@ scheduling:
 		},
 		"TP-16 not of requested resources": {gpu, nil, byDefault},
 		"TP-16 of requested resources, where the plugin runs": {
-			gpu, func(s *APIServer) { s.ExtendedResourceToleration = true }, byDefault + "\n- {key: example.com/gpu, operator: Exists, effect: NoSchedule}",
+			gpu, func(s *APIServer) { s.Admission.ExtendedResourceToleration = true }, byDefault + "\n- {key: example.com/gpu, operator: Exists, effect: NoSchedule}",
 		},
 		"TP-03 not of memory pressure": {gpu, nil, byDefault},
 		"TP-03 of memory pressure, where the plugin runs": {
-			gpu, func(s *APIServer) { s.PodTolerationRestriction = true },
+			gpu, func(s *APIServer) { s.Admission.PodTolerationRestriction = true },
 			byDefault + "\n- {key: node.kubernetes.io/memory-pressure, operator: Exists, effect: NoSchedule}",
 		},
 		"TP-03 not for the pod that asks for nothing": {
-			`containers: [{name: c}]`, func(s *APIServer) { s.PodTolerationRestriction = true }, byDefault,
+			`containers: [{name: c}]`, func(s *APIServer) { s.Admission.PodTolerationRestriction = true }, byDefault,
 		},
 		"TP-19 those of the runtime class": {
 			`{runtimeClassName: kata, tolerations: [{key: own, operator: Exists}]}`, nil,
@@ -243,12 +245,12 @@ func TestTP04MergedTolerationsSayNothingTwice(t *testing.T) {
 func TestDaemonsTolerateNodesThatAreNotFit(t *testing.T) {
 	t.Parallel()
 	spec := &corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(5))}}}
-	TolerateAsDaemon(spec)
+	tolerateAsDaemon(spec)
 	require.Len(t, spec.Tolerations, 6)
 	require.Nil(t, spec.Tolerations[0].TolerationSeconds)
-	TolerateAsDaemon(spec)
+	tolerateAsDaemon(spec)
 	require.Len(t, spec.Tolerations, 6)
 	spec.HostNetwork = true
-	TolerateAsDaemon(spec)
+	tolerateAsDaemon(spec)
 	require.Len(t, spec.Tolerations, 7)
 }

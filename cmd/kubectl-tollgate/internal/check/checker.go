@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,10 +9,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,58 +27,71 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook"
 )
 
-// Options are what objects are judged by.
+// Options configure a Checker.
 type Options struct {
 	Policies Policies
-	// Objects are what there is besides: namespaces, nodes, classes, roles, and the objects
-	// that are judged themselves.
+	// Objects are the objects that a review may read: namespaces, nodes, classes, roles, and the
+	// judged objects themselves.
 	Objects []Object
-	// Namespace is that of objects that name none.
+	// Namespace is the default namespace.
 	Namespace string
-	// Config is that of the Tollgate whose verdicts are wanted.
+	// Config is the configuration of the Tollgate that would judge.
 	Config *configv1alpha1.TollgateConfiguration
-	// Clock tells the time.
-	Clock clock.PassiveClock
-	// Cluster is looked at for what is not among the objects; nil without one.
+	Clock  clock.PassiveClock
+	// Cluster reads the objects that are not among Objects; nil without a cluster.
 	Cluster client.Reader
-	// Authorizer answers for the cluster; nil for the roles among the objects.
+	// Authorizer is that of the cluster; nil for the roles among the objects.
 	Authorizer authorizer.Authorizer
 }
 
 // Checker judges objects. It is not safe for concurrent use.
 type Checker struct {
 	world            *world
-	rbac             *rbac // nil where a cluster answers
+	rbac             *rbac // nil with the authorizer of a cluster
 	server           *APIServer
 	config           *configv1alpha1.TollgateConfiguration
 	namespace        string
 	policies         *policyset.Set
 	mutate, validate *webhook.Endpoint
-	nodes            *nodes
 	pace             *steps
+
+	// nodes are the nodes for topology spread constraints; empty unless spread is true.
+	nodes  *tracker.Tracker
+	spread bool
+	// nodesRead is true once they are read, and nodesNote describes unknown nodes.
+	nodesRead bool
+	nodesNote string
 }
 
-// Current implements what the endpoints hold policies by.
+// Current returns the policies, for the endpoints.
 func (c *Checker) Current() *policyset.Set { return c.policies }
 
-// NewChecker returns a checker.
+func defaultSeconds(config *configv1alpha1.TollgateConfiguration) toleration.DefaultSeconds {
+	return toleration.DefaultSeconds{
+		NotReady: config.Admission.DefaultNotReadyTolerationSeconds, Unreachable: config.Admission.DefaultUnreachableTolerationSeconds,
+	}
+}
+
+// NewChecker returns a checker with the endpoints that tollgate serve configures. The pods of a
+// cluster are unknown, so there are no previews, and limits on how many pods a taint may affect
+// are undecided.
 func NewChecker(options Options) (*Checker, error) {
 	gates, err := settings.NewFeatureGates(options.Config.FeatureGates)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	c := &Checker{config: options.Config, namespace: options.Namespace, pace: &steps{now: options.Clock.Now()}}
+	c := &Checker{
+		config: options.Config, namespace: options.Namespace, pace: &steps{now: options.Clock.Now()},
+		policies: options.Policies.InForce(settings.Kinds(gates)), nodes: tracker.New(), spread: gates.Enabled(settings.NodeTaintEviction),
+	}
 	if c.world, err = newWorld(options.Cluster); err != nil {
 		return nil, err
 	}
 	for i := range options.Objects {
 		object := options.Objects[i].DeepCopy()
 		c.place(object)
-		object.SetUID(identityOf(object)) // owners are known by theirs
+		object.SetUID(identityOf(object)) // Owners are compared by UID.
 		c.world.add(object)
-	}
-	c.nodes = &nodes{
-		world: c.world, followed: gates.Enabled(settings.NodeTaintEviction), known: tracker.New(), now: options.Clock.Now(),
 	}
 	by := options.Authorizer
 	if by == nil {
@@ -83,24 +100,9 @@ func NewChecker(options Options) (*Checker, error) {
 		}
 		by = c.rbac
 	}
-	admission := options.Config.Admission
-	c.server = &APIServer{
-		Reader: c.world, Clock: options.Clock,
-		NotReadySeconds: admission.DefaultNotReadyTolerationSeconds, UnreachableSeconds: admission.DefaultUnreachableTolerationSeconds,
-		ExtendedResourceToleration: admission.ExtendedResourceToleration, PodTolerationRestriction: admission.PodTolerationRestriction,
-	}
-	c.policies = options.Policies.InForce(settings.Kinds(gates))
-	config := c.endpoints(options, by, gates)
-	c.mutate, c.validate = webhook.Mutate(config), webhook.Validate(config)
-	return c, nil
-}
-
-// endpoints configures the endpoints as tollgate serve does. Nothing is known of pods that
-// run, so there are no previews, and limits on how many of them a taint may affect cannot be
-// looked at.
-func (c *Checker) endpoints(options Options, by authorizer.Authorizer, gates featuregate.FeatureGate) webhook.Config {
-	admission := options.Config.Admission
-	return webhook.Config{
+	admission := &c.config.Admission
+	c.server = &APIServer{Reader: c.world, Clock: options.Clock, Admission: admission}
+	config := webhook.Config{
 		Options:     webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())},
 		ServerClock: options.Clock,
 		Readers: webhook.Readers{
@@ -116,57 +118,98 @@ func (c *Checker) endpoints(options Options, by authorizer.Authorizer, gates fea
 		APIServer: webhook.APIServer{
 			ExtendedResourceToleration: admission.ExtendedResourceToleration,
 			PodTolerationRestriction:   admission.PodTolerationRestriction,
-			DefaultSeconds: toleration.DefaultSeconds{
-				NotReady: admission.DefaultNotReadyTolerationSeconds, Unreachable: admission.DefaultUnreachableTolerationSeconds,
-			},
-			MaxTimeAddedSkew: admission.MaxTimeAddedSkew.Duration,
+			DefaultSeconds:             defaultSeconds(c.config),
+			MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
 		},
 		Features: webhook.Features{
 			NodeTaintTimestamps:  gates.Enabled(settings.NodeTaintTimestamps),
 			SchedulingDirectives: gates.Enabled(settings.SchedulingDirectives),
 			DeviceTaintAdmission: gates.Enabled(settings.DeviceTaintAdmission),
-			Window:               options.Config.Eviction.Mode == configv1alpha1.EvictionWindow,
+			Window:               c.config.Eviction.Mode == configv1alpha1.EvictionWindow,
 		},
 		Trackers: webhook.Trackers{Spread: webhook.NewSpread(webhook.SpreadConfig{
-			Nodes: c.nodes.known, Known: func() bool { return c.nodes.read },
-			ComparisonOperators: options.Config.Eviction.ComparisonOperators, Clock: c.pace,
+			Nodes: c.nodes, Known: func() bool { return c.nodesRead },
+			ComparisonOperators: c.config.Eviction.ComparisonOperators, Clock: c.pace,
 		})},
 	}
+	c.mutate, c.validate = webhook.Mutate(config), webhook.Validate(config)
+	return c, nil
 }
 
-// place gives an object that has to be in a namespace and names none the one that it is for.
+// place sets the namespace of a namespaced object without one, and clears that of others.
 func (c *Checker) place(object *unstructured.Unstructured) {
-	k, ok := kindOf(object)
+	k, judged := kindOf(object)
 	group, name := object.GroupVersionKind().Group, object.GetKind()
-	namespaced := ok && k.namespaced || group == rbacv1.GroupName && (name == "Role" || name == "RoleBinding")
-	switch {
-	case ok && !k.namespaced:
+	switch namespaced := k.namespaced || group == rbacv1.GroupName && (name == "Role" || name == "RoleBinding"); {
+	case judged && !namespaced:
 		object.SetNamespace("")
 	case namespaced && object.GetNamespace() == "":
 		object.SetNamespace(c.namespace)
 	}
 }
 
-// Notes say what the verdicts so far hang on that is not known.
+// readNodes reads the nodes before the first object whose spread constraints may count nodes that
+// its pods cannot use. Most objects have none, and need no permission to list nodes.
+func (c *Checker) readNodes(ctx context.Context, object runtime.Object) error {
+	if !c.spread || c.nodesRead || !mayCountUnusableNodes(object) {
+		return nil
+	}
+	var list corev1.NodeList
+	const unknown = ": whether topology spread constraints count nodes that pods cannot use is not known"
+	switch err := c.world.List(ctx, &list); {
+	case apierrors.IsForbidden(err):
+		c.nodesNote = "nodes may not be listed" + unknown
+	case err != nil:
+		return fmt.Errorf("list nodes: %w", err)
+	case len(list.Items) == 0 && c.world.cluster == nil:
+		c.nodesNote = "there are no nodes among the manifests" + unknown
+	}
+	for i := range list.Items {
+		// The time of the taints makes no difference to spread.
+		c.nodes.SetNode(tracker.NodeOf(&list.Items[i]), c.server.Clock.Now())
+	}
+	c.nodesRead = true
+	return nil
+}
+
+// mayCountUnusableNodes reports whether the pods of an object may stay pending because of spread
+// constraints. DaemonSets are placed without them.
+func mayCountUnusableNodes(object runtime.Object) bool {
+	var spec corev1.PodSpec
+	switch o := object.(type) {
+	case *corev1.Pod:
+		spec = o.Spec
+	case *appsv1.DaemonSet:
+	default:
+		if template := TemplateOf(object); template != nil {
+			spec = template.Spec
+		}
+	}
+	return slices.ContainsFunc(spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == corev1.DoNotSchedule && (c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyIgnore)
+	})
+}
+
+// Notes describe the unknown data that the verdicts so far depend on.
 func (c *Checker) Notes() []string {
 	var notes []string
-	if c.rbac != nil && c.rbac.asked {
+	if c.rbac != nil && c.rbac.refused {
 		notes = append(notes, "RBAC was asked, and knows only the Roles and ClusterRoles in the files: what a cluster allows beyond these needs --cluster")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.world.unknown)) {
 		notes = append(notes, "namespace "+name+" is not among the manifests: taken to have no labels but its name")
 	}
-	if c.nodes.note != "" {
-		notes = append(notes, c.nodes.note)
+	if c.nodesNote != "" {
+		notes = append(notes, c.nodesNote)
 	}
-	if c.world.behind != nil {
-		notes = append(notes, c.world.behind.notes()...)
+	if c.world.cluster != nil {
+		notes = append(notes, c.world.cluster.notes()...)
 	}
 	return notes
 }
 
-// steps is a clock that moves on before each object is judged: the reviews bound by it how
-// much they read, which protects an API server from its users, and here is nobody to protect.
+// steps is a clock that advances before each object. The reviews limit their reads by it, which
+// protects an API server, and none is loaded here.
 type steps struct {
 	mu  sync.Mutex // guards now
 	now time.Time

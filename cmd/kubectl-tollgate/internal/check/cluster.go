@@ -2,6 +2,8 @@ package check
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,27 +12,119 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
-// cluster asks another reader for each thing once, and remembers the answer: many objects
-// hang on the same namespace, and all pods on the same PriorityClasses. Classes that may not
-// be read are taken for absent. It implements client.Reader, knows no options, and is safe
-// for concurrent use.
-type cluster struct {
-	behind client.Reader
+// notInstalled is the note for a cluster without Tollgate's kinds.
+const notInstalled = "Tollgate's CustomResourceDefinitions are not installed in the cluster: it has no policies"
 
-	mu   sync.Mutex // guards what is below
-	kept map[question]answer
-	// unread are the kinds of classes that may not be read.
+// lookup sets options to read from the cluster the objects that are not in the files.
+func (c *command) lookup(ctx context.Context, options *Options, report *Report) error {
+	clients, err := c.clients(c.notes)
+	if err != nil {
+		return err
+	}
+	if options.Namespace, _, err = c.namespace(); err != nil {
+		return err
+	}
+	stored := Policies{}
+	for _, kind := range policyset.Kinds() {
+		served, err := stored.read(ctx, clients, kind.Resource)
+		if err != nil {
+			return err
+		}
+		if !served && !slices.Contains(report.Notes, notInstalled) {
+			report.Notes = append(report.Notes, notInstalled)
+		}
+	}
+	clients.Progress.End()
+	options.Policies = stored.Over(options.Policies)
+	options.Cluster = cli.NewReader(clients)
+	options.Authorizer = auth.NewAuthority(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), c.clock, auth.AuthorityLimits{})
+	return nil
+}
+
+// read adds the policies of a kind that are in a cluster. It reports whether the cluster serves
+// the kind.
+func (p Policies) read(ctx context.Context, clients *cli.Clients, resource string) (served bool, err error) {
+	of := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
+	version, err := clients.Version(ctx, of, v1alpha1.GroupVersion.Version)
+	if err != nil {
+		if errors.Is(err, cli.ErrNotServed) {
+			err = nil
+		}
+		return false, err
+	}
+	return true, cli.Each(ctx, clients, of, clients.List(of, version), metav1.ListOptions{}, p.AddStored)
+}
+
+// scan judges the existing objects of the cluster by the given policies, else by its own.
+func (c *command) scan(ctx context.Context, given Policies, report *Report) error {
+	clients, err := c.clients(c.notes)
+	if err != nil {
+		return err
+	}
+	defer clients.Progress.End()
+	if len(c.policies) == 0 {
+		served, err := given.read(ctx, clients, "tolerationpolicies")
+		if err != nil {
+			return err
+		}
+		if !served {
+			return errors.New("the API server serves no TolerationPolicies to judge by: name policies with -p, or install Tollgate's CustomResourceDefinitions")
+		}
+	}
+	policies := given.tolerations()
+	report.Policies = len(policies)
+	if report.Policies == 0 {
+		report.Notes = append(report.Notes, "there is no TolerationPolicy to judge by: everything is allowed")
+		return nil
+	}
+	namespace, named, err := c.namespace()
+	if err != nil {
+		return err
+	}
+	if !named {
+		namespace = metav1.NamespaceAll
+	}
+	e := newExisting(clients, policies, c.config, namespace, func(result Result) {
+		if result.Verdict == Allowed && c.output.Format != "wide" { // There may be thousands.
+			report.Unlisted++
+			return
+		}
+		report.Results = append(report.Results, result)
+	})
+	notes, err := e.scan(ctx)
+	if err != nil {
+		return fmt.Errorf("judge what stands in the cluster: %w", err)
+	}
+	report.Notes = append(report.Notes, notes...)
+	return nil
+}
+
+// cluster is a client.Reader that reads each object and each list once: many objects depend on
+// one namespace, and all pods on the same PriorityClasses. Classes that the user may not read
+// count as absent. It ignores options, and is safe for concurrent use.
+type cluster struct {
+	reader client.Reader
+
+	mu      sync.Mutex // guards the fields below
+	answers map[query]answer
+	// unread are the kinds of classes that the user may not read.
 	unread map[string]struct{}
 }
 
-// question is what was asked for: an object, or without a key a list.
-type question struct {
+// query is a read of an object, or without a key of a list.
+type query struct {
 	of  reflect.Type
 	key types.NamespacedName
 }
@@ -40,63 +134,58 @@ type answer struct {
 	err    error
 }
 
-func newCluster(behind client.Reader) *cluster {
-	return &cluster{behind: behind, kept: map[question]answer{}, unread: map[string]struct{}{}}
-}
-
 // Get implements client.Reader.
 func (c *cluster) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	return c.read(question{reflect.TypeOf(into), key}, into, func() error { return c.behind.Get(ctx, key, into) })
+	return c.read(query{reflect.TypeOf(into), key}, into, func() error { return c.reader.Get(ctx, key, into) })
 }
 
 // List implements client.Reader.
 func (c *cluster) List(ctx context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	return c.read(question{of: reflect.TypeOf(into)}, into, func() error { return c.behind.List(ctx, into) })
+	return c.read(query{of: reflect.TypeOf(into)}, into, func() error { return c.reader.List(ctx, into) })
 }
 
-// read asks, unless the answer is known. Errors that may go away are not remembered.
-func (c *cluster) read(q question, into runtime.Object, ask func() error) error {
+// read calls request unless the answer is cached. Errors that may be temporary are not cached.
+func (c *cluster) read(q query, into runtime.Object, request func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.kept[q]; ok {
-		if known.err == nil {
-			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(known.object.DeepCopyObject()).Elem())
+	if cached, ok := c.answers[q]; ok {
+		if cached.err == nil {
+			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(cached.object.DeepCopyObject()).Elem())
 		}
-		return known.err
+		return cached.err
 	}
-	err := ask()
+	err := request()
 	if apierrors.IsForbidden(err) {
-		err = c.excuse(q, into, err)
+		err = c.forbidden(q, into, err)
 	}
 	switch {
 	case err == nil:
-		c.kept[q] = answer{object: into.DeepCopyObject()}
+		c.answers[q] = answer{object: into.DeepCopyObject()}
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		c.kept[q] = answer{err: err}
+		c.answers[q] = answer{err: err}
 	}
 	return err
 }
 
-// excuse returns what a refusal to let something be read comes to: of classes which say only
-// what pods are given, that there is none; of all else, that nothing can be decided.
-func (c *cluster) excuse(q question, into runtime.Object, refusal error) error {
-	var group, kinds string
+// forbidden returns the error for a read that is forbidden: classes only add fields to pods, and
+// count as absent; all else cannot be decided.
+func (c *cluster) forbidden(q query, into runtime.Object, err error) error {
+	class := schema.GroupResource{Group: schedulingv1.GroupName, Resource: "PriorityClasses"}
 	switch into.(type) {
-	case *schedulingv1.PriorityClassList:
-		c.unread["PriorityClasses"] = struct{}{}
-		return nil
-	case *schedulingv1.PriorityClass:
-		group, kinds = schedulingv1.GroupName, "PriorityClasses"
+	case *schedulingv1.PriorityClass, *schedulingv1.PriorityClassList:
 	case *nodev1.RuntimeClass:
-		group, kinds = nodev1.GroupName, "RuntimeClasses"
+		class = schema.GroupResource{Group: nodev1.GroupName, Resource: "RuntimeClasses"}
 	default:
-		return refusal
+		return err
 	}
-	c.unread[kinds] = struct{}{}
-	return apierrors.NewNotFound(schema.GroupResource{Group: group, Resource: kinds}, q.key.Name)
+	c.unread[class.Resource] = struct{}{}
+	if q.key.Name == "" {
+		return nil
+	}
+	return apierrors.NewNotFound(class, q.key.Name)
 }
 
-// notes say which classes may not be read.
+// notes describe the classes that the user may not read.
 func (c *cluster) notes() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -98,18 +98,13 @@ func clusterOf(tb testing.TB, text string, serves map[string][]string) (*fakeCon
 }
 
 // runsIn runs a command line in a cluster.
-func runsIn(tb testing.TB, in connection, stdin string, f *flags) (out, notes string, code int) {
+func runsIn(tb testing.TB, in *fakeConnection, stdin string, c *command) (out, notes string, code int) {
 	tb.Helper()
 	var stdout, stderr bytes.Buffer
-	if f.output == "" {
-		f.output = "text"
-	}
-	f.cluster = true
-	r := &runner{
-		flags: f, config: configv1alpha1.Default(), clock: clocktesting.NewFakeClock(metav1.Now().Time), connection: in,
-		stdin: strings.NewReader(stdin), out: &stdout, notes: &stderr,
-	}
-	err := r.run(tb.Context())
+	c.cluster, c.config, c.clock = true, configv1alpha1.Default(), clocktesting.NewFakeClock(metav1.Now().Time)
+	c.clients, c.namespace = in.Clients, in.Namespace
+	c.stdin, c.out, c.notes = strings.NewReader(stdin), &stdout, &stderr
+	err := c.run(tb.Context())
 	if err != nil {
 		stderr.WriteString("error: " + err.Error() + "\n")
 	}
@@ -205,7 +200,7 @@ spec: {spec: {devices: {requests: [{name: r, firstAvailable: [{name: s, deviceCl
 func TestJudgesWhatStandsInTheCluster(t *testing.T) {
 	t.Parallel()
 	in, _ := clusterOf(t, standingThere, served())
-	out, notes, code := runsIn(t, in, "", &flags{})
+	out, notes, code := runsIn(t, in, "", &command{})
 	require.Equal(t, cli.ExitVerdict, code, notes)
 	require.Equal(t, `Deployment apple/web: denied
   TolerationPolicy/dedicated: spec.template.spec.tolerations[0]
@@ -218,7 +213,7 @@ Pod apple/intruder: denied
     key=dedicated operator=Exists: no grant of the policy allows it; ask the platform
 10 objects judged by 1 policy: 7 allowed, 3 denied
 `, out)
-	out, _, _ = runsIn(t, in, "", &flags{output: "wide"})
+	out, _, _ = runsIn(t, in, "", &command{output: cli.Output{Format: "wide"}})
 	require.Contains(t, out, "Pod banana/granted: allowed\n")
 	require.Equal(t, 7, strings.Count(out, ": allowed\n"), out)
 	require.Contains(t, out, "10 objects judged by 1 policy: 7 allowed, 3 denied\n")
@@ -228,7 +223,7 @@ func TestJudgesWhatStandsByANewPolicy(t *testing.T) {
 	t.Parallel()
 	in, _ := clusterOf(t, standingThere, served())
 	policy := `{apiVersion: tollgate.dev/v1alpha1, kind: TolerationPolicy, metadata: {name: gpus}, spec: {taints: [{target: Device, key: "*"}], validationActions: [Warn]}}`
-	out, notes, code := runsIn(t, in, policy, &flags{policies: []string{"-"}})
+	out, notes, code := runsIn(t, in, policy, &command{policies: []string{"-"}})
 	require.Zero(t, code, notes)
 	require.Equal(t, `ResourceClaimTemplate banana/gpu: warned
   warning: TolerationPolicy/gpus: spec.spec.devices.requests[0].firstAvailable[0].tolerations[0]
@@ -239,7 +234,7 @@ ResourceClaim apple/gpu: warned
 10 objects judged by 1 policy: 8 allowed, 2 allowed with warnings
 `, out)
 	in.namespace = "apple"
-	out, _, _ = runsIn(t, in, policy, &flags{policies: []string{"-"}})
+	out, _, _ = runsIn(t, in, policy, &command{policies: []string{"-"}})
 	require.NotContains(t, out, "banana")
 }
 
@@ -253,13 +248,13 @@ func TestLooksUpInTheClusterWhatIsNotInTheFiles(t *testing.T) {
 		return true, &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
 	})
 	pod := `{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: apple}, spec: {tolerations: [{key: dedicated, operator: Exists}]}}`
-	out, notes, code := runsIn(t, in, pod, &flags{manifests: []string{"-"}})
+	out, notes, code := runsIn(t, in, pod, &command{manifests: []string{"-"}})
 	require.Equal(t, cli.ExitVerdict, code, notes)
 	require.Contains(t, out, "TolerationPolicy/dedicated: spec.tolerations[0]")
 	require.NotContains(t, notes, "namespace apple")
 
 	changed := `{apiVersion: tollgate.dev/v1alpha1, kind: TolerationPolicy, metadata: {name: dedicated}, spec: {taints: [{key: dedicated}], grants: [{rbac: true}]}}`
-	f := &flags{manifests: []string{"-"}}
+	f := &command{manifests: []string{"-"}}
 	f.by.User = "alice"
 	out, notes, code = runsIn(t, in, pod+"\n---\n"+changed, f)
 	require.Zero(t, code, "%s%s", out, notes)
@@ -286,7 +281,7 @@ func TestAsksTheClusterOnceForEachThing(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: Pod, metadata: {name: p%d, namespace: apple}, spec: {nodeName: n1, runtimeClassName: special}}\n", i)
 	}
-	_, notes, code := runsIn(t, in, text.String(), &flags{manifests: []string{"-"}})
+	_, notes, code := runsIn(t, in, text.String(), &command{manifests: []string{"-"}})
 	require.Equal(t, cli.ExitVerdict, code, notes) // pods that pass by the scheduler
 	count := asks(t, in)
 	for _, resource := range []string{"get namespaces", "get runtimeclasses", "list priorityclasses", "get nodes"} {
@@ -318,7 +313,7 @@ func TestManifestsNeedNoRightsToWhatOnlyGivesPodsSomething(t *testing.T) {
 			dynamic.PrependReactor(c.verb, c.resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("no"))
 			})
-			out, notes, code := runsIn(t, in, fmt.Sprintf(spread, c.spec), &flags{manifests: []string{"-"}})
+			out, notes, code := runsIn(t, in, fmt.Sprintf(spread, c.spec), &command{manifests: []string{"-"}})
 			require.Equal(t, c.code, code, out+notes)
 			require.Contains(t, strings.Join(strings.Fields(notes), " "), c.note)
 		})
@@ -328,18 +323,18 @@ func TestManifestsNeedNoRightsToWhatOnlyGivesPodsSomething(t *testing.T) {
 func TestClustersWithoutWhatIsLookedFor(t *testing.T) {
 	t.Parallel()
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: apple}}"
-	policy := &flags{policies: []string{"testdata/policies"}}
+	policy := &command{policies: []string{"testdata/policies"}}
 	_, withoutPolicy, _ := strings.Cut(standingThere, "---")
 	for sentence, c := range map[string]struct {
 		text   string
 		serves map[string][]string
-		flags  *flags
+		flags  *command
 		out    string
 		notes  string
 	}{
-		"an empty one": {namespace, served(), &flags{policies: []string{"testdata/policies"}}, "0 objects judged by 2 policies\n", ""},
+		"an empty one": {namespace, served(), &command{policies: []string{"testdata/policies"}}, "0 objects judged by 2 policies\n", ""},
 		"one without policies": {
-			withoutPolicy, served(), &flags{}, "0 objects judged by 0 policies\n",
+			withoutPolicy, served(), &command{}, "0 objects judged by 0 policies\n",
 			"note: there is no TolerationPolicy to judge by: everything is allowed\n",
 		},
 		"one without Tollgate and devices, by a policy of a file": {namespace, nil, policy, "0 objects judged by 2 policies\n", ""},
@@ -358,7 +353,7 @@ func TestClustersWithoutWhatIsLookedFor(t *testing.T) {
 func TestWithoutTollgateThereAreNoPoliciesToScanBy(t *testing.T) {
 	t.Parallel()
 	in, _ := clusterOf(t, "{apiVersion: v1, kind: Namespace, metadata: {name: apple}}", nil)
-	out, notes, code := runsIn(t, in, "", &flags{})
+	out, notes, code := runsIn(t, in, "", &command{})
 	require.Equal(t, cli.ExitError, code)
 	require.Empty(t, out)
 	require.Contains(t, notes, "name policies with -p, or install Tollgate's CustomResourceDefinitions")
@@ -371,14 +366,14 @@ func TestSaysWhichRightsAreMissing(t *testing.T) {
 			t.Parallel()
 			in, clientset := clusterOf(t, standingThere, served())
 			forbid(clientset, resource)
-			_, notes, code := runsIn(t, in, "", &flags{})
+			_, notes, code := runsIn(t, in, "", &command{})
 			require.Equal(t, cli.ExitError, code)
 			require.Contains(t, notes, "ask for a ClusterRole with the verb list on "+resource)
 		})
 	}
 	in, clientset := clusterOf(t, standingThere, served())
 	forbid(clientset, "runtimeclasses")
-	out, notes, code := runsIn(t, in, "", &flags{})
+	out, notes, code := runsIn(t, in, "", &command{})
 	require.Equal(t, cli.ExitVerdict, code)
 	require.Contains(t, notes, "note: RuntimeClasses could not be read")
 	require.Contains(t, out, "Pod apple/special: denied", "what the class brought counts as chosen then")
@@ -401,7 +396,7 @@ func TestAnAuthorizerThatDoesNotAnswerDecidesNothing(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: new, namespace: apple}, spec: {tolerations: [{key: dedicated, operator: Exists}]}}
 ---
 {apiVersion: tollgate.dev/v1alpha1, kind: TolerationPolicy, metadata: {name: dedicated}, spec: {taints: [{key: dedicated}], grants: [{rbac: true}]}}`
-	out, _, code := runsIn(t, in, text, &flags{manifests: []string{"-"}})
+	out, _, code := runsIn(t, in, text, &command{manifests: []string{"-"}})
 	require.Equal(t, cli.ExitError, code)
 	require.Contains(t, out, "Pod apple/new: undecided")
 	require.Contains(t, out, "subjectaccessreviews")
@@ -418,7 +413,7 @@ func BenchmarkStanding10000Pods(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		_, notes, code := runsIn(b, in, "", &flags{})
+		_, notes, code := runsIn(b, in, "", &command{})
 		require.Equal(b, cli.ExitVerdict, code, notes)
 	}
 }
@@ -439,10 +434,11 @@ func BenchmarkManifests10000Pods(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var out, notes bytes.Buffer
-		r := &runner{
-			flags: &flags{policies: []string{"testdata/policies"}, manifests: []string{"-"}, output: "text"}, config: configv1alpha1.Default(),
-			clock: clocktesting.NewFakeClock(metav1.Now().Time), connection: in, stdin: strings.NewReader(text.String()), out: &out, notes: &notes,
+		c := &command{
+			policies: []string{"testdata/policies"}, manifests: []string{"-"}, config: configv1alpha1.Default(),
+			clock: clocktesting.NewFakeClock(metav1.Now().Time), clients: in.Clients, namespace: in.Namespace,
+			stdin: strings.NewReader(text.String()), out: &out, notes: &notes,
 		}
-		require.Equal(b, cli.ExitVerdict, cli.ExitCode(r.run(b.Context())), notes.String())
+		require.Equal(b, cli.ExitVerdict, cli.ExitCode(c.run(b.Context())), notes.String())
 	}
 }

@@ -1,11 +1,39 @@
+// Package check is the command that judges objects from files as the webhook would judge
+// their creation, without a cluster, that judges existing objects, and that runs tests of
+// policies.
+//
+// The endpoints of the webhook answer in this process, so there is one judgement. The code here
+// does what surrounds them: it changes an object as the API server does before it calls the
+// webhook, it selects the objects for which the API server calls the webhook, and it answers the
+// reads of a review from the files.
+//
+// # Defaults and built-in admission plugins
+//
+// A kube-apiserver sets defaults and runs its own admission plugins before it calls webhooks
+// (TP-03 and TP-15 to TP-19 in the comments). Package check does the same for all fields that a
+// verdict can depend on: tolerations, node selectors, the service account, the priority, requests,
+// and fields of pods and device requests that always have a value. Refusals by plugins are left
+// out, and so are the changes by which PodNodeSelector, PodTolerationRestriction and LimitRanger
+// apply annotations and objects of a namespace. Kubernetes' own validation is not done: a pod
+// without containers passes.
+//
+// # Existing objects
+//
+// The command judges objects in a cluster by TolerationPolicies alone: by what they would refuse
+// if the object were created today. The creator is unknown then, so conditions on the creator
+// count as satisfied, as in package audit.
+//
+// Reports are text, JSON, YAML, JUnit for the pages of a CI system, or SARIF for findings beside
+// the code.
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -14,21 +42,31 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// outputs are what -o takes.
+// outputs are the formats of a report.
 var outputs = []string{"text", "wide", "json", "yaml", "junit", "sarif"}
 
-// flags are what the command line says.
-type flags struct {
+// command is one run of the command.
+type command struct {
 	policies, manifests, tests []string
 	by                         Subject
-	config, output             string
+	output                     cli.Output
+	configFile                 string
 	cluster, quiet, strict     bool
 	pods                       bool
+
+	config *configv1alpha1.TollgateConfiguration
+	clock  clock.Clock
+	// clients and namespace are those of the connection.
+	clients   func(notes io.Writer) (*cli.Clients, error)
+	namespace func() (name string, given bool, err error)
+	stdin     io.Reader
+	// out gets the report, notes the notes.
+	out, notes io.Writer
 }
 
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
-	f := &flags{output: outputs[0]}
+	c := &command{clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "check -p POLICIES -f MANIFESTS",
 		Short: "Judge manifests by policies, before a cluster does",
@@ -86,77 +124,175 @@ denied, a test did not come out as expected, or there is a warning under
 		Args: cobra.NoArgs,
 	}
 	connection := cli.ConnectAsOneself(cmd)
+	c.clients, c.namespace = connection.Clients, connection.Namespace
 	set := cmd.Flags()
-	set.StringSliceVarP(&f.policies, "policies", "p", nil, "`files` and directories with policies; - for standard input")
-	set.StringSliceVarP(&f.manifests, "filename", "f", nil, "`files` and directories with manifests; - for standard input")
-	set.StringSliceVar(&f.tests, "tests", nil, "`files` and directories with PolicyTests")
-	set.StringVar(&f.by.User, "as", "", "`user` who creates the objects, such as system:serviceaccount:ci:deployer")
-	set.StringSliceVar(&f.by.Groups, "as-group", nil, "`groups` that the user is in")
-	set.StringVar(&f.config, "config", "", "`file` with the configuration of Tollgate")
-	set.BoolVar(&f.pods, "pods", true, "judge the pods of workloads too, as their controllers make them")
-	set.BoolVar(&f.cluster, "cluster", false, "look in the cluster for what is not in files")
-	set.StringVarP(&f.output, "output", "o", f.output, "`format`: "+strings.Join(outputs, ", "))
-	set.BoolVarP(&f.quiet, "quiet", "q", false, "write nothing: the exit code tells")
-	set.BoolVar(&f.strict, "warnings-as-errors", false, "a warning is as bad as a refusal")
+	set.StringSliceVarP(&c.policies, "policies", "p", nil, "`files` and directories with policies; - for standard input")
+	set.StringSliceVarP(&c.manifests, "filename", "f", nil, "`files` and directories with manifests; - for standard input")
+	set.StringSliceVar(&c.tests, "tests", nil, "`files` and directories with PolicyTests")
+	set.StringVar(&c.by.User, "as", "", "`user` who creates the objects, such as system:serviceaccount:ci:deployer")
+	set.StringSliceVar(&c.by.Groups, "as-group", nil, "`groups` that the user is in")
+	set.StringVar(&c.configFile, "config", "", "`file` with the configuration of Tollgate")
+	set.BoolVar(&c.pods, "pods", true, "judge the pods of workloads too, as their controllers make them")
+	set.BoolVar(&c.cluster, "cluster", false, "look in the cluster for what is not in files")
+	c.output.AddFlag(cmd, "`format`", outputs...)
+	set.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing: the exit code tells")
+	set.BoolVar(&c.strict, "warnings-as-errors", false, "a warning is as bad as a refusal")
 	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // There is such a flag.
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := f.validate(); err != nil {
+		c.stdin, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if err := c.validate(); err != nil {
 			return err
 		}
-		config, err := f.configuration()
-		if err != nil {
+		if err := c.complete(); err != nil {
 			return err
 		}
-		r := &runner{
-			flags: f, config: config, clock: clock.RealClock{}, connection: connection,
-			stdin: cmd.InOrStdin(), out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(),
-		}
-		return r.run(cmd.Context())
+		return c.run(cmd.Context())
 	}
 	return cmd
 }
 
-// validate returns what is wrong with the command line.
-func (f *flags) validate() error {
-	switch {
-	case !slices.Contains(outputs, f.output):
-		return fmt.Errorf("--output is %q, want one of %s", f.output, strings.Join(outputs, ", "))
-	case len(f.manifests) == 0 && len(f.tests) == 0 && !f.cluster:
+// validate returns an error for an invalid command line.
+func (c *command) validate() error {
+	stdin := 0
+	for _, path := range slices.Concat(c.policies, c.manifests) {
+		if path == "-" {
+			stdin++
+		}
+	}
+	switch err := c.output.Validate(); {
+	case err != nil:
+		return err
+	case len(c.manifests) == 0 && len(c.tests) == 0 && !c.cluster:
 		return errors.New("there is nothing to check: give manifests (-f), tests (--tests) or --cluster")
-	case len(f.tests) > 0 && (f.by.User != "" || len(f.by.Groups) > 0) && len(f.manifests) == 0:
+	case len(c.tests) > 0 && (c.by.User != "" || len(c.by.Groups) > 0) && len(c.manifests) == 0:
 		return errors.New("--as and --as-group say nothing to tests: each case names who creates its objects")
-	case len(f.by.Groups) > 0 && f.by.User == "":
+	case len(c.by.Groups) > 0 && c.by.User == "":
 		return errors.New("--as-group needs --as: groups are those of a user")
-	case stdins(f.policies)+stdins(f.manifests) > 1:
+	case stdin > 1:
 		return errors.New("standard input can be read once: give - once")
 	}
 	return nil
 }
 
-func stdins(paths []string) int {
-	count := 0
-	for _, path := range paths {
-		if path == "-" {
-			count++
-		}
+// complete reads the configuration of Tollgate.
+func (c *command) complete() error {
+	if c.configFile == "" {
+		c.config = configv1alpha1.Default()
+		return nil
 	}
-	return count
+	text, err := os.ReadFile(c.configFile)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	if c.config, err = configv1alpha1.Load(text); err != nil {
+		return fmt.Errorf("--config %s: %w", c.configFile, err)
+	}
+	return nil
 }
 
-// configuration returns that of the Tollgate whose verdicts are wanted.
-func (f *flags) configuration() (*configv1alpha1.TollgateConfiguration, error) {
-	if f.config == "" {
-		return configv1alpha1.Default(), nil
-	}
-	text, err := os.ReadFile(f.config)
+// run reads the files, judges, and writes the report. The error follows from the verdicts.
+func (c *command) run(ctx context.Context) error {
+	given, err := ReadManifests(c.policies, c.stdin)
 	if err != nil {
-		return nil, fmt.Errorf("--config: %w", err)
+		return err
 	}
-	config, err := configv1alpha1.Load(text)
+	objects, err := ReadManifests(c.manifests, c.stdin)
 	if err != nil {
-		return nil, fmt.Errorf("--config %s: %w", f.config, err)
+		return err
 	}
-	return config, nil
+	// Without this error, a wrong path would allow everything.
+	if len(given) > 0 && !slices.ContainsFunc(given, func(o Object) bool { return IsPolicy(o.Unstructured) }) {
+		return fmt.Errorf("--policies: there is no policy of Tollgate in them; the first object is a %s (%s)", given[0].GetKind(), given[0].Position)
+	}
+	policies, err := (Policies{}).With(slices.Concat(given, objects))
+	if err != nil {
+		return fmt.Errorf("policies that are not valid:\n%w", err)
+	}
+	report := &Report{Results: []Result{}}
+	options := Options{Policies: policies, Objects: given, Config: c.config, Clock: c.clock, Namespace: "default"}
+	if name, named, err := c.namespace(); named && err == nil {
+		options.Namespace = name
+	}
+	if len(c.tests) > 0 {
+		tests, err := ReadCases(c.tests)
+		if err != nil {
+			return err
+		}
+		for i := range tests {
+			outcomes, err := tests[i].Run(ctx, options)
+			if err != nil {
+				return err
+			}
+			report.Cases = append(report.Cases, outcomes...)
+		}
+	}
+	switch {
+	case len(c.manifests) > 0:
+		options.Objects = slices.Concat(given, objects)
+		err = c.judge(ctx, options, objects, report)
+	case c.cluster:
+		err = c.scan(ctx, options.Policies, report)
+	}
+	if err != nil {
+		return err
+	}
+	report.summarize()
+	if !c.quiet {
+		if err := report.WriteNotes(c.notes); err != nil {
+			return err
+		}
+		if err := report.Write(c.out, c.output.Format); err != nil {
+			return err
+		}
+	}
+	are := func(n int, verdict string) string { return counted(n, "object is", "objects are") + " " + verdict }
+	switch s := &report.Summary; {
+	case s.Undecided > 0:
+		return errors.New(are(s.Undecided, "undecided"))
+	case s.Denied > 0:
+		return &cli.VerdictError{Reason: are(s.Denied, "denied")}
+	case s.Failed > 0:
+		return &cli.VerdictError{Reason: fmt.Sprintf("%d of %d cases did not come out as expected", s.Failed, len(report.Cases))}
+	case c.strict && s.Warned > 0:
+		return &cli.VerdictError{Reason: are(s.Warned, "allowed with warnings")}
+	}
+	return nil
+}
+
+// judge judges manifests.
+func (c *command) judge(ctx context.Context, options Options, objects []Object, report *Report) error {
+	if c.cluster {
+		if err := c.lookup(ctx, &options, report); err != nil {
+			return err
+		}
+	}
+	checker, err := NewChecker(options)
+	if err != nil {
+		return err
+	}
+	report.By, report.Policies = c.by.String(), options.Policies.Len()
+	for _, object := range objects {
+		if !checker.Judged(object.Unstructured) {
+			report.Skipped++
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("judge %s: %w", object.Position, err)
+		}
+		result := checker.Judge(ctx, object, c.by)
+		report.Results = append(report.Results, result)
+		if !c.pods || result.Verdict == Denied || result.Verdict == Undecided {
+			continue
+		}
+		if pod, ok := checker.JudgePod(ctx, object); ok {
+			report.Results = append(report.Results, pod)
+		}
+	}
+	report.Notes = append(report.Notes, checker.Notes()...)
+	if c.by.User == "" {
+		report.Notes = slices.Insert(report.Notes, 0, "objects are created by nobody in particular, in no group but system:authenticated: say by whom with --as and --as-group")
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -8,9 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TemplateOf returns what an object makes pods from, or nil.
+// TemplateOf returns the pod template of a workload, nil for other objects.
 func TemplateOf(object runtime.Object) *corev1.PodTemplateSpec {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
@@ -33,23 +35,19 @@ func TemplateOf(object runtime.Object) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// defaultPod fills in what a pod always has.
+// defaultPod sets the defaults of a pod.
 func defaultPod(pod *corev1.Pod) {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			requestLimits(&list[i].Resources)
-		}
+	for _, c := range containers(&pod.Spec) {
+		requestLimits(&c.Resources)
 	}
 	if pod.Spec.Resources != nil {
 		requestLimits(pod.Spec.Resources)
 	}
-	if pod.Spec.EnableServiceLinks == nil {
-		pod.Spec.EnableServiceLinks = new(corev1.DefaultEnableServiceLinks)
-	}
+	setPointer(&pod.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	defaultPodSpec(&pod.Spec)
 }
 
-// requestLimits makes requests of limits that come without.
+// requestLimits sets the requests of resources that only have a limit.
 func requestLimits(resources *corev1.ResourceRequirements) {
 	for name, quantity := range resources.Limits {
 		if _, ok := resources.Requests[name]; ok {
@@ -62,42 +60,54 @@ func requestLimits(resources *corev1.ResourceRequirements) {
 	}
 }
 
-// defaultPodSpec fills in what pods and templates of pods always have.
+// defaultPodSpec sets the defaults of pods and pod templates.
 func defaultPodSpec(spec *corev1.PodSpec) {
 	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
 	setDefault(&spec.SchedulerName, corev1.DefaultSchedulerName)
-	if spec.SecurityContext == nil {
-		spec.SecurityContext = &corev1.PodSecurityContext{}
-	}
-	if spec.TerminationGracePeriodSeconds == nil {
-		spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
-	}
+	setPointer(&spec.SecurityContext, corev1.PodSecurityContext{})
+	setPointer(&spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
 	// They are two names of one field.
 	setDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
-	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
-		for i := range list {
-			defaultContainer(&list[i])
+	for _, c := range containers(spec) {
+		setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+		setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+		pull := corev1.PullIfNotPresent
+		if name := c.Image[strings.LastIndex(c.Image, "/")+1:]; !strings.Contains(name, "@") &&
+			(!strings.Contains(name, ":") || strings.HasSuffix(name, ":latest")) {
+			pull = corev1.PullAlways
+		}
+		setDefault(&c.ImagePullPolicy, pull)
+		for i := range c.Ports {
+			setDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 		}
 	}
 }
 
-func defaultContainer(c *corev1.Container) {
-	setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-	pull := corev1.PullIfNotPresent
-	if name := c.Image[strings.LastIndex(c.Image, "/")+1:]; !strings.Contains(name, "@") &&
-		(!strings.Contains(name, ":") || strings.HasSuffix(name, ":latest")) {
-		pull = corev1.PullAlways
-	}
-	setDefault(&c.ImagePullPolicy, pull)
-	for i := range c.Ports {
-		setDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+// defaultWorkload sets the default number of pods of a workload, and the rollout of a Deployment.
+func defaultWorkload(object runtime.Object) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		setPointer(&o.Spec.Replicas, 1)
+		setDefault(&o.Spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+		if o.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+			setPointer(&o.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+			setPointer(&o.Spec.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+			setPointer(&o.Spec.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		}
+	case *appsv1.ReplicaSet:
+		setPointer(&o.Spec.Replicas, 1)
+	case *appsv1.StatefulSet:
+		setPointer(&o.Spec.Replicas, 1)
+	case *corev1.ReplicationController:
+		setPointer(&o.Spec.Replicas, 1)
+	case *batchv1.Job:
+		setPointer(&o.Spec.Parallelism, 1)
 	}
 }
 
-// defaultRequests fills in what requests for devices always have.
+// defaultRequests sets the defaults of device requests.
 func defaultRequests(requests []resourcev1.DeviceRequest) {
 	for i := range requests {
 		if exactly := requests[i].Exactly; exactly != nil {
@@ -121,8 +131,11 @@ func defaultRequest(mode *resourcev1.DeviceAllocationMode, count *int64, tolerat
 }
 
 func setDefault[T comparable](to *T, value T) {
-	var none T
-	if *to == none {
-		*to = value
+	*to = cmp.Or(*to, value)
+}
+
+func setPointer[T any](to **T, value T) {
+	if *to == nil {
+		*to = &value
 	}
 }

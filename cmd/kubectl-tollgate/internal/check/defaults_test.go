@@ -28,7 +28,7 @@ func schemaDefaults(path string, schema map[string]any) []string {
 }
 
 // What the schemas of our kinds have as defaults is filled in here by hand: whoever adds one
-// there adds it to fillOwn too, and to this list.
+// there adds it to defaultOwn too, and to this list.
 func TestTheDefaultsOfTheSchemasAreThoseThatAreFilledIn(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "deploy", "crd", "tollgate.dev_*.yaml"))

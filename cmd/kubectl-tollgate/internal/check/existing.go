@@ -4,252 +4,274 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// Judge judges what stands. It is not safe for concurrent use.
-type Judge struct {
-	set      *toleration.Set
-	policies map[string]*v1alpha1.TolerationPolicySpec
-	defaults toleration.DefaultSeconds
-	// Namespaces are those that there are, and Added the tolerations that RuntimeClasses
-	// bring. Both are to be there before anything is judged.
-	Namespaces map[string]*corev1.Namespace
-	Added      []corev1.Toleration
+// maxVerdicts bounds the cached verdicts: objects made from one template follow one another, and
+// few clusters have more templates.
+const maxVerdicts = 10_000
 
-	// verdicts are those of subjects for which the policies say the same.
+// existing judges the existing objects of a cluster by TolerationPolicies. It is not safe for
+// concurrent use.
+type existing struct {
+	*cli.Clients
+
+	set       *toleration.Set
+	policies  map[string]*v1alpha1.TolerationPolicySpec
+	defaults  toleration.DefaultSeconds
+	namespace string // empty for all
+	tollgate  string // the namespace of Tollgate
+	take      func(Result)
+
+	namespaces map[string]*corev1.Namespace
+	// added are the tolerations of RuntimeClasses.
+	added []corev1.Toleration
+	// verdicts are the violations by equal input.
 	verdicts map[string][]toleration.Violation
 }
 
-// mostVerdicts bounds what is remembered: objects made from one template come one after the
-// other, and in few clusters there are more kinds of them.
-const mostVerdicts = 10_000
-
-// NewExisting returns a judge by policies that are valid. Defaults are those of the API server.
-func NewExisting(policies []v1alpha1.TolerationPolicy, defaults toleration.DefaultSeconds) *Judge {
-	j := &Judge{
-		set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{}, defaults: defaults,
-		Namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
+func newExisting(clients *cli.Clients, policies []v1alpha1.TolerationPolicy, config *configv1alpha1.TollgateConfiguration, namespace string, take func(Result)) *existing {
+	e := &existing{
+		Clients: clients, set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{},
+		defaults: defaultSeconds(config), namespace: namespace, tollgate: config.Namespace, take: take,
+		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
 	}
 	for i := range policies {
-		j.policies[policies[i].Name] = &policies[i].Spec
+		e.policies[policies[i].Name] = &policies[i].Spec
 	}
-	return j
+	return e
 }
 
-// subject is what is judged of an object.
-type subject struct {
-	namespace   string
-	labels      map[string]string
-	account     string
-	daemon      bool
-	hostNetwork bool
-	tolerations []corev1.Toleration
-	requests    []toleration.Asked
-	window      string
-	// path is where the tolerations of pods and templates stand.
-	path string
-}
-
-// Pod judges a pod. What has ended, or is about to, or runs because of a file on its node,
-// passes.
-func (j *Judge) Pod(ctx context.Context, pod *corev1.Pod) (Result, error) {
-	result := resultOf("v1", "Pod", pod)
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	if mirror || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return result, nil
+// scan reads the objects in chunks, and judges them. The notes describe unreadable objects that
+// would only excuse tolerations.
+func (e *existing) scan(ctx context.Context) (notes []string, err error) {
+	if err := e.readNamespaces(ctx); err != nil {
+		return nil, err
 	}
-	owner := metav1.GetControllerOf(pod)
-	s := ofPodSpec(&pod.ObjectMeta, &pod.Spec, pod.Namespace, "spec")
-	s.daemon, s.window = owner != nil && owner.Kind == "DaemonSet", pod.Annotations[v1alpha1.AnnotationWindow]
-	return j.judged(ctx, result, s)
-}
-
-// Template judges the template in a workload; at is where its spec stands.
-func (j *Judge) Template(ctx context.Context, kind ExistingKind, object metav1.Object, template *corev1.PodTemplateSpec) (Result, error) {
-	result := resultOf(kind.APIVersion, kind.Name, object)
-	if template == nil {
-		return result, nil
-	}
-	s := ofPodSpec(&template.ObjectMeta, &template.Spec, object.GetNamespace(), kind.At)
-	s.daemon = kind.Name == "DaemonSet"
-	return j.judged(ctx, result, s)
-}
-
-// ExistingKind is a kind of workload.
-type ExistingKind struct {
-	APIVersion, Name string
-	// At is the path of the spec of its pods.
-	At string
-}
-
-// Claim judges a claim, or what a template of claims has them ask for. Annotations are those
-// that the claim has, or will have.
-func (j *Judge) Claim(ctx context.Context, kind string, object metav1.Object, claim metav1.ObjectMeta, spec *resourcev1.ResourceClaimSpec) (Result, error) {
-	path := field.NewPath("spec")
-	if kind == "ResourceClaimTemplate" {
-		path = path.Child("spec")
-	}
-	s := &subject{
-		namespace: object.GetNamespace(), labels: claim.Labels, window: claim.Annotations[v1alpha1.AnnotationWindow],
-		requests: requestsOf(spec, path.Child("devices", "requests")),
-	}
-	return j.judged(ctx, resultOf(resourcev1.SchemeGroupVersion.String(), kind, object), s)
-}
-
-func ofPodSpec(meta *metav1.ObjectMeta, spec *corev1.PodSpec, namespace, path string) *subject {
-	return &subject{
-		namespace: namespace, labels: meta.Labels, account: cmp.Or(spec.ServiceAccountName, "default"),
-		hostNetwork: spec.HostNetwork, tolerations: spec.Tolerations, path: path + ".",
-	}
-}
-
-// requestsOf lists what the requests of a claim tolerate.
-func requestsOf(spec *resourcev1.ResourceClaimSpec, path *field.Path) []toleration.Asked {
-	var asked []toleration.Asked
-	for i := range spec.Devices.Requests {
-		request, at := &spec.Devices.Requests[i], path.Index(i)
-		if exactly := request.Exactly; exactly != nil && len(exactly.Tolerations) > 0 {
-			asked = append(asked, toleration.Asked{
-				Path: at.Child("exactly", "tolerations"), Class: exactly.DeviceClassName, Devices: exactly.Tolerations,
-			})
+	classes := nodev1.SchemeGroupVersion.WithResource("runtimeclasses").GroupResource()
+	err = each(ctx, e, classes, cli.Pages(e.Kubernetes.NodeV1().RuntimeClasses().List), func(c *nodev1.RuntimeClass) error {
+		if c.Scheduling != nil {
+			e.added = append(e.added, c.Scheduling.Tolerations...)
 		}
-		for k := range request.FirstAvailable {
-			if sub := &request.FirstAvailable[k]; len(sub.Tolerations) > 0 {
-				asked = append(asked, toleration.Asked{
-					Path: at.Child("firstAvailable").Index(k).Child("tolerations"), Class: sub.DeviceClassName, Devices: sub.Tolerations,
-				})
-			}
-		}
+		return nil
+	})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		notes, err = append(notes, "RuntimeClasses could not be read: tolerations that they gave to pods are taken for chosen ones"), nil
 	}
-	return asked
-}
-
-func resultOf(apiVersion, kind string, object metav1.Object) Result {
-	return Result{
-		APIVersion: apiVersion, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Verdict: Allowed,
-	}
-}
-
-// judged fills in what the policies have against a subject.
-func (j *Judge) judged(ctx context.Context, result Result, s *subject) (Result, error) {
-	if len(s.tolerations)+len(s.requests) == 0 || j.set.Len() == 0 {
-		return result, nil
-	}
-	namespace := j.Namespaces[s.namespace]
-	if namespace == nil {
-		return result, nil // It is gone, and what is in it will be.
-	}
-	violations, err := j.violations(ctx, s, namespace)
 	if err != nil {
-		return result, fmt.Errorf("judge %s: %w", result.String(), err)
+		return nil, err
+	}
+	apps, batch, core := e.Kubernetes.AppsV1(), e.Kubernetes.BatchV1(), e.Kubernetes.CoreV1()
+	if err := errors.Join(
+		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), cli.Pages(apps.Deployments(e.namespace).List)),
+		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), cli.Pages(apps.ReplicaSets(e.namespace).List)),
+		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("StatefulSet"), cli.Pages(apps.StatefulSets(e.namespace).List)),
+		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), cli.Pages(apps.DaemonSets(e.namespace).List)),
+		e.judgeAll(ctx, batchv1.SchemeGroupVersion.WithKind("Job"), cli.Pages(batch.Jobs(e.namespace).List)),
+		e.judgeAll(ctx, batchv1.SchemeGroupVersion.WithKind("CronJob"), cli.Pages(batch.CronJobs(e.namespace).List)),
+		e.judgeAll(ctx, corev1.SchemeGroupVersion.WithKind("ReplicationController"), cli.Pages(core.ReplicationControllers(e.namespace).List)),
+		e.judgeAll(ctx, corev1.SchemeGroupVersion.WithKind("PodTemplate"), cli.Pages(core.PodTemplates(e.namespace).List)),
+	); err != nil {
+		return nil, err
+	}
+	if err := e.judgeAll(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), cli.Pages(core.Pods(e.namespace).List)); err != nil {
+		return nil, err
+	}
+	claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims").GroupResource()
+	if _, err := e.Version(ctx, claims, resourcev1.SchemeGroupVersion.Version); err != nil {
+		if errors.Is(err, cli.ErrNotServed) {
+			return notes, nil
+		}
+		return nil, err
+	}
+	api := e.Kubernetes.ResourceV1()
+	err = e.judgeAll(ctx, resourcev1.SchemeGroupVersion.WithKind("ResourceClaimTemplate"), cli.Pages(api.ResourceClaimTemplates(e.namespace).List))
+	if err == nil {
+		err = e.judgeAll(ctx, resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), cli.Pages(api.ResourceClaims(e.namespace).List))
+	}
+	return notes, err
+}
+
+// each is cli.Each for all objects of a resource.
+func each[T runtime.Object](ctx context.Context, e *existing, resource schema.GroupResource, list pager.ListPageFunc, take func(T) error) error {
+	return cli.Each(ctx, e.Clients, resource, list, metav1.ListOptions{}, take)
+}
+
+// readNamespaces reads the namespace, or all.
+func (e *existing) readNamespaces(ctx context.Context) error {
+	client, resource := e.Kubernetes.CoreV1().Namespaces(), schema.GroupResource{Resource: "namespaces"}
+	if e.namespace != "" {
+		namespace, err := client.Get(ctx, e.namespace, metav1.GetOptions{})
+		e.namespaces[e.namespace] = namespace
+		return cli.Failed(err, "read namespace "+e.namespace, "get", resource)
+	}
+	return each(ctx, e, resource, cli.Pages(client.List), func(n *corev1.Namespace) error {
+		e.namespaces[n.Name] = n
+		return nil
+	})
+}
+
+// judgeAll judges the objects of a kind. Objects that a controller made from a template have the
+// tolerations of the template; of these, only pods are judged.
+func (e *existing) judgeAll(ctx context.Context, gvk schema.GroupVersionKind, list pager.ListPageFunc) error {
+	resource := schema.GroupResource{Group: gvk.Group, Resource: kinds[gvk.GroupKind()].resource}
+	return each(ctx, e, resource, list, func(object client.Object) error {
+		if policy.Unjudged(object.GetNamespace(), e.tollgate) ||
+			gvk.Kind != "Pod" && gvk.Kind != "ResourceClaimTemplate" && metav1.GetControllerOf(object) != nil {
+			return nil
+		}
+		result := Result{Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName(), Verdict: Allowed}
+		result.APIVersion = gvk.GroupVersion().String()
+		if err := e.judge(ctx, object, &result); err != nil {
+			return err
+		}
+		e.take(result)
+		return nil
+	})
+}
+
+// judge adds the findings on an object to its result. Pods that are finished, terminating or
+// mirror pods are allowed.
+func (e *existing) judge(ctx context.Context, object client.Object, result *Result) error {
+	var in toleration.AuditInput
+	var requests []resourcev1.DeviceRequest
+	annotations, path := object.GetAnnotations(), field.NewPath("spec")
+	ofPod := func(labels map[string]string, spec *corev1.PodSpec) {
+		in.Labels, in.ServiceAccount = labels, cmp.Or(spec.ServiceAccountName, "default")
+		in.HostNetwork, in.Tolerations = spec.HostNetwork, spec.Tolerations
+	}
+	switch o := object.(type) {
+	case *corev1.Pod:
+		_, mirror := annotations[corev1.MirrorPodAnnotationKey]
+		if mirror || o.DeletionTimestamp != nil || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
+			return nil
+		}
+		ofPod(o.Labels, &o.Spec)
+		owner := metav1.GetControllerOf(o)
+		in.OfDaemonSet = owner != nil && owner.Kind == "DaemonSet"
+	case *resourcev1.ResourceClaim:
+		in.Labels, requests = o.Labels, o.Spec.Devices.Requests
+	case *resourcev1.ResourceClaimTemplate:
+		in.Labels, requests = o.Spec.Labels, o.Spec.Spec.Devices.Requests
+		annotations, path = o.Spec.Annotations, path.Child("spec")
+	default:
+		template := TemplateOf(object)
+		if template == nil {
+			return nil
+		}
+		ofPod(template.Labels, &template.Spec)
+		in.OfDaemonSet, annotations = result.Kind == "DaemonSet", nil
+		switch result.Kind {
+		case "PodTemplate":
+			path = field.NewPath("template", "spec")
+		case "CronJob":
+			path = path.Child("jobTemplate", "spec", "template", "spec")
+		default:
+			path = path.Child("template", "spec")
+		}
+	}
+	in.Requests = requestsOf(requests, path.Child("devices", "requests"))
+	in.Namespace = e.namespaces[object.GetNamespace()]
+	if len(in.Tolerations)+len(in.Requests) == 0 || in.Namespace == nil { // The namespace is being deleted.
+		return nil
+	}
+	violations, err := e.violations(ctx, &in, requests, annotations[v1alpha1.AnnotationWindow])
+	if err != nil {
+		return fmt.Errorf("judge %s: %w", result, err)
 	}
 	for _, v := range violations {
-		finding := j.finding(&v, s.path)
+		at, spec := v.Field, e.policies[v.Policy]
+		if strings.HasPrefix(at, "tolerations[") {
+			at = path.String() + "." + at
+		}
+		finding := Finding{
+			Policy: "TolerationPolicy/" + v.Policy, Reason: policy.TolerationNotGranted, Actions: spec.ValidationActions,
+			Field: at, Value: v.Toleration, Problem: "no grant of the policy allows it", Remedy: spec.Message,
+		}
+		defaultActions(&finding.Actions)
 		result.Findings = append(result.Findings, finding)
-		switch {
-		case finding.Denies():
-			result.Verdict = Denied
-		case finding.Warns() && result.Verdict == Allowed:
-			result.Verdict = Warned
-		}
 	}
-	return result, nil
+	result.conclude(!slices.ContainsFunc(result.Findings, func(f Finding) bool { return f.Denies() }))
+	return nil
 }
 
-func (j *Judge) violations(ctx context.Context, s *subject, namespace *corev1.Namespace) ([]toleration.Violation, error) {
-	key, err := j.keyOf(s)
+// violations returns the violations of an input, to which it adds what all inputs have in common.
+func (e *existing) violations(ctx context.Context, in *toleration.AuditInput, requests []resourcev1.DeviceRequest, window string) ([]toleration.Violation, error) {
+	if !e.set.AuditNeedsLabels() {
+		in.Labels = nil
+	}
+	// Of requests, the indices are in the fields of violations.
+	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, requests, window})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode tolerations: %w", err)
 	}
-	if known, ok := j.verdicts[key]; ok {
-		return known, nil
+	key := string(encoded)
+	if len(in.Requests) > 0 {
+		key += in.Requests[0].Path.String()
 	}
-	nodes, devices := windowsOf(s.window)
-	found, err := j.set.Audit(ctx, toleration.AuditInput{
-		Namespace: namespace, Labels: s.labels, ServiceAccount: s.account,
-		Tolerations: s.tolerations, Requests: s.requests, DefaultSeconds: &j.defaults,
-		OfDaemonSet: s.daemon, HostNetwork: s.hostNetwork,
-		Added: slices.Concat(j.Added, nodes), AddedDevices: devices,
-	})
-	if err != nil {
-		return nil, err
+	if cached, ok := e.verdicts[key]; ok {
+		return cached, nil
 	}
-	if len(j.verdicts) >= mostVerdicts {
-		clear(j.verdicts)
-	}
-	j.verdicts[key] = found
-	return found, nil
-}
-
-// keyOf returns what tells subjects apart for which the policies may say something else.
-func (j *Judge) keyOf(s *subject) (string, error) {
-	var labels []string
-	if j.set.AuditNeedsLabels() {
-		for _, name := range slices.Sorted(maps.Keys(s.labels)) {
-			labels = append(labels, name+"="+s.labels[name])
-		}
-	}
-	paths := make([]string, 0, len(s.requests))
-	for i := range s.requests {
-		paths = append(paths, s.requests[i].Path.String())
-	}
-	key, err := json.Marshal([]any{s.namespace, labels, s.account, s.daemon, s.hostNetwork, s.tolerations, paths, classed(s.requests), s.window})
-	if err != nil {
-		return "", fmt.Errorf("encode tolerations: %w", err)
-	}
-	return string(key), nil
-}
-
-// classed returns what of requests is judged.
-func classed(requests []toleration.Asked) []any {
-	out := make([]any, 0, len(requests))
-	for i := range requests {
-		out = append(out, requests[i].Class, requests[i].Devices)
-	}
-	return out
-}
-
-// windowsOf returns the tolerations that Tollgate gave in mode Window, which are nobody's
-// choice.
-func windowsOf(annotation string) ([]corev1.Toleration, []resourcev1.DeviceToleration) {
-	var nodes []corev1.Toleration
-	var devices []resourcev1.DeviceToleration
-	for _, w := range v1alpha1.ParseWindow(annotation) {
-		nodes = append(nodes, corev1.Toleration{
+	in.DefaultSeconds, in.Added = &e.defaults, slices.Clone(e.added)
+	// Tollgate adds the tolerations of mode Window, so they are not judged.
+	for _, w := range v1alpha1.ParseWindow(window) {
+		in.Added = append(in.Added, corev1.Toleration{
 			Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
 		})
-		devices = append(devices, resourcev1.DeviceToleration{
+		in.AddedDevices = append(in.AddedDevices, resourcev1.DeviceToleration{
 			Key: w.Key, Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
 		})
 	}
-	return nodes, devices
+	found, err := e.set.Audit(ctx, *in)
+	if err != nil {
+		return nil, err
+	}
+	if len(e.verdicts) >= maxVerdicts {
+		clear(e.verdicts)
+	}
+	e.verdicts[key] = found
+	return found, nil
 }
 
-func (j *Judge) finding(v *toleration.Violation, path string) Finding {
-	spec := j.policies[v.Policy]
-	actions := spec.ValidationActions
-	if len(actions) == 0 {
-		actions = []v1alpha1.ValidationAction{v1alpha1.Deny}
+// requestsOf returns the tolerations of the requests of a claim.
+func requestsOf(requests []resourcev1.DeviceRequest, path *field.Path) []toleration.Asked {
+	var lists []toleration.Asked
+	add := func(path *field.Path, class string, tolerations []resourcev1.DeviceToleration) {
+		if len(tolerations) > 0 {
+			lists = append(lists, toleration.Asked{Path: path.Child("tolerations"), Class: class, Devices: tolerations})
+		}
 	}
-	at := v.Field
-	if strings.HasPrefix(at, "tolerations[") {
-		at = path + at
+	for i := range requests {
+		request, at := &requests[i], path.Index(i)
+		if exactly := request.Exactly; exactly != nil {
+			add(at.Child("exactly"), exactly.DeviceClassName, exactly.Tolerations)
+		}
+		for k := range request.FirstAvailable {
+			sub := &request.FirstAvailable[k]
+			add(at.Child("firstAvailable").Index(k), sub.DeviceClassName, sub.Tolerations)
+		}
 	}
-	return Finding{
-		Policy: "TolerationPolicy/" + v.Policy, Reason: policy.TolerationNotGranted, Actions: actions,
-		Field: at, Value: v.Toleration, Problem: "no grant of the policy allows it", Remedy: spec.Message,
-	}
+	return lists
 }

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// give gives an object what policies have for it, in as many rounds as the API server has:
-// the plugins see what a webhook changed, so that a RuntimeClass drops a toleration which
-// another that was given says too (TP-04), and what they change of it the webhook sees once
-// more, since its reinvocationPolicy is IfNeeded.
+// give applies the mutating webhook to an object, in the rounds of the API server: the plugins run
+// again on the changes of the webhook, so that RuntimeClass drops a toleration that an added one
+// covers (TP-04), and the webhook once more on the changes of the plugins, since its
+// reinvocationPolicy is IfNeeded.
 func (c *Checker) give(ctx context.Context, k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject, result *Result) (runtime.Object, error) {
 	given, err := c.giveOnce(ctx, k, typed, o, by, result)
 	if err != nil || len(result.Given) == 0 {
@@ -31,7 +31,7 @@ func (c *Checker) give(ctx context.Context, k *kind, typed runtime.Object, o *un
 	return c.giveOnce(ctx, k, given, o, by, result)
 }
 
-// giveOnce asks the webhook what an object is given, and gives it that.
+// giveOnce applies the mutating webhook once.
 func (c *Checker) giveOnce(ctx context.Context, k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject, result *Result) (runtime.Object, error) {
 	req, err := request(k, typed, o, by)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Checker) giveOnce(ctx context.Context, k *kind, typed runtime.Object, o
 	return c.patched(o, req.Object.Raw, review.Patch)
 }
 
-// patched returns an object after a patch.
+// patched returns an object after JSON patches.
 func (c *Checker) patched(o *unstructured.Unstructured, content []byte, operations []jsonpatchv2.Operation) (runtime.Object, error) {
 	text, err := json.Marshal(operations)
 	if err != nil {

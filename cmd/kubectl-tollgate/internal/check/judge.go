@@ -8,11 +8,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -20,28 +26,21 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook"
 )
 
-// Judged reports whether the creation of such an object is judged at all.
+// Judged reports whether the webhook judges the creation of an object: by its kind, and by the
+// namespaceSelector of the webhooks.
 func (c *Checker) Judged(object *unstructured.Unstructured) bool {
 	k, ok := kindOf(object)
-	if !ok {
-		return false
-	}
-	placed := object
-	if k.namespaced && object.GetNamespace() == "" {
-		placed = object.DeepCopy()
-		c.place(placed)
-	}
 	switch {
 	case k.namespaced:
-		return !c.outside(placed.GetNamespace())
+		return !policy.Unjudged(cmp.Or(object.GetNamespace(), c.namespace), c.config.Namespace)
 	case k.resource == "namespaces":
-		return !c.outside(object.GetName())
+		return !policy.Unjudged(object.GetName(), c.config.Namespace)
 	default:
-		return true
+		return ok
 	}
 }
 
-// Judge judges the creation of an object that Judged reports, by somebody.
+// Judge judges the creation of an object that Judged reports, by a user.
 func (c *Checker) Judge(ctx context.Context, object Object, by Subject) Result {
 	o := object.DeepCopy()
 	c.place(o)
@@ -56,7 +55,7 @@ func (c *Checker) Judge(ctx context.Context, object Object, by Subject) Result {
 	return result
 }
 
-// nameOf returns the name of an object, with a star where it is still to be generated.
+// nameOf returns the name of an object, with a star for a generated name.
 func nameOf(o *unstructured.Unstructured) string {
 	if o.GetName() == "" && o.GetGenerateName() != "" {
 		return o.GetGenerateName() + "*"
@@ -78,11 +77,11 @@ func (c *Checker) judge(ctx context.Context, o *unstructured.Unstructured, by Su
 			return err
 		}
 	}
-	if !asked(typed) {
+	if !validated(typed) {
 		result.Verdict = Allowed
 		return nil
 	}
-	if err := c.nodes.need(ctx, typed); err != nil {
+	if err := c.readNodes(ctx, typed); err != nil {
 		return err
 	}
 	req, err := request(&k, typed, o, by)
@@ -104,7 +103,7 @@ func (c *Checker) judge(ctx context.Context, o *unstructured.Unstructured, by Su
 // read returns an object as its type, in the version that it is judged in.
 func (c *Checker) read(k *kind, o *unstructured.Unstructured) (runtime.Object, error) {
 	gvk := o.GroupVersionKind()
-	if !k.reads(gvk.Version) {
+	if !slices.Contains(k.versions, gvk.Version) {
 		return nil, fmt.Errorf("apiVersion is %s, of which nothing is known here: want version %s", o.GetAPIVersion(), strings.Join(k.versions, " or "))
 	}
 	gvk.Version = k.versions[0]
@@ -116,50 +115,109 @@ func (c *Checker) read(k *kind, o *unstructured.Unstructured) (runtime.Object, e
 	if err := DecodeStrict(o, typed); err != nil {
 		return nil, err
 	}
-	fillOwn(typed)
+	defaultOwn(typed)
 	return typed, nil
 }
 
-// request returns the request that the API server asks about.
+// request returns the admission request for the creation of an object.
 func request(k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject) (*admission.Request, error) {
 	content, err := json.Marshal(typed)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
-	gvk, resource := k.judgedAs(o.GroupVersionKind().GroupKind())
+	group, namespace := o.GroupVersionKind().Group, o.GetNamespace()
+	gvk := metav1.GroupVersionKind{Group: group, Version: k.versions[0], Kind: o.GetKind()}
+	resource := metav1.GroupVersionResource{Group: group, Version: k.versions[0], Resource: k.resource}
+	if k.resource == "namespaces" {
+		namespace = o.GetName()
+	}
 	return &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: uidOf(o), Kind: gvk, Resource: resource, RequestKind: &gvk, RequestResource: &resource,
-		Name: o.GetName(), Namespace: namespaceOf(k, o), Operation: admissionv1.Create, DryRun: new(false), UserInfo: by.UserInfo(),
+		Name: o.GetName(), Namespace: namespace, Operation: admissionv1.Create, DryRun: new(false), UserInfo: by.UserInfo(),
 		Object:  runtime.RawExtension{Raw: content},
 		Options: runtime.RawExtension{Raw: []byte(`{"apiVersion":"meta.k8s.io/v1","kind":"CreateOptions"}`)},
 	}}, nil
 }
 
-// namespaceOf returns the namespace of a request: of a Namespace it is its own.
-func namespaceOf(k *kind, o *unstructured.Unstructured) string {
-	if k.resource == "namespaces" {
-		return o.GetName()
-	}
-	return o.GetNamespace()
-}
-
-// uidOf makes up a UID: the same for the same object, another for another.
+// uidOf returns a UID that follows from the kind, the namespace and the name.
 func uidOf(o *unstructured.Unstructured) types.UID {
-	const short = 16 // bytes; there is nobody to fool with it
+	const short = 16 // bytes; no security depends on it
 	sum := sha256.Sum256([]byte(o.GroupVersionKind().String() + "/" + o.GetNamespace() + "/" + nameOf(o)))
 	return types.UID(hex.EncodeToString(sum[:short]))
 }
 
-// identityOf returns the UID of an object, and makes one up where it has none.
+// identityOf returns the UID of an object, else that of uidOf.
 func identityOf(o *unstructured.Unstructured) types.UID {
 	return cmp.Or(o.GetUID(), uidOf(o))
 }
 
-// explained says of a review that could not be decided what may be done about it.
+// explained returns the error of a review with advice.
 func explained(err error) error {
 	if errors.Is(err, webhook.ErrUnfollowed) {
 		return errors.New("a TaintPolicy limits how many pods the taint may affect, and it is not known which pods run: " +
 			"ask the cluster itself, by kubectl apply --dry-run=server")
 	}
 	return err
+}
+
+// controllers are the controllers that create the pods of workloads.
+var controllers = map[schema.GroupKind]string{
+	{Group: appsv1.GroupName, Kind: "Deployment"}:  "replicaset-controller",
+	{Group: appsv1.GroupName, Kind: "ReplicaSet"}:  "replicaset-controller",
+	{Group: appsv1.GroupName, Kind: "StatefulSet"}: "statefulset-controller",
+	{Group: appsv1.GroupName, Kind: "DaemonSet"}:   "daemon-set-controller",
+	{Group: batchv1.GroupName, Kind: "Job"}:        "job-controller",
+	{Group: batchv1.GroupName, Kind: "CronJob"}:    "job-controller",
+	{Kind: "ReplicationController"}:                "replication-controller",
+}
+
+// JudgePod judges the pod that a controller creates from a workload, since PlacementPolicies apply
+// to pods alone. It returns false for other objects.
+func (c *Checker) JudgePod(ctx context.Context, workload Object) (Result, bool) {
+	controller, ok := controllers[workload.GroupVersionKind().GroupKind()]
+	if !ok {
+		return Result{}, false
+	}
+	object := workload.DeepCopy()
+	c.place(object)
+	pod, err := c.podOf(object)
+	if err != nil {
+		return Result{Position: workload.Position, Kind: "Pod", Name: nameOf(object), Verdict: Undecided, Message: err.Error()}, true
+	}
+	by := Subject{User: policy.ServiceAccount(metav1.NamespaceSystem, controller)}
+	return c.Judge(ctx, Object{Position: workload.Position, Unstructured: pod}, by), true
+}
+
+// podOf returns the pod of a workload. The workload is its owner even where a controller puts
+// another object between the two, which has the same template.
+func (c *Checker) podOf(workload *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	k, _ := kindOf(workload)
+	typed, err := c.read(&k, workload.DeepCopy())
+	if err != nil {
+		return nil, err
+	}
+	template := TemplateOf(typed)
+	if template == nil {
+		return nil, fmt.Errorf("%s %s has no template", workload.GetKind(), workload.GetName())
+	}
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: nameOf(workload) + "-", Namespace: workload.GetNamespace(),
+			Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: workload.GetAPIVersion(), Kind: workload.GetKind(), Name: workload.GetName(),
+				UID: identityOf(workload), Controller: new(true), BlockOwnerDeletion: new(true),
+			}},
+		},
+		Spec: template.Spec,
+	}
+	if workload.GetKind() == "DaemonSet" {
+		tolerateAsDaemon(&pod.Spec)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return nil, fmt.Errorf("make a pod of %s %s: %w", workload.GetKind(), workload.GetName(), err)
+	}
+	return &unstructured.Unstructured{Object: content}, nil
 }

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
@@ -19,10 +17,10 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
-// Policies are policies of all kinds, by the name of their kind.
+// Policies are the policies of all kinds, by kind.
 type Policies map[string][]policyset.Object
 
-// Len returns how many policies there are.
+// Len returns the number of policies.
 func (p Policies) Len() int {
 	n := 0
 	for _, policies := range p {
@@ -62,15 +60,14 @@ func IsPolicy(object *unstructured.Unstructured) bool {
 	return ok
 }
 
-// With returns these policies and those among some objects, each in the place of one with
-// its name; p stays as it is. The error names every policy that is not valid, and where it
-// is written.
+// With returns the policies and those among objects, which replace the ones with their names. It
+// does not change p. The error has each invalid policy with its position.
 func (p Policies) With(objects []Object) (Policies, error) {
-	all := make(Policies, len(p))
+	all := Policies{}
 	for kind, policies := range p {
 		all[kind] = slices.Clone(policies)
 	}
-	var faults []error
+	var invalid []error
 	for i := range objects {
 		o := &objects[i]
 		kind, ok := policyKindOf(o.Unstructured)
@@ -79,34 +76,32 @@ func (p Policies) With(objects []Object) (Policies, error) {
 		}
 		one, err := readPolicy(&kind, o.Unstructured)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %s %s: %w", o.Position, o.GetKind(), o.GetName(), err))
+			invalid = append(invalid, fmt.Errorf("%s: %s %s: %w", o.Position, o.GetKind(), o.GetName(), err))
 			continue
 		}
-		all[kind.Name] = append(without(all[kind.Name], one.GetName()), one)
+		all[kind.Name] = append(without(all[kind.Name], one), one)
 	}
-	return all, errors.Join(faults...)
+	return all, errors.Join(invalid...)
 }
 
-// Over returns the policies of more, and of p those of other names.
+// Over returns the policies of more, and those of p with other names.
 func (p Policies) Over(more Policies) Policies {
 	all := Policies{}
 	for _, kind := range policyset.Kinds() {
-		below := slices.Clone(p[kind.Name])
-		for _, above := range more[kind.Name] {
-			below = without(below, above.GetName())
-		}
-		all[kind.Name] = slices.Concat(more[kind.Name], below)
+		all[kind.Name] = slices.Concat(more[kind.Name], without(p[kind.Name], more[kind.Name]...))
 	}
 	return all
 }
 
-// without removes the policy with a name, in place.
-func without(policies []policyset.Object, name string) []policyset.Object {
-	return slices.DeleteFunc(policies, func(p policyset.Object) bool { return p.GetName() == name })
+// without returns the policies whose names differ from those of others.
+func without(policies []policyset.Object, others ...policyset.Object) []policyset.Object {
+	return slices.DeleteFunc(slices.Clone(policies), func(p policyset.Object) bool {
+		return slices.ContainsFunc(others, func(o policyset.Object) bool { return o.GetName() == p.GetName() })
+	})
 }
 
-// AddStored adds a policy as it is stored in a cluster, valid or not: as in Tollgate, its
-// faults are left out when it is compiled.
+// AddStored adds a policy of a cluster, valid or not: as in Tollgate, compiling leaves out the
+// invalid parts.
 func (p Policies) AddStored(object *unstructured.Unstructured) error {
 	kind, ok := policyset.KindOf(object.GetKind())
 	if !ok {
@@ -120,7 +115,7 @@ func (p Policies) AddStored(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// readPolicy reads a policy that must be valid, and fills in what its schema has as defaults.
+// readPolicy returns a valid policy with the defaults of its schema.
 func readPolicy(kind *policyset.Kind, object *unstructured.Unstructured) (policyset.Object, error) {
 	if version := object.GroupVersionKind().Version; version != v1alpha1.GroupVersion.Version {
 		return nil, fmt.Errorf("apiVersion is %s, want %s", object.GetAPIVersion(), v1alpha1.GroupVersion)
@@ -132,17 +127,17 @@ func readPolicy(kind *policyset.Kind, object *unstructured.Unstructured) (policy
 	if p.GetName() == "" {
 		return nil, errors.New("metadata.name: a policy has to have a name")
 	}
-	fillOwn(p)
+	defaultOwn(p)
 	if errs := kind.Validate(p); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	// The UID and the generation tell policies apart, and files have none.
+	// Compiled policies are compared by UID and generation, which files lack.
 	p.SetUID(identityOf(object))
 	return p, nil
 }
 
-// DecodeStrict reads an object as the type that it is. Fields that the type does not have are
-// an error, as they are to kubectl apply.
+// DecodeStrict decodes an object into its type. Unknown fields are an error, as with kubectl
+// apply.
 func DecodeStrict(object *unstructured.Unstructured, into any) error {
 	content, err := json.Marshal(object.Object)
 	if err != nil {
@@ -158,66 +153,49 @@ func DecodeStrict(object *unstructured.Unstructured, into any) error {
 	return nil
 }
 
-func defaultSelectors(taints []v1alpha1.TaintSelector) {
-	for i := range taints {
-		taints[i].Target = cmp.Or(taints[i].Target, v1alpha1.TaintTargetNode)
+// defaultOwn sets the defaults of the schemas of Tollgate's kinds.
+func defaultOwn(object runtime.Object) {
+	selectors := func(taints []v1alpha1.TaintSelector) {
+		for i := range taints {
+			setDefault(&taints[i].Target, v1alpha1.TaintTargetNode)
+		}
+	}
+	const window = 10 * time.Minute
+	switch o := object.(type) {
+	case *v1alpha1.TolerationPolicy:
+		selectors(o.Spec.Taints)
+		defaultActions(&o.Spec.ValidationActions)
+	case *v1alpha1.PlacementPolicy:
+		if o.Spec.Claim != nil {
+			for i := range o.Spec.Claim.Tolerations {
+				setDefault(&o.Spec.Claim.Tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
+			}
+		}
+	case *v1alpha1.TaintPolicy:
+		selectors(o.Spec.Taints)
+		defaultActions(&o.Spec.ValidationActions)
+		if o.Spec.Limits != nil {
+			setDefault(&o.Spec.Limits.Window.Duration, window)
+		}
+	case *v1alpha1.GatePolicy:
+		defaultActions(&o.Spec.ValidationActions)
+	case *v1alpha1.EvictionPolicy:
+		selectors(o.Spec.Taints)
+		setDefault(&o.Spec.Method, v1alpha1.EvictionMethodDelete)
+		if o.Spec.Pace != nil {
+			setDefault(&o.Spec.Pace.Scope, v1alpha1.LimitScopeDecided)
+		}
+		if o.Spec.Breaker != nil {
+			setDefault(&o.Spec.Breaker.Window.Duration, window)
+			setDefault(&o.Spec.Breaker.Scope, v1alpha1.LimitScopeDecided)
+		}
+	case *v1alpha1.EvictionApproval:
+		setDefault(&o.Spec.ExpiresAfter.Duration, time.Hour)
 	}
 }
 
 func defaultActions(actions *[]v1alpha1.ValidationAction) {
 	if len(*actions) == 0 {
 		*actions = []v1alpha1.ValidationAction{v1alpha1.Deny}
-	}
-}
-
-func defaultWindow(window *metav1.Duration) {
-	window.Duration = cmp.Or(window.Duration, 10*time.Minute)
-}
-
-func defaultEviction(e *v1alpha1.EvictionPolicy) {
-	defaultSelectors(e.Spec.Taints)
-	e.Spec.Method = cmp.Or(e.Spec.Method, v1alpha1.EvictionMethodDelete)
-	if e.Spec.Pace != nil {
-		e.Spec.Pace.Scope = cmp.Or(e.Spec.Pace.Scope, v1alpha1.LimitScopeDecided)
-	}
-	if e.Spec.Breaker != nil {
-		defaultWindow(&e.Spec.Breaker.Window)
-		e.Spec.Breaker.Scope = cmp.Or(e.Spec.Breaker.Scope, v1alpha1.LimitScopeDecided)
-	}
-}
-
-// fillOwn fills in what the schema of an object of ours has as defaults.
-func fillOwn(object runtime.Object) {
-	switch o := object.(type) {
-	case *v1alpha1.TolerationPolicy:
-		defaultToleration(o)
-	case *v1alpha1.PlacementPolicy:
-		if o.Spec.Claim != nil {
-			for i := range o.Spec.Claim.Tolerations {
-				t := &o.Spec.Claim.Tolerations[i]
-				t.Operator = cmp.Or(t.Operator, resourcev1.DeviceTolerationOpEqual)
-			}
-		}
-	case *v1alpha1.TaintPolicy:
-		defaultTaint(o)
-	case *v1alpha1.GatePolicy:
-		defaultActions(&o.Spec.ValidationActions)
-	case *v1alpha1.EvictionPolicy:
-		defaultEviction(o)
-	case *v1alpha1.EvictionApproval:
-		o.Spec.ExpiresAfter.Duration = cmp.Or(o.Spec.ExpiresAfter.Duration, time.Hour)
-	}
-}
-
-func defaultToleration(t *v1alpha1.TolerationPolicy) {
-	defaultSelectors(t.Spec.Taints)
-	defaultActions(&t.Spec.ValidationActions)
-}
-
-func defaultTaint(t *v1alpha1.TaintPolicy) {
-	defaultSelectors(t.Spec.Taints)
-	defaultActions(&t.Spec.ValidationActions)
-	if t.Spec.Limits != nil {
-		defaultWindow(&t.Spec.Limits.Window)
 	}
 }

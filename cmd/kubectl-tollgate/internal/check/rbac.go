@@ -1,12 +1,13 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -15,21 +16,13 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// rbac is an authorizer that knows the Roles and ClusterRoles of the files, and who is bound
-// to them. What a cluster allows beyond that it does not know; asked says whether that may
-// have made a difference. Roles that are aggregated have the rules that stand in them.
+// rbac is an authorizer by the Roles, ClusterRoles and bindings of the files. Aggregated roles have
+// the rules that the files give them.
 type rbac struct {
 	roles    map[schema.GroupKind]map[types.NamespacedName][]rbacv1.PolicyRule
-	bindings []binding
-	// asked is whether anybody was asked about to whom nothing is allowed.
-	asked bool
-}
-
-// binding is a RoleBinding or, without a namespace, a ClusterRoleBinding.
-type binding struct {
-	namespace string
-	role      rbacv1.RoleRef
-	subjects  []rbacv1.Subject
+	bindings []rbacv1.RoleBinding // a ClusterRoleBinding has no namespace
+	// refused is true after a request that no rule allows, and a cluster might.
+	refused bool
 }
 
 func rbacKind(name string) schema.GroupKind {
@@ -41,7 +34,7 @@ func newRBAC(w *world) (*rbac, error) {
 	for _, name := range []string{"Role", "ClusterRole"} {
 		of := map[types.NamespacedName][]rbacv1.PolicyRule{}
 		for key, object := range w.objects[rbacKind(name)] {
-			var role rbacv1.ClusterRole // a Role has the same rules
+			var role rbacv1.ClusterRole // A Role has the same rules.
 			if err := decodeInto(object, &role); err != nil {
 				return nil, err
 			}
@@ -51,21 +44,14 @@ func newRBAC(w *world) (*rbac, error) {
 	}
 	for _, name := range []string{"RoleBinding", "ClusterRoleBinding"} {
 		for _, object := range w.objects[rbacKind(name)] {
-			if err := r.bind(object); err != nil {
-				return nil, err
+			var binding rbacv1.RoleBinding // A ClusterRoleBinding has the same fields.
+			if err := decodeInto(object, &binding); err != nil {
+				return nil, fmt.Errorf("read what is bound: %w", err)
 			}
+			r.bindings = append(r.bindings, binding)
 		}
 	}
 	return r, nil
-}
-
-func (r *rbac) bind(object *unstructured.Unstructured) error {
-	var b rbacv1.RoleBinding // a ClusterRoleBinding has the same fields
-	if err := decodeInto(object, &b); err != nil {
-		return fmt.Errorf("read what is bound: %w", err)
-	}
-	r.bindings = append(r.bindings, binding{b.Namespace, b.RoleRef, b.Subjects})
-	return nil
 }
 
 // Authorize implements authorizer.Authorizer.
@@ -75,76 +61,65 @@ func (r *rbac) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 	}
 	for i := range r.bindings {
 		b := &r.bindings[i]
-		if b.namespace != "" && b.namespace != a.GetNamespace() || !b.includes(a.GetUser()) {
+		if b.Namespace != "" && b.Namespace != a.GetNamespace() || !includes(b, a.GetUser()) {
 			continue
 		}
-		key := types.NamespacedName{Name: b.role.Name}
-		if b.role.Kind == "Role" {
-			key.Namespace = b.namespace
+		key := types.NamespacedName{Name: b.RoleRef.Name}
+		if b.RoleRef.Kind == "Role" {
+			key.Namespace = b.Namespace
 		}
-		if slices.ContainsFunc(r.roles[rbacKind(b.role.Kind)][key], func(rule rbacv1.PolicyRule) bool { return allows(&rule, a) }) {
+		if slices.ContainsFunc(r.roles[rbacKind(b.RoleRef.Kind)][key], func(rule rbacv1.PolicyRule) bool { return allows(&rule, a) }) {
 			return authorizer.DecisionAllow, "", nil
 		}
 	}
-	r.asked = true
+	r.refused = true
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// ConditionsAwareAuthorize implements authorizer.Authorizer: roles know of no conditions.
+// ConditionsAwareAuthorize implements authorizer.Authorizer: rules have no conditions.
 func (r *rbac) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(r.Authorize(ctx, a))
 }
 
-// EvaluateConditions implements authorizer.Authorizer. There are none to evaluate.
+// EvaluateConditions implements authorizer.Authorizer. Rules have no conditions.
 func (r *rbac) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-func (b *binding) includes(who user.Info) bool {
-	return slices.ContainsFunc(b.subjects, func(s rbacv1.Subject) bool {
+// includes reports whether a user is among the subjects of a binding.
+func includes(b *rbacv1.RoleBinding, who user.Info) bool {
+	return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
 		switch s.Kind {
 		case rbacv1.UserKind:
 			return s.Name == who.GetName()
 		case rbacv1.GroupKind:
 			return slices.Contains(who.GetGroups(), s.Name)
 		case rbacv1.ServiceAccountKind:
-			namespace := s.Namespace
-			if namespace == "" {
-				namespace = b.namespace
-			}
-			return policy.ServiceAccount(namespace, s.Name) == who.GetName()
+			return policy.ServiceAccount(cmp.Or(s.Namespace, b.Namespace), s.Name) == who.GetName()
 		default:
 			return false
 		}
 	})
 }
 
-// allows reports whether a rule allows a request, by the rules of RBAC.
+// allows reports whether a rule allows a request.
 func allows(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
-	if !among(rule.Verbs, a.GetVerb(), rbacv1.VerbAll) {
+	among := func(list []string, names ...string) bool {
+		return slices.ContainsFunc(list, func(name string) bool { return name == "*" || slices.Contains(names, name) })
+	}
+	if !among(rule.Verbs, a.GetVerb()) {
 		return false
 	}
 	if !a.IsResourceRequest() {
 		return slices.ContainsFunc(rule.NonResourceURLs, func(url string) bool {
-			return url == rbacv1.NonResourceAll || url == a.GetPath() || prefixes(url, a.GetPath())
+			prefix, wildcard := strings.CutSuffix(url, "*")
+			return url == a.GetPath() || wildcard && strings.HasPrefix(a.GetPath(), prefix)
 		})
 	}
-	resource := a.GetResource()
-	if a.GetSubresource() != "" {
-		resource += "/" + a.GetSubresource()
+	resources := []string{a.GetResource()}
+	if subresource := a.GetSubresource(); subresource != "" {
+		resources = []string{a.GetResource() + "/" + subresource, "*/" + subresource}
 	}
-	named := among(rule.Resources, resource, rbacv1.ResourceAll) ||
-		a.GetSubresource() != "" && slices.Contains(rule.Resources, rbacv1.ResourceAll+"/"+a.GetSubresource())
-	return named && among(rule.APIGroups, a.GetAPIGroup(), rbacv1.APIGroupAll) &&
+	return among(rule.Resources, resources...) && among(rule.APIGroups, a.GetAPIGroup()) &&
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
-}
-
-// prefixes reports whether a pattern ends with a star and a path begins with the rest.
-func prefixes(pattern, path string) bool {
-	last := len(pattern) - 1
-	return last > 0 && pattern[last] == '*' && len(path) >= last && path[:last] == pattern[:last]
-}
-
-func among(list []string, name, all string) bool {
-	return slices.Contains(list, name) || slices.Contains(list, all)
 }

@@ -71,5 +71,5 @@ func TestRolesInFilesAllowWhatRBACDoes(t *testing.T) {
 			require.Equal(t, c.allow, decision == authorizer.DecisionAllow)
 		})
 	}
-	require.True(t, r.asked)
+	require.True(t, r.refused)
 }

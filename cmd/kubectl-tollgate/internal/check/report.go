@@ -1,113 +1,328 @@
 package check
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// Report is what was found.
-type Report struct {
-	// By is who was taken to create the objects; empty where nobody was, because they
-	// stand in a cluster or in tests.
-	By string `json:"by,omitempty"`
-	// Policies is how many there are, and Skipped how many objects were of kinds that are
-	// not judged, or in namespaces that Tollgate is not asked about.
-	Policies int `json:"policies"`
-	Skipped  int `json:"skipped"`
-	// Unlisted is how many objects were judged that are allowed and not among the results.
-	Unlisted int `json:"unlisted,omitempty"`
-	// Results are those of objects, and Cases those of tests. There may be both.
-	Results []Result       `json:"results"`
-	Cases   []ReportedCase `json:"cases,omitempty"`
-	// Notes say what the verdicts hang on that is not known.
-	Notes []string `json:"notes,omitempty"`
+// Verdict is the result for an object.
+type Verdict string
+
+// The verdicts.
+const (
+	Allowed Verdict = "allowed"
+	// Warned is allowed with warnings.
+	Warned Verdict = "warned"
+	Denied Verdict = "denied"
+	// Undecided is the verdict on an object that cannot be judged without a cluster, or that cannot
+	// be decoded.
+	Undecided Verdict = "undecided"
+)
+
+// Finding is a policy.Finding with names for JSON.
+type Finding struct {
+	// Policy is "Kind/name", and empty for rules that hold without a policy.
+	Policy string        `json:"policy,omitempty"`
+	Reason policy.Reason `json:"reason"`
+	// Actions are never empty.
+	Actions []v1alpha1.ValidationAction `json:"actions"`
+	Field   string                      `json:"field,omitempty"`
+	Value   string                      `json:"value,omitempty"`
+	Problem string                      `json:"problem"`
+	Remedy  string                      `json:"remedy,omitempty"`
 }
 
-// ReportedCase is the outcome of one expectation of a test.
-type ReportedCase struct {
-	Position Position `json:"-"`
-	// Test is the name of the test, Name that of the case.
-	Test string `json:"test"`
-	Name string `json:"name"`
-	// Result is what came about, and Failure says in what it is not what was expected; it
-	// is empty for a case that passed.
-	Result  Result `json:"result"`
-	Failure string `json:"failure,omitempty"`
-}
-
-// Count returns how many results have a verdict.
-func (r *Report) Count(verdict Verdict) int {
-	count := 0
-	if verdict == Allowed {
-		count = r.Unlisted
+// Message returns the text of the finding, without the policy and the field.
+func (f *Finding) Message() string {
+	text := f.Problem
+	if f.Value != "" {
+		text = f.Value + ": " + text
 	}
-	for i := range r.Results {
-		if r.Results[i].Verdict == verdict {
-			count++
-		}
-	}
-	return count
-}
-
-// Failed returns how many cases did not come out as expected.
-func (r *Report) Failed() int {
-	count := 0
-	for i := range r.Cases {
-		if r.Cases[i].Failure != "" {
-			count++
-		}
-	}
-	return count
-}
-
-// Summary says in a line what was found.
-func (r *Report) Summary() string {
-	var parts []string
-	if len(r.Results)+r.Unlisted+r.Skipped > 0 || len(r.Cases) == 0 {
-		parts = append(parts, r.objects())
-	}
-	if len(r.Cases) > 0 {
-		failed := r.Failed()
-		parts = append(parts, fmt.Sprintf("%s: %d passed, %d failed", counted(len(r.Cases), "case"), len(r.Cases)-failed, failed))
-	}
-	return strings.Join(parts, "; ")
-}
-
-func (r *Report) objects() string {
-	text := counted(len(r.Results)+r.Unlisted, "object") + " judged by " + policies(r.Policies)
-	var verdicts []string
-	for _, v := range []struct {
-		verdict Verdict
-		words   string
-	}{
-		{Allowed, "allowed"},
-		{Warned, "allowed with warnings"},
-		{Denied, "denied"},
-		{Undecided, "undecided"},
-	} {
-		if count := r.Count(v.verdict); count > 0 {
-			verdicts = append(verdicts, fmt.Sprintf("%d %s", count, v.words))
-		}
-	}
-	if len(verdicts) > 0 {
-		text += ": " + strings.Join(verdicts, ", ")
-	}
-	if r.Skipped > 0 {
-		text += fmt.Sprintf("; %d not judged", r.Skipped)
+	if f.Remedy != "" {
+		text += "; " + f.Remedy
 	}
 	return text
 }
 
-func policies(n int) string {
-	if n == 1 {
-		return "1 policy"
-	}
-	return fmt.Sprintf("%d policies", n)
+// String returns the finding in one line.
+func (f *Finding) String() string {
+	return strings.TrimPrefix(f.Policy+": ", ": ") + f.Field + ": " + f.Message()
 }
 
-func counted(n int, of string) string {
-	if n == 1 {
-		return "1 " + of
+// Denies reports whether the finding refuses the object.
+func (f *Finding) Denies() bool { return slices.Contains(f.Actions, v1alpha1.Deny) }
+
+// Warns reports whether the finding warns.
+func (f *Finding) Warns() bool { return slices.Contains(f.Actions, v1alpha1.Warn) }
+
+func findingsOf(found []policy.Finding) []Finding {
+	out := make([]Finding, 0, len(found))
+	for _, f := range found {
+		defaultActions(&f.Actions)
+		out = append(out, Finding{f.Policy, f.Reason, f.Actions, f.Field, f.Value, f.Problem, f.Remedy})
 	}
-	return fmt.Sprintf("%d %ss", n, of)
+	return out
+}
+
+// Result is the judgement of one object.
+type Result struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+
+	Verdict  Verdict   `json:"verdict"`
+	Findings []Finding `json:"findings,omitempty"`
+	// Warnings are the warnings without a finding.
+	Warnings []string `json:"warnings,omitempty"`
+	// Message is the refusal of the API server, or the reason why there is no verdict.
+	Message string `json:"message,omitempty"`
+	// Given are the changes of mutating admission, in order.
+	Given []jsonpatch.Operation `json:"given,omitempty"`
+
+	// Position is zero for objects in a cluster, and for those of PolicyTests.
+	Position `json:",inline"`
+}
+
+// String returns the name of the object as kubectl has it: Kind and namespace/name.
+func (r *Result) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// conclude sets the verdict from the findings and the answer of admission.
+func (r *Result) conclude(allowed bool) {
+	switch {
+	case !allowed:
+		r.Verdict = Denied
+	case len(r.Warnings) > 0 || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Warns() }):
+		r.Verdict = Warned
+	default:
+		r.Verdict = Allowed
+	}
+}
+
+// Report is the result of a command.
+type Report struct {
+	// By is the user who creates the objects; empty for objects of a cluster or of tests.
+	By string `json:"by,omitempty"`
+	// Policies is the number of policies. Skipped is the number of objects of kinds that are not
+	// judged, or in namespaces that are exempt.
+	Policies int `json:"policies"`
+	Skipped  int `json:"skipped"`
+	// Unlisted is the number of allowed objects that are not among the results.
+	Unlisted int `json:"unlisted,omitempty"`
+	// Notes describe the unknown data that the verdicts depend on.
+	Notes []string `json:"notes,omitempty"`
+	// Results are the results for objects, and Cases those of PolicyTests. There may be both.
+	Results []Result       `json:"results"`
+	Cases   []ReportedCase `json:"cases,omitempty"`
+	Summary Summary        `json:"summary"`
+}
+
+// Summary counts objects by verdict, and the cases that failed.
+type Summary struct {
+	Allowed   int `json:"allowed"`
+	Warned    int `json:"warned"`
+	Denied    int `json:"denied"`
+	Undecided int `json:"undecided"`
+	Failed    int `json:"failed"`
+}
+
+// ReportedCase is the outcome of one case of a PolicyTest.
+type ReportedCase struct {
+	// Test is the name of the test, Name that of the case.
+	Test string `json:"test"`
+	Name string `json:"name"`
+	// Result is the actual result. Failure describes how it differs from the expected one; it is
+	// empty for a case that passed.
+	Result  Result `json:"result"`
+	Failure string `json:"failure,omitempty"`
+
+	Position `json:",inline"`
+}
+
+// summarize sets the summary.
+func (r *Report) summarize() {
+	r.Summary = Summary{Allowed: r.Unlisted}
+	for i := range r.Results {
+		switch r.Results[i].Verdict {
+		case Allowed:
+			r.Summary.Allowed++
+		case Warned:
+			r.Summary.Warned++
+		case Denied:
+			r.Summary.Denied++
+		case Undecided:
+			r.Summary.Undecided++
+		}
+	}
+	for i := range r.Cases {
+		if r.Cases[i].Failure != "" {
+			r.Summary.Failed++
+		}
+	}
+}
+
+// String returns the summary in a line.
+func (r *Report) String() string {
+	var parts []string
+	if judged := len(r.Results) + r.Unlisted; judged+r.Skipped > 0 || len(r.Cases) == 0 {
+		var verdicts []string
+		for _, v := range []struct {
+			count int
+			words string
+		}{
+			{r.Summary.Allowed, "allowed"},
+			{r.Summary.Warned, "allowed with warnings"},
+			{r.Summary.Denied, "denied"},
+			{r.Summary.Undecided, "undecided"},
+		} {
+			if v.count > 0 {
+				verdicts = append(verdicts, fmt.Sprintf("%d %s", v.count, v.words))
+			}
+		}
+		text := counted(judged, "object", "objects") + " judged by " + counted(r.Policies, "policy", "policies")
+		if len(verdicts) > 0 {
+			text += ": " + strings.Join(verdicts, ", ")
+		}
+		if r.Skipped > 0 {
+			text += fmt.Sprintf("; %d not judged", r.Skipped)
+		}
+		parts = append(parts, text)
+	}
+	if failed := r.Summary.Failed; len(r.Cases) > 0 {
+		parts = append(parts, fmt.Sprintf("%s: %d passed, %d failed", counted(len(r.Cases), "case", "cases"), len(r.Cases)-failed, failed))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// WriteNotes writes the notes as text. An error is that of the writer.
+func (r *Report) WriteNotes(w io.Writer) error {
+	for _, note := range r.Notes {
+		if _, err := io.WriteString(w, cli.Wrap(0, "note: "+note)); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	}
+	return nil
+}
+
+// Write writes the report in a format of the command. Text has colours on a terminal. An error is
+// that of the writer.
+func (r *Report) Write(w io.Writer, format string) error {
+	switch format {
+	case "json":
+		return writeJSON(w, r)
+	case "yaml":
+		return cli.Print(w, format, r)
+	case "junit":
+		return r.writeJUnit(w)
+	case "sarif":
+		return r.writeSARIF(w)
+	default:
+		return r.writeText(w, format == "wide", cli.Terminal(w))
+	}
+}
+
+func writeJSON(w io.Writer, document any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(document); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
+const (
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+	green  = "\x1b[32m"
+	plain  = "\x1b[0m"
+)
+
+// colours are the colours of verdicts on objects and on cases.
+var colours = map[string]string{
+	"denied": red, "undecided": red, "failed": red, "warned": yellow, "allowed": green, "passed": green,
+}
+
+// writeText writes lines of at most cli.Width characters where words allow. All includes the
+// objects that are simply allowed, and the cases that passed.
+func (r *Report) writeText(w io.Writer, all, colour bool) error {
+	out := bufio.NewWriter(w)
+	head := func(at, verdict string) {
+		if colour {
+			verdict = colours[verdict] + verdict + plain
+		}
+		_, _ = out.WriteString(at + ": " + verdict + "\n") // Flush returns the error.
+	}
+	for i := range r.Results {
+		result := &r.Results[i]
+		if !all && result.Verdict == Allowed {
+			continue
+		}
+		at := result.String()
+		if result.File != "" {
+			at = result.Position.String() + ": " + at
+		}
+		head(at, string(result.Verdict))
+		result.explain(out)
+	}
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		at := c.Position.String() + ": " + c.Test + ": " + c.Name
+		switch {
+		case c.Failure != "":
+			head(at, "failed")
+			_, _ = out.WriteString(cli.Wrap(2, c.Failure))
+			c.Result.explain(out)
+		case all:
+			head(at, "passed")
+		}
+	}
+	_, _ = out.WriteString(cli.Wrap(0, r.String()))
+	return out.Flush()
+}
+
+// explain writes the findings and warnings.
+func (r *Result) explain(out *bufio.Writer) {
+	line := func(indent int, text string) { _, _ = out.WriteString(cli.Wrap(indent, text)) }
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		head := strings.TrimPrefix(f.Policy+": ", ": ") + f.Field
+		switch {
+		case f.Denies():
+		case f.Warns():
+			head = "warning: " + head
+		default:
+			head = "audit: " + head
+		}
+		line(2, head)
+		line(4, f.Message())
+	}
+	for _, warning := range r.Warnings {
+		line(2, "warning: "+warning)
+	}
+	if r.Verdict == Undecided {
+		line(2, r.Message)
+	}
 }

@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,26 +23,25 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// world is what there is: what stands in the files, and behind it what stands in a cluster,
-// if there is one. It implements client.Reader for the reviews. It does not change once all
-// objects are in it, but for what it has to say.
+// world has the objects of the files, and reads all others from a cluster, if there is one. It
+// implements client.Reader for the reviews. Objects are added before the first review.
 type world struct {
 	scheme  *runtime.Scheme
 	objects map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured
-	// behind is nil without a cluster.
-	behind *cluster
-	// unknown are the namespaces that were asked for and are nowhere.
+	// cluster is nil without a cluster.
+	cluster *cluster
+	// unknown are the requested namespaces that do not exist.
 	unknown map[string]struct{}
 }
 
-func newWorld(behind client.Reader) (*world, error) {
+func newWorld(reader client.Reader) (*world, error) {
 	w := &world{
 		scheme:  runtime.NewScheme(),
 		objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{},
 		unknown: map[string]struct{}{},
 	}
-	if behind != nil {
-		w.behind = newCluster(behind)
+	if reader != nil {
+		w.cluster = &cluster{reader: reader, answers: map[query]answer{}, unread: map[string]struct{}{}}
 	}
 	if err := errors.Join(clientgoscheme.AddToScheme(w.scheme), v1alpha1.AddToScheme(w.scheme)); err != nil {
 		return nil, fmt.Errorf("make the scheme: %w", err)
@@ -68,46 +66,42 @@ func (w *world) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	if object, ok := w.objects[gvk.GroupKind()][key]; ok {
 		return decodeInto(object, into)
 	}
-	if w.behind != nil {
-		return w.behind.Get(ctx, key, into, opts...)
+	if w.cluster != nil {
+		return w.cluster.Get(ctx, key, into, opts...)
 	}
 	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 }
 
-// List implements client.Reader. It knows no options: reviews use none.
+// List implements client.Reader. It ignores options, which reviews do not use.
 func (w *world) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, w.scheme)
 	if err != nil {
 		return fmt.Errorf("list %T: %w", list, err)
 	}
-	if w.behind != nil {
-		if err := w.behind.List(ctx, list, opts...); err != nil {
+	if w.cluster != nil {
+		if err := w.cluster.List(ctx, list, opts...); err != nil {
 			return err
 		}
 	}
-	stored, err := meta.ExtractList(list)
+	all, err := meta.ExtractList(list)
 	if err != nil {
 		return fmt.Errorf("list %T: %w", list, err)
 	}
-	here := w.objects[schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind[:len(gvk.Kind)-len("List")]}]
-	all := slices.DeleteFunc(stored, func(o runtime.Object) bool {
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	local := w.objects[gvk.GroupKind()]
+	all = slices.DeleteFunc(all, func(o runtime.Object) bool {
 		object, ok := o.(client.Object)
-		return ok && here[client.ObjectKeyFromObject(object)] != nil
+		return ok && local[client.ObjectKeyFromObject(object)] != nil
 	})
-	item, err := meta.GetItemsPtr(list)
-	if err != nil {
-		return fmt.Errorf("list %T: %w", list, err)
-	}
-	single := reflect.TypeOf(item).Elem().Elem()
-	for _, object := range here {
-		one, ok := reflect.TypeAssert[client.Object](reflect.New(single))
-		if !ok {
-			return fmt.Errorf("list %T: it holds %s", list, single)
+	for _, object := range local {
+		typed, err := w.scheme.New(gvk)
+		if err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
 		}
-		if err := decodeInto(object, one); err != nil {
+		if err := decodeInto(object, typed); err != nil {
 			return err
 		}
-		all = append(all, one)
+		all = append(all, typed)
 	}
 	return meta.SetList(list, all)
 }
@@ -123,8 +117,8 @@ func decodeInto(object *unstructured.Unstructured, into any) error {
 	return nil
 }
 
-// Namespace returns a namespace with the label that all of them have. One that is nowhere has
-// no other: it will have been created by the time that something is created in it.
+// Namespace returns a namespace with the label that the API server sets. A namespace that does
+// not exist has no other label: it is created before the objects in it.
 func (w *world) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{}
 	err := w.Get(ctx, types.NamespacedName{Name: name}, namespace)
@@ -135,21 +129,11 @@ func (w *world) Namespace(ctx context.Context, name string) (*corev1.Namespace, 
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %s: %w", name, err)
 	}
-	namespace.Labels = withName(namespace.Labels, name)
+	metav1.SetMetaDataLabel(&namespace.ObjectMeta, corev1.LabelMetadataName, name)
 	return namespace, nil
 }
 
-// Confirmed is Namespace: nothing here is older than anything else.
+// Confirmed is Namespace, since no read here is stale.
 func (w *world) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return w.Namespace(ctx, name)
-}
-
-// withName returns the labels of a namespace with the one that the API server gives it.
-func withName(labels map[string]string, name string) map[string]string {
-	out := maps.Clone(labels)
-	if out == nil {
-		out = map[string]string{}
-	}
-	out[corev1.LabelMetadataName] = name
-	return out
 }

@@ -111,7 +111,7 @@ func (p *program) webhookConfig(
 			Budget:  p.config.Webhook.Budget.Duration,
 			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
 		},
-		Preview:     preview,
+		Trackers:    webhook.Trackers{Preview: preview},
 		ServerClock: p.clock,
 		Readers: webhook.Readers{
 			Policies:       store,

@@ -1,0 +1,239 @@
+package check
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tollgate-dev/tollgate/policy"
+)
+
+// The elements of a JUnit report, as CI systems read them.
+type (
+	junitSuites struct {
+		XMLName xml.Name `xml:"testsuites"`
+		junitCounts
+
+		Suites []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		junitCounts
+
+		Cases []junitCase `xml:"testcase"`
+	}
+	junitCounts struct {
+		Name     string `xml:"name,attr"`
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Errors   int    `xml:"errors,attr"`
+	}
+	junitCase struct {
+		Class   string        `xml:"classname,attr"`
+		Name    string        `xml:"name,attr"`
+		File    string        `xml:"file,attr,omitempty"`
+		Line    int           `xml:"line,attr,omitempty"`
+		Failure *junitProblem `xml:"failure,omitempty"`
+		Error   *junitProblem `xml:"error,omitempty"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitProblem struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// writeJUnit writes a suite for each file and each PolicyTest, and a case for each object and each
+// case of a test. Denied is a failure, undecided an error, and warnings are the output of the
+// case.
+func (r *Report) writeJUnit(w io.Writer) error {
+	all := junitSuites{junitCounts: junitCounts{Name: "kubectl tollgate check"}}
+	for i := range r.Results {
+		result := &r.Results[i]
+		c := junitCase{Class: result.File, Name: result.String(), File: result.File, Line: result.Line}
+		if c.Class == "" {
+			c.Class = "cluster"
+		}
+		switch result.Verdict {
+		case Denied:
+			reason := result.Message
+			if at := slices.IndexFunc(result.Findings, func(f Finding) bool { return f.Denies() }); at >= 0 {
+				reason = result.Findings[at].String()
+			}
+			c.Failure = &junitProblem{reason, "denied", result.lines()}
+		case Undecided:
+			c.Error = &junitProblem{result.Message, "undecided", result.Message}
+		case Warned, Allowed:
+			c.Output = result.lines()
+		}
+		all.add(c)
+	}
+	for i := range r.Cases {
+		outcome := &r.Cases[i]
+		c := junitCase{Class: outcome.Test, Name: outcome.Name, File: outcome.File, Line: outcome.Line}
+		if outcome.Failure != "" {
+			c.Failure = &junitProblem{outcome.Failure, "unexpected", outcome.Result.lines()}
+		}
+		all.add(c)
+	}
+	encoder := xml.NewEncoder(w)
+	encoder.Indent("", "  ")
+	_, err := io.WriteString(w, xml.Header)
+	if err == nil {
+		err = encoder.Encode(all)
+	}
+	if err == nil {
+		_, err = io.WriteString(w, "\n")
+	}
+	if err != nil {
+		return fmt.Errorf("write JUnit: %w", err)
+	}
+	return nil
+}
+
+// add adds a case to the suite of its class, which is the last one or new.
+func (s *junitSuites) add(c junitCase) {
+	last := len(s.Suites) - 1
+	if last < 0 || s.Suites[last].Name != c.Class {
+		s.Suites = append(s.Suites, junitSuite{junitCounts: junitCounts{Name: c.Class}})
+		last++
+	}
+	s.Suites[last].Cases = append(s.Suites[last].Cases, c)
+	for _, counts := range []*junitCounts{&s.junitCounts, &s.Suites[last].junitCounts} {
+		counts.Tests++
+		if c.Failure != nil {
+			counts.Failures++
+		}
+		if c.Error != nil {
+			counts.Errors++
+		}
+	}
+}
+
+// lines returns the findings and warnings, a line for each.
+func (r *Result) lines() string {
+	var b strings.Builder
+	for i := range r.Findings {
+		b.WriteString(r.Findings[i].String() + "\n")
+	}
+	for _, warning := range r.Warnings {
+		b.WriteString(warning + "\n")
+	}
+	return b.String()
+}
+
+// The part of SARIF 2.1.0 that a report uses.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool    sarifTool     `json:"tool"`
+		Results []sarifResult `json:"results"`
+	}
+	sarifTool struct {
+		Driver sarifDriver `json:"driver"`
+	}
+	sarifDriver struct {
+		Name  string      `json:"name"`
+		Rules []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID          string       `json:"id"`
+		Description sarifMessage `json:"shortDescription"`
+	}
+	sarifMessage struct {
+		Text string `json:"text"`
+	}
+	sarifResult struct {
+		RuleID    string          `json:"ruleId"`
+		RuleIndex int             `json:"ruleIndex"`
+		Level     string          `json:"level"`
+		Message   sarifMessage    `json:"message"`
+		Locations []sarifLocation `json:"locations"`
+	}
+	sarifLocation struct {
+		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
+		Logical  []sarifLogical `json:"logicalLocations"`
+	}
+	sarifPhysical struct {
+		Artifact sarifArtifact `json:"artifactLocation"`
+		Region   sarifRegion   `json:"region"`
+	}
+	sarifArtifact struct {
+		URI string `json:"uri"`
+	}
+	sarifRegion struct {
+		StartLine int `json:"startLine"`
+	}
+	sarifLogical struct {
+		Name string `json:"fullyQualifiedName"`
+		Kind string `json:"kind"`
+	}
+)
+
+// writeSARIF writes a result for each finding, at the line where the document of the object
+// begins. The rule is the violated policy, or the reason where there is none.
+func (r *Report) writeSARIF(w io.Writer) error {
+	descriptions, results := map[string]string{}, []sarifResult{}
+	add := func(rule, description, level, message string, result *Result, at Position) {
+		descriptions[rule] = description
+		location := sarifLocation{Logical: []sarifLogical{{result.String(), "resource"}}}
+		if at.File != "" {
+			// SARIF names a file relative to the working directory, with slashes.
+			uri := "stdin"
+			if at.File != Stdin {
+				uri = filepath.ToSlash(filepath.Clean(at.File))
+			}
+			location.Physical = &sarifPhysical{sarifArtifact{uri}, sarifRegion{max(at.Line, 1)}}
+		}
+		results = append(results, sarifResult{RuleID: rule, Level: level, Message: sarifMessage{message}, Locations: []sarifLocation{location}})
+	}
+	for i := range r.Results {
+		result := &r.Results[i]
+		name := result.String() + ": "
+		for j := range result.Findings {
+			f := &result.Findings[j]
+			rule, description, level := f.Policy, "what "+f.Policy+" asks for", "note"
+			if rule == "" {
+				rule, description = string(f.Reason), "what holds without a policy: "+string(f.Reason)
+			}
+			switch {
+			case f.Denies():
+				level = "error"
+			case f.Warns() || f.Reason == policy.MoreFindings:
+				level = "warning"
+			}
+			add(rule, description, level, name+f.Field+": "+f.Message(), result, result.Position)
+		}
+		for _, warning := range result.Warnings {
+			add("Warning", "what is legal and probably not meant", "warning", name+warning, result, result.Position)
+		}
+		if result.Verdict == Undecided {
+			add("Undecided", "an object that could not be judged", "error", name+result.Message, result, result.Position)
+		}
+	}
+	for i := range r.Cases {
+		if c := &r.Cases[i]; c.Failure != "" {
+			add("Expectation", "a test of policies that does not come out as expected", "error", c.Failure, &c.Result, c.Position)
+		}
+	}
+	ids := slices.Sorted(maps.Keys(descriptions))
+	rules := make([]sarifRule, 0, len(ids))
+	for _, id := range ids {
+		rules = append(rules, sarifRule{id, sarifMessage{descriptions[id]}})
+	}
+	for i := range results {
+		results[i].RuleIndex, _ = slices.BinarySearch(ids, results[i].RuleID)
+	}
+	return writeJSON(w, &sarifLog{
+		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
+		Runs: []sarifRun{{sarifTool{sarifDriver{"tollgate", rules}}, results}},
+	})
+}

@@ -1,0 +1,238 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+)
+
+// Kind is the kind of a test; its apiVersion is that of Tollgate's configuration.
+const Kind = "PolicyTest"
+
+// Test is a PolicyTest. Paths in it are relative to its file.
+type Test struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	// Policies are files and directories with policies, which are in force with those of the
+	// command line.
+	Policies []string `json:"policies,omitempty"`
+	// Manifests are files and directories with other objects: namespaces with their labels, nodes,
+	// roles.
+	Manifests []string `json:"manifests,omitempty"`
+	// Namespace is the default namespace of objects, "default" if empty.
+	Namespace string `json:"namespace,omitempty"`
+	Cases     []Case `json:"cases"`
+
+	position Position
+}
+
+// Case has objects and the expected result.
+type Case struct {
+	Name string `json:"name"`
+	// As and Groups are the user who creates the objects, unnamed if empty.
+	As     string   `json:"as,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	// Object is the created object, or Manifest a file with objects, which must all have the
+	// expected result.
+	Object   json.RawMessage `json:"object,omitempty"`
+	Manifest string          `json:"manifest,omitempty"`
+	// Expect is allowed, warned or denied. The verdict must be equal.
+	Expect Verdict `json:"expect"`
+	// Policy is the Kind/name of a policy that must have a finding.
+	Policy string `json:"policy,omitempty"`
+	// Message must be part of a refusal or a warning.
+	Message string `json:"message,omitempty"`
+}
+
+// ReadCases returns the tests in files and directories, and ignores other documents. It returns an
+// error if there is no test.
+func ReadCases(paths []string) ([]Test, error) {
+	var tests []Test
+	for _, path := range paths {
+		files, err := Files(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			objects, err := ReadManifests([]string{file}, strings.NewReader(""))
+			if err != nil && !IsNotObject(err) {
+				return nil, err
+			}
+			for i := range objects {
+				if objects[i].GetKind() != Kind {
+					continue
+				}
+				test, err := read(&objects[i])
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", objects[i].Position, err)
+				}
+				tests = append(tests, *test)
+			}
+		}
+	}
+	if len(tests) == 0 {
+		return nil, fmt.Errorf("there is no %s of %s in %s", Kind, configv1alpha1.APIVersion, strings.Join(paths, ", "))
+	}
+	return tests, nil
+}
+
+func read(object *Object) (*Test, error) {
+	test := &Test{position: object.Position}
+	if object.GetAPIVersion() != configv1alpha1.APIVersion {
+		return nil, fmt.Errorf("apiVersion is %q, want %q", object.GetAPIVersion(), configv1alpha1.APIVersion)
+	}
+	if err := DecodeStrict(object.Unstructured, test); err != nil {
+		return nil, err
+	}
+	if test.Metadata.Name == "" {
+		return nil, errors.New("metadata.name: a test has to have a name")
+	}
+	if len(test.Cases) == 0 {
+		return nil, errors.New("cases: there are none")
+	}
+	for i := range test.Cases {
+		if err := test.Cases[i].validate(); err != nil {
+			return nil, fmt.Errorf("cases[%d]: %w", i, err)
+		}
+	}
+	return test, nil
+}
+
+func (c *Case) validate() error {
+	switch {
+	case c.Name == "":
+		return errors.New("name: a case has to have a name")
+	case (len(c.Object) == 0) == (c.Manifest == ""):
+		return errors.New("give either object or manifest")
+	}
+	switch c.Expect {
+	case Allowed, Warned, Denied:
+		return nil
+	case Undecided:
+	}
+	return fmt.Errorf("expect is %q, want %s, %s or %s", c.Expect, Allowed, Warned, Denied)
+}
+
+// objects returns the objects of a case.
+func (t *Test) objects(c *Case) ([]Object, error) {
+	if c.Manifest != "" {
+		return ReadManifests(t.relative([]string{c.Manifest}), strings.NewReader(""))
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(c.Object, &object.Object); err != nil {
+		return nil, fmt.Errorf("object: %w", err)
+	}
+	if object.GetAPIVersion() == "" || object.GetKind() == "" {
+		return nil, errors.New("object: apiVersion and kind have to be given")
+	}
+	return []Object{{Position: t.position, Unstructured: object}}, nil
+}
+
+// relative resolves paths that are relative to the file of the test.
+func (t *Test) relative(paths []string) []string {
+	out := make([]string, 0, len(paths))
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(t.position.File), path)
+		}
+		out = append(out, path)
+	}
+	return out
+}
+
+// Run runs a test by the policies and objects of the options and its own. The error is one of the
+// test itself, not of its expectations.
+func (t *Test) Run(ctx context.Context, options Options) ([]ReportedCase, error) {
+	outcomes, err := t.run(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", Kind, t.Metadata.Name, err)
+	}
+	return outcomes, nil
+}
+
+func (t *Test) run(ctx context.Context, options Options) ([]ReportedCase, error) {
+	policies, err := ReadManifests(t.relative(t.Policies), strings.NewReader(""))
+	if err != nil {
+		return nil, err
+	}
+	if options.Policies, err = options.Policies.With(policies); err != nil {
+		return nil, err
+	}
+	others, err := ReadManifests(t.relative(t.Manifests), strings.NewReader(""))
+	if err != nil {
+		return nil, err
+	}
+	options.Objects = slices.Concat(options.Objects, policies, others)
+	options.Namespace = cmp.Or(t.Namespace, "default")
+	var outcomes []ReportedCase
+	for i := range t.Cases {
+		found, err := t.runCase(ctx, &t.Cases[i], options)
+		if err != nil {
+			return nil, fmt.Errorf("case %q: %w", t.Cases[i].Name, err)
+		}
+		outcomes = append(outcomes, found...)
+	}
+	return outcomes, nil
+}
+
+// runCase judges the objects of a case. A review may read all of them.
+func (t *Test) runCase(ctx context.Context, c *Case, options Options) ([]ReportedCase, error) {
+	objects, err := t.objects(c)
+	if err != nil {
+		return nil, err
+	}
+	options.Objects = slices.Concat(options.Objects, objects)
+	checker, err := NewChecker(options)
+	if err != nil {
+		return nil, err
+	}
+	var outcomes []ReportedCase
+	for i := range objects {
+		if !checker.Judged(objects[i].Unstructured) {
+			continue
+		}
+		result := checker.Judge(ctx, objects[i], Subject{User: c.As, Groups: c.Groups})
+		name := c.Name
+		if len(objects) > 1 {
+			name += " (" + result.String() + ")"
+		}
+		result.Position = Position{} // The position of the test is reported.
+		outcomes = append(outcomes, ReportedCase{
+			Position: t.position, Test: t.Metadata.Name, Name: name, Result: result, Failure: c.failure(&result),
+		})
+	}
+	if len(outcomes) == 0 {
+		return nil, errors.New("none of the objects is of a kind, or in a namespace, that Tollgate is asked about")
+	}
+	return outcomes, nil
+}
+
+// failure returns how a result differs from the expected one, empty if it does not.
+func (c *Case) failure(result *Result) string {
+	if result.Verdict != c.Expect {
+		return fmt.Sprintf("%s is %s, expected %s", result, result.Verdict, c.Expect)
+	}
+	if c.Policy != "" && !slices.ContainsFunc(result.Findings, func(f Finding) bool { return f.Policy == c.Policy }) {
+		return fmt.Sprintf("%s has nothing against %s, expected that it has", c.Policy, result)
+	}
+	texts := append([]string{result.Message}, result.Warnings...)
+	for i := range result.Findings {
+		texts = append(texts, result.Findings[i].Message())
+	}
+	if !strings.Contains(strings.Join(texts, "\n"), c.Message) {
+		return fmt.Sprintf("nothing that is said of %s contains %q", result, c.Message)
+	}
+	return ""
+}
