@@ -2,28 +2,94 @@ package preview
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 var (
+	ruleVersions  = []string{"v1", "v1beta2", "v1alpha3"}
 	patchResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "resourceslicepatches"}
 	sliceResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}
 )
+
+// edge has the dependencies of taint and untaint device besides the cluster.
+type edge struct {
+	connect connecting
+	clock   clock.PassiveClock
+	// terminal reports whether a reader is a terminal.
+	terminal func(io.Reader) bool
+}
+
+func realEdge() edge {
+	return edge{clock: clock.RealClock{}, terminal: cli.Answers}
+}
+
+// writing has the common options of both commands.
+type writing struct {
+	edge
+	cli.WriteFlags
+
+	target Target
+	taints []Taint
+}
+
+// addFlags adds the flags of the connection and the common ones.
+func (w *writing) addFlags(cmd *cobra.Command) {
+	connection := cli.ConnectToAll(cmd)
+	if w.connect == nil {
+		w.connect = connection.Clients
+	}
+	w.target.AddFlags(cmd)
+	w.AddFlags(cmd, "`format` of what was written", "`none`, client (write nothing) or server (have the API server judge, and write nothing)")
+}
+
+// print prints the written objects; done says what was done to each.
+func (w *writing) print(out io.Writer, objects []*unstructured.Unstructured, done func(i int) string) error {
+	if w.Format == "yaml" || w.Format == "json" {
+		return w.printDocument(out, objects)
+	}
+	for i, object := range objects {
+		if _, err := io.WriteString(out, w.Line(object, done(i))); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+	}
+	return nil
+}
+
+// printDocument prints objects as kubectl does: one as it is, several as a list.
+func (w *writing) printDocument(out io.Writer, objects []*unstructured.Unstructured) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	items := make([]any, 0, len(objects))
+	for _, object := range objects {
+		object.SetManagedFields(nil)
+		items = append(items, object.Object)
+	}
+	if len(items) == 1 {
+		return cli.Print(out, w.Format, items[0])
+	}
+	return cli.Print(out, w.Format, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items})
+}
 
 // carrier is an object with one device taint: a DeviceTaintRule, or a ResourceSlicePatch for
 // targets with a class or expressions.
@@ -34,53 +100,47 @@ type carrier struct {
 	existing *unstructured.Unstructured
 }
 
-// versions are the served versions of rules and patches; empty for none.
-type versions struct{ rule, patch string }
-
-// of returns the carrier of a taint.
-func (v versions) of(target *Target, taint Taint, author string) (*carrier, error) {
-	meta := metav1.ObjectMeta{Name: taintNameOf(target, taint), Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.ProgramCommandLine}}
-	if author != "" {
-		meta.Annotations = map[string]string{v1alpha1.AnnotationAuthor: author}
+// carriers returns the objects that give taints to a target, in the served version.
+func (t *Target) carriers(ctx context.Context, clients *cli.Clients, taints []Taint, author string) ([]*carrier, error) {
+	resource, kind, versions := informer.RuleResource, "DeviceTaintRule", ruleVersions
+	unserved := errors.New("the API server does not serve DeviceTaintRules (switch on its feature gate DRADeviceTaintRules and API group resource.k8s.io)")
+	if t.Conditional() {
+		resource, kind, versions = patchResource, "ResourceSlicePatch", []string{v1alpha1.GroupVersion.Version}
+		unserved = errors.New("--class and --selector need a ResourceSlicePatch, which the API server does not serve: install Tollgate, or name driver, pool and device")
 	}
-	effect := resourcev1.DeviceTaintEffect(taint.Effect)
-	if !target.Conditional() {
-		if v.rule == "" {
-			return nil, errors.New("the API server does not serve DeviceTaintRules (switch on its feature gate DRADeviceTaintRules and API group resource.k8s.io)")
-		}
-		return carrierOf(informer.RuleResource.WithVersion(v.rule), "DeviceTaintRule", &resourcev1.DeviceTaintRule{
-			ObjectMeta: meta,
-			Spec: resourcev1.DeviceTaintRuleSpec{
-				DeviceSelector: target.DeviceSelector(), Taint: resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: effect},
-			},
-		})
+	version, err := clients.Version(ctx, resource, versions...)
+	if errors.Is(err, cli.ErrNotServed) {
+		return nil, unserved
 	}
-	if v.patch == "" {
-		return nil, errors.New("--class and --selector need a ResourceSlicePatch, which the API server does not serve: install Tollgate, or name driver, pool and device")
-	}
-	return carrierOf(patchResource.WithVersion(v.patch), "ResourceSlicePatch", &v1alpha1.ResourceSlicePatch{
-		ObjectMeta: meta,
-		Spec: v1alpha1.ResourceSlicePatchSpec{Devices: v1alpha1.DevicePatch{
-			Filter: target.Filter(), Taints: []v1alpha1.PatchedTaint{{Key: taint.Key, Value: taint.Value, Effect: effect}},
-		}},
-	})
-}
-
-func carrierOf(resource schema.GroupVersionResource, kind string, typed any) (*carrier, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", kind, err)
+		return nil, err
 	}
-	delete(fields, "status")
-	object := &unstructured.Unstructured{Object: fields}
-	object.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
-	return &carrier{resource: resource, object: object}, nil
+	carriers := make([]*carrier, 0, len(taints))
+	for _, taint := range taints {
+		meta := metav1.ObjectMeta{Name: taintNameOf(t, taint), Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.ProgramCommandLine}}
+		if author != "" {
+			meta.Annotations = map[string]string{v1alpha1.AnnotationAuthor: author}
+		}
+		var typed any = t.patch(meta, taint)
+		if !t.Conditional() {
+			typed = &resourcev1.DeviceTaintRule{
+				ObjectMeta: meta, Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: t.DeviceSelector(), Taint: taint.onDevice()},
+			}
+		}
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+		if err != nil {
+			return nil, fmt.Errorf("make %s: %w", kind, err)
+		}
+		delete(fields, "status")
+		made := &carrier{resource: resource.WithVersion(version), object: &unstructured.Unstructured{Object: fields}}
+		made.object.SetGroupVersionKind(made.resource.GroupVersion().WithKind(kind))
+		carriers = append(carriers, made)
+	}
+	return carriers, nil
 }
 
 // String returns the name of the object as kubectl prints it.
-func (c *carrier) String() string {
-	return strings.ToLower(c.object.GetKind()) + "." + c.resource.Group + "/" + c.object.GetName()
-}
+func (c *carrier) String() string { return cli.NameOf(c.object) }
 
 // taintNameOf returns the object name for a target, a key and an effect: deterministic, so that
 // there is at most one, with a readable prefix. The effect None has the name of NoExecute, which
@@ -96,86 +156,22 @@ func taintNameOf(target *Target, taint Taint) string {
 	}
 	sum := sha256.Sum256(text)
 	devices := cmp.Or(target.Device, target.Pool, target.Driver, target.Class, "devices")
-	_, key, found := strings.Cut(taint.Key, "/")
-	if !found {
-		key = taint.Key
-	}
+	_, key, _ := strings.Cut(taint.Key, "/")
 	const most, digits = 60, 8
-	readable := plain(devices + "-" + key + readableEffect)
-	readable = strings.Trim(readable[:min(len(readable), most)], "-")
-	return readable + "-" + hex.EncodeToString(sum[:])[:digits]
-}
-
-// plain removes the characters that names may not have.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
+	// Names have lower-case letters, digits and dashes.
+	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
 		return '-'
-	}, strings.ToLower(text))
+	}, strings.ToLower(devices+"-"+cmp.Or(key, taint.Key)+readableEffect))
+	readable = strings.Trim(readable[:min(len(readable), most)], "-")
+	return readable + "-" + hex.EncodeToString(sum[:])[:digits]
 }
 
 // isOurs reports whether taint device created an object.
 func isOurs(object metav1.Object) bool {
 	return object.GetLabels()[v1alpha1.LabelMadeBy] == v1alpha1.ProgramCommandLine
-}
-
-// merge merges the existing object with the name of the carrier. Other fields, such as timeAdded,
-// are kept; a new effect counts from now. A taint with the effect None is not active yet, so its
-// change needs no overwrite.
-func (c *carrier) merge(existing *unstructured.Unstructured, taint Taint, overwrite bool) error {
-	has := c.effectOf(existing)
-	switch {
-	case !isOurs(existing):
-		return fmt.Errorf("%s exists, and taint device did not make it: delete it first", c)
-	case !overwrite && (has != none || taint.Effect == none):
-		return fmt.Errorf("%s gives them a taint with the key %s and the effect %s already, and --overwrite is not given", c, taint.Key, has)
-	}
-	made := c.object
-	c.existing = existing
-	c.object = existing.DeepCopy()
-	changed := map[string]any{"value": taint.Value}
-	if has != taint.Effect && (has == none || has == noExecute) {
-		changed["effect"], changed["timeAdded"] = taint.Effect, nil
-	}
-	if err := c.retaint(changed); err != nil {
-		return err
-	}
-	// Otherwise devices outside of the target would get the new value.
-	if field := c.differs(made); field != "" {
-		return fmt.Errorf("%s was changed: its %s is not the one that it was made with: delete it first", c, field)
-	}
-	return nil
-}
-
-// differs returns the first field that differs from the created object, except timeAdded; empty
-// for none.
-func (c *carrier) differs(made *unstructured.Unstructured) string {
-	paths := [][]string{{"spec", "deviceSelector"}, {"spec", "taint", "key"}, {"spec", "taint", "effect"}}
-	if c.resource.Resource == patchResource.Resource {
-		paths = [][]string{{"spec", "devices", "filter"}}
-		if taintOf(c.object) != taintOf(made) {
-			return "spec.devices.taints[0]"
-		}
-	}
-	for _, path := range paths {
-		is, _, _ := unstructured.NestedFieldNoCopy(c.object.Object, path...)
-		was, _, _ := unstructured.NestedFieldNoCopy(made.Object, path...)
-		if !equality.Semantic.DeepEqual(is, was) {
-			return strings.Join(path, ".")
-		}
-	}
-	return ""
-}
-
-// taintOf returns the first taint of a ResourceSlicePatch in the form that untaint device reads.
-func taintOf(patch *unstructured.Unstructured) Taint {
-	all, err := ofPatch(patch)
-	if err != nil || len(all) == 0 {
-		return Taint{}
-	}
-	return Taint{Key: all[0].key, Effect: all[0].effect}
 }
 
 // The effects of a taint before and after activation.
@@ -184,40 +180,82 @@ const (
 	noExecute = string(resourcev1.DeviceTaintEffectNoExecute)
 )
 
-// effectOf returns the effect of the taint of an object of the carrier's kind.
-func (c *carrier) effectOf(object *unstructured.Unstructured) string {
-	if c.resource.Resource == patchResource.Resource {
-		return taintOf(object).Effect
+// merge merges the existing object with the name of the carrier. Other fields, such as timeAdded,
+// are kept; a new effect counts from now. A taint with the effect None is not active yet, so its
+// change needs no overwrite.
+func (c *carrier) merge(existing *unstructured.Unstructured, taint Taint, overwrite bool) error {
+	made := c.object
+	c.existing, c.object = existing, existing.DeepCopy()
+	taints := taintsOf(c.object)
+	has := ""
+	if len(taints) > 0 {
+		has = text(taints[0], "effect")
 	}
-	effect, _, _ := unstructured.NestedString(object.Object, "spec", "taint", "effect")
-	return effect
+	switch {
+	case !isOurs(existing):
+		return fmt.Errorf("%s exists, and taint device did not make it: delete it first", c)
+	case !overwrite && (has != none || taint.Effect == none):
+		return fmt.Errorf("%s gives them a taint with the key %s and the effect %s already, and --overwrite is not given", c, taint.Key, has)
+	case len(taints) != 1:
+		return fmt.Errorf("%s was changed: spec.devices.taints has %d taints, want the one that it was made with: delete it first", c, len(taints))
+	}
+	taints[0]["value"] = taint.Value
+	if has != taint.Effect && (has == none || has == noExecute) {
+		taints[0]["effect"] = taint.Effect
+		delete(taints[0], "timeAdded")
+	}
+	// Otherwise devices outside of the target would get the new value.
+	if field := differs(c.object, made); field != "" {
+		return fmt.Errorf("%s was changed: its %s is not the one that it was made with: delete it first", c, field)
+	}
+	return nil
 }
 
-// retaint sets fields of the taint; nil removes one.
-func (c *carrier) retaint(fields map[string]any) error {
-	change := func(taint map[string]any) {
-		for name, value := range fields {
-			if taint[name] = value; value == nil {
-				delete(taint, name)
-			}
+// taintsOf returns the taints of a DeviceTaintRule or ResourceSlicePatch. They are not copies.
+func taintsOf(object *unstructured.Unstructured) []map[string]any {
+	field, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "taint")
+	list, isPatch, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "devices", "taints")
+	if !isPatch {
+		list = []any{field}
+	}
+	items, _ := list.([]any)
+	var taints []map[string]any
+	for _, item := range items {
+		if taint, ok := item.(map[string]any); ok {
+			taints = append(taints, taint)
 		}
 	}
-	if c.resource.Resource == patchResource.Resource {
-		taints, _, err := unstructured.NestedSlice(c.object.Object, "spec", "devices", "taints")
-		if err != nil || len(taints) != 1 {
-			return fmt.Errorf("%s was changed: spec.devices.taints has %d taints, want the one that it was made with: delete it first", c, len(taints))
-		}
-		taint, ok := taints[0].(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s: spec.devices.taints[0] is %T, want an object", c, taints[0])
-		}
-		change(taint)
-		return unstructured.SetNestedSlice(c.object.Object, taints, "spec", "devices", "taints")
+	return taints
+}
+
+func text(fields map[string]any, name string) string {
+	value, _ := fields[name].(string)
+	return value
+}
+
+// differs returns the first field of an object with one taint that differs from the created one,
+// except timeAdded and the value; empty for none.
+func differs(object, made *unstructured.Unstructured) string {
+	is, was := taintsOf(object)[0], taintsOf(made)[0]
+	key, effect := text(is, "key") != text(was, "key"), text(is, "effect") != text(was, "effect")
+	changed := func(path ...string) bool {
+		is, _, _ := unstructured.NestedFieldNoCopy(object.Object, path...)
+		was, _, _ := unstructured.NestedFieldNoCopy(made.Object, path...)
+		return !equality.Semantic.DeepEqual(is, was)
 	}
-	taint, _, err := unstructured.NestedMap(c.object.Object, "spec", "taint")
-	if err != nil {
-		return fmt.Errorf("%s: %w", c, err)
+	patch := object.GetKind() == "ResourceSlicePatch"
+	switch {
+	case patch && (key || effect):
+		return "spec.devices.taints[0]"
+	case changed("spec", "devices", "filter"):
+		return "spec.devices.filter"
+	case changed("spec", "deviceSelector"):
+		return "spec.deviceSelector"
+	case key:
+		return "spec.taint.key"
+	case effect:
+		return "spec.taint.effect"
+	default:
+		return ""
 	}
-	change(taint)
-	return unstructured.SetNestedMap(c.object.Object, taint, "spec", "taint")
 }

@@ -5,36 +5,73 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// UnforetoldError means that there is no preview, because the user may read too little of the
+// unreadableError means that there is no preview, because the user may read too little of the
 // cluster. The write is possible.
-type UnforetoldError struct{ Err error }
+type unreadableError struct{ error }
 
-// Error implements error.
-func (e *UnforetoldError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *UnforetoldError) Unwrap() error { return e.Err }
+func (e *unreadableError) Unwrap() error { return e.error }
 
 // errClaims is the error of previews of devices without claims.
-var errClaims error = &UnforetoldError{errors.New("you may not list resourceclaims, and they say which pods use which devices (ask for a ClusterRole with the verb list on resourceclaims of API group resource.k8s.io)")}
+var errClaims = &unreadableError{errors.New("you may not list resourceclaims, and they say which pods use which devices (ask for a ClusterRole with the verb list on resourceclaims of API group resource.k8s.io)")}
 
-// withNoExecute begins sentences about taints with the effect None.
-const withNoExecute = "with the effect NoExecute"
+// unnamed is the name of unnamed objects, and not a valid one.
+const unnamed = "-"
+
+// change is a write of device taints.
+type change struct {
+	// of is the name of the preview, what the name in errors.
+	of, what string
+	taints   []resourcev1.DeviceTaint
+	// needs is the condition under which the taints evict, empty if it is met.
+	needs string
+	// effects returns the effects of the write with other taints.
+	effects func([]resourcev1.DeviceTaint) ([]tracker.Change, error)
+}
+
+// preview previews the write, and returns its effects on pods. For taints with the effect None and
+// none with NoExecute, the preview is for NoExecute.
+func (t *Teller) preview(c change) (Preview, []tracker.Change, error) {
+	changes, err := c.effects(c.taints)
+	if err != nil {
+		return Preview{}, nil, fmt.Errorf("foretell %s: %w", c.what, errClaims)
+	}
+	p := t.tell(c.of, changes)
+	if c.needs != "" {
+		p = t.mere(c.of, c.needs, changes)
+	}
+	var evicting []resourcev1.DeviceTaint
+	for _, taint := range c.taints {
+		switch taint.Effect { //nolint:exhaustive // NoSchedule has no effect on pods.
+		case resourcev1.DeviceTaintEffectNoExecute:
+			return p, changes, nil
+		case resourcev1.DeviceTaintEffectNone:
+			taint.Effect, taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
+			evicting = append(evicting, taint)
+		}
+	}
+	if len(evicting) == 0 {
+		return p, changes, nil
+	}
+	would, err := c.effects(evicting)
+	if err != nil {
+		return Preview{}, nil, fmt.Errorf("foretell %s: %w", c.what, errClaims)
+	}
+	return t.mere(c.of, "with the effect NoExecute", would, p.Ends...), changes, nil
+}
 
 // Rule previews the write of a DeviceTaintRule of any version. An existing rule with its name
 // keeps its UID and times.
@@ -43,45 +80,35 @@ func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (P
 	if err != nil {
 		return Preview{}, err
 	}
-	typed := &resourcev1.DeviceTaintRule{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-		return Preview{}, fmt.Errorf("read DeviceTaintRule %s: %w", rule.Name, err)
-	}
-	p, changes, err := t.rule(rule)
+	typed, err := as[resourcev1.DeviceTaintRule](object)
 	if err != nil {
 		return Preview{}, err
 	}
-	err = t.judgeRule(ctx, &p, rule.Name, &typed.Spec, changes)
-	return p, err
-}
-
-// rule is Rule that also returns the changes.
-func (t *Teller) rule(rule tracker.Rule) (Preview, []tracker.Change, error) {
-	of := "devicetaintrule/" + rule.Name
+	p := Preview{Of: nameOf(object)}
+	var changes []tracker.Change
 	if len(rule.Unsupported) > 0 {
-		return Preview{Of: of, Nothing: fmt.Sprintf("selects no devices: spec.deviceSelector has fields that this version of Tollgate does not know (%v)", rule.Unsupported)}, nil, nil
-	}
-	var old *tracker.Rule
-	if known, stands := t.cluster.Tracker.Rule(rule.Name); stands {
-		old = &known
-		if rule.Taint.TimeAdded.IsZero() && rule.Taint.Effect == known.Taint.Effect {
-			rule.Taint.TimeAdded = known.Taint.TimeAdded
+		p.Nothing = fmt.Sprintf("selects no devices: spec.deviceSelector has fields that this version of Tollgate does not know (%v)", rule.Unsupported)
+	} else {
+		var old *tracker.Rule
+		if existing, exists := t.cluster.Tracker.Rule(rule.Name); exists {
+			old = &existing
+			if rule.Taint.TimeAdded.IsZero() && rule.Taint.Effect == old.Taint.Effect {
+				rule.Taint.TimeAdded = old.Taint.TimeAdded
+			}
+		}
+		p, changes, err = t.preview(change{
+			of: p.Of, what: "DeviceTaintRule " + rule.Name, taints: []resourcev1.DeviceTaint{rule.Taint},
+			effects: func(taints []resourcev1.DeviceTaint) ([]tracker.Change, error) {
+				rule.Taint = taints[0]
+				return t.view.Rule(old, rule, t.cluster.Now)
+			},
+		})
+		if err != nil {
+			return Preview{}, err
 		}
 	}
-	changes, err := t.view.Rule(old, rule, t.cluster.Now)
-	if err != nil {
-		return Preview{}, nil, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
-	}
-	p := t.tell(of, changes)
-	if rule.Taint.Effect != resourcev1.DeviceTaintEffectNone {
-		return p, changes, nil
-	}
-	rule.Taint.Effect, rule.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
-	would, err := t.view.Rule(old, rule, t.cluster.Now)
-	if err != nil {
-		return Preview{}, nil, fmt.Errorf("foretell DeviceTaintRule %s: %w", rule.Name, errClaims)
-	}
-	return t.mere(of, withNoExecute, would, p.Ends...), changes, nil
+	err = t.judgeRule(ctx, &p, rule.Name, &typed.Spec, changes)
+	return p, err
 }
 
 // Slice previews the write of a ResourceSlice that is old in the cluster.
@@ -93,137 +120,22 @@ func (t *Teller) Slice(old, slice tracker.Slice) (Preview, error) {
 	return t.tell("resourceslice/"+slice.Name, changes), nil
 }
 
-// Patch previews the write of a ResourceSlicePatch. A patch with a class or expressions needs a
-// cluster read with Selection.
+// Patch previews the write of a ResourceSlicePatch. An existing patch with its name keeps its UID
+// and status. A patch with a class or expressions needs a cluster read with Selection.
 func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, error) {
-	patch = t.merged(patch)
-	p, changes, err := t.patch(ctx, patch)
-	if err != nil {
-		return Preview{}, err
+	var old *v1alpha1.ResourceSlicePatch
+	if at := slices.IndexFunc(t.cluster.Patches, func(p v1alpha1.ResourceSlicePatch) bool { return p.Name == patch.Name }); at >= 0 {
+		old, patch = &t.cluster.Patches[at], patch.DeepCopy()
+		patch.UID, patch.Status = old.UID, old.Status
 	}
-	err = t.judgePatch(ctx, &p, patch, changes)
-	return p, err
-}
-
-// patch is Patch that also returns the changes.
-func (t *Teller) patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, []tracker.Change, error) {
-	of := "resourceslicepatch/" + patch.Name
 	if problems := slicepatch.ValidatePatch(patch); len(problems) > 0 {
-		return Preview{}, nil, fmt.Errorf("ResourceSlicePatch %s: %w", patch.Name, problems.ToAggregate())
+		return Preview{}, fmt.Errorf("ResourceSlicePatch %s: %w", patch.Name, problems.ToAggregate())
 	}
 	selectors, err := t.selectors(ctx, patch)
 	if err != nil {
-		return Preview{}, nil, err
-	}
-	written := tracker.PatchedTaints{
-		Patch: tracker.PatchRef{Name: patch.Name, UID: patch.UID}, Selectors: selectors, Taints: t.dated(patch),
-	}
-	changes, err := t.view.Patch(written, t.cluster.Now)
-	if err != nil {
-		return Preview{}, nil, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
-	}
-	if !merely(written.Taints) {
-		if t.observing() {
-			return t.mere(of, t.instead(), changes), changes, nil
-		}
-		return t.tell(of, changes), changes, nil
-	}
-	var ends []preview.Pod
-	if !t.observing() {
-		ends = t.tell(of, changes).Ends
-	}
-	written.Taints = evicting(written.Taints)
-	would, err := t.view.Patch(written, t.cluster.Now)
-	if err != nil {
-		return Preview{}, nil, fmt.Errorf("foretell ResourceSlicePatch %s: %w", patch.Name, errClaims)
-	}
-	return t.mere(of, withNoExecute, would, ends...), changes, nil
-}
-
-// instead returns the condition under which patches would evict.
-func (t *Teller) instead() string {
-	if !t.cluster.Tollgate.Installed {
-		return "with Tollgate in the cluster"
-	}
-	return "in another eviction mode than Observe"
-}
-
-// Named previews DeviceTaintRules with a selector and one of the taints each.
-func (t *Teller) Named(ctx context.Context, of string, selector *resourcev1.DeviceTaintSelector, taints []resourcev1.DeviceTaint) (Preview, error) {
-	p, changes, err := t.named(of, selector, taints)
-	if err != nil {
 		return Preview{}, err
 	}
-	for i := range taints {
-		spec := &resourcev1.DeviceTaintRuleSpec{DeviceSelector: selector, Taint: taints[i]}
-		if err := t.judgeRule(ctx, &p, t.ruleFor(spec), spec, changes); err != nil {
-			return Preview{}, err
-		}
-	}
-	return p, nil
-}
-
-// named is Named that also returns the changes; none if no effect evicts.
-func (t *Teller) named(of string, selector *resourcev1.DeviceTaintSelector, taints []resourcev1.DeviceTaint) (Preview, []tracker.Change, error) {
-	mere := merely(taints)
-	if mere {
-		taints = evicting(taints)
-	}
-	selects, _ := device.SelectorOf(selector)
-	changes, err := t.view.Patch(tracker.PatchedTaints{
-		Patch: tracker.PatchRef{Name: unnamed}, Selectors: []device.Selector{selects}, Taints: taints,
-	}, t.cluster.Now)
-	switch {
-	case err != nil:
-		return Preview{}, nil, fmt.Errorf("foretell the taints of %s: %w", of, errClaims)
-	case mere:
-		return t.mere(of, withNoExecute, changes), nil, nil
-	default:
-		return t.tell(of, changes), changes, nil
-	}
-}
-
-// unnamed is the name of unnamed objects, and not a valid one.
-const unnamed = "-"
-
-// merged returns a patch with the UID and the status of the existing one with its name.
-func (t *Teller) merged(patch *v1alpha1.ResourceSlicePatch) *v1alpha1.ResourceSlicePatch {
-	for i := range t.cluster.Patches {
-		if stands := &t.cluster.Patches[i]; stands.Name == patch.Name {
-			patch = patch.DeepCopy()
-			patch.UID, patch.Status = stands.UID, stands.Status
-		}
-	}
-	return patch
-}
-
-// selectors returns the device selectors of a patch.
-func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.Selector, error) {
-	filter := patch.Spec.Devices.Filter
-	if !slicepatch.Conditional(filter) {
-		names := slicepatch.NamesOf(filter)
-		selector, _ := device.SelectorOf(&names)
-		return []device.Selector{selector}, nil
-	}
-	ids, err := t.cluster.Selected(ctx, patch)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		return nil, &UnforetoldError{err}
-	case err != nil:
-		return nil, err
-	}
-	selectors := make([]device.Selector, 0, len(ids))
-	for i := range ids {
-		id := &ids[i]
-		selector, _ := device.SelectorOf(&resourcev1.DeviceTaintSelector{Driver: &id.Driver, Pool: &id.Pool, Device: &id.Name})
-		selectors = append(selectors, selector)
-	}
-	return selectors, nil
-}
-
-// dated returns the taints of a patch with their timeAdded.
-func (t *Teller) dated(patch *v1alpha1.ResourceSlicePatch) []resourcev1.DeviceTaint {
-	taints := make([]resourcev1.DeviceTaint, 0, len(patch.Spec.Devices.Taints))
+	var taints []resourcev1.DeviceTaint
 	for i := range patch.Spec.Devices.Taints {
 		spec := &patch.Spec.Devices.Taints[i]
 		taint := resourcev1.DeviceTaint{Key: spec.Key, Value: spec.Value, Effect: spec.Effect, TimeAdded: spec.TimeAdded}
@@ -235,59 +147,149 @@ func (t *Teller) dated(patch *v1alpha1.ResourceSlicePatch) []resourcev1.DeviceTa
 		}
 		taints = append(taints, taint)
 	}
-	return taints
-}
-
-// merely reports whether there are taints with the effect None and none with NoExecute.
-func merely(taints []resourcev1.DeviceTaint) bool {
-	has := func(effect resourcev1.DeviceTaintEffect) bool {
-		return slices.ContainsFunc(taints, func(t resourcev1.DeviceTaint) bool { return t.Effect == effect })
+	ref := tracker.PatchRef{Name: patch.Name, UID: patch.UID}
+	p, changes, err := t.preview(change{
+		of: "resourceslicepatch/" + patch.Name, what: "ResourceSlicePatch " + patch.Name, taints: taints, needs: t.patchesNeed(),
+		effects: t.patched(ref, selectors),
+	})
+	if err != nil {
+		return Preview{}, err
 	}
-	return has(resourcev1.DeviceTaintEffectNone) && !has(resourcev1.DeviceTaintEffectNoExecute)
+	err = t.judgePatch(ctx, &p, patch, old, changes)
+	return p, err
 }
 
-// evicting returns the taints with the effect None, changed to NoExecute.
-func evicting(taints []resourcev1.DeviceTaint) []resourcev1.DeviceTaint {
-	var would []resourcev1.DeviceTaint
-	for _, taint := range taints {
-		if taint.Effect == resourcev1.DeviceTaintEffectNone {
-			taint.Effect, taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
-			would = append(would, taint)
+// patched returns the effects of taints on devices.
+func (t *Teller) patched(ref tracker.PatchRef, selectors []device.Selector) func([]resourcev1.DeviceTaint) ([]tracker.Change, error) {
+	return func(taints []resourcev1.DeviceTaint) ([]tracker.Change, error) {
+		return t.view.Patch(tracker.PatchedTaints{Patch: ref, Selectors: selectors, Taints: taints}, t.cluster.Now)
+	}
+}
+
+// selectors returns the device selectors of a patch.
+func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.Selector, error) {
+	filter := patch.Spec.Devices.Filter
+	if !slicepatch.Conditional(filter) {
+		names := slicepatch.NamesOf(filter)
+		selector, _ := device.SelectorOf(&names)
+		return []device.Selector{selector}, nil
+	}
+	ids, err := t.cluster.Selected(ctx, patch)
+	if err != nil {
+		if ctx.Err() == nil {
+			err = &unreadableError{err}
 		}
+		return nil, err
 	}
-	return would
+	selectors := make([]device.Selector, 0, len(ids))
+	for i := range ids {
+		target := Target{Driver: ids[i].Driver, Pool: ids[i].Pool, Device: ids[i].Name}
+		selector, _ := device.SelectorOf(target.DeviceSelector())
+		selectors = append(selectors, selector)
+	}
+	return selectors, nil
 }
 
 // Target previews DeviceTaintRules or a ResourceSlicePatch for the taints of a target. The error
 // is an UnpublishedError if there are no such devices.
 func (t *Teller) Target(ctx context.Context, target *Target, taints []Taint) (Preview, error) {
 	p, err := t.target(ctx, target, taints)
-	if err != nil {
-		return Preview{}, err
-	}
-	if p.Touches() { // A claim has such a device.
-		return p, nil
+	if err != nil || p.Touches() { // A claim has such a device.
+		return p, err
 	}
 	return p, t.Published(ctx, target)
 }
 
 func (t *Teller) target(ctx context.Context, target *Target, taints []Taint) (Preview, error) {
 	of := "device/" + target.String()
-	if !target.Conditional() {
-		specs := make([]resourcev1.DeviceTaint, 0, len(taints))
-		for _, taint := range taints {
-			specs = append(specs, resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)})
-		}
-		return t.Named(ctx, of, target.DeviceSelector(), specs)
+	if target.Conditional() {
+		patch := target.patch(metav1.ObjectMeta{Name: unnamed}, taints...)
+		p, err := t.Patch(ctx, patch)
+		p.Of = of
+		return p, err
 	}
-	patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: unnamed}}
-	patch.Spec.Devices.Filter = target.Filter()
+	selector, _ := device.SelectorOf(target.DeviceSelector())
+	written := make([]resourcev1.DeviceTaint, 0, len(taints))
 	for _, taint := range taints {
-		patch.Spec.Devices.Taints = append(patch.Spec.Devices.Taints, v1alpha1.PatchedTaint{
-			Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect),
-		})
+		written = append(written, taint.onDevice())
 	}
-	p, err := t.Patch(ctx, patch)
-	p.Of = of
+	p, changes, err := t.preview(change{
+		of: of, what: "the taints of " + of, taints: written,
+		effects: t.patched(tracker.PatchRef{Name: unnamed}, []device.Selector{selector}),
+	})
+	for i := 0; i < len(written) && err == nil; i++ {
+		spec := &resourcev1.DeviceTaintRuleSpec{DeviceSelector: target.DeviceSelector(), Taint: written[i]}
+		err = t.judgeRule(ctx, &p, t.ruleFor(spec), spec, changes)
+	}
 	return p, err
+}
+
+// UnpublishedError means that the devices do not exist.
+type UnpublishedError struct {
+	// Devices are the requested devices, Instead describes existing ones.
+	Devices, Instead string
+}
+
+// Error implements error.
+func (e *UnpublishedError) Error() string {
+	return fmt.Sprintf("device %q: no ResourceSlice publishes such a device; %s", e.Devices, e.Instead)
+}
+
+// Published returns an UnpublishedError if no ResourceSlice publishes a device that the target
+// selects. It returns nil where ResourceSlices could not be read.
+func (t *Teller) Published(ctx context.Context, target *Target) error {
+	if t.cluster.Unread("resourceslices") {
+		return nil
+	}
+	var ids []device.ID
+	if target.Conditional() {
+		var err error
+		if ids, err = t.cluster.Selected(ctx, target.patch(metav1.ObjectMeta{Name: unnamed})); err != nil {
+			return &unreadableError{err}
+		}
+	} else {
+		ids = t.published(*target)
+	}
+	if len(ids) > 0 {
+		return nil
+	}
+	return &UnpublishedError{Devices: target.String(), Instead: t.publishedInstead(target)}
+}
+
+// published returns the published devices with the names of a target.
+func (t *Teller) published(target Target) []device.ID {
+	selector, _ := device.SelectorOf(target.DeviceSelector())
+	return t.cluster.Tracker.Devices(selector)
+}
+
+// publishedInstead describes existing devices: those of the target's pool, else the pools of its
+// driver, else the drivers.
+func (t *Teller) publishedInstead(target *Target) string {
+	const most = 5
+	list := func(text string, ids []device.ID, name func(device.ID) string) string {
+		var names []string
+		for i := range ids {
+			names = append(names, name(ids[i]))
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		if more := len(names) - most; more > 0 {
+			names = append(names[:most], fmt.Sprintf("%d more", more))
+		}
+		return text + " " + strings.Join(names, ", ")
+	}
+	if target.Driver != "" && target.Pool != "" {
+		if target.Device != "" {
+			if ids := t.published(Target{Driver: target.Driver, Pool: target.Pool}); len(ids) > 0 {
+				return list(fmt.Sprintf("pool %q has the devices", target.Pool), ids, func(id device.ID) string { return id.Name })
+			}
+		}
+		if ids := t.published(Target{Driver: target.Driver}); len(ids) > 0 {
+			return list(fmt.Sprintf("driver %q has the pools", target.Driver), ids, func(id device.ID) string { return id.Pool })
+		}
+	}
+	if ids := t.published(Target{}); len(ids) > 0 {
+		return list("there are devices of", ids, func(id device.ID) string { return id.Driver })
+	}
+	return "there are no published devices"
 }

@@ -1,21 +1,26 @@
 package preview
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// document is the root of the JSON and YAML output.
+// document is the output, of which JSON and YAML have all, and tables a part.
 type document struct {
 	// At is the time of the snapshot.
 	At metav1.Time `json:"at"`
@@ -42,6 +47,21 @@ type previewDocument struct {
 	Held      []counted `json:"held,omitempty"`
 	// Ends are the pods whose pending evictions are cancelled or delayed.
 	Ends []ended `json:"ends,omitempty"`
+}
+
+// Summary counts the evicted pods of a namespace.
+type Summary struct {
+	Namespace string `json:"namespace"`
+	Pods      int    `json:"pods"`
+	// Now is the number that leave at once, Later those that leave later, the last after Latest,
+	// in seconds.
+	Now    int   `json:"now"`
+	Later  int   `json:"later"`
+	Latest int64 `json:"latestSeconds,omitempty"`
+	// Guarded counts the pods under a PodDisruptionBudget, nil if budgets are unknown, and
+	// Ownerless those without a controller.
+	Guarded   *int `json:"guarded,omitempty"`
+	Ownerless int  `json:"withoutController"`
 }
 
 // counted is the number of pods of an EvictionPolicy.
@@ -84,51 +104,74 @@ type ended struct {
 	LeavesAt     *metav1.Time `json:"leavesAt,omitempty"`
 }
 
-// WriteJSON writes previews as JSON.
-func (t *Teller) WriteJSON(out io.Writer, all []Preview) error {
-	text, err := json.MarshalIndent(t.document(all), "", "    ")
-	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	_, err = fmt.Fprintf(out, "%s\n", text)
-	return err
-}
+// unknown is the text of a cell without data.
+const unknown = "<unknown>"
 
-// WriteYAML writes previews as YAML.
-func (t *Teller) WriteYAML(out io.Writer, all []Preview) error {
-	text, err := yaml.Marshal(t.document(all))
-	if err != nil {
-		return fmt.Errorf("write YAML: %w", err)
-	}
-	_, err = out.Write(text)
-	return err
-}
-
-func (t *Teller) document(all []Preview) document {
-	d := document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: make([]previewDocument, 0, len(all)), Missing: t.cluster.Missing()}
+// document returns the document of previews.
+func (t *Teller) document(all []Preview) *document {
+	d := &document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: make([]previewDocument, 0, len(all)), Missing: t.cluster.Missing()}
 	for i := range all {
 		p := &all[i]
 		one := previewDocument{
-			Object: p.Of, Summary: p.Sentence(), Mere: p.Mere, Namespaces: p.Summaries(),
-			Refused: p.Refusals, Warned: p.Warnings, Protected: sorted(p.Protected), Held: sorted(p.Paused),
+			Object: p.Of, Summary: p.Sentence(), Mere: p.Mere, Refused: p.Refusals, Warned: p.Warnings,
+			Protected: byPolicy(p.Protected), Held: byPolicy(p.Paused),
 		}
 		for j := range p.Pods {
+			one.add(&p.Pods[j], p.BudgetsUnknown)
 			one.Pods = append(one.Pods, t.pod(&p.Pods[j]))
 		}
 		for j := range p.Ends {
 			e := &p.Ends[j]
-			one.Ends = append(one.Ends, ended{Namespace: e.Namespace, Name: e.Name, UID: e.UID, WasToLeaveAt: metav1.NewTime(e.At), LeavesAt: given(e.Was)})
+			one.Ends = append(one.Ends, ended{e.Namespace, e.Name, e.UID, metav1.NewTime(e.At), optionalTime(e.Was)})
 		}
 		d.Previews = append(d.Previews, one)
 	}
 	return d
 }
 
+// add counts a pod in the summary of its namespace. Pods are ordered by namespace.
+func (d *previewDocument) add(pod *preview.Pod, budgetsUnknown bool) {
+	last := len(d.Namespaces) - 1
+	if last < 0 || d.Namespaces[last].Namespace != pod.Namespace {
+		d.Namespaces = append(d.Namespaces, Summary{Namespace: pod.Namespace})
+		if last++; !budgetsUnknown {
+			d.Namespaces[last].Guarded = new(int)
+		}
+	}
+	s := &d.Namespaces[last]
+	s.Pods++
+	if pod.Wait == 0 {
+		s.Now++
+	} else {
+		s.Later++
+	}
+	s.Latest = max(s.Latest, int64(pod.Wait.Seconds()))
+	if s.Guarded != nil && pod.Guarded {
+		*s.Guarded++
+	}
+	if pod.Ownerless {
+		s.Ownerless++
+	}
+}
+
 func (t *Teller) pod(p *preview.Pod) pod {
 	described := pod{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID,
-		LeavesAt: metav1.NewTime(t.leaves(p)), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: given(p.Was),
-		Held: p.Paused, Budgets: t.budgets(p), Controller: t.controller(p),
+		LeavesAt: metav1.NewTime(p.At), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: optionalTime(p.Was), Held: p.Paused,
+	}
+	if p.At.Before(t.cluster.Now) { // The deadline has passed.
+		described.LeavesAt = metav1.NewTime(t.cluster.Now)
+	}
+	if tracked, found := t.cluster.Tracker.Lookup(p.Key); found && p.Guarded {
+		budgets := t.cluster.Tracker.Budgets(p.Namespace)
+		for i := range budgets {
+			if budgets[i].Guards(&tracked.Pod) {
+				described.Budgets = append(described.Budgets, budgets[i].Name)
+			}
+		}
+	}
+	if !p.Ownerless {
+		described.Controller = cmp.Or(t.controllers[p.UID], unknown)
 	}
 	for i := range p.Because {
 		described.Because = append(described.Because, reasonOf(&p.Because[i]))
@@ -150,9 +193,151 @@ func reasonOf(r *evictor.Reason) reason {
 	return described
 }
 
-func given(at time.Time) *metav1.Time {
+func optionalTime(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
 	}
 	return new(metav1.NewTime(at))
+}
+
+// byPolicy returns counts ordered by EvictionPolicy.
+func byPolicy(counts map[string]int) []counted {
+	var all []counted
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, counted{name, counts[name]})
+	}
+	return all
+}
+
+// Write writes previews as JSON, as YAML, or as a sentence for each preview with a table of
+// namespaces or, if wide, of pods.
+func (t *Teller) Write(out io.Writer, format string, all []Preview) error {
+	d := t.document(all)
+	if format == "json" || format == "yaml" {
+		return cli.Print(out, format, d)
+	}
+	for i := range d.Previews {
+		p := &d.Previews[i]
+		var err error
+		if i > 0 && (len(p.Pods) > 0 || len(d.Previews[i-1].Pods) > 0) {
+			_, err = fmt.Fprintln(out)
+		}
+		if err == nil {
+			err = p.write(out, format == "wide")
+		}
+		if err != nil {
+			return fmt.Errorf("write preview: %w", err)
+		}
+	}
+	return nil
+}
+
+func (d *previewDocument) write(out io.Writer, wide bool) error {
+	if _, err := fmt.Fprintln(out, wrapped(d.Summary)); err != nil {
+		return err
+	}
+	if len(d.Pods) > 0 {
+		if err := d.table(out, wide); err != nil {
+			return err
+		}
+	}
+	for _, refusal := range d.Refused {
+		if _, err := fmt.Fprintln(out, wrapped("would be refused: "+refusal)); err != nil {
+			return err
+		}
+	}
+	for _, warning := range d.Warned {
+		if _, err := fmt.Fprintln(out, wrapped("would be warned of: "+warning)); err != nil {
+			return err
+		}
+	}
+	if !wide || len(d.Ends) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, end := range d.Ends {
+		then := "stays"
+		if end.LeavesAt != nil {
+			then = "has to leave at " + stamp(end.LeavesAt)
+		}
+		rows = append(rows, []string{end.Namespace, end.Name, stamp(&end.WasToLeaveAt), then})
+	}
+	return cli.Write(out, true, []string{"NAMESPACE", "POD", "HAD TO LEAVE", "NOW"}, rows)
+}
+
+func (d *previewDocument) table(out io.Writer, wide bool) error {
+	var rows [][]string
+	if !wide {
+		for _, s := range d.Namespaces {
+			guarded := unknown
+			if s.Guarded != nil {
+				guarded = strconv.Itoa(*s.Guarded)
+			}
+			rows = append(rows, []string{
+				s.Namespace, strconv.Itoa(s.Pods), strconv.Itoa(s.Now), strconv.Itoa(s.Later), in(s.Latest), guarded, strconv.Itoa(s.Ownerless),
+			})
+		}
+		return cli.Write(out, false, []string{"NAMESPACE", "PODS", "NOW", "LATER", "LATEST", "GUARDED", "NO CONTROLLER"}, rows)
+	}
+	for i := range d.Pods {
+		p := &d.Pods[i]
+		when := in(p.WaitSeconds)
+		if p.WasToLeaveAt != nil {
+			when += " (had to at " + stamp(p.WasToLeaveAt) + ")"
+		}
+		if p.Held {
+			when += ", held"
+		}
+		var why []string
+		for _, r := range p.Because {
+			text := r.Taint
+			if r.Device != "" {
+				text += " on " + r.Device
+			}
+			if r.Tolerated {
+				text += " tolerated for a while"
+			} else {
+				text += " not tolerated"
+			}
+			why = append(why, text)
+		}
+		budgets := cli.Joined(p.Budgets)
+		if d.Namespaces[0].Guarded == nil {
+			budgets = unknown
+		}
+		rows = append(rows, []string{p.Namespace, p.Name, when, stamp(&p.LeavesAt), cli.Joined(why), budgets, cmp.Or(p.Controller, cli.None)})
+	}
+	return cli.Write(out, true, []string{"NAMESPACE", "POD", "WHEN", "AT", "WHY", "BUDGET", "CONTROLLER"}, rows)
+}
+
+// in describes how long a pod may stay.
+func in(seconds int64) string {
+	if seconds == 0 {
+		return "now"
+	}
+	return "in " + (time.Duration(seconds) * time.Second).String()
+}
+
+func stamp(at *metav1.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// wrapped breaks a sentence into lines of at most cli.Width characters, between its parts, which
+// end with a semicolon, or, if these are longer, between words. Longer words stay whole, for
+// copying. All lines but the first are indented.
+func wrapped(sentence string) string {
+	const indent = "  "
+	var lines []string
+	line := ""
+	add := func(text string) {
+		if strings.TrimSpace(line) != "" && utf8.RuneCountInString(strings.TrimRight(line+text, " ")) > cli.Width {
+			lines, line = append(lines, strings.TrimRight(line, " ")), indent
+		}
+	}
+	for clause := range strings.SplitAfterSeq(sentence, "; ") {
+		add(clause)
+		for word := range strings.SplitAfterSeq(clause, " ") {
+			add(word)
+			line += word
+		}
+	}
+	return strings.Join(append(lines, strings.TrimRight(line, " ")), "\n")
 }

@@ -5,34 +5,95 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 // taintRun is one run of taint device.
 type taintRun struct {
-	edge
 	writing
 
 	wants          state.Wants
-	taints         []Taint
 	overwrite, yes bool
 	// unpublished allows devices that do not exist yet.
 	unpublished bool
 }
 
-func (t *taintRun) parse(arguments []string) error {
+// NewTaintCommand returns the command that taints.
+func NewTaintCommand() *cobra.Command { return newTaint(realEdge()) }
+
+func newTaint(e edge) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "taint",
+		Short: "Taint devices (kubectl taint does so for nodes)",
+		Args:  cobra.NoArgs,
+	}
+	t := &taintRun{writing: writing{edge: e}}
+	cmd := &cobra.Command{
+		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[=VALUE]:EFFECT...",
+		Short: "Taint devices, after a look at which pods that evicts",
+		Long: `Taint devices as kubectl taint does nodes. It first shows which pods that evicts (see preview
+device), and asks. What is left out of the name of a device is not asked for: all devices of
+a pool, or of a driver, are meant.
+
+By names it makes a DeviceTaintRule, which any Kubernetes obeys that serves such; by
+--class or --selector a ResourceSlicePatch, which needs Tollgate. The name of the object
+follows from devices, key and effect, so that the same devices are not tainted twice; its
+label tollgate.dev/made-by and its annotation tollgate.dev/author say where it comes from.
+untaint device removes it again. With --overwrite a taint that was made so gets another
+value; since when it counts stays.
+
+The effects are NoExecute, which evicts, NoSchedule, and None, which does nothing and says
+what NoExecute would do. NoExecute for what stands at None changes that very object, as a
+TaintPolicy with requirePreview wants it; it counts from then.
+
+Devices that no ResourceSlice publishes are not tainted without a question that says so, or
+--allow-unpublished: --yes is not enough, because the name may be misspelt. The taint is for
+devices then that are published later.
+
+The exit code is 1 if nothing was written, also because the answer was no.
+
+You need the right to create devicetaintrules or resourceslicepatches, and with --overwrite
+those to get and update them. The preview needs the rights to get them, and to list pods,
+nodes and resourceclaims, with --class or --selector resourceslices and deviceclasses too;
+with --yes it is left out where you lack them. What else you may not see is named on the
+standard error.`,
+		Example: `  kubectl tollgate taint device gpu.example.com/node-7/gpu-0 overheating:NoExecute
+  kubectl tollgate taint device gpu.example.com/node-7 maintenance=fans:NoSchedule --yes
+
+  # First what it would do, in the status of the rule, and then that.
+  kubectl tollgate taint device gpu.example.com/node-7/gpu-1 broken:None --yes
+  kubectl tollgate taint device gpu.example.com/node-7/gpu-1 broken:NoExecute
+
+  kubectl tollgate taint device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute --dry-run=server`,
+	}
+	t.addFlags(cmd)
+	t.wants.AddFlags(cmd)
+	cmd.Flags().BoolVar(&t.overwrite, "overwrite", false, "give taints that taint device made another value")
+	cmd.Flags().BoolVar(&t.unpublished, "allow-unpublished", false, "taint devices that no ResourceSlice publishes yet")
+	cmd.Flags().BoolVarP(&t.yes, "yes", "y", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
+		if err := t.complete(arguments); err != nil {
+			return err
+		}
+		if err := t.Validate(); err != nil {
+			return err
+		}
+		return t.run(cmd)
+	}
+	parent.AddCommand(cmd)
+	return parent
+}
+
+// complete reads the name of the devices, then the taints.
+func (t *taintRun) complete(arguments []string) error {
 	rest, err := t.target.Take(arguments, IsTaint)
 	if err != nil {
 		return err
@@ -47,7 +108,7 @@ func (t *taintRun) parse(arguments []string) error {
 		return errors.New("no taint is given, want KEY[=VALUE]:EFFECT")
 	}
 	t.taints = changes.Add
-	return t.check()
+	return nil
 }
 
 // run previews the taints, asks for confirmation, and writes them.
@@ -62,18 +123,28 @@ func (t *taintRun) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	asks := t.DryRun == cli.DryRunNone && !t.yes
 	err = t.foretell(ctx, clients, carriers, notes)
-	if nowhere, ok := errors.AsType[*UnpublishedError](err); ok {
-		err = t.mayBeUnpublished(cmd.InOrStdin(), notes, nowhere)
-	}
-	if t.yes && unforetold(err) {
+	var unpublished *UnpublishedError
+	var unreadable *unreadableError
+	switch {
+	case errors.As(err, &unpublished):
+		// The question has the names of the devices.
+		if !t.unpublished && !(asks && t.terminal(cmd.InOrStdin())) {
+			return fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", unpublished)
+		}
+		if _, err := fmt.Fprintf(notes, "warning: %v\n", unpublished); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	case t.yes && (apierrors.IsForbidden(err) || errors.As(err, &unreadable)): // A write without a question needs no preview.
 		clients.Progress.End()
-		_, err = fmt.Fprintf(notes, "note: not foretold: %v\n", err)
-	}
-	if err != nil {
+		if _, err := fmt.Fprintf(notes, "note: not foretold: %v\n", err); err != nil {
+			return err
+		}
+	case err != nil:
 		return err
 	}
-	if t.dryRun == dryRuns[0] && !t.yes {
+	if asks {
 		if err := t.ask(ctx, cmd.InOrStdin(), notes); err != nil {
 			return err
 		}
@@ -81,98 +152,22 @@ func (t *taintRun) run(cmd *cobra.Command) error {
 	return t.write(ctx, clients, carriers, cmd.OutOrStdout())
 }
 
-// mayBeUnpublished returns an error unless devices that no ResourceSlice publishes may be
-// tainted: with the flag, or if a question with their names follows.
-func (t *taintRun) mayBeUnpublished(in io.Reader, notes io.Writer, nowhere *UnpublishedError) error {
-	asked := t.dryRun == dryRuns[0] && !t.yes && t.terminal(in)
-	if !t.unpublished && !asked {
-		return fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", nowhere)
-	}
-	if _, err := fmt.Fprintf(notes, "warning: %v\n", nowhere); err != nil {
-		return fmt.Errorf("write notes: %w", err)
-	}
-	return nil
-}
-
-// unforetold reports whether err is an UnforetoldError: a write without confirmation needs no
-// preview.
-func unforetold(err error) bool {
-	var unseen *UnforetoldError
-	return apierrors.IsForbidden(err) || errors.As(err, &unseen)
-}
-
-// foretell writes the previews of the carriers.
-func (t *taintRun) foretell(ctx context.Context, clients *cli.Clients, carriers []*carrier, notes io.Writer) error {
-	var owners Owners
-	wants := t.wants
-	wants.Pod, wants.Selection, wants.Limits = owners.Pod, t.target.Conditional(), true
-	c, err := state.Read(ctx, clients, t.clock.Now(), wants)
-	if err != nil {
-		return err
-	}
-	teller := NewTeller(c, &owners)
-	all, err := t.previews(ctx, teller, carriers)
-	if err != nil {
-		return err
-	}
-	clients.Progress.End()
-	if err := teller.Write(notes, false, all); err != nil {
-		return err
-	}
-	if len(all) > 1 { // A pod may be in several previews.
-		if _, err := fmt.Fprintf(notes, "pods that go because of any of them: %d\n", Going(all)); err != nil {
-			return fmt.Errorf("write preview: %w", err)
-		}
-	}
-	for _, lack := range c.Missing() {
-		if _, err := fmt.Fprintln(notes, "note: "+lack); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
-	}
-	touches := func(p Preview) bool { return p.Touches() }
-	existing := func(made *carrier) bool { return made.existing != nil }
-	if slices.ContainsFunc(all, touches) || slices.ContainsFunc(carriers, existing) {
-		return nil
-	}
-	return teller.Published(ctx, &t.target)
-}
-
-// served returns the served version of the kind that the target needs.
-func (t *taintRun) served(ctx context.Context, clients *cli.Clients) (versions, error) {
-	var v versions
-	var err error
-	if t.target.Conditional() {
-		v.patch, err = clients.Version(ctx, patchResource, v1alpha1.GroupVersion.Version)
-	} else {
-		v.rule, err = clients.Version(ctx, informer.RuleResource, "v1", "v1beta2", "v1alpha3")
-	}
-	if errors.Is(err, cli.ErrNotServed) {
-		return versions{}, nil
-	}
-	return v, err
-}
-
-// carriers returns the objects to write, one for each taint.
+// carriers returns the objects to write, one for each taint, merged with existing ones.
 func (t *taintRun) carriers(ctx context.Context, clients *cli.Clients) ([]*carrier, error) {
-	served, err := t.served(ctx, clients)
-	if err != nil {
-		return nil, err
-	}
 	author := ""
 	review, err := clients.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err == nil { // Without a name the write goes on.
 		author = review.Status.UserInfo.Username
 	}
-	carriers := make([]*carrier, 0, len(t.taints))
-	for _, taint := range t.taints {
-		made, err := served.of(&t.target, taint, author)
-		if err != nil {
-			return nil, err
-		}
+	carriers, err := t.target.carriers(ctx, clients, t.taints, author)
+	if err != nil {
+		return nil, err
+	}
+	for i, made := range carriers {
 		existing, err := clients.Dynamic.Resource(made.resource).Get(ctx, made.object.GetName(), metav1.GetOptions{})
 		switch {
 		case err == nil:
-			err = made.merge(existing, taint, t.overwrite)
+			err = made.merge(existing, t.taints[i], t.overwrite)
 		case apierrors.IsNotFound(err), t.yes && !t.overwrite && apierrors.IsForbidden(err):
 			err = nil // If it exists but may not be read, the create fails.
 		default:
@@ -181,38 +176,44 @@ func (t *taintRun) carriers(ctx context.Context, clients *cli.Clients) ([]*carri
 		if err != nil {
 			return nil, err
 		}
-		carriers = append(carriers, made)
 	}
 	return carriers, nil
 }
 
-// previews returns the preview of each carrier by itself.
-func (t *taintRun) previews(ctx context.Context, teller *Teller, carriers []*carrier) ([]Preview, error) {
-	all := make([]Preview, 0, len(carriers))
+// foretell writes a preview of each carrier, which replaces the object with its name.
+func (t *taintRun) foretell(ctx context.Context, clients *cli.Clients, carriers []*carrier, notes io.Writer) error {
+	wants := t.wants
+	wants.Selection = t.target.Conditional()
+	teller, err := NewTeller(ctx, clients, t.clock.Now(), wants)
+	if err != nil {
+		return err
+	}
+	all, published := make([]Preview, 0, len(carriers)), false
 	for i, made := range carriers {
-		p, err := t.preview(ctx, teller, made)
+		p, err := teller.object(ctx, made.object)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.Of = "device/" + t.target.String()
 		if len(carriers) > 1 {
 			p.Of += " " + t.taints[i].String()
 		}
 		all = append(all, p)
+		published = published || p.Touches() || made.existing != nil
 	}
-	return all, nil
-}
-
-// preview previews a carrier, which replaces the object with its name.
-func (t *taintRun) preview(ctx context.Context, teller *Teller, made *carrier) (Preview, error) {
-	if !t.target.Conditional() {
-		return teller.Rule(ctx, made.object)
+	clients.Progress.End()
+	if err := teller.Write(notes, "table", all); err != nil {
+		return err
 	}
-	patch := &v1alpha1.ResourceSlicePatch{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.object.Object, patch); err != nil {
-		return Preview{}, fmt.Errorf("read %s: %w", made, err)
+	if len(all) > 1 { // A pod may be in several previews.
+		if _, err := fmt.Fprintf(notes, "pods that go because of any of them: %d\n", Going(all)); err != nil {
+			return fmt.Errorf("write preview: %w", err)
+		}
 	}
-	return teller.Patch(ctx, patch)
+	if err := teller.writeMissing(notes); err != nil || published {
+		return err
+	}
+	return teller.Published(ctx, &t.target)
 }
 
 // ask asks for confirmation. It returns an error if the answer is no.
@@ -230,53 +231,28 @@ func (t *taintRun) ask(ctx context.Context, in io.Reader, notes io.Writer) error
 // write writes the carriers and prints the result. It stops at the first error.
 func (t *taintRun) write(ctx context.Context, clients *cli.Clients, carriers []*carrier, out io.Writer) error {
 	var written []*unstructured.Unstructured
+	var failed error
 	for _, made := range carriers {
-		done, err := t.one(ctx, clients, made)
+		client, object, doing := clients.Dynamic.Resource(made.resource), made.object, "create"
+		var err error
+		switch {
+		case t.DryRun == cli.DryRunClient:
+		case made.existing != nil:
+			doing = "update"
+			object, err = client.Update(ctx, object, metav1.UpdateOptions{DryRun: t.RequestDryRun()})
+		default:
+			object, err = client.Create(ctx, object, metav1.CreateOptions{DryRun: t.RequestDryRun()})
+		}
 		if err != nil {
-			return errors.Join(err, t.show(out, carriers, written))
+			failed = cli.Failed(err, doing+" "+made.String(), doing, made.resource.GroupResource())
+			break
 		}
-		written = append(written, done)
+		written = append(written, object)
 	}
-	return t.show(out, carriers, written)
-}
-
-// one writes a carrier and returns the stored object.
-func (t *taintRun) one(ctx context.Context, clients *cli.Clients, made *carrier) (*unstructured.Unstructured, error) {
-	if t.dryRun == dryRuns[1] {
-		return made.object, nil
-	}
-	client := clients.Dynamic.Resource(made.resource)
-	if made.existing != nil {
-		done, err := client.Update(ctx, made.object, metav1.UpdateOptions{DryRun: t.dry()})
-		if err != nil {
-			return nil, cli.Failed(err, "update "+made.String(), "update", made.resource.GroupResource())
+	return errors.Join(failed, t.print(out, written, func(i int) string {
+		if carriers[i].existing != nil {
+			return "configured"
 		}
-		return done, nil
-	}
-	done, err := client.Create(ctx, made.object, metav1.CreateOptions{DryRun: t.dry()})
-	if err != nil {
-		return nil, cli.Failed(err, "create "+made.String(), "create", made.resource.GroupResource())
-	}
-	return done, nil
-}
-
-// show prints the written objects.
-func (t *taintRun) show(out io.Writer, carriers []*carrier, written []*unstructured.Unstructured) error {
-	if t.output == "yaml" || t.output == "json" {
-		return printObjects(out, t.output, written)
-	}
-	for i := range written {
-		text := carriers[i].String()
-		if t.output == "" {
-			done := " created"
-			if carriers[i].existing != nil {
-				done = " configured"
-			}
-			text += done + t.suffix()
-		}
-		if _, err := fmt.Fprintln(out, text); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-	}
-	return nil
+		return "created"
+	}))
 }

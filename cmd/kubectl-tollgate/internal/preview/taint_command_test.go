@@ -614,7 +614,7 @@ func TestAnInterruptEndsTheQuestion(t *testing.T) {
 	stop()
 	silent, writer := io.Pipe()
 	defer func() { require.NoError(t, writer.Close()) }()
-	asking := &taintRun{edge: edge{terminal: func(io.Reader) bool { return true }}}
+	asking := &taintRun{writing: writing{edge: edge{terminal: func(io.Reader) bool { return true }}}}
 	require.ErrorIs(t, asking.ask(ctx, silent, io.Discard), context.Canceled)
 }
 

@@ -1,11 +1,19 @@
 package preview
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
 // Taint is a taint on the command line. In a removal, an empty Effect matches all, and the value
@@ -24,12 +32,22 @@ func (t Taint) String() string {
 	return text
 }
 
+// matches reports whether the taint, to be removed, is one with a key and an effect.
+func (t Taint) matches(key, effect string) bool {
+	return t.Key == key && (t.Effect == "" || t.Effect == effect)
+}
+
+// onDevice returns the taint of a device.
+func (t Taint) onDevice() resourcev1.DeviceTaint {
+	return resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: resourcev1.DeviceTaintEffect(t.Effect)}
+}
+
 // Changes are taints to add and to remove.
 type Changes struct{ Add, Remove []Taint }
 
 // Removes reports whether a taint with that key and effect is removed.
 func (c *Changes) Removes(key, effect string) bool {
-	return slices.ContainsFunc(c.Remove, func(t Taint) bool { return t.Key == key && (t.Effect == "" || t.Effect == effect) })
+	return slices.ContainsFunc(c.Remove, func(t Taint) bool { return t.matches(key, effect) })
 }
 
 // The valid effects of nodes and devices.
@@ -102,4 +120,123 @@ func parse(text string, removes bool, effects []string) (Taint, error) {
 		return Taint{}, fmt.Errorf("effect is %q, want key=value:EFFECT with one of %s", taint.Effect, strings.Join(effects, ", "))
 	}
 	return taint, nil
+}
+
+// Target selects devices. Empty fields match all.
+type Target struct {
+	Driver, Pool, Device string
+	// Class and Selectors need a ResourceSlicePatch; names only need a DeviceTaintRule.
+	Class     string
+	Selectors []string
+}
+
+// AddFlags adds the flags of a target.
+func (t *Target) AddFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&t.Driver, "driver", "", "devices of this `driver`")
+	flags.StringVar(&t.Pool, "pool", "", "devices in pools of this `name`, which several drivers may have")
+	flags.StringVar(&t.Device, "device", "", "devices of this `name`, which several pools may have")
+	flags.StringVar(&t.Class, "class", "", "devices that this `DeviceClass` selects (needs Tollgate)")
+	flags.StringArrayVar(&t.Selectors, "selector", nil, "devices for which this CEL `expression` is true, as in a ResourceClaim (needs Tollgate; repeat it for several)")
+}
+
+// Take parses the first argument if it is the name of devices, DRIVER, DRIVER/POOL or
+// DRIVER/POOL/DEVICE, and returns the rest. A taint differs from a driver by its effect or dash.
+// Names of drivers and devices have no slash; those of pools may.
+func (t *Target) Take(arguments []string, isTaint func(string) bool) ([]string, error) {
+	if len(arguments) == 0 || isTaint(arguments[0]) {
+		if t.Empty() {
+			return nil, errors.New("no devices are named: want DRIVER/POOL/DEVICE, or one of --driver, --pool, --device, --class and --selector")
+		}
+		return arguments, nil
+	}
+	name := arguments[0]
+	if t.Driver != "" || t.Pool != "" || t.Device != "" {
+		return nil, fmt.Errorf("%q names devices, and so do --driver, --pool and --device: want one of both", name)
+	}
+	driver, pool, hasPool := strings.Cut(name, "/")
+	t.Driver, t.Pool = driver, pool
+	at := strings.LastIndex(pool, "/")
+	if at >= 0 {
+		t.Pool, t.Device = pool[:at], pool[at+1:]
+	}
+	switch {
+	case t.Driver == "" || hasPool && t.Pool == "" || at >= 0 && t.Device == "":
+		return nil, fmt.Errorf("device %q: want DRIVER, DRIVER/POOL or DRIVER/POOL/DEVICE", name)
+	case strings.Contains(name, "*"):
+		return nil, fmt.Errorf("device %q: there are no wildcards, leave out the pool or the device to mean all of them", name)
+	}
+	return arguments[1:], nil
+}
+
+// Empty reports whether the target has no field.
+func (t *Target) Empty() bool {
+	return t.Driver == "" && t.Pool == "" && t.Device == "" && !t.Conditional()
+}
+
+// Conditional reports whether the target has a class or selectors.
+func (t *Target) Conditional() bool { return t.Class != "" || len(t.Selectors) > 0 }
+
+// String returns the target for messages: gpu.example.com/node-7/gpu-0, with * for all, and class
+// and expressions in parentheses.
+func (t *Target) String() string {
+	names := strings.TrimRight(cmp.Or(t.Driver, "*")+"/"+cmp.Or(t.Pool, "*")+"/"+cmp.Or(t.Device, "*"), "*/")
+	var conditions []string
+	if t.Class != "" {
+		conditions = append(conditions, "class "+t.Class)
+	}
+	conditions = append(conditions, t.Selectors...)
+	if len(conditions) == 0 {
+		return names
+	}
+	return strings.TrimSpace(names + " (" + strings.Join(conditions, ", ") + ")")
+}
+
+// DeviceSelector returns the selector of a DeviceTaintRule for the names.
+func (t *Target) DeviceSelector() *resourcev1.DeviceTaintSelector {
+	return &resourcev1.DeviceTaintSelector{Driver: optional(t.Driver), Pool: optional(t.Pool), Device: optional(t.Device)}
+}
+
+// Filter returns the filter of a ResourceSlicePatch for the target.
+func (t *Target) Filter() *v1alpha1.DevicePatchFilter {
+	filter := &v1alpha1.DevicePatchFilter{
+		DeviceClassName: optional(t.Class), Driver: optional(t.Driver), Pool: optional(t.Pool), Device: optional(t.Device),
+	}
+	for _, expression := range t.Selectors {
+		filter.Selectors = append(filter.Selectors, v1alpha1.PatchedDeviceSelector{CEL: &v1alpha1.CELDeviceSelector{Expression: expression}})
+	}
+	return filter
+}
+
+func optional(name string) *string {
+	if name == "" {
+		return nil
+	}
+	return &name
+}
+
+// patch returns the ResourceSlicePatch that gives taints to the target.
+func (t *Target) patch(meta metav1.ObjectMeta, taints ...Taint) *v1alpha1.ResourceSlicePatch {
+	patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: meta}
+	patch.Spec.Devices.Filter = t.Filter()
+	for _, taint := range taints {
+		patch.Spec.Devices.Taints = append(patch.Spec.Devices.Taints, v1alpha1.PatchedTaint{
+			Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect),
+		})
+	}
+	return patch
+}
+
+// TargetOf returns the target of a filter.
+func TargetOf(filter *v1alpha1.DevicePatchFilter) Target {
+	target := Target{
+		Driver: ptr.Deref(filter.Driver, ""), Pool: ptr.Deref(filter.Pool, ""), Device: ptr.Deref(filter.Device, ""),
+		Class: ptr.Deref(filter.DeviceClassName, ""),
+	}
+	for _, selector := range filter.Selectors {
+		if selector.CEL != nil {
+			target.Selectors = append(target.Selectors, selector.CEL.Expression)
+		}
+	}
+	return target
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/spf13/cobra"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,15 +24,57 @@ import (
 )
 
 // untaintRun is one run of untaint device.
-type untaintRun struct {
-	edge
-	writing
+type untaintRun struct{ writing }
 
-	taints []Taint
+// NewUntaintCommand returns the command that removes taints.
+func NewUntaintCommand() *cobra.Command { return newUntaint(realEdge()) }
+
+func newUntaint(e edge) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "untaint",
+		Short: "Remove taints that taint device made",
+		Args:  cobra.NoArgs,
+	}
+	u := &untaintRun{writing{edge: e}}
+	cmd := &cobra.Command{
+		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[:EFFECT]...",
+		Short: "Remove taints of devices that taint device made",
+		Long: `Remove taints of devices that taint device made, for the very devices that it made them for.
+Without an effect, those of all effects with the key go. Evictions that are pending because
+of them end. It does not ask, because no pod leaves by it: --yes is accepted, and changes
+nothing, so that scripts can give taint device and untaint device the same flags.
+
+A taint that somebody else made stays: the error says whose it is, and how to remove it. A
+driver removes its own. The exit code is 1 if there was no such taint, or not only such. You
+need the rights to list and delete devicetaintrules and, where Tollgate is, to list
+resourceslicepatches.`,
+		Example: `  kubectl tollgate untaint device gpu.example.com/node-7/gpu-0 overheating
+  kubectl tollgate untaint device gpu.example.com/node-7 maintenance:NoSchedule
+  kubectl tollgate untaint device --class gpus recall`,
+	}
+	u.addFlags(cmd)
+	cmd.Flags().BoolP("yes", "y", false, "do not ask, which it never does")
+	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
+		if err := u.complete(arguments); err != nil {
+			return err
+		}
+		if err := u.Validate(); err != nil {
+			return err
+		}
+		clients, err := u.connect(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer clients.Progress.End()
+		return u.run(cmd.Context(), clients, cmd.OutOrStdout())
+	}
+	parent.AddCommand(cmd)
+	return parent
 }
 
-// parse reads the arguments. A single one is a taint if flags select the devices.
-func (u *untaintRun) parse(arguments []string) error {
+// complete reads the name of the devices, then the taints. A single argument is a taint if flags
+// select the devices.
+func (u *untaintRun) complete(arguments []string) error {
 	named := !u.target.Empty()
 	rest, err := u.target.Take(arguments, func(argument string) bool {
 		return IsTaint(argument) || named && len(arguments) == 1
@@ -42,27 +85,13 @@ func (u *untaintRun) parse(arguments []string) error {
 	if len(rest) == 0 {
 		return errors.New("no taint is given, want KEY[:EFFECT]")
 	}
-	if u.taints, err = ParseRemovals(rest, OfDevices); err != nil {
-		return err
-	}
-	return u.check()
+	u.taints, err = ParseRemovals(rest, OfDevices)
+	return err
 }
 
-// bearer is an object with a device taint, and the taint.
-type bearer struct {
-	carrier
-
-	// filter is nil for all devices; selects is false for none.
-	filter        *v1alpha1.DevicePatchFilter
-	selects       bool
-	key, effect   string
-	writtenOutFor string
-	// sole is true if the object has no other taint.
-	sole bool
-}
-
-// remove removes the taints that taint device made for the devices.
-func (u *untaintRun) remove(ctx context.Context, clients *cli.Clients, out io.Writer) error {
+// run removes the taints that taint device made for the devices. If one cannot be removed, it
+// removes none, so that a retry is possible.
+func (u *untaintRun) run(ctx context.Context, clients *cli.Clients, out io.Writer) error {
 	all, err := bearers(ctx, clients)
 	if err != nil {
 		return err
@@ -72,7 +101,8 @@ func (u *untaintRun) remove(ctx context.Context, clients *cli.Clients, out io.Wr
 	for _, taint := range u.taints {
 		found := false
 		for i := range all {
-			if b := &all[i]; b.gives(taint) && b.sole && isOurs(b.object) && u.exactly(b) {
+			if b := &all[i]; taint.matches(b.key, b.effect) && b.removable() && b.selects && b.filter != nil &&
+				equality.Semantic.DeepEqual(b.filter, u.target.Filter()) {
 				found = true
 				if !slices.Contains(gone, b) { // Two arguments may match it, with and without the effect.
 					gone = append(gone, b)
@@ -80,70 +110,66 @@ func (u *untaintRun) remove(ctx context.Context, clients *cli.Clients, out io.Wr
 			}
 		}
 		if !found {
-			problems = append(problems, u.notOurs(ctx, clients, all, taint))
+			problems = append(problems, u.notRemovable(ctx, clients, all, taint))
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
-		return err // No object is removed, so that a retry is possible.
+		return err
 	}
-	return u.removeAll(ctx, clients, gone, out)
+	return u.remove(ctx, clients, gone, out)
 }
 
-// removeAll removes objects and prints the result. It stops at the first error.
-func (u *untaintRun) removeAll(ctx context.Context, clients *cli.Clients, gone []*bearer, out io.Writer) error {
-	var removed []*bearer
+// remove deletes objects and prints the result. It stops at the first error.
+func (u *untaintRun) remove(ctx context.Context, clients *cli.Clients, gone []*bearer, out io.Writer) error {
+	var removed []*unstructured.Unstructured
+	var failed error
 	for _, b := range gone {
-		uid, options := b.object.GetUID(), metav1.DeleteOptions{DryRun: u.dry()}
-		options.Preconditions = &metav1.Preconditions{UID: &uid}
-		if u.dryRun != dryRuns[1] {
+		if u.DryRun != cli.DryRunClient {
+			options := metav1.DeleteOptions{DryRun: u.RequestDryRun(), Preconditions: metav1.NewUIDPreconditions(string(b.object.GetUID()))}
 			if err := clients.Dynamic.Resource(b.resource).Delete(ctx, b.object.GetName(), options); err != nil {
-				err = cli.Failed(err, "delete "+b.String(), "delete", b.resource.GroupResource())
-				return errors.Join(err, u.show(out, removed))
+				failed = cli.Failed(err, "delete "+b.String(), "delete", b.resource.GroupResource())
+				break
 			}
 		}
-		removed = append(removed, b)
+		removed = append(removed, b.object)
 	}
-	return u.show(out, removed)
+	return errors.Join(failed, u.print(out, removed, func(int) string { return "deleted" }))
 }
 
-// show prints the removed objects.
-func (u *untaintRun) show(out io.Writer, removed []*bearer) error {
-	if u.output == "yaml" || u.output == "json" {
-		objects := make([]*unstructured.Unstructured, 0, len(removed))
-		for _, b := range removed {
-			objects = append(objects, b.object)
-		}
-		return printObjects(out, u.output, objects)
-	}
-	for _, b := range removed {
-		text := b.String()
-		if u.output == "" {
-			text += " deleted" + u.suffix()
-		}
-		if _, err := fmt.Fprintln(out, text); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-	}
-	return nil
+// bearer is an object with a device taint, and the taint.
+type bearer struct {
+	carrier
+
+	// filter is nil for all devices; selects is false for none.
+	filter      *v1alpha1.DevicePatchFilter
+	selects     bool
+	key, effect string
+	// ofPatch is true for a rule that Tollgate writes for a ResourceSlicePatch.
+	ofPatch bool
+	// sole is true if the object has no other taint.
+	sole bool
 }
+
+// removable reports whether taint device made the object for the taint alone.
+func (b *bearer) removable() bool { return b.sole && isOurs(b.object) }
 
 // bearers returns all objects with device taints, except slices.
 func bearers(ctx context.Context, clients *cli.Clients) ([]bearer, error) {
-	rules, err := taintListed(ctx, clients, informer.RuleResource, ofRule, "v1", "v1beta2", "v1alpha3")
+	rules, err := bearersOf(ctx, clients, informer.RuleResource, ofRule, ruleVersions...)
 	if err != nil {
 		return nil, err
 	}
-	patches, err := taintListed(ctx, clients, patchResource, ofPatch, v1alpha1.GroupVersion.Version)
+	patches, err := bearersOf(ctx, clients, patchResource, ofPatch, v1alpha1.GroupVersion.Version)
 	return append(rules, patches...), err
 }
 
-// taintListed returns the bearers of one kind; none where it is not served.
-func taintListed(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, read func(*unstructured.Unstructured) ([]bearer, error), served ...string) ([]bearer, error) {
-	version, err := clients.Version(ctx, resource, served...)
-	if errors.Is(err, cli.ErrNotServed) {
-		return nil, nil
-	}
+// bearersOf returns the bearers of one kind; none where it is not served.
+func bearersOf(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, read func(*unstructured.Unstructured) ([]bearer, error), versions ...string) ([]bearer, error) {
+	version, err := clients.Version(ctx, resource, versions...)
 	if err != nil {
+		if errors.Is(err, cli.ErrNotServed) {
+			err = nil
+		}
 		return nil, err
 	}
 	var all []bearer
@@ -163,13 +189,13 @@ func ofRule(object *unstructured.Unstructured) ([]bearer, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
 		return nil, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
 	}
-	b := bearer{key: rule.Spec.Taint.Key, effect: string(rule.Spec.Taint.Effect), selects: rule.Spec.DeviceSelector != nil, sole: true}
+	b := bearer{key: rule.Spec.Taint.Key, effect: string(rule.Spec.Taint.Effect), sole: true}
 	if selector := rule.Spec.DeviceSelector; selector != nil {
-		b.filter = &v1alpha1.DevicePatchFilter{Driver: selector.Driver, Pool: selector.Pool, Device: selector.Device}
+		b.filter, b.selects = &v1alpha1.DevicePatchFilter{Driver: selector.Driver, Pool: selector.Pool, Device: selector.Device}, true
 	}
 	if kept, err := informer.RuleOf(object); err == nil {
 		b.selects = b.selects && len(kept.Unsupported) == 0
-		b.writtenOutFor = kept.Patch.Name
+		b.ofPatch = kept.Patch.Name != ""
 	}
 	return []bearer{b}, nil
 }
@@ -180,52 +206,42 @@ func ofPatch(object *unstructured.Unstructured) ([]bearer, error) {
 		return nil, fmt.Errorf("read ResourceSlicePatch %s: %w", object.GetName(), err)
 	}
 	var all []bearer
-	for i := range patch.Spec.Devices.Taints {
-		taint := &patch.Spec.Devices.Taints[i]
+	devices := &patch.Spec.Devices
+	for i := range devices.Taints {
 		all = append(all, bearer{
-			filter: patch.Spec.Devices.Filter, selects: true, key: taint.Key, effect: string(taint.Effect),
-			sole: len(patch.Spec.Devices.Taints) == 1,
+			filter: devices.Filter, selects: true, key: devices.Taints[i].Key, effect: string(devices.Taints[i].Effect), sole: len(devices.Taints) == 1,
 		})
 	}
 	return all, nil
 }
 
-// gives reports whether the bearer has the taint to remove.
-func (b *bearer) gives(taint Taint) bool {
-	return b.key == taint.Key && (taint.Effect == "" || taint.Effect == b.effect)
+// overlaps reports whether devices may be of the target, by their names. A nil filter has all.
+func (t *Target) overlaps(filter *v1alpha1.DevicePatchFilter) bool {
+	meets := func(name string, selected *string) bool { return name == "" || selected == nil || *selected == name }
+	return filter == nil || meets(t.Driver, filter.Driver) && meets(t.Pool, filter.Pool) && meets(t.Device, filter.Device)
 }
 
-// exactly reports whether a bearer has exactly the devices of the target.
-func (u *untaintRun) exactly(b *bearer) bool {
-	return b.selects && b.filter != nil && equality.Semantic.DeepEqual(b.filter, u.target.Filter())
-}
-
-// overlaps reports whether a bearer may have devices of the target, by their names.
-func (u *untaintRun) overlaps(b *bearer) bool {
-	if b.filter == nil {
-		return b.selects
-	}
-	meets := func(asked string, selected *string) bool { return asked == "" || selected == nil || *selected == asked }
-	return b.selects && meets(u.target.Driver, b.filter.Driver) && meets(u.target.Pool, b.filter.Pool) && meets(u.target.Device, b.filter.Device)
-}
-
-// notOurs returns the error for a taint that is not removed: it does not exist, or has another
-// author.
-func (u *untaintRun) notOurs(ctx context.Context, clients *cli.Clients, all []bearer, taint Taint) error {
+// notRemovable returns the error for a taint that is not removed: it does not exist, or has
+// another author.
+func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, all []bearer, taint Taint) error {
 	found := fmt.Errorf("taint %q of %s: taint device made none for these devices", taint, &u.target)
 	for i := range all {
 		b := &all[i]
 		// The rules of a patch are deleted with it.
-		if b.writtenOutFor != "" || !b.gives(taint) || !u.overlaps(b) {
+		if b.ofPatch || !taint.matches(b.key, b.effect) || !b.selects || !u.target.overlaps(b.filter) {
 			continue
 		}
-		text := fmt.Sprintf("%s gives it to %s; it was made by %s", b, b.devices(), b.author())
-		if isOurs(b.object) && b.sole {
-			text += ", by taint device: untaint the same devices"
-		} else {
-			text += ": kubectl delete " + b.String()
+		devices := "all devices"
+		if b.filter != nil {
+			target := TargetOf(b.filter)
+			devices = target.String()
 		}
-		found = fmt.Errorf("%w; %s", found, text)
+		author := cmp.Or(b.object.GetAnnotations()[v1alpha1.AnnotationAuthor], manager(b.object.GetManagedFields()), unknown)
+		remedy := ": kubectl delete " + b.String()
+		if b.removable() {
+			remedy = ", by taint device: untaint the same devices"
+		}
+		found = fmt.Errorf("%w; %s gives it to %s; it was made by %s%s", found, b, devices, author, remedy)
 	}
 	published, err := u.published(ctx, clients, taint)
 	switch {
@@ -240,27 +256,18 @@ func (u *untaintRun) notOurs(ctx context.Context, clients *cli.Clients, all []be
 	return found
 }
 
-// devices returns the names of the devices of a bearer.
-func (b *bearer) devices() string {
-	if b.filter == nil {
-		return "all devices"
-	}
-	target := TargetOf(b.filter)
-	return target.String()
-}
-
-// author returns the author of an object, if known.
-func (b *bearer) author() string {
-	return cmp.Or(b.object.GetAnnotations()[v1alpha1.AnnotationAuthor], maker(b.object.GetManagedFields()), "<unknown>")
-}
-
-// maker returns the first manager of the spec, empty if unknown. Entries are not ordered by time,
-// and managers of the status do not count.
-func maker(entries []metav1.ManagedFieldsEntry) string {
+// manager returns the first manager of the spec, empty if unknown. Entries are not ordered by
+// time, and managers of the status do not count.
+func manager(entries []metav1.ManagedFieldsEntry) string {
 	var first *metav1.ManagedFieldsEntry
 	for i := range entries {
 		entry := &entries[i]
-		if entry.Subresource == "" && hasSpec(entry.FieldsV1) && (first == nil || entry.Time.Before(first.Time)) {
+		if entry.Subresource != "" || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]json.RawMessage
+		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // Without fields, the manager does not count.
+		if _, spec := fields["f:spec"]; spec && (first == nil || entry.Time.Before(first.Time)) {
 			first = entry
 		}
 	}
@@ -270,49 +277,25 @@ func maker(entries []metav1.ManagedFieldsEntry) string {
 	return first.Manager
 }
 
-// hasSpec reports whether a set of fields has fields of a spec.
-func hasSpec(fields *metav1.FieldsV1) bool {
-	if fields == nil {
-		return false
-	}
-	var at map[string]json.RawMessage
-	if json.Unmarshal(fields.GetRawBytes(), &at) != nil {
-		return false
-	}
-	_, found := at["f:spec"]
-	return found
-}
-
-// published returns the slices with the taint, as drivers publish them.
+// published returns the slices in which a device of the target has the taint, as drivers publish
+// them.
 func (u *untaintRun) published(ctx context.Context, clients *cli.Clients, taint Taint) ([]string, error) {
 	if _, err := clients.Version(ctx, sliceResource, "v1"); err != nil {
 		if errors.Is(err, cli.ErrNotServed) {
-			return nil, nil
+			err = nil
 		}
 		return nil, err
 	}
 	var names []string
 	client := clients.Kubernetes.ResourceV1().ResourceSlices()
 	err := cli.Each(ctx, clients, sliceResource, cli.Pages(client.List), metav1.ListOptions{}, func(slice *resourcev1.ResourceSlice) error {
-		if u.inSlice(slice, taint) {
+		if slices.ContainsFunc(slice.Spec.Devices, func(device resourcev1.Device) bool {
+			return u.target.overlaps(&v1alpha1.DevicePatchFilter{Driver: &slice.Spec.Driver, Pool: &slice.Spec.Pool.Name, Device: &device.Name}) &&
+				slices.ContainsFunc(device.Taints, func(t resourcev1.DeviceTaint) bool { return taint.matches(t.Key, string(t.Effect)) })
+		}) {
 			names = append(names, slice.Name)
 		}
 		return nil
 	})
 	return names, err
-}
-
-// inSlice reports whether a device of the target has the taint in a slice.
-func (u *untaintRun) inSlice(slice *resourcev1.ResourceSlice, taint Taint) bool {
-	for i := range slice.Spec.Devices {
-		device := &slice.Spec.Devices[i]
-		filter := &v1alpha1.DevicePatchFilter{Driver: &slice.Spec.Driver, Pool: &slice.Spec.Pool.Name, Device: &device.Name}
-		for j := range device.Taints {
-			b := bearer{filter: filter, selects: true, key: device.Taints[j].Key, effect: string(device.Taints[j].Effect)}
-			if b.gives(taint) && u.overlaps(&b) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -1,0 +1,207 @@
+// Package preview has the commands that show which pods a taint would evict, and those that taint
+// and untaint devices after such a preview. The syntax of taints is that of kubectl taint.
+package preview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// Preview is the effect of one write.
+type Preview struct {
+	// Forecast has the pods that would have to leave, or leave sooner.
+	preview.Forecast
+
+	// Of is the name of the object, as kubectl prints it: node/worker-1.
+	Of string
+	// Mere is true if the write evicts no pods as it is; the forecast is for one that does. But
+	// is the reason.
+	Mere bool
+	But  string
+	// Ends are the pods whose evictions are cancelled or delayed. At is the current deadline, Was
+	// the new one.
+	Ends []preview.Pod
+	// Nothing is why there is no forecast; empty if there is one.
+	Nothing string
+	// Refusals are the sentences with which TaintPolicies would refuse the write, Warnings those
+	// of policies that only warn.
+	Refusals, Warnings []string
+}
+
+// Touches reports whether the write concerns any pod, even one that stays.
+func (p *Preview) Touches() bool { return len(p.Pods) > 0 || len(p.Ends) > 0 || len(p.Protected) > 0 }
+
+// Sentence describes the write.
+func (p *Preview) Sentence() string {
+	if p.Nothing != "" {
+		return p.Of + ": " + p.Nothing
+	}
+	text := cmp.Or(p.String(), "evicts no pods")
+	// If no pod would leave, but evictions end, the current taint evicts.
+	if p.Mere && (p.String() != "" || len(p.Ends) == 0) {
+		text = "evicts no pods: " + p.But + ", it " + cmp.Or(p.If(), "would evict no pods")
+	}
+	later := 0
+	for i := range p.Ends {
+		if !p.Ends[i].Was.IsZero() {
+			later++
+		}
+	}
+	var ends []string
+	if over := len(p.Ends) - later; over > 0 {
+		ends = append(ends, "ends "+evictions(over))
+	}
+	if later > 0 {
+		ends = append(ends, "puts off "+evictions(later))
+	}
+	if len(ends) > 0 {
+		text += "; " + strings.Join(ends, ", ")
+	}
+	return p.Of + ": " + text
+}
+
+func evictions(n int) string {
+	if n == 1 {
+		return "1 pending eviction"
+	}
+	return strconv.Itoa(n) + " pending evictions"
+}
+
+// Going returns the number of distinct pods that leave because of any of the writes.
+func Going(all []Preview) int {
+	going := map[types.UID]struct{}{}
+	for i := range all {
+		if all[i].Mere {
+			continue
+		}
+		for j := range all[i].Pods {
+			going[all[i].Pods[j].UID] = struct{}{}
+		}
+	}
+	return len(going)
+}
+
+// Teller previews writes to a cluster.
+type Teller struct {
+	clients *cli.Clients
+	cluster *state.Cluster
+	view    *preview.View
+	limits  *preview.Limits
+	// controllers are the controllers of pods, as replicaset/web.
+	controllers map[types.UID]string
+}
+
+// NewTeller reads the cluster, and returns its Teller.
+func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (*Teller, error) {
+	t := &Teller{clients: clients, controllers: map[types.UID]string{}}
+	names := map[metav1.OwnerReference]string{} // Replicas share a name.
+	wants.Limits = true
+	wants.Pod = func(pod *corev1.Pod) bool {
+		if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+			key := metav1.OwnerReference{Kind: ref.Kind, Name: ref.Name}
+			if names[key] == "" {
+				names[key] = strings.Clone(strings.ToLower(ref.Kind) + "/" + ref.Name)
+			}
+			t.controllers[pod.UID] = names[key]
+		}
+		return false
+	}
+	var err error
+	if t.cluster, err = state.Read(ctx, clients, now, wants); err != nil {
+		return nil, err
+	}
+	t.view = t.cluster.View()
+	// Pods that have left already are not counted by the limits.
+	clk := moment(now)
+	ledger := preview.NewLedger(t.cluster.Tracker, t.cluster.Rules, clk)
+	t.limits = preview.NewLimits(preview.LimitsConfig{
+		View: t.view, Ledger: ledger.WithPolicies(t.cluster.Foretold, t.cluster.NamespaceLabels),
+		Approvals: approvals(t.cluster.Approvals), Clock: clk,
+	})
+	return t, nil
+}
+
+// writeMissing writes notes about the missing data.
+func (t *Teller) writeMissing(notes io.Writer) error {
+	for _, lack := range t.cluster.Missing() {
+		if _, err := fmt.Fprintln(notes, "note: "+lack); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	}
+	return nil
+}
+
+// tell returns the preview of a write with changes.
+func (t *Teller) tell(of string, changes []tracker.Change) Preview {
+	now := t.cluster.Now
+	back := slices.Clone(changes)
+	for i := range back {
+		back[i].Before, back[i].After = back[i].After, back[i].Before
+	}
+	// The reverse forecast has the pods that do not have to leave after the write.
+	return Preview{Of: of, Forecast: t.view.Forecast(now, changes), Ends: t.view.Forecast(now, back).Pods}
+}
+
+// mere returns the preview of a write that does not evict as it is. Ends are the evictions that
+// it cancels or delays.
+func (t *Teller) mere(of, but string, changes []tracker.Change, ends ...preview.Pod) Preview {
+	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes), Ends: ends}
+}
+
+// Node previews a change of the taints of a node.
+func (t *Teller) Node(ctx context.Context, name string, old, taints []corev1.Taint) (Preview, error) {
+	changes, err := t.view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
+	if err != nil {
+		return Preview{}, fmt.Errorf("foretell the taints of node %s: %w", name, err)
+	}
+	p := t.tell("node/"+name, changes)
+	err = t.judgeNode(ctx, &p, name, old, taints, changes)
+	return p, err
+}
+
+// Registration previews the taints of a TaintPolicy on the existing nodes.
+func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) (Preview, error) {
+	set := taint.Compile([]v1alpha1.TaintPolicy{*policy})
+	changes, err := t.view.Nodes(set.Kept, t.cluster.Now)
+	if err != nil {
+		return Preview{}, fmt.Errorf("foretell TaintPolicy %s: %w", policy.Name, err)
+	}
+	of := "taintpolicy/" + policy.Name
+	if !t.cluster.Tollgate.Installed { // Only Tollgate registers taints.
+		return t.mere(of, withTollgate, changes), nil
+	}
+	return t.tell(of, changes), nil
+}
+
+// withTollgate begins sentences about writes that only evict with Tollgate.
+const withTollgate = "with Tollgate in the cluster"
+
+// patchesNeed returns the condition under which ResourceSlicePatches evict, empty if it is met.
+func (t *Teller) patchesNeed() string {
+	switch {
+	case !t.cluster.Tollgate.Installed:
+		return withTollgate
+	case t.cluster.Tollgate.Terms.Mode == configv1alpha1.EvictionObserve:
+		return "in another eviction mode than Observe"
+	default:
+		return ""
+	}
+}
