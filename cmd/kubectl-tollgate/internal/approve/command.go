@@ -11,27 +11,24 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// The values of some flags.
-var (
-	outputs = []string{"", "name", "yaml", "json"}
-	dryRuns = []string{dryRunNone, dryRunClient, dryRunServer}
-)
+// command is one run of the command.
+type command struct {
+	cli.WriteFlags
 
-const (
-	dryRunNone   = "none"
-	dryRunClient = "client"
-	dryRunServer = "server"
-)
-
-// options are the parsed flags and arguments.
-type options struct {
 	target target
 	// taint is the key of the taint, empty for all taints with held pods.
 	taint string
@@ -39,14 +36,16 @@ type options struct {
 	pods   int32
 	expiry time.Duration
 	yes    bool
-	output string
-	dryRun string
 	wants  state.Wants
+	clock  clock.PassiveClock
+
+	in         io.Reader
+	out, notes io.Writer
 }
 
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
-	opts := &options{}
+	c := &command{clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "approve node|rule|patch|policy NAME",
 		Short: "Let pods go that a breaker holds, or a limit would",
@@ -72,99 +71,161 @@ The exit code is 1 on errors, and when the answer is no, else 0. It needs the ri
 		ValidArgs: kindNames(),
 	}
 	connection := cli.ConnectToAll(cmd)
-	opts.addFlags(cmd)
+	c.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := opts.complete(args); err != nil {
+		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if err := c.complete(args); err != nil {
 			return err
 		}
-		clients, err := connection.Clients(cmd.ErrOrStderr())
+		if err := c.validate(); err != nil {
+			return err
+		}
+		clients, err := connection.Clients(c.notes)
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), clients, clock.RealClock{}, opts, streams{in: cmd.InOrStdin(), out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr()})
+		return c.run(cmd.Context(), clients)
 	}
 	return cmd
 }
 
-func (o *options) addFlags(cmd *cobra.Command) {
+func (c *command) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.taint, "taint", "", "only for the taint with this `key`")
-	flags.Int32Var(&o.pods, "pods", 0, "how many pods may go, a `number`; 0 for those that are held")
-	flags.DurationVar(&o.expiry, "for", time.Hour, "for how long the approval can be used, a `duration`")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	flags.StringVarP(&o.output, "output", "o", "", "`format` of what is created: name, yaml, json")
-	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "`none`, client (create nothing) or server (have the API server check it, and create nothing)")
-	o.wants.AddFlags(cmd)
-	flags.Lookup("dry-run").NoOptDefVal = dryRunClient // as kubectl had it
+	flags.StringVar(&c.taint, "taint", "", "only for the taint with this `key`")
+	flags.Int32Var(&c.pods, "pods", 0, "how many pods may go, a `number`; 0 for those that are held")
+	flags.DurationVar(&c.expiry, "for", time.Hour, "for how long the approval can be used, a `duration`")
+	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+	c.AddFlags(cmd, "`format` of what is created", "`none`, client (create nothing) or server (have the API server check it, and create nothing)")
+	c.wants.AddFlags(cmd)
 }
 
-// complete sets the options from the command line, or returns what is invalid.
-func (o *options) complete(args []string) error {
+// complete reads the arguments.
+func (c *command) complete(args []string) (err error) {
+	c.target, err = targetOf(args[0], args[1])
+	return err
+}
+
+// validate returns an error for invalid flags.
+func (c *command) validate() error {
 	const longest = 7 * 24 * time.Hour
-	var err error
-	if o.target, err = targetOf(args[0], args[1]); err != nil {
+	switch err := c.Validate(); {
+	case err != nil:
 		return err
-	}
-	switch {
-	case !slices.Contains(outputs, o.output):
-		return fmt.Errorf("--output is %q, want one of %s", o.output, strings.Join(outputs[1:], ", "))
-	case !slices.Contains(dryRuns, o.dryRun):
-		return fmt.Errorf("--dry-run is %q, want one of %s", o.dryRun, strings.Join(dryRuns, ", "))
-	case o.pods < 0:
-		return fmt.Errorf("--pods is %d, want 1 or more, or 0 for the pods that are held", o.pods)
-	case o.expiry <= 0 || o.expiry > longest:
-		return fmt.Errorf("--for is %s, want more than 0s and at most %s", o.expiry, longest)
+	case c.pods < 0:
+		return fmt.Errorf("--pods is %d, want 1 or more, or 0 for the pods that are held", c.pods)
+	case c.expiry <= 0 || c.expiry > longest:
+		return fmt.Errorf("--for is %s, want more than 0s and at most %s", c.expiry, longest)
 	}
 	return nil
 }
 
-// streams are the input and outputs of the command.
-type streams struct {
-	in         io.Reader
-	out, notes io.Writer
-}
-
-// errNo means that the answer was no.
-var errNo = errors.New("nothing was approved")
-
-func run(ctx context.Context, clients *cli.Clients, clk clock.PassiveClock, opts *options, to streams) error {
-	if err := served(ctx, clients); err != nil {
+// run shows the held pods, asks for confirmation, and creates the approvals.
+func (c *command) run(ctx context.Context, clients *cli.Clients) error {
+	_, err := clients.Version(ctx, approvalResource, v1alpha1.GroupVersion.Version)
+	if errors.Is(err, cli.ErrNotServed) {
+		return errors.New("approve: the API server does not serve EvictionApprovals: nothing is held here until Tollgate's CustomResourceDefinitions are installed, and it runs")
+	}
+	if err != nil {
 		return err
 	}
-	now := clk.Now()
-	shown, found, missing, err := evictions.Read(ctx, clients, now, opts.wants)
+	now := c.clock.Now()
+	shown, cluster, missing, err := evictions.Read(ctx, clients, now, c.wants)
 	clients.Progress.End()
 	if err != nil {
 		return err
 	}
-	lacking, err := opts.target.check(found)
+	warning, err := c.target.check(cluster)
 	if err != nil {
 		return err
 	}
-	wanted, err := plan(shown.List(now, &evictions.Filter{}), opts)
+	planned, err := c.plan(shown.List(now, &evictions.Filter{}))
 	if err != nil {
 		return err
 	}
-	if err := tell(to.notes, slices.Concat(missing, lacking, wanted.sentences(now, opts.expiry))); err != nil {
-		return err
+	for _, sentence := range slices.Concat(missing, warning, c.sentences(planned, now)) {
+		if _, err := fmt.Fprintln(c.notes, strings.Join(cli.Wrapped(sentence, cli.Width), "\n")); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
 	}
-	if opts.dryRun == dryRunNone && !opts.yes {
-		agreed, err := cli.Confirm(ctx, to.in, to.notes, "Approve?")
+	if c.DryRun == cli.DryRunNone && !c.yes {
+		agreed, err := cli.Confirm(ctx, c.in, c.notes, "Approve?")
 		if err != nil {
 			return err
 		}
 		if !agreed {
-			return errNo
+			return errors.New("nothing was approved")
 		}
 	}
-	return create(ctx, clients, wanted, opts, to.out)
-}
-
-func tell(to io.Writer, sentences []string) error {
-	for _, sentence := range sentences {
-		if _, err := fmt.Fprintln(to, strings.Join(cli.Wrapped(sentence, cli.Width), "\n")); err != nil {
-			return fmt.Errorf("write notes: %w", err)
+	for i := range planned.list {
+		if err := c.create(ctx, clients, &planned.list[i]); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+var approvalResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionapprovals"}
+
+// create creates an approval, unless in a dry run, and prints it. Approvals created before an error
+// stay.
+func (c *command) create(ctx context.Context, clients *cli.Clients, a *approval) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.objectOf(a))
+	if err != nil {
+		return fmt.Errorf("write EvictionApproval: %w", err)
+	}
+	delete(fields, "status")
+	object := &unstructured.Unstructured{Object: fields}
+	if c.DryRun != cli.DryRunClient {
+		options := metav1.CreateOptions{FieldManager: "tollgate-approve", FieldValidation: metav1.FieldValidationStrict, DryRun: c.RequestDryRun()}
+		object, err = clients.Dynamic.Resource(approvalResource.WithVersion(v1alpha1.GroupVersion.Version)).Create(ctx, object, options)
+		if err != nil {
+			return cli.Failed(err, "create EvictionApproval", "create", approvalResource)
+		}
+		object.SetManagedFields(nil) // as kubectl shows objects
+	}
+	switch c.Format {
+	case "yaml", "json":
+		if c.Format == "yaml" {
+			_, err = io.WriteString(c.out, "---\n")
+		}
+		if err == nil {
+			err = cli.Print(c.out, c.Format, object.Object)
+		}
+	default:
+		_, err = io.WriteString(c.out, c.Line(object, "created"))
+	}
+	if err != nil {
+		return fmt.Errorf("write what was created: %w", err)
+	}
+	return nil
+}
+
+// objectOf returns the object of an approval. The API server generates its name from the object and
+// the taint, since the same taint may be approved again later.
+func (c *command) objectOf(a *approval) *v1alpha1.EvictionApproval {
+	// Only these characters are valid in names.
+	prefix := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(a.source.Name+"-"+a.key[strings.LastIndex(a.key, "/")+1:]))
+	object := &v1alpha1.EvictionApproval{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionApproval"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: strings.Trim(prefix, "-") + "-"},
+		Spec: v1alpha1.EvictionApprovalSpec{
+			Taint:   v1alpha1.ApprovedTaint{Key: a.key, Effect: corev1.TaintEffectNoExecute},
+			MaxPods: a.most, ExpiresAfter: metav1.Duration{Duration: c.expiry},
+		},
+	}
+	switch a.source.Kind {
+	case tracker.SourceRule:
+		object.Spec.DeviceTaintRule = a.source.Name
+	case tracker.SourcePatch:
+		object.Spec.ResourceSlicePatch = a.source.Name
+	case tracker.SourceNode:
+		object.Spec.Node = a.source.Name
+	case tracker.SourceSlice:
+	}
+	return object
 }

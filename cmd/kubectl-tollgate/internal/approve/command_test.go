@@ -28,15 +28,15 @@ import (
 // approves runs the command line on a cluster.
 func approves(t *testing.T, clients *cli.Clients, line string) (out, notes string, err error) {
 	t.Helper()
-	cmd, opts := NewCommand(), &options{}
+	var stdout, stderr bytes.Buffer
+	cmd, c := NewCommand(), &command{clock: clocktesting.NewFakePassiveClock(noon), in: &stdout, out: &stdout, notes: &stderr}
 	cmd.ResetFlags()
-	opts.addFlags(cmd)
+	c.addFlags(cmd)
 	require.NoError(t, cmd.ParseFlags(strings.Fields(line)))
-	if err := opts.complete(cmd.Flags().Args()); err != nil {
+	if err := errors.Join(c.complete(cmd.Flags().Args()), c.validate()); err != nil {
 		return "", "", err
 	}
-	var stdout, stderr bytes.Buffer
-	err = run(t.Context(), clients, clocktesting.NewFakePassiveClock(noon), opts, streams{in: &stdout, out: &stdout, notes: &stderr})
+	err = c.run(t.Context(), clients)
 	return stdout.String(), stderr.String(), err
 }
 

@@ -60,31 +60,31 @@ func (t target) String() string {
 }
 
 // check returns an error if a node or an EvictionPolicy does not exist. Rules and patches may be
-// approved before they are created; the sentences mention it.
-func (t target) check(found *state.Cluster) ([]string, error) {
-	var exists bool
+// approved before they are created, with a warning.
+func (t target) check(c *state.Cluster) (warning []string, err error) {
+	var exists, mayFollow bool
 	var resource string
 	switch t.kind {
 	case tracker.SourceNode:
 		resource = "nodes"
-		exists = slices.ContainsFunc(found.Tracker.Nodes(), func(node tracker.LabelledNode) bool { return node.Name == t.name })
+		exists = slices.ContainsFunc(c.Tracker.Nodes(), func(node tracker.LabelledNode) bool { return node.Name == t.name })
 	case tracker.SourceRule:
-		resource = "devicetaintrules"
-		exists = found.Rule[t.name] != nil
+		resource, mayFollow = "devicetaintrules", true
+		exists = c.Rule[t.name] != nil
 	case tracker.SourcePatch:
-		resource = "resourceslicepatches"
-		exists = len(found.Tracker.PatchRules(t.name)) > 0 ||
-			slices.ContainsFunc(found.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == t.name })
-	case tracker.SourceSlice: // nobody can ask for one
+		resource, mayFollow = "resourceslicepatches", true
+		exists = len(c.Tracker.PatchRules(t.name)) > 0 ||
+			slices.ContainsFunc(c.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == t.name })
+	case tracker.SourceSlice: // The command has no name for it.
 		return nil, nil
 	default:
 		resource = "evictionpolicies"
-		exists = slices.ContainsFunc(found.EvictionPolicies, func(policy v1alpha1.EvictionPolicy) bool { return policy.Name == t.name })
+		exists = slices.ContainsFunc(c.EvictionPolicies, func(policy v1alpha1.EvictionPolicy) bool { return policy.Name == t.name })
 	}
 	switch {
-	case exists || found.Unread(resource):
+	case exists || c.Unread(resource):
 		return nil, nil
-	case t.kind == tracker.SourceRule || t.kind == tracker.SourcePatch:
+	case mayFollow:
 		return []string{fmt.Sprintf("warning: %s %q not found: the approval is for one that is created with this name", resource, t.name)}, nil
 	default:
 		return nil, fmt.Errorf("%s %q not found", resource, t.name)
@@ -108,101 +108,70 @@ type approvals struct {
 }
 
 // plan returns the approvals for the held pods of a list. The error describes missing data.
-func plan(list []evictions.Eviction, opts *options) (*approvals, error) {
+func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
 	a := &approvals{}
 	for i := range list {
 		e := &list[i]
-		reason := &e.Because[0]
-		if e.Hold.Reason != evictor.HoldBreakerTripped || !opts.means(e) {
+		taint := &e.Because[0].Taint
+		if e.Hold.Reason != evictor.HoldBreakerTripped || c.taint != "" && c.taint != taint.Key {
 			continue
 		}
-		source := opts.sourceOf(&reason.Taint)
+		if c.target.kind == "" && e.Hold.By != "EvictionPolicy/"+c.target.name ||
+			c.target.kind != "" && !taint.From(c.target.kind, c.target.name) {
+			continue
+		}
+		// A request about a rule approves the rule, others the object in which the taint was written.
+		source := taint.Author()
+		if c.target.kind == taint.Source.Kind {
+			source = taint.Source
+		}
+		source.UID = ""
 		if source.Kind == tracker.SourceSlice {
 			a.published++
 			continue
 		}
-		a.add(source, reason.Taint.Key, e)
+		at := slices.IndexFunc(a.list, func(one approval) bool { return one.source == source && one.key == taint.Key })
+		if at < 0 {
+			at = len(a.list)
+			a.list = append(a.list, approval{source: source, key: taint.Key})
+		}
+		a.list[at].held = append(a.list[at].held, *e)
 	}
 	if len(a.list) == 0 {
-		return a.ahead(opts)
+		return a, c.ahead(a)
 	}
 	slices.SortFunc(a.list, func(x, y approval) int {
 		return cmp.Or(cmp.Compare(len(y.held), len(x.held)), cmp.Compare(x.source.Kind, y.source.Kind), cmp.Compare(x.source.Name, y.source.Name), cmp.Compare(x.key, y.key))
 	})
-	if opts.pods > 0 && len(a.list) > 1 {
-		return nil, fmt.Errorf("--pods is %d for %d taints (%s): name one, with --taint if need be", opts.pods, len(a.list), a.names())
-	}
-	for i := range a.list {
-		one := &a.list[i]
-		one.most = int32(min(len(one.held), math.MaxInt32))
-		if opts.pods > 0 {
-			one.most = opts.pods
-		}
-	}
-	return a, nil
-}
-
-// means reports whether the target includes a pod.
-func (o *options) means(e *evictions.Eviction) bool {
-	taint := &e.Because[0].Taint
-	switch {
-	case o.taint != "" && o.taint != taint.Key:
-		return false
-	case o.target.kind == "":
-		return e.Hold.By == "EvictionPolicy/"+o.target.name
-	default:
-		return taint.From(o.target.kind, o.target.name)
-	}
-}
-
-// sourceOf returns the object to approve: the rule for a request about a rule, else the object in
-// which the taint was written.
-func (o *options) sourceOf(taint *tracker.Taint) tracker.Source {
-	source := taint.Author()
-	if o.target.kind == taint.Source.Kind {
-		source = taint.Source
-	}
-	source.UID = ""
-	return source
-}
-
-func (a *approvals) add(source tracker.Source, key string, e *evictions.Eviction) {
-	at := slices.IndexFunc(a.list, func(one approval) bool { return one.source == source && one.key == key })
-	if at < 0 {
-		at = len(a.list)
-		a.list = append(a.list, approval{source: source, key: key})
-	}
-	a.list[at].held = append(a.list[at].held, *e)
-}
-
-// ahead returns the approval of a taint without held pods.
-func (a *approvals) ahead(opts *options) (*approvals, error) {
-	switch {
-	case a.published > 0:
-		return nil, fmt.Errorf("%s held by EvictionPolicy %s because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or create an EvictionApproval with spec.evictionPolicy: %s",
-			counted(a.published), opts.target.name, opts.target.name)
-	case opts.target.kind == "":
-		return nil, fmt.Errorf("the breaker of EvictionPolicy %s holds no pod%s", opts.target.name, ofTaint(opts.taint))
-	case opts.taint == "" || opts.pods == 0:
-		return nil, fmt.Errorf("no pod is held by a breaker%s because of %s: give --taint and --pods for a taint that is yet to come", ofTaint(opts.taint), opts.target)
-	}
-	a.list = []approval{{source: tracker.Source{Kind: opts.target.kind, Name: opts.target.name}, key: opts.taint, most: opts.pods}}
-	return a, nil
-}
-
-func ofTaint(key string) string {
-	if key == "" {
-		return ""
-	}
-	return " for taint " + key
-}
-
-func (a *approvals) names() string {
 	var names []string
 	for i := range a.list {
-		names = append(names, a.list[i].String())
+		one := &a.list[i]
+		names = append(names, one.String())
+		one.most = cmp.Or(c.pods, int32(min(len(one.held), math.MaxInt32)))
 	}
-	return strings.Join(names, ", ")
+	if c.pods > 0 && len(a.list) > 1 {
+		return nil, fmt.Errorf("--pods is %d for %d taints (%s): name one, with --taint if need be", c.pods, len(a.list), strings.Join(names, ", "))
+	}
+	return a, nil
+}
+
+// ahead adds the approval of a taint without held pods.
+func (c *command) ahead(a *approvals) error {
+	ofTaint := ""
+	if c.taint != "" {
+		ofTaint = " for taint " + c.taint
+	}
+	switch {
+	case a.published > 0:
+		return fmt.Errorf("%s held by EvictionPolicy %s because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or create an EvictionApproval with spec.evictionPolicy: %s",
+			counted(a.published), c.target.name, c.target.name)
+	case c.target.kind == "":
+		return fmt.Errorf("the breaker of EvictionPolicy %s holds no pod%s", c.target.name, ofTaint)
+	case c.taint == "" || c.pods == 0:
+		return fmt.Errorf("no pod is held by a breaker%s because of %s: give --taint and --pods for a taint that is yet to come", ofTaint, c.target)
+	}
+	a.list = []approval{{source: tracker.Source{Kind: c.target.kind, Name: c.target.name}, key: c.taint, most: c.pods}}
+	return nil
 }
 
 // String returns the taint and the object.
@@ -210,26 +179,24 @@ func (a *approval) String() string {
 	return a.key + " of " + target{a.source.Kind, a.source.Name}.String()
 }
 
-// maxNamed is the maximum number of pods in a sentence.
-const maxNamed = 5
-
 // sentences describe the approvals.
-func (a *approvals) sentences(now time.Time, expiry time.Duration) []string {
+func (c *command) sentences(a *approvals, now time.Time) []string {
+	const most = 5 // names of pods in a sentence
 	var sentences []string
 	for i := range a.list {
 		one := &a.list[i]
-		sentence := fmt.Sprintf("Taint %s: %s held", one, counted(len(one.held)))
-		if len(one.held) > 0 {
-			var names []string
-			for j := range one.held[:min(len(one.held), maxNamed)] {
-				names = append(names, one.held[j].String())
-			}
-			if more := len(one.held) - len(names); more > 0 {
-				names = append(names, fmt.Sprintf("%d more", more))
-			}
-			sentence += " (" + strings.Join(names, ", ") + ")"
+		var names []string
+		for j := range one.held[:min(len(one.held), most)] {
+			names = append(names, one.held[j].String())
 		}
-		sentences = append(sentences, sentence+fmt.Sprintf("; up to %s may go, until %s", counted(int(one.most)), now.Add(expiry).UTC().Format(time.RFC3339)))
+		if more := len(one.held) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		held := counted(len(one.held)) + " held"
+		if len(names) > 0 {
+			held += " (" + strings.Join(names, ", ") + ")"
+		}
+		sentences = append(sentences, fmt.Sprintf("Taint %s: %s; up to %s may go, until %s", one, held, counted(int(one.most)), now.Add(c.expiry).UTC().Format(time.RFC3339)))
 	}
 	if a.published > 0 {
 		sentences = append(sentences, counted(a.published)+" held because of taints that drivers publish, for which there are no approvals")
