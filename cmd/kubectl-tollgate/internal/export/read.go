@@ -28,16 +28,13 @@ type policies struct {
 func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
 
 func readInput(file string, stdin io.Reader) ([]byte, error) {
+	doing, read := "read policies", func() ([]byte, error) { return os.ReadFile(file) } //nolint:gosec // The user names the file.
 	if file == "-" {
-		data, err := io.ReadAll(stdin)
-		if err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
-		}
-		return data, nil
+		doing, read = "read standard input", func() ([]byte, error) { return io.ReadAll(stdin) }
 	}
-	data, err := os.ReadFile(file) //nolint:gosec // Whoever runs it names the file.
+	data, err := read()
 	if err != nil {
-		return nil, fmt.Errorf("read policies: %w", err)
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	return data, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -154,12 +153,12 @@ type result struct {
 }
 
 func (r *result) add(name string, exported *vap.Exported) {
-	said := name + ": exported, but without"
+	head := name + ": exported, but without"
 	whole := len(exported.Missing()) == 0 || r.partial
 	if whole {
 		r.objects = append(r.objects, exported.Objects...)
 	} else {
-		said = name + ": not exported, because of"
+		head = name + ": not exported, because of"
 		r.left++
 	}
 	var about []string
@@ -173,7 +172,7 @@ func (r *result) add(name string, exported *vap.Exported) {
 		}
 	}
 	if len(about) > 0 {
-		r.lines = append(append(r.lines, said), about...)
+		r.lines = append(append(r.lines, head), about...)
 	}
 }
 
@@ -183,30 +182,10 @@ func (r *result) say(notes io.Writer) error {
 		lines = append(append(lines, "What Tollgate does and no exported policy can:"), r.general...)
 	}
 	for _, line := range lines {
-		if _, err := io.WriteString(notes, wrapped(line)); err != nil {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if _, err := io.WriteString(notes, cli.Wrap(indent, line)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// wrapped breaks a line at words into lines of at most cli.Width; all but the first are indented.
-func wrapped(line string) string {
-	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-	var text strings.Builder
-	width := 0
-	for i, word := range strings.Fields(line) {
-		switch {
-		case i == 0:
-			word = indent + word
-		case width+1+utf8.RuneCountInString(word) > cli.Width:
-			text.WriteByte('\n')
-			word, width = indent+"  "+word, 0
-		default:
-			word = " " + word
-		}
-		text.WriteString(word)
-		width += utf8.RuneCountInString(word)
-	}
-	return text.String() + "\n"
 }
