@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -39,7 +39,7 @@ type Options struct {
 	Config *configv1alpha1.TollgateConfiguration
 	Clock  clock.PassiveClock
 	// Cluster reads the objects that are not among Objects; nil without a cluster.
-	Cluster client.Reader
+	Cluster *cli.Clients
 	// Authorizer is that of the cluster; nil for the roles among the objects.
 	Authorizer authorizer.Authorizer
 }
@@ -202,8 +202,8 @@ func (c *Checker) Notes() []string {
 	if c.nodesNote != "" {
 		notes = append(notes, c.nodesNote)
 	}
-	if c.world.cluster != nil {
-		notes = append(notes, c.world.cluster.notes()...)
+	for _, kinds := range slices.Sorted(maps.Keys(c.world.unread)) {
+		notes = append(notes, kinds+" may not be read: pods are judged without what these give them")
 	}
 	return notes
 }

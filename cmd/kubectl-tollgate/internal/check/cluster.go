@@ -4,19 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
-	"sync"
 
-	nodev1 "k8s.io/api/node/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -48,7 +39,7 @@ func (c *command) lookup(ctx context.Context, options *Options, report *Report) 
 	}
 	clients.Progress.End()
 	options.Policies = stored.Over(options.Policies)
-	options.Cluster = cli.NewReader(clients)
+	options.Cluster = clients
 	options.Authorizer = auth.NewAuthority(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), c.clock, auth.AuthorityLimits{})
 	return nil
 }
@@ -109,89 +100,4 @@ func (c *command) scan(ctx context.Context, given Policies, report *Report) erro
 	}
 	report.Notes = append(report.Notes, notes...)
 	return nil
-}
-
-// cluster is a client.Reader that reads each object and each list once: many objects depend on
-// one namespace, and all pods on the same PriorityClasses. Classes that the user may not read
-// count as absent. It ignores options, and is safe for concurrent use.
-type cluster struct {
-	reader client.Reader
-
-	mu      sync.Mutex // guards the fields below
-	answers map[query]answer
-	// unread are the kinds of classes that the user may not read.
-	unread map[string]struct{}
-}
-
-// query is a read of an object, or without a key of a list.
-type query struct {
-	of  reflect.Type
-	key types.NamespacedName
-}
-
-type answer struct {
-	object runtime.Object
-	err    error
-}
-
-// Get implements client.Reader.
-func (c *cluster) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	return c.read(query{reflect.TypeOf(into), key}, into, func() error { return c.reader.Get(ctx, key, into) })
-}
-
-// List implements client.Reader.
-func (c *cluster) List(ctx context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	return c.read(query{of: reflect.TypeOf(into)}, into, func() error { return c.reader.List(ctx, into) })
-}
-
-// read calls request unless the answer is cached. Errors that may be temporary are not cached.
-func (c *cluster) read(q query, into runtime.Object, request func() error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cached, ok := c.answers[q]; ok {
-		if cached.err == nil {
-			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(cached.object.DeepCopyObject()).Elem())
-		}
-		return cached.err
-	}
-	err := request()
-	if apierrors.IsForbidden(err) {
-		err = c.forbidden(q, into, err)
-	}
-	switch {
-	case err == nil:
-		c.answers[q] = answer{object: into.DeepCopyObject()}
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		c.answers[q] = answer{err: err}
-	}
-	return err
-}
-
-// forbidden returns the error for a read that is forbidden: classes only add fields to pods, and
-// count as absent; all else cannot be decided.
-func (c *cluster) forbidden(q query, into runtime.Object, err error) error {
-	class := schema.GroupResource{Group: schedulingv1.GroupName, Resource: "PriorityClasses"}
-	switch into.(type) {
-	case *schedulingv1.PriorityClass, *schedulingv1.PriorityClassList:
-	case *nodev1.RuntimeClass:
-		class = schema.GroupResource{Group: nodev1.GroupName, Resource: "RuntimeClasses"}
-	default:
-		return err
-	}
-	c.unread[class.Resource] = struct{}{}
-	if q.key.Name == "" {
-		return nil
-	}
-	return apierrors.NewNotFound(class, q.key.Name)
-}
-
-// notes describe the classes that the user may not read.
-func (c *cluster) notes() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var notes []string
-	for _, kinds := range slices.Sorted(maps.Keys(c.unread)) {
-		notes = append(notes, kinds+" may not be read: pods are judged without what these give them")
-	}
-	return notes
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,27 +23,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
 // world has the objects of the files, and reads all others from a cluster, if there is one. It
-// implements client.Reader for the reviews. Objects are added before the first review.
+// implements client.Reader for the reviews, ignores options, and is safe for concurrent use once
+// the objects of the files are added.
 type world struct {
-	scheme  *runtime.Scheme
-	objects map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured
+	scheme *runtime.Scheme
 	// cluster is nil without a cluster.
-	cluster *cluster
+	cluster *cli.Clients
+
+	mu      sync.Mutex // guards the fields below
+	objects map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured
+	// errors are the errors of queries, nil for those that succeeded. Each object and each list is
+	// read once: many objects depend on one namespace, and all pods on the same PriorityClasses.
+	errors map[query]error
+	// unread are the kinds of classes that the user may not read. They count as absent.
+	unread map[string]struct{}
 	// unknown are the requested namespaces that do not exist.
 	unknown map[string]struct{}
 }
 
-func newWorld(reader client.Reader) (*world, error) {
+// query is a read of an object of the cluster, or without a key of a list.
+type query struct {
+	kind schema.GroupKind
+	key  types.NamespacedName
+}
+
+func newWorld(cluster *cli.Clients) (*world, error) {
 	w := &world{
 		scheme:  runtime.NewScheme(),
+		cluster: cluster,
 		objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{},
-		unknown: map[string]struct{}{},
-	}
-	if reader != nil {
-		w.cluster = &cluster{reader: reader, answers: map[query]answer{}, unread: map[string]struct{}{}}
+		errors:  map[query]error{}, unread: map[string]struct{}{}, unknown: map[string]struct{}{},
 	}
 	if err := errors.Join(clientgoscheme.AddToScheme(w.scheme), v1alpha1.AddToScheme(w.scheme)); err != nil {
 		return nil, fmt.Errorf("make the scheme: %w", err)
@@ -58,42 +73,62 @@ func (w *world) add(object *unstructured.Unstructured) {
 }
 
 // Get implements client.Reader.
-func (w *world) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+func (w *world) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(into, w.scheme)
 	if err != nil {
 		return fmt.Errorf("read %T: %w", into, err)
 	}
-	if object, ok := w.objects[gvk.GroupKind()][key]; ok {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object, ok := w.objects[gvk.GroupKind()][key]
+	switch {
+	case ok:
 		return decodeInto(object, into)
+	case w.cluster == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
-	if w.cluster != nil {
-		return w.cluster.Get(ctx, key, into, opts...)
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+	err = w.once(query{gvk.GroupKind(), key}, func() error {
+		object, err = w.cluster.Dynamic.Resource(resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		if err != nil {
+			return cli.Failed(err, "get "+resource.GroupResource().String()+" "+key.Name, "get", resource.GroupResource())
+		}
+		w.add(object)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
+	return decodeInto(object, into)
 }
 
-// List implements client.Reader. It ignores options, which reviews do not use.
-func (w *world) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+// List implements client.Reader.
+func (w *world) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, w.scheme)
 	if err != nil {
 		return fmt.Errorf("list %T: %w", list, err)
 	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.cluster != nil {
-		if err := w.cluster.List(ctx, list, opts...); err != nil {
+		err := w.once(query{kind: gvk.GroupKind()}, func() error {
+			pages := w.cluster.List(resource.GroupResource(), gvk.Version)
+			return cli.Each(ctx, w.cluster, resource.GroupResource(), pages, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+				object.SetGroupVersionKind(gvk)
+				if _, local := w.objects[gvk.GroupKind()][client.ObjectKeyFromObject(object)]; !local {
+					w.add(object)
+				}
+				return nil
+			})
+		})
+		if err != nil {
 			return err
 		}
 	}
-	all, err := meta.ExtractList(list)
-	if err != nil {
-		return fmt.Errorf("list %T: %w", list, err)
-	}
-	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	local := w.objects[gvk.GroupKind()]
-	all = slices.DeleteFunc(all, func(o runtime.Object) bool {
-		object, ok := o.(client.Object)
-		return ok && local[client.ObjectKeyFromObject(object)] != nil
-	})
-	for _, object := range local {
+	var all []runtime.Object
+	for _, object := range w.objects[gvk.GroupKind()] {
 		typed, err := w.scheme.New(gvk)
 		if err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
@@ -105,6 +140,32 @@ func (w *world) List(ctx context.Context, list client.ObjectList, opts ...client
 	}
 	return meta.SetList(list, all)
 }
+
+// once calls request unless it was called, and returns its error. Errors that may be temporary are
+// returned once. Classes only add fields to pods: if the user may not read them, they count as
+// absent.
+func (w *world) once(q query, request func() error) error {
+	if err, called := w.errors[q]; called {
+		return err
+	}
+	err := request()
+	if apierrors.IsForbidden(err) && (q.kind == priorityClass || q.kind == runtimeClass) {
+		classes := q.kind.Kind + "es"
+		w.unread[classes] = struct{}{}
+		if err = nil; q.key.Name != "" {
+			err = apierrors.NewNotFound(schema.GroupResource{Group: q.kind.Group, Resource: classes}, q.key.Name)
+		}
+	}
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		w.errors[q] = err
+	}
+	return err
+}
+
+var (
+	priorityClass = schema.GroupKind{Group: schedulingv1.GroupName, Kind: "PriorityClass"}
+	runtimeClass  = schema.GroupKind{Group: nodev1.GroupName, Kind: "RuntimeClass"}
+)
 
 func decodeInto(object *unstructured.Unstructured, into any) error {
 	content, err := json.Marshal(object.Object)
@@ -123,7 +184,9 @@ func (w *world) Namespace(ctx context.Context, name string) (*corev1.Namespace, 
 	namespace := &corev1.Namespace{}
 	err := w.Get(ctx, types.NamespacedName{Name: name}, namespace)
 	if apierrors.IsNotFound(err) {
+		w.mu.Lock()
 		w.unknown[name] = struct{}{}
+		w.mu.Unlock()
 		namespace, err = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 	}
 	if err != nil {

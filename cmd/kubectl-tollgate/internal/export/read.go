@@ -28,13 +28,16 @@ type policies struct {
 func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
 
 func readInput(file string, stdin io.Reader) ([]byte, error) {
-	doing, read := "read policies", func() ([]byte, error) { return os.ReadFile(file) } //nolint:gosec // The user names the file.
 	if file == "-" {
-		doing, read = "read standard input", func() ([]byte, error) { return io.ReadAll(stdin) }
+		data, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return data, nil
 	}
-	data, err := read()
+	data, err := os.ReadFile(file) //nolint:gosec // The user names the file.
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return nil, fmt.Errorf("read policies: %w", err)
 	}
 	return data, nil
 }

@@ -1,4 +1,4 @@
-package cli
+package check
 
 import (
 	"strconv"
@@ -11,9 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-func TestAReaderListsInChunks(t *testing.T) {
+func TestAClusterIsListedInChunks(t *testing.T) {
 	t.Parallel()
 	const pages = 3
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
@@ -30,7 +33,12 @@ func TestAReaderListsInChunks(t *testing.T) {
 		return true, page, nil
 	})
 	var list corev1.NodeList
-	require.NoError(t, NewReader(&Clients{Dynamic: custom}).List(t.Context(), &list))
+	w, err := newWorld(&cli.Clients{Dynamic: custom})
+	require.NoError(t, err)
+	require.NoError(t, w.List(t.Context(), &list))
 	require.Len(t, list.Items, pages)
-	require.Equal(t, "node-2", list.Items[2].Name)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "node-2"}, &corev1.Node{}))
+	require.NoError(t, w.List(t.Context(), &list))
+	require.Len(t, list.Items, pages)
+	require.Equal(t, pages, asked, "a list is read once")
 }
