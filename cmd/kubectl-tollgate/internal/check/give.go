@@ -50,24 +50,23 @@ func (c *Checker) giveOnce(ctx context.Context, k *kind, typed runtime.Object, o
 
 // patched returns an object after JSON patches.
 func (c *Checker) patched(o *unstructured.Unstructured, content []byte, operations []jsonpatchv2.Operation) (runtime.Object, error) {
+	var patch jsonpatch.Patch
+	var typed runtime.Object
 	text, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encode what it is given: %w", err)
+	if err == nil {
+		patch, err = jsonpatch.DecodePatch(text)
 	}
-	patch, err := jsonpatch.DecodePatch(text)
-	if err != nil {
-		return nil, fmt.Errorf("read what it is given: %w", err)
+	if err == nil {
+		content, err = patch.Apply(content)
 	}
-	after, err := patch.Apply(content)
+	if err == nil {
+		typed, err = c.world.scheme.New(o.GroupVersionKind())
+	}
+	if err == nil {
+		err = json.Unmarshal(content, typed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("give it what policies have for it: %w", err)
 	}
-	given, err := c.world.scheme.New(o.GroupVersionKind())
-	if err == nil {
-		err = json.Unmarshal(after, given)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read it with what it is given: %w", err)
-	}
-	return given, nil
+	return typed, nil
 }

@@ -30,47 +30,42 @@ type kind struct {
 	mutated bool
 }
 
-// kinds are the kinds of the webhooks in deploy/webhooks.
-var kinds = map[schema.GroupKind]kind{
-	{Kind: "Pod"}:                   {v1, "pods", true, true},
-	{Kind: "Node"}:                  {v1, "nodes", false, true},
-	{Kind: "Namespace"}:             {v1, "namespaces", false, false},
-	{Kind: "ReplicationController"}: {v1, "replicationcontrollers", true, false},
-	{Kind: "PodTemplate"}:           {v1, "podtemplates", true, false},
-
-	{Group: appsv1.GroupName, Kind: "Deployment"}:         {v1, "deployments", true, false},
-	{Group: appsv1.GroupName, Kind: "ReplicaSet"}:         {v1, "replicasets", true, false},
-	{Group: appsv1.GroupName, Kind: "StatefulSet"}:        {v1, "statefulsets", true, false},
-	{Group: appsv1.GroupName, Kind: "DaemonSet"}:          {v1, "daemonsets", true, false},
-	{Group: appsv1.GroupName, Kind: "ControllerRevision"}: {v1, "controllerrevisions", true, false},
-
-	{Group: batchv1.GroupName, Kind: "Job"}:     {v1, "jobs", true, false},
-	{Group: batchv1.GroupName, Kind: "CronJob"}: {v1, "cronjobs", true, false},
-
-	{Group: resourcev1.GroupName, Kind: "ResourceClaim"}:         {devices, "resourceclaims", true, true},
-	{Group: resourcev1.GroupName, Kind: "ResourceClaimTemplate"}: {devices, "resourceclaimtemplates", true, true},
-	{Group: resourcev1.GroupName, Kind: "ResourceSlice"}:         {devices, "resourceslices", false, true},
-	{Group: resourcev1.GroupName, Kind: "DeviceTaintRule"}:       {[]string{"v1", "v1beta2", "v1alpha3"}, "devicetaintrules", false, true},
-
-	ours("TolerationPolicy"):   {v1alpha1s, "tolerationpolicies", false, false},
-	ours("PlacementPolicy"):    {v1alpha1s, "placementpolicies", false, false},
-	ours("TaintPolicy"):        {v1alpha1s, "taintpolicies", false, false},
-	ours("GatePolicy"):         {v1alpha1s, "gatepolicies", false, false},
-	ours("EvictionPolicy"):     {v1alpha1s, "evictionpolicies", false, false},
-	ours("EvictionApproval"):   {v1alpha1s, "evictionapprovals", false, false},
-	ours("ResourceSlicePatch"): {v1alpha1s, "resourceslicepatches", false, false},
-}
-
-// The versions of kinds. Device kinds have the same fields in v1beta2 and v1, and others in v1beta1.
-var (
-	v1        = []string{"v1"}
-	devices   = []string{"v1", "v1beta2"}
-	v1alpha1s = []string{v1alpha1.GroupVersion.Version}
-)
-
-func ours(name string) schema.GroupKind {
-	return schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: name}
-}
+// kinds are the kinds of the webhooks in deploy/webhooks. Device kinds have the same fields in
+// v1beta2 and v1, and others in v1beta1.
+var kinds = func() map[schema.GroupKind]kind {
+	v1, devices, own := []string{"v1"}, []string{"v1", "v1beta2"}, []string{v1alpha1.GroupVersion.Version}
+	all := map[schema.GroupKind]kind{}
+	for _, of := range []struct {
+		group               string
+		versions            []string
+		namespaced, mutated bool
+		kinds               []string
+	}{
+		{corev1.GroupName, v1, true, true, []string{"Pod"}},
+		{corev1.GroupName, v1, false, true, []string{"Node"}},
+		{corev1.GroupName, v1, false, false, []string{"Namespace"}},
+		{corev1.GroupName, v1, true, false, []string{"ReplicationController", "PodTemplate"}},
+		{appsv1.GroupName, v1, true, false, []string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ControllerRevision"}},
+		{batchv1.GroupName, v1, true, false, []string{"Job", "CronJob"}},
+		{resourcev1.GroupName, devices, true, true, []string{"ResourceClaim", "ResourceClaimTemplate"}},
+		{resourcev1.GroupName, devices, false, true, []string{"ResourceSlice"}},
+		{resourcev1.GroupName, []string{"v1", "v1beta2", "v1alpha3"}, false, true, []string{"DeviceTaintRule"}},
+		{v1alpha1.GroupVersion.Group, own, false, false, []string{
+			"TolerationPolicy", "PlacementPolicy", "TaintPolicy", "GatePolicy", "EvictionPolicy", "EvictionApproval", "ResourceSlicePatch",
+		}},
+	} {
+		for _, name := range of.kinds {
+			resource := strings.ToLower(name) + "s"
+			if stem, ok := strings.CutSuffix(resource, "ys"); ok {
+				resource = stem + "ies"
+			} else if strings.HasSuffix(resource, "chs") {
+				resource = strings.ToLower(name) + "es"
+			}
+			all[schema.GroupKind{Group: of.group, Kind: name}] = kind{of.versions, resource, of.namespaced, of.mutated}
+		}
+	}
+	return all
+}()
 
 // kindOf returns the kind of an object whose creation the webhook judges.
 func kindOf(object *unstructured.Unstructured) (kind, bool) {
