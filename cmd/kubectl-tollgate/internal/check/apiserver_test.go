@@ -7,12 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -253,4 +255,26 @@ func TestDaemonsTolerateNodesThatAreNotFit(t *testing.T) {
 	spec.HostNetwork = true
 	tolerateAsDaemon(spec)
 	require.Len(t, spec.Tolerations, 7)
+}
+
+func TestWorkloadsHaveOnePodUnlessTheySayHowMany(t *testing.T) {
+	t.Parallel()
+	one, four := int32(1), int32(4)
+	deployment, recreated, job := &appsv1.Deployment{}, &appsv1.Deployment{}, &batchv1.Job{}
+	recreated.Spec.Strategy.Type, recreated.Spec.Replicas = appsv1.RecreateDeploymentStrategyType, &four
+	set, stateful, controller := &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &corev1.ReplicationController{}
+	s := &APIServer{}
+	require.NoError(t, s.Admit(t.Context(), deployment))
+	require.NoError(t, s.Admit(t.Context(), recreated))
+	require.NoError(t, s.Admit(t.Context(), job))
+	require.NoError(t, s.Admit(t.Context(), set))
+	require.NoError(t, s.Admit(t.Context(), stateful))
+	controller.Spec.Template = &corev1.PodTemplateSpec{}
+	require.NoError(t, s.Admit(t.Context(), controller))
+	for _, count := range []*int32{deployment.Spec.Replicas, job.Spec.Parallelism, set.Spec.Replicas, stateful.Spec.Replicas, controller.Spec.Replicas} {
+		require.Equal(t, &one, count)
+	}
+	require.Equal(t, intstr.FromString("25%"), *deployment.Spec.Strategy.RollingUpdate.MaxSurge)
+	require.Equal(t, &four, recreated.Spec.Replicas)
+	require.Nil(t, recreated.Spec.Strategy.RollingUpdate)
 }

@@ -2,7 +2,6 @@ package preview
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"slices"
@@ -73,7 +72,7 @@ spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: hot, effect: NoSc
 // taintTollgate returns the clients of a cluster with Tollgate.
 func taintTollgate(tb testing.TB, more ...string) *cli.Clients {
 	tb.Helper()
-	clients := clientsOf(tb, taintAllKinds, append(append(taintWorld, lease(settings.DefaultEviction(), noon)), more...)...)
+	clients := clientsOf(tb, allKinds, append(append(taintWorld, lease(settings.DefaultEviction(), noon)), more...)...)
 	typed, ok := clients.Kubernetes.(*fake.Clientset)
 	require.True(tb, ok)
 	typed.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -110,7 +109,7 @@ func argumentTypes(t *testing.T, clients *cli.Clients, command func(edge) *cobra
 // stored returns the objects of a kind by name.
 func stored(t *testing.T, clients *cli.Clients, kind string) map[string]unstructured.Unstructured {
 	t.Helper()
-	list, err := clients.Dynamic.Resource(taintCustomKinds[kind]).List(t.Context(), metav1.ListOptions{})
+	list, err := clients.Dynamic.Resource(customKinds[kind]).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	all := map[string]unstructured.Unstructured{}
 	for _, object := range list.Items {
@@ -514,7 +513,7 @@ func TestWhatWasChangedSinceIsNotOverwritten(t *testing.T) {
 			for _, object := range stored(t, clients, c.kind) {
 				if isOurs(&object) {
 					require.NoError(t, unstructured.SetNestedField(object.Object, c.value, c.path...))
-					_, err := clients.Dynamic.Resource(taintCustomKinds[c.kind]).Update(t.Context(), &object, metav1.UpdateOptions{})
+					_, err := clients.Dynamic.Resource(customKinds[c.kind]).Update(t.Context(), &object, metav1.UpdateOptions{})
 					require.NoError(t, err)
 				}
 			}
@@ -606,16 +605,6 @@ func TestNamesAreAllowedAndTellTaintsApart(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestAnInterruptEndsTheQuestion(t *testing.T) {
-	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	silent, writer := io.Pipe()
-	defer func() { require.NoError(t, writer.Close()) }()
-	asking := &taintRun{writing: writing{edge: edge{terminal: func(io.Reader) bool { return true }}}}
-	require.ErrorIs(t, asking.ask(ctx, silent, io.Discard), context.Canceled)
 }
 
 func TestWhatStandsAtNoneBecomesNoExecute(t *testing.T) {

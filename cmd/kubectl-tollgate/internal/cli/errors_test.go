@@ -52,3 +52,12 @@ func TestErrorsOfRequestsAreInPlainWords(t *testing.T) {
 	require.NoError(t, FailedIn(nil, "ml", "list", pods))
 	require.True(t, apierrors.IsForbidden(Failed(byRBAC(pods), "list pods", "list", pods)), "the cause is kept")
 }
+
+func TestExitCodesTellNoFromNoAnswer(t *testing.T) {
+	t.Parallel()
+	require.Zero(t, ExitCode(nil))
+	require.Equal(t, 1, ExitCode(errors.New("no such file")))
+	verdict := &VerdictError{Reason: "3 of 7 objects do not pass"}
+	require.Equal(t, 2, ExitCode(fmt.Errorf("check: %w", verdict)))
+	require.EqualError(t, verdict, "3 of 7 objects do not pass")
+}
