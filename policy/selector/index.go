@@ -11,7 +11,7 @@ import (
 
 // Index finds the policies whose selectors a toleration may come under, by target,
 // key and value: it may name one too many, never one too few. Policies are positions
-// in a list of the caller's. An index must be complete before it is asked; then it
+// in a list of the caller's. An index must be complete before its first use; then it
 // does not change and is safe for concurrent use.
 type Index struct {
 	nodes, devices keys
@@ -43,7 +43,7 @@ func (x *Index) Add(position int, s *Selector) {
 	}
 }
 
-// Clip gives back what the lists have over. It is for after the last Add.
+// Clip frees the unused room of the lists. It is for after the last Add.
 func (x *Index) Clip() {
 	x.nodes.clip()
 	x.devices.clip()
@@ -73,13 +73,15 @@ func (x *keys) add(position int, s *Selector) {
 }
 
 func groupOf(groups *map[string]*group, key string) *group {
-	if *groups == nil {
-		*groups = map[string]*group{}
+	g := (*groups)[key]
+	if g == nil {
+		g = &group{}
+		if *groups == nil {
+			*groups = map[string]*group{}
+		}
+		(*groups)[key] = g
 	}
-	if (*groups)[key] == nil {
-		(*groups)[key] = &group{}
-	}
-	return (*groups)[key]
+	return g
 }
 
 func (g *group) add(position int, values []string) {

@@ -26,15 +26,14 @@ type Selector struct {
 	classes []string
 	drivers []string
 
-	// least and most are the smallest and the largest number among values;
-	// without numbers, the largest and the smallest there are, which nothing is
-	// beyond.
+	// least and most are the smallest and the largest number of a selected value. Without
+	// one, least is the largest there is and most the smallest, and no number is beyond.
 	least, most int64
 }
 
 // Compile reads sel and keeps nothing of it. A key that is neither a label name nor
-// a known pattern is taken for every key that begins with what stands before its
-// first *: what its author meant to select is not left out.
+// a known pattern is taken for every key that begins with the text before its
+// first *: no key that its author meant to select is left out.
 func Compile(sel *v1alpha1.TaintSelector) Selector {
 	key, _, open := strings.Cut(sel.Key, "*")
 	s := Selector{
@@ -45,8 +44,11 @@ func Compile(sel *v1alpha1.TaintSelector) Selector {
 		effects: slices.Clone(sel.Effects),
 		classes: slices.Clone(sel.DeviceClasses),
 		drivers: slices.Clone(sel.Drivers),
-		least:   math.MaxInt64,
-		most:    math.MinInt64,
+		least:   math.MinInt64,
+		most:    math.MaxInt64,
+	}
+	if len(s.values) > 0 {
+		s.least, s.most = math.MaxInt64, math.MinInt64
 	}
 	for _, v := range s.values {
 		if n, ok := canonicalInt(v); ok {
@@ -70,25 +72,23 @@ func System(key string) bool {
 	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/")
 }
 
-// Target returns what carries the taints that are selected: Node or Device.
+// Target returns the kind of object that carries the selected taints: Node or Device.
 func (s *Selector) Target() v1alpha1.TaintTarget { return s.target }
 
 // Selects reports whether the selector selects a taint. The driver is that of the
 // device; empty, as in a rule that names none, it may be every driver. Device
 // classes do not matter to a taint.
 func (s *Selector) Selects(target v1alpha1.TaintTarget, driver, key, value string, effect corev1.TaintEffect) bool {
-	return s.target == TargetOf(target) && s.selectsDriver(driver) && s.selectsKey(key) &&
-		(len(s.values) == 0 || slices.Contains(s.values, value)) && s.selectsEffect(effect)
+	if s.target == v1alpha1.TaintTargetDevice && driver != "" && !anyOrContains(s.drivers, driver) {
+		return false
+	}
+	return s.target == TargetOf(target) && s.selectsKey(key) && anyOrContains(s.values, value) && anyOrContains(s.effects, effect)
 }
 
 // SelectsEvery reports whether the selector selects all taints with a key and an
 // effect, of whatever value and driver.
 func (s *Selector) SelectsEvery(target v1alpha1.TaintTarget, key string, effect corev1.TaintEffect) bool {
-	return s.target == TargetOf(target) && len(s.values)+len(s.drivers) == 0 && s.selectsKey(key) && s.selectsEffect(effect)
-}
-
-func (s *Selector) selectsDriver(driver string) bool {
-	return s.target != v1alpha1.TaintTargetDevice || driver == "" || len(s.drivers) == 0 || slices.Contains(s.drivers, driver)
+	return s.target == TargetOf(target) && len(s.values)+len(s.drivers) == 0 && s.selectsKey(key) && anyOrContains(s.effects, effect)
 }
 
 // selectsKey reports whether a key is selected. Only nodes have system keys: nothing
@@ -105,11 +105,47 @@ func (s *Selector) selectsKey(key string) bool {
 	}
 }
 
-func (s *Selector) selectsEffect(effect corev1.TaintEffect) bool {
-	return len(s.effects) == 0 || slices.Contains(s.effects, effect)
+// anyOrContains reports whether a list, which stands for all if it is empty, has a value.
+func anyOrContains[T comparable](list []T, value T) bool {
+	return len(list) == 0 || slices.Contains(list, value)
 }
 
-// Key returns the key as it is named to an authorizer that is asked about all taints
+// Could reports whether some taint may exist that s selects and that t tolerates.
+//
+// An empty key is every key, an empty effect every effect, and an empty operator
+// Equal. An operator or effect that this version does not know may match, and so may
+// Lt and Gt with a value it cannot compare. Lt and Gt without values to test may
+// match unless no int64 is beyond theirs.
+func (s *Selector) Could(t *Toleration) bool {
+	return (t.anyEffect || anyOrContains(s.effects, t.Effect)) && s.couldWithAnyEffect(t)
+}
+
+// CouldOutlast reports whether some NoExecute taint may exist that s selects and
+// that t tolerates.
+func (s *Selector) CouldOutlast(t *Toleration) bool {
+	return t.MayEvict() && anyOrContains(s.effects, corev1.TaintEffectNoExecute) && s.couldWithAnyEffect(t)
+}
+
+func (s *Selector) couldWithAnyEffect(t *Toleration) bool {
+	if s.target != t.Target || t.Class != "" && !anyOrContains(s.classes, t.Class) {
+		return false
+	}
+	if t.Key != "" && !s.selectsKey(t.Key) {
+		return false
+	}
+	switch {
+	case t.Operator == corev1.TolerationOpEqual:
+		return anyOrContains(s.values, t.Value)
+	case !t.compares() || !t.numeric:
+		return true
+	case t.Operator == corev1.TolerationOpLt:
+		return s.least < t.number
+	default: // Gt
+		return s.most > t.number
+	}
+}
+
+// Key returns the key for an authorizer that is asked about all taints
 // of the selector: the pattern as it was written.
 func (s *Selector) Key() string {
 	if s.open {
@@ -120,33 +156,33 @@ func (s *Selector) Key() string {
 
 // String returns the selected taints as kubectl would write one.
 func (s *Selector) String() string {
-	var b strings.Builder
+	text := policy.Short(s.key, policy.MaxKeyLength)
 	switch {
 	case !s.open:
-		b.WriteString(policy.Short(s.key, policy.MaxKeyLength))
 	case s.key != "":
-		b.WriteString(policy.Short(s.key, policy.MaxKeyLength) + "*")
+		text += "*"
 	case s.target == v1alpha1.TaintTargetDevice:
-		b.WriteString("* (every key)")
+		text += "* (every key)"
 	default:
-		b.WriteString("* (every key but the system's)")
+		text += "* (every key but the system's)"
 	}
 	if len(s.values) > 0 {
-		b.WriteString("=" + policy.ShortList(s.values, "|", policy.Value))
+		text += "=" + policy.ShortList(s.values, "|", policy.Value)
 	}
 	if len(s.effects) > 0 {
-		b.WriteString(":" + policy.ShortList(s.effects, "|", policy.Enum))
+		text += ":" + policy.ShortList(s.effects, "|", policy.Enum)
 	}
-	if s.target == v1alpha1.TaintTargetDevice {
-		b.WriteString(" of devices")
-		if len(s.drivers) > 0 {
-			b.WriteString(" of driver " + policy.ShortList(s.drivers, ", ", policy.Value))
-		}
-		if len(s.classes) > 0 {
-			b.WriteString(" of class " + policy.ShortList(s.classes, ", ", policy.Value))
-		}
+	if s.target != v1alpha1.TaintTargetDevice {
+		return text
 	}
-	return b.String()
+	text += " of devices"
+	if len(s.drivers) > 0 {
+		text += " of driver " + policy.ShortList(s.drivers, ", ", policy.Value)
+	}
+	if len(s.classes) > 0 {
+		text += " of class " + policy.ShortList(s.classes, ", ", policy.Value)
+	}
+	return text
 }
 
 // canonicalInt returns the number that s is the canonical decimal form of: no

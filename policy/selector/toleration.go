@@ -1,14 +1,17 @@
 package selector
 
 import (
+	"cmp"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// Toleration is a toleration of a pod or of a device request as it is held against
-// selectors: read once, however many look at it.
+// Toleration is a toleration of a pod or of a device request, read once to be compared with many
+// selectors.
 type Toleration struct {
 	Target v1alpha1.TaintTarget
 	// Class is the DeviceClass of the request; empty, it may be any.
@@ -28,19 +31,22 @@ type Toleration struct {
 	anyEffect bool
 }
 
+// The known effects of the taints of nodes and of devices.
+var (
+	nodeEffects   = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	deviceEffects = []corev1.TaintEffect{corev1.TaintEffect(resourcev1.DeviceTaintEffectNone), corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}
+)
+
 // OfPod reads a toleration of a pod.
 func OfPod(t *corev1.Toleration) Toleration {
 	read := Toleration{
 		Target:    v1alpha1.TaintTargetNode,
 		Key:       t.Key,
-		Operator:  t.Operator,
+		Operator:  cmp.Or(t.Operator, corev1.TolerationOpEqual), // AV-23
 		Value:     t.Value,
 		Effect:    t.Effect,
 		Seconds:   t.TolerationSeconds,
-		anyEffect: !isNodeEffect(t.Effect),
-	}
-	if read.Operator == "" {
-		read.Operator = corev1.TolerationOpEqual // AV-23
+		anyEffect: !slices.Contains(nodeEffects, t.Effect),
 	}
 	if read.compares() {
 		read.number, read.numeric = canonicalInt(t.Value)
@@ -52,32 +58,21 @@ func OfPod(t *corev1.Toleration) Toleration {
 // those of a pod's, but for an empty key: with Equal that is every key which has the
 // value (AV-12).
 func OfDevice(t *resourcev1.DeviceToleration, class string) Toleration {
-	read := Toleration{
+	return Toleration{
 		Target:    v1alpha1.TaintTargetDevice,
 		Class:     class,
 		Key:       t.Key,
-		Operator:  corev1.TolerationOperator(t.Operator),
+		Operator:  cmp.Or(corev1.TolerationOperator(t.Operator), corev1.TolerationOpEqual),
 		Value:     t.Value,
 		Effect:    corev1.TaintEffect(t.Effect),
 		Seconds:   t.TolerationSeconds,
-		anyEffect: !isDeviceEffect(t.Effect),
+		anyEffect: !slices.Contains(deviceEffects, corev1.TaintEffect(t.Effect)),
 	}
-	if read.Operator == "" {
-		read.Operator = corev1.TolerationOpEqual
-	}
-	return read
 }
 
 // OfTaint returns the toleration of just one taint of a node.
 func OfTaint(t *corev1.Taint) Toleration {
-	return Toleration{
-		Target:    v1alpha1.TaintTargetNode,
-		Key:       t.Key,
-		Operator:  corev1.TolerationOpEqual,
-		Value:     t.Value,
-		Effect:    t.Effect,
-		anyEffect: !isNodeEffect(t.Effect),
-	}
+	return OfPod(&corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value, Effect: t.Effect})
 }
 
 // compares reports whether the toleration compares numbers (KEP-5471). Those of
@@ -105,24 +100,6 @@ func (t *Toleration) Within(limit int64) bool {
 	return t.Effect == corev1.TaintEffectNoExecute && t.Seconds != nil && *t.Seconds <= limit
 }
 
-func isNodeEffect(effect corev1.TaintEffect) bool {
-	switch effect {
-	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
-		return true
-	default:
-		return false
-	}
-}
-
-func isDeviceEffect(effect resourcev1.DeviceTaintEffect) bool {
-	switch effect {
-	case resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute:
-		return true
-	default:
-		return false
-	}
-}
-
 // KnownEffect reports whether the toleration names an effect that this version knows.
 func (t *Toleration) KnownEffect() bool { return !t.anyEffect }
 
@@ -141,13 +118,7 @@ func (t *Toleration) Tolerates(taint *corev1.Taint) bool {
 		return true
 	case corev1.TolerationOpEqual:
 		return t.Value == taint.Value
-	case corev1.TolerationOpLt:
-		n, ok := canonicalInt(taint.Value)
-		return ok && t.numeric && n < t.number
-	case corev1.TolerationOpGt:
-		n, ok := canonicalInt(taint.Value)
-		return ok && t.numeric && n > t.number
-	default:
-		return false
 	}
+	n, ok := canonicalInt(taint.Value)
+	return ok && t.numeric && (t.Operator == corev1.TolerationOpLt && n < t.number || t.Operator == corev1.TolerationOpGt && n > t.number)
 }

@@ -5,28 +5,28 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// Use says what a policy selects taints for.
+// Use is the purpose for which a policy selects taints.
 type Use uint8
 
 // The uses.
 const (
-	// Tolerations are held against the selector. They are of a device class, and of
+	// Tolerations are compared with the selector. They have a device class, and
 	// no driver.
 	Tolerations Use = iota
-	// Taints are held against the selector. They are of a driver, and of no class.
+	// Taints are compared with the selector. They have a driver, and no class.
 	Taints
 )
 
-// The limits of the schema, which hold for objects that came around it too.
+// The limits of the schema, which also apply to objects that bypassed it.
 const (
 	maxSelectors = 64
 	maxItems     = 64
@@ -51,48 +51,36 @@ func ValidateAll(list []v1alpha1.TaintSelector, path *field.Path, use Use) field
 
 // Validate returns what is wrong with a selector.
 func Validate(sel *v1alpha1.TaintSelector, path *field.Path, use Use) field.ErrorList {
-	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	effects := nodeEffects
 	var errs field.ErrorList
+	classes, drivers := path.Child("deviceClasses"), path.Child("drivers")
+	forbid := func(forbidden bool, path *field.Path, detail string) {
+		if forbidden {
+			errs = append(errs, field.Forbidden(path, detail))
+		}
+	}
 	switch sel.Target {
 	case v1alpha1.TaintTargetNode, "":
-		errs = append(errs, ofNode(sel, path)...)
+		forbid(len(sel.DeviceClasses) > 0, classes, "narrows taints of devices, not of nodes; remove it")
+		forbid(len(sel.Drivers) > 0, drivers, "narrows taints of devices, not of nodes; remove it")
 	case v1alpha1.TaintTargetDevice:
-		effects = []corev1.TaintEffect{corev1.TaintEffect(resourcev1.DeviceTaintEffectNone), corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}
-		errs = append(errs, ofDevice(sel, path, use)...)
+		effects = deviceEffects
+		errs = append(validateNames(sel.DeviceClasses, classes), validateNames(sel.Drivers, drivers)...)
+		forbid(use == Tolerations && len(sel.Drivers) > 0, drivers, "selects who sets a taint of a device, and tolerations do not name drivers; use deviceClasses")
+		forbid(use == Taints && len(sel.DeviceClasses) > 0, classes, "selects who requests a device, and taints do not name classes; use drivers")
 	default:
 		errs = append(errs, field.NotSupported(path.Child("target"), sel.Target, []v1alpha1.TaintTarget{v1alpha1.TaintTargetDevice, v1alpha1.TaintTargetNode}))
 	}
 	errs = append(errs, validateKey(sel.Key, path.Child("key"))...)
-	errs = append(errs, validateValues(sel.Values, path.Child("values"))...)
-	return append(errs, validateEffects(sel.Effects, effects, path.Child("effects"))...)
-}
-
-func ofNode(sel *v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(sel.DeviceClasses) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("deviceClasses"), "narrows taints of devices, not of nodes; remove it"))
-	}
-	if len(sel.Drivers) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("drivers"), "narrows taints of devices, not of nodes; remove it"))
-	}
-	return errs
-}
-
-func ofDevice(sel *v1alpha1.TaintSelector, path *field.Path, use Use) field.ErrorList {
-	classes, drivers := path.Child("deviceClasses"), path.Child("drivers")
-	errs := validateNames(sel.DeviceClasses, classes)
-	errs = append(errs, validateNames(sel.Drivers, drivers)...)
-	switch use {
-	case Tolerations:
-		if len(sel.Drivers) > 0 {
-			errs = append(errs, field.Forbidden(drivers, "selects who sets a taint of a device, and tolerations do not name drivers; use deviceClasses"))
+	errs = append(errs, validateItems(sel.Values, path.Child("values"), func(value string, path *field.Path) field.ErrorList {
+		return invalid(path, value, validation.IsValidLabelValue(value), "")
+	})...)
+	return append(errs, validateItems(sel.Effects, path.Child("effects"), func(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
+		if slices.Contains(effects, effect) {
+			return nil
 		}
-	case Taints:
-		if len(sel.DeviceClasses) > 0 {
-			errs = append(errs, field.Forbidden(classes, "selects who requests a device, and taints do not name classes; use drivers"))
-		}
-	}
-	return errs
+		return field.ErrorList{field.NotSupported(path, effect, effects)}
+	})...)
 }
 
 func validateKey(key string, path *field.Path) field.ErrorList {
@@ -111,49 +99,35 @@ func validateKey(key string, path *field.Path) field.ErrorList {
 	}
 }
 
-func validateValues(values []string, path *field.Path) field.ErrorList {
-	errs := ValidateList(values, maxItems, path)
-	for i, value := range values {
-		errs = append(errs, invalid(path.Index(i), value, validation.IsValidLabelValue(value), "")...)
-	}
-	return errs
-}
-
 func validateNames(names []string, path *field.Path) field.ErrorList {
-	errs := ValidateList(names, maxItems, path)
-	for i, name := range names {
+	return validateItems(names, path, func(name string, path *field.Path) field.ErrorList {
 		if len(name) > maxName {
-			errs = append(errs, field.TooLong(path.Index(i), name, maxName))
-			continue
+			return field.ErrorList{field.TooLong(path, name, maxName)}
 		}
-		errs = append(errs, invalid(path.Index(i), name, apivalidation.NameIsDNSSubdomain(name, false), "")...)
+		return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false), "")
+	})
+}
+
+func validateItems[T ~string](items []T, path *field.Path, validate func(T, *field.Path) field.ErrorList) field.ErrorList {
+	errs := ValidateList(items, maxItems, path)
+	for i, item := range items {
+		errs = append(errs, validate(item, path.Index(i))...)
 	}
 	return errs
 }
 
-func validateEffects(effects, allowed []corev1.TaintEffect, path *field.Path) field.ErrorList {
-	errs := ValidateList(effects, maxItems, path)
-	for i, effect := range effects {
-		if !slices.Contains(allowed, effect) {
-			errs = append(errs, field.NotSupported(path.Index(i), effect, allowed))
-		}
-	}
-	return errs
-}
-
-// ValidateList returns what is wrong with a list that is to be a set of at most so
-// many.
+// ValidateList returns the errors of a list that has to be a set of at most a number of items.
 func ValidateList[T ~string](items []T, most int, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(items) > most {
 		errs = append(errs, field.TooMany(path, len(items), most))
 	}
-	seen := make(map[T]struct{}, len(items))
+	seen := sets.New[T]()
 	for i, item := range items {
-		if _, ok := seen[item]; ok {
+		if seen.Has(item) {
 			errs = append(errs, field.Duplicate(path.Index(i), item))
 		}
-		seen[item] = struct{}{}
+		seen.Insert(item)
 	}
 	return errs
 }
