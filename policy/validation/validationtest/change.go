@@ -11,127 +11,254 @@ import (
 // alter, it leaves the pod as it is.
 type change struct {
 	name  string
-	apply func(r *rand.Rand, pod *corev1.Pod)
+	apply func()
 }
 
-// Change returns an update of old: a copy with up to three changes.
+// Change returns an update of old: a copy with up to three changes. It draws most
+// of them from those that narrow, or nearly every update would be refused.
 func Change(r *rand.Rand, old *corev1.Pod) *corev1.Pod {
 	pod := old.DeepCopy()
-	all, narrowing := allChanges(), narrowingChanges()
+	narrowing, others := changes(r, pod)
+	all := slices.Concat(narrowing, others)
 	for range 1 + r.IntN(3) {
 		if r.IntN(100) < 40 {
-			pick(r, all).apply(r, pod)
+			pick(r, all).apply()
 			continue
 		}
-		pick(r, narrowing).apply(r, pod)
+		pick(r, narrowing).apply()
 	}
 	return pod
 }
 
-func allChanges() []change {
-	return slices.Concat(gateChanges, selectorChanges, requiredChanges, badTermChanges, affinityChanges, fixedChanges)
-}
-
-// narrowingChanges returns those that are allowed on some pods. Change draws most
-// of its changes from them, or nearly every update would be refused.
-func narrowingChanges() []change {
-	return slices.Concat(gateChanges[:3], selectorChanges[:2], requiredChanges[:5], affinityChanges[:4])
-}
-
-// The first three are allowed on every pod.
-var gateChanges = []change{
-	{"the last gate goes", func(_ *rand.Rand, pod *corev1.Pod) { pod.Spec.SchedulingGates = nil }},
-	{"one gate goes", func(r *rand.Rand, pod *corev1.Pod) {
-		if n := len(pod.Spec.SchedulingGates); n > 0 {
-			i := r.IntN(n)
-			pod.Spec.SchedulingGates = slices.Delete(pod.Spec.SchedulingGates, i, i+1)
-		}
-	}},
-	{"gates in another order", func(_ *rand.Rand, pod *corev1.Pod) { slices.Reverse(pod.Spec.SchedulingGates) }},
-	{"a gate comes", func(_ *rand.Rand, pod *corev1.Pod) { addGate(pod, "example.com/late") }},
-	{"a gate is replaced", func(r *rand.Rand, pod *corev1.Pod) {
-		if n := len(pod.Spec.SchedulingGates); n > 0 {
-			pod.Spec.SchedulingGates[r.IntN(n)].Name = "example.com/late"
-		}
-	}},
-	{"a gate twice", func(_ *rand.Rand, pod *corev1.Pod) {
-		if len(pod.Spec.SchedulingGates) > 0 {
-			addGate(pod, pod.Spec.SchedulingGates[0].Name)
-		}
-	}},
-	{"a new gate twice", func(_ *rand.Rand, pod *corev1.Pod) {
-		addGate(pod, "example.com/late")
-		addGate(pod, "example.com/late")
-	}},
-	{"a gate without a proper name", func(r *rand.Rand, pod *corev1.Pod) {
-		addGate(pod, pick(r, []string{"", "two/slashes/here", "-dash", "Upper.Example.Com/x"}))
-	}},
-}
-
-func addGate(pod *corev1.Pod, name string) {
-	pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
-}
-
-// The first two are allowed on pods that are held.
-var selectorChanges = []change{
-	{"a selector key comes", func(r *rand.Rand, pod *corev1.Pod) { setSelector(pod, "example.com/new", pick(r, labels)) }},
-	{"another selector key comes", func(r *rand.Rand, pod *corev1.Pod) {
-		if key := pick(r, labelKeys); pod.Spec.NodeSelector[key] == "" {
-			setSelector(pod, key, pick(r, labels))
-		}
-	}},
-	{"a selector key goes", func(r *rand.Rand, pod *corev1.Pod) { delete(pod.Spec.NodeSelector, pick(r, labelKeys)) }},
-	{"a selector value changes", func(r *rand.Rand, pod *corev1.Pod) {
-		if key := pick(r, labelKeys); pod.Spec.NodeSelector[key] != "" {
-			pod.Spec.NodeSelector[key] = "other"
-		}
-	}},
-	{"a selector value empties", func(r *rand.Rand, pod *corev1.Pod) { setSelector(pod, pick(r, labelKeys), "") }},
-	{"the selector goes", func(_ *rand.Rand, pod *corev1.Pod) { pod.Spec.NodeSelector = nil }},
-	{"an empty selector", func(_ *rand.Rand, pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{} }},
-	{"a bad selector key", func(_ *rand.Rand, pod *corev1.Pod) { setSelector(pod, "bad key", "a") }},
-	{"a bad selector value", func(_ *rand.Rand, pod *corev1.Pod) { setSelector(pod, "zone", notALabelValue) }},
-}
-
-func setSelector(pod *corev1.Pod, key, value string) {
-	if pod.Spec.NodeSelector == nil {
-		pod.Spec.NodeSelector = map[string]string{}
+// changes returns the changes of a pod: those that are allowed on some pods, and the others.
+func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
+	spec := &pod.Spec
+	addGate := func(name string) {
+		spec.SchedulingGates = append(spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
 	}
-	pod.Spec.NodeSelector[key] = value
+	setSelector := func(key, value string) {
+		if spec.NodeSelector == nil {
+			spec.NodeSelector = map[string]string{}
+		}
+		spec.NodeSelector[key] = value
+	}
+	// Changes of required terms of pods that have some.
+	onTerms := func(apply func(terms *[]corev1.NodeSelectorTerm)) func() {
+		return func() {
+			if a := spec.Affinity; a != nil && a.NodeAffinity != nil {
+				if required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil && len(required.NodeSelectorTerms) > 0 {
+					apply(&required.NodeSelectorTerms)
+				}
+			}
+		}
+	}
+	onTerm := func(apply func(t *corev1.NodeSelectorTerm)) func() {
+		return onTerms(func(terms *[]corev1.NodeSelectorTerm) { apply(&(*terms)[r.IntN(len(*terms))]) })
+	}
+	onExpression := func(apply func(e *corev1.NodeSelectorRequirement)) func() {
+		return onTerm(func(t *corev1.NodeSelectorTerm) {
+			if len(t.MatchExpressions) > 0 {
+				apply(&t.MatchExpressions[r.IntN(len(t.MatchExpressions))])
+			}
+		})
+	}
+
+	// The first three are allowed on every pod, the next two on pods that are held, unless the term
+	// was empty. The last four touch only preferred terms, save that a new affinity must not stay empty.
+	narrowing = []change{
+		{"the last gate goes", func() { spec.SchedulingGates = nil }},
+		{"one gate goes", func() {
+			if n := len(spec.SchedulingGates); n > 0 {
+				i := r.IntN(n)
+				spec.SchedulingGates = slices.Delete(spec.SchedulingGates, i, i+1)
+			}
+		}},
+		{"gates in another order", func() { slices.Reverse(spec.SchedulingGates) }},
+		{"a selector key comes", func() { setSelector("example.com/new", pick(r, labels)) }},
+		{"another selector key comes", func() {
+			if key := pick(r, labelKeys); spec.NodeSelector[key] == "" {
+				setSelector(key, pick(r, labels))
+			}
+		}},
+		{"an expression is appended", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchExpressions = append(t.MatchExpressions, expression(r)) })},
+		{"a field is appended", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = append(t.MatchFields, nameRequirement(r)) })},
+		{"an expression for every term", onTerms(func(terms *[]corev1.NodeSelectorTerm) {
+			for i := range *terms {
+				t := &(*terms)[i]
+				t.MatchExpressions = append(t.MatchExpressions, expression(r))
+			}
+		})},
+		{"the first required terms", func() {
+			if required := requiredOf(pod); len(required.NodeSelectorTerms) == 0 {
+				required.NodeSelectorTerms = terms(r)
+			}
+		}},
+		{"an empty list of expressions", onTerm(func(t *corev1.NodeSelectorTerm) {
+			if len(t.MatchExpressions) == 0 {
+				t.MatchExpressions = []corev1.NodeSelectorRequirement{}
+			}
+		})},
+		{"a preferred term comes", func() {
+			preferred := &nodeAffinityOf(pod).PreferredDuringSchedulingIgnoredDuringExecution
+			*preferred = append(*preferred, preferredTerm(r))
+		}},
+		{"the preferred terms go", func() {
+			if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+				spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = nil
+			}
+		}},
+		{"a preferred value that no label has", func() {
+			preferred := preferredTerm(r)
+			preferred.Preference.MatchExpressions = []corev1.NodeSelectorRequirement{requirement("zone", corev1.NodeSelectorOpIn, notALabelValue)}
+			nodeAffinityOf(pod).PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{preferred}
+		}},
+		{"an empty node affinity", func() { nodeAffinityOf(pod) }},
+	}
+	others = []change{
+		{"a gate comes", func() { addGate("example.com/late") }},
+		{"a gate is replaced", func() {
+			if n := len(spec.SchedulingGates); n > 0 {
+				spec.SchedulingGates[r.IntN(n)].Name = "example.com/late"
+			}
+		}},
+		{"a gate twice", func() {
+			if len(spec.SchedulingGates) > 0 {
+				addGate(spec.SchedulingGates[0].Name)
+			}
+		}},
+		{"a new gate twice", func() {
+			addGate("example.com/late")
+			addGate("example.com/late")
+		}},
+		{"a gate without a proper name", func() { addGate(pick(r, []string{"", "two/slashes/here", "-dash", "Upper.Example.Com/x"})) }},
+
+		{"a selector key goes", func() { delete(spec.NodeSelector, pick(r, labelKeys)) }},
+		{"a selector value changes", func() {
+			if key := pick(r, labelKeys); spec.NodeSelector[key] != "" {
+				spec.NodeSelector[key] = "other"
+			}
+		}},
+		{"a selector value empties", func() { setSelector(pick(r, labelKeys), "") }},
+		{"the selector goes", func() { spec.NodeSelector = nil }},
+		{"an empty selector", func() { spec.NodeSelector = map[string]string{} }},
+		{"a bad selector key", func() { setSelector("bad key", "a") }},
+		{"a bad selector value", func() { setSelector("zone", notALabelValue) }},
+
+		{"an expression comes first", onTerm(func(t *corev1.NodeSelectorTerm) {
+			t.MatchExpressions = slices.Insert(t.MatchExpressions, 0, expression(r))
+		})},
+		{"a field comes first", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = slices.Insert(t.MatchFields, 0, nameRequirement(r)) })},
+		{"expressions in another order", onTerm(func(t *corev1.NodeSelectorTerm) { slices.Reverse(t.MatchExpressions) })},
+		{"the expressions go", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchExpressions = nil })},
+		{"the fields go", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = nil })},
+		{"a value more", onExpression(func(e *corev1.NodeSelectorRequirement) { e.Values = append(e.Values, "more") })},
+		{"a value less", onExpression(func(e *corev1.NodeSelectorRequirement) {
+			if len(e.Values) > 1 {
+				e.Values = e.Values[1:]
+			}
+		})},
+		{"values in another order", onExpression(func(e *corev1.NodeSelectorRequirement) { slices.Reverse(e.Values) })},
+		{"another key", onExpression(func(e *corev1.NodeSelectorRequirement) { e.Key = "example.com/other" })},
+		{"another operator", onExpression(func(e *corev1.NodeSelectorRequirement) {
+			if e.Operator == corev1.NodeSelectorOpIn {
+				e.Operator = corev1.NodeSelectorOpNotIn
+			}
+		})},
+		{"a term more", onTerms(func(terms *[]corev1.NodeSelectorTerm) { *terms = append(*terms, term(r)) })},
+		{"a term less", onTerms(func(terms *[]corev1.NodeSelectorTerm) { *terms = (*terms)[1:] })},
+		{"terms in another order", onTerms(func(terms *[]corev1.NodeSelectorTerm) { slices.Reverse(*terms) })},
+		{"no terms in what is required", func() { requiredOf(pod).NodeSelectorTerms = nil }},
+		{"nothing required", func() { nodeAffinityOf(pod).RequiredDuringSchedulingIgnoredDuringExecution = nil }},
+
+		{"an empty affinity", func() { affinityOf(pod) }},
+		{"the node affinity goes", func() {
+			if spec.Affinity != nil {
+				spec.Affinity.NodeAffinity = nil
+			}
+		}},
+		{"the affinity goes", func() { spec.Affinity = nil }},
+		{"a preferred term without weight", func() {
+			nodeAffinityOf(pod).PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
+				{Weight: pick(r, []int32{0, -1, 101}), Preference: term(r)},
+			}
+		}},
+
+		// None of these is allowed on any pod, unless it repeats a directive of the pod.
+		{"pod affinity changes", func() {
+			affinityOf(pod).PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{podTerm(r)}}
+		}},
+		{"pod affinity goes", func() {
+			if spec.Affinity != nil {
+				spec.Affinity.PodAffinity = nil
+			}
+		}},
+		{"pod anti-affinity changes", func() {
+			affinityOf(pod).PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{podTerm(r)}}
+		}},
+		{"empty pod anti-affinity", func() { affinityOf(pod).PodAntiAffinity = &corev1.PodAntiAffinity{} }},
+		{"spreading changes", func() { spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{spreadConstraint(r)} }},
+		{"spreading goes", func() { spec.TopologySpreadConstraints = nil }},
+		{"empty spreading", func() {
+			if len(spec.TopologySpreadConstraints) == 0 {
+				spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{}
+			}
+		}},
+		{"another scheduler", func() { spec.SchedulerName = "somebody" }},
+		{"another priority", func() { spec.Priority = new(int32(7)) }},
+		{"another scheduling group", func() {
+			spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("group-" + pick(r, labels))}
+		}},
+	}
+
+	// Requirements that no pod may have, appended to a required term.
+	bad := func(name, key string, operator corev1.NodeSelectorOperator, values ...string) {
+		others = append(others, change{name, func() {
+			t := requiredTerm(r, pod)
+			if key == "metadata.name" || key == "spec.podCIDR" {
+				t.MatchFields = append(t.MatchFields, requirement(key, operator, values...))
+			} else {
+				t.MatchExpressions = append(t.MatchExpressions, requirement(key, operator, values...))
+			}
+		}})
+	}
+	bad("In without values", "zone", corev1.NodeSelectorOpIn)
+	bad("Exists with values", "zone", corev1.NodeSelectorOpExists, "a")
+	bad("Gt with two values", "zone", corev1.NodeSelectorOpGt, "1", "2")
+	bad("an unknown operator", "zone", "Near", "a")
+	bad("a bad key", "bad key", corev1.NodeSelectorOpExists)
+	bad("a value that no label has", "zone", corev1.NodeSelectorOpIn, "a", notALabelValue)
+	bad("a field that nodes lack", "spec.podCIDR", corev1.NodeSelectorOpIn, "a")
+	bad("a field with two values", "metadata.name", corev1.NodeSelectorOpIn, "a", "b")
+	bad("a field that exists", "metadata.name", corev1.NodeSelectorOpExists)
+	bad("a name that no node has", "metadata.name", corev1.NodeSelectorOpIn, "Node_1")
+	return narrowing, others
 }
 
-// None of these is allowed on any pod, unless it repeats what the pod has.
-var fixedChanges = []change{
-	{"pod affinity changes", func(r *rand.Rand, pod *corev1.Pod) {
-		affinityOf(pod).PodAffinity = &corev1.PodAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{podTerm(r)},
-		}
-	}},
-	{"pod affinity goes", func(_ *rand.Rand, pod *corev1.Pod) {
-		if pod.Spec.Affinity != nil {
-			pod.Spec.Affinity.PodAffinity = nil
-		}
-	}},
-	{"pod anti-affinity changes", func(r *rand.Rand, pod *corev1.Pod) {
-		affinityOf(pod).PodAntiAffinity = &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{podTerm(r)},
-		}
-	}},
-	{"empty pod anti-affinity", func(_ *rand.Rand, pod *corev1.Pod) {
-		affinityOf(pod).PodAntiAffinity = &corev1.PodAntiAffinity{}
-	}},
-	{"spreading changes", func(r *rand.Rand, pod *corev1.Pod) {
-		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{spreadConstraint(r)}
-	}},
-	{"spreading goes", func(_ *rand.Rand, pod *corev1.Pod) { pod.Spec.TopologySpreadConstraints = nil }},
-	{"empty spreading", func(_ *rand.Rand, pod *corev1.Pod) {
-		if len(pod.Spec.TopologySpreadConstraints) == 0 {
-			pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{}
-		}
-	}},
-	{"another scheduler", func(_ *rand.Rand, pod *corev1.Pod) { pod.Spec.SchedulerName = "somebody" }},
-	{"another priority", func(_ *rand.Rand, pod *corev1.Pod) { pod.Spec.Priority = new(int32(7)) }},
-	{"another scheduling group", func(r *rand.Rand, pod *corev1.Pod) {
-		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("group-" + pick(r, labels))}
-	}},
+func requirement(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: slices.Clone(values)}
+}
+
+func affinityOf(pod *corev1.Pod) *corev1.Affinity { return made(&pod.Spec.Affinity) }
+
+func nodeAffinityOf(pod *corev1.Pod) *corev1.NodeAffinity { return made(&affinityOf(pod).NodeAffinity) }
+
+func requiredOf(pod *corev1.Pod) *corev1.NodeSelector {
+	return made(&nodeAffinityOf(pod).RequiredDuringSchedulingIgnoredDuringExecution)
+}
+
+// requiredTerm returns a required term of a pod, which it makes where there is none.
+func requiredTerm(r *rand.Rand, pod *corev1.Pod) *corev1.NodeSelectorTerm {
+	terms := &requiredOf(pod).NodeSelectorTerms
+	if len(*terms) == 0 {
+		*terms = []corev1.NodeSelectorTerm{{}}
+	}
+	return &(*terms)[r.IntN(len(*terms))]
+}
+
+// made returns the value of a field, which it makes where there is none.
+func made[T any](field **T) *T {
+	if *field == nil {
+		*field = new(T)
+	}
+	return *field
 }

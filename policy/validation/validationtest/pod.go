@@ -50,15 +50,8 @@ func Pod(r *rand.Rand) *corev1.Pod {
 // Age gives pod a required term with a value that no label can have, as an older
 // API server may have stored it. An API server of today refuses to create such a pod.
 func Age(r *rand.Rand, pod *corev1.Pod) {
-	requirement := corev1.NodeSelectorRequirement{
-		Key: pick(r, labelKeys), Operator: corev1.NodeSelectorOpIn, Values: []string{notALabelValue},
-	}
-	required := requiredOf(pod)
-	if len(required.NodeSelectorTerms) == 0 {
-		required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{}}
-	}
-	term := &required.NodeSelectorTerms[r.IntN(len(required.NodeSelectorTerms))]
-	term.MatchExpressions = append(term.MatchExpressions, requirement)
+	term := requiredTerm(r, pod)
+	term.MatchExpressions = append(term.MatchExpressions, requirement(pick(r, labelKeys), corev1.NodeSelectorOpIn, notALabelValue))
 }
 
 var (
@@ -138,19 +131,19 @@ func expression(r *rand.Rand) corev1.NodeSelectorRequirement {
 	key := pick(r, labelKeys)
 	switch r.IntN(5) {
 	case 0:
-		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists}
+		return requirement(key, corev1.NodeSelectorOpExists)
 	case 1:
-		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpGt, Values: []string{"7"}}
+		return requirement(key, corev1.NodeSelectorOpGt, "7")
 	case 2:
-		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpNotIn, Values: sample(r, labels, 1)}
+		return requirement(key, corev1.NodeSelectorOpNotIn, pick(r, labels))
 	default:
-		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: sample(r, labels, 1+r.IntN(3))}
+		return requirement(key, corev1.NodeSelectorOpIn, sample(r, labels, 1+r.IntN(3))...)
 	}
 }
 
 func nameRequirement(r *rand.Rand) corev1.NodeSelectorRequirement {
 	operator := pick(r, []corev1.NodeSelectorOperator{corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn})
-	return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: operator, Values: sample(r, nodeNames, 1)}
+	return requirement("metadata.name", operator, pick(r, nodeNames))
 }
 
 func preferredTerm(r *rand.Rand) corev1.PreferredSchedulingTerm {
