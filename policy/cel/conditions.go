@@ -84,7 +84,7 @@ func (c *condition) holds(ctx context.Context, review *Review, judged *Judged) (
 	return holds, err
 }
 
-// ValidateConditions returns what is wrong with matchConditions: names, and
+// ValidateConditions returns the errors of matchConditions: names, and
 // expressions that do not compile, with the position.
 func ValidateConditions(place Place, conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -108,7 +108,7 @@ func ValidateConditions(place Place, conditions []admissionregistrationv1.MatchC
 	return errs
 }
 
-// Validate returns what is wrong with one expression that is being written.
+// Validate returns the errors of one expression that is being written.
 func Validate(place Place, text string, result Type, path *field.Path) field.ErrorList {
 	if strings.TrimSpace(text) == "" {
 		return field.ErrorList{field.Required(path, "a CEL expression")}

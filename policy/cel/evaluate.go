@@ -14,7 +14,7 @@ import (
 
 // Bool evaluates an expression of type Bool. The error is a *FailedError where the
 // expression fails. Every other error is a fault from outside (the context ended,
-// or the authorizer could not be asked) and must not become a verdict.
+// or the authorizer did not answer) and must not become a verdict.
 func (p *Program) Bool(ctx context.Context, review *Review, judged *Judged) (bool, error) {
 	value, err := p.evaluate(ctx, review, judged)
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *Program) Bool(ctx context.Context, review *Review, judged *Judged) (boo
 	return bool(result), nil
 }
 
-// Text evaluates an expression of type String, as Bool does. What it returns is one
+// Text evaluates an expression of type String, as Bool does. The result is one
 // line; a text that is empty, is longer than a ValidatingAdmissionPolicy allows, or
 // has line breaks, is a failure.
 func (p *Program) Text(ctx context.Context, review *Review, judged *Judged) (string, error) {
@@ -110,7 +110,7 @@ func (p *Program) failure(ctx context.Context, err error, level int) error {
 		return &FailedError{Problem: tooCostly}
 	}
 	message := err.Error()
-	if strings.HasPrefix(message, "internal error:") { // what recovers a panic says so
+	if strings.HasPrefix(message, "internal error:") { // the prefix of a recovered panic
 		return fmt.Errorf("evaluate expression: %w", err)
 	}
 	return &FailedError{Problem: short(message) + p.at(err)}

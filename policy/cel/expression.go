@@ -13,7 +13,7 @@ import (
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
-// Place says where an expression stands, and by that what it sees. Everywhere it
+// Place is the place of an expression, which decides its variables. Everywhere it
 // sees object, oldObject, request, namespaceObject, authorizer and
 // authorizer.requestResource.
 type Place uint8
@@ -25,11 +25,11 @@ const (
 	OfToleration Place = iota
 	// OfTaint also sees taint, and operation: Add, Change or Remove.
 	OfTaint
-	// OfRequest sees nothing more.
+	// OfRequest sees no more.
 	OfRequest
 )
 
-// Type is what an expression has to return.
+// Type is the type that an expression has to return.
 type Type uint8
 
 // The types.
@@ -67,21 +67,21 @@ func (e *Error) Error() string {
 
 // FailedError says why an expression that compiles gave no result: a field that is
 // not there, a cost beyond the limit. It is the expression's fault, or that of what
-// it was given, and safe to show.
+// its variables, and safe to show.
 type FailedError struct{ Problem string }
 
 // Error implements error.
 func (e *FailedError) Error() string { return e.Problem }
 
-// Uses says what an expression reads.
+// Uses holds the variables and fields that an expression reads.
 type Uses struct {
-	// Requester is set if the result depends on who sent the request: it reads
+	// Requester is set if the result depends on the sender of the request: it reads
 	// authorizer, request.userInfo, or request as a whole.
 	Requester bool
 	// Object is set if it reads object, oldObject, pod or claim, which have to be
 	// decoded for it.
 	Object bool
-	// Judged is set if it reads what is judged: toleration, taint or operation. The
+	// Judged is set if it reads the judged: toleration, taint or operation. The
 	// others say the same of all tolerations and taints of an object.
 	Judged bool
 	// Request are the fields of request that it reads, sorted. Without Requester it

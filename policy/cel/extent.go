@@ -110,12 +110,12 @@ func (s *sizer) measure(e celast.Expr) int {
 		return s.call(e.AsCall())
 	case celast.ComprehensionKind:
 		return s.comprehension(e.AsComprehension())
-	default:
-		return 1
+	case celast.LiteralKind, celast.UnspecifiedExprKind:
 	}
+	return 1
 }
 
-// comprehension follows a loop as it is checked: once, with what it starts from.
+// comprehension follows a loop as it is checked: once, with its first value.
 func (s *sizer) comprehension(c celast.ComprehensionExpr) int {
 	element, start := max(1, s.extent(c.IterRange())-1), s.extent(c.AccuInit())
 	outside := s.variables

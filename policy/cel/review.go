@@ -10,14 +10,14 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Review is what the expressions of one request see and may cost together. What is
-// large is decoded when first read, once. It is not safe for concurrent use.
+// Review holds the data and the budget of the expressions of one request. Objects are
+// decoded when first read, once. It is not safe for concurrent use.
 type Review struct {
 	// Request is null in expressions where it is nil, as are object and oldObject.
 	Request *admissionv1.AdmissionRequest
 	// Namespace is nil for requests outside of namespaces.
 	Namespace *corev1.Namespace
-	// Authorizer answers what authorizer asks, and what rbac: true does.
+	// Authorizer answers the checks of authorizer, and those of rbac: true.
 	Authorizer authorizer.Authorizer
 
 	// main is the review that this one is beside, or nil.
@@ -29,9 +29,9 @@ type Review struct {
 	spent   uint64
 }
 
-// Aside returns the same review for what refuses nobody: messages, and policies that
-// only warn. It knows all that the review knows, and has a budget of its own, so that
-// nothing that is only said takes what a refusal needs to be averted.
+// Aside returns the same review for expressions that refuse nothing: messages, and those of policies
+// that only warn. It shares the kept values and answers, and has a budget of its own, so that
+// a message cannot take the budget of an expression that averts a refusal.
 func (r *Review) Aside() *Review {
 	if r == nil || r.main != nil {
 		return r
@@ -43,7 +43,7 @@ func (r *Review) Aside() *Review {
 	return r.aside
 }
 
-// shared is the review that keeps what is known.
+// shared is the review that keeps values and answers.
 func (r *Review) shared() *Review {
 	if r.main != nil {
 		return r.main
@@ -51,7 +51,7 @@ func (r *Review) shared() *Review {
 	return r
 }
 
-// Judged is what is being judged, as it is called in expressions. Nil and empty are
+// Judged holds the judged objects by their names in expressions. Nil and empty are
 // null.
 type Judged struct {
 	// Toleration is a *corev1.Toleration or *resourcev1.DeviceToleration, Taint a

@@ -28,7 +28,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// seen is what the expressions of a review have looked at so far.
+// seen holds the decoded values of a review.
 type seen struct {
 	documents          []document
 	request, namespace ref.Val
@@ -180,7 +180,7 @@ var errNoAuthorizer = errors.New("nobody can be asked what is authorized")
 func (s *scope) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := authorizer.DecisionNoOpinion, "", errNoAuthorizer
 	if s.review.Authorizer != nil {
-		decision, reason, err = s.review.Authorizer.Authorize(s.ctx, attributes)
+		decision, reason, err = s.review.Authorizer.Authorize(s.ctx, attributes) //nolint:contextcheck // see scope.ctx
 	}
 	s.unauthorized = cmp.Or(s.unauthorized, err)
 	return decision, reason, err
@@ -214,7 +214,7 @@ func fieldsType(name string, types map[string]*apiservercel.DeclType) *apiserver
 
 // fields is a toleration or a taint in CEL. Text that is not set reads as its
 // default, and has() is false of it, as in protocol buffers: a comparison with a
-// wildcard is false rather than a failure, and a wildcard can still be told.
+// wildcard is false rather than a failure, and a wildcard can still be recognized.
 type fields struct {
 	fieldValues
 

@@ -58,7 +58,7 @@ func Compile(sel *v1alpha1.TaintSelector) Selector {
 	return s
 }
 
-// TargetOf returns the target with its default: what is not a device is a node.
+// TargetOf returns the target with its default: all but devices are nodes.
 func TargetOf(target v1alpha1.TaintTarget) v1alpha1.TaintTarget {
 	if target == v1alpha1.TaintTargetDevice {
 		return v1alpha1.TaintTargetDevice

@@ -113,11 +113,8 @@ func (t *Toleration) Tolerates(taint *corev1.Taint) bool {
 	if t.Target != v1alpha1.TaintTargetNode || (t.Key != "" && t.Key != taint.Key) || (t.Effect != "" && t.Effect != taint.Effect) {
 		return false
 	}
-	switch t.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case corev1.TolerationOpEqual:
-		return t.Value == taint.Value
+	if t.Operator == corev1.TolerationOpExists || t.Operator == corev1.TolerationOpEqual {
+		return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
 	}
 	n, ok := canonicalInt(taint.Value)
 	return ok && t.numeric && (t.Operator == corev1.TolerationOpLt && n < t.number || t.Operator == corev1.TolerationOpGt && n > t.number)

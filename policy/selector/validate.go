@@ -33,7 +33,7 @@ const (
 	maxName      = 253
 )
 
-// ValidateAll returns what is wrong with the selectors of a policy, of which there
+// ValidateAll returns the errors of the selectors of a policy, of which there
 // must be one at least.
 func ValidateAll(list []v1alpha1.TaintSelector, path *field.Path, use Use) field.ErrorList {
 	if len(list) == 0 {
@@ -49,7 +49,7 @@ func ValidateAll(list []v1alpha1.TaintSelector, path *field.Path, use Use) field
 	return errs
 }
 
-// Validate returns what is wrong with a selector.
+// Validate returns the errors of a selector.
 func Validate(sel *v1alpha1.TaintSelector, path *field.Path, use Use) field.ErrorList {
 	effects := nodeEffects
 	var errs field.ErrorList

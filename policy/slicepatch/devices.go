@@ -39,9 +39,9 @@ func See(spec *resourcev1.ResourceSliceSpec) *Devices {
 
 // groups are the groups of devices of which the same is read.
 type groups struct {
-	// of are the groups by the position of the device, counted from 1; 0 is not known yet.
+	// of are the groups by the position of the device, counted from 1; 0 is not computed yet.
 	of []int
-	// keys say what is read of the devices of each group.
+	// keys encode the values that are read of the devices of each group.
 	keys  []string
 	byKey map[string]int
 }
@@ -71,7 +71,7 @@ func (d *Devices) group(g *groups, r *reads, at int) int {
 	return g.of[at] - 1
 }
 
-// device returns what is read of a device, and no more of it.
+// device returns a device with the values that are read, and no others.
 func (d *Devices) device(r *reads, at int) *cel.Device {
 	in := &d.list[at]
 	return &cel.Device{
@@ -140,7 +140,7 @@ func gatherDomain[V any](found []value, driver string, values map[name]V, wanted
 	return found
 }
 
-// appendKey writes down what is read of a device: two devices with the same key look
+// appendKey encodes the values that are read of a device: two devices with the same key look
 // the same to the expression.
 func (d *Devices) appendKey(b []byte, r *reads, in *resourcev1.Device) []byte {
 	b = appendText(b, d.driver)
@@ -167,7 +167,7 @@ func (d *Devices) appendKey(b []byte, r *reads, in *resourcev1.Device) []byte {
 // appendAttribute writes down the form in which the API server stores an attribute.
 func appendAttribute(b []byte, a *resourcev1.DeviceAttribute) []byte {
 	size := a.Size()
-	b = slices.Grow(binary.AppendUvarint(b, uint64(size)), size)
+	b = slices.Grow(binary.AppendVarint(b, int64(size)), size)
 	end := len(b) + size
 	_, _ = a.MarshalToSizedBuffer(b[len(b):end]) // no error is possible for its own size
 	return b[:end]

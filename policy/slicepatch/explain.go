@@ -29,9 +29,9 @@ type Explanation struct {
 type Value[V any] struct {
 	// Name is as the device has it or, if it was removed, as the driver published it.
 	Name resourcev1.QualifiedName
-	// Now is what the device has, nil if a patch removed it.
+	// Now is the value that the device has, nil if a patch removed it.
 	Now *V
-	// Published is what the driver published under the name, nil for nothing.
+	// Published is the value that the driver published under the name, nil for none.
 	Published *V
 	// Patch is the name of the patch that decided, empty for the driver.
 	Patch string

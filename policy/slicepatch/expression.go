@@ -18,7 +18,7 @@ const (
 	// maxCost is the cost that all expressions which are evaluated on one device for one patch
 	// may have together, in units of CEL: some 2 ms. It is 1/100 of what Kubernetes allows for
 	// one expression of a claim, because a patch is evaluated on every device there is, and
-	// some thousand times what it costs to compare a few attributes.
+	// some thousand times the cost of comparing a few attributes.
 	maxCost = 10_000
 	// maxSliceCost is the cost that they may have for all devices of a slice together, where
 	// devices of which they read the same count once. It leaves 156 for each of 128 devices
@@ -49,11 +49,11 @@ type expression struct {
 	loops   loops
 
 	mutex sync.Mutex
-	// answers are by the key of what the expression reads of a device.
+	// answers are by the key of the values that the expression reads of a device.
 	answers map[string]*answer
 }
 
-// answer is the result of an expression for a device. It depends on what the expression reads
+// answer is the result of an expression for a device. It depends on the values that the expression reads
 // of it and on nothing else.
 type answer struct {
 	matches bool
@@ -90,7 +90,7 @@ func expressionOf(text string) (*expression, error) {
 	return e, nil
 }
 
-// answer returns the result for a device, of which key says what the expression reads.
+// answer returns the result for a device. The key encodes the values that the expression reads.
 func (e *expression) answer(key string, device func() *cel.Device) *answer {
 	e.mutex.Lock()
 	kept := e.answers[key]
@@ -145,6 +145,6 @@ var errTooCostly = fmt.Errorf("costs more than the %d that all expressions of a 
 
 var errDisorder = errors.New("makes a list of what may be a map, whose order is not defined; use has(), in or a name")
 
-// errGivenUp says what to do, because the device is not the cause.
+// errGivenUp advises its reader, because the device is not the cause.
 var errGivenUp = errors.New(fmt.Sprintf("given up: the devices of its slice that come before it by name cost the %d that all expressions of a patch may cost for a slice; ", maxSliceCost) +
 	"name the driver and the pools in the filter, or give expressions that loop over less")

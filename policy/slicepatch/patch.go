@@ -139,7 +139,7 @@ func deviceTaints(in []v1alpha1.PatchedTaint) []resourcev1.DeviceTaint {
 }
 
 // WithoutAttributes returns a patch that only taints, without the attributes and the capacity of
-// the one that is given.
+// the patch.
 func WithoutAttributes(patch *v1alpha1.ResourceSlicePatch) *v1alpha1.ResourceSlicePatch {
 	tainting := patch.DeepCopy()
 	tainting.Spec.Devices.Attributes, tainting.Spec.Devices.Capacity = nil, nil

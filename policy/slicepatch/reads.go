@@ -22,7 +22,7 @@ type reads struct {
 	attributes, capacity part
 }
 
-// part is what is read of attributes or of capacity.
+// part is the part of attributes or of capacity that is read.
 type part struct {
 	all   bool
 	paths []path
@@ -76,7 +76,7 @@ const (
 	shapeDomains           // its attributes or its capacity, by domain
 	shapeDomain            // the values of one domain, by name
 	shapeValue             // one value; an attribute that can be looped over is a list
-	shapeList              // what is surely no map
+	shapeList              // surely no map
 )
 
 // read takes note of a part of the device that is used as a whole.
@@ -104,26 +104,22 @@ func (a *analyzer) visit(e ast.Expr) shape {
 		return a.visitCall(e.AsCall())
 	case ast.ComprehensionKind:
 		return a.visitLoop(e.AsComprehension())
-	default:
+	case ast.ListKind, ast.MapKind, ast.StructKind, ast.LiteralKind, ast.UnspecifiedExprKind:
 		for _, child := range ast.NavigateExpr(a.ast, e).Children() {
 			a.read(a.visit(child))
 		}
-		return shape{}
 	}
+	return shape{}
 }
 
 func (a *analyzer) visitIdent(e ast.Expr) shape {
 	if bound := a.variables[e.AsIdent()]; bound.kind != shapeOther {
 		return bound
 	}
-	switch a.ast.GetType(e.ID()).Kind() {
-	case types.StructKind:
+	if a.ast.GetType(e.ID()).Kind() == types.StructKind {
 		return shape{kind: shapeDevice}
-	case types.ListKind:
-		return shape{kind: shapeList}
-	default:
-		return shape{}
 	}
+	return shape{}
 }
 
 func (a *analyzer) visitCall(call ast.CallExpr) shape {
@@ -216,7 +212,7 @@ func literal(e ast.Expr) (string, bool) {
 	return string(text), ok
 }
 
-// tidy sorts, and leaves out duplicates and what is read with its domain.
+// tidy sorts, and leaves out duplicates and values that are read with their domain.
 func (p *part) tidy() {
 	if p.all {
 		p.paths = nil

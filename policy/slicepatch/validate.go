@@ -15,7 +15,7 @@ import (
 	tollgatevalidation "github.com/tollgate-dev/tollgate/policy/validation"
 )
 
-// ValidatePatch returns what is wrong with the patch by the rules that its schema cannot say, and
+// ValidatePatch returns the errors of the patch by the rules that its schema cannot say, and
 // by those of the schema, which a stored object may still not obey. A patch without
 // errors is applied to the letter.
 func ValidatePatch(p *v1alpha1.ResourceSlicePatch) field.ErrorList {
@@ -40,7 +40,7 @@ func ValidatePatch(p *v1alpha1.ResourceSlicePatch) field.ErrorList {
 	return append(errs, tollgatevalidation.ValidateTaints(deviceTaints(spec.Taints), path.Child("taints"))...)
 }
 
-// ValidateFields returns what is wrong with the fields that a patch sets and that was did not,
+// ValidateFields returns the errors of the fields that a patch sets and that was did not,
 // nil for one that is created. A patch that is stored with them is in force for all that.
 func ValidateFields(p, was *v1alpha1.ResourceSlicePatch) field.ErrorList {
 	if !p.Spec.Publish || was != nil && was.Spec.Publish {
@@ -50,7 +50,7 @@ func ValidateFields(p, was *v1alpha1.ResourceSlicePatch) field.ErrorList {
 		"nothing is written into ResourceSlices, because drivers take what is for their own: leave it out, and run a scheduler that applies patches where pods are to see attributes and capacity")}
 }
 
-// Warnings says what a valid patch does that is probably not meant. The API server
+// Warnings returns the effects of a valid patch that are probably not meant. The API server
 // drops fields that it does not know, so that a misspelt filter is no filter.
 func Warnings(p *v1alpha1.ResourceSlicePatch) []string {
 	var warnings []string

@@ -205,7 +205,7 @@ func rational(q *resource.Quantity) *big.Rat {
 	return n
 }
 
-// text returns a quantity as it is written. String writes to what it is called on.
+// text returns a quantity as text. String writes to its receiver.
 func text(q *resource.Quantity) string {
 	own := q.DeepCopy()
 	return own.String()

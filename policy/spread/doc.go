@@ -8,7 +8,7 @@
 // pod does not tolerate. A domain that only has such nodes stays empty, and then pods
 // wait although other nodes have room for them.
 //
-// Read reads what a pod asks for. Filter says for each node whether the pod may go
+// Read reads the requirements of a pod. Filter says for each node whether the pod may go
 // there, with all numbers that this follows from, and Score how much the scheduler would
 // like it to. Wedges finds the constraints that a pod may wait for without end, from the
 // nodes alone.

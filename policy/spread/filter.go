@@ -195,9 +195,9 @@ func (c Code) Message() string {
 		return mismatch
 	case UnschedulableAndUnresolvable:
 		return mismatch + " (missing required label)"
-	default:
-		return ""
+	case Success:
 	}
+	return ""
 }
 
 // Skew is how far a domain would be ahead if the pod went there.
@@ -234,8 +234,8 @@ type Filtered struct {
 }
 
 // Filter says where the constraints with DoNotSchedule let the pod go. Only spread is
-// looked at: whether nodes have taints that keep the pod away, or match what it requires,
-// is for others to say (TS-08).
+// looked at: whether nodes have taints that keep the pod away, or match its requirements,
+// is not decided here (TS-08).
 func (s *Spreading) Filter(cluster *Cluster) *Filtered {
 	counts := s.count(cluster, s.acting(corev1.DoNotSchedule), false)
 	f := &Filtered{Counts: counts, Verdicts: make([]Verdict, len(cluster.nodes))}

@@ -97,7 +97,7 @@ func (s *Scored) rate(score *NodeScore, node *Node, weights []float64) {
 	score.Raw = int64(math.Round(sum))
 }
 
-// normalize turns what the constraints count into scores.
+// normalize turns the counts of the constraints into scores.
 func (s *Scored) normalize() {
 	least, most := int64(math.MaxInt64), int64(0)
 	for i := range s.Nodes {

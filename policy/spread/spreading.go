@@ -59,7 +59,7 @@ type Spreading struct {
 }
 
 // Read reads the requirements of a pod: its namespace, labels, tolerations, nodeSelector, node
-// affinity and constraints. The error says what is wrong with a constraint that the API
+// affinity and constraints. The error is that of a constraint that the API
 // server refuses (TS-14).
 func Read(pod *corev1.Pod, o Options) (*Spreading, error) {
 	s := &Spreading{
@@ -138,7 +138,7 @@ func (s *Spreading) acting(action corev1.UnsatisfiableConstraintAction) []Constr
 
 // untolerated returns the first taint that keeps the pod from a node, nil for none. How long a
 // toleration lasts does not matter (TS-04). FindMatchingUntoleratedTaint of
-// k8s.io/component-helpers makes allocations for each node, and asks for a logger.
+// k8s.io/component-helpers makes allocations for each node, and needs a logger.
 func (s *Spreading) untolerated(taints []corev1.Taint) *corev1.Taint {
 	for i := range taints {
 		t := &taints[i]

@@ -43,10 +43,10 @@ type DeviceTimeAdded struct {
 //   - without a time: that of the old taint with the same device, key, value and
 //     effect, else now;
 //   - with one that only says "now" (within 5 s of it): that of the same old taint if
-//     it is older, because the API server has given the present to every taint
+//     it is older, because the API server has set the present on every taint
 //     that came without a time (AV-06), and a driver that publishes a taint once more
 //     must not start all timers again;
-//   - with any other: as given. A time in the future is legal.
+//   - with any other: that time. A time in the future is legal.
 //
 // To start a taint's time again, remove it and add it in a second write, or give a
 // time that is further than 5 s from now.
@@ -91,7 +91,7 @@ func deviceTimeAdded(t taint, since, now time.Time) time.Time {
 // false if it has it already. Old is the taint before the write, nil when the rule is
 // created. The time is when the effect took hold, so it becomes now when the effect
 // changes and the client leaves the time as it was (AV-17); a change of key or value
-// does not move it (DE-37). Every other time that is given stands.
+// does not move it (DE-37). Every other time in the request stands.
 func StampRule(taint, old *resourcev1.DeviceTaint, now time.Time) (metav1.Time, bool) {
 	t := deviceTaint(taint)
 	at := t.time()
@@ -133,7 +133,7 @@ func changedDevices(devices, old []Device) iter.Seq2[int, []resourcev1.DeviceTai
 
 func sameDeviceTaint(a, b resourcev1.DeviceTaint) bool { return deviceTaint(&a) == deviceTaint(&b) }
 
-// ValidateSlice reports what is wrong with the taints of the devices of a
+// ValidateSlice returns the errors of the taints of the devices of a
 // ResourceSlice that had old (none when it is created). The taints of a device are
 // judged only where that device, found by its name, did not have the same before
 // (AV-05).
@@ -158,7 +158,7 @@ func tooMany(devices []Device) bool {
 		slices.ContainsFunc(devices, func(d Device) bool { return len(d.Taints) > 0 })
 }
 
-// ValidateTaints reports what is wrong with the taints of one device, an unknown effect
+// ValidateTaints returns the errors of the taints of one device, an unknown effect
 // included.
 func ValidateTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
 	errs := validateDeviceTaints(taints, path)
@@ -190,7 +190,7 @@ func validateDeviceTaint(t *resourcev1.DeviceTaint, path *field.Path) field.Erro
 	return validateTaint(deviceTaint(t), t.Value, "None, NoSchedule and NoExecute", path)
 }
 
-// ValidateRule reports what is wrong with the spec of a DeviceTaintRule that had the
+// ValidateRule returns the errors of the spec of a DeviceTaintRule that had the
 // spec old, nil when it is created (AV-14, AV-15). A spec that did not change is not
 // judged again.
 func ValidateRule(spec, old *resourcev1.DeviceTaintRuleSpec) field.ErrorList {

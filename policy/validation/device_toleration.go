@@ -19,7 +19,7 @@ type Request struct {
 	FirstAvailable [][]resourcev1.DeviceToleration
 }
 
-// ValidateTolerations reports what is wrong with the tolerations of a ResourceClaim
+// ValidateTolerations returns the errors of the tolerations of a ResourceClaim
 // or of a ResourceClaimTemplate; path is that of the list of requests. Requests that
 // are as they were in old are not judged again: the spec is immutable, so refusing
 // an update would only keep its metadata from being written.

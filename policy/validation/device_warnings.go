@@ -15,7 +15,7 @@ import (
 // clocks account for less.
 const aheadAfter = time.Minute
 
-// SliceWarnings says which of the taints that a ResourceSlice gets are legal and
+// SliceWarnings returns warnings about taints of a ResourceSlice that are legal and
 // probably not meant. A text that is about many taints is said once.
 func SliceWarnings(devices, old []Device, now time.Time) []string {
 	path := field.NewPath("spec", "devices")
@@ -117,7 +117,7 @@ func keyWarning(key string) string {
 }
 
 // driverKeyWarning is about an administrator's taint with a key of the driver: the driver
-// says what such a key and its values mean.
+// defines the meaning of such a key and its values.
 func driverKeyWarning(key string, selector *resourcev1.DeviceTaintSelector) string {
 	domain, _, found := strings.Cut(key, "/")
 	if !found || selector == nil || selector.Driver == nil || !isDriverDomain(domain, strings.ToLower(*selector.Driver)) {
@@ -129,7 +129,7 @@ func driverKeyWarning(key string, selector *resourcev1.DeviceTaintSelector) stri
 // isDriverDomain reports whether keys in domain are for a driver to define. KEP-5055
 // has drivers use a domain of their vendor, with or without a prefix. Such are the
 // name of the driver and domains below it, and a domain that the name is in, though
-// not one of a single label, such as com. Where a vendor's domain begins cannot be told, so
+// not one of a single label, such as com. It is not known where a vendor's domain begins, so
 // domains beside the driver are not taken for the vendor's.
 func isDriverDomain(domain, driver string) bool {
 	return domain == driver ||

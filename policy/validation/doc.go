@@ -2,7 +2,7 @@
 // each of them counts, what tolerations of ResourceClaims may look like, and how the
 // scheduling directives of a pod may change.
 //
-// Every decision is about what a request adds or changes. What is unchanged is left alone,
+// Every decision is about what a request adds or changes. Unchanged parts are left alone,
 // even where it is invalid: a patch would turn the update of a kubelet into one that
 // NodeRestriction refuses (TP-18), and a refusal would block every other change of the
 // object.

@@ -118,7 +118,7 @@ func sameNodeTaints(a, b []corev1.Taint) bool {
 	return len(a) == len(b) && slices.EqualFunc(a, b, func(a, b corev1.Taint) bool { return nodeTaint(&a) == nodeTaint(&b) })
 }
 
-// ValidateNode reports what is wrong with taints as those of a node that had old
+// ValidateNode returns the errors of taints as those of a node that had old
 // (none when it is created). Taints that the request neither adds nor changes are not judged
 // again. A time may be at most maxSkew ahead of now; a negative maxSkew allows any.
 // The time of a taint is judged when it changes: a time that was there before is no obstacle
@@ -160,7 +160,7 @@ func ValidateNode(taints, old []corev1.Taint, now time.Time, maxSkew time.Durati
 // node needs a hundredth of it: the cost of a write of a node grows with their number.
 const MaxNodeTaints = 1000
 
-// ValidateNodeCount returns what is wrong with the number of a node's taints, which were old. A node
+// ValidateNodeCount returns the errors of the number of a node's taints, which were old. A node
 // that has too many may get rid of some.
 func ValidateNodeCount(taints, old []corev1.Taint) field.ErrorList {
 	if len(taints) <= MaxNodeTaints || len(taints) <= len(old) {
@@ -237,7 +237,7 @@ type Outage struct {
 }
 
 // OutageOf returns the outage of a node with these taints; false if there is none that could
-// be told from a later one.
+// be distinguished from a later one.
 func OutageOf(taints []corev1.Taint, ready Ready) (Outage, bool) {
 	o := Outage{Ready: ready}
 	for i := range taints {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ValidatePodCreate reports what is wrong with the scheduling gates, the node selector
+// ValidatePodCreate returns the errors of the scheduling gates, the node selector
 // and the node affinity of a pod that is about to be created.
 func ValidatePodCreate(pod *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
@@ -25,7 +25,7 @@ func ValidatePodCreate(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// ValidatePodUpdate reports what is wrong with the scheduling directives of pod as an
+// ValidatePodUpdate returns the errors of the scheduling directives of pod as an
 // update of old. Changes to other fields are not looked at.
 //
 // Changes that Kubernetes allows to no pod are reported once, at spec, with the

@@ -32,40 +32,58 @@ func Change(r *rand.Rand, old *corev1.Pod) *corev1.Pod {
 
 // changes returns the changes of a pod: those that are allowed on some pods, and the others.
 func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
-	spec := &pod.Spec
-	addGate := func(name string) {
-		spec.SchedulingGates = append(spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
-	}
-	setSelector := func(key, value string) {
-		if spec.NodeSelector == nil {
-			spec.NodeSelector = map[string]string{}
-		}
-		spec.NodeSelector[key] = value
-	}
-	// Changes of required terms of pods that have some.
-	onTerms := func(apply func(terms *[]corev1.NodeSelectorTerm)) func() {
-		return func() {
-			if a := spec.Affinity; a != nil && a.NodeAffinity != nil {
-				if required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil && len(required.NodeSelectorTerms) > 0 {
-					apply(&required.NodeSelectorTerms)
-				}
-			}
-		}
-	}
-	onTerm := func(apply func(t *corev1.NodeSelectorTerm)) func() {
-		return onTerms(func(terms *[]corev1.NodeSelectorTerm) { apply(&(*terms)[r.IntN(len(*terms))]) })
-	}
-	onExpression := func(apply func(e *corev1.NodeSelectorRequirement)) func() {
-		return onTerm(func(t *corev1.NodeSelectorTerm) {
-			if len(t.MatchExpressions) > 0 {
-				apply(&t.MatchExpressions[r.IntN(len(t.MatchExpressions))])
-			}
-		})
-	}
+	c := changer{r, pod, &pod.Spec}
+	return c.narrowing(), slices.Concat(c.widening(), c.fixed(), c.invalid())
+}
 
-	// The first three are allowed on every pod, the next two on pods that are held, unless the term
-	// was empty. The last four touch only preferred terms, save that a new affinity must not stay empty.
-	narrowing = []change{
+type changer struct {
+	r    *rand.Rand
+	pod  *corev1.Pod
+	spec *corev1.PodSpec
+}
+
+func (c changer) addGate(name string) {
+	c.spec.SchedulingGates = append(c.spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
+}
+
+func (c changer) setSelector(key, value string) {
+	if c.spec.NodeSelector == nil {
+		c.spec.NodeSelector = map[string]string{}
+	}
+	c.spec.NodeSelector[key] = value
+}
+
+// onTerms applies to the required terms of a pod that has some.
+func (c changer) onTerms(apply func(terms *[]corev1.NodeSelectorTerm)) func() {
+	return func() {
+		if a := c.spec.Affinity; a != nil && a.NodeAffinity != nil {
+			if required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil && len(required.NodeSelectorTerms) > 0 {
+				apply(&required.NodeSelectorTerms)
+			}
+		}
+	}
+}
+
+// onTerm applies to one of the required terms.
+func (c changer) onTerm(apply func(t *corev1.NodeSelectorTerm)) func() {
+	return c.onTerms(func(terms *[]corev1.NodeSelectorTerm) { apply(&(*terms)[c.r.IntN(len(*terms))]) })
+}
+
+// onExpression applies to one of the expressions of a required term.
+func (c changer) onExpression(apply func(e *corev1.NodeSelectorRequirement)) func() {
+	return c.onTerm(func(t *corev1.NodeSelectorTerm) {
+		if len(t.MatchExpressions) > 0 {
+			apply(&t.MatchExpressions[c.r.IntN(len(t.MatchExpressions))])
+		}
+	})
+}
+
+// narrowing returns the changes that are allowed on some pods. The first three are allowed on every
+// pod, the others on pods that are held, unless a term was empty. The last four touch only preferred
+// terms, save that a new affinity must not stay empty.
+func (c changer) narrowing() []change {
+	r, pod, spec := c.r, c.pod, c.spec
+	return []change{
 		{"the last gate goes", func() { spec.SchedulingGates = nil }},
 		{"one gate goes", func() {
 			if n := len(spec.SchedulingGates); n > 0 {
@@ -74,15 +92,15 @@ func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
 			}
 		}},
 		{"gates in another order", func() { slices.Reverse(spec.SchedulingGates) }},
-		{"a selector key comes", func() { setSelector("example.com/new", pick(r, labels)) }},
+		{"a selector key comes", func() { c.setSelector("example.com/new", pick(r, labels)) }},
 		{"another selector key comes", func() {
 			if key := pick(r, labelKeys); spec.NodeSelector[key] == "" {
-				setSelector(key, pick(r, labels))
+				c.setSelector(key, pick(r, labels))
 			}
 		}},
-		{"an expression is appended", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchExpressions = append(t.MatchExpressions, expression(r)) })},
-		{"a field is appended", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = append(t.MatchFields, nameRequirement(r)) })},
-		{"an expression for every term", onTerms(func(terms *[]corev1.NodeSelectorTerm) {
+		{"an expression is appended", c.onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchExpressions = append(t.MatchExpressions, expression(r)) })},
+		{"a field is appended", c.onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = append(t.MatchFields, nameRequirement(r)) })},
+		{"an expression for every term", c.onTerms(func(terms *[]corev1.NodeSelectorTerm) {
 			for i := range *terms {
 				t := &(*terms)[i]
 				t.MatchExpressions = append(t.MatchExpressions, expression(r))
@@ -93,7 +111,7 @@ func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
 				required.NodeSelectorTerms = terms(r)
 			}
 		}},
-		{"an empty list of expressions", onTerm(func(t *corev1.NodeSelectorTerm) {
+		{"an empty list of expressions", c.onTerm(func(t *corev1.NodeSelectorTerm) {
 			if len(t.MatchExpressions) == 0 {
 				t.MatchExpressions = []corev1.NodeSelectorRequirement{}
 			}
@@ -114,8 +132,12 @@ func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
 		}},
 		{"an empty node affinity", func() { nodeAffinityOf(pod) }},
 	}
-	others = []change{
-		{"a gate comes", func() { addGate("example.com/late") }},
+}
+
+func (c changer) widening() []change {
+	r, pod, spec := c.r, c.pod, c.spec
+	return []change{
+		{"a gate comes", func() { c.addGate("example.com/late") }},
 		{"a gate is replaced", func() {
 			if n := len(spec.SchedulingGates); n > 0 {
 				spec.SchedulingGates[r.IntN(n)].Name = "example.com/late"
@@ -123,14 +145,14 @@ func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
 		}},
 		{"a gate twice", func() {
 			if len(spec.SchedulingGates) > 0 {
-				addGate(spec.SchedulingGates[0].Name)
+				c.addGate(spec.SchedulingGates[0].Name)
 			}
 		}},
 		{"a new gate twice", func() {
-			addGate("example.com/late")
-			addGate("example.com/late")
+			c.addGate("example.com/late")
+			c.addGate("example.com/late")
 		}},
-		{"a gate without a proper name", func() { addGate(pick(r, []string{"", "two/slashes/here", "-dash", "Upper.Example.Com/x"})) }},
+		{"a gate without a proper name", func() { c.addGate(pick(r, []string{"", "two/slashes/here", "-dash", "Upper.Example.Com/x"})) }},
 
 		{"a selector key goes", func() { delete(spec.NodeSelector, pick(r, labelKeys)) }},
 		{"a selector value changes", func() {
@@ -138,35 +160,35 @@ func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
 				spec.NodeSelector[key] = "other"
 			}
 		}},
-		{"a selector value empties", func() { setSelector(pick(r, labelKeys), "") }},
+		{"a selector value empties", func() { c.setSelector(pick(r, labelKeys), "") }},
 		{"the selector goes", func() { spec.NodeSelector = nil }},
 		{"an empty selector", func() { spec.NodeSelector = map[string]string{} }},
-		{"a bad selector key", func() { setSelector("bad key", "a") }},
-		{"a bad selector value", func() { setSelector("zone", notALabelValue) }},
+		{"a bad selector key", func() { c.setSelector("bad key", "a") }},
+		{"a bad selector value", func() { c.setSelector("zone", notALabelValue) }},
 
-		{"an expression comes first", onTerm(func(t *corev1.NodeSelectorTerm) {
+		{"an expression comes first", c.onTerm(func(t *corev1.NodeSelectorTerm) {
 			t.MatchExpressions = slices.Insert(t.MatchExpressions, 0, expression(r))
 		})},
-		{"a field comes first", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = slices.Insert(t.MatchFields, 0, nameRequirement(r)) })},
-		{"expressions in another order", onTerm(func(t *corev1.NodeSelectorTerm) { slices.Reverse(t.MatchExpressions) })},
-		{"the expressions go", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchExpressions = nil })},
-		{"the fields go", onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = nil })},
-		{"a value more", onExpression(func(e *corev1.NodeSelectorRequirement) { e.Values = append(e.Values, "more") })},
-		{"a value less", onExpression(func(e *corev1.NodeSelectorRequirement) {
+		{"a field comes first", c.onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = slices.Insert(t.MatchFields, 0, nameRequirement(r)) })},
+		{"expressions in another order", c.onTerm(func(t *corev1.NodeSelectorTerm) { slices.Reverse(t.MatchExpressions) })},
+		{"the expressions go", c.onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchExpressions = nil })},
+		{"the fields go", c.onTerm(func(t *corev1.NodeSelectorTerm) { t.MatchFields = nil })},
+		{"a value more", c.onExpression(func(e *corev1.NodeSelectorRequirement) { e.Values = append(e.Values, "more") })},
+		{"a value less", c.onExpression(func(e *corev1.NodeSelectorRequirement) {
 			if len(e.Values) > 1 {
 				e.Values = e.Values[1:]
 			}
 		})},
-		{"values in another order", onExpression(func(e *corev1.NodeSelectorRequirement) { slices.Reverse(e.Values) })},
-		{"another key", onExpression(func(e *corev1.NodeSelectorRequirement) { e.Key = "example.com/other" })},
-		{"another operator", onExpression(func(e *corev1.NodeSelectorRequirement) {
+		{"values in another order", c.onExpression(func(e *corev1.NodeSelectorRequirement) { slices.Reverse(e.Values) })},
+		{"another key", c.onExpression(func(e *corev1.NodeSelectorRequirement) { e.Key = "example.com/other" })},
+		{"another operator", c.onExpression(func(e *corev1.NodeSelectorRequirement) {
 			if e.Operator == corev1.NodeSelectorOpIn {
 				e.Operator = corev1.NodeSelectorOpNotIn
 			}
 		})},
-		{"a term more", onTerms(func(terms *[]corev1.NodeSelectorTerm) { *terms = append(*terms, term(r)) })},
-		{"a term less", onTerms(func(terms *[]corev1.NodeSelectorTerm) { *terms = (*terms)[1:] })},
-		{"terms in another order", onTerms(func(terms *[]corev1.NodeSelectorTerm) { slices.Reverse(*terms) })},
+		{"a term more", c.onTerms(func(terms *[]corev1.NodeSelectorTerm) { *terms = append(*terms, term(r)) })},
+		{"a term less", c.onTerms(func(terms *[]corev1.NodeSelectorTerm) { *terms = (*terms)[1:] })},
+		{"terms in another order", c.onTerms(func(terms *[]corev1.NodeSelectorTerm) { slices.Reverse(*terms) })},
 		{"no terms in what is required", func() { requiredOf(pod).NodeSelectorTerms = nil }},
 		{"nothing required", func() { nodeAffinityOf(pod).RequiredDuringSchedulingIgnoredDuringExecution = nil }},
 
@@ -182,8 +204,13 @@ func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
 				{Weight: pick(r, []int32{0, -1, 101}), Preference: term(r)},
 			}
 		}},
+	}
+}
 
-		// None of these is allowed on any pod, unless it repeats a directive of the pod.
+// fixed returns changes that are allowed on no pod, unless they repeat a directive of the pod.
+func (c changer) fixed() []change {
+	r, pod, spec := c.r, c.pod, c.spec
+	return []change{
 		{"pod affinity changes", func() {
 			affinityOf(pod).PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{podTerm(r)}}
 		}},
@@ -210,28 +237,34 @@ func changes(r *rand.Rand, pod *corev1.Pod) (narrowing, others []change) {
 		}},
 	}
 
-	// Requirements that no pod may have, appended to a required term.
-	bad := func(name, key string, operator corev1.NodeSelectorOperator, values ...string) {
-		others = append(others, change{name, func() {
-			t := requiredTerm(r, pod)
-			if key == "metadata.name" || key == "spec.podCIDR" {
-				t.MatchFields = append(t.MatchFields, requirement(key, operator, values...))
-			} else {
-				t.MatchExpressions = append(t.MatchExpressions, requirement(key, operator, values...))
-			}
+}
+
+// invalid returns changes that append a requirement that no pod may have to a required term.
+func (c changer) invalid() []change {
+	var all []change
+	expression := func(name, key string, operator corev1.NodeSelectorOperator, values ...string) {
+		all = append(all, change{name, func() {
+			t := requiredTerm(c.r, c.pod)
+			t.MatchExpressions = append(t.MatchExpressions, requirement(key, operator, values...))
 		}})
 	}
-	bad("In without values", "zone", corev1.NodeSelectorOpIn)
-	bad("Exists with values", "zone", corev1.NodeSelectorOpExists, "a")
-	bad("Gt with two values", "zone", corev1.NodeSelectorOpGt, "1", "2")
-	bad("an unknown operator", "zone", "Near", "a")
-	bad("a bad key", "bad key", corev1.NodeSelectorOpExists)
-	bad("a value that no label has", "zone", corev1.NodeSelectorOpIn, "a", notALabelValue)
-	bad("a field that nodes lack", "spec.podCIDR", corev1.NodeSelectorOpIn, "a")
-	bad("a field with two values", "metadata.name", corev1.NodeSelectorOpIn, "a", "b")
-	bad("a field that exists", "metadata.name", corev1.NodeSelectorOpExists)
-	bad("a name that no node has", "metadata.name", corev1.NodeSelectorOpIn, "Node_1")
-	return narrowing, others
+	field := func(name, key string, operator corev1.NodeSelectorOperator, values ...string) {
+		all = append(all, change{name, func() {
+			t := requiredTerm(c.r, c.pod)
+			t.MatchFields = append(t.MatchFields, requirement(key, operator, values...))
+		}})
+	}
+	expression("In without values", "zone", corev1.NodeSelectorOpIn)
+	expression("Exists with values", "zone", corev1.NodeSelectorOpExists, "a")
+	expression("Gt with two values", "zone", corev1.NodeSelectorOpGt, "1", "2")
+	expression("an unknown operator", "zone", "Near", "a")
+	expression("a bad key", "bad key", corev1.NodeSelectorOpExists)
+	expression("a value that no label has", "zone", corev1.NodeSelectorOpIn, "a", notALabelValue)
+	field("a field that nodes lack", "spec.podCIDR", corev1.NodeSelectorOpIn, "a")
+	field("a field with two values", "metadata.name", corev1.NodeSelectorOpIn, "a", "b")
+	field("a field that exists", "metadata.name", corev1.NodeSelectorOpExists)
+	field("a name that no node has", "metadata.name", corev1.NodeSelectorOpIn, "Node_1")
+	return all
 }
 
 func requirement(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {

@@ -21,7 +21,7 @@ func Generate(r *rand.Rand) (old, pod *corev1.Pod) {
 }
 
 // Pod returns a pod as the API server stores it, held by scheduling gates three
-// times out of four. An API server accepts it for creation too. Nobody schedules it.
+// times out of four. An API server accepts it for creation too. No scheduler has its name.
 func Pod(r *rand.Rand) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "directives-", Labels: map[string]string{"app": "directives"}},
