@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -55,14 +54,19 @@ type DeviceTimeAdded struct {
 // nothing.
 func StampSlice(devices, old []Device, now time.Time) []DeviceTimeAdded {
 	var times []DeviceTimeAdded
-	for i, oldTaints := range changedDevices(devices, old) {
+	all := taintsOf(old)
+	for i := range devices {
+		oldTaints, changed := all.before(&devices[i])
+		if !changed {
+			continue
+		}
 		before := existingOf(oldTaints, deviceTaint)
 		for j := range devices[i].Taints {
 			t, added := deviceTaint(&devices[i].Taints[j]), devices[i].Taints[j].TimeAdded
 			if before.has(t) {
 				continue
 			}
-			at := deviceTimeAdded(t, before.byID[t.identity].since, now)
+			at := deviceTimeAdded(t, before.since[t.identity()], now)
 			if added == nil || !added.Time.Equal(at) {
 				times = append(times, DeviceTimeAdded{Device: i, Taint: j, TimeAdded: metav1.NewTime(at)})
 			}
@@ -105,30 +109,36 @@ func StampRule(taint, old *resourcev1.DeviceTaint, now time.Time) (metav1.Time, 
 	return metav1.NewTime(at), true
 }
 
-// changedDevices returns the devices with taints that differ from those of the device of that
-// name before the write, and the taints that it had. Of two devices with one name, which only
-// an invalid slice has, the first counts.
-func changedDevices(devices, old []Device) iter.Seq2[int, []resourcev1.DeviceTaint] {
-	var before map[string][]resourcev1.DeviceTaint
-	for i := range old {
-		if len(old[i].Taints) == 0 {
-			continue
-		}
-		if before == nil {
-			before = make(map[string][]resourcev1.DeviceTaint, len(old))
-		}
-		if _, ok := before[old[i].Name]; !ok {
-			before[old[i].Name] = old[i].Taints
+// taintsByName are the taints of the devices that have some, by the name of the device. Of two
+// devices with one name, which only an invalid slice has, the first counts.
+type taintsByName map[string][]resourcev1.DeviceTaint
+
+func taintsOf(devices []Device) taintsByName {
+	if !tainted(devices) {
+		return nil
+	}
+	taints := make(taintsByName, len(devices))
+	for i := range devices {
+		if _, ok := taints[devices[i].Name]; !ok && len(devices[i].Taints) > 0 {
+			taints[devices[i].Name] = devices[i].Taints
 		}
 	}
-	return func(yield func(int, []resourcev1.DeviceTaint) bool) {
-		for i := range devices {
-			taints, oldTaints := devices[i].Taints, before[devices[i].Name]
-			if len(taints) > 0 && !slices.EqualFunc(taints, oldTaints, sameDeviceTaint) && !yield(i, oldTaints) {
-				return
-			}
+	return taints
+}
+
+func tainted(devices []Device) bool {
+	for i := range devices {
+		if len(devices[i].Taints) > 0 {
+			return true
 		}
 	}
+	return false
+}
+
+// before returns the taints that a device had, and whether it has taints that differ from them.
+func (t taintsByName) before(d *Device) (oldTaints []resourcev1.DeviceTaint, changed bool) {
+	oldTaints = t[d.Name]
+	return oldTaints, len(d.Taints) > 0 && !slices.EqualFunc(d.Taints, oldTaints, sameDeviceTaint)
 }
 
 func sameDeviceTaint(a, b resourcev1.DeviceTaint) bool { return deviceTaint(&a) == deviceTaint(&b) }
@@ -145,8 +155,11 @@ func ValidateSlice(devices, old []Device) field.ErrorList {
 		return field.ErrorList{field.TooMany(path, len(devices), resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures)}
 	}
 	var errs field.ErrorList
-	for i := range changedDevices(devices, old) {
-		errs = append(errs, validateDeviceTaints(devices[i].Taints, path.Index(i).Child("taints"))...)
+	all := taintsOf(old)
+	for i := range devices {
+		if _, changed := all.before(&devices[i]); changed {
+			errs = append(errs, validateDeviceTaints(devices[i].Taints, path.Index(i).Child("taints"))...)
+		}
 	}
 	return errs
 }
@@ -154,8 +167,7 @@ func ValidateSlice(devices, old []Device) field.ErrorList {
 // tooMany reports whether there are more devices than a slice with taints may hold
 // (AV-02).
 func tooMany(devices []Device) bool {
-	return len(devices) > resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures &&
-		slices.ContainsFunc(devices, func(d Device) bool { return len(d.Taints) > 0 })
+	return len(devices) > resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures && tainted(devices)
 }
 
 // ValidateTaints returns the errors of the taints of one device, an unknown effect
@@ -187,7 +199,7 @@ func validateDeviceTaints(taints []resourcev1.DeviceTaint, path *field.Path) fie
 }
 
 func validateDeviceTaint(t *resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
-	return validateTaint(deviceTaint(t), t.Value, "None, NoSchedule and NoExecute", path)
+	return validateTaint(deviceTaint(t), "None, NoSchedule and NoExecute", path)
 }
 
 // ValidateRule returns the errors of the spec of a DeviceTaintRule that had the

@@ -20,7 +20,12 @@ const aheadAfter = time.Minute
 func SliceWarnings(devices, old []Device, now time.Time) []string {
 	path := field.NewPath("spec", "devices")
 	var warned warnings
-	for i, oldTaints := range changedDevices(devices, old) {
+	all := taintsOf(old)
+	for i := range devices {
+		oldTaints, changed := all.before(&devices[i])
+		if !changed {
+			continue
+		}
 		before := existingOf(oldTaints, deviceTaint)
 		for j := range devices[i].Taints {
 			t := deviceTaint(&devices[i].Taints[j])
@@ -29,7 +34,7 @@ func SliceWarnings(devices, old []Device, now time.Time) []string {
 			}
 			at := path.Index(i).Child("taints").Index(j)
 			warned.add(at.Child("timeAdded"), timeWarning(t, now))
-			if before.byID[t.identity].since.IsZero() {
+			if before.since[t.identity()].IsZero() {
 				warned.add(at.Child("key"), keyWarning(t.key))
 			}
 		}

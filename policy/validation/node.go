@@ -79,10 +79,10 @@ func StampNode(in StampInput) []NodeTimeAdded {
 
 // nodeTimeAdded returns the time of a taint that is added or changed.
 func nodeTimeAdded(t taint, old existing, in *StampInput) time.Time {
-	added, now, since := t.time(), in.Now.Truncate(time.Second), old.byID[t.identity].since
-	switch pair, failed := pairedTaint(t.identity); {
+	added, now, since := t.time(), in.Now.Truncate(time.Second), old.since[t.identity()]
+	switch pair, failed := pairedTaint(t.identity()); {
 	case in.NodeLifecycleController && failed:
-		return earliest(added, now, since, old.byID[pair].since, in.Outage)
+		return earliest(added, now, since, old.since[pair], in.Outage)
 	case in.NodeLifecycleController:
 		return earliest(added, now, since)
 	case !t.timed && since.IsZero():
@@ -133,11 +133,13 @@ func ValidateNode(taints, old []corev1.Taint, now time.Time, maxSkew time.Durati
 	}
 	var errs field.ErrorList
 	before := existingOf(old, nodeTaint)
-	seen := make(map[identity]int, len(taints))
+	count, oldCount := make(map[identity]int, len(taints)), make(map[identity]int, len(old))
+	for i := range old {
+		oldCount[nodeTaint(&old[i]).identity()]++
+	}
 	for i := range taints {
 		t := nodeTaint(&taints[i])
-		was := before.byID[t.identity]
-		if seen[t.identity]++; seen[t.identity] > max(1, was.count) {
+		if count[t.identity()]++; count[t.identity()] > max(1, oldCount[t.identity()]) {
 			err := field.Duplicate(nodeTaintsPath.Index(i), taints[i].ToString())
 			err.Detail = "another taint has this key and effect: a node has one of each"
 			errs = append(errs, err)
@@ -146,8 +148,8 @@ func ValidateNode(taints, old []corev1.Taint, now time.Time, maxSkew time.Durati
 			continue
 		}
 		path := nodeTaintsPath.Index(i)
-		errs = append(errs, validateTaint(t, t.value, "NoSchedule, PreferNoSchedule and NoExecute", path)...)
-		if at := t.time(); maxSkew >= 0 && at.After(now.Add(maxSkew)) && !at.Equal(was.since) {
+		errs = append(errs, validateTaint(t, "NoSchedule, PreferNoSchedule and NoExecute", path)...)
+		if at := t.time(); maxSkew >= 0 && at.After(now.Add(maxSkew)) && !at.Equal(before.since[t.identity()]) {
 			errs = append(errs, field.Invalid(path.Child("timeAdded"), at.Format(time.RFC3339), fmt.Sprintf(
 				"is more than %s ahead of %s: leave it out to have it set to the present",
 				maxSkew, now.UTC().Format(time.RFC3339))))
@@ -190,9 +192,9 @@ func NodeWarnings(taints, old []corev1.Taint, now time.Time) []string {
 		if !t.timed || taints[i].Effect != corev1.TaintEffectNoExecute || !at.Before(now.Add(-backDatedAfter)) {
 			continue
 		}
-		since := before.byID[t.identity].since
-		if pair, failed := pairedTaint(t.identity); failed {
-			since = earliest(since, before.byID[pair].since)
+		since := before.since[t.identity()]
+		if pair, failed := pairedTaint(t.identity()); failed {
+			since = earliest(since, before.since[pair])
 		}
 		if since.IsZero() || at.Before(since) {
 			warnings = append(warnings, fmt.Sprintf(
@@ -242,7 +244,7 @@ func OutageOf(taints []corev1.Taint, ready Ready) (Outage, bool) {
 	o := Outage{Ready: ready}
 	for i := range taints {
 		t := nodeTaint(&taints[i])
-		if _, failed := pairedTaint(t.identity); failed {
+		if _, failed := pairedTaint(t.identity()); failed {
 			o.Since = earliest(o.Since, t.time())
 		}
 	}

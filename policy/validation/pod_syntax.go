@@ -48,7 +48,9 @@ func validateGates(gates []corev1.PodSchedulingGate, path *field.Path) field.Err
 	var errs field.ErrorList
 	seen := make(sets.Set[string], len(gates))
 	for i, gate := range gates {
-		errs = append(errs, invalid(path.Index(i), gate.Name, validation.IsQualifiedName(gate.Name))...)
+		if problems := validation.IsQualifiedName(gate.Name); len(problems) > 0 {
+			errs = append(errs, invalid(path.Index(i), gate.Name, problems)...)
+		}
 		if seen.Has(gate.Name) {
 			errs = append(errs, field.Duplicate(path.Index(i), gate.Name))
 		}
@@ -132,7 +134,9 @@ func validateFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Pat
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "must be "+metav1.ObjectNameField))
 	}
 	for i, value := range r.Values {
-		errs = append(errs, invalid(path.Child("values").Index(i), value, apivalidation.NameIsDNSSubdomain(value, false))...)
+		if problems := apivalidation.NameIsDNSSubdomain(value, false); len(problems) > 0 {
+			errs = append(errs, invalid(path.Child("values").Index(i), value, problems)...)
+		}
 	}
 	return errs
 }

@@ -19,27 +19,32 @@ const restampWindow = 5 * time.Second
 // taint is a taint of a node or of a device as the API server stores it: its time, if any,
 // in whole seconds.
 type taint struct {
-	identity
+	key, value, effect string
+	seconds            int64
+	timed, ofDevice    bool
+}
 
-	value   string
-	seconds int64
-	timed   bool
+func nodeTaint(t *corev1.Taint) taint {
+	read := taint{key: t.Key, value: t.Value, effect: string(t.Effect)}
+	read.seconds, read.timed = secondsOf(t.TimeAdded)
+	return read
+}
+
+func deviceTaint(t *resourcev1.DeviceTaint) taint {
+	read := taint{key: t.Key, value: t.Value, effect: string(t.Effect), ofDevice: true}
+	read.seconds, read.timed = secondsOf(t.TimeAdded)
+	return read
 }
 
 // identity tells a taint from the others of the same node or device. A node has one taint of
 // each key and effect, and value is empty. Nothing is unique among the taints of a device.
 type identity struct{ key, value, effect string }
 
-func nodeTaint(t *corev1.Taint) taint {
-	read := taint{identity: identity{key: t.Key, effect: string(t.Effect)}, value: t.Value}
-	read.seconds, read.timed = secondsOf(t.TimeAdded)
-	return read
-}
-
-func deviceTaint(t *resourcev1.DeviceTaint) taint {
-	read := taint{identity: identity{t.Key, t.Value, string(t.Effect)}}
-	read.seconds, read.timed = secondsOf(t.TimeAdded)
-	return read
+func (t taint) identity() identity {
+	if t.ofDevice {
+		return identity{t.key, t.value, t.effect}
+	}
+	return identity{key: t.key, effect: t.effect}
 }
 
 // secondsOf returns a time as the API stores it. The zero time is none: it is written as null.
@@ -72,23 +77,18 @@ func earliest(times ...time.Time) time.Time {
 // existing holds the taints that a node or a device had before the request.
 type existing struct {
 	taints map[taint]struct{}
-	byID   map[identity]existingTaints
-}
-
-// existingTaints are the taints of one identity.
-type existingTaints struct {
-	count int
-	// since is the earliest time, zero if no taint has one.
-	since time.Time
+	// since is the earliest time of each identity that has one.
+	since map[identity]time.Time
 }
 
 func existingOf[T any](old []T, read func(*T) taint) existing {
-	e := existing{taints: make(map[taint]struct{}, len(old)), byID: make(map[identity]existingTaints, len(old))}
+	e := existing{taints: make(map[taint]struct{}, len(old)), since: make(map[identity]time.Time, len(old))}
 	for i := range old {
 		t := read(&old[i])
 		e.taints[t] = struct{}{}
-		same := e.byID[t.identity]
-		e.byID[t.identity] = existingTaints{count: same.count + 1, since: earliest(same.since, t.time())}
+		if t.timed {
+			e.since[t.identity()] = earliest(e.since[t.identity()], t.time())
+		}
 	}
 	return e
 }
@@ -101,14 +101,14 @@ func (e existing) has(t taint) bool {
 
 // validateTaint returns the errors of the parts of a taint. An unknown effect is left to the
 // API server, which may be newer.
-func validateTaint(t taint, value, effects string, path *field.Path) field.ErrorList {
+func validateTaint(t taint, effects string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.key == "" {
 		errs = append(errs, field.Required(path.Child("key"), "a taint needs a key"))
 	} else {
 		errs = append(errs, metav1validation.ValidateLabelName(t.key, path.Child("key"))...)
 	}
-	errs = append(errs, validateLabelValue(value, path.Child("value"))...)
+	errs = append(errs, validateLabelValue(t.value, path.Child("value"))...)
 	if t.effect == "" {
 		errs = append(errs, field.Required(path.Child("effect"), "give one of "+effects))
 	}
