@@ -2,10 +2,12 @@ package discovery
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -55,18 +57,15 @@ type Keeper struct {
 	// wake is a buffered signal channel of size 1.
 	wake chan struct{}
 
+	// mu guards the state and the version of each resource.
 	mu sync.Mutex
-	// versions holds the served versions.
-	versions map[schema.GroupResource]string
-	states   map[schema.GroupResource]state
 }
 
 // New returns a keeper. It starts no goroutines; Start does.
 func New(options Options) *Keeper {
 	k := &Keeper{
 		discovery: options.Discovery, clock: options.Clock, notify: options.Known, metrics: options.Metrics,
-		wake:     make(chan struct{}, 1),
-		versions: map[schema.GroupResource]string{}, states: map[schema.GroupResource]state{},
+		wake: make(chan struct{}, 1),
 	}
 	for i := range options.Resources {
 		r := &resource{Resource: options.Resources[i], wake: k.signal, state: stateUnknown}
@@ -81,32 +80,39 @@ func (k *Keeper) NeedLeaderElection() bool { return false }
 
 // Version returns the served version of a resource, empty for none.
 func (k *Keeper) Version(name schema.GroupResource) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.versions[name]
+	version, _ := k.lookup(name)
+	return version
 }
 
 // Watched reports whether all objects of a resource are listed and watched. It turns false before
 // the first of them is removed.
 func (k *Keeper) Watched(name schema.GroupResource) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.states[name] == stateWatched
+	_, found := k.lookup(name)
+	return found == stateWatched
 }
 
 // Answered reports whether discovery of a resource has succeeded.
 func (k *Keeper) Answered(name schema.GroupResource) bool {
+	_, found := k.lookup(name)
+	return found != stateUnknown
+}
+
+func (k *Keeper) lookup(name schema.GroupResource) (version string, found state) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	found, ok := k.states[name]
-	return ok && found != stateUnknown
+	for _, r := range k.resources {
+		if r.Name == name {
+			return r.version, r.state
+		}
+	}
+	return "", stateUnknown
 }
 
 // Start runs discovery and the watches until ctx is done.
 func (k *Keeper) Start(ctx context.Context) error {
 	defer func() {
 		for _, r := range k.resources {
-			r.end()
+			r.stop()
 		}
 	}()
 	for {
@@ -148,7 +154,7 @@ func (k *Keeper) processReports(ctx context.Context) (discover bool) {
 		case last == answerMissing:
 			discover = true
 		case last == answerDenied && !r.synced():
-			r.leave()
+			r.stop()
 			k.refused(ctx, r, err)
 			discover = true
 		case last == answerDenied:
@@ -164,80 +170,162 @@ func (k *Keeper) processReports(ctx context.Context) (discover bool) {
 // discover runs discovery for all resources and follows changes. It returns when to run again. A
 // resource whose discovery fails stays as it is and delays no other (F10).
 func (k *Keeper) discover(ctx context.Context) time.Duration {
-	asked := inquiry{discovery: k.discovery, answers: map[string]listed{}}
+	round := discovery{client: k.discovery, lists: map[string]listed{}}
 	next := discoveryInterval
-	var failures []silence
+	var failures []failure
 	for _, r := range k.resources {
-		version, err := asked.version(ctx, r)
+		version, err := round.version(ctx, r)
 		if err != nil {
-			failures = append(failures, silence{r, err})
+			failures = append(failures, failure{r, err})
 			continue
 		}
 		r.failedSince, r.skipped = time.Time{}, false
-		if version != "" {
+		switch {
+		case version != "":
 			r.unservedSince = time.Time{}
-		} else if r.version != "" && !k.missing(r) {
+		case r.version != "" && r.unservedSince.IsZero():
+			r.unservedSince = k.clock.Now()
+		}
+		if version == "" && r.version != "" && k.clock.Since(r.unservedSince) < retryInterval {
 			next = retryInterval
 			continue
 		}
-		if k.follow(ctx, r, version) && !k.resume(ctx, r) {
-			next = min(next, k.askAgain(r))
-		}
+		next = min(next, k.follow(ctx, r, version))
 	}
 	return min(next, k.unanswered(ctx, failures))
 }
 
-// missing reports whether a resource has been unserved for retryInterval. It is called when discovery
-// finds it unserved.
-func (k *Keeper) missing(r *resource) bool {
-	if r.unservedSince.IsZero() {
-		r.unservedSince = k.clock.Now()
-	}
-	return k.clock.Since(r.unservedSince) >= retryInterval
+// discovery caches the discovery responses of one round, by group and version.
+type discovery struct {
+	client discoverer
+	lists  map[string]listed
 }
 
-// follow applies the discovered version of a resource. It reports whether to start a watch.
-func (k *Keeper) follow(ctx context.Context, r *resource, version string) (begin bool) {
-	if r.state != stateUnknown && r.version == version {
-		return r.watch == nil && (r.state == stateDenied || r.state == stateListing)
-	}
-	k.leave(ctx, r)
-	k.setVersion(r, version)
-	switch {
-	case version == "":
-		r.forget()
-		k.enter(ctx, r, stateUnserved, nil)
-	case r.Watch == nil:
-		k.enter(ctx, r, stateServed, nil)
-	default:
-		return true
-	}
-	return false
+// listed is the discovery response of a group version; list is nil if it is not served.
+type listed struct {
+	list *metav1.APIResourceList
+	err  error
 }
 
-// leave stops a watch. Its objects count as incomplete before any of them is removed.
-func (k *Keeper) leave(ctx context.Context, r *resource) {
-	if r.watch == nil {
-		return
-	}
-	k.enter(ctx, r, stateUnknown, nil)
-	k.settle()
-	r.leave()
+// failure is a resource whose discovery failed, and the error.
+type failure struct {
+	resource *resource
+	err      error
 }
 
-// resume starts a watch and reports whether it did. A resource that was denied is probed first,
-// with one cheap request per round.
-func (k *Keeper) resume(ctx context.Context, r *resource) bool {
-	if !r.refused.IsZero() {
-		if err := r.probe(ctx); err != nil {
-			if answerOf(err) == answerDenied {
-				k.refused(ctx, r, err)
+// version returns the version in which to watch a resource, empty when it is not served. It keeps
+// the current version while that is served: during an upgrade, replicas of the API server
+// disagree on the newest.
+func (d *discovery) version(ctx context.Context, r *resource) (string, error) {
+	candidates := r.Versions
+	if r.version != "" {
+		candidates = append([]string{r.version}, candidates...)
+	}
+	for _, version := range candidates {
+		group := r.Name.WithVersion(version).GroupVersion().String()
+		answer, cached := d.lists[group]
+		if !cached {
+			request, stop := context.WithTimeout(ctx, requestTimeout)
+			answer.list, answer.err = d.client.ServerResourcesForGroupVersionWithContext(request, group)
+			stop()
+			if apierrors.IsNotFound(answer.err) {
+				answer = listed{}
 			}
-			return false
+			d.lists[group] = answer
+		}
+		switch {
+		case answer.err != nil:
+			return "", answer.err
+		case answer.list != nil && slices.ContainsFunc(answer.list.APIResources, func(served metav1.APIResource) bool {
+			return served.Name == r.Name.Resource
+		}):
+			return version, nil
 		}
 	}
-	k.begin(ctx, r)
-	return true
+	return "", nil
+}
+
+// unanswered records failed discovery, logs it once, and returns when to retry. While other
+// resources get a response, these are retried every retryInterval only during grace; if all fail,
+// the API server is down and retries go on.
+func (k *Keeper) unanswered(ctx context.Context, failures []failure) time.Duration {
+	if ctx.Err() != nil {
+		return retryInterval
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	next := discoveryInterval
+	var news []string
+	for _, s := range failures {
+		r := s.resource
+		if r.failedSince.IsZero() {
+			r.failedSince = k.clock.Now()
+			news = append(news, r.Name.String())
+		}
+		if !r.skipped && len(failures) < len(k.resources) && k.clock.Since(r.failedSince) >= grace {
+			r.skipped = true
+			if r.state == stateUnknown && r.Watch == nil {
+				log.Error(s.err, "not known to be served", "resource", r.Name.String(), "so", r.Without)
+			}
+		}
+		if !r.skipped {
+			next = retryInterval
+		}
+	}
+	if len(news) > 0 {
+		log.Error(failures[0].err, "the API server does not say what it serves", "resources", news)
+	}
+	return next
+}
+
+// follow applies the discovered version of a resource, and starts its watch unless that runs. It
+// returns when to run discovery again. A resource that was denied is probed first, with one cheap
+// request per round.
+func (k *Keeper) follow(ctx context.Context, r *resource, version string) time.Duration {
+	switch {
+	case r.state == stateUnknown || r.version != version:
+		if r.watch != nil {
+			// Its objects count as incomplete before any of them is removed.
+			k.enter(ctx, r, stateUnknown, nil)
+			k.settle()
+			r.stop()
+		}
+		k.mu.Lock()
+		r.version = version
+		k.mu.Unlock()
+		if r.Served != nil {
+			r.Served(version != "")
+		}
+		if version == "" {
+			r.forget()
+			k.enter(ctx, r, stateUnserved, nil)
+			return discoveryInterval
+		}
+		if r.Watch == nil {
+			k.enter(ctx, r, stateServed, nil)
+			return discoveryInterval
+		}
+	case r.watch != nil || r.state != stateDenied && r.state != stateListing:
+		return discoveryInterval
+	}
+	if !r.refused.IsZero() {
+		request, stop := context.WithTimeout(ctx, requestTimeout)
+		err := r.Probe(request, r.version)
+		stop()
+		if answerOf(err) == answerDenied {
+			k.refused(ctx, r, err)
+		}
+		switch {
+		case err != nil && r.state == stateDenied:
+			return discoveryInterval
+		case err != nil:
+			return retryInterval
+		}
+	}
+	k.enter(ctx, r, stateListing, nil)
+	// Known is called before objects arrive.
+	k.settle()
+	r.start(ctx)
+	return discoveryInterval
 }
 
 // refused records that a watch is denied. After grace the resource is given up, and nothing waits
@@ -249,34 +337,6 @@ func (k *Keeper) refused(ctx context.Context, r *resource, err error) {
 	if k.clock.Since(r.refused) >= grace {
 		r.forget()
 		k.enter(ctx, r, stateDenied, err)
-	}
-}
-
-func (k *Keeper) askAgain(r *resource) time.Duration {
-	if r.state == stateDenied {
-		return discoveryInterval
-	}
-	return retryInterval
-}
-
-func (k *Keeper) begin(ctx context.Context, r *resource) {
-	k.enter(ctx, r, stateListing, nil)
-	// Known is called before objects arrive.
-	k.settle()
-	r.start(ctx)
-}
-
-func (k *Keeper) setVersion(r *resource, version string) {
-	r.version = version
-	k.mu.Lock()
-	if version == "" {
-		delete(k.versions, r.Name)
-	} else {
-		k.versions[r.Name] = version
-	}
-	k.mu.Unlock()
-	if r.Served != nil {
-		r.Served(version != "")
 	}
 }
 
@@ -302,9 +362,8 @@ func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error)
 	if r.state == state {
 		return
 	}
-	r.state = state
 	k.mu.Lock()
-	k.states[r.Name] = state
+	r.state = state
 	k.mu.Unlock()
 	k.metrics.set(r.Name, state)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.Name.String())

@@ -79,7 +79,8 @@ func answerOf(err error) answer {
 type resource struct {
 	Resource
 
-	wake    func()
+	wake func()
+	// state and version are written by the goroutine of Start alone, with the lock of the Keeper.
 	state   state
 	version string
 	// failedSince is since when discovery of the resource has failed; zero while it succeeds. skipped is
@@ -121,14 +122,14 @@ func (r *resource) start(ctx context.Context) {
 	})
 }
 
-// leave stops the watch, if any, and keeps its objects for now.
-func (r *resource) leave() {
-	if r.watch == nil {
-		return
+// stop stops the watch, if any, and waits for it. Its objects stay for now.
+func (r *resource) stop() {
+	if r.watch != nil {
+		r.cancel()
+		r.ran.Wait()
+		r.stopped = append(r.stopped, r.watch)
+		r.watch = nil
 	}
-	r.end()
-	r.stopped = append(r.stopped, r.watch)
-	r.watch = nil
 }
 
 // forget removes the objects of stopped watches, except those that the current watch, which has
@@ -138,21 +139,6 @@ func (r *resource) forget() {
 		watch.Forget(func(object any) bool { return r.watch != nil && r.watch.Holds(object) })
 	}
 	r.stopped = nil
-}
-
-// probe returns an error if a watch is not permitted.
-func (r *resource) probe(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, requestTimeout)
-	defer stop()
-	return r.Probe(ctx, r.version)
-}
-
-// end stops the watch and waits for it. Its objects stay.
-func (r *resource) end() {
-	if r.watch != nil {
-		r.cancel()
-		r.ran.Wait()
-	}
 }
 
 func (r *resource) synced() bool {
