@@ -55,7 +55,7 @@
 //
 // # What guards the state
 //
-// The pair in use and the reason for not being ready are atomic pointers,
+// The pair in use, whether it is trusted, and the last error are atomic values,
 // written by the loop and read by handshakes and probes. All other state
 // belongs to the one goroutine that runs Manager.Start and needs no lock. The
 // state shared by replicas is guarded by the resourceVersion of the Secret and

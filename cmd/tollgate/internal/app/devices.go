@@ -196,6 +196,15 @@ type carriers struct {
 	window bool
 }
 
+// client returns the client of DeviceTaintRules in the version that is served.
+func (c *carriers) client() (dynamic.ResourceInterface, error) {
+	resource, ok := c.served()
+	if !ok {
+		return nil, errRulesNotServed
+	}
+	return c.rules.Resource(resource), nil
+}
+
 // ReadSlice reads a ResourceSlice.
 func (c *carriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, error) {
 	slice, err := c.slices.Get(ctx, name, metav1.GetOptions{})
@@ -207,11 +216,11 @@ func (c *carriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, e
 
 // ReadRule reads a DeviceTaintRule.
 func (c *carriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
-	resource, ok := c.served()
-	if !ok {
-		return tracker.Rule{}, errRulesNotServed
+	client, err := c.client()
+	if err != nil {
+		return tracker.Rule{}, err
 	}
-	rule, err := c.rules.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+	rule, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return tracker.Rule{}, err
 	}
@@ -223,11 +232,11 @@ func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tra
 	if rule.Taint.Effect != resourcev1.DeviceTaintEffectNoSchedule {
 		return false, nil
 	}
-	resource, ok := c.served()
-	if !ok {
-		return false, errRulesNotServed
+	client, err := c.client()
+	if err != nil {
+		return false, err
 	}
-	object, err := c.rules.Resource(resource).Get(ctx, rule.Name, metav1.GetOptions{})
+	object, err := client.Get(ctx, rule.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -261,11 +270,11 @@ func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tra
 
 // DeleteRule deletes a DeviceTaintRule if its UID and resource version are unchanged.
 func (c *carriers) DeleteRule(ctx context.Context, rule *tracker.Rule) error {
-	resource, ok := c.served()
-	if !ok {
-		return errRulesNotServed
+	client, err := c.client()
+	if err != nil {
+		return err
 	}
-	return c.rules.Resource(resource).Delete(ctx, rule.Name, metav1.DeleteOptions{
+	return client.Delete(ctx, rule.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &rule.UID, ResourceVersion: &rule.ResourceVersion},
 	})
 }

@@ -18,7 +18,8 @@
 // Kubernetes' components too. Answers are kept for a minute. Tokens are reviewed at a
 // bounded rate, so that clients which can reach the port cannot use up what the API server
 // has for Tollgate; tokens that were accepted before have a rate of their own, and each
-// address has a share of the rest.
+// address has a share of the rest. controller-runtime's WithAuthenticationAndAuthorization
+// has neither these bounds nor the prefix of the path, so it is not used.
 //
 // # The log
 //

@@ -118,7 +118,7 @@ func (g *Guard) authorize(ctx context.Context, r *http.Request) (int, error) {
 		return http.StatusUnauthorized, errors.New("no bearer token")
 	}
 	key := sha256.Sum256([]byte(token))
-	of, err := g.lookup(ctx, token, key, r.RemoteAddr)
+	of, err := g.authenticate(ctx, token, key, r.RemoteAddr)
 	switch {
 	case errors.Is(err, errBusy):
 		return http.StatusTooManyRequests, err
@@ -132,10 +132,13 @@ func (g *Guard) authorize(ctx context.Context, r *http.Request) (int, error) {
 	if err != nil {
 		return http.StatusServiceUnavailable, err
 	}
-	g.store(key, of, decision == authorizer.DecisionAllow)
 	if decision != authorizer.DecisionAllow {
+		g.good.Remove(key)
+		g.others.Add(key, of, reviewTTL)
 		return http.StatusForbidden, fmt.Errorf("user %s may not %s %s", of.info.GetName(), verb, path)
 	}
+	g.others.Remove(key)
+	g.good.Add(key, of, goodTTL)
 	return http.StatusOK, nil
 }
 
@@ -145,8 +148,9 @@ func tokenOf(r *http.Request) (string, bool) {
 	return token, strings.EqualFold(scheme, "Bearer")
 }
 
-// lookup returns the owner of a token from the caches or a review, limited by address.
-func (g *Guard) lookup(ctx context.Context, token string, key [sha256.Size]byte, address string) (owner, error) {
+// authenticate returns the owner of a token from the caches, or from a TokenReview, whose rate is
+// limited by address for all but accepted tokens.
+func (g *Guard) authenticate(ctx context.Context, token string, key [sha256.Size]byte, address string) (owner, error) {
 	now := g.clock.Now()
 	entry, wasGood := g.good.Get(key)
 	if !wasGood {
@@ -158,34 +162,11 @@ func (g *Guard) lookup(ctx context.Context, token string, key [sha256.Size]byte,
 	if _, isBad := g.bad.Get(key); isBad {
 		return owner{}, nil
 	}
-	if !g.mayReview(wasGood, address, now) {
+	// The share comes first: an address that used it up takes nothing from others.
+	may := wasGood && g.repeatReviews.AllowN(now, 1) || !wasGood && g.shares.allow(address, now) && g.firstReviews.AllowN(now, 1)
+	if !may {
 		return owner{}, errBusy
 	}
-	return g.review(ctx, token, key)
-}
-
-// store caches the owner of a token.
-func (g *Guard) store(key [sha256.Size]byte, of owner, allowed bool) {
-	if allowed {
-		g.others.Remove(key)
-		g.good.Add(key, of, goodTTL)
-		return
-	}
-	g.good.Remove(key)
-	g.others.Add(key, of, reviewTTL)
-}
-
-// mayReview takes one review from the rate of accepted tokens, or of all others.
-func (g *Guard) mayReview(wasGood bool, address string, now time.Time) bool {
-	if wasGood {
-		return g.repeatReviews.AllowN(now, 1)
-	}
-	// The share comes first: an address that used it up takes nothing from others.
-	return g.shares.allow(address, now) && g.firstReviews.AllowN(now, 1)
-}
-
-// review sends a TokenReview, and caches a failed authentication.
-func (g *Guard) review(ctx context.Context, token string, key [sha256.Size]byte) (owner, error) {
 	review, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return owner{}, fmt.Errorf("review token: %w", err)
