@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -392,12 +391,7 @@ func (h *claimHandler) templateOf(ctx context.Context, req *admission.Request, o
 
 // annotation returns the value of an annotation of an object; empty for none.
 func annotation(raw []byte, key string) (string, error) {
-	var metadata, annotations, value json.RawMessage
-	err := errors.Join(
-		findMembers(raw, member{"metadata", &metadata}),
-		findMembers(metadata, member{"annotations", &annotations}),
-		findMembers(annotations, member{key, &value}),
-	)
+	value, err := findAt(raw, "metadata", "annotations", key)
 	if err != nil {
 		return "", &badReviewError{fmt.Errorf("decode object: %w", err)}
 	}

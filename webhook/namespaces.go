@@ -3,7 +3,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,12 +104,8 @@ func rank(n *toleration.Newly) int {
 }
 
 func decodeLabels(raw []byte) (map[string]string, error) {
-	var metadata, encoded json.RawMessage
 	var labels map[string]string
-	err := findMembers(raw, member{"metadata", &metadata})
-	if err == nil {
-		err = findMembers(metadata, member{"labels", &encoded})
-	}
+	encoded, err := findAt(raw, "metadata", "labels")
 	if err = errors.Join(err, decodeStringsAt(encoded, "metadata.labels", &labels)); err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode object: %w", err)}
 	}

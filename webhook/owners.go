@@ -121,11 +121,14 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 	if err != nil {
 		return inheritance{}, nil //nolint:nilerr // It is no kind of Kubernetes.
 	}
-	if _, ok := podTemplateOf(empty); !ok {
+	if _, inherited := podTemplateOf(empty); !inherited {
 		return inheritance{}, nil
 	}
 	from := source{owner.UID, revision}
-	if kept, ok := o.recall(from, since); ok {
+	o.mu.Lock()
+	kept, ok := o.kept[from]
+	o.mu.Unlock()
+	if ok && !kept.asOf.Before(since) && o.clock.Since(kept.asOf) < keepTemplates {
 		return kept, nil
 	}
 	got, err := o.flights.read(ctx, string(from.owner)+"/"+from.revision, since, func(ctx context.Context) ([]corev1.Toleration, error) {
@@ -135,7 +138,12 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 		return inheritance{}, err
 	}
 	read := inheritance{got.value, got.asOf}
-	o.remember(from, read)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.kept) >= mostTemplates {
+		clear(o.kept) // All are read again within seconds anyway.
+	}
+	o.kept[from] = read
 	return read, nil
 }
 
@@ -157,31 +165,9 @@ func (o *owners) read(ctx context.Context, object client.Object, namespace strin
 	return slices.Concat(tolerations, before), err
 }
 
-func (o *owners) recall(from source, since time.Time) (inheritance, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kept, ok := o.kept[from]
-	return kept, ok && !kept.asOf.Before(since) && o.clock.Since(kept.asOf) < keepTemplates
-}
-
-func (o *owners) remember(from source, read inheritance) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.kept) >= mostTemplates {
-		// All are read again within seconds anyway: nothing is gained by sorting out
-		// which of them to keep.
-		clear(o.kept)
-	}
-	o.kept[from] = read
-}
-
 // decodeOwner returns the managing owner that an object names, or nil.
 func decodeOwner(raw []byte) (*metav1.OwnerReference, error) {
-	var metadata, references json.RawMessage
-	err := errors.Join(
-		findMembers(raw, member{"metadata", &metadata}),
-		findMembers(metadata, member{"ownerReferences", &references}),
-	)
+	references, err := findAt(raw, "metadata", "ownerReferences")
 	var owner *metav1.OwnerReference
 	if err == nil {
 		err = eachItem(references, func(reference []byte) error {
@@ -245,12 +231,7 @@ func (l *live) ofRevision(ctx context.Context, set *appsv1.StatefulSet) ([]corev
 
 // decodeRevision returns the revision of its StatefulSet that a pod says it was made from.
 func decodeRevision(raw []byte) (string, error) {
-	var metadata, labels, revision json.RawMessage
-	err := errors.Join(
-		findMembers(raw, member{"metadata", &metadata}),
-		findMembers(metadata, member{"labels", &labels}),
-		findMembers(labels, member{appsv1.StatefulSetRevisionLabel, &revision}),
-	)
+	revision, err := findAt(raw, "metadata", "labels", appsv1.StatefulSetRevisionLabel)
 	if err != nil {
 		return "", &badReviewError{fmt.Errorf("decode object: %w", err)}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -144,8 +145,12 @@ func TestAnOwnerIsReadOnceForManyPods(t *testing.T) {
 	require.Equal(t, clock.Now(), of(time.Time{}).asOf, "later it is read again")
 	require.Equal(t, 3, live.asked())
 
+	known.live.limit.SetLimit(rate.Inf)
 	for i := range 2 * mostTemplates {
-		known.remember(source{owner: types.UID(strconv.Itoa(i))}, inheritance{})
+		other := *reference
+		other.UID = types.UID(strconv.Itoa(i))
+		_, err := known.of(t.Context(), "apple", &other, "", time.Time{})
+		require.NoError(t, err)
 	}
 	require.LessOrEqual(t, len(known.kept), mostTemplates)
 }

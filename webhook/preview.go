@@ -202,10 +202,12 @@ func (p *Preview) rule(ctx context.Context, req *admission.Request, set *taint.S
 // writtenName returns the name of what is written. Where it is still to be generated, it
 // is one that nothing can have.
 func writtenName(req *admission.Request) string {
-	var metadata, name json.RawMessage
-	if req.Name != "" || findMembers(req.Object.Raw, member{"metadata", &metadata}) != nil ||
-		findMembers(metadata, member{"name", &name}) != nil {
-		return cmp.Or(req.Name, unnamed)
+	if req.Name != "" {
+		return req.Name
+	}
+	name, err := findAt(req.Object.Raw, "metadata", "name")
+	if err != nil {
+		return unnamed
 	}
 	text, err := decodeString(name)
 	if err != nil {

@@ -175,25 +175,21 @@ func consumersText(gained []consumer) string {
 }
 
 func obstacleText(o tracker.Obstacle) string {
-	text := fmt.Sprintf("device %s has the taint %s from %s, which the claim does not tolerate",
-		o.Device, o.Taint, sourceText(o.Taint.Author()))
-	if !o.Until.IsZero() {
-		text = fmt.Sprintf("device %s has the taint %s from %s, which the claim tolerated until %s",
-			o.Device, o.Taint, sourceText(o.Taint.Author()), o.Until.UTC().Format(time.RFC3339))
-	}
-	return text
-}
-
-func sourceText(source tracker.Source) string {
+	source := o.Taint.Author()
+	kind := string(source.Kind)
 	switch source.Kind {
 	case tracker.SourceSlice:
-		return "ResourceSlice " + source.Name
+		kind = "ResourceSlice"
 	case tracker.SourceRule:
-		return "DeviceTaintRule " + source.Name
+		kind = "DeviceTaintRule"
 	case tracker.SourcePatch:
-		return "ResourceSlicePatch " + source.Name
+		kind = "ResourceSlicePatch"
 	case tracker.SourceNode:
-		return "Node " + source.Name
+		kind = "Node"
 	}
-	return string(source.Kind) + " " + source.Name
+	tolerates := "does not tolerate"
+	if !o.Until.IsZero() {
+		tolerates = "tolerated until " + o.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("device %s has the taint %s from %s %s, which the claim %s", o.Device, o.Taint, kind, source.Name, tolerates)
 }

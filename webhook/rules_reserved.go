@@ -7,6 +7,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -63,46 +64,34 @@ func reservedFindings(req *admission.Request) ([]policy.Finding, error) {
 	return ownerFindings(req.UserInfo.Username, &now, &old), nil
 }
 
-// markFindings returns what changes of that by which Tollgate knows its rules.
+// markFindings returns the findings about changes of the labels and annotations by which Tollgate
+// knows its rules.
 func markFindings(now, old *ruleMetadata) []policy.Finding {
 	var found []policy.Finding
-	if is := now.Labels.Pair; !same(is, old.Labels.Pair) {
-		found = append(found, policy.Finding{
-			Reason: policy.TwinReserved, Field: "metadata.labels[" + twinLabel + "]", Value: shown(is),
-			Problem: "marks the rules that Tollgate makes beside others",
-			Remedy:  "leave the label as it is",
-		})
-	}
-	if is := now.Labels.Patch; !same(is, old.Labels.Patch) {
-		found = append(found, policy.Finding{
-			Reason: policy.PatchReserved, Field: "metadata.labels[" + v1alpha1.LabelPatch + "]", Value: shown(is),
-			Problem: "marks the rules that Tollgate writes out for ResourceSlicePatches",
-			Remedy:  "leave the label as it is",
-		})
-	}
-	if is := now.Annotations.Effect; !same(is, old.Annotations.Effect) {
-		found = append(found, policy.Finding{
-			Reason: policy.PatchReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationPatchEffect + "]", Value: shown(is),
-			Problem: "says which effect a rule that was written out for a ResourceSlicePatch has for Tollgate",
-			Remedy:  "leave the annotation as it is, and write the effect into the ResourceSlicePatch",
-		})
+	for _, mark := range []struct {
+		now, old               *string
+		reason                 policy.Reason
+		field, problem, remedy string
+	}{
+		{
+			now.Labels.Pair, old.Labels.Pair, policy.TwinReserved, "metadata.labels[" + twinLabel + "]",
+			"marks the rules that Tollgate makes beside others", "leave the label as it is",
+		}, {
+			now.Labels.Patch, old.Labels.Patch, policy.PatchReserved, "metadata.labels[" + v1alpha1.LabelPatch + "]",
+			"marks the rules that Tollgate writes out for ResourceSlicePatches", "leave the label as it is",
+		}, {
+			now.Annotations.Effect, old.Annotations.Effect, policy.PatchReserved, "metadata.annotations[" + v1alpha1.AnnotationPatchEffect + "]",
+			"says which effect a rule that was written out for a ResourceSlicePatch has for Tollgate",
+			"leave the annotation as it is, and write the effect into the ResourceSlicePatch",
+		},
+	} {
+		if !ptr.Equal(mark.now, mark.old) {
+			found = append(found, policy.Finding{
+				Reason: mark.reason, Field: mark.field, Value: clip(ptr.Deref(mark.now, "")), Problem: mark.problem, Remedy: mark.remedy,
+			})
+		}
 	}
 	return found
-}
-
-func same(a, b *string) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
-}
-
-// shown returns the value of a label or an annotation for a message, nothing for nil.
-func shown(value *string) string {
-	if value == nil {
-		return ""
-	}
-	return clip(*value)
 }
 
 // ownerFindings returns what changes of the owners of a rule that Tollgate made. A rule

@@ -28,16 +28,17 @@ const (
 // sliceDevices finds the names and the taints of the devices in a ResourceSlice.
 // Attributes and capacities, which are most of it, are passed over.
 func sliceDevices(raw []byte) ([]validation.Device, error) {
-	var spec, list json.RawMessage
-	if err := findMembers(raw, member{"spec", &spec}); err != nil {
+	spec, err := findAt(raw, "spec")
+	if err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
 	}
-	if err := findMembers(spec, member{"devices", &list}); err != nil {
+	list, err := findAt(spec, "devices")
+	if err != nil {
 		return nil, &badReviewError{fmt.Errorf("decode spec: %w", err)}
 	}
 	var found []validation.Device
 	elements := 0
-	err := eachItem(list, func(value []byte) error {
+	err = eachItem(list, func(value []byte) error {
 		if len(found) == maxSliceDevices {
 			return fmt.Errorf("there are more than %d", maxSliceDevices)
 		}

@@ -116,10 +116,9 @@ func spreadsOtherwise(pod *placedPod, old *podTemplate) bool {
 
 // hasController reports whether a controller made the object.
 func hasController(raw []byte) bool {
-	var metadata, references json.RawMessage
 	var owners []metav1.OwnerReference
-	if findMembers(raw, member{"metadata", &metadata}) != nil || findMembers(metadata, member{"ownerReferences", &references}) != nil ||
-		decodeField(references, "metadata.ownerReferences", &owners) != nil {
+	references, err := findAt(raw, "metadata", "ownerReferences")
+	if err != nil || decodeField(references, "metadata.ownerReferences", &owners) != nil {
 		return false
 	}
 	return metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners}) != nil

@@ -155,13 +155,9 @@ func (h *templateHandler) decode(raw []byte) (*podTemplate, error) {
 // decodeTemplate returns the template that stands at a place in raw. One that is not
 // there is empty.
 func decodeTemplate(raw []byte, at []string) (*podTemplate, error) {
-	template := json.RawMessage(raw)
-	for _, name := range at {
-		var child json.RawMessage
-		if err := findMembers(template, member{name, &child}); err != nil {
-			return nil, &badReviewError{fmt.Errorf("decode template: %w", err)}
-		}
-		template = child
+	template, err := findAt(raw, at...)
+	if err != nil {
+		return nil, &badReviewError{fmt.Errorf("decode template: %w", err)}
 	}
 	if isNull(template) {
 		template = json.RawMessage("{}")

@@ -56,6 +56,18 @@ type namespaceReader interface {
 	Confirmed(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
+// findAt returns the value at a path in an object; nil where it is not there.
+func findAt(raw json.RawMessage, path ...string) (json.RawMessage, error) {
+	for _, name := range path {
+		var child json.RawMessage
+		if err := findMembers(raw, member{name, &child}); err != nil {
+			return nil, err
+		}
+		raw = child
+	}
+	return raw, nil
+}
+
 // tolerationReviewer judges by TolerationPolicies, wherever tolerations are written. Objects are
 // read for it only where a policy guards a toleration of the request, which is rare.
 type tolerationReviewer struct {

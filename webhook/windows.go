@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -75,17 +74,17 @@ type mark struct {
 // ResourceClaimTemplate get.
 func markOf(raw []byte, template bool) (mark, error) {
 	m := mark{pointer: "/metadata"}
-	object := json.RawMessage(raw)
+	path := []string{"metadata"}
+	if template {
+		m.pointer, path = "/spec/metadata", []string{"spec", "metadata"}
+	}
 	var value json.RawMessage
 	var err error
-	if template {
-		m.pointer, object = "/spec/metadata", nil
-		err = findMembers(raw, member{"spec", &object})
+	if m.metadata, err = findAt(raw, path...); err == nil {
+		if m.annotations, err = findAt(m.metadata, "annotations"); err == nil {
+			value, err = findAt(m.annotations, v1alpha1.AnnotationWindow)
+		}
 	}
-	err = errors.Join(err,
-		findMembers(object, member{"metadata", &m.metadata}),
-		findMembers(m.metadata, member{"annotations", &m.annotations}),
-		findMembers(m.annotations, member{v1alpha1.AnnotationWindow, &value}))
 	if err == nil {
 		m.there = value != nil
 		m.value, err = decodeString(value)
