@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxBodyBytes bounds a review: two objects of at most 3 MiB each, and what
-	// surrounds them. It is controller-runtime's bound too.
+	// maxBodyBytes bounds a review: two objects of at most 3 MiB each, and the
+	// fields around them. It is controller-runtime's bound too.
 	maxBodyBytes = 7 << 20
-	// smallBodyBytes is what an ordinary review stays under. Larger ones may
+	// smallBodyBytes is above the size of an ordinary review. Larger ones may
 	// only take a part of the budget, so that they never crowd these out.
 	smallBodyBytes = 256 << 10
 	// bodyTimeout bounds how long a body may take to arrive, whatever is left of the budget.
@@ -63,7 +63,7 @@ func (b *Bodies) release(n int64) {
 	b.used.Add(-n)
 }
 
-// room is what one body takes of Bodies, to be released when the body is no longer used.
+// room is the share of one body in Bodies, to be released when the body is no longer used.
 type room struct {
 	bodies *Bodies
 	size   int64

@@ -58,15 +58,15 @@ var (
 )
 
 // DeviceClasses reads which classes of devices are requested: by templates of claims
-// and DeviceClasses from the cache, by single claims from the API server, and by what
-// the cache does not know yet from there too. It is safe for concurrent use.
+// and DeviceClasses from the cache, and by single claims, and objects that the cache does
+// not know yet, from the API server. It is safe for concurrent use.
 type DeviceClasses struct {
 	cache, live client.Reader
 	clock       clock.PassiveClock
 	limit       *rate.Limiter
 
 	mu sync.Mutex
-	// shares are the limiters of namespaces, and missing what did not exist a moment ago.
+	// shares are the limiters of namespaces, and missing the objects that did not exist a moment ago.
 	shares, missing *utilcache.LRUExpireCache
 }
 
@@ -77,7 +77,7 @@ type claimKey struct {
 	kind string
 }
 
-// NewDeviceClasses returns a reader of what devices are requested. Clock is this
+// NewDeviceClasses returns a reader of the classes of requested devices. Clock is this
 // machine's.
 func NewDeviceClasses(cache, live client.Reader, clock clock.PassiveClock) *DeviceClasses {
 	return &DeviceClasses{
@@ -111,8 +111,8 @@ func (c *DeviceClasses) OfPod(ctx context.Context, namespace string, claims []co
 	return names, nil
 }
 
-// ofClaim returns the classes that one claim of a pod requests. Reads counts what is read for the
-// pod from the API server.
+// ofClaim returns the classes that one claim of a pod requests. Reads counts the reads for
+// the pod from the API server.
 func (c *DeviceClasses) ofClaim(ctx context.Context, namespace string, claim *corev1.PodResourceClaim, reads *int) ([]string, error) {
 	switch {
 	case claim.ResourceClaimTemplateName != nil:
@@ -143,7 +143,7 @@ func absent(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
 
-// ofUnread returns what it says of a pod that a claim could not be read. Where the API is not
+// ofUnread returns the error of a pod with a claim that could not be read. Where the API is not
 // served, there are no claims, and no devices.
 func ofUnread(kind string, key types.NamespacedName, err error) error {
 	switch {

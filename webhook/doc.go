@@ -1,12 +1,12 @@
 // Package webhook is Tollgate's admission edge: it reads AdmissionReviews, asks
-// the pure packages below policy/, and writes the answer. One file a resource;
-// what they share is the transport (transport.go, body.go), the review
-// (review.go) and the response (respond.go).
+// the pure packages below policy/, and writes the answer. One file a resource, with
+// a handler that returns a Result; the shared parts are the transport (transport.go, body.go),
+// the review (review.go) and the response (respond.go).
 //
-// Who is told what when something is wrong:
+// The answers when something is wrong:
 //
 //   - A denial is a decision: HTTP 200, allowed false, code 403, and a message
-//     with policy, field, value and what would be allowed.
+//     with policy, field, value and an allowed alternative.
 //   - A review that no API server would send is refused with a 4xx, before any
 //     of it is judged.
 //   - A fault of Tollgate's own (an error, a panic, a deadline) is HTTP 5xx,

@@ -26,7 +26,7 @@ const (
 	EndpointValidate = "validate"
 )
 
-// Config is what the endpoints need to decide.
+// Config holds the policies, readers and settings that the endpoints decide by.
 type Config struct {
 	Options
 	Readers
@@ -81,7 +81,7 @@ type Users struct {
 	WorkloadControllers []string
 }
 
-// APIServer is how the API server is configured, and what is demanded of times.
+// APIServer is the configuration of the API server, and the bound on times.
 type APIServer struct {
 	// ExtendedResourceToleration and PodTolerationRestriction say whether the API server
 	// runs the admission plugins of these names.
@@ -114,7 +114,7 @@ type Features struct {
 
 // Trackers follow nodes, devices and pods. Each may be nil.
 type Trackers struct {
-	// Preview says what taints would do to pods. Without it there are no previews, and no
+	// Preview previews the evictions of taints. Without it there are no previews, and no
 	// decision where a limit has to be looked at.
 	Preview *Preview
 	// Spread warns of topology spread constraints that count nodes which pods cannot use.

@@ -15,7 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// Metrics counts what the admission endpoints do. Its labels come from closed
+// Metrics counts the reviews of the admission endpoints. Its labels come from closed
 // sets: endpoints, the resources that are judged, operations, verdicts, kinds of
 // policies, and reasons and actions of findings.
 type Metrics struct {
@@ -97,7 +97,7 @@ func (m *Metrics) refused(endpoint string, status int) {
 // others are the kinds of tracker.Source.
 const sourcePolicy = "taintpolicy"
 
-// PreviewMetrics counts what previews find. Its label is a closed set: node,
+// PreviewMetrics counts the pods that previews find. Its label is a closed set: node,
 // devicetaintrule, resourceslice, resourceslicepatch and taintpolicy.
 type PreviewMetrics struct {
 	pods *prometheus.HistogramVec

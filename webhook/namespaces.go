@@ -47,7 +47,7 @@ func (h *namespaceHandler) validate(ctx context.Context, req *admission.Request)
 // everyKey is the name under which RBAC is asked about the taints of all keys.
 const everyKey = ""
 
-// refusals returns what stands against the grants that the namespace would gain, of as
+// refusals returns the findings about the grants that the namespace would gain, of as
 // many policies as an answer has room for. Those that refuse are asked about first, so
 // that the bound never changes the verdict.
 func (h *namespaceHandler) refusals(ctx context.Context, req *admission.Request, gained []toleration.Newly) ([]policy.Finding, error) {

@@ -192,7 +192,7 @@ func (h *nodeHandler) validate(ctx context.Context, req *admission.Request) (Res
 	return h.enforcer.decide(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, preview)
 }
 
-// validateStatus judges what a node may change of itself by way of its status: the API server
+// validateStatus judges the changes that a node makes of itself by its status: the API server
 // takes no taints there, but labels.
 func (h *nodeHandler) validateStatus(_ context.Context, req *admission.Request) (Result, error) {
 	node, old, err := decodeBoth(req, decodeNode)

@@ -13,8 +13,8 @@ import (
 
 // Outages remembers since when nodes have failed whose taints for that were taken off, as the
 // node lifecycle controller does after each of its restarts. It is an event handler of
-// nodes, and remembers one outage a node at most, in memory: nobody else can write it, and
-// what a replica has not seen begins anew. It is safe for concurrent use.
+// nodes, and remembers one outage a node at most, in memory: no user can write it, and an outage
+// that a replica has not seen begins anew. It is safe for concurrent use.
 //
 // While all nodes have failed that controller takes its taints off on purpose, and
 // counts anew when the first of them is back; so nothing is remembered then.
@@ -58,7 +58,7 @@ func (o *Outages) OnUpdate(old, obj any) {
 	if !ok || !also {
 		return
 	}
-	if before.UID != node.UID { // It was created anew while nobody watched.
+	if before.UID != node.UID { // It was created anew while there was no watch.
 		o.OnDelete(before)
 		before = nil
 	}
@@ -83,7 +83,7 @@ func (o *Outages) OnDelete(obj any) {
 }
 
 // set takes in a node as it is now and, unless it is nil, as it was. While it is tainted its
-// outage is that of the taints; when it is not, it stays what it was until the condition
+// outage is that of the taints; when it is not, it stays the same until the condition
 // changes.
 func (o *Outages) set(before, node *corev1.Node) {
 	ready := validation.ReadyOf(node.Status.Conditions)

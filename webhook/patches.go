@@ -52,7 +52,7 @@ func decodePatches(req *admission.Request) (w patchWrite, err error) {
 	return w, err
 }
 
-// change returns what the write is to TaintPolicies.
+// change returns the write as TaintPolicies see it.
 func (w *patchWrite) change() *taint.PatchChange {
 	change := &taint.PatchChange{}
 	if w.name != unnamed {

@@ -35,7 +35,7 @@ type rawPodSpec struct {
 	containers, initContainers, resources, claims json.RawMessage
 }
 
-// decodePlacedPod returns what placement knows of a pod.
+// decodePlacedPod decodes the fields of a pod that placement looks at.
 func decodePlacedPod(raw []byte) (*placedPod, error) {
 	pod := &placedPod{}
 	err := errors.Join(pod.decodeMetadata(raw), pod.decodeSpec(raw))
@@ -158,14 +158,14 @@ type placedClaim struct {
 type placedRequest struct {
 	placement.ClaimRequest
 
-	// pointer is where it stands, and names are of what it stands in.
+	// pointer is its own, and names are those of the request and the alternative around it.
 	pointer string
 	names   []pointedName
 }
 
 type pointedName struct{ pointer, value string }
 
-// decodePlacedClaim returns what placement knows of a claim or of a template. The
+// decodePlacedClaim decodes the fields of a claim or a template that placement looks at. The
 // labels of a template are those that its claims get.
 func decodePlacedClaim(raw []byte, template bool) (*placedClaim, error) {
 	claim, err := readPlacedClaim(raw, template)

@@ -30,7 +30,7 @@ type placementMatcher struct {
 	authorizer authorizer.Authorizer
 }
 
-// subject returns what policies are matched with, of an object with labels.
+// subject returns the subject that policies match, of an object with labels.
 func (p *placementMatcher) subject(ctx context.Context, req *admission.Request, labels map[string]string) (*placement.Subject, error) {
 	namespace, err := p.namespaces.Namespace(ctx, req.Namespace)
 	if err != nil {

@@ -77,11 +77,11 @@ type resourcesOfContainer struct {
 	} `json:"resources"`
 }
 
-// extendedResourceTolerations returns what the plugin ExtendedResourceToleration
-// adds: a toleration of the taint named like each extended resource that a
+// extendedResourceTolerations returns the tolerations that the plugin
+// ExtendedResourceToleration adds: a toleration of the taint named like each extended resource that a
 // container requests (TP-16). It adds that for a request of zero too. Such a pod fits
 // on any node, so to request nothing would be a way to tolerate anything: it is left
-// out here, and judged like what a user writes.
+// out here, and judged like a toleration that a user writes.
 func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
 	var fields containerFields
 	if err := unmarshal(raw, &fields); err != nil {

@@ -100,7 +100,7 @@ type PreviewConfig struct {
 	Metrics *PreviewMetrics
 }
 
-// Preview says what the writing of a taint does to pods, and refuses it where that is
+// Preview finds the pods that the write of a taint evicts, and refuses it where these are
 // more than a TaintPolicy allows. The nil Preview, where pods are not followed, warns
 // of nothing and fails where a limit would have to be looked at.
 type Preview struct{ config PreviewConfig }
@@ -199,7 +199,7 @@ func (p *Preview) rule(ctx context.Context, req *admission.Request, set *taint.S
 	}
 }
 
-// writtenName returns the name of what is written. Where it is still to be generated, it
+// writtenName returns the name of the object that is written. Where it is still to be generated, it
 // is one that nothing can have.
 func writtenName(req *admission.Request) string {
 	if req.Name != "" {
@@ -219,7 +219,7 @@ func writtenName(req *admission.Request) string {
 // unnamed is no valid name.
 const unnamed = "-"
 
-// none previews a write with the effect None: what it would do with the effect NoExecute.
+// none previews a write with the effect None as if it had the effect NoExecute.
 func (p *Preview) none(kind tracker.SourceKind, carrier string, look look) previewed {
 	if p == nil {
 		return previewed{}
@@ -311,7 +311,7 @@ func sliceOf(name string, raw []byte, list []validation.Device) (tracker.Slice, 
 	return slice, nil
 }
 
-// registration previews what a TaintPolicy does at once to pods on existing nodes.
+// registration previews the evictions of a TaintPolicy from existing nodes.
 func (p *Preview) registration(object *v1alpha1.TaintPolicy) []string {
 	if p == nil || !keepsEvicting(object) {
 		return nil
@@ -413,7 +413,7 @@ func writes(list []taint.Write, effect resourcev1.DeviceTaintEffect) bool {
 	})
 }
 
-// patched returns what would change if the patch that is written had taints.
+// patched returns the changes for pods if the patch that is written had taints.
 func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev1.DeviceTaint, now time.Time) ([]tracker.Change, error) {
 	patched := tracker.PatchedTaints{Patch: tracker.PatchRef{Name: w.name, UID: w.now.UID}, Taints: taints}
 	filter := w.now.Spec.Devices.Filter
@@ -494,7 +494,7 @@ func (p *Preview) off(kind tracker.SourceKind) string {
 	return "the feature gate " + gate + " is off: the taint has no effect until it is on"
 }
 
-// sentence says what a write does to pods, nothing where it is nothing. In mode Observe a
+// sentence describes the evictions of a write; empty for none. In mode Observe a
 // NoExecute taint of a patch is written out as one that does not evict: then the sentence is
 // about another mode, as it is while a feature gate is off.
 func (p *Preview) sentence(source tracker.Source, f *preview.Forecast) string {

@@ -64,7 +64,7 @@ func (n *Namespaces) Namespace(ctx context.Context, name string) (*corev1.Namesp
 	return got.value, err
 }
 
-// Namespaces are confirmed at this rate. Only objects that want what a policy guards
+// Namespaces are confirmed at this rate. Only objects with tolerations that a policy guards
 // make it necessary, and of a healthy cluster's objects these are few.
 const (
 	confirmations     = 50 // a second
@@ -96,7 +96,7 @@ type runtimeClasses interface {
 
 // RuntimeClasses reads RuntimeClasses: from the cache, and from the API server
 // where the cache does not know the class yet. The API server does the same, so
-// the first pod of a new class is not refused what the class brings.
+// the first pod of a new class is not refused the tolerations of the class.
 // It is safe for concurrent use.
 type RuntimeClasses struct {
 	cache, live client.Reader
@@ -111,7 +111,7 @@ func NewRuntimeClasses(cache, live client.Reader, clock clock.PassiveClock) *Run
 
 var errTooManyRuntimeClasses = errors.New("too many unknown RuntimeClasses are asked about")
 
-// Tolerations returns what the API server adds to pods of a RuntimeClass
+// Tolerations returns the tolerations that the API server adds to pods of a RuntimeClass
 // (TP-19). A class that does not exist adds nothing.
 func (r *RuntimeClasses) Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error) {
 	var class nodev1.RuntimeClass

@@ -98,14 +98,14 @@ func (h *reservationHandler) validate(_ context.Context, req *admission.Request)
 	return decided(policy.Decide(reservationFindings(gained, obstacles)), nil, nil), nil
 }
 
-// consumer is who a claim is newly reserved for, and where that stands.
+// consumer is a new consumer of a claim, and its index in status.reservedFor.
 type consumer struct {
 	reference resourcev1.ResourceClaimConsumerReference
 	index     int
 }
 
 // gainedConsumers returns the consumers that the claim did not have. Only the UID
-// says who one is (DE-06).
+// tells them apart (DE-06).
 func gainedConsumers(current, old json.RawMessage) ([]consumer, error) {
 	var now, before []resourcev1.ResourceClaimConsumerReference
 	err := errors.Join(
@@ -143,7 +143,7 @@ func decodeAllocation(claim *reservationFields) ([]tracker.AllocatedDevice, erro
 	return tracker.AllocatedDevices(requests, allocation.Devices.Results), nil
 }
 
-// reservationFindings says what is in the way of the consumers. The obstacles are the
+// reservationFindings returns the obstacles of the consumers as findings. The obstacles are the
 // same for all of them, so one finding tells each.
 func reservationFindings(gained []consumer, obstacles []tracker.Obstacle) []policy.Finding {
 	path := field.NewPath("status", "reservedFor")

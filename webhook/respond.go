@@ -31,7 +31,7 @@ const (
 	auditPolicies = "policies"
 )
 
-// Result is what a handler makes of a request. The zero Result denies.
+// Result is the outcome of a review by a handler. The zero Result denies.
 type Result struct {
 	policy.Decision
 

@@ -17,8 +17,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Limits of a review. The API server writes objects far below them, so what
-// goes over was not written by it.
+// Limits of a review. The API server writes objects far below them, so a
+// larger one was not written by it.
 const (
 	// maxDepth bounds the nesting of a review. encoding/json stops at 10,000; no
 	// Kubernetes object comes near 500.
@@ -100,7 +100,7 @@ func unmarshal(data []byte, value any) error {
 	return errors.Join(duplicates...)
 }
 
-// checkText refuses what the JSON decoder would silently repair or choke on.
+// checkText refuses texts that the JSON decoder would silently repair or choke on.
 func checkText(body []byte) error {
 	if !utf8.Valid(body) {
 		return errors.New("the body is not valid UTF-8")

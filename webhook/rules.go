@@ -60,8 +60,8 @@ func decodeRuleSpec(raw []byte, into any) error {
 	return nil
 }
 
-// unknownFields is what of the selector of a rule is not known here: what v1alpha3 had up to
-// Kubernetes 1.34, or a field of a later Kubernetes. To Tollgate a rule with one selects
+// unknownFields are the unknown fields of the selector of a rule: those that v1alpha3 had up to
+// Kubernetes 1.34, or those of a later Kubernetes. To Tollgate a rule with one selects
 // nothing.
 type unknownFields struct {
 	// names are those of the fields, sorted.
@@ -75,7 +75,7 @@ type unknownFields struct {
 	former bool
 }
 
-// unknownFieldsOf returns what is not known of the selector of the rule of a request.
+// unknownFieldsOf returns the unknown fields in the selector of the rule of a request.
 func unknownFieldsOf(req *admission.Request) (unknown unknownFields, err error) {
 	unknown.former = req.Resource.Version == resourcev1alpha3.SchemeGroupVersion.Version
 	selector, err := rawSelector(req.Object.Raw)
@@ -120,7 +120,7 @@ func rawSelector(raw []byte) (map[string]json.RawMessage, error) {
 // left of it selects all that the whole does, and more.
 const narrowerWarning = "not all fields of spec.deviceSelector are known to Tollgate: by the others it may be fewer"
 
-// unsupportedWarning says what Tollgate makes of a selector with fields that it does not know.
+// unsupportedWarning is the warning about a selector with unknown fields.
 func unsupportedWarning(names []string) string {
 	return "spec.deviceSelector has fields that this version of Tollgate does not know (" + strings.Join(names, ", ") +
 		"): to Tollgate the rule selects nothing, and nobody is evicted for it"
@@ -206,7 +206,7 @@ func (h *ruleHandler) validate(ctx context.Context, req *admission.Request) (Res
 // foresee returns the preview of a rule whose selector may have unknown fields.
 func (h *ruleHandler) foresee(ctx context.Context, req *admission.Request, set *taint.Set, in taint.Input, old, spec *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) (previewed, error) {
 	if unknown.left {
-		// It selected less than it seems, and maybe nothing of what it does now.
+		// It selected less than it seems, and maybe no device that it selects now.
 		before := *old
 		before.DeviceSelector = nil
 		old = &before

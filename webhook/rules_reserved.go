@@ -15,11 +15,11 @@ import (
 )
 
 // twinLabel marks the DeviceTaintRules that Tollgate makes beside others, changes and
-// removes, without asking policies who may.
+// removes, without a policy that allows it.
 const twinLabel = "tollgate.dev/pair"
 
-// collectors are the users who delete what has lost its owner, and take owners that are
-// gone from what has others: the garbage collector, or the controller manager where
+// collectors are the users that delete objects without an owner, and take owners that are
+// gone from objects with others: the garbage collector, or the controller manager where
 // controllers have no accounts of their own.
 var collectors = []string{"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"}
 
@@ -39,11 +39,10 @@ type ruleMetadata struct {
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 }
 
-// reservedFindings returns what is wrong with a request, by anybody but Tollgate, that
-// makes a rule pass for one of Tollgate's, or one of Tollgate's for another's: Tollgate
-// would remove, on behalf of whoever wrote that, a rule that they may not remove, or
-// evict pods for a rule that does not say so. That a reference to an owner goes is the
-// garbage collector's doing.
+// reservedFindings returns the findings about a request, by another user than Tollgate, that
+// makes a rule pass for one of Tollgate's, or one of Tollgate's for another's: Tollgate would
+// remove, on behalf of that user, a rule that the user may not remove, or evict pods for a rule
+// that does not say so. The garbage collector may remove a reference to an owner.
 func reservedFindings(req *admission.Request) ([]policy.Finding, error) {
 	if req.Operation == admissionv1.Delete {
 		return nil, nil
@@ -94,9 +93,9 @@ func markFindings(now, old *ruleMetadata) []policy.Finding {
 	return found
 }
 
-// ownerFindings returns what changes of the owners of a rule that Tollgate made. A rule
-// of a patch that is not controlled by it any more would not be one for the evictor, so
-// nobody but the garbage collector may take that owner away.
+// ownerFindings returns the finding about a change of the owners of a rule that Tollgate made. A
+// rule of a patch that is not controlled by it any more would not be one for the evictor, so only
+// the garbage collector may take that owner away.
 func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
 	const field, remedy = "metadata.ownerReferences", "leave its owners as they are"
 	added := hasOthers(now.OwnerReferences, old.OwnerReferences)
@@ -140,7 +139,7 @@ func hasOthers(list, others []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(list, func(ref metav1.OwnerReference) bool { return !there[ownerOf(&ref)] })
 }
 
-// owner is of an owner reference what tells it from others.
+// owner holds the fields that tell owner references apart.
 type owner struct {
 	apiVersion, kind, name string
 	uid                    types.UID
@@ -155,8 +154,8 @@ func ownerOf(ref *metav1.OwnerReference) owner {
 }
 
 // isCollected reports whether the request is the garbage collector's deletion of a rule
-// that was written out for a patch. Its patch is gone then, and who deleted that has been
-// asked: nobody but Tollgate could say what the patch of the rule is.
+// that was written out for a patch. Its patch is gone then, and the deletion of
+// that was judged: only Tollgate could name the patch of the rule.
 func isCollected(req *admission.Request) (bool, error) {
 	if req.Operation != admissionv1.Delete || !slices.Contains(collectors, req.UserInfo.Username) {
 		return false, nil

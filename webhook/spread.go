@@ -41,7 +41,7 @@ type nodeList interface {
 	NodesVersion() uint64
 }
 
-// SpreadConfig is what a Spread looks at.
+// SpreadConfig configures a Spread.
 type SpreadConfig struct {
 	Nodes nodeList
 	// Known reports whether Nodes has all nodes that there were at the start.
@@ -74,7 +74,7 @@ func (s *Spread) mayConcern(raw []byte) bool {
 }
 
 // pod returns the warnings about a pod that is created. Where a controller made it from
-// a template, whoever wrote that was warned.
+// a template, the author of that was warned.
 func (s *Spread) pod(req *admission.Request) []string {
 	if !s.mayConcern(req.Object.Raw) || hasController(req.Object.Raw) {
 		return nil
@@ -107,8 +107,8 @@ func (s *Spread) template(ctx context.Context, placer *placementMatcher, policie
 	return s.warnings(&pod.pod, path, sizeOf(req.Object.Raw))
 }
 
-// spreadsOtherwise reports whether anything that spread hangs on differs from what the
-// template was.
+// spreadsOtherwise reports whether any field that spread depends on differs from the former
+// template.
 func spreadsOtherwise(pod *placedPod, old *podTemplate) bool {
 	was, err := decodePlacedPod(old.raw)
 	return err != nil || !equality.Semantic.DeepEqual(was.pod.Spec, pod.pod.Spec) || !equality.Semantic.DeepEqual(was.pod.Labels, pod.pod.Labels)
@@ -124,12 +124,12 @@ func hasController(raw []byte) bool {
 	return metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners}) != nil
 }
 
-// unknownSize is the size of what may have any number of pods.
+// unknownSize is the size of a workload with any number of pods.
 const unknownSize = math.MaxInt
 
 // sizeOf returns how many pods of a workload there are at most at once: its replicas, and
-// what a Deployment may have beside them while it rolls out. Who scales it later is not
-// warned, because that never calls out.
+// those that a Deployment may have beside them while it rolls out. A later change of the scale
+// brings no warning, because that never calls out.
 func sizeOf(raw []byte) int {
 	var spec, replicas, parallelism, strategy json.RawMessage
 	if findMembers(raw, member{"spec", &spec}) != nil ||
@@ -177,7 +177,7 @@ func (s *Spread) warnings(pod *corev1.Pod, path *field.Path, size int) []string 
 	return warnings
 }
 
-// wedgeWarning says on one line what is wrong with a constraint and what to do.
+// wedgeWarning describes on one line the problem of a constraint and its remedy.
 func wedgeWarning(w *spread.Wedge, path *field.Path) string {
 	taints := make([]string, 0, len(w.Taints))
 	for i := range w.Taints {
@@ -205,7 +205,7 @@ func (s *Spread) current() []spread.Node {
 	if s.nodes != nil && now.Sub(s.read).Abs() < spreadNodesAge {
 		return s.nodes
 	}
-	// The number is read first: what changes after it is found the next time.
+	// The number is read first: a change after it is found the next time.
 	version := s.config.Nodes.NodesVersion()
 	s.read = now
 	if s.nodes != nil && version == s.version {

@@ -31,7 +31,7 @@ func (e *taintEnforcer) isSelf(req *admission.Request) bool {
 	return slices.Contains(e.selves, req.UserInfo.Username)
 }
 
-// input returns what policies judge of a request.
+// input returns the input of policies for a request.
 func (e *taintEnforcer) input(req *admission.Request, writes []taint.Write) taint.Input {
 	return taint.Input{
 		User:   &req.UserInfo,

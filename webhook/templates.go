@@ -40,7 +40,7 @@ func templatePaths() map[resource][]string {
 // templateHandler reviews the templates of pods within workloads. It is here that the user
 // is known: the pods are made by controllers, and inherit the verdict.
 //
-// A template is judged by what it brings, like a pod: what stood in it before stays
+// A template is judged by its new tolerations, like a pod: those that it had before stay
 // (C28). So the directives of a suspended Job, which Kubernetes lets change (SD-15 to
 // SD-20), are judged when they do.
 //
@@ -169,7 +169,7 @@ func decodeTemplate(raw []byte, at []string) (*podTemplate, error) {
 	return &podTemplate{raw: template, pod: pod}, err
 }
 
-// templateWithin is decodeTemplate for what may be no template: it is empty then.
+// templateWithin is decodeTemplate for data that may be no template: it is empty then.
 func templateWithin(raw []byte, at []string) *podTemplate {
 	if template, err := decodeTemplate(raw, at); err == nil {
 		return template

@@ -225,7 +225,7 @@ func (r *tolerationReview) inherited(ctx context.Context, since time.Time) (inhe
 	return r.owners.of(ctx, r.req.Namespace, owner, revision, since)
 }
 
-// completed adds what has to be known about the request.
+// completed adds the namespace, the user and the labels of the request to the input.
 func (r *tolerationReview) completed(ctx context.Context) error {
 	if r.complete {
 		return nil

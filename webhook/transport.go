@@ -38,7 +38,7 @@ type badReviewError struct{ err error }
 func (e *badReviewError) Error() string { return e.err.Error() }
 func (e *badReviewError) Unwrap() error { return e.err }
 
-// resource names what a handler is for: a resource, or a subresource of one.
+// resource names a resource, or a subresource of one.
 type resource struct{ group, name, subresource string }
 
 // Errors are logged at this rate; the metrics count all of them.
@@ -196,8 +196,8 @@ func (e *Endpoint) answer(ctx context.Context, req *admission.Request, apiVersio
 	}
 }
 
-// undecidedError says that there is no decision because of what the client asked for. Its text
-// is safe to show.
+// undecidedError says that there is no decision because of the request itself. Its text is safe
+// to show.
 type undecidedError struct{ text string }
 
 func (e *undecidedError) Error() string { return e.text }
@@ -252,7 +252,7 @@ func describe(req *admission.Request) string {
 }
 
 func (e *Endpoint) refuse(w http.ResponseWriter, status int, text string) {
-	// The server reads what is left of a body before it goes on, however slowly that comes.
+	// The server reads the rest of a body before it goes on, however slowly that comes.
 	_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
 	e.sendRefusal(w, status, text)
 	// It also writes the answer after that.

@@ -59,8 +59,8 @@ func (w *windows) of(ctx context.Context, policies *policyset.Set, req *admissio
 // often.
 func mayBeMarked(raw []byte) bool { return bytes.Contains(raw, []byte(v1alpha1.AnnotationWindow)) }
 
-// mark is the annotation that says what was given, in the metadata of an object, or of
-// the claims of a template.
+// mark is the annotation that lists windows, in the metadata of an object, or of the claims
+// of a template.
 type mark struct {
 	// pointer is that of the metadata.
 	pointer string

@@ -93,7 +93,7 @@ func NewAuthority(reviews reviewer, now clock.Clock, limits AuthorityLimits) *Au
 }
 
 // Authorize implements authorizer.Authorizer. An error comes with DecisionNoOpinion
-// and means that nobody could say; it is a BusyError where the API server was not asked because
+// and means that there is no answer; it is a BusyError where the API server was not asked because
 // the answer would come after the end of ctx.
 func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	spec := specOf(attributes)

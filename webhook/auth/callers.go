@@ -65,7 +65,7 @@ func NewCallers(o CallerOptions) (*Callers, error) {
 // the keys of tokens before the first token comes.
 func (c *Callers) Start(ctx context.Context) error {
 	if c.tokens != nil && c.options.Required {
-		c.tokens.keys.look(ctx, "") //nolint:dogsled,errcheck // It begins the reading.
+		go c.tokens.keys.refreshed(ctx)
 	}
 	if c.certificates == nil {
 		<-ctx.Done()

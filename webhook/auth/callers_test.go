@@ -38,8 +38,7 @@ func newScene(tb testing.TB, required bool) scene {
 	o.Tokens = &Tokens{Published: publishing(by).Read, Endpoints: endpoints()}
 	known, err := NewCallers(o)
 	require.NoError(tb, err)
-	_, _, reading, _ := known.tokens.keys.look(tb.Context(), "one")
-	<-reading
+	known.tokens.keys.read(tb.Context())
 	s := scene{known: known, all: forValidating().signedBy(tb, by)}
 	s.resources = forValidating().withKubernetes(content{"attestations": map[string]any{attestedGroups: []string{"resource.k8s.io"}}}).signedBy(tb, by)
 	s.right, _ = authority.issue(tb, pkix.Name{CommonName: "kube-apiserver"}, nil)

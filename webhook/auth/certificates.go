@@ -28,7 +28,7 @@ type Certificates struct {
 	CommonNames, Organizations []string
 }
 
-// maxIntermediates is above what any API server presents. A chain costs a signature for each.
+// maxIntermediates is more than any API server presents. A chain costs a signature for each.
 const maxIntermediates = 4
 
 var errOtherName = errors.New("neither the common name nor an organization of the client certificate is accepted")

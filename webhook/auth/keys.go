@@ -14,11 +14,12 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/clock"
 )
 
 const (
-	// maxKeySet bounds what is published, in bytes, and maxKeys how many keys are taken.
+	// maxKeySet bounds a published key set, in bytes, and maxKeys how many keys are taken.
 	maxKeySet = 256 << 10
 	maxKeys   = 64
 	// refreshAfter is when keys are read again before their next use, so that one that is
@@ -42,7 +43,7 @@ var (
 	errNoKeys     = errors.New("the keys of the API server could not be read")
 )
 
-// keySet is what was published at one time. It does not change.
+// keySet are the keys that were published at one time. It does not change.
 type keySet struct {
 	issuer string
 	keys   map[string]jose.JSONWebKey
@@ -55,15 +56,15 @@ type keys struct {
 	issuer  string
 	clock   clock.PassiveClock
 	metrics *CallerMetrics
-	// waits makes reviews wait for a reading. Where nobody is refused, none has to.
+	// waits makes reviews wait for a reading. Where no caller is refused, none has to.
 	waits bool
 
-	mu     sync.Mutex // guards what is below
+	readings singleflight.Group
+
+	mu     sync.Mutex // guards the fields below
 	set    *keySet    // nil until something was read
 	readAt time.Time
-	// underWay is closed when the reading that is under way has ended; nil if none is.
-	underWay chan struct{}
-	// notBefore is when the next reading may begin.
+	// notBefore is when the next reading may begin. It is set before a reading ends.
 	notBefore time.Time
 	failures  int
 }
@@ -91,8 +92,20 @@ func (k *keys) refreshed(ctx context.Context) *keySet {
 // long ago, keys are read again, unless that was done a moment ago, and the caller waits for them
 // a while.
 func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, error) {
-	set, key, underWay, err := k.look(ctx, id)
-	if underWay == nil || !k.waits {
+	k.mu.Lock()
+	set, key, err := k.known(id)
+	now := k.clock.Now()
+	reads := (err != nil || now.Sub(k.readAt) >= refreshAfter) && !now.Before(k.notBefore)
+	k.mu.Unlock()
+	if !reads {
+		return set, key, err
+	}
+	// Others wait for it too, and the first request may be over before.
+	reading := k.readings.DoChan("", func() (any, error) {
+		k.read(context.WithoutCancel(ctx))
+		return nil, nil
+	})
+	if !k.waits {
 		return set, key, err
 	}
 	longest := callerPatience
@@ -102,7 +115,7 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 	timeout, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	select {
-	case <-underWay:
+	case <-reading:
 	case <-timeout.Done():
 		if err != nil {
 			return nil, jose.JSONWebKey{}, errNoKeys
@@ -111,24 +124,6 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.known(id)
-}
-
-// look returns the key of an ID, and a channel if it is worth waiting for a reading, which it
-// begins.
-func (k *keys) look(ctx context.Context, id string) (*keySet, jose.JSONWebKey, <-chan struct{}, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	set, key, err := k.known(id)
-	now := k.clock.Now()
-	if err == nil && now.Sub(k.readAt) < refreshAfter {
-		return set, key, nil, nil
-	}
-	if k.underWay == nil && !now.Before(k.notBefore) {
-		k.underWay = make(chan struct{})
-		// Others wait for it too, and the first request may be over before.
-		go k.read(context.WithoutCancel(ctx))
-	}
-	return set, key, k.underWay, err
 }
 
 // known must be called with the lock held.
@@ -150,8 +145,6 @@ func (k *keys) read(ctx context.Context) {
 	k.metrics.read(trustKeys, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	close(k.underWay)
-	k.underWay = nil
 	if err != nil {
 		k.notBefore = k.clock.Now().Add(min(retryFirst<<min(k.failures, 10), retryMost))
 		if k.failures == 0 {
@@ -180,7 +173,7 @@ func (k *keys) published(ctx context.Context) (*keySet, error) {
 	return parseKeys(published)
 }
 
-// parseKeys returns the public keys in what was published. Those of other kinds, sizes and
+// parseKeys returns the published public keys. Those of other kinds, sizes and
 // uses are left out: a newer API server may have some that are not known here.
 func parseKeys(published Published) (*keySet, error) {
 	if len(published.Keys) > maxKeySet {
@@ -211,7 +204,7 @@ func parseKeys(published Published) (*keySet, error) {
 	return set, nil
 }
 
-// Published is what an issuer publishes about its tokens.
+// Published are the keys that an issuer publishes for its tokens.
 type Published struct {
 	// Issuer names it in tokens. It may be empty where it is known from elsewhere.
 	Issuer string
@@ -219,7 +212,7 @@ type Published struct {
 	Keys []byte
 }
 
-// Source reads what is published. It must end when its context does.
+// Source reads published keys. It must end when its context does.
 type Source func(ctx context.Context) (Published, error)
 
 // The paths where an API server publishes, which ServiceAccounts may read by the ClusterRole
@@ -229,10 +222,10 @@ const (
 	pathKeys      = "/openid/v1/jwks"
 )
 
-// Get reads what an API server serves at a path.
+// Get reads from an API server at a path.
 type Get func(ctx context.Context, path string) ([]byte, error)
 
-// FromAPIServer returns what an API server publishes about itself. The address of the keys
+// FromAPIServer returns the source of the keys that an API server publishes. The address of the keys
 // in its discovery document is not followed: others may have to take them from there, and
 // a client of the API server does not.
 func FromAPIServer(get Get) Source {

@@ -23,7 +23,7 @@ type BusyError struct {
 	Wait time.Duration
 }
 
-// Error implements error. It names nothing that the user who sent the request does not know.
+// Error implements error. It names nothing that the user of the request does not know.
 func (e *BusyError) Error() string {
 	of := "of requests outside of namespaces"
 	if e.Namespace != "" {

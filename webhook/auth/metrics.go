@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// way is how a caller shows who it is.
+// way is the kind of credential of a caller.
 type way string
 
 const (
@@ -14,7 +14,7 @@ const (
 	byToken       way = "token"
 )
 
-// outcome is what came of it.
+// outcome is the treatment of a caller.
 type outcome string
 
 const (
@@ -24,7 +24,7 @@ const (
 	refused  outcome = "refused"
 )
 
-// trust is what callers are verified by.
+// trust is the kind of keys that callers are verified by.
 type trust string
 
 const (

@@ -19,7 +19,7 @@ type Tokens struct {
 	Issuer string
 	// Published reads the keys of the issuer.
 	Published Source
-	// Endpoints are what tokens are for, by the names of the endpoints.
+	// Endpoints say which tokens are for an endpoint, by its name.
 	Endpoints map[string]Endpoint
 }
 
@@ -30,7 +30,7 @@ func (t *Tokens) endpoint(name string) Endpoint {
 	return t.Endpoints[name]
 }
 
-// Endpoint is what a token must say of the endpoint that it is shown to.
+// Endpoint holds the claims that a token must have at an endpoint.
 type Endpoint struct {
 	// Audience is the URL of the endpoint, as the API server makes it up from its webhook
 	// configuration: the url there, or https://<service>.<namespace>.svc:<port>/<path>.

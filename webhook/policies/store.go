@@ -23,10 +23,10 @@ const (
 	// settle is how long changes are gathered before the policies are compiled
 	// again, so that thousands that arrive at once are compiled once.
 	settle = 50 * time.Millisecond
-	// retryPause is between two attempts at what could not be found out.
+	// retryPause is between two attempts after an error.
 	retryPause = 500 * time.Millisecond
 	// checkPause is between two looks whether the policies can be read at all, and whether
-	// the watches have what is stored. A watch is not believed any more after two looks.
+	// the watches have the stored policies. A watch is not believed any more after two looks.
 	checkPause = 30 * time.Second
 )
 
@@ -35,23 +35,23 @@ type reader interface {
 	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
 }
 
-// informers is what a Store needs of a cache.
+// informers is the part of a cache that a Store needs.
 type informers interface {
 	reader
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// discovery says what the API server serves.
+// discovery lists the resources that the API server serves.
 type discovery interface {
 	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// timer is what a Store needs of a clock.
+// timer is the part of a clock that a Store needs.
 type timer interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// Options are what a Store works with. All of them are required.
+// Options configure a Store. All of them are required.
 type Options struct {
 	// Kinds are the kinds of policies in use.
 	Kinds []policyset.Kind
@@ -71,7 +71,7 @@ type Store struct {
 	watched []*watched
 	current atomic.Pointer[policyset.Set]
 	changed chan struct{}
-	// next is what is in force as soon as all kinds have been read. It is Start's.
+	// next are the policies in force as soon as all kinds have been read. It is Start's.
 	next *policyset.Set
 
 	mu          sync.Mutex // guards subscribers
@@ -89,7 +89,7 @@ type watched struct {
 	// Start's.
 	inForce      objects
 	kept, unread bool
-	// behind is true once the watch was found not to have what is stored, and blind once
+	// behind is true once the watch was found not to have the stored policies, and blind once
 	// that lasts: the API server itself is read then, until the watch has caught up. They
 	// are Start's.
 	behind, blind bool
@@ -266,7 +266,7 @@ func (s *Store) refresh(ctx context.Context) (pending bool) {
 	return pending
 }
 
-// use makes a list what is in force of its kind, once it is published.
+// use puts a list in force for its kind, once it is published.
 func (s *Store) use(w *watched, list objects) {
 	w.inForce, s.next = list, w.With(s.next, list)
 	s.options.Metrics.observe(&w.Kind, s.next)
