@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
 // outputs are the values of -o.
@@ -102,7 +103,7 @@ func read(ctx context.Context, clients *cli.Clients, filter Filter, claims bool)
 	inventory := NewTable(filter)
 	for i := range sources {
 		s := &sources[i]
-		if s.Resource == classResource && !inventory.needsClasses || s.Resource == claimResource && !claims {
+		if s.Resource == state.ClassResource && !inventory.needsClasses || s.Resource == state.ClaimResource && !claims {
 			continue
 		}
 		if err := s.Each(ctx, clients, func(object runtime.Object) error { return s.add(inventory, object) }); err != nil {

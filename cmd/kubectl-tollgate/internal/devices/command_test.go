@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
@@ -90,7 +91,7 @@ func clientsOf(t *testing.T, serves commandCluster, version string, patches, rul
 		}
 		discovery.Resources = append(discovery.Resources, list)
 	}
-	patchKind, ruleKind := patchResource.WithVersion("v1alpha1"), informer.RuleResource.WithVersion(version)
+	patchKind, ruleKind := state.PatchResource.WithVersion("v1alpha1"), informer.RuleResource.WithVersion(version)
 	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		patchKind: "ResourceSlicePatchList", ruleKind: "DeviceTaintRuleList",
 	})

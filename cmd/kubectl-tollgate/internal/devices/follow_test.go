@@ -21,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
@@ -118,7 +119,7 @@ func TestWatchingNeedsRightsAndASerialFormat(t *testing.T) {
 	t.Parallel()
 	r := clientsOf(t, allServed, "v1", nil, nil)
 	r.Kubernetes.(*fake.Clientset).PrependReactor("list", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(claimResource, "", errors.New("no"))
+		return true, nil, apierrors.NewForbidden(state.ClaimResource, "", errors.New("no"))
 	})
 	var out bytes.Buffer
 	err := follow(t.Context(), r, clocktesting.NewFakeClock(time.Unix(0, 0)), Filter{}, "table", &out)

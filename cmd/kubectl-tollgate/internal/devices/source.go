@@ -18,14 +18,6 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// The resources of an Inventory besides informer.RuleResource.
-var (
-	claimResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
-	sliceResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}
-	classResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "deviceclasses"}
-	patchResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "resourceslicepatches"}
-)
-
 // source is a resource of an Inventory, and how its objects are added.
 type source struct {
 	state.Source
@@ -36,7 +28,7 @@ type source struct {
 // sources returns the served resources: patches and rules first, so that each slice is merged
 // once.
 func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]source, error) {
-	if _, err := clients.Version(ctx, sliceResource, "v1"); err != nil {
+	if _, err := clients.Version(ctx, state.SliceResource, "v1"); err != nil {
 		return nil, fmt.Errorf("%w (devices need Kubernetes 1.34 or later)", err)
 	}
 	var all []source
@@ -45,8 +37,8 @@ func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]sourc
 		versions []string
 		add      func(*Inventory, runtime.Object) error
 	}{
-		{patchResource, []string{v1alpha1.GroupVersion.Version}, adds("ResourceSlicePatch", (*Inventory).AddPatch)},
-		{informer.RuleResource, []string{"v1", "v1beta2", "v1alpha3"}, addRule},
+		{state.PatchResource, []string{v1alpha1.GroupVersion.Version}, adds("ResourceSlicePatch", (*Inventory).AddPatch)},
+		{informer.RuleResource, state.RuleVersions(), addRule},
 	} {
 		version, err := clients.Version(ctx, custom.resource, custom.versions...)
 		if errors.Is(err, cli.ErrNotServed) {
@@ -58,14 +50,14 @@ func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]sourc
 		all = append(all, source{state.NewCustomSource(clients, custom.resource, version), custom.add})
 	}
 	client := clients.Kubernetes.ResourceV1()
-	ofSlices := state.NewSource(clients, sliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{})
+	ofSlices := state.NewSource(clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{})
 	if filter.Driver != "" {
 		ofSlices.FieldSelector = fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, filter.Driver).String()
 	}
 	return append(all,
-		source{state.NewSource(clients, classResource, client.DeviceClasses(), &resourcev1.DeviceClass{}), adds("DeviceClass", (*Inventory).AddClass)},
+		source{state.NewSource(clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}), adds("DeviceClass", (*Inventory).AddClass)},
 		source{ofSlices, adds("ResourceSlice", (*Inventory).AddSlice)},
-		source{state.NewSource(clients, claimResource, client.ResourceClaims(metav1.NamespaceAll), &resourcev1.ResourceClaim{}), adds("ResourceClaim", (*Inventory).AddClaim)},
+		source{state.NewSource(clients, state.ClaimResource, client.ResourceClaims(metav1.NamespaceAll), &resourcev1.ResourceClaim{}), adds("ResourceClaim", (*Inventory).AddClaim)},
 	), nil
 }
 

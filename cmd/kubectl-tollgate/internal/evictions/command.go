@@ -90,10 +90,15 @@ tollgate in the namespace of Tollgate.`,
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), clients, clock.RealClock{}, opts, streams{
-			out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), terminal: cli.Terminal(cmd.OutOrStdout()), size: sizeOf(cmd.OutOrStdout()),
-			colour: cli.Terminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-		})
+		out := cmd.OutOrStdout()
+		to := streams{
+			out: out, notes: cmd.ErrOrStderr(), terminal: cli.Terminal(out), size: sizeOf(out),
+			colour: cli.Terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		}
+		if opts.watch {
+			return follow(cmd.Context(), clients, clock.RealClock{}, opts, to)
+		}
+		return show(cmd.Context(), clients, clock.RealClock{}.Now(), opts, to)
 	}
 	return cmd
 }
@@ -150,16 +155,9 @@ type streams struct {
 	size func() (width, height int)
 }
 
-func run(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opts *options, to streams) error {
-	if opts.watch {
-		return follow(ctx, clients, clk, opts, to)
-	}
-	return show(ctx, clients, clk.Now(), opts, to)
-}
-
 // show writes the current list.
 func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *options, to streams) error {
-	shown, found, missing, err := Read(ctx, clients, now, opts.wants)
+	shown, found, notes, err := Read(ctx, clients, now, opts.wants)
 	clients.Progress.End()
 	if err != nil {
 		return err
@@ -174,13 +172,12 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 			return err
 		}
 		if note != "" {
-			missing = append(missing, note)
+			notes = append(notes, note)
 		}
 	}
 	if err := write(to, list, now, opts.output); err != nil {
 		return err
 	}
-	notes := missing
 	if opts.output == "table" || opts.output == "wide" {
 		if len(list) == 0 {
 			notes = append(notes, "no pod has to leave"+where(&opts.filter))
@@ -194,19 +191,20 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 // such objects.
 func (o *options) check(found *state.Cluster) error {
 	filter := &o.filter
-	named := func(node tracker.LabelledNode) bool { return node.Name == filter.Node }
-	if filter.Node != "" && !found.Unread("nodes") && !slices.ContainsFunc(found.Tracker.Nodes(), named) {
-		return fmt.Errorf("there is no Node %s", filter.Node)
-	}
-	if filter.Rule != "" && !found.Unread("devicetaintrules") && found.Rule[filter.Rule] == nil {
-		return fmt.Errorf("there is no DeviceTaintRule %s", filter.Rule)
-	}
 	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {
 		return fmt.Errorf("whether there is a ResourceSlicePatch %s cannot be told: %s", filter.Patch, strings.Join(found.Missing(), "; "))
 	}
-	is := func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == filter.Patch }
-	if filter.Patch != "" && !found.Unread("resourceslicepatches") && !slices.ContainsFunc(found.Patches, is) {
-		return fmt.Errorf("there is no ResourceSlicePatch %s", filter.Patch)
+	for _, object := range []struct {
+		kind, resource, name string
+		exists               bool
+	}{
+		{"Node", "nodes", filter.Node, slices.ContainsFunc(found.Tracker.Nodes(), func(node tracker.LabelledNode) bool { return node.Name == filter.Node })},
+		{"DeviceTaintRule", "devicetaintrules", filter.Rule, found.Rule[filter.Rule] != nil},
+		{"ResourceSlicePatch", "resourceslicepatches", filter.Patch, slices.ContainsFunc(found.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == filter.Patch })},
+	} {
+		if object.name != "" && !object.exists && !found.Unread(object.resource) {
+			return fmt.Errorf("there is no %s %s", object.kind, object.name)
+		}
 	}
 	return nil
 }
@@ -222,10 +220,8 @@ func say(to io.Writer, notes []string) error {
 
 func write(to streams, list []Eviction, now time.Time, output string) error {
 	switch output {
-	case "yaml":
-		return WriteYAML(to.out, list, now)
-	case "json":
-		return WriteJSON(to.out, list, now)
+	case "yaml", "json":
+		return WriteDocument(to.out, output, list, now)
 	case "name":
 		return WriteNames(to.out, list)
 	default:

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
 // list is the root of a document. It is no API object.
@@ -60,14 +61,6 @@ type taint struct {
 	Claim     string `json:"claim,omitempty"`
 }
 
-func documentOf(evictions []Eviction, now time.Time) list {
-	document := list{APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "EvictionList", Time: metav1.NewTime(now), Items: []item{}}
-	for i := range evictions {
-		document.Items = append(document.Items, itemOf(&evictions[i]))
-	}
-	return document
-}
-
 func itemOf(e *Eviction) item {
 	it := item{
 		Namespace: e.Namespace, Pod: e.Name, UID: string(e.UID), Node: e.Node, State: e.State, Due: metav1.NewTime(e.At),
@@ -103,25 +96,27 @@ func timeOrNone(at time.Time) *metav1.Time {
 	return new(metav1.NewTime(at))
 }
 
-// WriteYAML writes all fields of each pod, with absolute times.
-func WriteYAML(w io.Writer, evictions []Eviction, now time.Time) error {
-	text, err := yaml.Marshal(documentOf(evictions, now))
-	if err == nil {
-		_, err = w.Write(text)
+// WriteDocument writes all fields of each pod, with absolute times, as yaml or json.
+func WriteDocument(w io.Writer, output string, evictions []Eviction, now time.Time) error {
+	document := list{APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "EvictionList", Time: metav1.NewTime(now), Items: []item{}}
+	for i := range evictions {
+		document.Items = append(document.Items, itemOf(&evictions[i]))
 	}
-	if err != nil {
-		return fmt.Errorf("write YAML: %w", err)
-	}
-	return nil
+	return cli.WriteDocument(w, output, "    ", document)
 }
 
-// WriteJSON is WriteYAML in JSON.
-func WriteJSON(w io.Writer, evictions []Eviction, now time.Time) error {
+// WriteChanges writes one line of JSON for each change.
+func WriteChanges(w io.Writer, changed []Eviction, now time.Time) error {
 	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "    ")
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(documentOf(evictions, now)); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
+	for i := range changed {
+		if err := encoder.Encode(struct {
+			item
+
+			Time string `json:"time"`
+		}{itemOf(&changed[i]), now.UTC().Format(time.RFC3339)}); err != nil {
+			return fmt.Errorf("write changes: %w", err)
+		}
 	}
 	return nil
 }

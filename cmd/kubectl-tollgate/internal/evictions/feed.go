@@ -3,6 +3,7 @@ package evictions
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,35 +12,98 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// Feed watches a cluster. Its methods are safe for concurrent use.
-type Feed struct {
+// evicting are the resources that evict pods.
+var evicting = []schema.GroupResource{state.NodeResource, state.ClaimResource, state.SliceResource, informer.RuleResource}
+
+// Read reads a snapshot of a cluster at now, and the holds in its events. It also returns the raw
+// snapshot, and sentences about missing data.
+func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (*Cluster, *state.Cluster, []string, error) {
+	found, err := state.Read(ctx, clients, now, wants)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	shown, missing := NewCluster(found), found.Missing()
+	if !found.Tollgate.Installed {
+		return shown, found, missing, nil
+	}
+	read := func(namespace string) error {
+		for _, source := range eventSources(clients, namespace) {
+			err := source.EachIn(ctx, clients, namespace, func(object runtime.Object) error {
+				if event, ok := object.(*corev1.Event); ok {
+					shown.Events.Add(event)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err = read(metav1.NamespaceAll)
+	if apierrors.IsForbidden(err) {
+		lack := "you may not list events: what only they say of pods that are held is not known"
+		if wants.Namespace != "" && read(wants.Namespace) == nil {
+			shown.eventNamespace = wants.Namespace
+			lack = "you may list events in namespace " + wants.Namespace + " alone: what nodes, rules and patches were told of holds is not known"
+		}
+		missing, err = append(missing, lack+cli.Advice(err, "list", state.EventResource)), nil
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return shown, found, missing, nil
+}
+
+// eventSources returns the events about holds in a namespace, or in all if it is empty.
+func eventSources(clients *cli.Clients, namespace string) []state.Source {
+	var sources []state.Source
+	for _, reason := range append(evictor.EventReasonsHeld(), evictor.EventReasonsHeldUp()...) {
+		source := state.NewSource(clients, state.EventResource, clients.Kubernetes.CoreV1().Events(namespace), &corev1.Event{})
+		source.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()
+		sources = append(sources, source)
+	}
+	return sources
+}
+
+// feed watches a cluster. Its methods are safe for concurrent use.
+type feed struct {
 	clients *cli.Clients
 	clock   clock.PassiveClock
-	wants   state.Wants
-	// Check, if not nil, is called with the first snapshot; its error ends Run. Complete requires
-	// all sources of taints. Set both before Run.
-	Check    func(*state.Cluster) error
-	Complete bool
-	synced   chan struct{}
-	changed  chan struct{}
+	opts    *options
+	// synced is closed once the first lists are complete. changed receives after changes.
+	synced  chan struct{}
+	changed chan struct{}
+	watches []*feedWatch
+	// stop ends run with an error.
+	stop context.CancelCauseFunc
 
 	mu sync.Mutex
 	// shown is the current state, fed by the watches.
-	shown      Cluster
-	heeds      bool
-	policies   map[string]v1alpha1.EvictionPolicy
-	namespaces map[string]labels.Set
+	shown Cluster
+	heeds bool
+	// policies has the EvictionPolicies; nil if they are not watched.
+	policies toolscache.Store
 	// missing are the sentences of the first read, and refused those of forbidden watches, by
 	// resource.
 	missing []string
@@ -49,65 +113,235 @@ type Feed struct {
 	troubleAt time.Time
 }
 
-// NewFeed returns a feed. Run starts the watches.
-func NewFeed(clients *cli.Clients, clk clock.PassiveClock, wants state.Wants) *Feed {
-	return &Feed{
-		clients: clients, clock: clk, wants: wants, synced: make(chan struct{}), changed: make(chan struct{}, 1),
-		policies: map[string]v1alpha1.EvictionPolicy{}, namespaces: map[string]labels.Set{}, refused: map[schema.GroupResource]string{},
+// feedWatch is the watch of one resource.
+type feedWatch struct {
+	resource schema.GroupResource
+	run      func(ctx context.Context)
+	// synced is closed after the first list, and refused when the watch is forbidden.
+	synced  <-chan struct{}
+	refused chan struct{}
+	once    sync.Once
+}
+
+func newFeed(clients *cli.Clients, clk clock.PassiveClock, opts *options) *feed {
+	return &feed{
+		clients: clients, clock: clk, opts: opts, synced: make(chan struct{}), changed: make(chan struct{}, 1),
+		refused: map[schema.GroupResource]string{},
 	}
 }
 
-// Synced is closed once the first lists are complete.
-func (f *Feed) Synced() <-chan struct{} { return f.synced }
-
-// Changed is a buffered signal channel of size 1; it receives after changes.
-func (f *Feed) Changed() <-chan struct{} { return f.changed }
-
-// Run watches the cluster until ctx is done, and then returns nil. Other errors have advice.
-func (f *Feed) Run(ctx context.Context) error {
-	_, first, missing, events, err := readAll(ctx, f.clients, f.clock.Now(), f.wants)
+// run watches the cluster until ctx is done, and then returns nil. Other errors have advice.
+func (f *feed) run(ctx context.Context) error {
+	shown, first, missing, err := Read(ctx, f.clients, f.clock.Now(), f.opts.wants)
 	f.clients.Progress.End()
 	if err != nil {
-		return unlessDone(ctx, err)
+		return state.UnlessDone(ctx, err)
 	}
 	if err := f.check(first); err != nil {
 		return err
 	}
-	f.begin(first, missing)
-	watches, err := f.watches(ctx, first, events)
-	if err != nil {
-		return unlessDone(ctx, err)
-	}
-	// Client libraries would log errors over the screen; Notes has them.
+	// Client libraries would log errors over the screen; notes has them.
 	watching, stop := context.WithCancelCause(logr.NewContext(ctx, logr.Discard()))
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop(nil)
-	for _, w := range watches {
-		w.failed = func(err error) { f.failed(w, err, stop) }
+	f.stop = stop
+	// The watches feed another tracker, and read events again.
+	f.missing, f.heeds, f.shown = missing, first.Tollgate.Terms.Policies, *shown
+	f.shown.Tracker, f.shown.Events, f.shown.Set, f.shown.Policies = tracker.New(), Events{}, nil, nil
+	devices, err := f.open(ctx, first, shown.eventNamespace)
+	if err != nil {
+		return state.UnlessDone(ctx, err)
+	}
+	for _, w := range f.watches {
 		running.Go(func() { w.run(watching) })
 	}
 	running.Go(func() { f.pollLease(watching, first, missing[len(first.Missing()):]) })
-	for _, w := range watches {
+	claims := devices != nil
+	for _, w := range f.watches {
 		select {
 		case <-w.synced:
 		case <-w.refused:
+			claims = claims && w.resource != state.ClaimResource // Without them, devices have no known users.
 		case <-watching.Done():
-			return unlessDone(ctx, context.Cause(watching))
+			return state.UnlessDone(ctx, context.Cause(watching))
 		}
+	}
+	if claims {
+		devices.SetKnown(true)
 	}
 	close(f.synced)
 	<-watching.Done()
-	return unlessDone(ctx, context.Cause(watching))
+	return state.UnlessDone(ctx, context.Cause(watching))
 }
 
-// leaseInterval is how often the Lease of Tollgate is read.
-const leaseInterval = 15 * time.Second
+// check returns an error if an object of the filter does not exist or, with untilDone, a resource
+// that evicts pods could not be read.
+func (f *feed) check(first *state.Cluster) error {
+	var lacks []string
+	for _, resource := range evicting {
+		if f.opts.untilDone && first.Unread(resource.Resource) {
+			lacks = append(lacks, "you may not list "+resource.Resource+cli.AskFor("list", resource))
+		}
+	}
+	if len(lacks) > 0 {
+		return fmt.Errorf("whether no pod has to leave cannot be told: %s", strings.Join(lacks, "; "))
+	}
+	return f.opts.check(first)
+}
 
-// pollLease reads the Lease of Tollgate every leaseInterval until ctx is done. Other are the
-// sentences of the first read that are not from the snapshot.
-func (f *Feed) pollLease(ctx context.Context, first *state.Cluster, other []string) {
-	ticker := time.NewTicker(leaseInterval)
+// open prepares the watches of all served resources. Events are those of a namespace, or of all
+// if it is empty. The returned feed of devices is nil if they are not served.
+func (f *feed) open(ctx context.Context, first *state.Cluster, eventNamespace string) (*informer.DeviceFeed, error) {
+	client := f.clients.Kubernetes
+	within := func(resource schema.GroupResource) informer.Option { // The namespace if the user may list only there.
+		if first.Own(resource.Resource) {
+			return informer.Within(f.opts.wants.Namespace)
+		}
+		return informer.Within(metav1.NamespaceAll)
+	}
+	pods, budgets := informer.NewPods(client, within(state.PodResource)), informer.NewBudgets(client, within(state.BudgetResource))
+	podFeed, budgetFeed := informer.NewFeed(f.shown.Tracker, f, f.clock), informer.NewBudgetFeed(f.shown.Tracker)
+	budgetFeed.OnBudget(f.PodsChanged)
+	f.addInformer(state.PodResource, pods, podFeed.HasSynced)
+	f.addInformer(state.BudgetResource, budgets, budgetFeed.HasSynced)
+	err := budgetFeed.Attach(budgets)
+	if first.Unread(state.NodeResource.Resource) { // The tracker would wait for them.
+		err = errors.Join(podFeed.Attach(nil, pods), err)
+	} else {
+		nodes := informer.NewNodes(client)
+		err = errors.Join(podFeed.Attach(nodes, pods), err)
+		f.addInformer(state.NodeResource, nodes, podFeed.HasSynced)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("follow pods: %w", err)
+	}
+
+	namespaces := f.addSource(state.NewSource(f.clients, state.NamespaceResource, client.CoreV1().Namespaces(), &corev1.Namespace{}), func(any) {})
+	f.shown.Namespaces = func(name string) (labels.Labels, bool) {
+		object, _, _ := namespaces.GetByKey(name) // Its error is always nil.
+		if namespace, ok := object.(*corev1.Namespace); ok {
+			return labels.Set(namespace.Labels), true
+		}
+		if name != f.opts.wants.Namespace {
+			return nil, false
+		}
+		return first.NamespaceLabels(name) // A user who may not watch namespaces may get one.
+	}
+	if first.Tollgate.Installed {
+		for _, source := range eventSources(f.clients, eventNamespace) {
+			f.addSource(source, func(object any) { // Deleted events count: events are deleted after an hour.
+				if event, ok := object.(*corev1.Event); ok {
+					f.shown.Events.Add(event)
+				}
+			})
+		}
+		served, err := state.Serves(ctx, f.clients, state.PolicyResource, v1alpha1.GroupVersion.Version)
+		if err != nil {
+			return nil, err
+		}
+		if served {
+			f.policies = f.addSource(state.NewCustomSource(f.clients, state.PolicyResource, v1alpha1.GroupVersion.Version), func(any) { f.compile() })
+		}
+	}
+
+	groups, err := state.ServesPodGroups(ctx, f.clients)
+	if err != nil {
+		return nil, err
+	}
+	if served, err := state.Serves(ctx, f.clients, state.ClaimResource, "v1"); err != nil || !served {
+		return nil, err
+	}
+	devices := informer.NewDeviceFeed(f.shown.Tracker, f, f.clock)
+	devices.SetPodGroups(groups)
+	f.addWatch(state.ClaimResource, func(report func(error)) *informer.Watch {
+		return informer.NewClaimWatch(client, devices.Claims(), report, within(state.ClaimResource))
+	})
+	f.addWatch(state.SliceResource, func(report func(error)) *informer.Watch {
+		return informer.NewSliceWatch(client, devices.Slices(), report)
+	})
+	if first.RuleVersion != "" {
+		f.addWatch(informer.RuleResource, func(report func(error)) *informer.Watch {
+			return informer.NewRuleWatch(f.clients.Dynamic, first.RuleVersion, devices.Rules(), report)
+		})
+	}
+	return devices, nil
+}
+
+func (f *feed) add(resource schema.GroupResource) *feedWatch {
+	w := &feedWatch{resource: resource, refused: make(chan struct{})}
+	f.watches = append(f.watches, w)
+	return w
+}
+
+// addInformer adds the watch of an informer. HandlersSynced reports whether the handlers have
+// processed the first list, which is later than that of the informer.
+func (f *feed) addInformer(resource schema.GroupResource, of toolscache.SharedIndexInformer, handlersSynced toolscache.InformerSynced) {
+	w, synced := f.add(resource), make(chan struct{})
+	w.synced = synced
+	w.run = func(ctx context.Context) {
+		// It returns an error only after the start.
+		_ = of.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { f.failed(w, err) })
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if toolscache.WaitForCacheSync(ctx.Done(), handlersSynced) {
+				close(synced)
+			}
+		})
+		of.RunWithContext(ctx)
+		waiting.Wait()
+	}
+}
+
+// addWatch adds a watch of tracker/informer.
+func (f *feed) addWatch(resource schema.GroupResource, of func(report func(error)) *informer.Watch) {
+	w := f.add(resource)
+	from := of(func(err error) {
+		if err != nil {
+			f.failed(w, err)
+		}
+	})
+	w.synced, w.run = from.Synced(), from.Run
+}
+
+// addSource adds the watch of a source, and returns its objects. Changed is called under the lock
+// with each changed object.
+func (f *feed) addSource(source state.Source, changed func(object any)) toolscache.Store {
+	w := f.add(source.Resource)
+	handle := func(object any) { f.change(func() { changed(object) }) }
+	store, controller := source.Watch(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }, DeleteFunc: handle,
+	}, func(err error, _ string) { f.failed(w, err) })
+	w.synced, w.run = controller.HasSyncedChecker().Done(), controller.RunWithContext
+	return store
+}
+
+// failed records an error of a watch. A forbidden watch that is required ends run.
+func (f *feed) failed(w *feedWatch, err error) {
+	refused := state.Refusal(err, "watch", w.resource)
+	required := w.resource == state.PodResource || w.resource == state.NodeResource || f.opts.untilDone && slices.Contains(evicting, w.resource)
+	if refused != nil && required {
+		f.stop(refused)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if refused == nil {
+		f.trouble, f.troubleAt = "watch "+w.resource.String()+": "+err.Error(), f.clock.Now()
+		return
+	}
+	listed := func(sentence string) bool { return strings.Contains(sentence, "list "+w.resource.Resource+":") }
+	if !slices.ContainsFunc(f.missing, listed) {
+		f.refused[w.resource] = refused.Error()
+	}
+	w.once.Do(func() { close(w.refused) })
+}
+
+// pollLease reads the Lease of Tollgate at intervals until ctx is done. Other are the sentences of
+// the first read that are not from the snapshot.
+func (f *feed) pollLease(ctx context.Context, first *state.Cluster, other []string) {
+	const interval = 15 * time.Second
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -121,82 +355,55 @@ func (f *Feed) pollLease(ctx context.Context, first *state.Cluster, other []stri
 				f.trouble, f.troubleAt = err.Error(), f.clock.Now()
 				return
 			}
-			is := shownOf(again)
+			is := NewCluster(again)
 			f.shown.Mode, f.shown.NodesOff, f.shown.DevicesOff, f.shown.Rules = is.Mode, is.NodesOff, is.DevicesOff, is.Rules
-			f.heeds, f.shown.Set = again.Tollgate.Terms.Policies, nil
-			f.missing = slices.Concat(again.Missing(), other)
+			f.heeds, f.missing = again.Tollgate.Terms.Policies, slices.Concat(again.Missing(), other)
 			f.compile()
 		})
 	}
 }
 
-// unlessDone returns err, or nil once ctx is done, which then caused it.
-func unlessDone(ctx context.Context, err error) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	default:
-		return err
-	}
-}
-
-// check returns an error if a required source is missing, or that of Check.
-func (f *Feed) check(first *state.Cluster) error {
-	if f.Complete {
-		var lacks []string
-		for _, resource := range reasons {
-			if first.Unread(resource.Resource) {
-				lacks = append(lacks, "you may not list "+resource.Resource+cli.AskFor("list", resource))
-			}
-		}
-		if len(lacks) > 0 {
-			return fmt.Errorf("whether no pod has to leave cannot be told: %s", strings.Join(lacks, "; "))
-		}
-	}
-	if f.Check == nil {
-		return nil
-	}
-	return f.Check(first)
-}
-
-// begin copies the fields of the first snapshot that no watch updates.
-func (f *Feed) begin(first *state.Cluster, missing []string) {
+// change updates state besides the tracker, under the lock.
+func (f *feed) change(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.missing = missing
-	f.shown = *shownOf(first)
-	f.shown.Tracker, f.shown.Set, f.shown.Policies = tracker.New(), nil, nil
-	f.shown.Namespaces = func(name string) (labels.Labels, bool) { // Called by List under the lock.
-		set, ok := f.namespaces[name]
-		return set, ok
+	change()
+	state.Signal(f.changed)
+}
+
+// compile compiles the policies in force. The caller holds mu.
+func (f *feed) compile() {
+	f.shown.Policies, f.shown.Set = nil, nil
+	if f.policies == nil {
+		return
 	}
-	f.heeds = first.Tollgate.Terms.Policies
-	// A user who may not watch namespaces may get one.
-	if own, ok := first.NamespaceLabels(f.wants.Namespace); ok {
-		if set, ok := own.(labels.Set); ok {
-			f.namespaces[f.wants.Namespace] = set
+	for _, object := range f.policies.List() {
+		var policy v1alpha1.EvictionPolicy
+		if o, ok := object.(*unstructured.Unstructured); ok && runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy) == nil {
+			f.shown.Policies = append(f.shown.Policies, policy)
 		}
 	}
+	slices.SortFunc(f.shown.Policies, func(a, b v1alpha1.EvictionPolicy) int { return cmp.Compare(a.Name, b.Name) })
+	if f.heeds {
+		f.shown.Set = eviction.Compile(f.shown.Policies)
+	}
 }
 
-// List is Cluster.List of the current state.
-func (f *Feed) List(now time.Time, filter *Filter) []Eviction {
+// list returns the current evictions that match the filter.
+func (f *feed) list(now time.Time) []Eviction {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.shown.List(now, filter)
+	return f.shown.List(now, &f.opts.filter)
 }
 
-// Lives reports whether a pod exists and is neither finished nor terminating.
-func (f *Feed) Lives(key tracker.Key) bool {
-	f.mu.Lock()
-	pods := f.shown.Tracker
-	f.mu.Unlock()
-	situation, found := pods.Lookup(key)
+// lives reports whether a pod exists and is neither finished nor terminating.
+func (f *feed) lives(key tracker.Key) bool {
+	situation, found := f.shown.Tracker.Lookup(key)
 	return found && !situation.Pod.Finished && !situation.Pod.Terminating
 }
 
-// Notes returns sentences about missing data and about errors in the last 15 s.
-func (f *Feed) Notes(now time.Time) []string {
+// notes returns sentences about missing data and about errors in the last 15 s.
+func (f *feed) notes(now time.Time) []string {
 	const lately = 15 * time.Second
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,78 +417,15 @@ func (f *Feed) Notes(now time.Time) []string {
 	return notes
 }
 
-// failed records an error of a watch. A forbidden watch that is required ends Run.
-func (f *Feed) failed(w *feedWatch, err error, stop context.CancelCauseFunc) {
-	refused := feedRefusal(err, "watch", w.resource)
-	if refused != nil && (w.needed || (f.Complete && slices.Contains(reasons, w.resource))) {
-		stop(refused)
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if refused != nil {
-		listed := func(sentence string) bool { return strings.Contains(sentence, "list "+w.resource.Resource+":") }
-		if !slices.ContainsFunc(f.missing, listed) {
-			f.refused[w.resource] = refused.Error()
-		}
-		w.refuse()
-		return
-	}
-	f.trouble, f.troubleAt = "watch "+w.resource.String()+": "+err.Error(), f.clock.Now()
-}
-
-// signal sends to Changed without blocking.
-func (f *Feed) signal() {
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
-}
-
-// change updates state besides the tracker, under the lock.
-func (f *Feed) change(change func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change()
-	f.signal()
-}
-
-func (f *Feed) setPolicy(policy *v1alpha1.EvictionPolicy) {
-	f.change(func() {
-		f.policies[policy.Name] = *policy
-		f.compile()
-	})
-}
-
-func (f *Feed) dropPolicy(policy *v1alpha1.EvictionPolicy) {
-	f.change(func() {
-		if f.policies[policy.Name].UID == policy.UID {
-			delete(f.policies, policy.Name)
-		}
-		f.compile()
-	})
-}
-
-// compile compiles the policies in force. The caller holds mu.
-func (f *Feed) compile() {
-	f.shown.Policies = f.shown.Policies[:0:0]
-	for _, name := range slices.Sorted(maps.Keys(f.policies)) {
-		f.shown.Policies = append(f.shown.Policies, f.policies[name])
-	}
-	if f.heeds {
-		f.shown.Set = eviction.Compile(f.shown.Policies)
-	}
-}
-
 // PodsChanged implements the listener of tracker/informer, as do the methods below.
-func (f *Feed) PodsChanged(keys []tracker.Key) {
+func (f *feed) PodsChanged(keys []tracker.Key) {
 	if len(keys) > 0 {
-		f.signal()
+		state.Signal(f.changed)
 	}
 }
 
 // NodeChanged implements the listener of tracker/informer.
-func (f *Feed) NodeChanged(string) {}
+func (f *feed) NodeChanged(string) {}
 
-// RuleChanged signals a change.
-func (f *Feed) RuleChanged(string) { f.signal() }
+// RuleChanged implements the listener of tracker/informer.
+func (f *feed) RuleChanged(string) { state.Signal(f.changed) }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,13 +24,13 @@ const (
 // view shows updates of the list.
 type view interface {
 	// show is called at each update.
-	show(at *moment) error
+	show(at *frame) error
 	// end is called once, after the last show.
-	end(at *moment) error
+	end(at *frame) error
 }
 
-// moment is the list at one time, and its changes since the last one.
-type moment struct {
+// frame is the list at one time, and its changes since the last one.
+type frame struct {
 	now     time.Time
 	list    []Eviction
 	changed []Eviction
@@ -40,11 +42,19 @@ type moment struct {
 // follow shows updates until ctx is done or, with untilDone, no pods have to leave.
 func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opts *options, to streams) error {
 	ctx, stop := context.WithCancel(ctx)
-	feed := NewFeed(clients, clk, opts.wants)
-	feed.Check, feed.Complete = opts.check, opts.untilDone
+	feed := newFeed(clients, clk, opts)
 	ended := make(chan error, 1)
-	go func() { ended <- feed.Run(ctx) }()
-	over, err := showUpdates(ctx, feed, ended, clk, opts, viewOf(opts, to))
+	go func() { ended <- feed.run(ctx) }()
+	var shows view
+	switch {
+	case opts.output == "json":
+		shows = &lineView{to: to, write: func(changed []Eviction, now time.Time) error { return WriteChanges(to.out, changed, now) }}
+	case to.terminal:
+		shows = &screenView{to: to}
+	default:
+		shows = &lineView{to: to, write: ChangeLines(to.out)}
+	}
+	over, err := showUpdates(ctx, feed, ended, clk, opts, shows)
 	stop()
 	if over {
 		return err
@@ -52,21 +62,8 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opt
 	return cmp.Or(err, <-ended)
 }
 
-func viewOf(opts *options, to streams) view {
-	switch {
-	case opts.output == "json":
-		return &lineView{to: to, write: func(changed []Eviction, now time.Time) error {
-			return WriteEvents(to.out, changed, now)
-		}}
-	case to.terminal:
-		return &screenView{to: to}
-	default:
-		return &lineView{to: to, write: NewLines(to.out).Write}
-	}
-}
-
 // showUpdates calls shows for each update. Over is true if the feed has ended.
-func showUpdates(ctx context.Context, feed *Feed, ended <-chan error, clk clock.WithTicker, opts *options, shows view) (over bool, err error) {
+func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.WithTicker, opts *options, shows view) (over bool, err error) {
 	var giveUp <-chan time.Time
 	if opts.timeout > 0 {
 		timer := clk.NewTimer(opts.timeout)
@@ -78,17 +75,19 @@ func showUpdates(ctx context.Context, feed *Feed, ended <-chan error, clk clock.
 		return true, err
 	case <-giveUp:
 		return false, &cli.VerdictError{Reason: fmt.Sprintf("the cluster was not read within %s", opts.timeout)}
-	case <-feed.Synced():
+	case <-feed.synced:
 	}
 	ticker := clk.NewTicker(redraw)
 	defer ticker.Stop()
 	log := NewLog(clk.Now())
 	for {
-		at := look(feed, log, clk.Now(), opts)
+		now := clk.Now()
+		list := feed.list(now)
+		at := &frame{now: now, list: list, changed: log.Next(list, feed.lives), log: log, lacks: feed.notes(now), holds: Notes(list, now)}
 		if err := shows.show(at); err != nil {
 			return false, err
 		}
-		if opts.untilDone && len(Open(at.list)) == 0 {
+		if opts.untilDone && len(Open(list)) == 0 {
 			return false, shows.end(at)
 		}
 		select {
@@ -101,30 +100,64 @@ func showUpdates(ctx context.Context, feed *Feed, ended <-chan error, clk clock.
 			if err := shows.end(at); err != nil {
 				return false, err
 			}
-			return false, &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, openCounts(at.list))}
+			var counts []string
+			for _, state := range states {
+				if n := Open(list)[state]; n > 0 {
+					counts = append(counts, fmt.Sprintf("%d %s", n, state))
+				}
+			}
+			return false, &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, strings.Join(counts, ", "))}
 		case <-ticker.C():
-		case <-feed.Changed():
+		case <-feed.changed:
 			clk.Sleep(batchDelay)
 		}
 	}
 }
 
-func look(feed *Feed, log *Log, now time.Time, opts *options) *moment {
-	list := feed.List(now, &opts.filter)
-	return &moment{
-		now: now, list: list, changed: log.Next(list, feed.Lives), log: log,
-		lacks: feed.Notes(now), holds: Notes(list, now),
-	}
+// lineView writes changes, for files and pipes.
+type lineView struct {
+	to    streams
+	write func(changed []Eviction, now time.Time) error
+	// lacks are the sentences already written: each is written once.
+	lacks []string
 }
 
-// openCounts describes the number of pods to leave, by state.
-func openCounts(list []Eviction) string {
-	var parts []string
-	left := Open(list)
-	for _, state := range States() {
-		if left[state] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", left[state], state))
+func (v *lineView) show(at *frame) error {
+	for _, lack := range at.lacks {
+		if slices.Contains(v.lacks, lack) {
+			continue
+		}
+		v.lacks = append(v.lacks, lack)
+		if err := say(v.to.notes, []string{lack}); err != nil {
+			return err
 		}
 	}
-	return strings.Join(parts, ", ")
+	return v.write(at.changed, at.now)
+}
+
+// end writes the holds, which change too often to be written before.
+func (v *lineView) end(at *frame) error {
+	if len(at.list) == 0 {
+		return say(v.to.notes, []string{"no pod has to leave"})
+	}
+	return say(v.to.notes, at.holds)
+}
+
+// ChangeLines returns a function that writes a line for each change, under one head. It is not
+// safe for concurrent use.
+func ChangeLines(out io.Writer) func(changed []Eviction, now time.Time) error {
+	table := cli.NewLines(out, false, []string{"TIME", "NAMESPACE", "POD", "WHEN", "STATE", "REASON"})
+	return func(changed []Eviction, now time.Time) error {
+		if len(changed) == 0 {
+			return nil
+		}
+		rows := make([][]string, 0, len(changed))
+		for i := range changed {
+			rows = append(rows, append([]string{now.UTC().Format(time.TimeOnly)}, shortRow(&changed[i], now)...))
+		}
+		if err := table.Write(rows); err != nil {
+			return fmt.Errorf("write changes: %w", err)
+		}
+		return nil
+	}
 }

@@ -8,14 +8,6 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// The states of pods that do not have to leave any more.
-const (
-	// Gone is a pod that is deleted or finished.
-	Gone State = "Gone"
-	// Staying is a pod whose taint is gone or tolerated.
-	Staying State = "Staying"
-)
-
 // Log compares successive lists. It is not safe for concurrent use.
 type Log struct {
 	// Since is when the log began.
@@ -54,7 +46,7 @@ func (l *Log) Next(list []Eviction, lives func(tracker.Key) bool) []Eviction {
 		}
 		left = append(left, e)
 	}
-	slices.SortFunc(left, func(a, b Eviction) int { return compare(&a, &b) })
+	slices.SortFunc(left, compare)
 	l.before = now
 	return append(left, changed...)
 }
@@ -74,14 +66,13 @@ func author(e *Eviction) tracker.Source {
 // Group is the progress of the evictions because of one object.
 type Group struct {
 	Source tracker.Source
-	// Gone is the number of pods gone since the log began, and Pods the number in each state.
-	Gone int
+	// Pods is the number of pods in each state. Gone counts those gone since the log began.
 	Pods map[State]int
 }
 
 // total returns the number of pods, including those gone.
 func (g *Group) total() int {
-	sum := g.Gone
+	sum := 0
 	for _, pods := range g.Pods {
 		sum += pods
 	}
@@ -92,17 +83,15 @@ func (g *Group) total() int {
 // first.
 func (l *Log) Groups() []Group {
 	by := map[tracker.Source]*Group{}
-	of := func(source tracker.Source) *Group {
-		if by[source] == nil {
-			by[source] = &Group{Source: source, Gone: l.gone[source], Pods: map[State]int{}}
-		}
-		return by[source]
-	}
-	for source := range l.gone {
-		of(source)
+	for source, gone := range l.gone {
+		by[source] = &Group{Source: source, Pods: map[State]int{Gone: gone}}
 	}
 	for _, e := range l.before {
-		of(author(&e)).Pods[e.State]++
+		source := author(&e)
+		if by[source] == nil {
+			by[source] = &Group{Source: source, Pods: map[State]int{}}
+		}
+		by[source].Pods[e.State]++
 	}
 	groups := make([]Group, 0, len(by))
 	for _, g := range by {

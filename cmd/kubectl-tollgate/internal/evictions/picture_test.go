@@ -50,8 +50,8 @@ func TestOutputs(t *testing.T) {
 		"colours.txt": func(out *bytes.Buffer) error { return WriteTable(out, list, noon, false, true) },
 		"wide.txt":    func(out *bytes.Buffer) error { return WriteTable(out, list, noon, true, false) },
 		"names.txt":   func(out *bytes.Buffer) error { return WriteNames(out, list) },
-		"list.yaml":   func(out *bytes.Buffer) error { return WriteYAML(out, list, noon) },
-		"list.json":   func(out *bytes.Buffer) error { return WriteJSON(out, list, noon) },
+		"list.yaml":   func(out *bytes.Buffer) error { return WriteDocument(out, "yaml", list, noon) },
+		"list.json":   func(out *bytes.Buffer) error { return WriteDocument(out, "json", list, noon) },
 		"notes.txt": func(out *bytes.Buffer) error {
 			_, err := out.WriteString(strings.Join(Notes(list, noon), "\n") + "\n")
 			return err
@@ -88,10 +88,10 @@ func TestSaysThatItCannotWrite(t *testing.T) {
 	list := incident(t).List(noon, &Filter{})
 	require.ErrorIs(t, WriteTable(refusing{}, list, noon, false, false), errFull)
 	require.ErrorIs(t, WriteNames(refusing{}, list), errFull)
-	require.ErrorIs(t, WriteYAML(refusing{}, list, noon), errFull)
-	require.ErrorIs(t, WriteJSON(refusing{}, list, noon), errFull)
-	require.ErrorIs(t, WriteEvents(refusing{}, list, noon), errFull)
-	require.ErrorIs(t, NewLines(refusing{}).Write(list, noon), errFull)
+	require.ErrorIs(t, WriteDocument(refusing{}, "yaml", list, noon), errFull)
+	require.ErrorIs(t, WriteDocument(refusing{}, "json", list, noon), errFull)
+	require.ErrorIs(t, WriteChanges(refusing{}, list, noon), errFull)
+	require.ErrorIs(t, ChangeLines(refusing{})(list, noon), errFull)
 	require.NoError(t, WriteTable(refusing{}, nil, noon, false, false))
 }
 
@@ -105,7 +105,7 @@ func TestWhatOthersWroteTellsATerminalNothing(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, WriteTable(&out, list, noon, false, false))
 	require.NoError(t, WriteTable(&out, list, noon, true, false))
-	require.NoError(t, NewLines(&out).Write(list, noon))
+	require.NoError(t, ChangeLines(&out)(list, noon))
 	log := NewLog(noon)
 	log.Next(list, nil)
 	screen := Screen{Since: noon, Groups: log.Groups(), List: list, Notes: Notes(list, noon), Width: 100, Height: 40}
@@ -145,10 +145,10 @@ func story(t *testing.T, each func(log *Log, list, changed []Eviction, now time.
 func TestEachChangeIsALine(t *testing.T) {
 	t.Parallel()
 	var text, events bytes.Buffer
-	lines := NewLines(&text)
+	write := ChangeLines(&text)
 	story(t, func(_ *Log, _, changed []Eviction, now time.Time) {
-		require.NoError(t, lines.Write(changed, now))
-		require.NoError(t, WriteEvents(&events, changed, now))
+		require.NoError(t, write(changed, now))
+		require.NoError(t, WriteChanges(&events, changed, now))
 	})
 	golden(t, "changes.txt", text.String())
 	requireFits(t, strings.Split(text.String(), "\n"), cli.Width)
@@ -187,7 +187,7 @@ func TestABarIsAsLongAsItIsWhateverItShows(t *testing.T) {
 	t.Parallel()
 	for gone := range 30 {
 		for held := range 10 {
-			g := Group{Gone: gone, Pods: map[State]int{Due: 1, Held: held, Blocked: held % 3, Protected: gone % 2, Leaving: held % 2}}
+			g := Group{Pods: map[State]int{Gone: gone, Due: 1, Held: held, Blocked: held % 3, Protected: gone % 2, Leaving: held % 2}}
 			bar := g.bar()
 			require.Len(t, bar, barWidth)
 			for _, part := range parts {
@@ -195,14 +195,14 @@ func TestABarIsAsLongAsItIsWhateverItShows(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, strings.Repeat("#", barWidth), new(Group{Gone: 3}).bar())
+	require.Equal(t, strings.Repeat("#", barWidth), new(Group{Pods: map[State]int{Gone: 3}}).bar())
 }
 
 func TestManyObjectsAreSummedUp(t *testing.T) {
 	t.Parallel()
 	screen := Screen{Since: noon, Width: 100, Height: 30}
 	for i := range 9 {
-		screen.Groups = append(screen.Groups, Group{Source: tracker.Source{Kind: tracker.SourceNode, Name: strings.Repeat("long-", 10) + strconv.Itoa(i)}, Gone: 1})
+		screen.Groups = append(screen.Groups, Group{Source: tracker.Source{Kind: tracker.SourceNode, Name: strings.Repeat("long-", 10) + strconv.Itoa(i)}, Pods: map[State]int{Gone: 1}})
 	}
 	lines := screen.Lines(noon)
 	require.Equal(t, "...ng-long-long-long-long-long-0  ["+strings.Repeat("#", barWidth)+"]  1 of 1 gone", lines[2])

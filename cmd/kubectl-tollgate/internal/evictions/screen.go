@@ -2,10 +2,15 @@ package evictions
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -52,7 +57,7 @@ func (s *Screen) Lines(now time.Time) []string {
 	for i := range lines {
 		lines[i] = cut(lines[i], s.Width)
 		if row := i - heads - 1; s.Colour && row >= 0 && i <= rows {
-			lines[i] = painted(s.List[row].State, lines[i])
+			lines[i] = coloured(s.List[row].State, lines[i])
 		}
 	}
 	return lines
@@ -76,23 +81,19 @@ func (s *Screen) table(now time.Time, room int) []string {
 		return tableLines(s.List, now, false)
 	}
 	shown := max(room-2, 0)
-	return append(tableLines(s.List[:shown], now, false), "... and "+counted(len(s.List)-shown, "more pod"))
+	return append(tableLines(s.List[:shown], now, false), "... and "+cli.Counted(len(s.List)-shown, "more pod"))
 }
 
 func (s *Screen) headline(now time.Time) string {
 	gone := 0
 	for i := range s.Groups {
-		gone += s.Groups[i].Gone
+		gone += s.Groups[i].Pods[Gone]
 	}
 	at := now.UTC().Format(clockOf)
 	if len(s.List) == 0 {
 		return fmt.Sprintf("%s  no pod has to leave, %d gone since %s", at, gone, s.Since.UTC().Format(clockOf))
 	}
-	verb := " have"
-	if len(s.List) == 1 {
-		verb = " has"
-	}
-	return fmt.Sprintf("%s  %s%s to leave, %d gone since %s", at, counted(len(s.List), "pod"), verb, gone, s.Since.UTC().Format(clockOf))
+	return fmt.Sprintf("%s  %s %s to leave, %d gone since %s", at, cli.Counted(len(s.List), "pod"), cli.Plural(len(s.List), "has", "have"), gone, s.Since.UTC().Format(clockOf))
 }
 
 // bars returns a line for each group, up to mostBars.
@@ -108,7 +109,7 @@ func (s *Screen) bars() []string {
 		lines = append(lines, fmt.Sprintf("%-*s  [%s]  %s", names, refInShort(g.Source), g.bar(), g.sentence()))
 	}
 	if others := len(s.Groups) - len(shown); others > 0 {
-		lines = append(lines, "... and pods of "+counted(others, "other object"))
+		lines = append(lines, "... and pods of "+cli.Counted(others, "other object"))
 	}
 	return lines
 }
@@ -141,11 +142,7 @@ var parts = []struct {
 func (g *Group) count(states []State) int {
 	pods := 0
 	for _, state := range states {
-		if state == Gone {
-			pods += g.Gone
-		} else {
-			pods += g.Pods[state]
-		}
+		pods += g.Pods[state]
 	}
 	return pods
 }
@@ -173,7 +170,7 @@ func (g *Group) bar() string {
 }
 
 func (g *Group) sentence() string {
-	clauses := []string{strconv.Itoa(g.Gone) + " of " + strconv.Itoa(g.total()) + " gone"}
+	clauses := []string{strconv.Itoa(g.Pods[Gone]) + " of " + strconv.Itoa(g.total()) + " gone"}
 	for _, part := range parts[1:] {
 		if n := g.count(part.states); n > 0 {
 			clauses = append(clauses, strconv.Itoa(n)+" "+part.text)
@@ -190,9 +187,71 @@ func cut(line string, width int) string {
 	return string([]rune(line)[:max(width, 0)])
 }
 
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// screenView redraws the screen of a terminal.
+type screenView struct {
+	to    streams
+	begun bool
+}
+
+// Control sequences of the VT100, and of xterm for the alternate screen.
+const (
+	enter    = "\x1b[?1049h\x1b[?25l"
+	leave    = "\x1b[?25h\x1b[?1049l"
+	home     = "\x1b[H"
+	restOf   = "\x1b[K"
+	allBelow = "\x1b[J"
+)
+
+func (v *screenView) show(at *frame) error {
+	var text strings.Builder
+	if !v.begun {
+		v.begun = true
+		text.WriteString(enter)
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	text.WriteString(home)
+	lines := v.lines(at)
+	for i, line := range lines {
+		text.WriteString(line + restOf)
+		if i < len(lines)-1 {
+			text.WriteString("\r\n")
+		}
+	}
+	text.WriteString(allBelow)
+	if _, err := io.WriteString(v.to.out, text.String()); err != nil {
+		return fmt.Errorf("draw: %w", err)
+	}
+	return nil
+}
+
+func (v *screenView) lines(at *frame) []string {
+	width, height := v.to.size()
+	screen := Screen{
+		Since: at.log.Since, Groups: at.log.Groups(), List: at.list, Notes: slices.Concat(at.lacks, at.holds), Width: width, Height: height, Colour: v.to.colour,
+	}
+	return screen.Lines(at.now)
+}
+
+// end leaves the alternate screen and writes the last lines.
+func (v *screenView) end(at *frame) error {
+	text := leave + strings.Join(append(v.lines(at), ""), "\r\n")
+	if _, err := io.WriteString(v.to.out, text); err != nil {
+		return fmt.Errorf("draw: %w", err)
+	}
+	return nil
+}
+
+// sizeOf returns a function that returns the size of a terminal, or a default size.
+func sizeOf(out io.Writer) func() (width, height int) {
+	const usualHeight = 24
+	file, ok := out.(*os.File)
+	if !ok {
+		return func() (int, int) { return cli.Width, usualHeight }
+	}
+	return func() (int, int) {
+		width, height, err := term.GetSize(int(file.Fd()))
+		if err != nil || width <= 0 || height <= 0 {
+			return cli.Width, usualHeight
+		}
+		return width, height
+	}
 }

@@ -3,12 +3,20 @@ package evictions
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // WriteTable writes a row for each pod, and nothing if there is none. A wide table has full texts
@@ -17,15 +25,31 @@ func WriteTable(w io.Writer, list []Eviction, now time.Time, wide, colour bool) 
 	if len(list) == 0 {
 		return nil
 	}
-	out := bufio.NewWriter(w)
-	for i, line := range tableLines(list, now, wide) {
-		if i > 0 && colour {
-			line = painted(list[i-1].State, line)
+	lines := tableLines(list, now, wide)
+	for i := range list {
+		if colour {
+			lines[i+1] = coloured(list[i].State, lines[i+1])
 		}
+	}
+	return writeLines(w, "table", lines)
+}
+
+// WriteNames writes a line with namespace/name for each pod.
+func WriteNames(w io.Writer, list []Eviction) error {
+	var names []string
+	for i := range list {
+		names = append(names, list[i].String())
+	}
+	return writeLines(w, "names", names)
+}
+
+func writeLines(w io.Writer, what string, lines []string) error {
+	out := bufio.NewWriter(w)
+	for _, line := range lines {
 		_, _ = out.WriteString(line + "\n") // Flush returns the error.
 	}
 	if err := out.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
+		return fmt.Errorf("write %s: %w", what, err)
 	}
 	return nil
 }
@@ -45,24 +69,61 @@ func tableLines(list []Eviction, now time.Time, wide bool) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
+// shortRow has the hold at the end, which narrow columns keep.
 func shortRow(e *Eviction, now time.Time) []string {
-	return []string{e.Namespace, e.Name, when(e, now), string(e.State), reasonInShort(e, now)}
+	text := cause(&e.Because[0])
+	if others := len(e.Because) - 1; others > 0 && !e.over() {
+		text += fmt.Sprintf(" +%d", others)
+	}
+	switch {
+	case e.over():
+	case e.State == Leaving:
+		text += "; " + cmp.Or(e.Disruption, "being deleted")
+	case !e.Hold.None():
+		text += "; " + e.Hold.short()
+		if !e.Hold.Until.IsZero() {
+			text += ", leaves " + relative(e.Hold.Until, now)
+		}
+	case e.By == ByKubernetes:
+		text += "; by Kubernetes"
+	}
+	return []string{e.Namespace, e.Name, when(e, now), string(e.State), text}
 }
+
+// over reports whether the pod does not have to leave any more.
+func (e *Eviction) over() bool { return e.State == Gone || e.State == Staying }
 
 func wideRow(e *Eviction, now time.Time) []string {
 	var taints []string
 	for i := range e.Because {
-		taints = append(taints, taintInFull(&e.Because[i], e.Writers[e.Because[i].Taint.Author()]))
+		reason := &e.Because[i]
+		source, author := reason.Taint.Source, reason.Taint.Author()
+		text := reason.Taint.String()
+		if reason.Device.Name != "" {
+			text += " on " + reason.Device.String() + " (claim " + reason.Claim.Name + ")"
+		}
+		text += " of " + ref(source)
+		if author != source {
+			text += " for " + ref(author)
+		}
+		if writer := e.Writers[author]; writer != "" {
+			text += " (written by " + writer + ")"
+		}
+		if reason.Tolerated {
+			text += ", tolerated until " + stamp(reason.At)
+		} else {
+			text += ", not tolerated from " + stamp(reason.At) + " on"
+		}
+		taints = append(taints, text)
 	}
-	by := e.By
+	by, hold := e.By, cli.None
 	if e.Policy != "" {
 		by += " (EvictionPolicy/" + e.Policy + ")"
 	}
-	hold, word := cli.None, according(e)
 	if !e.Hold.None() {
 		hold = e.Hold.By + ": " + e.Hold.Why
 	}
-	return []string{e.Namespace, e.Name, when(e, now), string(e.State), stamp(e.At), by, e.Node, strings.Join(taints, "; "), hold, word}
+	return []string{e.Namespace, e.Name, when(e, now), string(e.State), stamp(e.At), by, e.Node, strings.Join(taints, "; "), hold, according(e)}
 }
 
 // according returns the source of the state of a pod.
@@ -77,16 +138,91 @@ func according(e *Eviction) string {
 	}
 }
 
-// WriteNames writes a line with namespace/name for each pod.
-func WriteNames(w io.Writer, list []Eviction) error {
-	out := bufio.NewWriter(w)
-	for i := range list {
-		_, _ = out.WriteString(list[i].String() + "\n") // Flush returns the error.
+// when returns the time until or since the deadline.
+func when(e *Eviction, now time.Time) string {
+	switch {
+	case e.over():
+		return "-"
+	case e.State == Leaving:
+		return "now"
+	case e.State == Protected && e.Hold.Until.IsZero():
+		return "stays"
+	default:
+		return relative(e.At, now)
 	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("write names: %w", err)
+}
+
+// relative returns a time relative to now, in whole seconds; future times are rounded up.
+func relative(at, now time.Time) string {
+	left := at.Sub(now)
+	switch {
+	case left > 0:
+		return "in " + duration.HumanDuration(time.Duration(math.Ceil(left.Seconds()))*time.Second)
+	case left > -time.Second:
+		return "now"
+	default:
+		return duration.HumanDuration(-left) + " ago"
 	}
-	return nil
+}
+
+func stamp(at time.Time) string {
+	if at.IsZero() {
+		return cli.None
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// ref returns an object as kind/name, with a short kind.
+func ref(source tracker.Source) string {
+	short := map[tracker.SourceKind]string{
+		tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourceSlice: "slice", tracker.SourcePatch: "patch",
+	}
+	return short[source.Kind] + "/" + source.Name
+}
+
+// cause returns the taint that evicts a pod, without the domain of its key and the effect, which
+// is always NoExecute.
+func cause(reason *evictor.Reason) string {
+	key := reason.Taint.Key
+	if _, name, found := strings.Cut(key, "/"); found {
+		key = name
+	}
+	if reason.Taint.Value != "" {
+		key += "=" + reason.Taint.Value
+	}
+	return key + " of " + ref(reason.Taint.Author())
+}
+
+// short describes a hold in a few words.
+func (h *Hold) short() string {
+	name := h.By[strings.LastIndex(h.By, "/")+1:]
+	switch h.Reason {
+	case evictor.HoldPaused:
+		return "policy " + name + " is paused"
+	case evictor.HoldProtected:
+		return "policy " + name + " protects it"
+	case evictor.HoldBreakerTripped:
+		return "breaker of policy " + name
+	case evictor.HoldBudget:
+		switch {
+		case strings.HasPrefix(h.By, "Pod/"):
+			return "refused: " + h.Why
+		case strings.Contains(name, ","):
+			return "several budgets: " + name
+		default:
+			return "budget " + name
+		}
+	case evictor.HoldNodesDown:
+		return "all nodes are down"
+	case evictor.HoldLooping:
+		return "it comes back again and again"
+	case evictor.HoldTwinMissing:
+		return "no NoSchedule twin yet"
+	case evictor.HoldNamespaceUnknown:
+		return "labels of its namespace unknown"
+	default:
+		return string(h.Reason)
+	}
 }
 
 // The colours of states, as ANSI escape codes.
@@ -97,18 +233,60 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// painted returns a line in the colour of a state.
-func painted(state State, line string) string {
-	switch state {
-	case Leaving:
-		return green + line + plain
-	case Due, Blocked:
-		return yellow + line + plain
-	case Held, Paused:
-		return red + line + plain
-	case Waiting, Protected, Gone, Staying:
-		return line
-	default:
+// coloured returns a line in the colour of a state.
+func coloured(state State, line string) string {
+	colour := map[State]string{Leaving: green, Due: yellow, Blocked: yellow, Held: red, Paused: red}[state]
+	if colour == "" {
 		return line
 	}
+	return colour + line + plain
+}
+
+// overdue is how long a pod may be due without a hold: the attempt, its grace period and the pace
+// take time.
+const overdue = 30 * time.Second
+
+// Notes returns sentences about holds and what ends them, the most pods first, and about overdue
+// pods without a known hold.
+func Notes(list []Eviction, now time.Time) []string {
+	type holder struct {
+		reason evictor.HoldReason
+		by     string
+	}
+	pods, first := map[holder]int{}, map[holder]*Hold{}
+	silent := 0
+	for i := range list {
+		e := &list[i]
+		if e.State == Due && now.Sub(e.At) > overdue {
+			silent++
+		}
+		if of := (holder{e.Hold.Reason, e.Hold.By}); !e.Hold.None() {
+			if pods[of]++; first[of] == nil {
+				first[of] = &e.Hold
+			}
+		}
+	}
+	var notes []string
+	for _, of := range slices.SortedFunc(maps.Keys(pods), func(a, b holder) int {
+		return cmp.Or(cmp.Compare(pods[b], pods[a]), cmp.Compare(a.reason, b.reason), cmp.Compare(a.by, b.by))
+	}) {
+		hold, breaker := first[of], of.reason == evictor.HoldBreakerTripped
+		text := cli.Counted(pods[of], "pod") + " held"
+		if hold.By != "" {
+			text += " by " + hold.By
+		}
+		if breaker && !hold.Since.IsZero() {
+			text += " for " + duration.HumanDuration(now.Sub(hold.Since))
+		}
+		text += ": " + hold.Why
+		if breaker {
+			text += ". To approve: kubectl tollgate approve policy " + hold.By[strings.LastIndex(hold.By, "/")+1:]
+		}
+		notes = append(notes, text+" (according to: "+hold.Word+")")
+	}
+	if silent > 0 {
+		notes = append(notes, cli.Counted(silent, "pod")+" due for more than "+duration.HumanDuration(overdue)+
+			", and nothing that was read says why they stay: see whether somebody evicts, and its log")
+	}
+	return notes
 }

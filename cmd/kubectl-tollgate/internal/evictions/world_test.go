@@ -66,7 +66,7 @@ func add(tb testing.TB, c *Cluster, text string) {
 		object.UID = types.UID(object.Name)
 		c.Policies = append(c.Policies, *object)
 	case "Event":
-		c.Said.Add(decoded[corev1.Event](tb, text))
+		c.Events.Add(decoded[corev1.Event](tb, text))
 	default:
 		require.Fail(tb, "unknown kind "+kind, text)
 	}

@@ -9,6 +9,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -51,14 +52,14 @@ func writerOf(ctx context.Context, clients *cli.Clients, source tracker.Source, 
 	var path []string
 	switch source.Kind {
 	case tracker.SourceNode:
-		resource, path = corev1.SchemeGroupVersion.WithResource("nodes"), []string{"spec", "taints"}
+		resource, path = corev1.SchemeGroupVersion.WithResource("nodes"), []string{"f:spec", "f:taints"}
 	case tracker.SourceRule:
 		resource = schema.GroupVersionResource{Group: resourcev1.GroupName, Version: ruleVersion, Resource: "devicetaintrules"}
-		path = []string{"spec", "taint"}
+		path = []string{"f:spec", "f:taint"}
 	case tracker.SourcePatch:
-		resource, path = v1alpha1.GroupVersion.WithResource("resourceslicepatches"), []string{"spec", "devices", "taints"}
+		resource, path = v1alpha1.GroupVersion.WithResource("resourceslicepatches"), []string{"f:spec", "f:devices", "f:taints"}
 	case tracker.SourceSlice:
-		resource, path = resourcev1.SchemeGroupVersion.WithResource("resourceslices"), []string{"spec", "devices"}
+		resource, path = resourcev1.SchemeGroupVersion.WithResource("resourceslices"), []string{"f:spec", "f:devices"}
 	}
 	object, err := clients.Dynamic.Resource(resource).Get(ctx, source.Name, metav1.GetOptions{})
 	switch {
@@ -67,41 +68,26 @@ func writerOf(ctx context.Context, clients *cli.Clients, source tracker.Source, 
 	case err != nil:
 		return "", fmt.Errorf("read %s %s: %w", resource.Resource, source.Name, err)
 	}
-	return manager(object.GetManagedFields(), path), nil
+	if last := LastWriter(object, path...); last != nil {
+		return last.Manager, nil
+	}
+	return "", nil
 }
 
-// manager returns the last manager of a field.
-func manager(entries []metav1.ManagedFieldsEntry, path []string) string {
+// LastWriter returns the entry of the field manager that last wrote a field or a part of it, nil
+// for none. The path has the names of managed fields, such as f:spec.
+func LastWriter(object metav1.Object, path ...string) *metav1.ManagedFieldsEntry {
 	var last *metav1.ManagedFieldsEntry
+	entries := object.GetManagedFields()
 	for i := range entries {
 		entry := &entries[i]
-		if owns(entry.FieldsV1, path) && (last == nil || last.Time.Before(entry.Time)) {
+		var fields map[string]any
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, found, err := unstructured.NestedFieldNoCopy(fields, path...); found && err == nil && (last == nil || last.Time.Before(entry.Time)) {
 			last = entry
 		}
 	}
-	if last == nil {
-		return ""
-	}
-	return last.Manager
-}
-
-// owns reports whether a set of fields has the field at path, or a part of it.
-func owns(fields *metav1.FieldsV1, path []string) bool {
-	if fields == nil {
-		return false
-	}
-	var at map[string]json.RawMessage
-	raw := json.RawMessage(fields.GetRawBytes())
-	for _, name := range path {
-		at = nil
-		if json.Unmarshal(raw, &at) != nil {
-			return false
-		}
-		next, found := at["f:"+name]
-		if !found {
-			return false
-		}
-		raw = next
-	}
-	return true
+	return last
 }

@@ -37,8 +37,14 @@ func TestWhoWroteAFieldLastIsNamed(t *testing.T) {
 		entry("broken", 8, `[`),
 		{Manager: "nobody"},
 	}
-	require.Equal(t, "operator", manager(entries, []string{"spec", "taints"}))
-	require.Equal(t, "other", manager(entries, []string{"spec", "unschedulable"}))
-	require.Empty(t, manager(entries, []string{"spec", "podCIDR"}))
-	require.Empty(t, manager(nil, []string{"spec"}))
+	manager := func(path ...string) string {
+		if last := LastWriter(&metav1.ObjectMeta{ManagedFields: entries}, path...); last != nil {
+			return last.Manager
+		}
+		return ""
+	}
+	require.Equal(t, "operator", manager("f:spec", "f:taints"))
+	require.Equal(t, "other", manager("f:spec", "f:unschedulable"))
+	require.Empty(t, manager("f:spec", "f:podCIDR"))
+	require.Nil(t, LastWriter(&metav1.ObjectMeta{}, "f:spec"))
 }

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,14 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// The kinds that are explained.
+// The kinds of objects.
 const (
 	kindPod    = "pod"
 	kindClaim  = "claim"
@@ -27,7 +25,7 @@ const (
 	kindDevice = "device"
 )
 
-// kinds are the names of kinds, as kubectl has them too.
+// kinds are the kinds by the names that kubectl also takes.
 var kinds = map[string]string{
 	kindPod: kindPod, "pods": kindPod, "po": kindPod,
 	kindClaim: kindClaim, "claims": kindClaim, "resourceclaim": kindClaim, "resourceclaims": kindClaim,
@@ -35,7 +33,7 @@ var kinds = map[string]string{
 	kindDevice: kindDevice, "devices": kindDevice,
 }
 
-// outputs are what -o takes.
+// outputs are the values of -o.
 var outputs = []string{"text", "wide", "yaml", "json"}
 
 // NewCommand returns the command.
@@ -72,8 +70,8 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
   kubectl tollgate explain node node-7 -o wide
   kubectl tollgate explain device gpu.example.com/node-7/gpu-0`,
 		Args: args,
-		ValidArgsFunction: func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(given) > 0 {
+		ValidArgsFunction: func(_ *cobra.Command, arguments []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(arguments) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return []string{kindPod, kindClaim, kindNode, kindDevice}, cobra.ShellCompDirectiveNoFileComp
@@ -83,11 +81,11 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 	wants := state.Wants{}
 	wants.AddFlags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", output, "`format`: "+strings.Join(outputs, ", "))
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
 		if !slices.Contains(outputs, output) {
 			return fmt.Errorf("--output is %q, want one of %s", output, strings.Join(outputs, ", "))
 		}
-		kind, name := objectOf(given)
+		kind, name := objectOf(arguments)
 		namespace, _, err := connection.Namespace()
 		if err != nil {
 			return err
@@ -96,13 +94,13 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 		if err != nil {
 			return err
 		}
-		asked := question{kind: kind, namespace: namespace, name: name, lease: wants.Lease, now: clock.RealClock{}.Now()}
-		return show(cmd.Context(), clients, asked, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		of := question{kind: kind, namespace: namespace, name: name, lease: wants.Lease, now: clock.RealClock{}.Now()}
+		return show(cmd.Context(), clients, of, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
 }
 
-// question is what is asked about.
+// question is the object to explain.
 type question struct {
 	kind, namespace, name string
 	// lease is the namespace of Tollgate, empty for the usual one.
@@ -110,11 +108,11 @@ type question struct {
 	now   time.Time
 }
 
-// args checks that a kind and a name are given: pod NAME, or pod/NAME.
-func args(_ *cobra.Command, given []string) error {
-	kind, name := objectOf(given)
+// args checks the kind and the name: pod NAME, or pod/NAME.
+func args(_ *cobra.Command, arguments []string) error {
+	kind, name := objectOf(arguments)
 	switch {
-	case kind == "" || name == "" || len(given) > 2:
+	case kind == "" || name == "" || len(arguments) > 2:
 		return errors.New("want a kind and a name, such as pod NAME: " + strings.Join([]string{kindPod, kindClaim, kindNode, kindDevice}, ", "))
 	case kind == kindDevice:
 		_, err := deviceOf(name)
@@ -124,19 +122,17 @@ func args(_ *cobra.Command, given []string) error {
 	}
 }
 
-// objectOf returns the kind and the name; the kind is empty where it is not known.
-func objectOf(given []string) (kind, name string) {
-	if len(given) == 1 {
-		first, rest, found := strings.Cut(given[0], "/")
-		if !found {
-			return "", ""
-		}
-		return kinds[first], rest
-	}
-	if len(given) < 2 {
+// objectOf returns the kind and the name; the kind is empty if unknown.
+func objectOf(arguments []string) (kind, name string) {
+	switch len(arguments) {
+	case 0:
 		return "", ""
+	case 1:
+		kind, name, _ = strings.Cut(arguments[0], "/")
+	default:
+		kind, name = arguments[0], arguments[1]
 	}
-	return kinds[given[0]], given[1]
+	return kinds[kind], name
 }
 
 func deviceOf(name string) (device.ID, error) {
@@ -149,16 +145,22 @@ func deviceOf(name string) (device.ID, error) {
 	return device.ID{Driver: parts[0], Pool: strings.Join(parts[1:last], "/"), Name: parts[last]}, nil
 }
 
-// explained is an explanation.
-type explained interface {
+// explanation is a Pod, Claim, Node or Device.
+type explanation interface {
 	WriteText(w io.Writer, wide bool, now time.Time) error
 }
 
-// show reads the cluster and writes the explanation to out, and what it lacks to notes.
-func show(ctx context.Context, clients *cli.Clients, asked question, output string, out, notes io.Writer) error {
-	answer, missing, err := explain(ctx, clients, asked)
-	if err == nil {
-		err = write(clients.Progress.Before(out), answer, output, asked.now)
+// show reads the cluster and writes the explanation to out, and sentences about missing data to
+// notes.
+func show(ctx context.Context, clients *cli.Clients, of question, output string, out, notes io.Writer) error {
+	answer, missing, err := explain(ctx, clients, of)
+	if to := clients.Progress.Before(out); err == nil {
+		switch output {
+		case "json", "yaml":
+			err = cli.WriteDocument(to, output, "  ", answer)
+		default:
+			err = answer.WriteText(to, output == "wide", of.now)
+		}
 	}
 	clients.Progress.End()
 	if err != nil {
@@ -172,46 +174,25 @@ func show(ctx context.Context, clients *cli.Clients, asked question, output stri
 	return nil
 }
 
-// explain reads the cluster and asks it.
-func explain(ctx context.Context, clients *cli.Clients, asked question) (explained, []string, error) {
-	r := &reader{Clients: clients, question: asked}
+// explain reads the cluster, and returns the explanation and sentences about missing data.
+func explain(ctx context.Context, clients *cli.Clients, of question) (answer explanation, missing []string, err error) {
+	r := &reader{Clients: clients, question: of}
 	world, err := r.read(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	switch asked.kind {
+	switch of.kind {
 	case kindPod:
-		answer, err := world.Pod(ctx, asked.namespace, asked.name, asked.now)
-		return answer, world.Missing, err
+		answer, err = world.Pod(ctx, of.namespace, of.name, of.now)
 	case kindClaim:
-		answer, err := world.Claim(ctx, asked.namespace, asked.name, asked.now)
-		return answer, world.Missing, err
+		answer, err = world.Claim(ctx, of.namespace, of.name, of.now)
 	case kindNode:
-		return world.Node(asked.name, asked.now), world.Missing, nil
+		answer = world.Node(of.name, of.now)
 	default:
-		id, err := deviceOf(asked.name)
-		if err != nil {
-			return nil, nil, err
+		var id device.ID
+		if id, err = deviceOf(of.name); err == nil {
+			answer = world.Device(ctx, id, of.now)
 		}
-		return world.Device(ctx, id, asked.now), world.Missing, nil
 	}
-}
-
-func write(w io.Writer, answer explained, output string, now time.Time) error {
-	switch output {
-	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(answer)
-	case "yaml":
-		text, err := yaml.Marshal(answer)
-		if err != nil {
-			return fmt.Errorf("write YAML: %w", err)
-		}
-		_, err = w.Write(text)
-		return err
-	default:
-		return answer.WriteText(w, output == "wide", now)
-	}
+	return answer, world.Missing, err
 }

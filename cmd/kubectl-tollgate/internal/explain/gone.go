@@ -9,54 +9,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/evictor"
 )
 
-// summed is how long after an eviction, at most, the object that carries the taint is told
-// of it: summaries are written at intervals.
-const (
-	summed = 15 * time.Second
-	slack  = 3 * time.Second
-)
-
-// going tells of a pod on its way out.
-func (w *World) going(p *Pod, pod *corev1.Pod, now time.Time) {
-	how := "Terminating since " + strings.TrimSuffix(ago(deleted(pod), now), " ago")
+// terminating explains a pod that is being deleted.
+func (w *World) terminating(p *Pod, pod *corev1.Pod, now time.Time) {
+	deleted := pod.DeletionTimestamp.Time
+	if pod.DeletionGracePeriodSeconds != nil {
+		deleted = deleted.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+	}
+	how := "Terminating since " + strings.TrimSuffix(ago(deleted, now), " ago")
 	situation := w.situation(pod)
 	p.Taints = w.onNode(now, pod, &situation)
-	condition := disruption(pod)
-	events := newest(w.Events, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID && evicts(e) })
-	taint := len(events) > 0 || condition != nil && strings.HasPrefix(condition.Reason, "DeletionBy") && strings.HasSuffix(condition.Reason, "TaintManager")
+	at := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+	var condition corev1.PodCondition
+	if at >= 0 {
+		condition = pod.Status.Conditions[at]
+	}
+	events := w.newest(func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID && evicts(e) })
 	switch {
-	case taint:
+	case len(events) > 0 || strings.HasPrefix(condition.Reason, "DeletionBy") && strings.HasSuffix(condition.Reason, "TaintManager"):
 		p.conclude(Terminating, how, w.evictedBecause(pod, events, now))
-	case condition != nil:
+	case at >= 0:
 		p.conclude(Terminating, how, Cause{CauseDeleted, "it was disrupted, and not by a taint that is known here" + because(condition.Reason, condition.Message)})
 	default:
 		p.conclude(Terminating, how, Cause{CauseDeleted, "somebody deleted it, and no taint did"})
 	}
 }
 
-// deleted returns when the deletion of a pod was asked for.
-func deleted(pod *corev1.Pod) time.Time {
-	at := pod.DeletionTimestamp.Time
-	if pod.DeletionGracePeriodSeconds != nil {
-		at = at.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
-	}
-	return at
-}
-
-func disruption(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
-}
-
-// evictedBecause says because of what a pod was evicted that is still there: what would make
-// it leave if it was not leaving, or what the carriers of taints are told of.
+// evictedBecause returns the cause of the eviction of a terminating pod: the taint that would
+// evict it if it was running, else the one that events name.
 func (w *World) evictedBecause(pod *corev1.Pod, events []*corev1.Event, now time.Time) Cause {
 	situation := w.situation(pod)
 	situation.Pod.Terminating, situation.Pod.Finished = false, false
@@ -70,61 +56,70 @@ func (w *World) evictedBecause(pod *corev1.Pod, events []*corev1.Event, now time
 	return Cause{CauseNodeTaint, "it was evicted because of a taint that is gone meanwhile"}
 }
 
-// gone tells of a pod that is not there, from events.
+var assigned = regexp.MustCompile(`^Successfully assigned \S+ to (\S+)$`)
+
+// gone explains a pod that does not exist, from events.
 func (w *World) gone(p *Pod, now time.Time) {
-	about := newest(w.Events, func(e *corev1.Event) bool { return ofPod(e, p.Namespace, p.Name) })
+	about := w.newest(func(e *corev1.Event) bool {
+		return e.InvolvedObject.Kind == "Pod" && e.InvolvedObject.Namespace == p.Namespace && e.InvolvedObject.Name == p.Name
+	})
 	if len(about) == 0 {
 		w.notCreated(p, now)
 		return
 	}
-	uid := about[0].InvolvedObject.UID
-	about = slices.DeleteFunc(about, func(e *corev1.Event) bool { return e.InvolvedObject.UID != uid })
-	p.UID, p.Events, p.Node = uid, told(about), nodeOf(about)
-	if at := slices.IndexFunc(about, evicts); at >= 0 {
-		p.conclude(Gone, "Gone since about "+ago(when(about[at]), now), w.evicted(about[at], p.Node))
-		return
-	}
-	p.conclude(Gone, "Gone", Cause{CauseDeleted, "no event says that a taint made it leave; the last is " + ago(when(about[0]), now) + ": " + about[0].Reason + ": " + about[0].Message})
-}
-
-var assigned = regexp.MustCompile(`^Successfully assigned \S+ to (\S+)$`)
-
-// nodeOf returns the node that the scheduler said to have put a pod on; empty if it is not
-// known.
-func nodeOf(events []*corev1.Event) string {
-	for _, e := range events {
+	p.UID = about[0].InvolvedObject.UID
+	about = slices.DeleteFunc(about, func(e *corev1.Event) bool { return e.InvolvedObject.UID != p.UID })
+	p.Events = shown(about)
+	for _, e := range slices.Backward(about) {
 		if match := assigned.FindStringSubmatch(e.Message); e.Reason == reasonScheduled && match != nil {
-			return match[1]
+			p.Node = match[1] // The newest one is the last in this order.
 		}
 	}
-	return ""
+	if at := slices.IndexFunc(about, evicts); at >= 0 {
+		p.conclude(Gone, "Gone since about "+ago(evictions.EventTime(about[at]), now), w.evicted(about[at], p.Node))
+		return
+	}
+	p.conclude(Gone, "Gone", Cause{CauseDeleted, "no event says that a taint made it leave; the last is " + ago(evictions.EventTime(about[0]), now) + ": " + about[0].Reason + ": " + about[0].Message})
 }
 
-// evicted says because of what a pod was evicted of which an event tells.
+// evicted returns the cause of an eviction that an event reports. Tollgate names the taint in the
+// event; for Kubernetes' own controllers it is guessed.
 func (w *World) evicted(event *corev1.Event, node string) Cause {
-	device := event.Reason == reasonDeviceEviction
 	text, about := event.Annotations[v1alpha1.AnnotationEvictedBecause], ""
 	if text == "" {
 		text, about = w.guessed(event, node)
 	}
-	text = "it was evicted because of " + text + by(event.Message) + about
-	if device {
-		return Cause{CauseDeviceTaint, text}
+	by := ""
+	if _, policy, found := strings.Cut(event.Message, ", as "); found {
+		by = " (as " + policy + ")"
+	} else if _, budget, found := strings.Cut(event.Message, ": its PodDisruptionBudget"); found {
+		by = " (its PodDisruptionBudget" + budget + ")"
 	}
-	return Cause{CauseNodeTaint, text}
+	cause := Cause{CauseNodeTaint, "it was evicted because of " + text + by + about}
+	if event.Reason == reasonDeviceEviction {
+		cause.Kind = CauseDeviceTaint
+	}
+	return cause
 }
 
-// guessed says because of what a pod was evicted by somebody who does not name it, as
-// Kubernetes' own controllers, and what is to be known about that.
+// guessed returns the likely taint of an eviction, and what else is known about it.
 func (w *World) guessed(event *corev1.Event, node string) (text, about string) {
 	device := event.Reason == reasonDeviceEviction
 	carriers := w.carriers(event, node)
-	switch standing := w.evictingTaints(node); {
-	case len(carriers) > 0 && device:
-		// Which devices it had is not known any more.
-		return "a taint of a device", aboutThen(carriers)
+	about = "; about then pods left because of " + cli.And(carriers)
+	var current []string
+	if of := w.node(node); of != nil {
+		for i := range of.Spec.Taints {
+			if t := &of.Spec.Taints[i]; t.Effect == corev1.TaintEffectNoExecute {
+				current = append(current, t.ToString())
+			}
+		}
+	}
+	switch {
+	case len(carriers) > 0 && device: // Its devices are not known any more.
+		return "a taint of a device", about
 	case len(carriers) > 0 && node == "":
-		return "a taint of its node, which is not known", aboutThen(carriers)
+		return "a taint of its node, which is not known", about
 	case len(carriers) == 1:
 		return carriers[0], ""
 	case len(carriers) > 1:
@@ -133,27 +128,23 @@ func (w *World) guessed(event *corev1.Event, node string) (text, about string) {
 		return "a taint of a device, which no event names", ""
 	case node == "":
 		return "a taint of its node, which no event names", ""
-	case len(standing) > 0:
-		return "a taint of node " + node + ", which has " + strings.Join(standing, ", "), ""
+	case len(current) > 0:
+		return "a taint of node " + node + ", which has " + strings.Join(current, ", "), ""
 	default:
 		return "a taint of node " + node + ", which no event names and which is gone", ""
 	}
 }
 
-// aboutThen says what made pods leave at the time, of which one may not be that pod.
-func aboutThen(carriers []string) string {
-	return "; about then pods left because of " + joined(carriers)
-}
-
-// carriers returns the taints, with the objects that carry them, because of which pods were
-// evicted at about the time of an event: these objects are told of it in sum. A node other
-// than that of the pod is none; an empty name is any.
+// carriers returns the taints, with their objects, that evicted pods at about the time of an
+// event, from the summaries on these objects, which are written at intervals. A node other than
+// that of the pod is left out; an empty name is any.
 func (w *World) carriers(event *corev1.Event, node string) []string {
+	const interval, slack = 15 * time.Second, 3 * time.Second
 	var found []string
-	for _, e := range newest(w.Events, evicts) {
+	for _, e := range w.newest(evicts) {
 		because := e.Annotations[v1alpha1.AnnotationEvictedBecause]
-		since := when(e).Sub(when(event))
-		if e.Reason != event.Reason || because == "" || e.InvolvedObject.Kind == "Pod" || since < -slack || since > summed {
+		since := evictions.EventTime(e).Sub(evictions.EventTime(event))
+		if e.Reason != event.Reason || because == "" || e.InvolvedObject.Kind == "Pod" || since < -slack || since > interval {
 			continue
 		}
 		if e.InvolvedObject.Kind != "Node" || node == "" || e.InvolvedObject.Name == node {
@@ -164,44 +155,19 @@ func (w *World) carriers(event *corev1.Event, node string) []string {
 	return slices.Compact(found)
 }
 
-// by says what an event adds about how a pod was evicted.
-func by(message string) string {
-	if _, policy, found := strings.Cut(message, ", as "); found {
-		return " (as " + policy + ")"
-	}
-	if _, budget, found := strings.Cut(message, ": its PodDisruptionBudget"); found {
-		return " (its PodDisruptionBudget" + budget + ")"
-	}
-	return ""
-}
-
-// evictingTaints returns the NoExecute taints that a node has now.
-func (w *World) evictingTaints(name string) []string {
-	var words []string
-	if node := w.node(name); node != nil {
-		for i := range node.Spec.Taints {
-			if t := &node.Spec.Taints[i]; t.Effect == corev1.TaintEffectNoExecute {
-				words = append(words, taintWords(t))
-			}
-		}
-	}
-	return words
-}
-
-// generated is what controllers add to their names for what they make: a random word or a
-// number, and an indexed Job both.
+// generated matches what controllers append to their names for the pods that they create: a
+// random word or a number, and an indexed Job both.
 var generated = regexp.MustCompile(`^-(\d+-)?[^-]+$`)
 
-// madeBy reports whether a name is one that a controller gives to what it makes.
+// madeBy reports whether a controller may have generated a name.
 func madeBy(name, controller string) bool {
 	rest, found := strings.CutPrefix(name, controller)
 	return found && generated.MatchString(rest)
 }
 
-// notCreated tells of a pod of which there is no event: perhaps what should create it may
-// not.
+// notCreated explains a pod without events: its controller may have failed to create it.
 func (w *World) notCreated(p *Pod, now time.Time) {
-	refused := newest(w.Events, func(e *corev1.Event) bool {
+	refused := w.newest(func(e *corev1.Event) bool {
 		owner := e.InvolvedObject
 		return e.Reason == reasonFailedCreate && owner.Namespace == p.Namespace &&
 			(owner.Name == p.Name || madeBy(p.Name, owner.Name) || madeBy(owner.Name, p.Name))
@@ -211,6 +177,6 @@ func (w *World) notCreated(p *Pod, now time.Time) {
 		return
 	}
 	e := refused[0]
-	p.Events = told(refused)
-	p.conclude(NotCreated, "Not created", Cause{CauseRefused, e.InvolvedObject.Kind + " " + e.InvolvedObject.Name + " could not create it (" + ago(when(e), now) + "): " + strings.TrimSuffix(e.Message, ".")})
+	p.Events = shown(refused)
+	p.conclude(NotCreated, "Not created", Cause{CauseRefused, e.InvolvedObject.Kind + " " + e.InvolvedObject.Name + " could not create it (" + ago(evictions.EventTime(e), now) + "): " + strings.TrimSuffix(e.Message, ".")})
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
@@ -22,21 +25,21 @@ type Node struct {
 	// Cordoned is true when the node is unschedulable.
 	Cordoned bool        `json:"cordoned,omitempty"`
 	Taints   []NodeTaint `json:"taints,omitempty"`
-	// Writer is who wrote the taints of the node last, as its managed fields say.
+	// Writer is the field manager that last wrote the taints.
 	Writer  string       `json:"taintsWrittenBy,omitempty"`
 	Written *metav1.Time `json:"taintsWrittenAt,omitempty"`
-	// Lacks are taints that a TaintPolicy registers for the node and that it does not have.
+	// Lacks are the taints that a TaintPolicy registers for the node, and the node does not have.
 	Lacks   []string `json:"lacksRegistered,omitempty"`
 	Pods    []Fate   `json:"pods,omitempty"`
 	Events  []Event  `json:"events,omitempty"`
 	Missing []string `json:"missing,omitempty"`
 }
 
-// NodeTaint is a taint of a node, and who may write such.
+// NodeTaint is a taint of a node, with the policies about it.
 type NodeTaint struct {
 	Taint string       `json:"taint"`
 	Since *metav1.Time `json:"since,omitempty"`
-	// Means says what the taint does.
+	// Means describes the effect.
 	Means string `json:"means"`
 	// Registers is the TaintPolicy that gives the node the taint.
 	Registers string         `json:"registeredBy,omitempty"`
@@ -48,7 +51,7 @@ type TaintSetters struct {
 	Policy  string `json:"policy"`
 	Setters string `json:"setters"`
 	Limits  string `json:"limits,omitempty"`
-	// Expires is when the taint is removed because of the ttl of the policy.
+	// Expires is when the ttl of the policy ends.
 	Expires *metav1.Time `json:"expires,omitempty"`
 }
 
@@ -67,11 +70,11 @@ func (w *World) Node(name string, now time.Time) *Node {
 	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
 		n.Lacks = append(n.Lacks, r.String()+" (TaintPolicy/"+r.Policy+")")
 	}
-	if len(n.Taints) > 0 {
-		n.Writer, n.Written = writerOf(node)
+	if last := evictions.LastWriter(node, "f:spec", "f:taints"); last != nil && len(n.Taints) > 0 {
+		n.Writer, n.Written = last.Manager, last.Time
 	}
 	n.Pods = w.fates(w.Tracker.PodsOn(name), now)
-	n.Events = told(newest(w.Events, func(e *corev1.Event) bool {
+	n.Events = shown(w.newest(func(e *corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name && strings.Contains(e.Reason, "Evict")
 	}))
 	n.Answer = n.answer(now)
@@ -79,22 +82,16 @@ func (w *World) Node(name string, now time.Time) *Node {
 }
 
 func (n *Node) answer(now time.Time) string {
-	var off, out []string
+	var evicting, repelling []string
 	for i := range n.Taints {
 		switch t := &n.Taints[i]; {
 		case strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoExecute)):
-			out = append(out, t.Taint)
+			evicting = append(evicting, t.Taint)
 		case strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoSchedule)):
-			off = append(off, t.Taint)
+			repelling = append(repelling, t.Taint)
 		}
 	}
-	var words []string
-	if len(out) > 0 {
-		words = append(words, taintsDo(out, "evict")+" who does not tolerate "+itOrThem(len(out)))
-	}
-	if len(off) > 0 {
-		words = append(words, taintsDo(off, "keep")+" new pods off that do not tolerate "+itOrThem(len(off)))
-	}
+	words := effectWords(evicting, repelling, "new pods")
 	if n.Cordoned {
 		words = append(words, "it is cordoned")
 	}
@@ -108,8 +105,14 @@ func (n *Node) answer(now time.Time) string {
 	return sentence(strings.Join(words, "; ") + ": " + pods)
 }
 
+var meanings = map[corev1.TaintEffect]string{
+	corev1.TaintEffectNoExecute:        "evicts pods, and keeps new ones off",
+	corev1.TaintEffectNoSchedule:       "keeps new pods off",
+	corev1.TaintEffectPreferNoSchedule: "new pods go elsewhere if they can",
+}
+
 func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
-	t := NodeTaint{Taint: taintWords(taint), Means: meaning(taint.Effect)}
+	t := NodeTaint{Taint: taint.ToString(), Means: cmp.Or(meanings[taint.Effect], "has no effect that is known")}
 	if taint.TimeAdded != nil && !taint.TimeAdded.IsZero() {
 		t.Since = taint.TimeAdded
 	}
@@ -131,19 +134,7 @@ func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
 	return t
 }
 
-func meaning(effect corev1.TaintEffect) string {
-	switch effect {
-	case corev1.TaintEffectNoExecute:
-		return "evicts pods, and keeps new ones off"
-	case corev1.TaintEffectNoSchedule:
-		return "keeps new pods off"
-	case corev1.TaintEffectPreferNoSchedule:
-		return "new pods go elsewhere if they can"
-	}
-	return "has no effect that is known"
-}
-
-// settersOf says who may write what a policy governs, and what bounds it.
+// settersOf returns the setters and limits of a policy, for a taint since a time.
 func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
 	s := TaintSetters{Policy: "TaintPolicy/" + p.Name, Limits: limitsOf(p.Spec.Limits)}
 	var words []string
@@ -184,27 +175,13 @@ func limitsOf(limits *v1alpha1.TaintLimits) string {
 	}
 	var words []string
 	if limits.MaxAffectedPods != nil {
-		words = append(words, counted(int(*limits.MaxAffectedPods), "pod"))
+		words = append(words, cli.Counted(int(*limits.MaxAffectedPods), "pod"))
 	}
 	if limits.MaxAffectedPercent != nil {
-		words = append(words, counted(int(*limits.MaxAffectedPercent), "percent"))
+		words = append(words, cli.Counted(int(*limits.MaxAffectedPercent), "percent"))
 	}
 	if len(words) == 0 {
 		return ""
 	}
 	return "at most " + strings.Join(words, " and ") + " within " + limits.Window.Duration.String()
-}
-
-// writerOf returns who wrote the taints of a node last.
-func writerOf(node *corev1.Node) (manager string, at *metav1.Time) {
-	for i := range node.ManagedFields {
-		entry := &node.ManagedFields[i]
-		if entry.FieldsV1 == nil || !strings.Contains(entry.FieldsV1.GetRawString(), `"f:taints"`) {
-			continue
-		}
-		if at == nil || entry.Time != nil && at.Before(entry.Time) {
-			manager, at = entry.Manager, entry.Time
-		}
-	}
-	return manager, at
 }

@@ -3,10 +3,8 @@ package explain
 import (
 	"bufio"
 	"io"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +12,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// page is text for people: the answer, and then sections of tables and facts, of lines that
-// are no longer than cli.Width unless they ask for more.
+// page is an explanation as text: the answer, and then sections of tables and facts. Lines that
+// are not wide have at most cli.Width characters.
 type page struct {
 	out  *bufio.Writer
 	wide bool
@@ -23,7 +21,7 @@ type page struct {
 	err  error
 }
 
-// writePage writes an answer and what follows.
+// writePage writes an answer and the sections of rest.
 func writePage(w io.Writer, wide bool, now time.Time, answer string, rest func(*page)) error {
 	p := &page{out: bufio.NewWriter(w), wide: wide, now: now}
 	p.paragraph("", answer)
@@ -34,20 +32,15 @@ func writePage(w io.Writer, wide bool, now time.Time, answer string, rest func(*
 	return p.out.Flush()
 }
 
-// paragraph writes text whose first line begins with first, and all others with as many
-// blanks.
+// paragraph writes text after first, by which the lines below are indented.
 func (p *page) paragraph(first, text string) {
 	indent := strings.Repeat(" ", len(first))
-	width := cli.Width
-	if p.wide {
-		width = len(first) + len(text)
-	}
 	line := first
 	for word := range strings.FieldsSeq(text) {
 		switch {
 		case line == first || line == indent:
 			line += word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+		case !p.wide && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > cli.Width:
 			p.line(line)
 			line = indent + word
 		default:
@@ -57,40 +50,17 @@ func (p *page) paragraph(first, text string) {
 	p.line(line)
 }
 
-func (p *page) line(text string) { _, _ = p.out.WriteString(plain(text) + "\n") } // Flush tells.
-
-// plain shows the control characters of what others wrote, as events and names of managers,
-// so that they do nothing to a terminal: ^[ for an escape.
-func plain(text string) string {
-	if !strings.ContainsFunc(text, unicode.IsControl) {
-		return text
-	}
-	var shown strings.Builder
-	for _, r := range text {
-		switch {
-		case !unicode.IsControl(r):
-			shown.WriteRune(r)
-		case r == '\n' || r == '\t':
-			shown.WriteByte(' ')
-		case r < ' ':
-			shown.WriteString("^" + string('@'+r))
-		default:
-			shown.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return shown.String()
-}
+func (p *page) line(text string) { _, _ = p.out.WriteString(cli.Clean(text) + "\n") } // Flush returns the error.
 
 // fact writes a name and a value, and nothing without a value.
 func (p *page) fact(name, value string) {
 	const place = 14
-	if value == "" {
-		return
+	if value != "" {
+		p.paragraph(name+":"+strings.Repeat(" ", max(place-len(name), 1)), value)
 	}
-	p.paragraph(name+":"+strings.Repeat(" ", max(place-len(name), 1)), value)
 }
 
-// item writes what is said of something, over as many lines as it takes.
+// item writes text about a subject.
 func (p *page) item(of, text string) {
 	const indent = "    "
 	first := of + ": "
@@ -108,58 +78,49 @@ func (p *page) section(title string) {
 	p.line(title)
 }
 
-// table writes a section with a table, and nothing without rows. A column of which no row
-// says anything is left out.
-func (p *page) table(title string, head []string, rows [][]string) {
-	if len(rows) == 0 {
+// table writes a section with a row for each item, and nothing without items. Empty columns are
+// left out.
+func table[T any](p *page, title string, head []string, items []T, row func(*T) []string) {
+	if len(items) == 0 {
 		return
 	}
-	p.section(title)
-	head, rows = filled(head, rows)
-	for _, row := range rows {
-		for i := range row {
-			row[i] = plain(row[i])
-		}
-	}
-	if err := cli.Write(p.out, p.wide, head, rows); err != nil && p.err == nil {
-		p.err = err
-	}
-}
-
-// filled returns a table without its empty columns.
-func filled(head []string, rows [][]string) ([]string, [][]string) {
-	var keep []int
-	for i := range head {
-		for _, row := range rows {
-			if row[i] != "" {
-				keep = append(keep, i)
-				break
-			}
+	rows := make([][]string, len(items))
+	filled := make([]bool, len(head))
+	for i := range items {
+		rows[i] = row(&items[i])
+		for at, cell := range rows[i] {
+			filled[at] = filled[at] || cell != ""
 		}
 	}
 	pick := func(row []string, empty string) []string {
-		picked := make([]string, len(keep))
-		for at, i := range keep {
-			if picked[at] = row[i]; picked[at] == "" {
-				picked[at] = empty
+		var picked []string
+		for at, cell := range row {
+			if cell == "" {
+				cell = empty
+			}
+			if filled[at] {
+				picked = append(picked, cell)
 			}
 		}
 		return picked
 	}
-	picked := make([][]string, len(rows))
-	for i, row := range rows {
-		picked[i] = pick(row, cli.None)
+	for i := range rows {
+		rows[i] = pick(rows[i], cli.None)
 	}
-	return pick(head, ""), picked
+	p.section(title)
+	if err := cli.Write(p.out, p.wide, pick(head, ""), rows); err != nil && p.err == nil {
+		p.err = err
+	}
 }
 
-// when says when something is, and in full where there is room.
+// when returns a relative time and, in a wide page, the time.
 func (p *page) when(at *metav1.Time) string {
-	if at == nil {
+	switch {
+	case at == nil:
 		return ""
-	}
-	if p.wide {
+	case p.wide:
 		return in(at.Time, p.now) + " (" + at.UTC().Format(time.RFC3339) + ")"
+	default:
+		return in(at.Time, p.now)
 	}
-	return in(at.Time, p.now)
 }

@@ -11,168 +11,144 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/spread"
 )
 
-// Standing is what keeps a pod from a node, or lets it go there.
+// Standing is the obstacle between a pod and a node.
 type Standing string
 
-// The standings, in the order in which they are looked for.
+// The obstacles, in the order in which they are looked for.
 const (
-	// NotSelected nodes are not those that the pod requires.
+	// NotSelected nodes do not match the node selector or the required affinity.
 	NotSelected Standing = "NotSelected"
 	Cordoned    Standing = "Cordoned"
 	Tainted     Standing = "Tainted"
-	// TooFull nodes are in a domain that has its share of the pods of a topology spread
-	// constraint.
+	// TooFull nodes are in a domain that a topology spread constraint excludes.
 	TooFull Standing = "Spread"
-	// Open nodes are those that nothing keeps the pod from that is known here. What only
-	// the scheduler knows may.
+	// Open nodes have no obstacle that is known here. The scheduler may know others.
 	Open Standing = "Open"
 )
 
-// NodeSet is the nodes that are alike to a pod.
+// NodeSet has the nodes with the same obstacle.
 type NodeSet struct {
 	Standing Standing `json:"standing"`
-	// Taints are those that are not tolerated, and Near why tolerations of the same keys
-	// do not meet them.
+	// Taints are the taints that are not tolerated, and Near describes why tolerations of the same
+	// keys do not match.
 	Taints []string `json:"taints,omitempty"`
 	Near   []string `json:"near,omitempty"`
 	Nodes  []string `json:"nodes"`
 }
 
-// Scheduler is the last word of the scheduler about a pod.
+// Scheduler is the last message of the scheduler about a pod.
 type Scheduler struct {
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message"`
 	Since   *metav1.Time `json:"since,omitempty"`
 }
 
-// pending tells of a pod that no node has taken. What keeps it from the nodes that are
-// otherwise open to it comes first.
+// pending explains a pod without a node. The obstacles on nodes that are otherwise open come
+// first.
 func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
-	said := saidOf(p, pod)
+	said := schedulerMessage(p, pod)
 	p.Nodes = w.standings(pod)
 	p.Spread = w.spreadOf(pod)
-	open, full := size(p.Nodes, Open), size(p.Nodes, TooFull)
-	causes := p.blockedClaims()
+	open, full := nodesWith(p.Nodes, Open), nodesWith(p.Nodes, TooFull)
+	scheduler := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
+	var causes []Cause
+	for i := range p.Claims {
+		if p.Claims[i].blocked != "" {
+			causes = append(causes, Cause{CauseClaim, p.Claims[i].blocked})
+		}
+	}
 	if said.before != "" && len(w.Nodes) > 0 && (len(causes) == 0 || !said.ofClaims) {
 		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + said.before})
 	}
-	if full > 0 && said.before == "" && (said.spread || !said.looked) {
-		causes = append(causes, spreadCause(p))
+	if len(full) > 0 && said.before == "" && (said.spread || p.Scheduler == nil) {
+		causes = append(causes, spreadCause(p, full))
 	}
-	if len(said.others) > 0 && open+full > 0 {
-		causes = append(causes, said.rest(len(causes) > 0)...)
+	// Reasons about claims are left out if the causes say more about them.
+	others := slices.DeleteFunc(said.others, func(text string) bool {
+		match := numbered.FindStringSubmatch(text)
+		return len(causes) > 0 && match != nil && begins(match[2], claimReasons)
+	})
+	if len(others) > 0 && len(open)+len(full) > 0 {
+		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + strings.Join(others, ", ")})
 	}
-	if open > 0 && len(causes) == 0 {
-		causes = append(causes, waiting(p, pod, said, open, now))
+	if len(open) > 0 && len(causes) == 0 {
+		where := cli.Counted(len(open), "node") + " (" + cli.Few(open) + ")"
+		text := "nothing that is known here keeps it from " + where + " any more, and the scheduler has not looked again yet"
+		if p.Scheduler == nil {
+			text = "nothing keeps it from " + where + ", and the scheduler " + scheduler + " has not said anything of it since it was made " + ago(pod.CreationTimestamp.Time, now)
+		}
+		causes = append(causes, Cause{CauseWaiting, text})
 	}
 	causes = append(causes, w.nodeCauses(p, pod)...)
-	if len(causes) == 0 {
-		causes = append(causes, lastCause(p, pod, full))
+	switch {
+	case len(causes) > 0:
+	case len(full) > 0:
+		causes = append(causes, spreadCause(p, full))
+	case p.Scheduler != nil:
+		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + strings.TrimSuffix(p.Scheduler.Message, ".")})
+	default:
+		causes = append(causes, Cause{CauseWaiting, "the scheduler " + scheduler + " has not said anything of it"})
 	}
 	p.conclude(Pending, "Pending", causes...)
 }
 
-// lastCause is what is left to be said of a pod of which nothing else is known.
-func lastCause(p *Pod, pod *corev1.Pod, full int) Cause {
-	switch {
-	case full > 0:
-		return spreadCause(p)
-	case p.Scheduler != nil:
-		return Cause{CauseScheduler, "the scheduler says: " + strings.TrimSuffix(p.Scheduler.Message, ".")}
-	default:
-		return Cause{CauseWaiting, "the scheduler " + schedulerOf(pod) + " has not said anything of it"}
-	}
-}
-
-func schedulerOf(pod *corev1.Pod) string {
-	return cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
-}
-
-// waiting says that nothing is known that keeps a pod from some nodes.
-func waiting(p *Pod, pod *corev1.Pod, said *said, open int, now time.Time) Cause {
-	names := p.Nodes[slices.IndexFunc(p.Nodes, func(s NodeSet) bool { return s.Standing == Open })].Nodes
-	where := counted(open, "node") + " (" + some(names) + ")"
-	if !said.looked {
-		return Cause{CauseWaiting, "nothing keeps it from " + where + ", and the scheduler " + schedulerOf(pod) + " has not said anything of it since it was made " + ago(pod.CreationTimestamp.Time, now)}
-	}
-	return Cause{CauseWaiting, "nothing that is known here keeps it from " + where + " any more, and the scheduler has not looked again yet"}
-}
-
-// said is what the scheduler says of a pod.
+// said has the reasons of the scheduler.
 type said struct {
-	looked bool
-	// before is why it did not look at the nodes one by one; empty if it did. OfClaims says
-	// that it is about ResourceClaims.
+	// before is the reason for which the scheduler did not evaluate nodes; empty if it did.
+	// OfClaims is true if it is about ResourceClaims.
 	before   string
 	ofClaims bool
-	// others are reasons that are not known here, with how many nodes each is about, and
-	// spread says that a topology spread constraint is among the reasons.
+	// others are reasons that only the scheduler knows, with their number of nodes. Spread is true
+	// if a topology spread constraint is among the reasons.
 	others []string
 	spread bool
 }
 
-// known are beginnings of reasons of the scheduler that are told here by themselves.
-var known = []string{
-	"node(s) had untolerated taint", "node(s) were unschedulable", "node(s) didn't match Pod's node affinity/selector",
-	"node(s) didn't match pod topology spread constraints", "node(s) didn't match the requested node name",
+var (
+	// nodeReasons begin the reasons of the scheduler that are computed here as well.
+	nodeReasons = []string{
+		"node(s) had untolerated taint", "node(s) were unschedulable", "node(s) didn't match Pod's node affinity/selector",
+		"node(s) didn't match pod topology spread constraints", "node(s) didn't match the requested node name",
+	}
+	// claimReasons begin the reasons about ResourceClaims.
+	claimReasons = []string{"cannot allocate all claims", "resourceclaim", "resource claim", "waiting for"}
+
+	numbered = regexp.MustCompile(`^(\d+) (.+)$`)
+)
+
+func begins(text string, with []string) bool {
+	return slices.ContainsFunc(with, func(beginning string) bool { return strings.HasPrefix(text, beginning) })
 }
 
-// ofClaims are beginnings of reasons about ResourceClaims.
-var ofClaims = []string{"cannot allocate all claims", "resourceclaim", "resource claim", "waiting for"}
-
-var numbered = regexp.MustCompile(`^(\d+) (.+)$`)
-
-// rest returns the reasons that are not known here. Those about claims are left out where
-// more is known of them.
-func (s *said) rest(explained bool) []Cause {
-	others := s.others
-	if explained {
-		others = slices.DeleteFunc(slices.Clone(others), func(text string) bool {
-			match := numbered.FindStringSubmatch(text)
-			return match != nil && begins(match[2], ofClaims)
-		})
+// schedulerMessage sets the last message of the scheduler, and returns its reasons. A message is
+// 0/5 nodes are available: 1 Insufficient cpu, 4 node(s) had untolerated taint(s). preemption: ...
+func schedulerMessage(p *Pod, pod *corev1.Pod) said {
+	var s said
+	at := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != corev1.PodReasonSchedulingGated && c.Message != ""
+	})
+	if at < 0 {
+		return s
 	}
-	if len(others) == 0 {
-		return nil
+	c := &pod.Status.Conditions[at]
+	p.Scheduler = &Scheduler{Reason: c.Reason, Message: c.Message}
+	if !c.LastTransitionTime.IsZero() {
+		p.Scheduler.Since = &c.LastTransitionTime
 	}
-	return []Cause{{CauseScheduler, "the scheduler says: " + strings.Join(others, ", ")}}
-}
-
-// saidOf reads the condition by which the scheduler says why a pod is on no node.
-func saidOf(p *Pod, pod *corev1.Pod) *said {
-	s := &said{}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse || c.Reason == corev1.PodReasonSchedulingGated || c.Message == "" {
-			continue
-		}
-		p.Scheduler = &Scheduler{Reason: c.Reason, Message: c.Message}
-		if !c.LastTransitionTime.IsZero() {
-			p.Scheduler.Since = &c.LastTransitionTime
-		}
-		s.read(c.Message)
-	}
-	return s
-}
-
-// read takes a message apart: 0/5 nodes are available: 1 Insufficient cpu, 4 node(s) had
-// untolerated taint(s). preemption: ...
-func (s *said) read(message string) {
-	s.looked = true
-	_, rest, found := strings.Cut(message, "nodes are available: ")
+	_, rest, found := strings.Cut(c.Message, "nodes are available: ")
 	if !found {
-		s.before = message
-		return
+		s.before = c.Message
+		return s
 	}
-	// What follows is why nothing can be done about it.
-	rest, _, _ = strings.Cut(rest, ". ")
+	rest, _, _ = strings.Cut(rest, ". ") // Preemption follows.
 	rest = strings.TrimSuffix(rest, ".")
 	if !numbered.MatchString(rest) {
-		s.before, s.ofClaims = rest, begins(rest, ofClaims)
-		return
+		s.before, s.ofClaims = rest, begins(rest, claimReasons)
+		return s
 	}
 	for part := range strings.SplitSeq(rest, ", ") {
 		match := numbered.FindStringSubmatch(part)
@@ -183,18 +159,15 @@ func (s *said) read(message string) {
 			continue
 		}
 		s.spread = s.spread || strings.Contains(match[2], "topology spread constraints")
-		if !begins(match[2], known) {
+		if !begins(match[2], nodeReasons) {
 			s.others = append(s.others, part)
 		}
 	}
+	return s
 }
 
-func begins(text string, with []string) bool {
-	return slices.ContainsFunc(with, func(beginning string) bool { return strings.HasPrefix(text, beginning) })
-}
-
-// standings groups the nodes by what keeps a pod from them, the same taints together: what
-// keeps it off first, and then those with the most nodes.
+// standings groups the nodes by obstacle and taints, in the order of causes, and then those with
+// the most nodes.
 func (w *World) standings(pod *corev1.Pod) []NodeSet {
 	spreading := w.spreading(pod)
 	if spreading == nil {
@@ -227,103 +200,34 @@ func (w *World) standings(pod *corev1.Pod) []NodeSet {
 	return list
 }
 
-// standing says what keeps a pod from one node, spread apart.
-func (w *World) standing(spreading *spread.Spreading, pod *corev1.Pod, node *corev1.Node, asked *spread.Node) NodeSet {
-	if !spreading.Affine(asked) {
+// standing returns the obstacle between a pod and one node, without topology spread.
+func (w *World) standing(spreading *spread.Spreading, pod *corev1.Pod, node *corev1.Node, as *spread.Node) NodeSet {
+	if !spreading.Affine(as) {
 		return NodeSet{Standing: NotSelected}
 	}
 	set := NodeSet{Standing: Open}
-	cordon := false
-	for i := range node.Spec.Taints {
-		taint := &node.Spec.Taints[i]
-		if !repels(taint.Effect) {
-			continue
-		}
-		m := meet(w.Rules, pod.Spec.Tolerations, taint)
+	taints := node.Spec.Taints
+	if node.Spec.Unschedulable {
+		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	for i := range taints {
+		m := match(w.Rules, pod.Spec.Tolerations, &taints[i])
 		switch {
-		case m.Tolerated:
-		case taint.Key == corev1.TaintNodeUnschedulable:
-			cordon = true
-		default:
+		case m.Tolerated || !repels(taints[i].Effect):
+		case taints[i].Key != corev1.TaintNodeUnschedulable:
 			set.Standing = Tainted
 			set.Taints = append(set.Taints, m.Taint)
 			set.Near = append(set.Near, m.Near...)
+		case set.Standing == Open:
+			set.Standing = Cordoned
 		}
 	}
 	slices.Sort(set.Taints)
-	unschedulable := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if set.Standing == Open && (cordon || node.Spec.Unschedulable && !meet(w.Rules, pod.Spec.Tolerations, &unschedulable).Tolerated) {
-		set.Standing = Cordoned
-	}
 	return set
 }
 
-// size returns how many nodes have a standing.
-func size(sets []NodeSet, standing Standing) int {
-	nodes := 0
-	for i := range sets {
-		if sets[i].Standing == standing {
-			nodes += len(sets[i].Nodes)
-		}
-	}
-	return nodes
-}
-
-// nodeCauses says what keeps a pod from nodes: selectors, taints and cordons.
-func (w *World) nodeCauses(p *Pod, pod *corev1.Pod) []Cause {
-	candidates := len(w.Nodes) - size(p.Nodes, NotSelected)
-	requires := requirement(pod)
-	switch {
-	case w.Unread["nodes"]:
-		return nil
-	case len(w.Nodes) == 0:
-		return []Cause{{CauseNoNodes, "the cluster has no node"}}
-	case candidates == 0:
-		if len(w.Nodes) == 1 {
-			return []Cause{{CauseAffinity, "the only node does not match its " + requires}}
-		}
-		return []Cause{{CauseAffinity, "none of " + counted(len(w.Nodes), "node") + " matches its " + requires}}
-	}
-	const of = "node"
-	those := ""
-	if candidates < len(w.Nodes) {
-		those = " that match its " + requires
-		if candidates == 1 {
-			those = " that matches its " + requires
-		}
-	}
-	share := func(n int) string {
-		switch {
-		case n < candidates:
-			return strconv.Itoa(n) + " of " + counted(candidates, of) + those
-		case n == 1:
-			return "the only " + of + those
-		default:
-			return "all " + counted(n, of) + those
-		}
-	}
-	var causes []Cause
-	if n := size(p.Nodes, Tainted); n > 0 {
-		causes = append(causes, Cause{CauseTaint, share(n) + " " + has(n) + " taints that it does not tolerate: " + taintSets(p.Nodes)})
-	}
-	if n := size(p.Nodes, Cordoned); n > 0 {
-		is := "are"
-		if n == 1 {
-			is = "is"
-		}
-		causes = append(causes, Cause{CauseCordon, share(n) + " " + is + " cordoned (" + some(namesOf(p.Nodes, Cordoned)) + ")"})
-	}
-	return causes
-}
-
-func has(n int) string {
-	if n == 1 {
-		return "has"
-	}
-	return "have"
-}
-
-func namesOf(sets []NodeSet, standing Standing) []string {
+// nodesWith returns the nodes with an obstacle.
+func nodesWith(sets []NodeSet, standing Standing) []string {
 	var names []string
 	for i := range sets {
 		if sets[i].Standing == standing {
@@ -333,7 +237,53 @@ func namesOf(sets []NodeSet, standing Standing) []string {
 	return names
 }
 
-// taintSets names sets of taints with the nodes that have them.
+// nodeCauses returns the selectors, taints and cordons that keep a pod from nodes.
+func (w *World) nodeCauses(p *Pod, pod *corev1.Pod) []Cause {
+	var requirements []string
+	if len(pod.Spec.NodeSelector) > 0 {
+		requirements = append(requirements, "node selector "+metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pod.Spec.NodeSelector}))
+	}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		requirements = append(requirements, "required node affinity")
+	}
+	required := strings.Join(requirements, " and ")
+	all := len(w.Nodes)
+	candidates := all - len(nodesWith(p.Nodes, NotSelected))
+	switch {
+	case w.Unread["nodes"]:
+		return nil
+	case all == 0:
+		return []Cause{{CauseNoNodes, "the cluster has no node"}}
+	case candidates == 0 && all == 1:
+		return []Cause{{CauseAffinity, "the only node does not match its " + required}}
+	case candidates == 0:
+		return []Cause{{CauseAffinity, "none of " + cli.Counted(all, "node") + " matches its " + required}}
+	}
+	those := ""
+	if candidates < all {
+		those = " that " + cli.Plural(candidates, "matches", "match") + " its " + required
+	}
+	share := func(n int, one, many string) string {
+		switch {
+		case n < candidates:
+			return strconv.Itoa(n) + " of " + cli.Counted(candidates, "node") + those + " " + cli.Plural(n, one, many)
+		case n == 1:
+			return "the only node" + those + " " + one
+		default:
+			return "all " + cli.Counted(n, "node") + those + " " + many
+		}
+	}
+	var causes []Cause
+	if tainted := nodesWith(p.Nodes, Tainted); len(tainted) > 0 {
+		causes = append(causes, Cause{CauseTaint, share(len(tainted), "has", "have") + " taints that it does not tolerate: " + taintSets(p.Nodes)})
+	}
+	if cordoned := nodesWith(p.Nodes, Cordoned); len(cordoned) > 0 {
+		causes = append(causes, Cause{CauseCordon, share(len(cordoned), "is", "are") + " cordoned (" + cli.Few(cordoned) + ")"})
+	}
+	return causes
+}
+
+// taintSets returns sets of taints with their nodes.
 func taintSets(sets []NodeSet) string {
 	const most = 3
 	var words []string
@@ -345,35 +295,20 @@ func taintSets(sets []NodeSet) string {
 		case len(words) == most:
 			left++
 		default:
-			text := strings.Join(s.Taints, " and ") + " (" + whichNodes(s.Nodes)
-			if near := nearWords(s.Near); near != "" {
-				text += "; " + near
+			nodes := cli.Counted(len(s.Nodes), "node")
+			if len(s.Nodes) == 1 {
+				nodes = "node " + s.Nodes[0]
+			}
+			text := strings.Join(s.Taints, " and ") + " (" + nodes
+			if len(s.Near) > 0 {
+				text += "; " + strings.Join(s.Near, ", ")
 			}
 			words = append(words, text+")")
 		}
 	}
 	text := strings.Join(words, ", ")
 	if left > 0 {
-		text += " and " + counted(left, "other set") + " of taints"
+		text += " and " + cli.Counted(left, "other set") + " of taints"
 	}
 	return text
-}
-
-func whichNodes(names []string) string {
-	if len(names) == 1 {
-		return "node " + names[0]
-	}
-	return counted(len(names), "node")
-}
-
-// requirement says by what a pod requires nodes.
-func requirement(pod *corev1.Pod) string {
-	var words []string
-	if len(pod.Spec.NodeSelector) > 0 {
-		words = append(words, "node selector "+metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pod.Spec.NodeSelector}))
-	}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		words = append(words, "required node affinity")
-	}
-	return strings.Join(words, " and ")
 }

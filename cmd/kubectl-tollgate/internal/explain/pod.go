@@ -9,35 +9,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/spread"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// State is how a pod is, in a word.
+// State is the state of a pod.
 type State string
 
 // The states.
 const (
-	// Pending pods are on no node.
+	// Pending pods have no node.
 	Pending State = "Pending"
-	// Staying pods are on a node, and no taint makes them leave.
+	// Staying pods have a node, and no taint evicts them.
 	Staying State = "Staying"
 	// Leaving pods have to leave later, Due pods by now.
 	Leaving State = "Leaving"
 	Due     State = "Due"
-	// Held pods would have to leave, now or later, if nothing held them.
+	// Held pods would have to leave, now or later, without a hold.
 	Held State = "Held"
-	// Terminating pods are on their way out, and Finished pods are over.
+	// Terminating pods are being deleted, and Finished pods have succeeded or failed.
 	Terminating State = "Terminating"
 	Finished    State = "Finished"
-	// Gone pods are known from events alone, NotCreated pods were refused, and of NotFound
-	// pods nothing is known.
+	// Gone pods are known from events alone, the creation of NotCreated pods was refused, and
+	// nothing is known about NotFound pods.
 	Gone       State = "Gone"
 	NotCreated State = "NotCreated"
 	NotFound   State = "NotFound"
 )
 
-// CauseKind says of what kind a cause is.
+// CauseKind is the kind of a cause.
 type CauseKind string
 
 // The kinds of causes.
@@ -74,7 +75,7 @@ type Cause struct {
 	Message string    `json:"message"`
 }
 
-// Pod is the explanation of a pod. Parts of which there is nothing to say are absent.
+// Pod is the explanation of a pod. Empty parts are absent.
 type Pod struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
@@ -84,11 +85,11 @@ type Pod struct {
 	// Answer is the state and its causes in one sentence.
 	Answer string  `json:"answer"`
 	Causes []Cause `json:"causes"`
-	// Node is where the pod is, and Controller what made it.
+	// Controller is the kind and the name of the controlling owner.
 	Node       string       `json:"node,omitempty"`
 	Controller string       `json:"controller,omitempty"`
 	Created    *metav1.Time `json:"created,omitempty"`
-	// Leaves is when the pod has to leave.
+	// Leaves is the deadline.
 	Leaves *metav1.Time `json:"leaves,omitempty"`
 
 	Gates       []Gate     `json:"schedulingGates,omitempty"`
@@ -104,18 +105,17 @@ type Pod struct {
 	Missing     []string   `json:"missing,omitempty"`
 }
 
-// Gate is a scheduling gate of a pod, and who may open it.
+// Gate is a scheduling gate of a pod. Opens says who may remove it.
 type Gate struct {
 	Name     string   `json:"name"`
 	Policies []string `json:"policies,omitempty"`
 	Opens    string   `json:"opens"`
 }
 
-// Pod explains a pod of the namespace of the world. The error is that of an expression of
-// a policy which could not be asked.
+// Pod explains a pod of the namespace of the world. Errors are those of expressions of policies.
 func (w *World) Pod(ctx context.Context, namespace, name string, now time.Time) (*Pod, error) {
 	p := &Pod{Kind: "Pod", Namespace: namespace, Name: name, Missing: w.Missing}
-	pod := w.pod(name)
+	pod := named(w.Pods, name)
 	if pod == nil {
 		w.gone(p, now)
 		return p, nil
@@ -124,20 +124,16 @@ func (w *World) Pod(ctx context.Context, namespace, name string, now time.Time) 
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		p.Controller = owner.Kind + "/" + owner.Name
 	}
-	p.Events = eventsOf(w.Events, pod.UID)
-	w.claimsOf(ctx, p, pod, now)
+	p.Events = shown(w.newest(func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID }))
+	for _, ref := range tracker.PodOf(pod).Claims {
+		p.Claims = append(p.Claims, *w.explainClaim(ctx, pod.Namespace, ref.Name, now))
+	}
 	if err := w.policiesOf(ctx, p, pod); err != nil {
 		return nil, err
 	}
-	w.state(p, pod, now)
-	return p, nil
-}
-
-// state finds out how a pod is and why.
-func (w *World) state(p *Pod, pod *corev1.Pod, now time.Time) {
 	switch over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
 	case pod.DeletionTimestamp != nil:
-		w.going(p, pod, now)
+		w.terminating(p, pod, now)
 	case over:
 		p.conclude(Finished, "Over", Cause{CausePhase, "its phase is " + string(pod.Status.Phase) + because(pod.Status.Reason, pod.Status.Message)})
 	case pod.Spec.NodeName != "":
@@ -147,6 +143,7 @@ func (w *World) state(p *Pod, pod *corev1.Pod, now time.Time) {
 	default:
 		w.pending(p, pod, now)
 	}
+	return p, nil
 }
 
 func because(reason, message string) string {
@@ -160,7 +157,7 @@ func because(reason, message string) string {
 	}
 }
 
-// conclude sets the state and the answer: how the pod is, and its causes.
+// conclude sets the state, the causes, and the answer, which is how and the causes.
 func (p *Pod) conclude(state State, how string, causes ...Cause) {
 	p.State, p.Causes = state, causes
 	words := make([]string, len(causes))
@@ -170,7 +167,7 @@ func (p *Pod) conclude(state State, how string, causes ...Cause) {
 	p.Answer = sentence(how + ": " + strings.Join(words, "; "))
 }
 
-// gated tells of a pod that waits behind gates.
+// gated explains a pod with scheduling gates.
 func (w *World) gated(p *Pod, pod *corev1.Pod) {
 	var words []string
 	for _, gate := range pod.Spec.SchedulingGates {
@@ -193,10 +190,10 @@ func (w *World) gated(p *Pod, pod *corev1.Pod) {
 		p.Gates = append(p.Gates, g)
 		words = append(words, gate.Name+" ("+g.Opens+")")
 	}
-	p.conclude(Pending, "Pending", Cause{CauseGate, "it waits behind " + counted(len(words), "scheduling gate") + ", and the scheduler does not look at it: " + strings.Join(words, ", ")})
+	p.conclude(Pending, "Pending", Cause{CauseGate, "it waits behind " + cli.Counted(len(words), "scheduling gate") + ", and the scheduler does not look at it: " + strings.Join(words, ", ")})
 }
 
-// spreading returns what a pod asks for of nodes; nil if it cannot be read.
+// spreading returns the constraints of a pod on nodes; nil if they are invalid.
 func (w *World) spreading(pod *corev1.Pod) *spread.Spreading {
 	s, err := spread.Read(pod, spread.Options{ComparisonOperators: w.Rules.ComparisonOperators})
 	if err != nil {
@@ -205,7 +202,7 @@ func (w *World) spreading(pod *corev1.Pod) *spread.Spreading {
 	return s
 }
 
-// situation returns what holds for a pod, as the evictor sees it.
+// situation returns the taints that apply to a pod, as the evictor has them.
 func (w *World) situation(pod *corev1.Pod) tracker.Situation {
 	situation, ok := w.Tracker.Lookup(tracker.Key{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
 	if !ok {

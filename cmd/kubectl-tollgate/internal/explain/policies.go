@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/placement"
@@ -21,35 +22,35 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Ruling is what a TolerationPolicy says to a toleration of a pod.
+// Ruling is the verdict of a TolerationPolicy on a toleration of a pod.
 type Ruling struct {
 	Toleration string `json:"toleration"`
 	Policy     string `json:"policy"`
-	// Granted is what is known without whoever made the pod: what depends on that counts as
+	// Granted is the verdict without the user who created the pod: a rule about users counts as
 	// granted.
 	Granted bool   `json:"granted"`
 	Allowed string `json:"allowed"`
-	// Warns is true when the policy does not refuse what it does not grant.
+	// Warns is true if the policy only warns.
 	Warns bool `json:"warns,omitempty"`
 }
 
-// Placement is what PlacementPolicies give.
+// Placement has the values of PlacementPolicies.
 type Placement struct {
 	Gifts []Gift `json:"gifts,omitempty"`
-	// Unknown says of policies, by name, why it cannot be told whether they match.
+	// Unknown are policies that may match, by name, with the reason.
 	Unknown map[string]string `json:"unknown,omitempty"`
 }
 
-// Gift is a value that policies give.
+// Gift is a value that policies set.
 type Gift struct {
 	Policies []string `json:"policies"`
 	Field    string   `json:"field"`
 	Value    string   `json:"value"`
-	// Has is true when the object has it. It may have been written by whoever made it.
+	// Has is true if the object has it, from a policy or its author.
 	Has bool `json:"has"`
 }
 
-// policiesOf finds out what policies say about a pod.
+// policiesOf evaluates the policies about a pod.
 func (w *World) policiesOf(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	if w.Namespace == nil {
 		return nil
@@ -57,57 +58,93 @@ func (w *World) policiesOf(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	if err := w.rulings(ctx, p, pod); err != nil {
 		return err
 	}
-	review, err := w.creation(pod, "Pod", "pods")
-	if err != nil {
-		return err
-	}
-	subject := &placement.Subject{
-		Review: review, Namespace: pod.Namespace, NamespaceLabels: labelled(w.Namespace), Labels: pod.Labels,
+	policies := w.Policies.Placement
+	return w.placement(ctx, &p.Placement, kindPod, pod, policies.MatchPod, policies.PersonalPods, &placement.Subject{
+		Labels:        pod.Labels,
 		Resources:     func() ([]string, error) { return requested(pod), nil },
 		DeviceClasses: func(context.Context) ([]string, error) { return w.classes(pod), nil },
+	}, func(matching placement.Matching) []placement.Gift {
+		return matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: ofDaemonSet(pod)})
+	})
+}
+
+// claimPlacement sets the values of PlacementPolicies for a claim.
+func (w *World) claimPlacement(ctx context.Context, c *Claim, claim *resourcev1.ResourceClaim) error {
+	if w.Namespace == nil {
+		return nil
 	}
-	matching, err := w.Policies.Placement.MatchPod(ctx, subject)
+	var classes []string
+	var requests []placement.ClaimRequest
+	path := field.NewPath("spec", "devices", "requests")
+	for _, r := range c.Requests {
+		classes = append(classes, r.Class)
+		parent, sub, _ := strings.Cut(r.Name, "/")
+		at := path.Key(parent)
+		if sub != "" {
+			at = at.Child("firstAvailable").Key(sub)
+		}
+		requests = append(requests, placement.ClaimRequest{Path: at.Child("tolerations"), Tolerations: r.tolerations})
+	}
+	policies := w.Policies.Placement
+	return w.placement(ctx, &c.Placement, kindClaim, claim, policies.MatchClaim, policies.PersonalClaims, &placement.Subject{
+		Labels: claim.Labels, DeviceClasses: func(context.Context) ([]string, error) { return classes, nil },
+	}, func(matching placement.Matching) []placement.Gift { return matching.ClaimGifts(requests) })
+}
+
+// placement matches PlacementPolicies with the creation of a pod or claim as it is now, by an
+// unknown user, and sets what they give, if anything. Personal returns the policies whose match
+// depends on the user.
+func (w *World) placement(
+	ctx context.Context, to **Placement, kind string, object client.Object,
+	match func(context.Context, *placement.Subject) (placement.Matching, error), personal func(context.Context, *placement.Subject) ([]string, error),
+	subject *placement.Subject, gifts func(placement.Matching) []placement.Gift,
+) error {
+	version, served := metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+	if kind == kindClaim {
+		version = metav1.GroupVersionKind{Group: resourcev1.GroupName, Version: "v1", Kind: "ResourceClaim"}
+		served = metav1.GroupVersionResource{Group: resourcev1.GroupName, Version: "v1", Resource: "resourceclaims"}
+	}
+	raw, err := json.Marshal(object)
 	if err != nil {
-		return fmt.Errorf("match PlacementPolicies with pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("encode %s: %w", version.Kind, err)
 	}
-	personal, err := w.Policies.Placement.PersonalPods(ctx, subject)
+	subject.Review = &cel.Review{
+		Namespace: w.Namespace,
+		Request: &admissionv1.AdmissionRequest{
+			Namespace: w.Namespace.Name, Operation: admissionv1.Create,
+			Kind: version, RequestKind: &version, Resource: served, RequestResource: &served,
+			Object: runtime.RawExtension{Raw: raw},
+		},
+	}
+	subject.Namespace, subject.NamespaceLabels = object.GetNamespace(), w.Namespace.Labels
+	if subject.NamespaceLabels == nil {
+		subject.NamespaceLabels = map[string]string{}
+	}
+	matching, err := match(ctx, subject)
+	var names []string
+	if err == nil {
+		names, err = personal(ctx, subject)
+	}
 	if err != nil {
-		return fmt.Errorf("match PlacementPolicies with pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("match PlacementPolicies with %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
 	}
-	gifts := matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: ofDaemonSet(pod)})
-	p.Placement = placementOf(gifts, unknownOf(matching, personal, "pod"))
+	found := &Placement{Unknown: matching.Failed()}
+	for _, name := range names {
+		found.Unknown[name] = "a matchCondition asks who made the " + kind + ", which nothing tells any more"
+	}
+	for _, gift := range gifts(matching) {
+		gift.Policies = slices.DeleteFunc(slices.Clone(gift.Policies), func(name string) bool { _, is := found.Unknown[name]; return is })
+		if len(gift.Policies) > 0 {
+			found.Gifts = append(found.Gifts, Gift(gift))
+		}
+	}
+	if len(found.Gifts)+len(found.Unknown) > 0 {
+		*to = found
+	}
 	return nil
 }
 
-// unknownOf says of policies, by name, why it cannot be told whether they match an object.
-func unknownOf(matching placement.Matching, personal []string, object string) map[string]string {
-	unknown := matching.Failed()
-	for _, name := range personal {
-		unknown[name] = "a matchCondition asks who made the " + object + ", which nothing tells any more"
-	}
-	return unknown
-}
-
-// placementOf returns what policies give, apart from those of which nothing can be told.
-func placementOf(gifts []placement.Gift, unknown map[string]string) *Placement {
-	found := &Placement{}
-	for i := range gifts {
-		gift := Gift(gifts[i])
-		gift.Policies = slices.DeleteFunc(slices.Clone(gift.Policies), func(name string) bool { _, is := unknown[name]; return is })
-		if len(gift.Policies) > 0 {
-			found.Gifts = append(found.Gifts, gift)
-		}
-	}
-	if len(unknown) > 0 {
-		found.Unknown = unknown
-	}
-	if len(found.Gifts)+len(unknown) == 0 {
-		return nil
-	}
-	return found
-}
-
-// rulings asks the TolerationPolicies as the audit does.
+// rulings evaluates the TolerationPolicies as the audit does.
 func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	kept := tracker.PodOf(pod)
 	var given []corev1.Toleration
@@ -129,34 +166,6 @@ func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 		})
 	}
 	return nil
-}
-
-// creation returns a review of the creation of an object as it is now, without who made it.
-func (w *World) creation(object runtime.Object, kind, resource string) (*cel.Review, error) {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", kind, err)
-	}
-	version := metav1.GroupVersionKind{Version: "v1", Kind: kind}
-	served := metav1.GroupVersionResource{Version: "v1", Resource: resource}
-	if resource != "pods" {
-		version.Group, served.Group = resourcev1.GroupName, resourcev1.GroupName
-	}
-	return &cel.Review{
-		Namespace: w.Namespace,
-		Request: &admissionv1.AdmissionRequest{
-			Namespace: w.Namespace.Name, Operation: admissionv1.Create,
-			Kind: version, RequestKind: &version, Resource: served, RequestResource: &served,
-			Object: runtime.RawExtension{Raw: raw},
-		},
-	}, nil
-}
-
-func labelled(namespace *corev1.Namespace) map[string]string {
-	if namespace.Labels == nil {
-		return map[string]string{}
-	}
-	return namespace.Labels
 }
 
 func ofDaemonSet(pod *corev1.Pod) bool {
@@ -189,7 +198,7 @@ func requested(pod *corev1.Pod) []string {
 func (w *World) classes(pod *corev1.Pod) []string {
 	var names []string
 	for _, ref := range tracker.PodOf(pod).Claims {
-		if claim := w.claim(ref.Name); claim != nil {
+		if claim := named(w.Claims, ref.Name); claim != nil {
 			for _, request := range requestsOf(&claim.Spec) {
 				names = append(names, request.Class)
 			}
@@ -197,41 +206,4 @@ func (w *World) classes(pod *corev1.Pod) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// claimPlacement finds out what PlacementPolicies give to a claim.
-func (w *World) claimPlacement(ctx context.Context, c *Claim, claim *resourcev1.ResourceClaim) error {
-	if w.Namespace == nil {
-		return nil
-	}
-	review, err := w.creation(claim, "ResourceClaim", "resourceclaims")
-	if err != nil {
-		return err
-	}
-	var classes []string
-	var requests []placement.ClaimRequest
-	path := field.NewPath("spec", "devices", "requests")
-	for _, r := range c.Requests {
-		classes = append(classes, r.Class)
-		parent, sub, _ := strings.Cut(r.Name, "/")
-		at := path.Key(parent)
-		if sub != "" {
-			at = at.Child("firstAvailable").Key(sub)
-		}
-		requests = append(requests, placement.ClaimRequest{Path: at.Child("tolerations"), Tolerations: r.tolerations})
-	}
-	subject := &placement.Subject{
-		Review: review, Namespace: claim.Namespace, NamespaceLabels: labelled(w.Namespace), Labels: claim.Labels,
-		DeviceClasses: func(context.Context) ([]string, error) { return classes, nil },
-	}
-	matching, err := w.Policies.Placement.MatchClaim(ctx, subject)
-	if err != nil {
-		return fmt.Errorf("match PlacementPolicies with claim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	personal, err := w.Policies.Placement.PersonalClaims(ctx, subject)
-	if err != nil {
-		return fmt.Errorf("match PlacementPolicies with claim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	c.Placement = placementOf(matching.ClaimGifts(requests), unknownOf(matching, personal, "claim"))
-	return nil
 }

@@ -2,16 +2,18 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/spread"
 )
 
-// Spread is a topology spread constraint of a pod, counted as the constraint says and, side
-// by side, with either nodeTaintsPolicy.
+// Spread is a topology spread constraint of a pod, counted with its own nodeTaintsPolicy and with
+// either of them.
 type Spread struct {
 	TopologyKey       string `json:"topologyKey"`
 	WhenUnsatisfiable string `json:"whenUnsatisfiable"`
@@ -22,45 +24,44 @@ type Spread struct {
 	// Self is 1 if the constraint counts the pod itself.
 	Self    int      `json:"self"`
 	Domains []Domain `json:"domains,omitempty"`
-	// Honor and Ignore are what the constraint measures with nodeTaintsPolicy Honor and
-	// Ignore.
+	// Honor and Ignore are the counts with nodeTaintsPolicy Honor and Ignore.
 	Honor  Measure `json:"honor"`
 	Ignore Measure `json:"ignore"`
-	// Excluded says of nodes that do not count why.
+	// Excluded are the nodes that do not count, by reason.
 	Excluded []ExcludedNodes `json:"excluded,omitempty"`
-	// Stuck are the domains that hold the minimum down for good: the pod cannot go to any
-	// of their nodes, because of Taints. With nodeTaintsPolicy Honor they would not count.
+	// Stuck are the domains that keep the minimum low for good, because Taints keep the pod from all
+	// of their nodes. With nodeTaintsPolicy Honor they would not count.
 	Stuck  []string `json:"stuck,omitempty"`
 	Taints []string `json:"taints,omitempty"`
 }
 
-// Measure is what a constraint measures.
+// Measure has the counts of a constraint.
 type Measure struct {
-	// Minimum is what the skew is measured from.
+	// Minimum is the number of pods from which the skew is counted.
 	Minimum int `json:"minimum"`
-	// Domains is how many count.
+	// Domains is the number of domains that count.
 	Domains int `json:"domains"`
-	// Allows is on how many nodes the skew would not exceed maxSkew, whatever else keeps
-	// the pod from them.
+	// Allows is the number of nodes on which the skew would not exceed maxSkew, in spite of other
+	// obstacles.
 	Allows int `json:"allows"`
 }
 
-// Domain is the nodes with the same value of the topology key.
+// Domain has the nodes with the same value of the topology key.
 type Domain struct {
 	Value string `json:"value"`
-	// Counts is false where no node of it counts.
+	// Counts is false if none of its nodes counts.
 	Counts bool `json:"counts"`
 	Nodes  int  `json:"nodes"`
 	Pods   int  `json:"pods"`
-	// Honor and Ignore are the skew if the pod went there, with either nodeTaintsPolicy;
-	// absent where it does not count.
+	// Honor and Ignore are the skew with the pod in the domain, for either nodeTaintsPolicy; absent
+	// if it does not count.
 	Honor  *int `json:"honor,omitempty"`
 	Ignore *int `json:"ignore,omitempty"`
-	// Exceeds is true when the skew as the constraint says is more than maxSkew.
+	// Exceeds is true if the skew with the constraint's own policy is more than maxSkew.
 	Exceeds bool `json:"exceeds,omitempty"`
 }
 
-// ExcludedNodes are nodes that a constraint does not count for the same reason.
+// ExcludedNodes are nodes that do not count for the same reason.
 type ExcludedNodes struct {
 	Why   string   `json:"why"`
 	Nodes []string `json:"nodes"`
@@ -96,29 +97,25 @@ func (w *World) spreadOf(pod *corev1.Pod) []Spread {
 	wedges := spreading.Wedges(cluster.Nodes())
 	var list []Spread
 	for i := range own.Counts {
-		s := newSpread(&own.Counts[i])
+		c := &own.Counts[i].Constraint
+		s := Spread{
+			TopologyKey: c.TopologyKey, WhenUnsatisfiable: string(c.WhenUnsatisfiable), MaxSkew: c.MaxSkew, MinDomains: c.MinDomains,
+			NodeTaintsPolicy: string(c.NodeTaintsPolicy), NodeAffinity: string(c.NodeAffinityPolicy), Self: own.Counts[i].Self,
+		}
 		s.Honor, s.Ignore = measure(both.Honor, i), measure(both.Ignore, i)
 		s.Domains = domains(&own.Counts[i], &both.Honor.Counts[i], &both.Ignore.Counts[i])
 		s.Excluded = excluded(cluster, &own.Counts[i])
 		for j := range wedges {
-			if wedges[j].Constraint.Index == own.Counts[i].Constraint.Index {
+			if wedges[j].Constraint.Index == c.Index {
 				s.Stuck = wedges[j].Domains
 				for k := range wedges[j].Taints {
-					s.Taints = append(s.Taints, taintWords(&wedges[j].Taints[k]))
+					s.Taints = append(s.Taints, wedges[j].Taints[k].ToString())
 				}
 			}
 		}
 		list = append(list, s)
 	}
 	return list
-}
-
-func newSpread(count *spread.Count) Spread {
-	c := &count.Constraint
-	return Spread{
-		TopologyKey: c.TopologyKey, WhenUnsatisfiable: string(c.WhenUnsatisfiable), MaxSkew: c.MaxSkew, MinDomains: c.MinDomains,
-		NodeTaintsPolicy: string(c.NodeTaintsPolicy), NodeAffinity: string(c.NodeAffinityPolicy), Self: count.Self,
-	}
 }
 
 func measure(filtered *spread.Filtered, constraint int) Measure {
@@ -148,41 +145,36 @@ func domains(own, honor, ignore *spread.Count) []Domain {
 	return list
 }
 
-// excluded groups the nodes that do not count by why that is.
+// excluded groups the nodes that do not count by reason.
 func excluded(cluster *spread.Cluster, count *spread.Count) []ExcludedNodes {
 	var list []ExcludedNodes
-	at := map[string]int{}
 	for i, node := range cluster.Nodes() {
-		why := exclusion(&count.Nodes[i])
-		if why == "" {
+		var why string
+		switch n := &count.Nodes[i]; n.Why {
+		case spread.Counted:
 			continue
+		case spread.MissingKey:
+			why = "has no label " + n.Key
+		case spread.AffinityMismatch:
+			why = "is not what the pod requires"
+		case spread.UntoleratedTaint:
+			why = "has the taint " + n.Taint.ToString() + ", which the pod does not tolerate"
+		default:
+			why = string(n.Why)
 		}
-		if _, found := at[why]; !found {
-			at[why] = len(list)
+		at := slices.IndexFunc(list, func(e ExcludedNodes) bool { return e.Why == why })
+		if at < 0 {
+			at = len(list)
 			list = append(list, ExcludedNodes{Why: why})
 		}
-		list[at[why]].Nodes = append(list[at[why]].Nodes, node.Name)
+		list[at].Nodes = append(list[at].Nodes, node.Name)
 	}
 	return list
 }
 
-func exclusion(n *spread.NodeCount) string {
-	switch n.Why {
-	case spread.Counted:
-		return ""
-	case spread.MissingKey:
-		return "has no label " + n.Key
-	case spread.AffinityMismatch:
-		return "is not what the pod requires"
-	case spread.UntoleratedTaint:
-		return "has the taint " + taintWords(n.Taint) + ", which the pod does not tolerate"
-	}
-	return string(n.Why)
-}
-
-// spreadCause says which constraint keeps a pod from nodes that nothing else keeps it from,
-// and what would help.
-func spreadCause(p *Pod) Cause {
+// spreadCause returns the constraints that keep a pod from nodes without other obstacles, and what
+// would help.
+func spreadCause(p *Pod, full []string) Cause {
 	var words []string
 	for i := range p.Spread {
 		if text := p.Spread[i].exceeding(); text != "" {
@@ -192,15 +184,15 @@ func spreadCause(p *Pod) Cause {
 	if len(words) == 0 {
 		words = append(words, "the nodes lack the labels that its constraints ask for")
 	}
-	return Cause{CauseSpread, "topology spread keeps it from " + counted(size(p.Nodes, TooFull), "node") + " (" + some(namesOf(p.Nodes, TooFull)) + "): " + strings.Join(words, ", ")}
+	return Cause{CauseSpread, "topology spread keeps it from " + cli.Counted(len(full), "node") + " (" + cli.Few(full) + "): " + strings.Join(words, ", ")}
 }
 
-// exceeding says which domains have their share; empty if none has.
+// exceeding returns the domains that may have no more pods; empty for none.
 func (s *Spread) exceeding() string {
 	var full []string
 	for _, d := range s.Domains {
 		if d.Exceeds {
-			full = append(full, d.Value+" ("+counted(d.Pods, "pod")+")")
+			full = append(full, d.Value+" ("+cli.Counted(d.Pods, "pod")+")")
 		}
 	}
 	if len(full) == 0 {
@@ -215,9 +207,9 @@ func (s *Spread) exceeding() string {
 		// The scheduler counts as if there were an empty one.
 		than = fmt.Sprintf("while there are fewer domains (%d) than minDomains %d", counts.Domains, s.MinDomains)
 	}
-	text := fmt.Sprintf("one more in %s %s would be more than maxSkew %d %s", s.TopologyKey, some(full), s.MaxSkew, than)
+	text := fmt.Sprintf("one more in %s %s would be more than maxSkew %d %s", s.TopologyKey, cli.Few(full), s.MaxSkew, than)
 	if len(s.Stuck) > 0 {
-		text += fmt.Sprintf("; it can never go to %s, where taints keep it off (%s), and nodeTaintsPolicy: Honor would leave %s out", some(s.Stuck), some(s.Taints), itOrThem(len(s.Stuck)))
+		text += fmt.Sprintf("; it can never go to %s, where taints keep it off (%s), and nodeTaintsPolicy: Honor would leave %s out", cli.Few(s.Stuck), cli.Few(s.Taints), cli.Plural(len(s.Stuck), "it", "them"))
 	}
 	return text
 }

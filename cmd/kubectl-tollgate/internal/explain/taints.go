@@ -1,9 +1,7 @@
 package explain
 
 import (
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,28 +13,28 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Taint is a taint, and what meets it.
+// Taint is a taint, and the toleration that matches it.
 type Taint struct {
-	// Taint is what kubectl would write.
+	// Taint is in the form of kubectl.
 	Taint string `json:"taint"`
-	// Source is the object that somebody wrote it into, and Device the device that has it;
-	// empty for one of a node.
+	// Source is the object in which it was written, and Device the device that has it; empty for
+	// one of a node.
 	Source string `json:"source,omitempty"`
 	Device string `json:"device,omitempty"`
-	// Since is the time from which it counts; absent where nobody wrote it.
+	// Since is the time from which it counts; absent if it has none.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Tolerated is true when a toleration meets it, By.
+	// Tolerated is true if a toleration matches it, By.
 	Tolerated bool   `json:"tolerated"`
 	By        string `json:"by,omitempty"`
-	// Near says of tolerations of the same key why they do not meet it.
+	// Near describes why tolerations of the same key do not match.
 	Near []string `json:"near,omitempty"`
 	// Leaves is when the pod has to leave because of it; absent for never.
 	Leaves *metav1.Time `json:"leaves,omitempty"`
 }
 
-// meet says which toleration of a pod meets a taint of a node.
-func meet(rules evictor.Rules, tolerations []corev1.Toleration, taint *corev1.Taint) Taint {
-	m := Taint{Taint: taintWords(taint)}
+// match returns a taint of a node with the toleration of a pod that matches it.
+func match(rules evictor.Rules, tolerations []corev1.Toleration, taint *corev1.Taint) Taint {
+	m := Taint{Taint: taint.ToString()}
 	if taint.TimeAdded != nil && !taint.TimeAdded.IsZero() {
 		m.Since = taint.TimeAdded
 	}
@@ -46,45 +44,42 @@ func meet(rules evictor.Rules, tolerations []corev1.Toleration, taint *corev1.Ta
 			m.Tolerated, m.By, m.Near = true, tolerationWords(t), nil
 			return m
 		}
-		if t.Key == taint.Key {
-			m.Near = append(m.Near, "its toleration "+tolerationWords(t)+" "+mismatch(rules, t, taint))
+		if t.Key != taint.Key {
+			continue
 		}
+		why := " has another value"
+		switch compares := t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt; {
+		case t.Effect != "" && t.Effect != taint.Effect:
+			why = " is for the effect " + string(t.Effect)
+		case compares && !rules.ComparisonOperators:
+			why = " has the operator " + string(t.Operator) + ", which Tollgate does not honour (eviction.comparisonOperators is off)"
+		case compares:
+			why = " does not hold for the value " + taint.Value
+		}
+		m.Near = append(m.Near, "its toleration "+tolerationWords(t)+why)
 	}
 	return m
 }
 
-// mismatch says why a toleration of the same key does not meet a taint.
-func mismatch(rules evictor.Rules, t *corev1.Toleration, taint *corev1.Taint) string {
-	switch compares := t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt; {
-	case t.Effect != "" && t.Effect != taint.Effect:
-		return "is for the effect " + string(t.Effect)
-	case compares && !rules.ComparisonOperators:
-		return "has the operator " + string(t.Operator) + ", which Tollgate does not honour (eviction.comparisonOperators is off)"
-	case compares:
-		return "does not hold for the value " + taint.Value
-	default:
-		return "has another value"
-	}
-}
-
-// meetDevice says which toleration of an allocation, or of a request, meets a taint of a
-// device.
-func meetDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint) Taint {
-	met := resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
+// matchDevice returns a taint of a device with the toleration of an allocation, or of a request,
+// that matches it.
+func matchDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint) Taint {
+	native := resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
 	m := Taint{Taint: taint.String(), Source: sourceWords(taint.Author()), Since: stamp(taint.TimeAdded)}
 	for i := range tolerations {
 		t := &tolerations[i]
-		if resourceclaim.ToleratesTaint(*t, met) {
+		if resourceclaim.ToleratesTaint(*t, native) {
 			m.Tolerated, m.By, m.Near = true, deviceTolerationWords(t), nil
 			return m
 		}
-		switch {
-		case t.Key != taint.Key:
-		case t.Effect != "" && string(t.Effect) != string(taint.Effect):
-			m.Near = append(m.Near, "the toleration "+deviceTolerationWords(t)+" is for the effect "+string(t.Effect))
-		default:
-			m.Near = append(m.Near, "the toleration "+deviceTolerationWords(t)+" has another value")
+		if t.Key != taint.Key {
+			continue
 		}
+		why := " has another value"
+		if t.Effect != "" && string(t.Effect) != string(taint.Effect) {
+			why = " is for the effect " + string(t.Effect)
+		}
+		m.Near = append(m.Near, "the toleration "+deviceTolerationWords(t)+why)
 	}
 	return m
 }
@@ -103,7 +98,7 @@ func (w *World) leaves(now time.Time, alone tracker.Situation) *metav1.Time {
 	return stamp(decision.At)
 }
 
-// onNode returns the taints of the node that a pod is on, and what meets them.
+// onNode returns the taints of the node of a pod.
 func (w *World) onNode(now time.Time, pod *corev1.Pod, situation *tracker.Situation) []Taint {
 	node := w.node(pod.Spec.NodeName)
 	if node == nil {
@@ -111,33 +106,14 @@ func (w *World) onNode(now time.Time, pod *corev1.Pod, situation *tracker.Situat
 	}
 	var taints []Taint
 	for i := range node.Spec.Taints {
-		m := meet(w.Rules, pod.Spec.Tolerations, &node.Spec.Taints[i])
+		taint := &node.Spec.Taints[i]
+		m := match(w.Rules, pod.Spec.Tolerations, taint)
 		m.Source = "node " + node.Name
-		at := slices.IndexFunc(situation.Taints, func(t tracker.Taint) bool {
-			return t.Key == node.Spec.Taints[i].Key && t.Effect == node.Spec.Taints[i].Effect
-		})
+		at := slices.IndexFunc(situation.Taints, func(t tracker.Taint) bool { return t.Key == taint.Key && t.Effect == taint.Effect })
 		if at >= 0 {
 			m.Leaves = w.leaves(now, tracker.Situation{Pod: situation.Pod, Taints: situation.Taints[at : at+1]})
 		}
 		taints = append(taints, m)
 	}
 	return taints
-}
-
-// nearWords joins what is said of tolerations that are close.
-func nearWords(near []string) string {
-	if len(near) == 0 {
-		return ""
-	}
-	return strings.Join(near, ", ")
-}
-
-type deviceToleration = resourcev1.DeviceToleration
-
-// secondsOf orders tolerations of devices by how long they last.
-func secondsOf(t *deviceToleration) int64 {
-	if t.TolerationSeconds == nil || t.Effect != resourcev1.DeviceTaintEffectNoExecute {
-		return math.MaxInt64
-	}
-	return *t.TolerationSeconds
 }

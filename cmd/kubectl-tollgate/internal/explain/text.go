@@ -14,10 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// never stands where a pod need not leave.
-const never = "never"
-
-// WriteText writes the explanation for people, seen from now. Wide says all in full.
+// WriteText writes the explanation for people at now. A wide text has full names and times.
 func (p *Pod) WriteText(w io.Writer, wide bool, now time.Time) error {
 	return writePage(w, wide, now, p.Answer, func(page *page) {
 		page.line("")
@@ -30,30 +27,56 @@ func (p *Pod) WriteText(w io.Writer, wide bool, now time.Time) error {
 			leaves = "Due"
 		}
 		page.fact(leaves, page.when(p.Leaves))
-		p.writeEviction(page)
+		if p.Eviction != nil {
+			page.eviction(p.Eviction)
+		}
 		if p.Scheduler != nil {
 			page.fact("Scheduler", p.Scheduler.Message)
 		}
-		page.gates(p.Gates)
-		page.nodeSets(p.Nodes)
-		page.taints("Taints of its node", p.Taints)
+		for i, gate := range p.Gates {
+			if i == 0 {
+				page.section("Scheduling gates")
+			}
+			page.item(gate.Name, gate.Opens)
+		}
+		table(page, "Nodes", []string{"COUNT", "VERDICT", "TAINTS", "NODES"}, p.Nodes, func(s *NodeSet) []string {
+			verdict := map[Standing]string{NotSelected: "not what it requires", Cordoned: "cordoned", Tainted: "tainted", TooFull: "topology spread", Open: "open"}
+			names := cli.Few(s.Nodes)
+			if wide {
+				names = cli.Joined(s.Nodes)
+			}
+			return []string{strconv.Itoa(len(s.Nodes)), verdict[s.Standing], strings.Join(s.Taints, ", "), names}
+		})
+		table(page, "Taints of its node", []string{"TAINT", "FROM", "SINCE", "TOLERATION", "LEAVES"}, p.Taints, func(t *Taint) []string {
+			return []string{t.Taint, t.carrier(), page.when(t.Since), t.toleration(), page.leaves(t)}
+		})
 		for i := range p.Claims {
+			page.section("Claim " + p.Claims[i].Name)
+			page.paragraph("", p.Claims[i].Answer)
 			page.claim(&p.Claims[i])
 		}
 		for i := range p.Spread {
 			page.spread(&p.Spread[i])
 		}
-		page.rulings(p.Tolerations)
+		table(page, "TolerationPolicies about its tolerations, as far as is known without who made it", []string{"TOLERATION", "POLICY", "VERDICT", "ALLOWED"}, p.Tolerations, func(r *Ruling) []string {
+			row := []string{r.Toleration, r.Policy, "granted", ""}
+			switch {
+			case !r.Granted && r.Warns:
+				row[2] = "not granted (warns)"
+			case !r.Granted:
+				row[2] = "not granted"
+			}
+			if wide {
+				row[3] = r.Allowed
+			}
+			return row
+		})
 		page.placement(p.Placement)
 		page.events(p.Events)
 	})
 }
 
-func (p *Pod) writeEviction(page *page) {
-	e := p.Eviction
-	if e == nil {
-		return
-	}
+func (p *page) eviction(e *Eviction) {
 	how := e.By + ", with the method " + e.Method
 	if e.Policy != "" {
 		how += " of EvictionPolicy " + e.Policy
@@ -61,61 +84,29 @@ func (p *Pod) writeEviction(page *page) {
 	if e.DeleteAfter != nil {
 		how += ", deleted " + duration.HumanDuration(e.DeleteAfter.Duration) + " after it is due"
 	}
-	page.fact("Evicted by", how)
+	p.fact("Evicted by", how)
 	if e.Paused {
-		page.fact("Paused", "yes, EvictionPolicy "+e.Policy+" is")
+		p.fact("Paused", "yes, EvictionPolicy "+e.Policy+" is")
 	}
-	page.fact("Breakers", strings.Join(e.Breakers, ", "))
-	page.fact("Tripped", strings.Join(e.Tripped, ", "))
+	p.fact("Breakers", strings.Join(e.Breakers, ", "))
+	p.fact("Tripped", strings.Join(e.Tripped, ", "))
 	var budgets []string
 	for _, b := range e.Budgets {
 		budgets = append(budgets, fmt.Sprintf("%s (%d may go now)", b.Name, b.Allowed))
 	}
-	page.fact("Budgets", strings.Join(budgets, ", "))
+	p.fact("Budgets", strings.Join(budgets, ", "))
 }
 
-func (p *page) gates(gates []Gate) {
-	if len(gates) > 0 {
-		p.section("Scheduling gates")
-	}
-	for i := range gates {
-		p.item(gates[i].Name, gates[i].Opens)
-	}
-}
+// carrier returns the kind and the name of the source.
+func (t *Taint) carrier() string { return strings.TrimPrefix(t.Source, ofDriver) }
 
-func (p *page) nodeSets(sets []NodeSet) {
-	words := map[Standing]string{NotSelected: "not what it requires", Cordoned: "cordoned", Tainted: "tainted", TooFull: "topology spread", Open: "open"}
-	var rows [][]string
-	for i := range sets {
-		s := &sets[i]
-		names := some(s.Nodes)
-		if p.wide {
-			names = cli.Joined(s.Nodes)
-		}
-		rows = append(rows, []string{strconv.Itoa(len(s.Nodes)), words[s.Standing], strings.Join(s.Taints, ", "), names})
-	}
-	p.table("Nodes", []string{"COUNT", "VERDICT", "TAINTS", "NODES"}, rows)
-}
-
-func (p *page) taints(title string, taints []Taint) {
-	var rows [][]string
-	for i := range taints {
-		t := &taints[i]
-		rows = append(rows, []string{t.Taint, object(t.Source), p.when(t.Since), met(t), p.leaves(t)})
-	}
-	p.table(title, []string{"TAINT", "FROM", "SINCE", "TOLERATION", "LEAVES"}, rows)
-}
-
-// object leaves of a source its kind and its name.
-func object(source string) string { return strings.TrimPrefix(source, ofDriver) }
-
-// met says what meets a taint, and if nothing does, what nearly would.
-func met(t *Taint) string {
+// toleration returns the toleration that matches, else those that nearly do.
+func (t *Taint) toleration() string {
 	switch {
 	case t.Tolerated:
 		return t.By
 	case len(t.Near) > 0:
-		return "no: " + nearWords(t.Near)
+		return "no: " + strings.Join(t.Near, ", ")
 	default:
 		return "no"
 	}
@@ -123,161 +114,112 @@ func met(t *Taint) string {
 
 func (p *page) leaves(t *Taint) string {
 	if t.Leaves == nil {
-		return never
+		return "never"
 	}
 	return p.when(t.Leaves)
 }
 
 func (p *page) claim(c *Claim) {
-	p.section("Claim " + c.Name)
-	p.paragraph("", c.Answer)
-	p.claimDetails(c)
-}
-
-func (p *page) claimDetails(c *Claim) {
-	var requests, devices [][]string
-	for i := range c.Requests {
-		r := &c.Requests[i]
-		count := "all"
-		if r.Asks > 0 {
-			count = strconv.FormatInt(r.Asks, 10)
-		}
-		row := []string{r.Name, r.Class, count, strings.Join(r.Tolerations, ", "), "", "", "", ""}
+	table(p, "Requests of claim "+c.Name, []string{"REQUEST", "CLASS", "ASKS", "TOLERATIONS", "SELECTS", "TAINTED", "TAKEN", "FREE"}, c.Requests, func(r *Request) []string {
+		row := []string{r.Name, r.Class, r.count(), strings.Join(r.Tolerations, ", "), "", "", "", ""}
 		if d := r.Candidates; d != nil {
-			row[4], row[5], row[6], row[7] = strconv.Itoa(d.Selected), strconv.Itoa(d.Tainted), strconv.Itoa(d.Taken), strconv.Itoa(d.Free)
+			for i, n := range []int{d.Selected, d.Tainted, d.Taken, d.Free} {
+				row[4+i] = strconv.Itoa(n)
+			}
 		}
-		requests = append(requests, row)
-	}
-	p.table("Requests of claim "+c.Name, []string{"REQUEST", "CLASS", "ASKS", "TOLERATIONS", "SELECTS", "TAINTED", "TAKEN", "FREE"}, requests)
+		return row
+	})
+	var rows [][]string
 	for i := range c.Devices {
 		d := &c.Devices[i]
 		if len(d.Taints) == 0 {
-			devices = append(devices, []string{d.Device, d.Request, "", "", "", ""})
+			rows = append(rows, []string{d.Device, d.Request, "", "", "", ""})
 		}
 		for j := range d.Taints {
 			t := &d.Taints[j]
-			devices = append(devices, []string{d.Device, d.Request, t.Taint, object(t.Source), met(t), p.leaves(t)})
+			rows = append(rows, []string{d.Device, d.Request, t.Taint, t.carrier(), t.toleration(), p.leaves(t)})
 		}
 	}
-	p.table("Devices of claim "+c.Name, []string{"DEVICE", "REQUEST", "TAINT", "FROM", "TOLERATION", "LEAVES"}, devices)
+	table(p, "Devices of claim "+c.Name, []string{"DEVICE", "REQUEST", "TAINT", "FROM", "TOLERATION", "LEAVES"}, rows, func(row *[]string) []string { return *row })
 }
 
 func (p *page) spread(s *Spread) {
 	p.line("")
 	p.paragraph("", fmt.Sprintf("Topology spread over %s (%s, maxSkew %d, minDomains %d, nodeTaintsPolicy %s, nodeAffinityPolicy %s)",
 		s.TopologyKey, s.WhenUnsatisfiable, s.MaxSkew, s.MinDomains, s.NodeTaintsPolicy, s.NodeAffinity))
-	p.paragraph("", fmt.Sprintf("With nodeTaintsPolicy Honor %s, and the emptiest has %s: %s within maxSkew. With Ignore %s, and the emptiest has %s: %s.",
-		domainsCount(s.Honor.Domains), counted(s.Honor.Minimum, "pod"), counted(s.Honor.Allows, "node"),
-		domainsCount(s.Ignore.Domains), counted(s.Ignore.Minimum, "pod"), counted(s.Ignore.Allows, "node")))
+	measured := func(m *Measure) string {
+		return fmt.Sprintf("%s %s, and the emptiest has %s: %s", cli.Counted(m.Domains, "domain"), cli.Plural(m.Domains, "counts", "count"), cli.Counted(m.Minimum, "pod"), cli.Counted(m.Allows, "node"))
+	}
+	p.paragraph("", fmt.Sprintf("With nodeTaintsPolicy Honor %s within maxSkew. With Ignore %s.", measured(&s.Honor), measured(&s.Ignore)))
 	if len(s.Stuck) > 0 {
-		p.paragraph("", "Taints keep the pod from all nodes of "+some(s.Stuck)+" that count: "+some(s.Taints)+".")
+		p.paragraph("", "Taints keep the pod from all nodes of "+cli.Few(s.Stuck)+" that count: "+cli.Few(s.Taints)+".")
 	}
-	var rows, excluded [][]string
-	for i := range s.Domains {
-		d := &s.Domains[i]
-		counts := strconv.Itoa(d.Nodes)
-		if !d.Counts {
-			counts = "none counts"
-		}
-		rows = append(rows, []string{d.Value, counts, strconv.Itoa(d.Pods), skew(d.Honor, s.MaxSkew), skew(d.Ignore, s.MaxSkew)})
-	}
-	p.table("Domains of "+s.TopologyKey, []string{"DOMAIN", "NODES", "PODS", "SKEW IF HONOR", "SKEW IF IGNORE"}, rows)
-	for i := range s.Excluded {
-		excluded = append(excluded, []string{strconv.Itoa(len(s.Excluded[i].Nodes)), s.Excluded[i].Why, some(s.Excluded[i].Nodes)})
-	}
-	p.table("Nodes that do not count", []string{"COUNT", "WHY", "NODES"}, excluded)
-}
-
-func domainsCount(n int) string {
-	if n == 1 {
-		return "1 domain counts"
-	}
-	return strconv.Itoa(n) + " domains count"
-}
-
-func skew(of *int, most int) string {
-	switch {
-	case of == nil:
-		return "does not count"
-	case *of > most:
-		return strconv.Itoa(*of) + " (too much)"
-	default:
-		return strconv.Itoa(*of)
-	}
-}
-
-func (p *page) rulings(rulings []Ruling) {
-	var rows [][]string
-	for i := range rulings {
-		r := &rulings[i]
-		verdict := "granted"
+	skew := func(of *int) string {
 		switch {
-		case !r.Granted && r.Warns:
-			verdict = "not granted (warns)"
-		case !r.Granted:
-			verdict = "not granted"
+		case of == nil:
+			return "does not count"
+		case *of > s.MaxSkew:
+			return strconv.Itoa(*of) + " (too much)"
+		default:
+			return strconv.Itoa(*of)
 		}
-		allowed := ""
-		if p.wide {
-			allowed = r.Allowed
-		}
-		rows = append(rows, []string{r.Toleration, r.Policy, verdict, allowed})
 	}
-	p.table("TolerationPolicies about its tolerations, as far as is known without who made it", []string{"TOLERATION", "POLICY", "VERDICT", "ALLOWED"}, rows)
+	table(p, "Domains of "+s.TopologyKey, []string{"DOMAIN", "NODES", "PODS", "SKEW IF HONOR", "SKEW IF IGNORE"}, s.Domains, func(d *Domain) []string {
+		nodes := "none counts"
+		if d.Counts {
+			nodes = strconv.Itoa(d.Nodes)
+		}
+		return []string{d.Value, nodes, strconv.Itoa(d.Pods), skew(d.Honor), skew(d.Ignore)}
+	})
+	table(p, "Nodes that do not count", []string{"COUNT", "WHY", "NODES"}, s.Excluded, func(e *ExcludedNodes) []string {
+		return []string{strconv.Itoa(len(e.Nodes)), e.Why, cli.Few(e.Nodes)}
+	})
 }
 
-func (p *page) placement(given *Placement) {
-	if given == nil {
+func (p *page) placement(found *Placement) {
+	if found == nil {
 		return
 	}
-	var rows [][]string
-	for i := range given.Gifts {
-		g := &given.Gifts[i]
+	table(p, "Given by PlacementPolicies", []string{"POLICY", "STATE", "FIELD", "VALUE"}, found.Gifts, func(g *Gift) []string {
 		has := "lacks it"
 		if g.Has {
 			has = "has it"
 		}
-		rows = append(rows, []string{strings.Join(g.Policies, ", "), has, g.Field, g.Value})
-	}
-	p.table("Given by PlacementPolicies", []string{"POLICY", "STATE", "FIELD", "VALUE"}, rows)
-	var unknown [][]string
-	for _, name := range slices.Sorted(maps.Keys(given.Unknown)) {
-		unknown = append(unknown, []string{name, given.Unknown[name]})
-	}
-	p.table("PlacementPolicies of which it is not known whether they match", []string{"POLICY", "WHY"}, unknown)
+		return []string{strings.Join(g.Policies, ", "), has, g.Field, g.Value}
+	})
+	table(p, "PlacementPolicies of which it is not known whether they match", []string{"POLICY", "WHY"}, slices.Sorted(maps.Keys(found.Unknown)), func(name *string) []string {
+		return []string{*name, found.Unknown[*name]}
+	})
 }
 
 func (p *page) events(events []Event) {
-	if len(events) > 0 {
-		p.section("Events")
-	}
 	for i := range events {
 		e := &events[i]
+		if i == 0 {
+			p.section("Events")
+		}
 		p.item(p.when(e.At)+", "+e.About, e.Reason+": "+e.Message)
 	}
 }
 
 func (p *page) fates(fates []Fate) {
-	var rows [][]string
-	for i := range fates {
-		f := &fates[i]
-		rows = append(rows, []string{f.Namespace, f.Name, string(f.State), p.when(f.At), f.Because, f.Policy})
-	}
-	p.table("Pods", []string{"NAMESPACE", "POD", "STATE", "WHEN", "BECAUSE OF", "POLICY"}, rows)
+	table(p, "Pods", []string{"NAMESPACE", "POD", "STATE", "WHEN", "BECAUSE OF", "POLICY"}, fates, func(f *Fate) []string {
+		return []string{f.Namespace, f.Name, string(f.State), p.when(f.At), f.Because, f.Policy}
+	})
 }
 
-// WriteText writes the explanation for people.
+// WriteText is described at Pod.WriteText.
 func (c *Claim) WriteText(w io.Writer, wide bool, now time.Time) error {
 	return writePage(w, wide, now, c.Answer, func(page *page) {
 		page.line("")
 		page.fact("Claim", c.Namespace+"/"+c.Name)
 		page.fact("Reserved for", strings.Join(c.ReservedFor, ", "))
-		page.claimDetails(c)
+		page.claim(c)
 		page.placement(c.Placement)
 	})
 }
 
-// WriteText writes the explanation for people.
+// WriteText is described at Pod.WriteText.
 func (n *Node) WriteText(w io.Writer, wide bool, now time.Time) error {
 	return writePage(w, wide, now, n.Answer, func(page *page) {
 		page.line("")
@@ -286,57 +228,47 @@ func (n *Node) WriteText(w io.Writer, wide bool, now time.Time) error {
 			page.fact("Taints", "last written by "+n.Writer+" "+page.when(n.Written))
 		}
 		page.fact("Lacks", strings.Join(n.Lacks, ", "))
-		var rows [][]string
+		table(page, "Taints", []string{"TAINT", "SINCE", "MEANS", "REGISTERED BY"}, n.Taints, func(t *NodeTaint) []string {
+			return []string{t.Taint, page.when(t.Since), t.Means, t.Registers}
+		})
+		titled := false
 		for i := range n.Taints {
-			t := &n.Taints[i]
-			rows = append(rows, []string{t.Taint, page.when(t.Since), t.Means, t.Registers})
+			for _, s := range n.Taints[i].Policies {
+				if !titled {
+					page.section("Who may write them")
+				}
+				titled = true
+				words := []string{s.Setters}
+				if s.Limits != "" {
+					words = append(words, s.Limits)
+				}
+				if s.Expires != nil {
+					words = append(words, "removed "+page.when(s.Expires))
+				}
+				page.item(n.Taints[i].Taint+", "+s.Policy, strings.Join(words, "; "))
+			}
 		}
-		page.table("Taints", []string{"TAINT", "SINCE", "MEANS", "REGISTERED BY"}, rows)
-		page.setters(n.Taints)
 		page.fates(n.Pods)
 		page.events(n.Events)
 	})
 }
 
-// setters says who may write the taints of a node, as far as policies do.
-func (p *page) setters(taints []NodeTaint) {
-	titled := false
-	for i := range taints {
-		for _, s := range taints[i].Policies {
-			if !titled {
-				p.section("Who may write them")
-			}
-			titled = true
-			words := []string{s.Setters}
-			if s.Limits != "" {
-				words = append(words, s.Limits)
-			}
-			if s.Expires != nil {
-				words = append(words, "removed "+p.when(s.Expires))
-			}
-			p.item(taints[i].Taint+", "+s.Policy, strings.Join(words, "; "))
-		}
-	}
-}
-
-// WriteText writes the explanation for people.
+// WriteText is described at Pod.WriteText.
 func (d *Device) WriteText(w io.Writer, wide bool, now time.Time) error {
 	return writePage(w, wide, now, d.Answer, func(page *page) {
 		page.line("")
 		page.fact("Device", d.Name)
 		page.fact("ResourceSlice", d.ResourceSlice)
 		page.fact("Node", d.Node)
-		page.fact("Claims", strings.Join(d.Claims, ", "))
-		page.fact("Patches", strings.Join(d.Patches, ", "))
-		page.fact("Failed", strings.Join(d.Failed, ", "))
-		page.fact("Attributes", strings.Join(d.Attributes, ", "))
-		page.fact("Capacity", strings.Join(d.Capacity, ", "))
-		var rows [][]string
-		for i := range d.Taints {
-			t := &d.Taints[i]
-			rows = append(rows, []string{t.Taint, object(t.Source), page.when(t.Since)})
+		for _, list := range []struct {
+			name   string
+			values []string
+		}{{"Claims", d.Claims}, {"Patches", d.Patches}, {"Failed", d.Failed}, {"Attributes", d.Attributes}, {"Capacity", d.Capacity}} {
+			page.fact(list.name, strings.Join(list.values, ", "))
 		}
-		page.table("Taints", []string{"TAINT", "FROM", "SINCE"}, rows)
+		table(page, "Taints", []string{"TAINT", "FROM", "SINCE"}, d.Taints, func(t *Taint) []string {
+			return []string{t.Taint, t.carrier(), page.when(t.Since)}
+		})
 		page.fates(d.Pods)
 	})
 }

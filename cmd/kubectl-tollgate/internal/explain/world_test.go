@@ -20,6 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -46,7 +47,7 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	require.NoError(tb, scheme.AddToScheme(known))
 	require.NoError(tb, v1alpha1.AddToScheme(known))
 	b := &builder{World: &World{
-		Tracker: tracker.New(), Classes: map[string]*resourcev1.DeviceClass{}, Taken: Taken{}, Namespace: &corev1.Namespace{},
+		Cluster: &state.Cluster{Tracker: tracker.New()}, Classes: map[string]*resourcev1.DeviceClass{}, Taken: Taken{}, Namespace: &corev1.Namespace{},
 		Evictions: &evictions.Cluster{
 			Mode: configv1alpha1.EvictionReplace, Namespaces: func(string) (labels.Labels, bool) { return labels.Set{}, true },
 		},
@@ -86,7 +87,7 @@ func (b *builder) add(tb testing.TB, object runtime.Object) {
 		b.Tracker.SetPod(tracker.PodOf(o))
 	case *corev1.Event:
 		b.Events = append(b.Events, *o)
-		b.Evictions.Said.Add(o)
+		b.Evictions.Events.Add(o)
 	case *policyv1.PodDisruptionBudget:
 		b.Tracker.SetBudget(tracker.BudgetOf(o))
 	case *resourcev1.ResourceClaim:

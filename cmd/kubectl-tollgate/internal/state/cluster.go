@@ -94,8 +94,8 @@ type Cluster struct {
 	lease, leaseLack string
 	// unread are the resources that the user may not list.
 	unread map[string]bool
-	// ownPods, ownBudgets and ownClaims are true if only those of one namespace were read.
-	ownPods, ownBudgets, ownClaims bool
+	// own are the resources of which only those of one namespace were read.
+	own map[string]bool
 }
 
 // Missing returns what could not be read and how that limits the answer, as sentences without a
@@ -107,16 +107,7 @@ func (c *Cluster) Unread(resource string) bool { return c.unread[resource] }
 
 // Own reports whether the user may list a resource only in Wants.Namespace, by its plural name.
 func (c *Cluster) Own(resource string) bool {
-	switch resource {
-	case podResource.Resource:
-		return c.ownPods
-	case budgetResource.Resource:
-		return c.ownBudgets
-	case claimResource.Resource:
-		return c.ownClaims
-	default:
-		return false
-	}
+	return c.own[resource]
 }
 
 // DevicesKnown reports whether claims were read.

@@ -5,27 +5,71 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
+
+// The resources that Read, devices, evictions and explanations need, besides
+// informer.RuleResource.
+var (
+	PodResource       = schema.GroupResource{Resource: "pods"}
+	NodeResource      = schema.GroupResource{Resource: "nodes"}
+	NamespaceResource = schema.GroupResource{Resource: "namespaces"}
+	EventResource     = schema.GroupResource{Resource: "events"}
+	BudgetResource    = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
+	ClaimResource     = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
+	SliceResource     = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}
+	ClassResource     = schema.GroupResource{Group: resourcev1.GroupName, Resource: "deviceclasses"}
+	PatchResource     = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "resourceslicepatches"}
+	PolicyResource    = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
+	podGroupResource  = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
+)
+
+// RuleVersions are the supported versions of DeviceTaintRules, newest first.
+func RuleVersions() []string { return []string{"v1", "v1beta2", "v1alpha3"} }
+
+// Serves reports whether a resource is served in one of the versions.
+func Serves(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, versions ...string) (bool, error) {
+	_, err := clients.Version(ctx, resource, versions...)
+	if errors.Is(err, cli.ErrNotServed) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ServesPodGroups is Serves for PodGroups.
+func ServesPodGroups(ctx context.Context, clients *cli.Clients) (bool, error) {
+	return Serves(ctx, clients, podGroupResource, "v1", "v1beta1", "v1alpha3", "v1alpha2")
+}
 
 // reader reads a cluster. Its lists run concurrently and write to different fields.
 type reader struct {
 	*cli.Clients
 
-	wants    Wants
-	cluster  *Cluster
-	policies policies
+	wants       Wants
+	cluster     *Cluster
+	tolerations []v1alpha1.TolerationPolicy
+	placement   []v1alpha1.PlacementPolicy
+	gates       []v1alpha1.GatePolicy
 	// slices and classes are true if they were read.
 	slices, classes bool
 }
@@ -35,29 +79,100 @@ type list struct {
 	resource schema.GroupResource
 	// without describes the effect of a forbidden list; empty if the list is required.
 	without string
-	read    func(ctx context.Context) error
+	// read reads the objects of a namespace, or of all if it is empty.
+	read func(ctx context.Context, namespace string) error
+	// namespaced is true if Wants.Namespace is read where all namespaces are forbidden, and own if
+	// that happened.
+	namespaced, own bool
 }
 
 // Read reads a snapshot of the cluster at now. Errors have advice.
 func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants) (*Cluster, error) {
-	if wants.Lease == "" {
-		wants.Lease = settings.LeaseNamespace
+	wants.Lease = cmp.Or(wants.Lease, settings.LeaseNamespace)
+	c := &Cluster{
+		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, unread: map[string]bool{}, own: map[string]bool{}, lease: wants.Lease,
 	}
-	r := &reader{Clients: clients, wants: wants, cluster: &Cluster{
-		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, unread: map[string]bool{},
-	}}
 	if wants.Selection {
-		r.cluster.devices = sliceview.New()
+		c.devices = sliceview.New()
 	}
-	lists := append(r.core(), r.policyLists()...)
-	if !wants.NoDevices {
-		lists = append(lists, r.deviceLists()...)
-	}
+	r := &reader{Clients: clients, wants: wants, cluster: c}
+	lists := r.lists()
 	if err := r.all(ctx, lists); err != nil {
 		return nil, err
 	}
-	r.finish()
-	return r.cluster, nil
+	for i := range lists {
+		c.own[lists[i].resource.Resource] = lists[i].own
+	}
+	c.Rules = c.Tollgate.rules(c.comparing)
+	c.selectable = r.slices && r.classes
+	c.Policies = c.Policies.WithEvictions(c.EvictionPolicies).WithTaints(c.TaintPolicies).
+		WithTolerations(r.tolerations).WithPlacement(r.placement).WithGates(r.gates)
+	if c.devices != nil {
+		for i := range c.Patches {
+			c.devices.SetPatch(&c.Patches[i])
+		}
+	}
+	if c.Own(ClaimResource.Resource) {
+		c.missing = append(c.missing, "you may list resourceclaims in namespace "+wants.Namespace+" alone: which devices the claims of others have is not known")
+	}
+	// A preview also checks DevicesKnown.
+	c.Tracker.SetDevicesKnown(c.claimsKnown)
+	return c, nil
+}
+
+// lists returns the lists of the wanted kinds.
+func (r *reader) lists() []list {
+	c := r.cluster
+	nodes := list{resource: NodeResource, read: r.nodes}
+	if r.wants.Namespace != "" {
+		nodes.without = "which taints nodes have, and which pods leave because of them, is not known"
+	}
+	lists := []list{
+		nodes,
+		{resource: PodResource, namespaced: true, read: r.pods},
+		{resource: NamespaceResource, without: "where a policy asks for labels of namespaces, its pods count as not held and not protected", read: r.namespaces},
+		{resource: BudgetResource, namespaced: true, without: "it is not known which pods a PodDisruptionBudget guards", read: r.budgets},
+		custom(r, "EvictionPolicy", "EvictionPolicies", &c.EvictionPolicies),
+	}
+	if !r.wants.NoDevices {
+		lists = append(lists, custom(r, "ResourceSlicePatch", "ResourceSlicePatches", &c.Patches))
+	}
+	if r.wants.Limits || r.wants.Policies {
+		lists = append(lists, custom(r, "TaintPolicy", "TaintPolicies", &c.TaintPolicies))
+	}
+	if r.wants.Limits {
+		lists = append(lists, custom(r, "EvictionApproval", "EvictionApprovals", &c.Approvals))
+	}
+	if r.wants.Policies {
+		lists = append(lists, custom(r, "TolerationPolicy", "TolerationPolicies", &r.tolerations),
+			custom(r, "PlacementPolicy", "PlacementPolicies", &r.placement), custom(r, "GatePolicy", "GatePolicies", &r.gates))
+	}
+	if r.wants.NoDevices {
+		return lists
+	}
+	lists = append(lists,
+		list{resource: ClaimResource, namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
+		list{resource: SliceResource, without: "devices that no claim has, and the taints that drivers publish, are not known", read: r.resourceSlices},
+		list{resource: informer.RuleResource, without: "the taints of DeviceTaintRules and ResourceSlicePatches are not known", read: r.rules})
+	if r.wants.Selection {
+		lists = append(lists, list{resource: ClassResource, without: "which devices a ResourceSlicePatch with a class selects is not known", read: r.deviceClasses})
+	}
+	return lists
+}
+
+// custom returns the list of one of Tollgate's kinds, which appends to objects.
+func custom[T any](r *reader, kind, plural string, objects *[]T) list {
+	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: strings.ToLower(plural)}
+	return list{resource: resource, without: plural + " are as if there were none", read: func(ctx context.Context, _ string) error {
+		version, err := r.Version(ctx, resource, v1alpha1.GroupVersion.Version)
+		if err != nil {
+			return err
+		}
+		return cli.Each(ctx, r.Clients, resource, r.List(resource, version), metav1.ListOptions{}, cli.As(kind, func(object *T) error {
+			*objects = append(*objects, *object)
+			return nil
+		}))
+	}}
 }
 
 // all reads Tollgate's Lease and the lists concurrently.
@@ -70,17 +185,29 @@ func (r *reader) all(ctx context.Context, lists []list) error {
 	})
 	for i := range lists {
 		group.Go(func() (err error) {
-			lacks[1+i], err = lists[i].try(ctx)
+			lacks[1+i], err = lists[i].try(ctx, r.wants.Namespace)
 			if apierrors.IsForbidden(err) { // The other errors are reported too.
 				refusals[i], err = err, nil
 			}
 			return err
 		})
 	}
-	if err := cmp.Or(group.Wait(), joinErrors(refusals)); err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.cluster.lease, r.cluster.leaseLack = r.wants.Lease, lacks[0]
+	var refused error // In one line.
+	for _, err := range refusals {
+		switch {
+		case refused == nil:
+			refused = err
+		case err != nil:
+			refused = fmt.Errorf("%w; %w", refused, err)
+		}
+	}
+	if refused != nil {
+		return refused
+	}
+	r.cluster.leaseLack = lacks[0]
 	for i, lack := range lacks {
 		if lack == "" {
 			continue
@@ -93,24 +220,14 @@ func (r *reader) all(ctx context.Context, lists []list) error {
 	return nil
 }
 
-// joinErrors joins errors in one line; nil for none.
-func joinErrors(errs []error) error {
-	var all error
-	for _, err := range errs {
-		switch {
-		case all == nil:
-			all = err
-		case err != nil:
-			all = fmt.Errorf("%w; %w", all, err)
-		}
-	}
-	return all
-}
-
 // try reads a list, and returns a sentence for Missing if it is forbidden. A resource that is not
-// served is empty.
-func (l *list) try(ctx context.Context) (lack string, err error) {
-	err = l.read(ctx)
+// served is empty. A forbidden list has read nothing.
+func (l *list) try(ctx context.Context, namespace string) (lack string, err error) {
+	err = l.read(ctx, metav1.NamespaceAll)
+	if apierrors.IsForbidden(err) && l.namespaced && namespace != "" {
+		err = l.read(ctx, namespace)
+		l.own = err == nil
+	}
 	switch {
 	case l.without == "":
 		return "", err
@@ -123,15 +240,142 @@ func (l *list) try(ctx context.Context) (lack string, err error) {
 	}
 }
 
-// finish computes the fields that depend on several lists.
-func (r *reader) finish() {
-	c := r.cluster
-	c.Rules = c.Tollgate.rules(c.comparing)
-	c.selectable = r.slices && r.classes
-	r.policies.into(c)
-	if c.ownClaims {
-		c.missing = append(c.missing, "you may list resourceclaims in namespace "+r.wants.Namespace+" alone: which devices the claims of others have is not known")
+func (r *reader) nodes(ctx context.Context, _ string) error {
+	return cli.Each(ctx, r.Clients, NodeResource, cli.Pages(r.Kubernetes.CoreV1().Nodes().List), metav1.ListOptions{}, func(node *corev1.Node) error {
+		r.cluster.Tracker.SetNode(tracker.NodeOf(node), r.cluster.Now)
+		if r.wants.Node != nil && r.wants.Node(node) {
+			r.cluster.Nodes = append(r.cluster.Nodes, node)
+		}
+		return nil
+	})
+}
+
+func (r *reader) pods(ctx context.Context, namespace string) error {
+	keep := informer.KeepPods()
+	return cli.EachIn(ctx, r.Clients, PodResource, namespace, cli.Pages(r.Kubernetes.CoreV1().Pods(namespace).List), metav1.ListOptions{}, func(pod *corev1.Pod) error {
+		kept := keep(pod)
+		r.cluster.Tracker.SetPod(kept)
+		for i := range kept.Tolerations {
+			operator := kept.Tolerations[i].Operator
+			r.cluster.comparing = r.cluster.comparing || operator == corev1.TolerationOpLt || operator == corev1.TolerationOpGt
+		}
+		if r.wants.Pod != nil && r.wants.Pod(pod) {
+			r.cluster.Pods = append(r.cluster.Pods, pod)
+		}
+		return nil
+	})
+}
+
+// namespaces reads namespaces, or if that is forbidden, the one of the request.
+func (r *reader) namespaces(ctx context.Context, _ string) error {
+	client := r.Kubernetes.CoreV1().Namespaces()
+	err := cli.Each(ctx, r.Clients, NamespaceResource, cli.Pages(client.List), metav1.ListOptions{}, func(namespace *corev1.Namespace) error {
+		r.cluster.namespaces[namespace.Name] = namespace.Labels
+		return nil
+	})
+	if !apierrors.IsForbidden(err) || r.wants.Namespace == "" {
+		return err
 	}
-	// A preview also checks DevicesKnown.
-	c.Tracker.SetDevicesKnown(c.claimsKnown)
+	namespace, getErr := client.Get(ctx, r.wants.Namespace, metav1.GetOptions{})
+	if getErr != nil {
+		return err
+	}
+	r.cluster.namespaces[namespace.Name] = namespace.Labels
+	return nil
+}
+
+func (r *reader) budgets(ctx context.Context, namespace string) error {
+	client := r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace)
+	err := cli.EachIn(ctx, r.Clients, BudgetResource, namespace, cli.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {
+		r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
+		return nil
+	})
+	r.cluster.budgetsKnown = err == nil
+	return err
+}
+
+// claims reads ResourceClaims, and whether PodGroups are served. If claims are not served, there
+// are none.
+func (r *reader) claims(ctx context.Context, namespace string) error {
+	groups, err := ServesPodGroups(ctx, r.Clients)
+	if err != nil {
+		return err
+	}
+	r.cluster.Tracker.SetPodGroups(groups)
+	if _, err := r.Version(ctx, ClaimResource, "v1"); err != nil {
+		r.cluster.claimsKnown = errors.Is(err, cli.ErrNotServed)
+		return err
+	}
+	client := r.Kubernetes.ResourceV1().ResourceClaims(namespace)
+	err = cli.EachIn(ctx, r.Clients, ClaimResource, namespace, cli.Pages(client.List), metav1.ListOptions{}, func(claim *resourcev1.ResourceClaim) error {
+		r.cluster.Tracker.SetClaim(tracker.ClaimOf(claim))
+		if r.wants.Claim != nil && r.wants.Claim(claim) {
+			r.cluster.Claims = append(r.cluster.Claims, claim)
+		}
+		return nil
+	})
+	r.cluster.claimsKnown = err == nil
+	return err
+}
+
+func (r *reader) resourceSlices(ctx context.Context, _ string) error {
+	if _, err := r.Version(ctx, SliceResource, "v1"); err != nil {
+		return err
+	}
+	client := r.Kubernetes.ResourceV1().ResourceSlices()
+	err := cli.Each(ctx, r.Clients, SliceResource, cli.Pages(client.List), metav1.ListOptions{}, func(slice *resourcev1.ResourceSlice) error {
+		r.cluster.Tracker.SetSlice(tracker.SliceOf(slice), r.cluster.Now)
+		if r.wants.Selection {
+			slice.ManagedFields = nil // often half of the size
+			r.cluster.devices.SetSlice(slice)
+		}
+		return nil
+	})
+	r.slices = err == nil
+	return err
+}
+
+func (r *reader) deviceClasses(ctx context.Context, _ string) error {
+	if _, err := r.Version(ctx, ClassResource, "v1"); err != nil {
+		return err
+	}
+	client := r.Kubernetes.ResourceV1().DeviceClasses()
+	err := cli.Each(ctx, r.Clients, ClassResource, cli.Pages(client.List), metav1.ListOptions{}, func(class *resourcev1.DeviceClass) error {
+		r.cluster.devices.SetClass(class)
+		return nil
+	})
+	r.classes = err == nil
+	return err
+}
+
+// rules reads DeviceTaintRules in the served version.
+func (r *reader) rules(ctx context.Context, _ string) error {
+	version, err := r.Version(ctx, informer.RuleResource, RuleVersions()...)
+	if err != nil {
+		return err
+	}
+	r.cluster.RuleVersion, r.cluster.Rule = version, map[string]*resourcev1.DeviceTaintRule{}
+	return cli.Each(ctx, r.Clients, informer.RuleResource, r.List(informer.RuleResource, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+		rule, kept, err := ReadRule(object)
+		if err != nil {
+			return err
+		}
+		rule.ManagedFields = nil // as in the output of kubectl
+		r.cluster.Tracker.SetRule(kept, r.cluster.Now)
+		r.cluster.Rule[rule.Name] = rule
+		return nil
+	})
+}
+
+// ReadRule converts a DeviceTaintRule of any version, also to the form of the tracker.
+func ReadRule(object *unstructured.Unstructured) (*resourcev1.DeviceTaintRule, tracker.Rule, error) {
+	kept, err := informer.RuleOf(object)
+	if err != nil {
+		return nil, kept, err
+	}
+	rule := &resourcev1.DeviceTaintRule{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
+		return nil, kept, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
+	}
+	return rule, kept, nil
 }

@@ -49,7 +49,12 @@ func NewCustomSource(clients *cli.Clients, resource schema.GroupResource, versio
 // Each calls take for each object, without its managed fields, which are often half of its size.
 // Errors have advice.
 func (s *Source) Each(ctx context.Context, clients *cli.Clients, take func(runtime.Object) error) error {
-	return cli.Each(ctx, clients, s.Resource, s.list, metav1.ListOptions{FieldSelector: s.FieldSelector}, func(object runtime.Object) error {
+	return s.EachIn(ctx, clients, metav1.NamespaceAll, take)
+}
+
+// EachIn is Each for the source of a namespace, or of all if it is empty.
+func (s *Source) EachIn(ctx context.Context, clients *cli.Clients, namespace string, take func(runtime.Object) error) error {
+	return cli.EachIn(ctx, clients, s.Resource, namespace, s.list, metav1.ListOptions{FieldSelector: s.FieldSelector}, func(object runtime.Object) error {
 		withoutManagedFields(object)
 		return take(object)
 	})
