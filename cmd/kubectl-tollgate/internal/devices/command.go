@@ -79,7 +79,16 @@ func show(ctx context.Context, clients *cli.Clients, filter Filter, output strin
 	inventory, err := read(ctx, clients, filter, output != "name")
 	if err == nil {
 		inventory.Looked = func(devices int) { clients.Progress.Tell(devices, "devices looked at") }
-		err = write(ctx, inventory, output, clients.Progress.Before(out))
+		switch to := clients.Progress.Before(out); output {
+		case "yaml":
+			err = inventory.WriteYAML(ctx, to)
+		case "json":
+			err = inventory.WriteJSON(ctx, to)
+		case "name":
+			err = inventory.WriteNames(ctx, to)
+		default:
+			err = inventory.WriteTable(ctx, to, output == "wide")
+		}
 	}
 	clients.Progress.End()
 	if err != nil {
@@ -111,17 +120,4 @@ func read(ctx context.Context, clients *cli.Clients, filter Filter, claims bool)
 		}
 	}
 	return inventory, nil
-}
-
-func write(ctx context.Context, inventory *Inventory, output string, out io.Writer) error {
-	switch output {
-	case "yaml":
-		return inventory.WriteYAML(ctx, out)
-	case "json":
-		return inventory.WriteJSON(ctx, out)
-	case "name":
-		return inventory.WriteNames(ctx, out)
-	default:
-		return inventory.WriteTable(ctx, out, output == "wide")
-	}
 }

@@ -261,7 +261,7 @@ func (f *Filter) names(id device.ID) bool {
 // shows reports whether a device matches the filter.
 func (v *Inventory) shows(d *Device) bool {
 	f := &v.filter
-	return f.names(d.Device) && !(f.Tainted && len(d.Taints) == 0) && !(f.Patched && len(d.Patches)+len(d.Failed) == 0) &&
+	return f.names(d.Device) && (!f.Tainted || len(d.Taints) > 0) && (!f.Patched || len(d.Patches)+len(d.Failed) > 0) &&
 		(f.Class == "" || v.class != nil && v.class.selects(d))
 }
 

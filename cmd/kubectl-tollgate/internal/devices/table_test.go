@@ -23,18 +23,6 @@ func table(t *testing.T, v *Inventory, wide bool) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-func TestATableThatDoesNotFitLosesTheBeginningsOfItsLongestCells(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{
-		"DRIVER/POOL/DEVICE  NODE    TAINTS             PATCHES         CLAIM              POD",
-		"...om/node-7/gpu-0  node-7  ...g:NoExecute +1  memory +2       ml/train-0-gpu +1  train-0 +1",
-		"...om/node-7/gpu-1  node-7  xid=79:NoSchedule  <none>          <none>             <none>",
-		"...om/node-7/gpu-2  node-7  <none>             racks           ml/shared          podgroups/night +1",
-		"...om/rack-1/nic-1  <all>   <none>             racks (failed)  <none>             <none>",
-		"...om/rack-1/nic-2  <all>   <none>             racks (failed)  <none>             <none>",
-	}, table(t, cluster(t, Filter{}), false))
-}
-
 func TestATableThatFitsIsNotCut(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
@@ -42,31 +30,6 @@ func TestATableThatFitsIsNotCut(t *testing.T) {
 		"nic.example.com/rack-1/nic-1  <all>  <none>  racks (failed)  <none>  <none>",
 		"nic.example.com/rack-1/nic-2  <all>  <none>  racks (failed)  <none>  <none>",
 	}, table(t, cluster(t, Filter{Driver: "nic.example.com"}), false))
-}
-
-func TestAWideTableSaysAllInFullAndWhereItComesFrom(t *testing.T) {
-	t.Parallel()
-	lines := table(t, cluster(t, Filter{Pool: "node-7"}), true)
-	require.Len(t, lines, 4)
-	for i, cells := range [][]string{
-		{"DRIVER/POOL/DEVICE", "NODE", "TAINTS", "PATCHES", "CLAIM", "POD", "ATTRIBUTES", "CAPACITY"},
-		{
-			"gpu.example.com/node-7/gpu-0", "node-7",
-			"ops.example.com/overheating:NoExecute (rule hot-rack), ops.example.com/degraded:NoSchedule (patch memory)",
-			"memory, racks, half", "ml/train-0-gpu, ops/monitor (admin)", "ml/train-0, ops/monitor-x7k2p",
-			"debug removed (patch racks), example.com/rack=7 (patch racks), model=A100", "memory=72Gi (patch memory)",
-		},
-		{
-			"gpu.example.com/node-7/gpu-1", "node-7", "gpu.example.com/xid=79:NoSchedule",
-			"<none>", "<none>", "<none>", "model=H100", "<none>",
-		},
-		{
-			"gpu.example.com/node-7/gpu-2", "node-7", "<none>", "racks", "ml/shared", "ml/podgroups/night, ml/batch-1",
-			"example.com/rack=7 (patch racks), model=A100", "<none>",
-		},
-	} {
-		require.Equal(t, cells, cellsOf(lines[i]))
-	}
 }
 
 // cellsOf returns the cells of a line.

@@ -119,7 +119,7 @@ func newOptions(cmd *cobra.Command) *options {
 	return opts
 }
 
-// complete sets the options from the command line, or returns what is invalid.
+// complete sets the options from the command line, or returns an error if they are invalid.
 func (o *options) complete(connection *cli.Connection) error {
 	o.watch = o.watch || o.untilDone
 	wanted := outputs
@@ -175,7 +175,15 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 			notes = append(notes, note)
 		}
 	}
-	if err := write(to, list, now, opts.output); err != nil {
+	switch opts.output {
+	case "yaml", "json":
+		err = WriteDocument(to.out, opts.output, list, now)
+	case "name":
+		err = WriteNames(to.out, list)
+	default:
+		err = WriteTable(to.out, list, now, opts.output == "wide", to.colour)
+	}
+	if err != nil {
 		return err
 	}
 	if opts.output == "table" || opts.output == "wide" {
@@ -191,9 +199,6 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 // such objects.
 func (o *options) check(found *state.Cluster) error {
 	filter := &o.filter
-	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {
-		return fmt.Errorf("whether there is a ResourceSlicePatch %s cannot be told: %s", filter.Patch, strings.Join(found.Missing(), "; "))
-	}
 	for _, object := range []struct {
 		kind, resource, name string
 		exists               bool
@@ -206,6 +211,9 @@ func (o *options) check(found *state.Cluster) error {
 			return fmt.Errorf("there is no %s %s", object.kind, object.name)
 		}
 	}
+	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {
+		return fmt.Errorf("whether there is a ResourceSlicePatch %s cannot be told: %s", filter.Patch, strings.Join(found.Missing(), "; "))
+	}
 	return nil
 }
 
@@ -216,17 +224,6 @@ func say(to io.Writer, notes []string) error {
 		}
 	}
 	return nil
-}
-
-func write(to streams, list []Eviction, now time.Time, output string) error {
-	switch output {
-	case "yaml", "json":
-		return WriteDocument(to.out, output, list, now)
-	case "name":
-		return WriteNames(to.out, list)
-	default:
-		return WriteTable(to.out, list, now, output == "wide", to.colour)
-	}
 }
 
 // where describes a filter.

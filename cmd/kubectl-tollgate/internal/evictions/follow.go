@@ -100,18 +100,24 @@ func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.
 			if err := shows.end(at); err != nil {
 				return false, err
 			}
-			var counts []string
-			for _, state := range states {
-				if n := Open(list)[state]; n > 0 {
-					counts = append(counts, fmt.Sprintf("%d %s", n, state))
-				}
-			}
-			return false, &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, strings.Join(counts, ", "))}
+			return false, &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, openCounts(list))}
 		case <-ticker.C():
 		case <-feed.changed:
 			clk.Sleep(batchDelay)
 		}
 	}
+}
+
+// openCounts returns the number of pods to leave, by state.
+func openCounts(list []Eviction) string {
+	var counts []string
+	open := Open(list)
+	for _, state := range states {
+		if open[state] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", open[state], state))
+		}
+	}
+	return strings.Join(counts, ", ")
 }
 
 // lineView writes changes, for files and pipes.

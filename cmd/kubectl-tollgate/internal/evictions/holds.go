@@ -79,10 +79,10 @@ func (m *Moment) hold(pod *tracker.Pod, reason *evictor.Reason, way eviction.Tre
 		return Hold{Reason: evictor.HoldNodesDown, Why: evictor.HoldNodesDown.Explain(""), Word: "taints of all nodes"}
 	}
 	for _, policy := range way.Breakers {
-		if status := m.statuses[policy.UID]; status != nil && status.Breaker != nil && status.Breaker.Tripped != nil {
+		if since, ok := m.tripped[policy.UID]; ok {
 			return Hold{
 				Reason: evictor.HoldBreakerTripped, By: policy.Ref(), Why: evictor.HoldBreakerTripped.Explain(policy.Name),
-				Since: status.Breaker.Tripped.Time, Word: "status of " + policy.Ref(),
+				Since: since, Word: "status of " + policy.Ref(),
 			}
 		}
 	}

@@ -179,16 +179,19 @@ func (c *Cluster) List(now time.Time, filter *Filter) []Eviction {
 type Moment struct {
 	*Cluster
 
-	now        time.Time
-	statuses   map[types.UID]*v1alpha1.EvictionPolicyStatus
+	now time.Time
+	// tripped are the times at which breakers tripped, by policy.
+	tripped    map[types.UID]time.Time
 	disruption evictor.NodeDisruption
 }
 
 // At returns the cluster as it is at now, to evaluate single pods.
 func (c *Cluster) At(now time.Time) *Moment {
-	m := &Moment{Cluster: c, now: now, statuses: map[types.UID]*v1alpha1.EvictionPolicyStatus{}}
+	m := &Moment{Cluster: c, now: now, tripped: map[types.UID]time.Time{}}
 	for i := range c.Policies {
-		m.statuses[c.Policies[i].UID] = &c.Policies[i].Status
+		if breaker := c.Policies[i].Status.Breaker; breaker != nil && breaker.Tripped != nil {
+			m.tripped[c.Policies[i].UID] = breaker.Tripped.Time
+		}
 	}
 	nodes, down := c.Tracker.NodesDown()
 	m.disruption.Observe(now, nodes, down)

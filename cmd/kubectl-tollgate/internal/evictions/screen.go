@@ -40,48 +40,36 @@ const (
 
 // Lines returns the screen at now: at most Height lines of Width characters.
 func (s *Screen) Lines(now time.Time) []string {
-	lines := []string{s.headline(now)}
+	top := []string{s.headline(now)}
 	if len(s.Groups) > 0 {
-		lines = append(lines, "")
-		lines = append(lines, s.bars()...)
-		lines = append(lines, legend, "")
+		top = append(append(append(top, ""), s.bars()...), legend, "")
 	}
-	heads, notes := len(lines), s.notes()
-	lines = append(lines, s.table(now, s.Height-len(lines)-len(notes))...)
-	rows := len(lines) - 1
-	if len(lines)-heads <= len(s.List) {
-		rows-- // The last line has the number of the others.
+	var notes []string
+	for _, note := range s.Notes {
+		notes = append(notes, cli.Wrapped(note, min(s.Width, cli.Width))...)
 	}
-	lines = append(lines, notes...)
+	notes = notes[:min(len(notes), max(s.Height/2, 0))]
+	// The table has as many rows as fit, and the number of the others in the last line.
+	var table []string
+	rows := len(s.List)
+	if rows > 0 {
+		if room := s.Height - len(top) - len(notes); rows+1 > room {
+			rows = max(room-2, 0)
+		}
+		table = tableLines(s.List[:rows], now, false)
+	}
+	if others := len(s.List) - rows; others > 0 {
+		table = append(table, "... and "+cli.Counted(others, "more pod"))
+	}
+	lines := slices.Concat(top, table, notes)
 	lines = lines[:min(len(lines), max(s.Height, 0))]
 	for i := range lines {
 		lines[i] = cut(lines[i], s.Width)
-		if row := i - heads - 1; s.Colour && row >= 0 && i <= rows {
+		if row := i - len(top) - 1; s.Colour && row >= 0 && row < rows {
 			lines[i] = coloured(s.List[row].State, lines[i])
 		}
 	}
 	return lines
-}
-
-// notes returns the lines of the notes.
-func (s *Screen) notes() []string {
-	var lines []string
-	for _, note := range s.Notes {
-		lines = append(lines, cli.Wrapped(note, min(s.Width, cli.Width))...)
-	}
-	return lines[:min(len(lines), max(s.Height/2, 0))]
-}
-
-// table returns the head, as many rows as fit, and a line with the number of the others.
-func (s *Screen) table(now time.Time, room int) []string {
-	if len(s.List) == 0 {
-		return nil
-	}
-	if len(s.List)+1 <= room {
-		return tableLines(s.List, now, false)
-	}
-	shown := max(room-2, 0)
-	return append(tableLines(s.List[:shown], now, false), "... and "+cli.Counted(len(s.List)-shown, "more pod"))
 }
 
 func (s *Screen) headline(now time.Time) string {

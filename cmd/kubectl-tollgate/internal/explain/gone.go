@@ -70,9 +70,9 @@ func (w *World) gone(p *Pod, now time.Time) {
 	p.UID = about[0].InvolvedObject.UID
 	about = slices.DeleteFunc(about, func(e *corev1.Event) bool { return e.InvolvedObject.UID != p.UID })
 	p.Events = shown(about)
-	for _, e := range slices.Backward(about) {
-		if match := assigned.FindStringSubmatch(e.Message); e.Reason == reasonScheduled && match != nil {
-			p.Node = match[1] // The newest one is the last in this order.
+	for _, e := range about {
+		if match := assigned.FindStringSubmatch(e.Message); e.Reason == reasonScheduled && match != nil && p.Node == "" {
+			p.Node = match[1]
 		}
 	}
 	if at := slices.IndexFunc(about, evicts); at >= 0 {

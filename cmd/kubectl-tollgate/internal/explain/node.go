@@ -64,8 +64,17 @@ func (w *World) Node(name string, now time.Time) *Node {
 		return n
 	}
 	n.Found, n.Cordoned = true, node.Spec.Unschedulable
+	var evicting, repelling []string
 	for i := range node.Spec.Taints {
-		n.Taints = append(n.Taints, w.nodeTaint(node, &node.Spec.Taints[i]))
+		t := w.nodeTaint(node, &node.Spec.Taints[i])
+		n.Taints = append(n.Taints, t)
+		switch node.Spec.Taints[i].Effect {
+		case corev1.TaintEffectNoExecute:
+			evicting = append(evicting, t.Taint)
+		case corev1.TaintEffectNoSchedule:
+			repelling = append(repelling, t.Taint)
+		case corev1.TaintEffectPreferNoSchedule:
+		}
 	}
 	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
 		n.Lacks = append(n.Lacks, r.String()+" (TaintPolicy/"+r.Policy+")")
@@ -77,20 +86,6 @@ func (w *World) Node(name string, now time.Time) *Node {
 	n.Events = shown(w.newest(func(e *corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name && strings.Contains(e.Reason, "Evict")
 	}))
-	n.Answer = n.answer(now)
-	return n
-}
-
-func (n *Node) answer(now time.Time) string {
-	var evicting, repelling []string
-	for i := range n.Taints {
-		switch t := &n.Taints[i]; {
-		case strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoExecute)):
-			evicting = append(evicting, t.Taint)
-		case strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoSchedule)):
-			repelling = append(repelling, t.Taint)
-		}
-	}
 	words := effectWords(evicting, repelling, "new pods")
 	if n.Cordoned {
 		words = append(words, "it is cordoned")
@@ -102,7 +97,8 @@ func (n *Node) answer(now time.Time) string {
 	if len(n.Pods) > 0 {
 		pods = tally(n.Pods, now)
 	}
-	return sentence(strings.Join(words, "; ") + ": " + pods)
+	n.Answer = sentence(strings.Join(words, "; ") + ": " + pods)
+	return n
 }
 
 var meanings = map[corev1.TaintEffect]string{
@@ -136,52 +132,44 @@ func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
 
 // settersOf returns the setters and limits of a policy, for a taint since a time.
 func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
-	s := TaintSetters{Policy: "TaintPolicy/" + p.Name, Limits: limitsOf(p.Spec.Limits)}
-	var words []string
+	s := TaintSetters{Policy: "TaintPolicy/" + p.Name}
+	var setters []string
 	for i := range p.Spec.Setters {
-		words = append(words, setterWords(&p.Spec.Setters[i]))
+		setter := &p.Spec.Setters[i]
+		var words []string
+		if len(setter.Subjects) > 0 {
+			words = append(words, policy.ShortSubjects(setter.Subjects))
+		}
+		if setter.RBAC {
+			words = append(words, "whom RBAC allows the verb taint on taints.tollgate.dev")
+		}
+		if setter.Expression != "" {
+			words = append(words, "where an expression says so")
+		}
+		text := strings.Join(words, " ")
+		if len(setter.Operations) > 0 {
+			text += " (" + policy.ShortList(setter.Operations, ", ", policy.Enum) + ")"
+		}
+		setters = append(setters, text)
 	}
-	s.Setters = strings.Join(words, ", or ")
-	if len(words) == 0 {
+	s.Setters = strings.Join(setters, ", or ")
+	if len(setters) == 0 {
 		s.Setters = "nobody is named, so only the system"
 	}
 	if p.Spec.TTL != nil && since != nil {
-		s.Expires = stamp(since.Add(p.Spec.TTL.Duration))
+		s.Expires = new(metav1.NewTime(since.Add(p.Spec.TTL.Duration)))
+	}
+	if limits := p.Spec.Limits; limits != nil {
+		var words []string
+		if limits.MaxAffectedPods != nil {
+			words = append(words, cli.Counted(int(*limits.MaxAffectedPods), "pod"))
+		}
+		if limits.MaxAffectedPercent != nil {
+			words = append(words, cli.Counted(int(*limits.MaxAffectedPercent), "percent"))
+		}
+		if len(words) > 0 {
+			s.Limits = "at most " + strings.Join(words, " and ") + " within " + limits.Window.Duration.String()
+		}
 	}
 	return s
-}
-
-func setterWords(setter *v1alpha1.TaintSetter) string {
-	var words []string
-	if len(setter.Subjects) > 0 {
-		words = append(words, policy.ShortSubjects(setter.Subjects))
-	}
-	if setter.RBAC {
-		words = append(words, "whom RBAC allows the verb taint on taints.tollgate.dev")
-	}
-	if setter.Expression != "" {
-		words = append(words, "where an expression says so")
-	}
-	text := strings.Join(words, " ")
-	if len(setter.Operations) > 0 {
-		text += " (" + policy.ShortList(setter.Operations, ", ", policy.Enum) + ")"
-	}
-	return text
-}
-
-func limitsOf(limits *v1alpha1.TaintLimits) string {
-	if limits == nil {
-		return ""
-	}
-	var words []string
-	if limits.MaxAffectedPods != nil {
-		words = append(words, cli.Counted(int(*limits.MaxAffectedPods), "pod"))
-	}
-	if limits.MaxAffectedPercent != nil {
-		words = append(words, cli.Counted(int(*limits.MaxAffectedPercent), "percent"))
-	}
-	if len(words) == 0 {
-		return ""
-	}
-	return "at most " + strings.Join(words, " and ") + " within " + limits.Window.Duration.String()
 }

@@ -50,31 +50,12 @@ type Scheduler struct {
 // pending explains a pod without a node. The obstacles on nodes that are otherwise open come
 // first.
 func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
-	said := schedulerMessage(p, pod)
+	reasons := schedulerReasons(p, pod)
 	p.Nodes = w.standings(pod)
 	p.Spread = w.spreadOf(pod)
 	open, full := nodesWith(p.Nodes, Open), nodesWith(p.Nodes, TooFull)
 	scheduler := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
-	var causes []Cause
-	for i := range p.Claims {
-		if p.Claims[i].blocked != "" {
-			causes = append(causes, Cause{CauseClaim, p.Claims[i].blocked})
-		}
-	}
-	if said.before != "" && len(w.Nodes) > 0 && (len(causes) == 0 || !said.ofClaims) {
-		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + said.before})
-	}
-	if len(full) > 0 && said.before == "" && (said.spread || p.Scheduler == nil) {
-		causes = append(causes, spreadCause(p, full))
-	}
-	// Reasons about claims are left out if the causes say more about them.
-	others := slices.DeleteFunc(said.others, func(text string) bool {
-		match := numbered.FindStringSubmatch(text)
-		return len(causes) > 0 && match != nil && begins(match[2], claimReasons)
-	})
-	if len(others) > 0 && len(open)+len(full) > 0 {
-		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + strings.Join(others, ", ")})
-	}
+	causes := w.obstacles(p, &reasons, len(open), full)
 	if len(open) > 0 && len(causes) == 0 {
 		where := cli.Counted(len(open), "node") + " (" + cli.Few(open) + ")"
 		text := "nothing that is known here keeps it from " + where + " any more, and the scheduler has not looked again yet"
@@ -96,8 +77,36 @@ func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
 	p.conclude(Pending, "Pending", causes...)
 }
 
-// said has the reasons of the scheduler.
-type said struct {
+// obstacles returns what keeps a pod from nodes that are open, or full by topology spread: its
+// claims, the reasons that only the scheduler knows, and topology spread.
+func (w *World) obstacles(p *Pod, reasons *reasons, open int, full []string) []Cause {
+	var causes []Cause
+	for i := range p.Claims {
+		if p.Claims[i].blocked != "" {
+			causes = append(causes, Cause{CauseClaim, p.Claims[i].blocked})
+		}
+	}
+	if reasons.before != "" && len(w.Nodes) > 0 && (len(causes) == 0 || !reasons.ofClaims) {
+		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + reasons.before})
+	}
+	if len(full) > 0 && reasons.before == "" && (reasons.spread || p.Scheduler == nil) {
+		causes = append(causes, spreadCause(p, full))
+	}
+	others := reasons.others
+	if len(causes) > 0 { // They say more about claims.
+		others = slices.DeleteFunc(others, func(text string) bool {
+			match := numbered.FindStringSubmatch(text)
+			return match != nil && begins(match[2], claimReasons)
+		})
+	}
+	if len(others) > 0 && open+len(full) > 0 {
+		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + strings.Join(others, ", ")})
+	}
+	return causes
+}
+
+// reasons are the reasons of the scheduler in its last message.
+type reasons struct {
 	// before is the reason for which the scheduler did not evaluate nodes; empty if it did.
 	// OfClaims is true if it is about ResourceClaims.
 	before   string
@@ -124,10 +133,10 @@ func begins(text string, with []string) bool {
 	return slices.ContainsFunc(with, func(beginning string) bool { return strings.HasPrefix(text, beginning) })
 }
 
-// schedulerMessage sets the last message of the scheduler, and returns its reasons. A message is
+// schedulerReasons sets the last message of the scheduler, and returns its reasons. A message is
 // 0/5 nodes are available: 1 Insufficient cpu, 4 node(s) had untolerated taint(s). preemption: ...
-func schedulerMessage(p *Pod, pod *corev1.Pod) said {
-	var s said
+func schedulerReasons(p *Pod, pod *corev1.Pod) reasons {
+	var s reasons
 	at := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != corev1.PodReasonSchedulingGated && c.Message != ""
 	})

@@ -147,15 +147,15 @@ func (w *World) placement(
 // rulings evaluates the TolerationPolicies as the audit does.
 func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	kept := tracker.PodOf(pod)
-	var given []corev1.Toleration
+	var added []corev1.Toleration
 	for _, t := range kept.Window.Tolerations() {
-		given = append(given, corev1.Toleration{
+		added = append(added, corev1.Toleration{
 			Key: t.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(t.Seconds),
 		})
 	}
 	rulings, err := w.Policies.Tolerations.Rulings(ctx, toleration.AuditInput{
 		Namespace: w.Namespace, Labels: pod.Labels, ServiceAccount: pod.Spec.ServiceAccountName, Tolerations: pod.Spec.Tolerations,
-		OfDaemonSet: ofDaemonSet(pod), HostNetwork: pod.Spec.HostNetwork, Added: given,
+		OfDaemonSet: ofDaemonSet(pod), HostNetwork: pod.Spec.HostNetwork, Added: added,
 	})
 	if err != nil {
 		return fmt.Errorf("ask TolerationPolicies about pod %s/%s: %w", pod.Namespace, pod.Name, err)

@@ -121,13 +121,11 @@ func (p *page) leaves(t *Taint) string {
 
 func (p *page) claim(c *Claim) {
 	table(p, "Requests of claim "+c.Name, []string{"REQUEST", "CLASS", "ASKS", "TOLERATIONS", "SELECTS", "TAINTED", "TAKEN", "FREE"}, c.Requests, func(r *Request) []string {
-		row := []string{r.Name, r.Class, r.count(), strings.Join(r.Tolerations, ", "), "", "", "", ""}
+		counts := []string{"", "", "", ""}
 		if d := r.Candidates; d != nil {
-			for i, n := range []int{d.Selected, d.Tainted, d.Taken, d.Free} {
-				row[4+i] = strconv.Itoa(n)
-			}
+			counts = []string{strconv.Itoa(d.Selected), strconv.Itoa(d.Tainted), strconv.Itoa(d.Taken), strconv.Itoa(d.Free)}
 		}
-		return row
+		return append([]string{r.Name, r.Class, r.count(), strings.Join(r.Tolerations, ", ")}, counts...)
 	})
 	var rows [][]string
 	for i := range c.Devices {

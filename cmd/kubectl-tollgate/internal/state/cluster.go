@@ -29,8 +29,8 @@ type Wants struct {
 	// Namespace is the namespace of the request, empty for all. If the user may not list pods,
 	// claims and budgets of all namespaces, those in it are read; nodes are then optional.
 	Namespace string
-	// NoDevices skips everything about devices.
-	NoDevices bool
+	// Nodes keeps all nodes.
+	Nodes bool
 	// Selection reads full ResourceSlices and DeviceClasses, which Selected needs.
 	Selection bool
 	// Policies reads policies of all kinds, not only EvictionPolicies.
@@ -38,7 +38,6 @@ type Wants struct {
 	// Limits reads TaintPolicies and EvictionApprovals, which decide whether a taint is refused.
 	Limits bool
 
-	Node  func(*corev1.Node) bool
 	Pod   func(*corev1.Pod) bool
 	Claim func(*resourcev1.ResourceClaim) bool
 }
@@ -47,9 +46,6 @@ type Wants struct {
 func (w *Wants) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.Lease, "tollgate-namespace", settings.LeaseNamespace, "`namespace` of Tollgate, whose Lease says how it evicts")
 }
-
-// Everything returns true for all objects.
-func Everything[T any](*T) bool { return true }
 
 // Cluster is a snapshot of a cluster.
 type Cluster struct {

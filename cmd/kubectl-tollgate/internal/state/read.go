@@ -133,9 +133,7 @@ func (r *reader) lists() []list {
 		{resource: NamespaceResource, without: "where a policy asks for labels of namespaces, its pods count as not held and not protected", read: r.namespaces},
 		{resource: BudgetResource, namespaced: true, without: "it is not known which pods a PodDisruptionBudget guards", read: r.budgets},
 		custom(r, "EvictionPolicy", "EvictionPolicies", &c.EvictionPolicies),
-	}
-	if !r.wants.NoDevices {
-		lists = append(lists, custom(r, "ResourceSlicePatch", "ResourceSlicePatches", &c.Patches))
+		custom(r, "ResourceSlicePatch", "ResourceSlicePatches", &c.Patches),
 	}
 	if r.wants.Limits || r.wants.Policies {
 		lists = append(lists, custom(r, "TaintPolicy", "TaintPolicies", &c.TaintPolicies))
@@ -146,9 +144,6 @@ func (r *reader) lists() []list {
 	if r.wants.Policies {
 		lists = append(lists, custom(r, "TolerationPolicy", "TolerationPolicies", &r.tolerations),
 			custom(r, "PlacementPolicy", "PlacementPolicies", &r.placement), custom(r, "GatePolicy", "GatePolicies", &r.gates))
-	}
-	if r.wants.NoDevices {
-		return lists
 	}
 	lists = append(lists,
 		list{resource: ClaimResource, namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
@@ -240,19 +235,26 @@ func (l *list) try(ctx context.Context, namespace string) (lack string, err erro
 	}
 }
 
+// each calls take for each object of a typed client, in a namespace or in all if it is empty.
+func each[T, L runtime.Object](ctx context.Context, r *reader, resource schema.GroupResource, namespace string, through lister[L], take func(T)) error {
+	return cli.EachIn(ctx, r.Clients, resource, namespace, cli.Pages(through.List), metav1.ListOptions{}, func(object T) error {
+		take(object)
+		return nil
+	})
+}
+
 func (r *reader) nodes(ctx context.Context, _ string) error {
-	return cli.Each(ctx, r.Clients, NodeResource, cli.Pages(r.Kubernetes.CoreV1().Nodes().List), metav1.ListOptions{}, func(node *corev1.Node) error {
+	return each(ctx, r, NodeResource, "", r.Kubernetes.CoreV1().Nodes(), func(node *corev1.Node) {
 		r.cluster.Tracker.SetNode(tracker.NodeOf(node), r.cluster.Now)
-		if r.wants.Node != nil && r.wants.Node(node) {
+		if r.wants.Nodes {
 			r.cluster.Nodes = append(r.cluster.Nodes, node)
 		}
-		return nil
 	})
 }
 
 func (r *reader) pods(ctx context.Context, namespace string) error {
 	keep := informer.KeepPods()
-	return cli.EachIn(ctx, r.Clients, PodResource, namespace, cli.Pages(r.Kubernetes.CoreV1().Pods(namespace).List), metav1.ListOptions{}, func(pod *corev1.Pod) error {
+	return each(ctx, r, PodResource, namespace, r.Kubernetes.CoreV1().Pods(namespace), func(pod *corev1.Pod) {
 		kept := keep(pod)
 		r.cluster.Tracker.SetPod(kept)
 		for i := range kept.Tolerations {
@@ -262,33 +264,26 @@ func (r *reader) pods(ctx context.Context, namespace string) error {
 		if r.wants.Pod != nil && r.wants.Pod(pod) {
 			r.cluster.Pods = append(r.cluster.Pods, pod)
 		}
-		return nil
 	})
 }
 
 // namespaces reads namespaces, or if that is forbidden, the one of the request.
 func (r *reader) namespaces(ctx context.Context, _ string) error {
 	client := r.Kubernetes.CoreV1().Namespaces()
-	err := cli.Each(ctx, r.Clients, NamespaceResource, cli.Pages(client.List), metav1.ListOptions{}, func(namespace *corev1.Namespace) error {
-		r.cluster.namespaces[namespace.Name] = namespace.Labels
-		return nil
-	})
-	if !apierrors.IsForbidden(err) || r.wants.Namespace == "" {
-		return err
+	take := func(namespace *corev1.Namespace) { r.cluster.namespaces[namespace.Name] = namespace.Labels }
+	err := each(ctx, r, NamespaceResource, "", client, take)
+	if apierrors.IsForbidden(err) && r.wants.Namespace != "" {
+		if namespace, getErr := client.Get(ctx, r.wants.Namespace, metav1.GetOptions{}); getErr == nil {
+			take(namespace)
+			return nil
+		}
 	}
-	namespace, getErr := client.Get(ctx, r.wants.Namespace, metav1.GetOptions{})
-	if getErr != nil {
-		return err
-	}
-	r.cluster.namespaces[namespace.Name] = namespace.Labels
-	return nil
+	return err
 }
 
 func (r *reader) budgets(ctx context.Context, namespace string) error {
-	client := r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace)
-	err := cli.EachIn(ctx, r.Clients, BudgetResource, namespace, cli.Pages(client.List), metav1.ListOptions{}, func(budget *policyv1.PodDisruptionBudget) error {
+	err := each(ctx, r, BudgetResource, namespace, r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace), func(budget *policyv1.PodDisruptionBudget) {
 		r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
-		return nil
 	})
 	r.cluster.budgetsKnown = err == nil
 	return err
@@ -306,13 +301,11 @@ func (r *reader) claims(ctx context.Context, namespace string) error {
 		r.cluster.claimsKnown = errors.Is(err, cli.ErrNotServed)
 		return err
 	}
-	client := r.Kubernetes.ResourceV1().ResourceClaims(namespace)
-	err = cli.EachIn(ctx, r.Clients, ClaimResource, namespace, cli.Pages(client.List), metav1.ListOptions{}, func(claim *resourcev1.ResourceClaim) error {
+	err = each(ctx, r, ClaimResource, namespace, r.Kubernetes.ResourceV1().ResourceClaims(namespace), func(claim *resourcev1.ResourceClaim) {
 		r.cluster.Tracker.SetClaim(tracker.ClaimOf(claim))
 		if r.wants.Claim != nil && r.wants.Claim(claim) {
 			r.cluster.Claims = append(r.cluster.Claims, claim)
 		}
-		return nil
 	})
 	r.cluster.claimsKnown = err == nil
 	return err
@@ -322,14 +315,12 @@ func (r *reader) resourceSlices(ctx context.Context, _ string) error {
 	if _, err := r.Version(ctx, SliceResource, "v1"); err != nil {
 		return err
 	}
-	client := r.Kubernetes.ResourceV1().ResourceSlices()
-	err := cli.Each(ctx, r.Clients, SliceResource, cli.Pages(client.List), metav1.ListOptions{}, func(slice *resourcev1.ResourceSlice) error {
+	err := each(ctx, r, SliceResource, "", r.Kubernetes.ResourceV1().ResourceSlices(), func(slice *resourcev1.ResourceSlice) {
 		r.cluster.Tracker.SetSlice(tracker.SliceOf(slice), r.cluster.Now)
 		if r.wants.Selection {
 			slice.ManagedFields = nil // often half of the size
 			r.cluster.devices.SetSlice(slice)
 		}
-		return nil
 	})
 	r.slices = err == nil
 	return err
@@ -339,11 +330,7 @@ func (r *reader) deviceClasses(ctx context.Context, _ string) error {
 	if _, err := r.Version(ctx, ClassResource, "v1"); err != nil {
 		return err
 	}
-	client := r.Kubernetes.ResourceV1().DeviceClasses()
-	err := cli.Each(ctx, r.Clients, ClassResource, cli.Pages(client.List), metav1.ListOptions{}, func(class *resourcev1.DeviceClass) error {
-		r.cluster.devices.SetClass(class)
-		return nil
-	})
+	err := each(ctx, r, ClassResource, "", r.Kubernetes.ResourceV1().DeviceClasses(), r.cluster.devices.SetClass)
 	r.classes = err == nil
 	return err
 }

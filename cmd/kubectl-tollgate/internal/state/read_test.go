@@ -110,8 +110,6 @@ func TestWhoMaySeeOneNamespaceIsShownThat(t *testing.T) {
 	}
 	_, err := Read(t.Context(), clients, noon, Wants{})
 	require.ErrorContains(t, err, "is forbidden: no (ask for")
-	_, err = Read(t.Context(), clients, noon, Wants{Namespace: "web", NoDevices: true})
-	require.NoError(t, err)
 	c := read(t, clients, Wants{Namespace: "web"})
 	require.Equal(t, 2, c.Tracker.Live())
 	require.Len(t, c.Tracker.Budgets("web"), 1)
@@ -188,7 +186,7 @@ func TestKeepsWhatIsWanted(t *testing.T) {
 		`{apiVersion: tollgate.dev/v1alpha1, kind: TaintPolicy, metadata: {name: t, uid: t}}`,
 		`{apiVersion: tollgate.dev/v1alpha1, kind: ResourceSlicePatch, metadata: {name: p, uid: p}}`)...)
 	c := read(t, clients, Wants{
-		Policies: true, Node: Everything[corev1.Node], Pod: func(pod *corev1.Pod) bool { return pod.Namespace == "db" },
+		Policies: true, Nodes: true, Pod: func(pod *corev1.Pod) bool { return pod.Namespace == "db" },
 	})
 	require.Len(t, c.Nodes, 1)
 	require.Len(t, c.Pods, 1)
@@ -203,10 +201,7 @@ func TestKeepsWhatIsWanted(t *testing.T) {
 	_, ok = c.NamespaceLabels("gone")
 	require.False(t, ok)
 
-	c = read(t, clients, Wants{NoDevices: true})
-	require.False(t, c.DevicesKnown())
-	require.Empty(t, c.Patches)
-	require.Empty(t, c.TaintPolicies)
+	require.Empty(t, read(t, clients, Wants{}).TaintPolicies)
 }
 
 func TestAnEmptyClusterIsRead(t *testing.T) {
