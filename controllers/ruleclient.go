@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 
+	"gomodules.xyz/jsonpatch/v2"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +23,14 @@ var ErrNotServed = errors.New("the API server does not serve DeviceTaintRules")
 // BuildRule returns the desired rule in an API version such as resource.k8s.io/v1.
 type BuildRule func(version string) *resourcev1.DeviceTaintRule
 
+// Rules reads and writes DeviceTaintRules; RuleClient implements it.
+type Rules interface {
+	Get(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error)
+	Create(ctx context.Context, build BuildRule) error
+	Update(ctx context.Context, stored *resourcev1.DeviceTaintRule, build BuildRule) error
+	Delete(ctx context.Context, stored *resourcev1.DeviceTaintRule) error
+}
+
 // RuleClient writes DeviceTaintRules. It is goroutine-safe.
 type RuleClient struct {
 	client dynamic.Interface
@@ -36,13 +45,31 @@ func NewRuleClient(client dynamic.Interface, served func() (schema.GroupVersionR
 	return &RuleClient{client: client, served: served, marks: marks}
 }
 
-// Get reads a rule from the API server.
-func (c *RuleClient) Get(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error) {
+// resource returns the client of the served version, and the rule in that version, without
+// status; nil if build is nil.
+func (c *RuleClient) resource(build BuildRule) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
 	resource, ok := c.served()
 	if !ok {
-		return nil, ErrNotServed
+		return nil, nil, ErrNotServed
 	}
-	object, err := c.client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+	if build == nil {
+		return c.client.Resource(resource), nil, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(build(resource.GroupVersion().String()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode: %w", err)
+	}
+	delete(content, "status")
+	return c.client.Resource(resource), &unstructured.Unstructured{Object: content}, nil
+}
+
+// Get reads a rule from the API server.
+func (c *RuleClient) Get(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error) {
+	api, _, err := c.resource(nil)
+	if err != nil {
+		return nil, err
+	}
+	object, err := api.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -55,84 +82,57 @@ func (c *RuleClient) Get(ctx context.Context, name string) (*resourcev1.DeviceTa
 
 // Create creates a rule.
 func (c *RuleClient) Create(ctx context.Context, build BuildRule) error {
-	resource, ok := c.served()
-	if !ok {
-		return ErrNotServed
-	}
-	object, err := encode(build(resource.GroupVersion().String()))
+	api, object, err := c.resource(build)
 	if err != nil {
 		return err
 	}
-	_, err = c.client.Resource(resource).Create(ctx, object, metav1.CreateOptions{})
+	_, err = api.Create(ctx, object, metav1.CreateOptions{})
 	return err
 }
 
 // Update sets the spec, the owner references and the marks of a rule to those of the built
 // rule. It returns a conflict error if the rule changed after it was read.
 func (c *RuleClient) Update(ctx context.Context, stored *resourcev1.DeviceTaintRule, build BuildRule) error {
-	resource, ok := c.served()
-	if !ok {
-		return ErrNotServed
-	}
-	object, err := encode(build(resource.GroupVersion().String()))
+	api, object, err := c.resource(build)
 	if err != nil {
 		return err
 	}
 	// The patch writes resourceVersion instead of testing it: the API server answers a
 	// failed test with 422 Invalid, and a wrong resourceVersion with a conflict. A rule
 	// that was recreated under the same name has another resourceVersion too.
-	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": stored.ResourceVersion}}
+	operations := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/resourceVersion", stored.ResourceVersion)}
 	for path, both := range map[string][2]map[string]string{
 		"/metadata/labels":      {stored.Labels, object.GetLabels()},
 		"/metadata/annotations": {stored.Annotations, object.GetAnnotations()},
 	} {
-		if merged := c.mark(both[0], both[1]); !maps.Equal(merged, both[0]) {
-			operations = append(operations, map[string]any{"op": "add", "path": path, "value": merged})
+		merged := map[string]string{}
+		maps.Copy(merged, both[0])
+		for _, mark := range c.marks {
+			delete(merged, mark)
+		}
+		maps.Copy(merged, both[1])
+		if !maps.Equal(merged, both[0]) {
+			operations = append(operations, jsonpatch.NewOperation("add", path, merged))
 		}
 	}
-	operations = append(operations,
-		map[string]any{"op": "add", "path": "/metadata/ownerReferences", "value": object.GetOwnerReferences()},
-		map[string]any{"op": "replace", "path": "/spec", "value": object.Object["spec"]},
-	)
-	patch, err := json.Marshal(operations)
+	body, err := json.Marshal(append(operations,
+		jsonpatch.NewOperation("add", "/metadata/ownerReferences", object.GetOwnerReferences()),
+		jsonpatch.NewOperation("replace", "/spec", object.Object["spec"])))
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	_, err = c.client.Resource(resource).Patch(ctx, stored.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	_, err = api.Patch(ctx, stored.Name, types.JSONPatchType, body, metav1.PatchOptions{})
 	return err
-}
-
-// mark returns the stored labels or annotations with the wanted ones added and unwanted
-// marks removed.
-func (c *RuleClient) mark(stored, wanted map[string]string) map[string]string {
-	merged := maps.Clone(stored)
-	if merged == nil {
-		merged = map[string]string{}
-	}
-	for _, mark := range c.marks {
-		delete(merged, mark)
-	}
-	maps.Copy(merged, wanted)
-	return merged
 }
 
 // Delete deletes a rule. It returns a conflict error if the rule changed after it was
 // read.
 func (c *RuleClient) Delete(ctx context.Context, stored *resourcev1.DeviceTaintRule) error {
-	resource, ok := c.served()
-	if !ok {
-		return ErrNotServed
+	api, _, err := c.resource(nil)
+	if err != nil {
+		return err
 	}
-	return c.client.Resource(resource).Delete(ctx, stored.Name, metav1.DeleteOptions{
+	return api.Delete(ctx, stored.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion},
 	})
-}
-
-func encode(rule *resourcev1.DeviceTaintRule) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rule)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	delete(content, "status")
-	return &unstructured.Unstructured{Object: content}, nil
 }

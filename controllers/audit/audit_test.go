@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -32,6 +33,8 @@ import (
 
 // world is a cluster with pods and TolerationPolicies.
 type world struct {
+	controllers.Cache
+
 	tracker *tracker.Tracker
 	metrics *Metrics
 
@@ -145,7 +148,7 @@ func (w *world) count() int {
 	return w.writes
 }
 
-func (w *world) options() Options {
+func (w *world) controller() *Controller {
 	flag := func(of *bool) func() bool {
 		return func() bool {
 			w.mu.Lock()
@@ -153,11 +156,11 @@ func (w *world) options() Options {
 			return *of
 		}
 	}
-	return Options{
-		Pods: w.tracker, Synced: flag(&w.synced), Cache: w, Status: w, Policies: w,
-		DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300},
-		Local:          clock.RealClock{}, Leads: flag(&w.leads), Timeout: time.Second, Metrics: w.metrics,
-	}
+	return New(controllers.Base{
+		Cache: w, Status: w, Policies: w, Local: clock.RealClock{}, Leads: flag(&w.leads), Timeout: time.Second,
+	}, Options{
+		Pods: w.tracker, Synced: flag(&w.synced), DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, Metrics: w.metrics,
+	})
 }
 
 // lead runs a controller while during runs.
@@ -165,7 +168,7 @@ func lead(t *testing.T, w *world, during func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- New(w.options()).Start(ctx) }()
+	go func() { done <- w.controller().Start(ctx) }()
 	rest(time.Second)
 	during()
 	stop()
@@ -231,9 +234,9 @@ func TestPodsThatAdmissionNeverJudgesAreNoViolations(t *testing.T) {
 		w.tracker.SetPod(pod(namespace, "p", tolerating, nil))
 	}
 	w.enforce(guarding("a"))
-	options := w.options()
-	options.Namespace = "tollgate-system"
-	found, err := New(options).scan(t.Context(), w.current.Tolerations)
+	c := w.controller()
+	c.options.Namespace = "tollgate-system"
+	found, err := c.scan(t.Context(), w.current.Tolerations)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, found["a"].Count)
 	require.Equal(t, "kiwi", found["a"].Sample[0].Namespace)
@@ -254,8 +257,7 @@ func TestAnAuditDependsOnWhatIsKnownOfAPod(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			w := newWorld()
 			w.tracker.SetPod(pod("banana", "p", tolerating, c.origin))
-			s := &scan{auditor: toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}), namespaces: w}
-			found, err := s.run(t.Context(), w.tracker)
+			found, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}))
 			require.NoError(t, err)
 			require.Equal(t, c.violates, len(found) == 1)
 		})
@@ -286,7 +288,7 @@ func TestC16WhatKubernetesAddsIsNotHeldAgainstAPod(t *testing.T) {
 	}, nil))
 	w.classes = []nodev1.RuntimeClass{{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{brought}}}, {}}
 	w.enforce(policy)
-	found, err := New(w.options()).scan(t.Context(), w.current.Tolerations)
+	found, err := w.controller().scan(t.Context(), w.current.Tolerations)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, found["a"].Count)
 	require.Equal(t, "own", found["a"].Sample[0].Name)
@@ -306,8 +308,7 @@ func TestWhatTollgateGaveIsNotHeldAgainstAPod(t *testing.T) {
 	for _, p := range []tracker.Pod{pod("kiwi", "chosen", list, nil), given, another} {
 		w.tracker.SetPod(p)
 	}
-	s := &scan{auditor: toleration.Compile([]v1alpha1.TolerationPolicy{policy}), namespaces: w}
-	found, err := s.run(t.Context(), w.tracker)
+	found, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{policy}))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, found["a"].Count)
 	require.Equal(t, []string{"another", "chosen"}, []string{found["a"].Sample[0].Name, found["a"].Sample[1].Name})
@@ -411,7 +412,7 @@ func TestWhatEndsWithTheProcessIsNotLogged(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 	ctx, stop := context.WithCancel(logr.NewContext(t.Context(), log))
-	c := New(newWorld().options())
+	c := newWorld().controller()
 	require.Equal(t, 1, c.logFailure(ctx, errors.New("refused"), 0))
 	require.Len(t, lines, 1)
 	stop()
@@ -448,11 +449,10 @@ func BenchmarkAudit100000Pods(b *testing.B) {
 			w.tracker.SetPod(p)
 		}
 	}
-	defaults := toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}
+	c := w.controller()
 	b.ReportAllocs()
 	for b.Loop() {
-		s := &scan{auditor: set, namespaces: w, defaults: defaults}
-		found, err := s.run(b.Context(), w.tracker)
+		found, err := c.scan(b.Context(), set)
 		if err != nil || len(found) == 0 {
 			b.Fatal(err, len(found))
 		}

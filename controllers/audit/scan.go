@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -23,22 +23,6 @@ const (
 	// daemonSet is the kind of owner whose controller adds tolerations.
 	daemonSet = "DaemonSet"
 )
-
-// pods visits the pods on nodes; tracker.Tracker implements it.
-type pods interface {
-	EachPod(visit func(*tracker.Pod))
-}
-
-// reader reads from a cache.
-type reader interface {
-	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
-}
-
-// auditor is a set of TolerationPolicies.
-type auditor interface {
-	AuditNeedsLabels() bool
-	Audit(ctx context.Context, in toleration.AuditInput) ([]toleration.Violation, error)
-}
 
 // group is the key of pods for which the policies have the same result. The tracker
 // interns equal lists, so the address of the first element identifies a list; a list that
@@ -55,29 +39,38 @@ type group struct {
 
 // scan is one pass over all pods.
 type scan struct {
-	auditor    auditor
-	namespaces reader
-	// tollgate is the namespace of Tollgate.
-	tollgate string
-	defaults toleration.DefaultSeconds
+	*Controller
+
+	set *toleration.Set
 	// added are tolerations that Kubernetes may have added to any pod.
 	added []corev1.Toleration
 
 	verdicts       map[group][]toleration.Violation
 	namespaceCache map[string]*corev1.Namespace
-	results        map[string]*v1alpha1.TolerationViolations
-	err            error
+	// results are by the name of the policy.
+	results map[string]*v1alpha1.TolerationViolations
+	err     error
 }
 
-// run returns the violations by the name of the policy.
-func (s *scan) run(ctx context.Context, all pods) (map[string]*v1alpha1.TolerationViolations, error) {
-	s.verdicts = map[group][]toleration.Violation{}
-	s.namespaceCache = map[string]*corev1.Namespace{}
-	s.results = map[string]*v1alpha1.TolerationViolations{}
-	withLabels := s.auditor.AuditNeedsLabels()
-	all.EachPod(func(pod *tracker.Pod) {
+// scan returns the violations by the name of the policy.
+func (c *Controller) scan(ctx context.Context, set *toleration.Set) (map[string]*v1alpha1.TolerationViolations, error) {
+	var classes nodev1.RuntimeClassList
+	if err := c.Cache.List(ctx, &classes); err != nil {
+		return nil, fmt.Errorf("list runtime classes: %w", err)
+	}
+	s := &scan{
+		Controller: c, set: set, verdicts: map[group][]toleration.Violation{},
+		namespaceCache: map[string]*corev1.Namespace{}, results: map[string]*v1alpha1.TolerationViolations{},
+	}
+	for i := range classes.Items {
+		if scheduling := classes.Items[i].Scheduling; scheduling != nil {
+			s.added = append(s.added, scheduling.Tolerations...)
+		}
+	}
+	withLabels := set.AuditNeedsLabels()
+	c.options.Pods.EachPod(func(pod *tracker.Pod) {
 		if s.err != nil || len(pod.Tolerations) == 0 || pod.Finished || pod.Terminating || pod.Mirror ||
-			policy.Unjudged(pod.Namespace, s.tollgate) {
+			policy.Unjudged(pod.Namespace, c.options.Namespace) {
 			return
 		}
 		for _, v := range s.violations(ctx, groupOf(pod, withLabels), pod) {
@@ -115,12 +108,18 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	in := toleration.AuditInput{
 		Namespace: namespace, ServiceAccount: g.account, Tolerations: pod.Tolerations,
 		// Which pods are on the network of their node is not known.
-		DefaultSeconds: &s.defaults, OfDaemonSet: g.daemon, HostNetwork: true, Added: slices.Concat(s.added, windowTolerations(pod)),
+		DefaultSeconds: &s.options.DefaultSeconds, OfDaemonSet: g.daemon, HostNetwork: true, Added: slices.Clip(s.added),
+	}
+	// The creator of the pod did not choose the tolerations that Tollgate injected.
+	for _, w := range pod.Window.Tolerations() {
+		in.Added = append(in.Added, corev1.Toleration{
+			Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
+		})
 	}
 	if g.labels != nil {
 		in.Labels = pod.Origin.Labels.Map()
 	}
-	verdict, err := s.auditor.Audit(ctx, in)
+	verdict, err := s.set.Audit(ctx, in)
 	if err != nil {
 		s.err = fmt.Errorf("audit pod %s: %w", pod.Key, err)
 		return nil
@@ -129,25 +128,13 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	return verdict
 }
 
-// windowTolerations returns the tolerations that Tollgate injected into a pod in mode
-// Window, which its creator did not choose.
-func windowTolerations(pod *tracker.Pod) []corev1.Toleration {
-	var given []corev1.Toleration
-	for _, w := range pod.Window.Tolerations() {
-		given = append(given, corev1.Toleration{
-			Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
-		})
-	}
-	return given
-}
-
 func (s *scan) namespace(ctx context.Context, name string) *corev1.Namespace {
 	namespace, ok := s.namespaceCache[name]
 	if ok {
 		return namespace
 	}
 	namespace = &corev1.Namespace{}
-	err := s.namespaces.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	err := s.Cache.Get(ctx, types.NamespacedName{Name: name}, namespace)
 	if err != nil {
 		if !apierrors.IsNotFound(err) {
 			s.err = fmt.Errorf("read namespace %s: %w", name, err)
@@ -167,7 +154,9 @@ func (s *scan) record(pod *tracker.Pod, v toleration.Violation) {
 	}
 	found.Count++
 	sample := v1alpha1.TolerationViolation{Namespace: pod.Namespace, Name: pod.Name, Toleration: v.Toleration}
-	at, _ := slices.BinarySearchFunc(found.Sample, sample, compareSamples)
+	at, _ := slices.BinarySearchFunc(found.Sample, sample, func(a, b v1alpha1.TolerationViolation) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	if at == maxSamples {
 		return
 	}
@@ -175,8 +164,4 @@ func (s *scan) record(pod *tracker.Pod, v toleration.Violation) {
 	if len(found.Sample) > maxSamples {
 		found.Sample = found.Sample[:maxSamples]
 	}
-}
-
-func compareSamples(a, b v1alpha1.TolerationViolation) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

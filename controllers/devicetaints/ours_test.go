@@ -68,7 +68,7 @@ func TestATwinGetsBackWhatMarksIt(t *testing.T) {
 			w := newWorld(t)
 			c := w.controller()
 			clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-			c.options.Local = clock
+			c.Local = clock
 			w.give("degraded")
 			w.put(rule("broken", "gpu-0", "degraded", noExecute))
 			w.step(c, "broken")

@@ -15,7 +15,7 @@ func TestThatANameIsTakenIsSaidOnce(t *testing.T) {
 	w := newWorld(t)
 	c := w.controller()
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	c.options.Local = clock
+	c.Local = clock
 	w.give("degraded")
 	w.SetSlice(slice("s", map[string][]resourcev1.DeviceTaint{"gpu-0": {{Key: "degraded", Effect: noExecute}}}), time.Unix(0, 0))
 	w.step(c, "")

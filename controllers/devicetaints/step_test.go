@@ -170,7 +170,7 @@ func TestOneRefusalDoesNotStopTheOthers(t *testing.T) {
 	for _, published := range w.PublishedEvicting()[:5] {
 		w.refused[pairedRuleForPublished(&published).name] = true
 	}
-	_, err := c.step(t.Context(), key{})
+	_, err := c.reconcile(t.Context(), key{})
 	require.True(t, apierrors.IsForbidden(err))
 	require.Len(t, w.pairs(), 5)
 }
@@ -246,13 +246,13 @@ func TestFaultsAreTriedAgain(t *testing.T) {
 	w.give("degraded")
 	w.put(rule("broken", "gpu-0", "degraded", noExecute))
 	w.fault = errors.New("no answer")
-	_, err := c.step(t.Context(), key{rule: "broken"})
+	_, err := c.reconcile(t.Context(), key{rule: "broken"})
 	require.ErrorIs(t, err, w.fault)
 	w.fault = nil
 	w.step(c, "broken")
 	w.fault = errors.New("no answer")
 	w.give()
-	_, err = c.step(t.Context(), key{rule: "broken"})
+	_, err = c.reconcile(t.Context(), key{rule: "broken"})
 	require.ErrorIs(t, err, w.fault)
 }
 
@@ -260,12 +260,12 @@ func TestNothingIsDoneBlindly(t *testing.T) {
 	w := newWorld(t)
 	c := w.controller()
 	w.put(rule("broken", "gpu-0", "degraded", noExecute))
-	again, err := c.step(t.Context(), key{rule: "broken"})
+	again, err := c.reconcile(t.Context(), key{rule: "broken"})
 	require.NoError(t, err)
 	require.Equal(t, policiesPause, again, "the policies are not known yet")
 	w.give("degraded")
 	w.synced = false
-	again, err = c.step(t.Context(), key{rule: "broken"})
+	again, err = c.reconcile(t.Context(), key{rule: "broken"})
 	require.NoError(t, err)
 	require.Equal(t, policiesPause, again, "the rules are not known yet")
 	require.Empty(t, w.pairs())

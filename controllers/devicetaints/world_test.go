@@ -57,9 +57,10 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) controller() *Controller {
-	return New(Options{
-		Devices: w, Synced: func() bool { return w.synced }, Client: w, Policies: w, Window: w.window, Local: clock.RealClock{},
-		Leads: func() bool { return true }, Timeout: time.Minute, Recorder: w, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+	return New(controllers.Base{
+		Policies: w, Recorder: w, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Minute,
+	}, Options{
+		Devices: w, Synced: func() bool { return w.synced }, Client: w, Window: w.window, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
 }
 
@@ -230,7 +231,7 @@ func (w *world) pairs() []string {
 // step runs steps for a rule, or for published taints, until nothing changes.
 func (w *world) step(c *Controller, name string) {
 	w.t.Helper()
-	_, err := c.step(w.t.Context(), key{rule: name})
+	_, err := c.reconcile(w.t.Context(), key{rule: name})
 	require.NoError(w.t, err)
 }
 

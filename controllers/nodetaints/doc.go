@@ -13,7 +13,7 @@
 // The latter look like nodes whose taint was removed by an authorized user, and no field
 // of the node distinguishes the two, because the node itself could have written it. So the
 // controller considers only newcomers: nodes that are created while this leader watches,
-// or since the previous leader last renewed its lease. The first step for a newcomer
+// or since the previous leader last renewed its lease. The first attempt for a newcomer
 // decides which taints are pending; policies that reach this replica within seconds after
 // it count too. A taint stays pending until the node has it or is deleted. A taint that
 // the node once had is not added again.

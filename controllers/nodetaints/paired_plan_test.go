@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,27 +55,21 @@ func taints(t *testing.T, texts ...string) []corev1.Taint {
 	return list
 }
 
-func pairedWords(node *corev1.Node) []string {
-	list := make([]string, len(node.Spec.Taints))
-	for i := range node.Spec.Taints {
-		list[i] = node.Spec.Taints[i].ToString()
-	}
-	return list
-}
-
-// applied applies a plan to the node as the API server does.
-func applied(t *testing.T, p *plan, node *corev1.Node) *corev1.Node {
+// settle applies the patch for a node as the API server does, and checks that the patched
+// node needs none.
+func settle(t *testing.T, policies *policyset.Set, window bool, node *corev1.Node) *corev1.Node {
 	t.Helper()
-	body, err := p.patch(node)
+	changes, record := planFor(policies, window, node)
+	operations := patchFor(node, changes, record)
+	if operations == nil {
+		return node
+	}
+	body, err := json.Marshal(operations)
 	require.NoError(t, err)
-	patch, err := jsonpatch.DecodePatch(body)
-	require.NoError(t, err)
-	before, err := json.Marshal(node)
-	require.NoError(t, err)
-	after, err := patch.Apply(before)
-	require.NoError(t, err, "%s\n%s", before, body)
-	patched := &corev1.Node{}
-	require.NoError(t, json.Unmarshal(after, patched))
+	patched, err := apply(node, body)
+	require.NoError(t, err, string(body))
+	changes, record = planFor(policies, window, patched)
+	require.Empty(t, patchFor(patched, changes, record), "then there is nothing more to do: %v", taintTexts(patched))
 	return patched
 }
 
@@ -141,12 +134,8 @@ func TestWhatIsPlannedForANode(t *testing.T) {
 				if tt.recorded != "" {
 					metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationTwins, "n:"+tt.recorded)
 				}
-				p := planFor(policies, !tt.replace, node)
-				after := node
-				if !p.empty() {
-					after = applied(t, &p, node)
-				}
-				require.Equal(t, tt.want, pairedWords(after))
+				after := settle(t, policies, !tt.replace, node)
+				require.Equal(t, tt.want, taintTexts(after))
 				if tt.twins == "" {
 					require.NotContains(t, after.Annotations, v1alpha1.AnnotationTwins)
 				} else {
@@ -156,7 +145,6 @@ func TestWhatIsPlannedForANode(t *testing.T) {
 					require.Equal(t, "1", after.Annotations["mine"])
 				}
 				delete(annotations, v1alpha1.AnnotationTwins)
-				require.True(t, new(planFor(policies, !tt.replace, after)).empty(), "then there is nothing more to do")
 			}
 		})
 	}
@@ -191,20 +179,15 @@ func TestPlansHoldToTheModel(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationTwins, "n:"+v1alpha1.FormatTwins(recorded))
 		}
 		window := random.IntN(4) > 0
-		p := planFor(policies, window, node)
-		after := node
-		if !p.empty() {
-			after = applied(t, &p, node)
-		}
+		after := settle(t, policies, window, node)
 		requireInvariants(t, window, node, after, recorded)
-		require.True(t, new(planFor(policies, window, after)).empty(), "a second look finds nothing to do: %v", pairedWords(after))
 	}
 }
 
 // requireInvariants checks the invariants of a node after its plan was applied.
 func requireInvariants(t *testing.T, window bool, before, after *corev1.Node, recorded map[string]string) {
 	t.Helper()
-	said := []any{"window %t\n%v %v\n%v %v", window, pairedWords(before), recorded, pairedWords(after), after.Annotations}
+	said := []any{"window %t\n%v %v\n%v %v", window, taintTexts(before), recorded, taintTexts(after), after.Annotations}
 	has := func(node *corev1.Node, key string, effect corev1.TaintEffect) *corev1.Taint {
 		for i := range node.Spec.Taints {
 			if node.Spec.Taints[i].Key == key && node.Spec.Taints[i].Effect == effect {
@@ -239,7 +222,7 @@ func requireInvariants(t *testing.T, window bool, before, after *corev1.Node, re
 			require.False(t, claimed, said...)
 		}
 	}
-	require.Len(t, slices.CompactFunc(pairedWords(after), func(a, b string) bool { return a == b }), len(after.Spec.Taints), said...)
+	require.Len(t, slices.CompactFunc(taintTexts(after), func(a, b string) bool { return a == b }), len(after.Spec.Taints), said...)
 }
 
 func TestIsTwin(t *testing.T) {
@@ -267,9 +250,8 @@ func TestARecordOfAnotherNodeIsDroppedAndItsTaintsStay(t *testing.T) {
 					Spec:       corev1.NodeSpec{Taints: taints(t, "rack=7:NoSchedule", "free:NoSchedule")},
 				}
 				require.True(t, mayNeedPairing(node))
-				p := planFor(policiesWithWindow("rack"), window, node)
-				after := applied(t, &p, node)
-				require.Equal(t, []string{"rack=7:NoSchedule", "free:NoSchedule"}, pairedWords(after))
+				after := settle(t, policiesWithWindow("rack"), window, node)
+				require.Equal(t, []string{"rack=7:NoSchedule", "free:NoSchedule"}, taintTexts(after))
 				require.Equal(t, map[string]string{"mine": "1"}, after.Annotations)
 			})
 		}

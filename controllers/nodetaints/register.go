@@ -1,164 +1,125 @@
 package nodetaints
 
 import (
+	"cmp"
 	"context"
-	"sync"
-	"sync/atomic"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"gomodules.xyz/jsonpatch/v2"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
+// holdPause is the delay between two checks of a node whose taints are held back. An
+// approval takes effect at the next check.
+const holdPause = 30 * time.Second
+
+// The values of the label why.
 const (
-	// queueName is the name label of the workqueue metrics.
-	queueName = "tollgate-register"
-	// policiesPause is how long a key waits until the policies are loaded.
-	policiesPause = time.Second
+	whyReconciled = "reconciled"
+	whyRestored   = "restored"
 )
 
-// nodes is the part of a cache of nodes that the controllers use.
-type nodes interface {
-	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
-	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
-	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+// RegisterMetrics counts the registered taints that nodes got or lack.
+type RegisterMetrics struct {
+	taints         *prometheus.CounterVec
+	intolerantPods prometheus.Counter
+	heldNodes      prometheus.Gauge
 }
 
-// patcher writes nodes.
-type patcher interface {
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
-}
-
-// lister lists pods.
-type lister interface {
-	List(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error)
-}
-
-// policies returns the policies in force, and signals changes.
-type policies interface {
-	Current() *policyset.Set
-	Subscribe() (changed <-chan struct{}, stop func())
-}
-
-// recorder writes events. It must not block.
-type recorder interface {
-	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
+// NewRegisterMetrics registers the metrics with reg.
+func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
+	factory := promauto.With(reg)
+	m := &RegisterMetrics{
+		taints: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_registered_taints_total",
+			Help: "Taints that were added to nodes as TaintPolicies register them, because the policy keeps them there or because the node was created without.",
+		}, []string{"why"}),
+		intolerantPods: factory.NewCounter(prometheus.CounterOpts{
+			Name: "tollgate_slipped_pods_total",
+			Help: "Pods found on nodes that were created without a registered taint, and that do not tolerate it.",
+		}),
+		heldNodes: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "tollgate_held_registrations",
+			Help: "Nodes that are not given a registered taint of effect NoExecute, because a limit of a TaintPolicy forbids to evict so many pods.",
+		}),
+	}
+	m.taints.WithLabelValues(whyReconciled)
+	m.taints.WithLabelValues(whyRestored)
+	return m
 }
 
 // RegisterOptions configures a RegisterController. All fields are required.
 type RegisterOptions struct {
-	// Cache holds nodes with their metadata and taints, and TaintPolicies.
-	Cache nodes
-	// Nodes writes nodes, and Pods lists pods, at the API server.
-	Nodes patcher
-	Pods  lister
-	// Policies returns the policies in force.
-	Policies policies
-	// Limits checks taints of effect NoExecute before a node gets them; Self is the user
-	// name that writes them.
-	Limits limitChecker
-	Self   string
+	// Nodes writes nodes, and ListPods lists pods, at the API server.
+	Nodes    NodeClient
+	ListPods func(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error)
+	// Check checks taints of effect NoExecute against the limits of TaintPolicies before a
+	// node gets them. The recent writes of all users count; taints within the limits count
+	// from then on. Self is the user name that writes them.
+	Check func(ctx context.Context, set *taint.Set, w preview.NodeWrite) (preview.Verdict, error)
+	Self  string
 	// Since returns the time since which nodes may have been created that no leader has
 	// seen. Start calls it once.
-	Since func() time.Time
-	// Clock is the clock of the API server, Local that of this machine.
-	Clock clock.PassiveClock
-	Local clock.WithTicker
-	Leads func() bool
-	// Timeout bounds a step, see controllers.LoopOptions.
-	Timeout  time.Duration
-	Recorder recorder
-	Metrics  *RegisterMetrics
+	Since   func() time.Time
+	Metrics *RegisterMetrics
 }
 
 // RegisterController adds registered taints to nodes that lack them.
 type RegisterController struct {
-	options   RegisterOptions
-	loop      *controllers.Loop[string]
-	newcomers newcomers
-	// Taints that evict pods have a limiter of their own: nodes that a limit holds back
-	// must not delay the others.
-	nonEvicting, evicting nodeLimiter
-	heldNodes             heldNodes
-	nodeUIDs              nodeUIDs
-	// since is the result of Options.Since at the last Start.
-	since atomic.Pointer[time.Time]
+	*controllers.Controller[string]
+
+	options RegisterOptions
+	states  nodeStates
 }
 
-// NewRegister returns a controller; Start starts it.
-func NewRegister(options RegisterOptions) *RegisterController {
-	c := &RegisterController{options: options, heldNodes: heldNodes{count: options.Metrics.heldNodes}}
-	c.reset()
-	c.loop = controllers.NewLoop(controllers.LoopOptions[string]{
-		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 2, Step: c.step,
+// NewRegister returns a controller; Start starts it. The cache of base holds nodes with
+// their metadata and taints, and TaintPolicies.
+func NewRegister(base controllers.Base, options RegisterOptions) *RegisterController {
+	c := &RegisterController{options: options, states: nodeStates{heldCount: options.Metrics.heldNodes}}
+	c.Controller = controllers.New(base, controllers.Options[string]{
+		Name: "tollgate-register", Workers: 2, Reconcile: c.reconcile,
+		Started:         func() { c.states.reset(options.Since()) },
+		Watches:         map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: c},
+		PoliciesChanged: func(ctx context.Context) { addNodes(ctx, c.Cache, func(node *corev1.Node) { c.Add(node.Name) }) },
 	})
 	return c
 }
 
-// reset clears the state of an earlier term of leadership.
-func (c *RegisterController) reset() {
-	c.newcomers.reset()
-	c.nonEvicting.reset()
-	c.evicting.reset()
-	c.heldNodes.reset()
-	c.nodeUIDs.reset()
-}
-
-// Start runs the controller until ctx is done.
+// Start runs the controller until ctx is done. Afterwards the metric of held nodes is
+// zero: only the leader exports it.
 func (c *RegisterController) Start(ctx context.Context) error {
-	c.reset()
-	defer c.heldNodes.reset() // Only the leader exports the metric.
-	c.since.Store(new(c.options.Since()))
-	changed, unsubscribe := c.options.Policies.Subscribe()
-	defer unsubscribe()
-	var background sync.WaitGroup
-	c.loop.Run(ctx, func() {
-		background.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, c, c.options.Local) })
-		background.Go(func() { c.followPolicies(ctx, changed) })
-	})
-	background.Wait()
-	return nil
-}
-
-// followPolicies queues all nodes when the policies change.
-func (c *RegisterController) followPolicies(ctx context.Context, changed <-chan struct{}) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		var list corev1.NodeList
-		if err := c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			continue // The cache is not synced; the informer will add every node.
-		}
-		for i := range list.Items {
-			c.loop.Add(list.Items[i].Name)
-		}
-	}
+	defer func() { c.states.reset(time.Time{}) }()
+	return c.Controller.Start(ctx)
 }
 
 // OnAdd implements cache.ResourceEventHandler.
 func (c *RegisterController) OnAdd(obj any, initial bool) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return
+	if node, ok := obj.(*corev1.Node); ok {
+		c.states.add(node, !initial)
+		// The attempt may run only after the taint was removed again.
+		c.states.observe(node.UID, node.Spec.Taints)
+		c.Add(node.Name)
 	}
-	if since := c.since.Load(); !initial || since != nil && !node.CreationTimestamp.Time.Before(*since) {
-		c.newcomers.add(node.UID)
-	}
-	// The step may run only after the taint was removed again.
-	c.newcomers.observe(node.UID, node.Spec.Taints)
-	c.loop.Add(node.Name)
 }
 
 // OnUpdate implements cache.ResourceEventHandler. A node that was recreated under its name
@@ -170,11 +131,11 @@ func (c *RegisterController) OnUpdate(old, obj any) {
 		return
 	}
 	if was.UID != node.UID {
-		c.remove(was.UID)
-		c.newcomers.add(node.UID)
+		c.states.remove(was.UID)
+		c.states.add(node, true)
 	}
-	c.newcomers.observe(node.UID, node.Spec.Taints)
-	c.loop.Add(node.Name)
+	c.states.observe(node.UID, node.Spec.Taints)
+	c.Add(node.Name)
 }
 
 // OnDelete implements cache.ResourceEventHandler.
@@ -183,12 +144,227 @@ func (c *RegisterController) OnDelete(obj any) {
 		obj = gone.Obj
 	}
 	if node, ok := obj.(*corev1.Node); ok {
-		c.remove(node.UID)
-		c.loop.Add(node.Name) // A concurrent step may add its state again.
+		c.states.remove(node.UID)
+		c.Add(node.Name) // A concurrent attempt may add its state again.
 	}
 }
 
-func (c *RegisterController) remove(uid types.UID) {
-	c.newcomers.remove(uid)
-	c.clearWaiting(uid)
+// reconcile adds the registered taints that one node lacks: first those that do not evict
+// pods, to which no limit applies.
+func (c *RegisterController) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	current := c.Policies.Current()
+	if current == nil {
+		return policiesPause, nil
+	}
+	node := &corev1.Node{}
+	if err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, node); client.IgnoreNotFound(err) != nil {
+		return 0, err
+	}
+	c.states.read(name, node.UID)
+	if node.UID == "" {
+		return 0, nil
+	}
+	nonEvicting, evicting, err := c.missing(ctx, current.Taints, node)
+	if err != nil {
+		return 0, err
+	}
+	left := c.states.finish(node.UID, c.Local.Now())
+	if len(nonEvicting)+len(evicting) == 0 || node.DeletionTimestamp != nil {
+		c.states.clearWaiting(node.UID)
+		return left, nil
+	}
+	if len(nonEvicting) > 0 {
+		if wait := c.states.reserve(&c.states.nonEvicting, node.UID, c.Local.Now()); wait > 0 {
+			return wait, nil
+		}
+		if node, err = c.addTaints(ctx, node, nonEvicting); err != nil || node == nil {
+			return left, err
+		}
+	}
+	if len(evicting) == 0 {
+		c.states.clearHold(node.UID)
+		return left, nil
+	}
+	again, err := c.addEvicting(ctx, current.Taints, node, evicting)
+	return cmp.Or(again, left), err
+}
+
+// missing returns the registered taints that a node is to get, without and with effect
+// NoExecute.
+func (c *RegisterController) missing(ctx context.Context, set *taint.Set, node *corev1.Node) (nonEvicting, evicting []taint.Registered, err error) {
+	// Checked once: a node that becomes a newcomer during this loop is queued again, and
+	// would otherwise get only the last of its taints now.
+	newcomer := c.states.observe(node.UID, node.Spec.Taints)
+	for _, r := range set.Missing(node.Labels, node.Spec.Taints) {
+		if !r.Reconcile {
+			if !newcomer {
+				continue
+			}
+			var policy v1alpha1.TaintPolicy
+			if err := c.Cache.Get(ctx, types.NamespacedName{Name: r.Policy}, &policy); apierrors.IsNotFound(err) {
+				continue // The policy was deleted.
+			} else if err != nil {
+				return nil, nil, fmt.Errorf("read TaintPolicy %s: %w", r.Policy, err)
+			}
+			// The policy must be at least as old as the node, in whole seconds.
+			if node.CreationTimestamp.Before(&policy.CreationTimestamp) ||
+				!c.states.require(node.UID, taintID{r.Taint.Key, r.Taint.Effect}, c.Local.Now()) {
+				continue
+			}
+		}
+		if r.Taint.Effect == corev1.TaintEffectNoExecute {
+			evicting = append(evicting, r)
+		} else {
+			nonEvicting = append(nonEvicting, r)
+		}
+	}
+	return nonEvicting, evicting, nil
+}
+
+// addEvicting adds taints that evict pods to a node, within the limits: otherwise a user
+// who may label nodes could evict all pods of the cluster through a policy.
+func (c *RegisterController) addEvicting(ctx context.Context, set *taint.Set, node *corev1.Node, missing []taint.Registered) (time.Duration, error) {
+	if wait := c.states.reserve(&c.states.evicting, node.UID, c.Local.Now()); wait > 0 {
+		return wait, nil
+	}
+	verdict, err := c.options.Check(ctx, set, preview.NodeWrite{
+		Node: node, Given: nodeTaints(missing, c.Clock.Now()), User: authenticationv1.UserInfo{Username: c.options.Self},
+	})
+	switch {
+	case errors.Is(err, preview.ErrUnfollowed):
+		c.hold(ctx, node, missing, "how many pods that evicts cannot be known, as "+err.Error())
+		return holdPause, nil
+	case err != nil:
+		return 0, fmt.Errorf("hold taints of node %s against limits: %w", node.Name, err)
+	case verdict.Exceeded():
+		verdict.Settle(false)
+		var denials []string
+		for i := range verdict.Findings {
+			if verdict.Findings[i].Denies() {
+				denials = append(denials, verdict.Findings[i].String())
+			}
+		}
+		c.hold(ctx, node, missing, strings.Join(denials, "; "))
+		return holdPause, nil
+	}
+	_, err = c.addTaints(ctx, node, missing)
+	verdict.Settle(err == nil)
+	if err == nil {
+		c.states.clearHold(node.UID)
+	}
+	return 0, err
+}
+
+// hold reports that the taints of a node are held back, and why.
+func (c *RegisterController) hold(ctx context.Context, node *corev1.Node, missing []taint.Registered, why string) {
+	if !c.states.hold(node.UID, c.Local.Now()) {
+		return
+	}
+	policies, taints := describe(missing)
+	c.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintHeld", "%s registers %s, which is held back: %s", policies, taints, why)
+	logr.FromContextOrDiscard(ctx).Info("held registered taints back, for the pods that they would evict",
+		"node", node.Name, "taints", taints, "policies", policies, "reason", why)
+}
+
+// addTaints adds taints to a node and reports them. It returns the patched node, nil if the
+// node does not exist. The patch tests that a missing list is still absent, or it would
+// replace a list that was created concurrently.
+func (c *RegisterController) addTaints(ctx context.Context, node *corev1.Node, missing []taint.Registered) (*corev1.Node, error) {
+	const list = "/spec/taints"
+	operations := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/uid", node.UID)}
+	if len(node.Spec.Taints) == 0 {
+		// A nil slice is null; a nil value would be left out.
+		operations = append(operations, jsonpatch.NewOperation("test", list, []corev1.Taint(nil)), jsonpatch.NewOperation("add", list, []corev1.Taint{}))
+	}
+	for _, taint := range nodeTaints(missing, c.Clock.Now()) {
+		operations = append(operations, jsonpatch.NewOperation("add", list+"/-", taint))
+	}
+	patched, err := patchNode(ctx, c.options.Nodes, "taint", node.Name, operations)
+	if err != nil || patched == nil {
+		return nil, err
+	}
+	c.states.observe(node.UID, patched.Spec.Taints)
+	for i := range missing {
+		why := whyRestored
+		if missing[i].Reconcile {
+			why = whyReconciled
+		}
+		c.options.Metrics.taints.WithLabelValues(why).Inc()
+	}
+	c.report(ctx, node, missing)
+	return patched, nil
+}
+
+// nodeTaints returns taints with timeAdded now, in whole seconds.
+func nodeTaints(missing []taint.Registered, now time.Time) []corev1.Taint {
+	at := metav1.NewTime(now.Truncate(time.Second))
+	taints := make([]corev1.Taint, 0, len(missing))
+	for i := range missing {
+		t := &missing[i].Taint
+		taints = append(taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: &at})
+	}
+	return taints
+}
+
+// describe returns the policies that register taints, and the taints, as text.
+func describe(registered []taint.Registered) (policies, taints string) {
+	var names, list []string
+	for i := range registered {
+		names = append(names, "TaintPolicy/"+registered[i].Policy)
+		list = append(list, registered[i].String())
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", "), strings.Join(list, ", ")
+}
+
+// report records the added taints in an event, the log and the metrics; for taints that
+// were missing since creation, with the number of pods that do not tolerate them.
+func (c *RegisterController) report(ctx context.Context, node *corev1.Node, added []taint.Registered) {
+	log := logr.FromContextOrDiscard(ctx).WithValues("node", node.Name)
+	policies, taints := describe(added)
+	if !slices.ContainsFunc(added, func(r taint.Registered) bool { return !r.Reconcile }) {
+		c.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, "TaintAdded", "%s keeps %s on this node: added", policies, taints)
+		log.Info("added registered taints", "taints", taints, "policies", policies)
+		return
+	}
+	count := "could not be counted"
+	pods, err := c.intolerantPods(ctx, node.Name, added)
+	if err != nil {
+		log.Error(err, "cannot count the pods that came before the taint")
+	} else {
+		count = strconv.Itoa(pods)
+	}
+	c.options.Metrics.intolerantPods.Add(float64(pods))
+	c.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintRestored",
+		"This node was created without %s, which %s registers: added; pods that came before and do not tolerate it: %s", taints, policies, count)
+	log.Info("restored registered taints", "taints", taints, "policies", policies, "slipped", count)
+}
+
+// intolerantPods counts the running or pending pods on a node that do not tolerate one of
+// the taints. Numeric comparison operators count as tolerating it: whether the cluster
+// enables them is not known here.
+func (c *RegisterController) intolerantPods(ctx context.Context, node string, added []taint.Registered) (int, error) {
+	list, err := c.options.ListPods(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector("spec.nodeName", node).String(),
+		ResourceVersion: "0", // served from the watch cache, which indexes pods by node
+	})
+	if err != nil {
+		return 0, fmt.Errorf("list pods on node %s: %w", node, err)
+	}
+	count := 0
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if slices.ContainsFunc(added, func(r taint.Registered) bool {
+			t := corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect}
+			return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool {
+				return toleration.ToleratesTaint(logr.Logger{}, &t, true)
+			})
+		}) {
+			count++
+		}
+	}
+	return count, nil
 }

@@ -3,6 +3,7 @@ package nodetaints
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func emptying(reconcile bool) v1alpha1.TaintPolicy {
 func TestTaintsThatEvictAreHeldBackBeyondALimit(t *testing.T) {
 	for sentence, reconcile := range map[string]bool{"kept": true, "restored": false} {
 		t.Run(sentence, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *registerWorld) {
 				t.Helper()
 				w.enforce(emptying(reconcile))
 				for i := range 5 {
@@ -58,14 +59,14 @@ func TestTaintsThatEvictAreHeldBackBeyondALimit(t *testing.T) {
 					require.False(t, w.checked[0].Given[0].TimeAdded.IsZero())
 
 					reported := func() (events []string) {
-						for _, event := range w.told() {
-							if len(event) > 21 && event[2:20] == " Warning TaintHeld" {
-								events = append(events, event[3:])
+						for _, event := range w.reported() {
+							if _, why, held := strings.Cut(event, " Warning TaintHeld: "); held {
+								events = append(events, why)
 							}
 						}
 						return events
 					}
-					const want = "Warning TaintHeld: TaintPolicy/banana registers empty:NoExecute, which is held back: " +
+					const want = "TaintPolicy/banana registers empty:NoExecute, which is held back: " +
 						"TaintPolicy/limits: spec.taints[0]: hits 3 pods, of at most 2; to approve it"
 					require.Equal(t, []string{want, want, want}, reported())
 					rest(holdReportInterval - 2*time.Second)
@@ -87,7 +88,7 @@ func TestTaintsThatEvictAreHeldBackBeyondALimit(t *testing.T) {
 }
 
 func TestWhatIsHeldBackIsForTheLeaderToSay(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(emptying(true))
 		w.set(node("n", banana))
@@ -103,7 +104,7 @@ func TestWhatIsHeldBackIsForTheLeaderToSay(t *testing.T) {
 }
 
 func TestTaintsThatEvictWaitUntilThePodsAreKnown(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(emptying(true))
 		w.set(node("n", banana))
@@ -121,7 +122,7 @@ func TestTaintsThatEvictWaitUntilThePodsAreKnown(t *testing.T) {
 }
 
 func TestThatPodsAreNotFollowedIsSaid(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(emptying(true))
 		w.set(node("n", banana))
@@ -129,7 +130,7 @@ func TestThatPodsAreNotFollowedIsSaid(t *testing.T) {
 		w.lead(t, func() {
 			rest(5 * time.Minute)
 			require.Equal(t, dedicated, w.taints("n"))
-			told := w.told()
+			told := w.reported()
 			require.Len(t, told, 2)
 			require.Contains(t, told[1], "Warning TaintHeld: TaintPolicy/banana registers empty:NoExecute, which is held back: how many pods")
 		})
@@ -137,7 +138,7 @@ func TestThatPodsAreNotFollowedIsSaid(t *testing.T) {
 }
 
 func TestWhatALimitHoldsBackDoesNotKeepOthersWaiting(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		onlyEvicting := emptying(true)
 		onlyEvicting.Spec.Register[0].Taints = onlyEvicting.Spec.Register[0].Taints[1:]
@@ -160,30 +161,21 @@ func TestWhatALimitHoldsBackDoesNotKeepOthersWaiting(t *testing.T) {
 	})
 }
 
-// deletingChecker is a limitChecker during whose check nodes are deleted.
-type deletingChecker struct {
-	*world
-
-	remove func()
-}
-
-func (l deletingChecker) Node(ctx context.Context, set *taint.Set, w preview.NodeWrite) (preview.Verdict, error) {
-	l.remove()
-	return l.world.Node(ctx, set, w)
-}
-
 func TestANodeThatLeavesWhileItIsHeldBackIsForgotten(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(emptying(true))
 		<-w.changed // The event of the node queues it.
 		w.set(node("gone", banana))
 		metric := w.controller.options.Metrics.heldNodes
-		w.controller.options.Limits = deletingChecker{world: w, remove: func() { w.remove("gone") }}
+		w.controller.options.Check = func(ctx context.Context, set *taint.Set, write preview.NodeWrite) (preview.Verdict, error) {
+			w.remove("gone")
+			return w.check(ctx, set, write)
+		}
 		w.lead(t, func() {
 			require.Len(t, w.checked, 1)
 			require.Zero(t, testutil.ToFloat64(metric))
-			require.Empty(t, w.controller.nodeUIDs.byName)
+			require.Empty(t, w.controller.states.uids)
 		})
 	})
 }

@@ -3,12 +3,15 @@ package nodetaints
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
@@ -17,8 +20,63 @@ const dedicated = "dedicated=banana:NoSchedule"
 
 var banana = map[string]string{"pool": "banana"}
 
+// inBubble runs test in a synctest bubble in which no controller runs yet.
+func inBubble(t *testing.T, test func(t *testing.T, w *registerWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &registerWorld{world: newWorld()}
+		w.controller = NewRegister(w.base(), RegisterOptions{
+			Nodes: nodeAPI{w.world}, ListPods: w.listPods, Since: func() time.Time { return w.since },
+			Check: w.check, Self: "tollgate", Metrics: NewRegisterMetrics(prometheus.NewPedanticRegistry()),
+		})
+		test(t, w)
+	})
+}
+
+// registerWorld is a world with a RegisterController.
+type registerWorld struct {
+	*world
+
+	controller *RegisterController
+}
+
+// lead runs the controller while during runs.
+func (w *registerWorld) lead(t *testing.T, during func()) {
+	t.Helper()
+	lead(t, w.controller.Start, during)
+}
+
+func node(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid of " + name), Labels: labels, CreationTimestamp: metav1.NewTime(time.Now().Truncate(time.Second)),
+		},
+		Spec: corev1.NodeSpec{Taints: taints},
+	}
+}
+
+func tainted(key, value string, effect corev1.TaintEffect) corev1.Taint {
+	return corev1.Taint{Key: key, Value: value, Effect: effect}
+}
+
+// registering returns a policy that registers dedicated=banana:NoSchedule on nodes of
+// pool banana.
+func registering(reconcile bool) v1alpha1.TaintPolicy {
+	return v1alpha1.TaintPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "banana", UID: "banana", Generation: 1, CreationTimestamp: metav1.NewTime(time.Now().Truncate(time.Second))},
+		Spec: v1alpha1.TaintPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}},
+			Register: []v1alpha1.TaintRegistration{{
+				NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "banana"}},
+				Taints:       []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: "banana", Effect: corev1.TaintEffectNoSchedule}},
+				Reconcile:    reconcile,
+			}},
+		},
+	}
+}
+
 func TestReconcileKeepsTaintsOnNodesThatMatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		other := tainted("maintenance", "", corev1.TaintEffectNoExecute)
 		w.set(node("old", banana))
@@ -32,7 +90,7 @@ func TestReconcileKeepsTaintsOnNodesThatMatch(t *testing.T) {
 			require.Equal(t, dedicated+" maintenance:NoExecute", w.taints("tainted"), "what others set stays")
 			require.Empty(t, w.taints("elsewhere"))
 			require.Equal(t, "dedicated=kiwi:NoSchedule", w.taints("valued"), "a setter gave it that value")
-			require.False(t, w.added("old").IsZero())
+			require.False(t, w.nodes["old"].Spec.Taints[0].TimeAdded.IsZero())
 
 			moved := node("elsewhere", banana)
 			w.set(moved)
@@ -43,13 +101,13 @@ func TestReconcileKeepsTaintsOnNodesThatMatch(t *testing.T) {
 			rest(time.Second)
 			require.Equal(t, dedicated, w.taints("old"), "it is put back")
 			require.InDelta(t, 4, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(whyReconciled)), 0)
-			require.Contains(t, w.told()[0], `Normal TaintAdded: TaintPolicy/banana keeps dedicated=banana:NoSchedule on this node`)
+			require.Contains(t, w.reported()[0], `Normal TaintAdded: TaintPolicy/banana keeps dedicated=banana:NoSchedule on this node`)
 		})
 	})
 }
 
 func TestAChangeOfPoliciesIsCarriedOut(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.set(node("n", banana))
 		rest(time.Hour)
@@ -63,7 +121,7 @@ func TestAChangeOfPoliciesIsCarriedOut(t *testing.T) {
 }
 
 func TestANodeThatWasCreatedBareIsTainted(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.set(node("existed", banana))
 		rest(time.Hour)
@@ -80,9 +138,9 @@ func TestANodeThatWasCreatedBareIsTainted(t *testing.T) {
 		w.lead(t, func() {
 			require.Equal(t, dedicated, w.taints("away"), "it was created while nobody led")
 			require.Empty(t, w.taints("existed"), "it existed before the policy")
-			require.Len(t, w.told(), 1)
-			require.Contains(t, w.told()[0], "away Warning TaintRestored")
-			require.Contains(t, w.told()[0], "do not tolerate it: 1")
+			require.Len(t, w.reported(), 1)
+			require.Contains(t, w.reported()[0], "away Warning TaintRestored")
+			require.Contains(t, w.reported()[0], "do not tolerate it: 1")
 			require.InDelta(t, 1, testutil.ToFloat64(w.controller.options.Metrics.intolerantPods), 0)
 
 			w.set(node("now", banana))
@@ -100,7 +158,7 @@ func TestATaintThatSomebodyRemovedDoesNotComeBack(t *testing.T) {
 		"before a restart": {-1},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *registerWorld) {
 				t.Helper()
 				w.enforce(registering(false))
 				rest(time.Hour)
@@ -129,7 +187,7 @@ func TestATaintThatSomebodyRemovedDoesNotComeBack(t *testing.T) {
 }
 
 func TestATaintThatCameAndWentBeforeTheFirstLookDoesNotComeBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		policy := registering(false)
 		w.lead(t, func() {
@@ -155,7 +213,7 @@ func TestATaintThatCameAndWentBeforeTheFirstLookDoesNotComeBack(t *testing.T) {
 }
 
 func TestWhatANodeIsOwedItIsGivenHoweverLongThatTakes(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(registering(false))
 		rest(time.Hour)
@@ -180,10 +238,10 @@ func TestWhatANodeIsOwedItIsGivenHoweverLongThatTakes(t *testing.T) {
 			w.set(node("n2", banana))
 			rest(time.Minute)
 			require.Empty(t, w.taints("n2"), "it has had what it was owed")
-			w.controller.newcomers.mu.Lock()
-			defer w.controller.newcomers.mu.Unlock()
-			require.LessOrEqual(t, len(w.controller.newcomers.nodes), nodes)
-			for uid, n := range w.controller.newcomers.nodes {
+			w.controller.states.mu.Lock()
+			defer w.controller.states.mu.Unlock()
+			require.LessOrEqual(t, len(w.controller.states.newcomers), nodes)
+			for uid, n := range w.controller.states.newcomers {
 				require.Empty(t, n.pending, uid)
 			}
 		})
@@ -191,7 +249,7 @@ func TestWhatANodeIsOwedItIsGivenHoweverLongThatTakes(t *testing.T) {
 }
 
 func TestPoliciesThatReachUsTooLateDoNotCountForNewNodes(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		policy, second := registering(false), registering(false)
 		second.Name, second.UID = "second", "second"
@@ -221,20 +279,20 @@ func TestPoliciesThatReachUsTooLateDoNotCountForNewNodes(t *testing.T) {
 }
 
 func TestThatPodsCannotBeCountedIsSaid(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(registering(false))
 		w.podsErr = errAway
 		w.set(node("n", banana))
 		w.lead(t, func() {
 			require.Equal(t, dedicated, w.taints("n"))
-			require.Contains(t, w.told()[0], "do not tolerate it: could not be counted")
+			require.Contains(t, w.reported()[0], "do not tolerate it: could not be counted")
 		})
 	})
 }
 
 func TestC22ANodeThatComesBackUnderItsNameIsNew(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(registering(false))
 		w.lead(t, func() {
@@ -255,7 +313,7 @@ func TestC22ANodeThatComesBackUnderItsNameIsNew(t *testing.T) {
 }
 
 func TestPoliciesThatReachUsLateCountForNewNodes(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce()
 		w.lead(t, func() {
@@ -270,33 +328,36 @@ func TestPoliciesThatReachUsLateCountForNewNodes(t *testing.T) {
 }
 
 func TestWhatWasWrittenMeanwhileStays(t *testing.T) {
-	now := time.Now()
-	bare := node("n", banana)
-	policy := registering(true)
-	inBubble(t, func(t *testing.T, w *world) {
-		t.Helper()
-		w.enforce(policy)
-		missing := w.Current().Taints.Missing(banana, nil)
-		body, err := patch(bare, missing, now)
-		require.NoError(t, err)
-
-		w.nodes["n"] = node("n", banana, tainted("other", "", corev1.TaintEffectNoExecute))
-		_, err = w.Patch(t.Context(), "n", "application/json-patch+json", body, metav1.PatchOptions{})
-		require.Error(t, err, "the list is not what it was")
-		another := node("n", banana)
-		another.UID = "another"
-		w.nodes["n"] = another
-		_, err = w.Patch(t.Context(), "n", "application/json-patch+json", body, metav1.PatchOptions{})
-		require.Error(t, err, "the node is not what it was")
-		w.nodes["n"] = bare
-		_, err = w.Patch(t.Context(), "n", "application/json-patch+json", body, metav1.PatchOptions{})
-		require.NoError(t, err)
-		require.Equal(t, dedicated, w.taints("n"))
-	})
+	for sentence, meanwhile := range map[string]func(w *registerWorld){
+		"the list is not what it was": func(w *registerWorld) {
+			w.nodes["n"] = node("n", banana, tainted("other", "", corev1.TaintEffectNoExecute))
+		},
+		"the node is not what it was": func(w *registerWorld) {
+			another := node("n", banana)
+			another.UID = "another"
+			w.nodes["n"] = another
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *registerWorld) {
+				t.Helper()
+				w.enforce(registering(true))
+				w.set(node("n", banana))
+				w.interleave = func() { w.locked(func() { meanwhile(w) }) }
+				before := w.nodes["n"]
+				w.lead(t, func() {
+					require.NotContains(t, w.taints("n"), dedicated)
+					w.locked(func() { w.nodes["n"] = before })
+					rest(time.Minute)
+					require.Equal(t, dedicated, w.taints("n"))
+				})
+			})
+		})
+	}
 }
 
 func TestFailuresAreTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(registering(true))
 		w.set(node("n", banana))
@@ -315,7 +376,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 }
 
 func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.enforce(registering(true))
 		w.set(node("n", banana))
@@ -336,7 +397,7 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 }
 
 func TestManyNodesAreTaintedAtABoundedRate(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		for i := range 200 {
 			w.set(node(fmt.Sprintf("n%d", i), banana))
@@ -354,7 +415,7 @@ func TestManyNodesAreTaintedAtABoundedRate(t *testing.T) {
 }
 
 func TestANodeThatIsBeingDeletedIsLeftAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		going := node("n", banana)
 		going.DeletionTimestamp = new(metav1.Now())
@@ -365,7 +426,7 @@ func TestANodeThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 }
 
 func TestAPolicyThatIsNewerThanTheNodeDoesNotRestore(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		w.since = time.Time{} // no earlier leader is recorded
 		w.set(node("n", banana))
@@ -376,7 +437,7 @@ func TestAPolicyThatIsNewerThanTheNodeDoesNotRestore(t *testing.T) {
 }
 
 func TestTwoPoliciesAreNamedTogether(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *registerWorld) {
 		t.Helper()
 		second := registering(true)
 		second.Name, second.UID = "apple", "apple"
@@ -385,8 +446,8 @@ func TestTwoPoliciesAreNamedTogether(t *testing.T) {
 		w.enforce(registering(true), second)
 		w.lead(t, func() {
 			require.Equal(t, dedicated+" fruit:PreferNoSchedule", w.taints("n"))
-			require.Len(t, w.told(), 1)
-			require.Contains(t, w.told()[0], "TaintPolicy/apple, TaintPolicy/banana keeps fruit:PreferNoSchedule, dedicated=banana:NoSchedule")
+			require.Len(t, w.reported(), 1)
+			require.Contains(t, w.reported()[0], "TaintPolicy/apple, TaintPolicy/banana keeps fruit:PreferNoSchedule, dedicated=banana:NoSchedule")
 		})
 	})
 }

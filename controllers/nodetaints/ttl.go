@@ -2,28 +2,64 @@ package nodetaints
 
 import (
 	"context"
-	"sync"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// ttlQueueName is the name label of the workqueue metrics.
-const ttlQueueName = "tollgate-ttl"
+// maxRecheck bounds the delay until the next attempt, because the clocks of the API server
+// and of this machine may drift apart.
+const maxRecheck = time.Hour
 
-// patches writes ResourceSlicePatches.
-type patches interface {
+// The values of the label source.
+const (
+	sourceNode  = "node"
+	sourceRule  = "rule"
+	sourcePatch = "patch"
+)
+
+// sourceKinds are the kinds of the sources.
+var sourceKinds = map[string]string{sourceNode: "Node", sourceRule: "DeviceTaintRule", sourcePatch: "ResourceSlicePatch"}
+
+// TTLMetrics counts the removals of expired taints.
+type TTLMetrics struct{ expired *prometheus.CounterVec }
+
+// NewTTLMetrics registers the metrics with reg.
+func NewTTLMetrics(reg prometheus.Registerer) *TTLMetrics {
+	m := &TTLMetrics{expired: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "tollgate_expired_taints_total",
+		Help: "Taints of nodes and ResourceSlicePatches, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
+	}, []string{"source"})}
+	for source := range sourceKinds {
+		m.expired.WithLabelValues(source)
+	}
+	return m
+}
+
+// slicePatches writes ResourceSlicePatches; a dynamic client implements it.
+type slicePatches interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions, subresources ...string) error
 }
@@ -42,114 +78,52 @@ type deleter interface {
 	DeleteRule(ctx context.Context, rule *tracker.Rule) error
 }
 
-// TTLOptions configures a TTLController. All fields are required, except Patches, Rules
-// and Deleter.
+// TTLOptions configures a TTLController. Nodes and Metrics are required.
 type TTLOptions struct {
-	// Cache holds nodes with their metadata and taints, and ResourceSlicePatches.
-	Cache nodes
 	// Nodes writes nodes.
-	Nodes patcher
+	Nodes NodeClient
 	// Patches writes ResourceSlicePatches; nil if their feature gate is off.
-	Patches patches
+	Patches slicePatches
 	// Rules reads DeviceTaintRules, and Deleter deletes them; nil where rules are not
 	// watched. The component that updates Rules must call RuleChanged.
 	Rules   rules
 	Deleter deleter
-	// Policies returns the policies in force.
-	Policies policies
-	// Clock is the clock of the API server, Local that of this machine.
-	Clock clock.PassiveClock
-	Local clock.WithTicker
-	Leads func() bool
-	// Timeout bounds a step, see controllers.LoopOptions.
-	Timeout  time.Duration
-	Recorder recorder
-	Metrics  *TTLMetrics
+	Metrics *TTLMetrics
 }
 
 // TTLController removes expired taints.
 type TTLController struct {
+	*controllers.Controller[ttlKey]
+
 	options TTLOptions
-	loop    *controllers.Loop[key]
 }
 
-// key names a node, a rule or a ResourceSlicePatch; source is a value of the label source.
-type key struct{ source, name string }
+// ttlKey names a node, a rule or a ResourceSlicePatch; source is a value of the label
+// source.
+type ttlKey struct{ source, name string }
 
-func (k key) describe() string {
-	return map[string]string{sourceNode: "Node", sourceRule: "DeviceTaintRule", sourcePatch: kindPatch}[k.source] + "/" + k.name
-}
+func (k ttlKey) describe() string { return sourceKinds[k.source] + "/" + k.name }
 
-// NewTTL returns a controller; Start starts it.
-func NewTTL(options TTLOptions) *TTLController {
+// NewTTL returns a controller; Start starts it. The cache of base holds nodes with their
+// metadata and taints, and ResourceSlicePatches.
+func NewTTL(base controllers.Base, options TTLOptions) *TTLController {
 	c := &TTLController{options: options}
-	c.loop = controllers.NewLoop(controllers.LoopOptions[key]{
-		Name: ttlQueueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 2, Step: c.step,
-		Describe: key.describe,
+	onEvent := func(source string) toolscache.ResourceEventHandler {
+		return controllers.OnEvent(func(object client.Object) { c.Add(ttlKey{source, object.GetName()}) })
+	}
+	watches := map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: onEvent(sourceNode)}
+	if options.Patches != nil {
+		watches[&v1alpha1.ResourceSlicePatch{}] = onEvent(sourcePatch)
+	}
+	c.Controller = controllers.New(base, controllers.Options[ttlKey]{
+		Name: "tollgate-ttl", Workers: 2, Describe: ttlKey.describe, Started: c.addRules, Watches: watches,
+		PoliciesChanged: c.policiesChanged, Reconcile: c.reconcile,
 	})
 	return c
 }
 
-// Start runs the controller until ctx is done.
-func (c *TTLController) Start(ctx context.Context) error {
-	changed, unsubscribe := c.options.Policies.Subscribe()
-	defer unsubscribe()
-	add := func(obj any) {
-		switch object := obj.(type) {
-		case *corev1.Node:
-			c.loop.Add(key{sourceNode, object.Name})
-		case *v1alpha1.ResourceSlicePatch:
-			c.loop.Add(key{sourcePatch, object.Name})
-		}
-	}
-	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }}
-	var background sync.WaitGroup
-	c.loop.Run(ctx, func() {
-		c.addRules()
-		background.Go(func() { controllers.Watch(ctx, c.options.Cache, &corev1.Node{}, handler, c.options.Local) })
-		if c.options.Patches != nil {
-			background.Go(func() {
-				controllers.Watch(ctx, c.options.Cache, &v1alpha1.ResourceSlicePatch{}, handler, c.options.Local)
-			})
-		}
-		background.Go(func() { c.followPolicies(ctx, changed) })
-	})
-	background.Wait()
-	return nil
-}
-
 // RuleChanged queues a rule that was created or changed. It does not block.
-func (c *TTLController) RuleChanged(name string) { c.loop.Add(key{sourceRule, name}) }
-
-// followPolicies queues all nodes, rules and patches when the policies change.
-func (c *TTLController) followPolicies(ctx context.Context, changed <-chan struct{}) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		c.addRules()
-		c.addPatches(ctx)
-		var list corev1.NodeList
-		if err := c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			continue // The cache is not synced; the informer will add every node.
-		}
-		for i := range list.Items {
-			c.loop.Add(key{sourceNode, list.Items[i].Name})
-		}
-	}
-}
-
-func (c *TTLController) addPatches(ctx context.Context) {
-	var list v1alpha1.ResourceSlicePatchList
-	if c.options.Patches == nil || c.options.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
-		return // The informer will add every patch, as for nodes.
-	}
-	for i := range list.Items {
-		c.loop.Add(key{sourcePatch, list.Items[i].Name})
-	}
-}
+func (c *TTLController) RuleChanged(name string) { c.Add(ttlKey{sourceRule, name}) }
 
 func (c *TTLController) addRules() {
 	if c.options.Rules == nil {
@@ -157,5 +131,202 @@ func (c *TTLController) addRules() {
 	}
 	for _, name := range c.options.Rules.Rules() {
 		c.RuleChanged(name)
+	}
+}
+
+// policiesChanged queues all rules, patches and nodes.
+func (c *TTLController) policiesChanged(ctx context.Context) {
+	c.addRules()
+	var list v1alpha1.ResourceSlicePatchList
+	if c.options.Patches != nil && c.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy) == nil {
+		for i := range list.Items {
+			c.Add(ttlKey{sourcePatch, list.Items[i].Name})
+		}
+	}
+	addNodes(ctx, c.Cache, func(node *corev1.Node) { c.Add(ttlKey{sourceNode, node.Name}) })
+}
+
+// reconcile removes the expired taints of one node, rule or patch.
+func (c *TTLController) reconcile(ctx context.Context, k ttlKey) (time.Duration, error) {
+	current := c.Policies.Current()
+	if current == nil {
+		return policiesPause, nil
+	}
+	e := &expiry{set: current.Taints, now: c.Clock.Now()}
+	reference := &corev1.ObjectReference{Kind: sourceKinds[k.source], Name: k.name}
+	var removed bool
+	var err error
+	switch k.source {
+	case sourceRule:
+		removed, err = c.reconcileRule(ctx, current, e, reference)
+	case sourcePatch:
+		removed, err = c.reconcilePatch(ctx, e, reference)
+	default:
+		removed, err = c.reconcileNode(ctx, e, reference)
+	}
+	if err != nil {
+		return 0, client.IgnoreNotFound(err) // A deleted object has no taints.
+	}
+	for i := range e.expired {
+		if !removed {
+			break
+		}
+		taint := &e.expired[i]
+		c.options.Metrics.expired.WithLabelValues(k.source).Inc()
+		c.Recorder.Eventf(reference, corev1.EventTypeNormal, "TaintExpired", "Removed, because the %s", taint)
+		logr.FromContextOrDiscard(ctx).Info("removed what its ttl was over of",
+			"source", k.source, "name", k.name, "taint", taint.taint.String(), "policy", taint.policy, "ttl", taint.ttl.String())
+	}
+	return min(e.next, maxRecheck), nil
+}
+
+// reconcileNode removes the expired taints of a node, and reports whether there were any.
+func (c *TTLController) reconcileNode(ctx context.Context, e *expiry, reference *corev1.ObjectReference) (bool, error) {
+	var node corev1.Node
+	if err := c.Cache.Get(ctx, types.NamespacedName{Name: reference.Name}, &node); err != nil {
+		return false, err
+	}
+	e.addNode(&node)
+	if len(e.expired) == 0 {
+		return false, nil
+	}
+	reference.APIVersion, reference.UID = "v1", node.UID
+	// The patch tests that each taint is still at its position.
+	operations := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/uid", node.UID)}
+	for _, expired := range slices.Backward(e.expired) {
+		path := "/spec/taints/" + strconv.Itoa(expired.position)
+		operations = append(operations, jsonpatch.NewOperation("test", path, node.Spec.Taints[expired.position]), jsonpatch.NewOperation("remove", path, nil))
+	}
+	patched, err := patchNode(ctx, c.options.Nodes, "remove taints of", node.Name, operations)
+	return patched != nil, err
+}
+
+// reconcileRule deletes a rule with an expired taint, and reports whether it did.
+func (c *TTLController) reconcileRule(ctx context.Context, current *policyset.Set, e *expiry, reference *corev1.ObjectReference) (bool, error) {
+	rule, ok := c.options.Rules.Rule(reference.Name)
+	if !ok || rule.Patch != (tracker.PatchRef{}) {
+		return false, nil // The rule of a patch is deleted with the taint of the patch.
+	}
+	driver, _ := rule.Selector.Driver()
+	e.add(0, taint.OfDevice(driver, &rule.Taint), nil)
+	if len(e.expired) == 0 {
+		return false, nil
+	}
+	paired, err := c.options.Deleter.Paired(ctx, current, &rule)
+	if err != nil {
+		return false, fmt.Errorf("read rule %s: %w", rule.Name, err)
+	}
+	if paired {
+		e.next = maxRecheck // Package devicetaints would recreate it, and deletes it when it is not needed.
+		return false, nil
+	}
+	if err := c.options.Deleter.DeleteRule(ctx, &rule); err != nil {
+		return false, fmt.Errorf("delete rule %s: %w", rule.Name, err)
+	}
+	reference.APIVersion, reference.UID = resourcev1.SchemeGroupVersion.String(), rule.UID
+	return true, nil
+}
+
+// reconcilePatch removes the expired taints of a ResourceSlicePatch, or deletes a patch
+// that would be empty, and reports whether it did.
+func (c *TTLController) reconcilePatch(ctx context.Context, e *expiry, reference *corev1.ObjectReference) (bool, error) {
+	var patch v1alpha1.ResourceSlicePatch
+	if err := c.Cache.Get(ctx, types.NamespacedName{Name: reference.Name}, &patch); err != nil {
+		return false, err
+	}
+	e.addPatch(&patch)
+	if len(e.expired) == 0 || patch.DeletionTimestamp != nil {
+		return false, nil
+	}
+	reference.APIVersion, reference.UID = v1alpha1.GroupVersion.String(), patch.UID
+	var err error
+	spec := &patch.Spec.Devices
+	if len(e.expired) == len(spec.Taints) && len(spec.Attributes)+len(spec.Capacity) == 0 {
+		err = c.options.Patches.Delete(ctx, patch.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &patch.UID, ResourceVersion: &patch.ResourceVersion},
+		})
+	} else {
+		operations := []jsonpatch.Operation{
+			jsonpatch.NewOperation("test", "/metadata/uid", patch.UID), jsonpatch.NewOperation("test", "/metadata/resourceVersion", patch.ResourceVersion),
+		}
+		for _, expired := range slices.Backward(e.expired) {
+			operations = append(operations, jsonpatch.NewOperation("remove", "/spec/devices/taints/"+strconv.Itoa(expired.position), nil))
+		}
+		var body []byte
+		if body, err = json.Marshal(operations); err == nil {
+			_, err = c.options.Patches.Patch(ctx, patch.Name, types.JSONPatchType, body, metav1.PatchOptions{})
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove taints of ResourceSlicePatch %s: %w", patch.Name, err)
+	}
+	return true, nil
+}
+
+// expiredTaint is a taint that is older than its ttl.
+type expiredTaint struct {
+	// position is the index in the taints of the node or patch.
+	position int
+	taint    taint.Taint
+	// ttl is the shortest ttl for the taint, and policy the TaintPolicy that has it.
+	ttl    time.Duration
+	policy string
+}
+
+// String describes the taint, the ttl and the policy.
+func (e *expiredTaint) String() string {
+	return fmt.Sprintf("taint %s is older than the ttl %s of TaintPolicy/%s", e.taint, e.ttl, e.policy)
+}
+
+// expiry collects the taints of an object that are expired at now, and the time until the
+// next one expires, zero for never.
+type expiry struct {
+	set     *taint.Set
+	now     time.Time
+	expired []expiredTaint
+	next    time.Duration
+}
+
+// add adds a taint. One without a time or a ttl does not expire, nor does one that stays.
+func (e *expiry) add(position int, t taint.Taint, stays func() bool) {
+	if t.TimeAdded.IsZero() {
+		return
+	}
+	ttl, policy, ok := e.set.TTL(t)
+	if !ok || stays != nil && stays() {
+		return
+	}
+	left := t.TimeAdded.Add(ttl).Sub(e.now)
+	switch {
+	case left <= 0:
+		e.expired = append(e.expired, expiredTaint{position, t, ttl, policy})
+	case e.next == 0 || left < e.next:
+		e.next = left
+	}
+}
+
+// addNode adds the taints of a node. PairingController would add a paired taint again, and
+// removes it with its NoExecute taint.
+func (e *expiry) addNode(node *corev1.Node) {
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		e.add(i, taint.OfNode(t), func() bool {
+			return selector.System(t.Key) || IsTwin(node, t) || isRegistered(e.set, node, t)
+		})
+	}
+}
+
+// addPatch adds the taints of a ResourceSlicePatch. A taint with a time neither in the spec
+// nor in the status does not age yet.
+func (e *expiry) addPatch(patch *v1alpha1.ResourceSlicePatch) {
+	var driver string
+	if names := slicepatch.NamesOf(patch.Spec.Devices.Filter); names.Driver != nil {
+		driver = *names.Driver
+	}
+	for i, t := range patch.Spec.Devices.Taints {
+		if t.TimeAdded.IsZero() {
+			t.TimeAdded = slicepatch.Since(patch, &t)
+		}
+		e.add(i, taint.OfDevice(driver, &resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded}), nil)
 	}
 }

@@ -1,11 +1,7 @@
 package nodetaints
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,218 +9,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// ttlWorld is an API server with nodes and rules, and a cache that is up to date.
+// ttlWorld is a world with a running TTLController.
 type ttlWorld struct {
+	*world
+
 	controller *TTLController
 	metrics    *TTLMetrics
-
-	mu       sync.Mutex
-	nodes    map[string]*corev1.Node
-	rules    map[string]tracker.Rule
-	patches  map[string]*v1alpha1.ResourceSlicePatch
-	current  *policyset.Set
-	handlers []toolscache.ResourceEventHandler
-	changed  chan struct{}
-	err      error
-	events   []string
-	// paired are the names of the paired rules.
-	paired map[string]bool
-}
-
-func (w *ttlWorld) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch into := obj.(type) {
-	case *corev1.Node:
-		if node, ok := w.nodes[key.Name]; ok {
-			node.DeepCopyInto(into)
-			return nil
-		}
-	case *v1alpha1.ResourceSlicePatch:
-		if patch, ok := w.patches[key.Name]; ok {
-			patch.DeepCopyInto(into)
-			return nil
-		}
-	}
-	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-}
-
-func (w *ttlWorld) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch into := list.(type) {
-	case *corev1.NodeList:
-		for _, node := range w.nodes {
-			into.Items = append(into.Items, *node)
-		}
-	case *v1alpha1.ResourceSlicePatchList:
-		for _, patch := range w.patches {
-			into.Items = append(into.Items, *patch)
-		}
-	}
-	return nil
-}
-
-func (w *ttlWorld) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return &ttlFakeInformer{world: w}, nil
-}
-
-type ttlFakeInformer struct {
-	cache.Informer
-
-	world *ttlWorld
-}
-
-func (f *ttlFakeInformer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	f.world.mu.Lock()
-	defer f.world.mu.Unlock()
-	f.world.handlers = append(f.world.handlers, handler)
-	for _, node := range f.world.nodes {
-		handler.OnAdd(node, true)
-	}
-	return nil, nil //nolint:nilnil // It is only handed back.
-}
-
-func (f *ttlFakeInformer) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error {
-	return nil
-}
-
-func (w *ttlWorld) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Node, error) {
-	w.mu.Lock()
-	node, ok := w.nodes[name]
-	err := w.err
-	w.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
-	}
-	before, err := json.Marshal(node)
-	if err != nil {
-		return nil, err
-	}
-	patch, err := jsonpatch.DecodePatch(data)
-	if err != nil {
-		return nil, err
-	}
-	after, err := patch.Apply(before)
-	if err != nil {
-		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), name, nil)
-	}
-	patched := &corev1.Node{}
-	if err := json.Unmarshal(after, patched); err != nil {
-		return nil, err
-	}
-	w.set(patched)
-	return patched, nil
-}
-
-// set writes a node and sends its event.
-func (w *ttlWorld) set(node *corev1.Node) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.nodes[node.Name] = node
-	for _, handler := range w.handlers {
-		handler.OnUpdate(node, node)
-	}
-}
-
-func (w *ttlWorld) Rules() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	names := make([]string, 0, len(w.rules))
-	for name := range w.rules {
-		names = append(names, name)
-	}
-	return names
-}
-
-func (w *ttlWorld) Rule(name string) (tracker.Rule, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	rule, ok := w.rules[name]
-	return rule, ok
-}
-
-func (w *ttlWorld) Paired(_ context.Context, _ *policyset.Set, rule *tracker.Rule) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.paired[rule.Name], w.err
-}
-
-func (w *ttlWorld) DeleteRule(_ context.Context, rule *tracker.Rule) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err != nil {
-		return w.err
-	}
-	if w.rules[rule.Name].UID != rule.UID || w.rules[rule.Name].ResourceVersion != rule.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "devicetaintrules"}, rule.Name, errors.New("changed"))
-	}
-	delete(w.rules, rule.Name)
-	return nil
-}
-
-func (w *ttlWorld) Current() *policyset.Set {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.current
-}
-
-func (w *ttlWorld) Subscribe() (<-chan struct{}, func()) { return w.changed, func() {} }
-
-// Eventf implements recorder.
-func (w *ttlWorld) Eventf(object runtime.Object, _, reason, format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	reference := object.(*corev1.ObjectReference)
-	w.events = append(w.events, reference.Kind+"/"+reference.Name+" "+reason+": "+fmt.Sprintf(format, args...))
-}
-
-func (w *ttlWorld) reported() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.events
-}
-
-func (w *ttlWorld) enforce(policies ...v1alpha1.TaintPolicy) {
-	w.mu.Lock()
-	w.current = w.current.WithTaints(policies)
-	w.mu.Unlock()
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
 }
 
 // taints returns the keys of the taints of a node.
 func (w *ttlWorld) taints(name string) []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	keys := []string{}
-	for _, t := range w.nodes[name].Spec.Taints {
-		keys = append(keys, t.Key)
-	}
+	w.locked(func() {
+		for _, t := range w.nodes[name].Spec.Taints {
+			keys = append(keys, t.Key)
+		}
+	})
 	return keys
 }
 
@@ -232,21 +43,11 @@ func (w *ttlWorld) taints(name string) []string {
 func runTTL(t *testing.T, test func(t *testing.T, w *ttlWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &ttlWorld{
-			nodes: map[string]*corev1.Node{}, rules: map[string]tracker.Rule{}, patches: map[string]*v1alpha1.ResourceSlicePatch{}, changed: make(chan struct{}, 1),
-			metrics: NewTTLMetrics(prometheus.NewPedanticRegistry()),
-		}
-		w.controller = NewTTL(TTLOptions{
-			Cache: w, Nodes: w, Patches: (*slicePatches)(w), Rules: w, Deleter: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
-			Leads: func() bool { return true }, Timeout: time.Second, Recorder: w, Metrics: w.metrics,
+		w := &ttlWorld{world: newWorld(), metrics: NewTTLMetrics(prometheus.NewPedanticRegistry())}
+		w.controller = NewTTL(w.base(), TTLOptions{
+			Nodes: nodeAPI{w.world}, Patches: patchAPI{w.world}, Rules: w, Deleter: w, Metrics: w.metrics,
 		})
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.controller.Start(ctx) }()
-		rest(time.Second)
-		test(t, w)
-		stop()
-		require.NoError(t, <-done)
+		lead(t, w.controller.Start, func() { test(t, w) })
 	})
 }
 
@@ -287,7 +88,7 @@ func TestATaintOfANodeIsRemovedWhenItsTimeIsOver(t *testing.T) {
 		require.Equal(t, []string{"first", "last", "maintenance"}, w.taints("n"))
 		rest(time.Hour)
 		require.Equal(t, []string{"first", "last"}, w.taints("n"))
-		require.Equal(t, "Node/n TaintExpired: Removed, because the taint maintenance:NoSchedule is older than the ttl 24h0m0s of TaintPolicy/day", w.reported()[0])
+		require.Equal(t, "Node/n Normal TaintExpired: Removed, because the taint maintenance:NoSchedule is older than the ttl 24h0m0s of TaintPolicy/day", w.reported()[0])
 		require.InDelta(t, 2, testutil.ToFloat64(w.metrics.expired.WithLabelValues(sourceNode)), 0)
 	})
 }
@@ -371,7 +172,7 @@ func TestARuleIsDeletedWhenItsTimeIsOver(t *testing.T) {
 		require.Len(t, w.Rules(), 2)
 		rest(2 * time.Minute)
 		require.Equal(t, []string{"other"}, w.Rules())
-		require.Equal(t, "DeviceTaintRule/r TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour", w.reported()[0])
+		require.Equal(t, "DeviceTaintRule/r Normal TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour", w.reported()[0])
 		w.controller.RuleChanged("r") // as it is told when it is gone
 		rest(time.Hour)
 		require.Len(t, w.reported(), 1)
@@ -413,30 +214,27 @@ func TestRulesOfPatchesStay(t *testing.T) {
 }
 
 func TestWhatWasChangedMeanwhileStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := ttlNode("n", ttlTaint("maintenance", corev1.TaintEffectNoSchedule, time.Hour))
-		w := &ttlWorld{nodes: map[string]*corev1.Node{}, current: policyset.None().WithTaints([]v1alpha1.TaintPolicy{limited("a", "maintenance", time.Minute)})}
-		expired, _ := expiredOnNode(w.current.Taints, seen, time.Now())
-		require.Len(t, expired, 1)
-		body, err := removeFromNode(seen, expired)
-		require.NoError(t, err)
-		for sentence, now := range map[string]*corev1.Node{
-			"the taint was set again": ttlNode("n", ttlTaint("maintenance", corev1.TaintEffectNoSchedule, 0)),
-			"another taint is there":  ttlNode("n", ttlTaint("other", corev1.TaintEffectNoSchedule, time.Hour), seen.Spec.Taints[0]),
-			"it was removed":          ttlNode("n"),
-			"it is another node":      {ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "another"}, Spec: seen.Spec},
-		} {
-			w.nodes["n"] = now
-			before := len(now.Spec.Taints)
-			_, err = w.Patch(t.Context(), "n", types.JSONPatchType, body, metav1.PatchOptions{})
-			require.Error(t, err, sentence)
-			require.Len(t, w.nodes["n"].Spec.Taints, before, sentence)
-		}
-		w.nodes["n"] = seen
-		_, err = w.Patch(t.Context(), "n", types.JSONPatchType, body, metav1.PatchOptions{})
-		require.NoError(t, err)
-		require.Empty(t, w.taints("n"))
-	})
+	maintenance := func(age time.Duration) corev1.Taint {
+		return ttlTaint("maintenance", corev1.TaintEffectNoSchedule, age)
+	}
+	for sentence, meanwhile := range map[string]*corev1.Node{
+		"the taint was set again": ttlNode("n", maintenance(time.Minute)),
+		"another taint is there":  ttlNode("n", ttlTaint("other", corev1.TaintEffectNoSchedule, 0), maintenance(48*time.Hour)),
+		"it was removed":          ttlNode("n"),
+		"it is another node":      {ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "another"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{maintenance(48 * time.Hour)}}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := newWorld()
+			c := NewTTL(w.base(), TTLOptions{Nodes: nodeAPI{w}, Metrics: NewTTLMetrics(prometheus.NewPedanticRegistry())})
+			w.current = w.current.WithTaints([]v1alpha1.TaintPolicy{limited("day", "maintenance", 24*time.Hour)})
+			w.set(ttlNode("n", maintenance(48*time.Hour)))
+			w.interleave = func() { w.locked(func() { w.nodes["n"] = meanwhile }) }
+			_, err := c.reconcile(t.Context(), ttlKey{sourceNode, "n"})
+			require.ErrorContains(t, err, "remove taints of node n")
+			require.Equal(t, taintTexts(meanwhile), w.taintsOf("n"))
+			require.Empty(t, w.reported())
+		})
+	}
 }
 
 func TestWhatFailsIsTriedAgain(t *testing.T) {
@@ -462,61 +260,9 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 
 func TestWhatIsLookedAtHasANameInLogs(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "Node/a", key{sourceNode, "a"}.describe())
-	require.Equal(t, "DeviceTaintRule/a", key{sourceRule, "a"}.describe())
-	require.Equal(t, "ResourceSlicePatch/a", key{sourcePatch, "a"}.describe())
-}
-
-// slicePatches is the ResourceSlicePatches of a world.
-type slicePatches ttlWorld
-
-func (p *slicePatches) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil {
-		return nil, p.err
-	}
-	before, err := json.Marshal(p.patches[name])
-	if err != nil {
-		return nil, err
-	}
-	operations, err := jsonpatch.DecodePatch(data)
-	if err != nil {
-		return nil, err
-	}
-	after, err := operations.Apply(before)
-	if err != nil {
-		return nil, apierrors.NewInvalid(schema.GroupKind{}, name, nil)
-	}
-	patch := &v1alpha1.ResourceSlicePatch{}
-	if err := json.Unmarshal(after, patch); err != nil {
-		return nil, err
-	}
-	patch.ResourceVersion += "0"
-	(*ttlWorld)(p).store(patch)
-	return nil, nil
-}
-
-func (p *slicePatches) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	stored := p.patches[name]
-	if p.err != nil {
-		return p.err
-	}
-	if *options.Preconditions.UID != stored.UID || *options.Preconditions.ResourceVersion != stored.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{}, name, errors.New("changed"))
-	}
-	delete(p.patches, name)
-	return nil
-}
-
-// store writes a patch and sends its event. The caller holds the lock.
-func (w *ttlWorld) store(patch *v1alpha1.ResourceSlicePatch) {
-	w.patches[patch.Name] = patch
-	for _, handler := range w.handlers {
-		handler.OnUpdate(patch, patch)
-	}
+	require.Equal(t, "Node/a", ttlKey{sourceNode, "a"}.describe())
+	require.Equal(t, "DeviceTaintRule/a", ttlKey{sourceRule, "a"}.describe())
+	require.Equal(t, "ResourceSlicePatch/a", ttlKey{sourcePatch, "a"}.describe())
 }
 
 // patched returns the keys of the taints of each existing patch.
@@ -569,10 +315,10 @@ func TestTaintsOfPatchesAreRemovedWhenTheirTimeIsOver(t *testing.T) {
 			"beside-another": {"other", "other"}, "with-attributes": {}, "not-recorded-yet": {"degraded"}, "of-another-key": {"other"},
 		}, w.patched())
 		require.ElementsMatch(t, []string{
-			"ResourceSlicePatch/only TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
-			"ResourceSlicePatch/by-its-status TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
-			"ResourceSlicePatch/beside-another TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
-			"ResourceSlicePatch/with-attributes TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+			"ResourceSlicePatch/only Normal TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+			"ResourceSlicePatch/by-its-status Normal TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+			"ResourceSlicePatch/beside-another Normal TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
+			"ResourceSlicePatch/with-attributes Normal TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour",
 		}, w.reported())
 	})
 }

@@ -3,16 +3,22 @@ package slicepatches
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -23,8 +29,49 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// queueName is the name label of the workqueue metrics.
-const queueName = "tollgate-patches"
+const (
+	// syncPause is how long a patch waits for the view and the tracker to sync.
+	syncPause = time.Second
+	// viewPause is how long a patch waits until the view has it.
+	viewPause = 50 * time.Millisecond
+	// recheck is the delay until a patch is reconciled again without an event.
+	recheck = time.Minute
+	// countPause is the minimum time between two status writes that differ only in the
+	// counts and names of devices: drivers may publish every second.
+	countPause = 5 * time.Second
+	// presencePause is the delay between two reads of the Lease of a scheduler.
+	presencePause = 10 * time.Second
+	// After a report, the worker rests share times as long as it took, at most restMax:
+	// many patches over many devices must not use a whole core.
+	share   = 19
+	restMax = 2 * time.Second
+)
+
+// The values of the label operation.
+const (
+	operationCreate = "create"
+	operationUpdate = "update"
+	operationDelete = "delete"
+)
+
+// Metrics counts the writes of rules.
+type Metrics struct {
+	writes *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		writes: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_patch_rule_writes_total",
+			Help: "DeviceTaintRules that were written for the taints of ResourceSlicePatches.",
+		}, []string{"operation"}),
+	}
+	for _, operation := range []string{operationCreate, operationUpdate, operationDelete} {
+		m.writes.WithLabelValues(operation)
+	}
+	return m
+}
 
 // view reports the devices of patches; sliceview.View implements it.
 type view interface {
@@ -41,33 +88,17 @@ type ruleIndex interface {
 	Patches() []tracker.PatchRef
 }
 
-// rules writes DeviceTaintRules; controllers.RuleClient implements it.
-type rules interface {
-	Get(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error)
-	Create(ctx context.Context, build controllers.BuildRule) error
-	Update(ctx context.Context, stored *resourcev1.DeviceTaintRule, build controllers.BuildRule) error
-	Delete(ctx context.Context, stored *resourcev1.DeviceTaintRule) error
-}
-
-// reader reads objects.
-type reader interface {
-	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
-}
-
-// informers is the part of a cache that provides informers.
-type informers interface {
-	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
-}
-
-// applier applies the status of the patch with a name and a UID; of any version if that is
-// empty.
-type applier interface {
-	Apply(ctx context.Context, name string, uid types.UID, version string, status *v1alpha1.ResourceSlicePatchStatus) error
-}
-
-// recorder writes events. It must not block.
-type recorder interface {
-	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
+// RuleOptions configures the writes of rules.
+type RuleOptions struct {
+	// Index reads rules, and Synced reports whether it has all: the controller would treat
+	// a missing one as deleted. The component that updates it must call RuleChanged. It is
+	// nil where rules are not watched; then none are written.
+	Index  ruleIndex
+	Synced func() bool
+	// Client writes rules.
+	Client controllers.Rules
+	// Gate is the feature gate that is off where Index is nil.
+	Gate string
 }
 
 // Options configures a Controller. Fields are required unless they say otherwise.
@@ -75,38 +106,21 @@ type Options struct {
 	// View reports the devices of patches, and ViewSynced whether it has all slices.
 	View       view
 	ViewSynced func() bool
-	// Known reads rules, and KnownSynced reports whether it has all: the controller would
-	// treat a missing one as deleted. The component that updates it must call RuleChanged.
-	// It is nil where rules are not watched; then none are written.
-	Known       ruleIndex
-	KnownSynced func() bool
-	// Rules writes rules, and is nil with Known.
-	Rules rules
-	// RulesGate is the feature gate that is off where Rules is nil, and AttributesGate the
-	// disabled gate of attributes and capacity, or empty.
-	RulesGate, AttributesGate string
-	// Cache provides informers of patches and classes, Reader reads them from the cache,
-	// and Live from the API server.
-	Cache  informers
-	Reader reader
-	Live   reader
-	Status applier
+	// Live reads patches and Leases from the API server.
+	Live  client.Reader
+	Rules RuleOptions
+	// AttributesGate is the disabled gate of attributes and capacity, or empty.
+	AttributesGate string
 	// Shared is true if Kubernetes' own evictor runs too.
-	Shared bool
-	// Clock is the clock of the API server, Local that of this machine.
-	Clock clock.PassiveClock
-	Local clock.WithTicker
-	Leads func() bool
-	// Timeout bounds a step, see controllers.LoopOptions.
-	Timeout  time.Duration
-	Recorder recorder
-	Metrics  *Metrics
+	Shared  bool
+	Metrics *Metrics
 }
 
 // Controller writes the status of patches and the rules for their taints.
 type Controller struct {
+	*controllers.Controller[string]
+
 	options Options
-	loop    *controllers.Loop[string]
 	// restUntil is the time until which no report is made. Only the single worker uses it
 	// and the contents of states.
 	restUntil time.Time
@@ -122,7 +136,7 @@ type Controller struct {
 	patchByRule map[string]string
 }
 
-// patchState is the state of a patch between steps.
+// patchState is the state of a patch between attempts.
 type patchState struct {
 	// selector selects the devices of the patch by driver, pool and device name alone.
 	selector device.Selector
@@ -130,30 +144,34 @@ type patchState struct {
 	reasons string
 	// statusWrite is the time of the last status write.
 	statusWrite time.Time
-	// uid and generation identify the patch for which the tracker last had all rules.
-	uid        types.UID
-	generation int64
-	// countedUID and countedGeneration identify the patch of the last report.
-	countedUID        types.UID
-	countedGeneration int64
+	// written is the version of the patch for which the tracker last had all rules, and
+	// counted that of the last report.
+	written, counted version
 	// failed are the rules that cannot be written, by name.
 	failed map[string]failedRule
 }
 
-// failedRule is a rule that cannot be written. It is not tried until a time, so that it
-// does not use up the requests of a step.
-type failedRule struct {
-	shortfall
-
+// version identifies a generation of a patch.
+type version struct {
+	uid        types.UID
 	generation int64
-	until      time.Time
 }
 
-// New returns a controller; Start starts it.
-func New(options Options) *Controller {
+func versionOf(patch *v1alpha1.ResourceSlicePatch) version {
+	return version{patch.UID, patch.Generation}
+}
+
+// New returns a controller; Start starts it. The cache of base holds patches and
+// DeviceClasses.
+func New(base controllers.Base, options Options) *Controller {
 	c := &Controller{options: options, states: map[string]*patchState{}, patchByRule: map[string]string{}, scheduler: true}
-	c.loop = controllers.NewLoop(controllers.LoopOptions[string]{
-		Name: queueName, Clock: options.Local, Leads: options.Leads, Timeout: options.Timeout, Workers: 1, Step: c.step,
+	c.Controller = controllers.New(base, controllers.Options[string]{
+		Name: "tollgate-patches", Started: c.started, Reconcile: c.reconcile,
+		Watches: map[client.Object]toolscache.ResourceEventHandler{
+			&v1alpha1.ResourceSlicePatch{}: controllers.OnEvent(func(patch client.Object) { c.Add(patch.GetName()) }),
+			// Few patches name a class, and classes seldom change.
+			&resourcev1.DeviceClass{}: controllers.OnEvent(func(client.Object) { c.addMatching(func(device.Selector) bool { return true }) }),
+		},
 	})
 	return c
 }
@@ -161,60 +179,39 @@ func New(options Options) *Controller {
 // Start runs the controller until ctx is done. It returns an error if the view accepts no
 // handler.
 func (c *Controller) Start(ctx context.Context) error {
-	c.mu.Lock()
-	clear(c.states)
-	c.mu.Unlock()
-	slices, err := c.options.View.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: c.enqueueForSlice, UpdateFunc: func(_, obj any) { c.enqueueForSlice(obj) }, DeleteFunc: c.enqueueForSlice,
-	})
+	registration, err := c.options.View.AddEventHandler(controllers.OnEvent(func(object client.Object) {
+		if slice, ok := object.(*resourcev1.ResourceSlice); ok {
+			c.addMatching(func(s device.Selector) bool { return s.MatchesPool(slice.Spec.Driver, slice.Spec.Pool.Name) })
+		}
+	}))
 	if err != nil {
 		return fmt.Errorf("follow what patches do to devices: %w", err)
 	}
-	defer func() { _ = c.options.View.RemoveEventHandler(slices) }()
-	var background sync.WaitGroup
-	c.loop.Run(ctx, func() {
-		c.addAll()
-		background.Go(func() { c.watch(ctx, &v1alpha1.ResourceSlicePatch{}, c.enqueuePatch) })
-		background.Go(func() { c.watch(ctx, &resourcev1.DeviceClass{}, c.enqueueForClass) })
-	})
-	background.Wait()
-	return nil
+	defer func() { _ = c.options.View.RemoveEventHandler(registration) }()
+	return c.Controller.Start(ctx)
 }
 
-// watch calls enqueue with the names of objects that have events, until ctx is done.
-func (c *Controller) watch(ctx context.Context, object client.Object, enqueue func(name string)) {
-	handle := func(obj any) {
-		if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-			enqueue(name)
-		}
-	}
-	controllers.Watch(ctx, c.options.Cache, object, toolscache.ResourceEventHandlerFuncs{
-		AddFunc: handle, UpdateFunc: func(_, obj any) { handle(obj) }, DeleteFunc: handle,
-	}, c.options.Local)
-}
-
-func (c *Controller) enqueuePatch(name string) { c.loop.Add(name) }
-
-// enqueueForClass queues all patches: few name a class, and classes seldom change.
-func (c *Controller) enqueueForClass(string) {
+// started removes the states of an earlier term, and queues the patches that have rules,
+// including deleted ones.
+func (c *Controller) started() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name := range c.states {
-		c.loop.Add(name)
-	}
-}
-
-// enqueueForSlice queues the patches that may select devices of a slice.
-func (c *Controller) enqueueForSlice(obj any) {
-	slice, ok := obj.(*resourcev1.ResourceSlice)
-	if !ok {
+	clear(c.states)
+	c.mu.Unlock()
+	if c.options.Rules.Index == nil {
 		return
 	}
+	for _, patch := range c.options.Rules.Index.Patches() {
+		c.Add(patch.Name)
+	}
+}
+
+// addMatching queues the patches whose selector matches.
+func (c *Controller) addMatching(matches func(device.Selector) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, m := range c.states {
-		if m.selector.MatchesPool(slice.Spec.Driver, slice.Spec.Pool.Name) {
-			c.loop.Add(name)
+		if matches(m.selector) {
+			c.Add(name)
 		}
 	}
 }
@@ -222,52 +219,20 @@ func (c *Controller) enqueueForSlice(obj any) {
 // RuleChanged queues the patches of a rule that was created, changed or deleted. It does
 // not block.
 func (c *Controller) RuleChanged(name string) {
-	seen, _ := c.options.Known.Rule(name)
+	rule, _ := c.options.Rules.Index.Rule(name)
 	c.mu.Lock()
 	before := c.patchByRule[name]
-	if seen.Patch.Name == "" {
+	if rule.Patch.Name == "" {
 		delete(c.patchByRule, name)
 	} else {
-		c.patchByRule[name] = seen.Patch.Name
+		c.patchByRule[name] = rule.Patch.Name
 	}
 	c.mu.Unlock()
-	for _, patch := range []string{before, seen.Patch.Name} {
+	for _, patch := range []string{before, rule.Patch.Name} {
 		if patch != "" {
-			c.loop.Add(patch)
+			c.Add(patch)
 		}
 	}
-}
-
-// addAll queues the patches that have rules, including deleted ones.
-func (c *Controller) addAll() {
-	if c.options.Known == nil {
-		return
-	}
-	for _, patch := range c.options.Known.Patches() {
-		c.loop.Add(patch.Name)
-	}
-}
-
-// stateOf returns the state of a patch, with its current selector.
-func (c *Controller) stateOf(patch *v1alpha1.ResourceSlicePatch) *patchState {
-	names := slicepatch.NamesOf(patch.Spec.Devices.Filter)
-	selector, _ := device.SelectorOf(&names)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.states[patch.Name]
-	if m == nil {
-		m = &patchState{}
-		c.states[patch.Name] = m
-	}
-	m.selector = selector
-	return m
-}
-
-// markWritten records that the tracker has all rules of the patch.
-func (c *Controller) markWritten(patch *v1alpha1.ResourceSlicePatch, m *patchState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m.uid, m.generation = patch.UID, patch.Generation
 }
 
 // Written reports whether all rules of a generation of a patch have been tracked. It is
@@ -276,15 +241,199 @@ func (c *Controller) Written(name string, uid types.UID, generation int64) bool 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.states[name]
-	return m != nil && m.uid == uid && m.generation == generation
+	return m != nil && m.written == version{uid, generation}
 }
 
-func (c *Controller) forget(name string) {
+// read returns a patch and its state, nil if the patch does not exist.
+func (c *Controller) read(ctx context.Context, name string) (*v1alpha1.ResourceSlicePatch, *patchState, error) {
+	patch := &v1alpha1.ResourceSlicePatch{}
+	err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, patch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.states, name)
+	if apierrors.IsNotFound(err) {
+		delete(c.states, name)
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
+	}
+	m := c.states[name]
+	if m == nil {
+		m = &patchState{}
+		c.states[name] = m
+	}
+	names := slicepatch.NamesOf(patch.Spec.Devices.Filter)
+	m.selector, _ = device.SelectorOf(&names)
+	return patch, m, nil
 }
 
-func referenceTo(patch *v1alpha1.ResourceSlicePatch) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindPatch, Name: patch.Name, UID: patch.UID}
+// reconcile reconciles one patch.
+func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	if !c.options.ViewSynced() || c.options.Rules.Index != nil && !c.options.Rules.Synced() {
+		return syncPause, nil
+	}
+	patch, m, err := c.read(ctx, name)
+	if err == nil && patch != nil && m.counted == versionOf(patch) {
+		// A new version of a patch does not wait for the reports of others.
+		if wait := c.restUntil.Sub(c.Local.Now()); wait > 0 {
+			select {
+			case <-ctx.Done():
+			case <-c.Local.After(wait):
+			}
+		}
+		patch, m, err = c.read(ctx, name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if patch == nil {
+		return c.removeRules(ctx, name)
+	}
+	report, ok := c.report(patch)
+	if !ok {
+		return viewPause, nil
+	}
+	m.counted = versionOf(patch)
+	return c.apply(ctx, patch, m, &report)
+}
+
+// apply records the times of taints in the status, then writes the rules, and then the
+// rest of the status.
+func (c *Controller) apply(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *patchState, report *sliceview.Report) (time.Duration, error) {
+	// An invalid patch has no times.
+	var times []v1alpha1.PatchedTaint
+	var taints []resourcev1.DeviceTaint
+	if len(report.Problems) == 0 {
+		times, taints = datedTaints(patch, c.Clock.Now())
+	}
+	if !equality.Semantic.DeepEqual(patch.Status.Taints, times) {
+		patch.Status.Taints = times
+		// The resourceVersion prevents that an old cache overwrites a recorded time.
+		if err := c.applyStatus(ctx, patch, patch.ResourceVersion, withOwnReady(&patch.Status)); err != nil {
+			return 0, err
+		}
+	}
+	shortfalls := c.shortfalls(ctx, patch)
+	w := &ruleWriter{Controller: c, patch: patch, m: m, left: writesAtOnce}
+	more, err := w.write(ctx, taints, report)
+	if err != nil {
+		return 0, err
+	}
+	if more == 0 && !w.behind {
+		c.mu.Lock()
+		m.written = versionOf(patch)
+		c.mu.Unlock()
+	}
+	wanted := statusOf(patch, report, times, append(shortfalls, w.shortfalls...))
+	again, err := c.writeStatus(ctx, patch, m, &wanted)
+	if more > 0 {
+		again = more
+	}
+	return again, err
+}
+
+// report returns the devices that a patch selects; false if the view does not hold this
+// version of it before and after: devices of another version must not get the taints of
+// this one.
+func (c *Controller) report(patch *v1alpha1.ResourceSlicePatch) (sliceview.Report, bool) {
+	if !c.options.View.Holds(patch) {
+		return sliceview.Report{}, false
+	}
+	naming := maxNamed
+	if slicepatch.Conditional(patch.Spec.Devices.Filter) && len(patch.Spec.Devices.Taints) > 0 {
+		naming = maxRules + 1
+	}
+	began := c.Local.Now()
+	report, ok := c.options.View.Report(patch.Name, naming)
+	ended := c.Local.Now()
+	c.restUntil = ended.Add(min(share*ended.Sub(began), restMax))
+	return report, ok && c.options.View.Holds(patch)
+}
+
+// shortfalls returns the reasons, apart from taints, why a patch is not in force as
+// written.
+func (c *Controller) shortfalls(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) []shortfall {
+	var shortfalls []shortfall
+	if filter := patch.Spec.Devices.Filter; filter != nil && filter.DeviceClassName != nil {
+		err := c.Cache.Get(ctx, types.NamespacedName{Name: *filter.DeviceClassName}, &resourcev1.DeviceClass{})
+		if apierrors.IsNotFound(err) {
+			shortfalls = append(shortfalls, shortfall{ReasonClassNotFound, fmt.Sprintf(
+				"there is no DeviceClass %s, so that no device is selected", *filter.DeviceClassName)})
+		}
+	}
+	attributed := len(patch.Spec.Devices.Attributes)+len(patch.Spec.Devices.Capacity) > 0
+	switch {
+	case attributed && c.options.AttributesGate != "":
+		shortfalls = append(shortfalls, shortfall{ReasonDisabled, "attributes and capacity change nothing: the feature gate " + c.options.AttributesGate + " is off"})
+	case attributed && !c.schedulerRuns(ctx):
+		shortfalls = append(shortfalls, shortfall{ReasonNoScheduler, fmt.Sprintf(
+			"attributes and capacity change nothing, because no scheduler that applies patches runs: nobody renews the Lease %s/%s; docs/scheduler.md says how to run one",
+			slicepatch.PresenceNamespace, slicepatch.Name)})
+	}
+	if patch.Spec.Publish {
+		shortfalls = append(shortfalls, shortfall{
+			ReasonNotPublished,
+			"spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own; schedulers that apply patches see attributes and capacity",
+		})
+	}
+	return shortfalls
+}
+
+// schedulerRuns reports whether a scheduler runs that applies patches. If the Lease cannot
+// be read, it returns the last result.
+func (c *Controller) schedulerRuns(ctx context.Context) bool {
+	now := c.Local.Now()
+	if now.Before(c.nextLeaseRead) {
+		return c.scheduler
+	}
+	c.nextLeaseRead = now.Add(presencePause)
+	lease := &coordinationv1.Lease{}
+	err := c.options.Live.Get(ctx, types.NamespacedName{Namespace: slicepatch.PresenceNamespace, Name: slicepatch.Name}, lease)
+	if client.IgnoreNotFound(err) != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("cannot see whether a scheduler applies patches", "reason", err.Error())
+		return c.scheduler
+	}
+	if err != nil {
+		lease = nil
+	}
+	_, c.scheduler = slicepatch.SchedulerOf(lease, c.Clock.Now())
+	return c.scheduler
+}
+
+// writeStatus writes the status of a patch if it differs. It writes an event if the patch
+// is not in force as written, once for each reason.
+func (c *Controller) writeStatus(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *patchState, wanted *v1alpha1.ResourceSlicePatchStatus) (time.Duration, error) {
+	setTransitionTime(&wanted.Conditions[0], patch.Status.Conditions, c.Clock.Now())
+	ready, reasons := &wanted.Conditions[0], ""
+	if ready.Status == metav1.ConditionFalse {
+		reasons = strings.Join([]string{string(patch.UID), strconv.FormatInt(patch.Generation, 10), ready.Reason}, " ")
+	}
+	if reasons != m.reasons && reasons != "" {
+		reference := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindPatch, Name: patch.Name, UID: patch.UID}
+		c.Recorder.Eventf(reference, corev1.EventTypeWarning, ready.Reason, "%s", ready.Message)
+		logr.FromContextOrDiscard(ctx).Info("a ResourceSlicePatch is not in force as written", "patch", patch.Name, "reason", ready.Reason, "message", ready.Message)
+	}
+	m.reasons = reasons
+
+	stored := withOwnReady(&patch.Status)
+	if equality.Semantic.DeepEqual(stored, wanted) {
+		return recheck, nil
+	}
+	countsAlone := len(stored.Conditions) == 1 && stored.Conditions[0].Reason == ready.Reason &&
+		stored.ObservedGeneration == wanted.ObservedGeneration && equality.Semantic.DeepEqual(stored.Taints, wanted.Taints)
+	now := c.Local.Now()
+	if wait := m.statusWrite.Add(countPause).Sub(now); wait > 0 && countsAlone {
+		return wait, nil
+	}
+	m.statusWrite = now
+	return recheck, c.applyStatus(ctx, patch, "", wanted)
+}
+
+// applyStatus applies a status, to the given resourceVersion if that is not empty.
+func (c *Controller) applyStatus(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
+	if err := applyStatus(ctx, &c.Base, patch, version, status); err != nil {
+		return err
+	}
+	logr.FromContextOrDiscard(ctx).V(1).Info("wrote status", "kind", kindPatch, "patch", patch.Name)
+	return nil
 }

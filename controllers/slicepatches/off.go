@@ -15,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -54,21 +55,16 @@ func OfPatches() Written {
 // Remover deletes the DeviceTaintRules of disabled features, and sets the status of
 // ResourceSlicePatches. Rules of other writers stay, whatever their labels.
 type Remover struct {
+	// Base writes the status of patches. Its timeout bounds one pass.
+	controllers.Base
+
 	// Client reads patches, and reads and deletes rules.
 	Client dynamic.Interface
 	// Rules selects the rules to delete.
 	Rules []Written
-	// Gate is the disabled feature gate of patches; empty if it is on. Then Status, which
-	// writes the status of patches, is not used.
-	Gate   string
-	Status applier
-	// Clock is the clock of the API server, Local that of this machine.
-	Clock clock.PassiveClock
-	Local clock.WithTicker
-	// Leads reports whether this replica holds the lease.
-	Leads func() bool
-	// Timeout bounds one pass.
-	Timeout time.Duration
+	// Gate is the disabled feature gate of patches; empty if it is on. Then no status is
+	// written.
+	Gate string
 }
 
 // Start deletes rules until ctx is done.
@@ -144,21 +140,15 @@ func (r *Remover) disable(ctx context.Context) error {
 		}
 		wanted := metav1.Condition{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonDisabled, ObservedGeneration: patch.Generation,
-			Message:            "The feature gate " + r.Gate + " is off: the patch has no effect.",
-			LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+			Message: "The feature gate " + r.Gate + " is off: the patch has no effect.",
 		}
-		if stood := meta.FindStatusCondition(patch.Status.Conditions, wanted.Type); stood != nil && stood.Status == wanted.Status {
-			if stood.Reason == wanted.Reason && stood.Message == wanted.Message && stood.ObservedGeneration == wanted.ObservedGeneration {
-				return nil
-			}
-			wanted.LastTransitionTime = stood.LastTransitionTime
+		setTransitionTime(&wanted, patch.Status.Conditions, r.Clock.Now())
+		if stored := meta.FindStatusCondition(patch.Status.Conditions, wanted.Type); stored != nil && *stored == wanted {
+			return nil
 		}
 		// The status has no times: a taint counts from when the gate is on again.
 		status := &v1alpha1.ResourceSlicePatchStatus{ObservedGeneration: patch.Generation, Conditions: []metav1.Condition{wanted}}
-		if err := r.Status.Apply(ctx, patch.Name, patch.UID, "", status); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("write status of ResourceSlicePatch %s: %w", patch.Name, err)
-		}
-		return nil
+		return client.IgnoreNotFound(applyStatus(ctx, &r.Base, &patch, "", status))
 	})
 	if isNotServed(err) {
 		return nil

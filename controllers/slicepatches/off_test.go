@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
@@ -83,7 +84,7 @@ func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 				})
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				remover := &Remover{Client: client, Rules: []Written{OfPatches()}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}
+				remover := &Remover{Client: client, Rules: []Written{OfPatches()}, Base: controllers.Base{Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}}
 				go func() { done <- remover.Start(ctx) }()
 				synctest.Wait()
 				require.Equal(t, []string{"labelled", "ours"}, names(t, client, version))
@@ -104,17 +105,20 @@ func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 
 func TestWhereNoRulesAreServedThereIsNothingToRemove(t *testing.T) {
 	t.Parallel()
-	remover := &Remover{Client: serving("none"), Rules: []Written{OfPatches()}, Gate: "Patches", Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}
+	remover := &Remover{Client: serving("none"), Rules: []Written{OfPatches()}, Gate: "Patches", Base: controllers.Base{Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}}
 	require.NoError(t, remover.pass(t.Context()))
 	remover.Leads = func() bool { return false }
 	require.Error(t, remover.pass(t.Context()))
 }
 
 // statuses records the applied statuses.
-type statuses map[string][]v1alpha1.ResourceSlicePatchStatus
+type statuses struct {
+	t       *testing.T
+	written map[string][]v1alpha1.ResourceSlicePatchStatus
+}
 
-func (s statuses) Apply(_ context.Context, name string, _ types.UID, _ string, status *v1alpha1.ResourceSlicePatchStatus) error {
-	s[name] = append(s[name], *status)
+func (s statuses) Patch(_ context.Context, obj ctrlclient.Object, patch ctrlclient.Patch, opts ...ctrlclient.SubResourcePatchOption) error {
+	s.written[obj.GetName()] = append(s.written[obj.GetName()], appliedStatus(s.t, patch, opts).Status)
 	return nil
 }
 
@@ -143,10 +147,12 @@ func TestPatchesSayThatTheirGateIsOff(t *testing.T) {
 		_, err := client.Resource(patches).Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	written := statuses{}
+	written := map[string][]v1alpha1.ResourceSlicePatchStatus{}
 	remover := &Remover{
-		Client: client, Gate: "ResourceSlicePatches", Status: written, Clock: clocktesting.NewFakePassiveClock(now),
-		Leads: func() bool { return true }, Timeout: time.Second,
+		Client: client, Gate: "ResourceSlicePatches",
+		Base: controllers.Base{
+			Status: statuses{t, written}, Clock: clocktesting.NewFakePassiveClock(now), Leads: func() bool { return true }, Timeout: time.Second,
+		},
 	}
 	require.NoError(t, remover.pass(t.Context()))
 	for name, since := range map[string]time.Time{"new": now, "in-force": now, "changed-since": time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)} {

@@ -1,16 +1,24 @@
 package slicepatches
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
@@ -32,6 +40,9 @@ const (
 )
 
 const (
+	// fieldManager owns the status except the conditions about evictions, which have
+	// another owner.
+	fieldManager = "tollgate-patches"
 	// maxNamed is the number of devices of each list that the status names.
 	maxNamed = 8
 	// maxMessage caps the message of Ready, in bytes.
@@ -79,7 +90,10 @@ func problems(list []sliceview.Problem) []v1alpha1.DevicePatchProblem {
 func ready(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, shortfalls []shortfall) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonInForce,
-		Message: selectedText(report.Matched), ObservedGeneration: patch.Generation,
+		Message: devices(report.Matched, " is selected.", " are selected."), ObservedGeneration: patch.Generation,
+	}
+	if report.Matched == 0 {
+		c.Message = "No device is selected."
 	}
 	shortfalls = append(reportShortfalls(report), shortfalls...)
 	if len(shortfalls) == 0 {
@@ -91,17 +105,6 @@ func ready(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, shortfa
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionFalse, shortfalls[0].reason, policy.Short(strings.Join(messages, "; "), maxMessage)
 	return c
-}
-
-func selectedText(devices int) string {
-	switch devices {
-	case 0:
-		return "No device is selected."
-	case 1:
-		return "1 device is selected."
-	default:
-		return fmt.Sprintf("%d devices are selected.", devices)
-	}
 }
 
 // reportShortfalls returns the shortfalls of the report of a patch.
@@ -118,54 +121,76 @@ func reportShortfalls(report *sliceview.Report) []shortfall {
 		shortfalls = append(shortfalls, shortfall{ReasonInvalid, "no part of the patch is in force: " + strings.Join(texts, "; ")})
 	}
 	if report.Failed > 0 {
-		shortfalls = append(shortfalls, shortfall{ReasonExpressionFailed, failureMessage(report)})
+		first := report.FirstFailed[0]
+		shortfalls = append(shortfalls, shortfall{ReasonExpressionFailed, fmt.Sprintf(
+			"an expression failed on %s, which the patch leaves alone, the first is %s: %s", devices(report.Failed, "", ""), deviceString(first.Device), first.Message)})
 	}
 	if report.Limited > 0 {
 		first := report.FirstLimited[0]
 		shortfalls = append(shortfalls, shortfall{ReasonDevicesLimited, fmt.Sprintf(
-			"%s their attributes and capacity, the first is %s: %s", keepText(report.Limited), deviceString(first.Device), first.Message)})
+			"%s their attributes and capacity, the first is %s: %s", devices(report.Limited, " keeps", " keep"), deviceString(first.Device), first.Message)})
 	}
 	return shortfalls
 }
 
-// failureMessage describes the devices on which an expression failed.
-func failureMessage(report *sliceview.Report) string {
-	first := report.FirstFailed[0]
-	return fmt.Sprintf("an expression failed on %s, which the patch leaves alone, the first is %s: %s",
-		devices(report.Failed), deviceString(first.Device), first.Message)
-}
-
-func keepText(n int) string {
+// devices returns a number of devices as text, with the verb for one or for several.
+func devices(n int, one, several string) string {
 	if n == 1 {
-		return "1 device keeps"
+		return "1 device" + one
 	}
-	return fmt.Sprintf("%d devices keep", n)
+	return fmt.Sprintf("%d devices%s", n, several)
 }
 
-func devices(n int) string {
-	if n == 1 {
-		return "1 device"
-	}
-	return fmt.Sprintf("%d devices", n)
-}
-
-// setTransitionTime sets lastTransitionTime of the condition Ready: the previous one if
-// the status of the condition is unchanged.
-func setTransitionTime(status *v1alpha1.ResourceSlicePatchStatus, before []metav1.Condition, now metav1.Time) {
-	ready := &status.Conditions[0]
-	ready.LastTransitionTime = now
-	if stored := meta.FindStatusCondition(before, ready.Type); stored != nil && stored.Status == ready.Status {
-		ready.LastTransitionTime = stored.LastTransitionTime
+// setTransitionTime sets lastTransitionTime of a condition: the previous one if the status
+// of the condition is unchanged.
+func setTransitionTime(condition *metav1.Condition, before []metav1.Condition, now time.Time) {
+	condition.LastTransitionTime = metav1.NewTime(now)
+	if stored := meta.FindStatusCondition(before, condition.Type); stored != nil && stored.Status == condition.Status {
+		condition.LastTransitionTime = stored.LastTransitionTime
 	}
 }
 
-// sameStatus reports whether the stored status is the wanted one. It ignores the
-// conditions of other writers.
-func sameStatus(stored, wanted *v1alpha1.ResourceSlicePatchStatus) bool {
-	own := *stored
-	own.Conditions = nil
-	if ready := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionReady); ready != nil {
-		own.Conditions = []metav1.Condition{*ready}
+// withOwnReady returns a copy of a status with only the condition Ready: the others have
+// other writers.
+func withOwnReady(status *v1alpha1.ResourceSlicePatchStatus) *v1alpha1.ResourceSlicePatchStatus {
+	own := *status
+	own.Conditions = slices.DeleteFunc(slices.Clone(own.Conditions), func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionReady })
+	return &own
+}
+
+// datedTaints returns the taints of a patch with their times, and in times those without
+// timeAdded, which have the time that the status records, or now.
+func datedTaints(patch *v1alpha1.ResourceSlicePatch, now time.Time) (times []v1alpha1.PatchedTaint, dated []resourcev1.DeviceTaint) {
+	for _, taint := range patch.Spec.Devices.Taints {
+		if taint.TimeAdded.IsZero() {
+			taint.TimeAdded = new(metav1.NewTime(now.Truncate(time.Second)))
+			if before := slicepatch.Since(patch, &taint); before != nil {
+				taint.TimeAdded = before
+			}
+			times = append(times, taint)
+		}
+		// Rules store whole seconds, while patches keep fractions.
+		since := metav1.NewTime(taint.TimeAdded.Truncate(time.Second))
+		dated = append(dated, resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: &since})
 	}
-	return equality.Semantic.DeepEqual(own, *wanted)
+	return times, dated
+}
+
+// applyStatus writes the status of a patch by server-side apply, to the given
+// resourceVersion if that is not empty: a later write makes it fail with a conflict. Fields
+// that it applied before and omits now are removed, and it takes over fields of other
+// managers. The UID makes the request fail for a recreated patch.
+func applyStatus(ctx context.Context, base *controllers.Base, patch *v1alpha1.ResourceSlicePatch, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
+	metadata := map[string]any{"name": patch.Name, "uid": patch.UID}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kindPatch, "metadata": metadata, "status": status,
+	})
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	object := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: patch.Name}}
+	return base.WriteStatus(ctx, "status of "+kindPatch, object, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(fieldManager), client.ForceOwnership)
 }

@@ -277,7 +277,7 @@ func TestFaults(t *testing.T) {
 		w := newWorld(t)
 		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
 		w.synced = false
-		again, err := w.controller().step(t.Context(), "p")
+		again, err := w.controller().reconcile(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, syncPause, again)
 		require.Empty(t, w.calls)
@@ -286,7 +286,7 @@ func TestFaults(t *testing.T) {
 		w := newWorld(t)
 		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
 		w.view.DeletePatch("p")
-		again, err := w.controller().step(t.Context(), "p")
+		again, err := w.controller().reconcile(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
 		require.Empty(t, w.calls)
@@ -296,8 +296,8 @@ func TestFaults(t *testing.T) {
 		c := w.controller()
 		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
 		w.step(c, "p")
-		c.options.Reader = newWorld(t)
-		again, err := c.step(t.Context(), "p")
+		c.Cache = newWorld(t)
+		again, err := c.reconcile(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, syncPause, again)
 		require.Len(t, w.ruleText(), 1)
@@ -318,7 +318,7 @@ func TestFaults(t *testing.T) {
 		w.fault = errors.New("the API server is away")
 		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
 		c := w.controller()
-		_, err := c.step(t.Context(), "p")
+		_, err := c.reconcile(t.Context(), "p")
 		require.ErrorContains(t, err, "the API server is away")
 		w.fault = nil
 		w.step(c, "p")
@@ -335,7 +335,7 @@ func TestFaults(t *testing.T) {
 	t.Run("where rules are not followed too", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.controller()
-		c.options.Known, c.options.Rules = nil, nil
+		c.options.Rules.Index, c.options.Rules.Client = nil, nil
 		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
 		w.step(c, "p")
 		require.Contains(t, w.ready("p"), "False RulesNotServed: ")
@@ -530,8 +530,8 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		c := w.controller()
 		was := w.patch("p", before)
 		w.patch("p", after)
-		c.options.Reader = lagging{w, was}
-		again, err := c.step(t.Context(), "p")
+		c.Cache = lagging{w, was}
+		again, err := c.reconcile(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
 		require.Empty(t, w.ruleText())
@@ -542,7 +542,7 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		c := w.controller()
 		w.patch("p", before)
 		c.options.View = counting{w.view, func() { w.patch("p", after) }}
-		again, err := c.step(t.Context(), "p")
+		again, err := c.reconcile(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
 		require.Empty(t, w.ruleText())
@@ -560,8 +560,8 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		}
 		w.patch("p", after)
 		w.view.SetPatch(was)
-		c.options.Reader = lagging{w, was}
-		again, err := c.step(t.Context(), "p")
+		c.Cache = lagging{w, was}
+		again, err := c.reconcile(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
 		require.Empty(t, w.ruleText())
@@ -571,9 +571,9 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		c := w.controller()
 		was := w.patch("p", before).DeepCopy()
 		w.step(c, "p")
-		c.options.Reader = lagging{w, was}
+		c.Cache = lagging{w, was}
 		w.view.SetPatch(was)
-		_, err := c.step(t.Context(), "p")
+		_, err := c.reconcile(t.Context(), "p")
 		require.True(t, apierrors.IsConflict(err), "%v", err)
 	})
 }
@@ -628,7 +628,7 @@ func TestWritten(t *testing.T) {
 	p := w.patch("p", ofA100+`taints: [{key: k, effect: NoExecute}]}`)
 	require.False(t, c.Written("p", p.UID, 1))
 	w.fault = errors.New("the API server is away")
-	_, err := c.step(t.Context(), "p")
+	_, err := c.reconcile(t.Context(), "p")
 	require.Error(t, err)
 	require.False(t, c.Written("p", p.UID, 1))
 	w.fault, w.staleTracker = nil, true

@@ -41,6 +41,7 @@ var errUnused = errors.New("not used here")
 // world is an API server with patches, rules, classes and slices, and their caches.
 type world struct {
 	*tracker.Tracker
+	unwatched
 
 	view *sliceview.View
 
@@ -65,7 +66,7 @@ type world struct {
 	// shared is true if Kubernetes evicts too.
 	shared bool
 	synced bool
-	rules  rules
+	rules  controllers.Rules
 }
 
 func newWorld(t *testing.T) *world {
@@ -80,10 +81,12 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) controller() *Controller {
-	return New(Options{
-		View: w.view, ViewSynced: func() bool { return w.synced }, Known: w, KnownSynced: func() bool { return w.synced },
-		Rules: w.rules, Cache: unwatched{}, Reader: w, Live: w, Status: w, Shared: w.shared, Clock: clock.RealClock{}, Local: clock.RealClock{},
-		Leads: func() bool { return true }, Timeout: time.Minute, Recorder: w, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+	synced := func() bool { return w.synced }
+	return New(controllers.Base{
+		Cache: w, Status: w, Recorder: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Minute,
+	}, Options{
+		View: w.view, ViewSynced: synced, Live: w, Rules: RuleOptions{Index: w, Synced: synced, Client: w.rules},
+		Shared: w.shared, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
 }
 
@@ -97,9 +100,12 @@ func (w *world) schedule() {
 // unwatched is a cache without informers.
 type unwatched struct{}
 
-// GetInformer implements informers.
 func (unwatched) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return nil, errUnused
+}
+
+func (unwatched) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errUnused
 }
 
 // slice publishes devices with a model each, as name=model.
@@ -188,8 +194,25 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// Apply implements applier.
-func (w *world) Apply(_ context.Context, name string, uid types.UID, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
+// appliedStatus decodes the server-side apply of a status.
+func appliedStatus(t *testing.T, patch client.Patch, opts []client.SubResourcePatchOption) *v1alpha1.ResourceSlicePatch {
+	t.Helper()
+	require.Equal(t, types.ApplyPatchType, patch.Type())
+	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
+	require.Equal(t, fieldManager, options.FieldManager)
+	require.True(t, *options.Force)
+	body, err := patch.Data(nil)
+	require.NoError(t, err)
+	applied := &v1alpha1.ResourceSlicePatch{}
+	require.NoError(t, yaml.UnmarshalStrict(body, applied))
+	require.Equal(t, v1alpha1.GroupVersion.WithKind("ResourceSlicePatch"), applied.GroupVersionKind())
+	return applied
+}
+
+// Patch implements controllers.StatusWriter.
+func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	applied := appliedStatus(w.t, patch, opts)
+	name, uid, version, status := obj.GetName(), applied.UID, applied.ResourceVersion, &applied.Status
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, "status "+name)
@@ -350,7 +373,7 @@ func (w *world) taken() (calls, events []string) {
 func (w *world) step(c *Controller, name string) {
 	w.t.Helper()
 	for range 100 {
-		again, err := c.step(w.t.Context(), name)
+		again, err := c.reconcile(w.t.Context(), name)
 		require.NoError(w.t, err)
 		if again == 0 || again > time.Millisecond {
 			return

@@ -26,12 +26,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // approvalWorld is an API server with one approval, one node and one rule.
 type approvalWorld struct {
+	controllers.Cache
+
 	controller *ApprovalController
 	registry   *prometheus.Registry
 	stop       func()
@@ -189,10 +192,9 @@ func runWith(t *testing.T, change func(*v1alpha1.EvictionApprovalSpec), test fun
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n"}, time.Now())
 		standing := preview.NewView(preview.Options{Tracker: w.tracker}).Standing
 		w.registry = prometheus.NewPedanticRegistry()
-		w.controller = NewApprovals(ApprovalOptions{
-			Cache: w, Status: w, Standing: standing, Left: w.evicted, Clock: clock.RealClock{}, Local: clock.RealClock{},
-			Leads: func() bool { return true }, Timeout: time.Second, Metrics: NewMetrics(w.registry),
-		})
+		w.controller = NewApprovals(controllers.Base{
+			Cache: w, Status: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second,
+		}, ApprovalOptions{Standing: standing, Left: w.evicted, Metrics: NewMetrics(w.registry)})
 		w.start(t)
 		w.requireState(t, reasonOpen)
 		test(t, w)
@@ -407,7 +409,7 @@ func TestATaintThatIsKnownLateUsesAnApproval(t *testing.T) {
 	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n", Taints: []corev1.Taint{approved(0)}}, time.Now())
-		rest(lookPause) // no event is sent
+		rest(openPause) // no event is sent
 		w.requireState(t, reasonUsed)
 	})
 }
@@ -457,7 +459,12 @@ func TestAnApprovalOfAnObjectThatIsNotThereIsOpen(t *testing.T) {
 		t.Helper()
 		w.set(tracker.Rule{Name: "another"})
 		w.requireState(t, reasonOpen)
-		w.handlers["approval"].OnDelete(toolscache.DeletedFinalStateUnknown{Obj: w.approval})
+		w.mu.Lock()
+		gone := w.approval
+		w.approval = nil
+		w.mu.Unlock()
+		w.handlers["approval"].OnDelete(toolscache.DeletedFinalStateUnknown{Obj: gone})
+		rest(time.Second)
 		require.Empty(t, w.controller.states)
 	})
 }
@@ -480,7 +487,8 @@ func TestApprovalAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 
 func TestAnApprovalThatWasMadeAnewIsAnother(t *testing.T) {
 	used := &v1alpha1.EvictionApproval{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID("old")}}
-	c := NewApprovals(ApprovalOptions{Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }})
+	c := NewApprovals(controllers.Base{}, ApprovalOptions{})
+	c.reset()
 	first := c.stateOf(used)
 	require.Same(t, first, c.stateOf(used))
 	anew := used.DeepCopy()

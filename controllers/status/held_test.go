@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -47,6 +49,13 @@ func (w *heldWorld) Patch(ctx context.Context, obj client.Object, patch client.P
 		return err
 	}
 	return w.Status().Patch(ctx, obj, patch, opts...)
+}
+
+// unwatched is a cache without informers.
+type unwatched struct{ client.Reader }
+
+func (unwatched) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return nil, errors.New("nothing is watched")
 }
 
 func (w *heldWorld) written() int {
@@ -80,26 +89,22 @@ func runHeld(t *testing.T, test func(t *testing.T, w *heldWorld)) {
 		w := &heldWorld{settled: true, leads: true}
 		w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).Build()
 		set := eviction.Compile([]v1alpha1.EvictionPolicy{*policy})
-		c := NewHeld(HeldOptions{
-			Cache: w, Status: w, Policies: func() *eviction.Set { return set },
-			Held:    func() []evictor.Held { w.mu.Lock(); defer w.mu.Unlock(); return w.heldPods },
-			Settled: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.settled },
-			Leads:   func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
-			Clock:   clock.RealClock{}, Local: clock.RealClock{}, Timeout: time.Second,
+		c := NewHeld(controllers.Base{
+			Cache: unwatched{w}, Status: w, Leads: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
+			Clock: clock.RealClock{}, Local: clock.RealClock{}, Timeout: time.Second,
+		}, HeldOptions{
+			Evictions: func() *eviction.Set { return set },
+			Held:      func() []evictor.Held { w.mu.Lock(); defer w.mu.Unlock(); return w.heldPods },
+			Settled:   func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.settled },
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- c.Start(ctx) }()
-		heldRest(time.Second)
+		rest(time.Second)
 		test(t, w)
 		stop()
 		require.NoError(t, <-done)
 	})
-}
-
-func heldRest(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }
 
 // heldOn returns a number of pods that are held because of a node.
@@ -120,24 +125,24 @@ func TestJ01WhatIsHeldStandsInTheStatus(t *testing.T) {
 			w.heldPods = append(heldOn("a", 3, evictor.HoldBreakerTripped), heldOn("b", 5, evictor.HoldProtected)...)
 			w.heldPods = append(w.heldPods, heldOn("c", 7, evictor.HoldNodesDown)...)
 		})
-		heldRest(3 * time.Second)
+		rest(3 * time.Second)
 		status, condition := w.status(t)
 		require.EqualValues(t, 8, status.Held)
 		require.Equal(t, []v1alpha1.HeldEvictions{{Kind: "Node", Name: "b", Pods: 5}, {Kind: "Node", Name: "a", Pods: 3}}, status.Holding)
 		require.Equal(t, metav1.ConditionTrue, condition.Status)
-		require.Equal(t, reasonTripped, condition.Reason)
+		require.Equal(t, "BreakerTripped", condition.Reason)
 		require.EqualValues(t, 3, condition.ObservedGeneration)
 		require.Contains(t, condition.Message, "Pods held by the breaker: 3. They go when an EvictionApproval")
 		require.Contains(t, condition.Message, "Pods protected by the policy: 5.")
 		require.NotNil(t, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady), "what others say stays")
 
 		w.locked(func() { w.heldPods = nil })
-		heldRest(3 * time.Second)
+		rest(3 * time.Second)
 		status, condition = w.status(t)
 		require.Zero(t, status.Held)
 		require.Empty(t, status.Holding)
 		require.Equal(t, metav1.ConditionFalse, condition.Status)
-		require.Equal(t, reasonNothing, condition.Reason)
+		require.Equal(t, "NothingHeld", condition.Reason)
 	})
 }
 
@@ -146,16 +151,16 @@ func TestAStatusIsWrittenSeldomAndOnlyWhenItChanges(t *testing.T) {
 		t.Helper()
 		for i := range 100 {
 			w.locked(func() { w.heldPods = heldOn("a", i+1, evictor.HoldPaused) })
-			heldRest(100 * time.Millisecond)
+			rest(100 * time.Millisecond)
 		}
 		require.LessOrEqual(t, w.written(), 6)
-		heldRest(5 * time.Second)
+		rest(5 * time.Second)
 		writes := w.written()
-		heldRest(time.Hour)
+		rest(time.Hour)
 		require.Equal(t, writes, w.written())
 		status, condition := w.status(t)
 		require.EqualValues(t, 100, status.Held)
-		require.Equal(t, reasonPaused, condition.Reason)
+		require.Equal(t, "Paused", condition.Reason)
 	})
 }
 
@@ -167,7 +172,7 @@ func TestAStatusNamesTheObjectsWithTheMostPods(t *testing.T) {
 				w.heldPods = append(w.heldPods, heldOn(fmt.Sprintf("n%02d", i), 1+i%20, evictor.HoldBreakerTripped)...)
 			}
 		})
-		heldRest(3 * time.Second)
+		rest(3 * time.Second)
 		status, _ := w.status(t)
 		require.Len(t, status.Holding, maxHolding)
 		require.Equal(t, v1alpha1.HeldEvictions{Kind: "Node", Name: "n19", Pods: 20}, status.Holding[0])
@@ -179,13 +184,13 @@ func TestANewLeaderSaysNothingBeforeItKnows(t *testing.T) {
 	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
 		w.locked(func() { w.heldPods = heldOn("a", 2, evictor.HoldPaused) })
-		heldRest(3 * time.Second)
+		rest(3 * time.Second)
 		w.locked(func() { w.heldPods, w.settled = nil, false })
-		heldRest(time.Minute)
+		rest(time.Minute)
 		status, _ := w.status(t)
 		require.EqualValues(t, 2, status.Held)
 		w.locked(func() { w.settled = true })
-		heldRest(3 * time.Second)
+		rest(3 * time.Second)
 		status, _ = w.status(t)
 		require.Zero(t, status.Held)
 	})
@@ -195,13 +200,13 @@ func TestHeldAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
 		w.locked(func() { w.err, w.heldPods = errors.New("away"), heldOn("a", 2, evictor.HoldPaused) })
-		heldRest(time.Minute)
+		rest(time.Minute)
 		w.locked(func() { w.err, w.leads = nil, false })
-		heldRest(time.Minute)
+		rest(time.Minute)
 		status, _ := w.status(t)
 		require.Zero(t, status.Held, "nothing is written without the lease")
 		w.locked(func() { w.leads = true })
-		heldRest(5 * time.Second)
+		rest(5 * time.Second)
 		status, _ = w.status(t)
 		require.EqualValues(t, 2, status.Held)
 	})

@@ -1,49 +1,159 @@
 package status
 
 import (
+	"context"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
-// Reasons of the condition Ready.
+// Reasons of the condition Ready of policies.
 const (
 	reasonInForce  = "InForce"
 	reasonPartOfIt = "PartlyInForce"
 	reasonDisabled = "Disabled"
-
-	messageInForce = "The policy is compiled and in force."
-	// maxMessage bounds the message, which lists everything that is wrong.
-	maxMessage = 1024
 )
+
+// maxMessage caps the message, which lists all problems of a policy.
+const maxMessage = 1024
+
+// ReadyController writes the condition Ready of policies.
+type ReadyController struct {
+	*controllers.Controller[policyKey]
+
+	enabled func(kind policyset.Kind) bool
+	kinds   []policyset.Kind
+
+	mu     sync.Mutex
+	states map[policyKey]policyState
+}
+
+// policyKey names a policy; kind is an index of kinds.
+type policyKey struct {
+	kind int
+	name string
+}
+
+// policyState is the last seen generation of a policy with its condition, which is kept
+// because a write of the status alone needs no compilation. The condition is empty until
+// this replica has the policy in force.
+type policyState struct {
+	uid        types.UID
+	generation int64
+	condition  metav1.Condition
+}
+
+// NewReady returns a controller; Start starts it. enabled reports whether the feature gate
+// of a kind is on.
+func NewReady(base controllers.Base, enabled func(kind policyset.Kind) bool) *ReadyController {
+	c := &ReadyController{enabled: enabled, kinds: policyset.Kinds()}
+	watches := map[client.Object]toolscache.ResourceEventHandler{}
+	for i := range c.kinds {
+		watches[c.kinds[i].New()] = controllers.OnEvent(func(object client.Object) { c.Add(policyKey{i, object.GetName()}) })
+	}
+	c.Controller = controllers.New(base, controllers.Options[policyKey]{
+		Name: "tollgate-policy-status", Workers: 2, Watches: watches, Started: c.reset, PoliciesChanged: c.policiesChanged, Reconcile: c.reconcile,
+		Describe: func(k policyKey) string { return c.kinds[k.kind].Name + "/" + k.name },
+	})
+	return c
+}
+
+func (c *ReadyController) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.states = map[policyKey]policyState{}
+}
+
+// policiesChanged queues the policies that have come into force.
+func (c *ReadyController) policiesChanged(context.Context) {
+	current := c.Policies.Current()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, state := range c.states {
+		if state.condition.Type == "" && current.Holds(state.uid, state.generation) {
+			c.Add(k)
+		}
+	}
+}
+
+// exchange replaces the state of a policy, and returns the one before.
+func (c *ReadyController) exchange(k policyKey, state policyState) policyState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.states[k]
+	c.states[k] = state
+	return before
+}
+
+// reconcile writes the condition of one policy if it differs.
+func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Duration, error) {
+	kind := &c.kinds[k.kind]
+	object := kind.New()
+	if err := c.Cache.Get(ctx, types.NamespacedName{Name: k.name}, object); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.states, k)
+		return 0, client.IgnoreNotFound(err)
+	}
+	enabled := c.enabled(*kind)
+	state := policyState{uid: object.GetUID(), generation: object.GetGeneration()}
+	// The state is stored first, so that policiesChanged misses no policy.
+	before := c.exchange(k, state)
+	if enabled && !c.Policies.Current().Holds(state.uid, state.generation) {
+		return 0, nil
+	}
+	if before.uid == state.uid && before.generation == state.generation {
+		state.condition = before.condition
+	}
+	if state.condition.Type == "" {
+		state.condition = readyCondition(kind, enabled, object)
+	}
+	c.exchange(k, state)
+
+	stored := object.DeepCopyObject().(client.Object)
+	condition := state.condition
+	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	observed, conditions := kind.Status(object)
+	changed := meta.SetStatusCondition(conditions, condition)
+	if !changed && *observed == state.generation {
+		return 0, nil
+	}
+	*observed = state.generation
+	if err := c.WriteStatus(ctx, "status of "+kind.Name, object, controllers.ChangesTo(stored)); client.IgnoreNotFound(err) != nil {
+		return 0, err
+	}
+	logr.FromContextOrDiscard(ctx).V(1).Info("wrote status", "kind", kind.Name, "policy", k.name, "reason", condition.Reason)
+	return 0, nil
+}
 
 // readyCondition returns the condition that a policy should have.
 func readyCondition(kind *policyset.Kind, enabled bool, object policyset.Object) metav1.Condition {
 	condition := metav1.Condition{
-		Type:               v1alpha1.ConditionReady,
-		Status:             metav1.ConditionTrue,
-		Reason:             reasonInForce,
-		Message:            messageInForce,
-		ObservedGeneration: object.GetGeneration(),
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: object.GetGeneration(),
 	}
 	if !enabled {
-		condition.Status, condition.Reason = metav1.ConditionFalse, reasonDisabled
-		condition.Message = "The feature gate " + kind.Gate + " is off: the policy has no effect."
+		condition.Reason, condition.Message = reasonDisabled, "The feature gate "+kind.Gate+" is off: the policy has no effect."
 		return condition
 	}
-	if errs := kind.Validate(object); len(errs) > 0 {
-		condition.Status, condition.Reason = metav1.ConditionFalse, reasonPartOfIt
-		condition.Message = clip(errs.ToAggregate().Error())
+	errs := kind.Validate(object)
+	if len(errs) == 0 {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reasonInForce, "The policy is compiled and in force."
+		return condition
+	}
+	condition.Reason, condition.Message = reasonPartOfIt, errs.ToAggregate().Error()
+	if len(condition.Message) > maxMessage {
+		condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "") + "..."
 	}
 	return condition
-}
-
-func clip(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
@@ -143,10 +144,10 @@ func (w *world) condition(t *testing.T, object client.Object, conditions *[]meta
 // led runs test while a controller runs.
 func led(t *testing.T, w *world, enabled func(policyset.Kind) bool, test func()) {
 	t.Helper()
-	c := NewReady(ReadyOptions{
-		Cache: w, Client: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true },
-		Timeout: time.Second, Enabled: enabled, Policies: w,
-	})
+	c := NewReady(controllers.Base{
+		Cache: w, Status: w.Status(), Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
+		Leads: func() bool { return true }, Timeout: time.Second,
+	}, enabled)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- c.Start(ctx) }()

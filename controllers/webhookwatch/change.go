@@ -10,11 +10,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/certs"
 )
 
-// settings are the fields of a webhook, except its name, by field name.
+// settings are the fields of a webhook, except its name, by the name of the field.
 type settings map[string]any
 
 // entries are the settings of webhooks by their names.
@@ -23,29 +24,34 @@ type entries map[string]settings
 // fieldClientConfig is the field that Tollgate writes too.
 const fieldClientConfig = "clientConfig"
 
-func validatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration) entries {
-	out, replaced := entries{}, certs.ReplacedServices(c.Annotations)
-	for _, w := range c.Webhooks {
-		out[w.Name] = settings{
-			fieldClientConfig: addressOf(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
-			"namespaceSelector": w.NamespaceSelector, "objectSelector": w.ObjectSelector, "matchConditions": w.MatchConditions,
-			"timeoutSeconds": w.TimeoutSeconds, "sideEffects": w.SideEffects, "admissionReviewVersions": w.AdmissionReviewVersions,
+// entriesOf returns the webhooks of a configuration.
+func entriesOf(object any) entries {
+	out := entries{}
+	switch object := object.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i := range object.Webhooks {
+			out.add(object.Annotations, object.Webhooks[i].Name, &object.Webhooks[i].ClientConfig, &object.Webhooks[i])
+		}
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range object.Webhooks {
+			out.add(object.Annotations, object.Webhooks[i].Name, &object.Webhooks[i].ClientConfig, &object.Webhooks[i])
 		}
 	}
 	return out
 }
 
-func mutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) entries {
-	out, replaced := entries{}, certs.ReplacedServices(c.Annotations)
-	for _, w := range c.Webhooks {
-		out[w.Name] = settings{
-			fieldClientConfig: addressOf(w.Name, w.ClientConfig, replaced), "rules": w.Rules, "failurePolicy": w.FailurePolicy, "matchPolicy": w.MatchPolicy,
-			"namespaceSelector": w.NamespaceSelector, "objectSelector": w.ObjectSelector, "matchConditions": w.MatchConditions,
-			"timeoutSeconds": w.TimeoutSeconds, "sideEffects": w.SideEffects, "admissionReviewVersions": w.AdmissionReviewVersions,
-			"reinvocationPolicy": w.ReinvocationPolicy,
-		}
+func (e entries) add(annotations map[string]string, name string, config *admissionregistrationv1.WebhookClientConfig, webhook any) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(webhook)
+	if err != nil {
+		return // The types of the API can be converted.
 	}
-	return out
+	delete(fields, "name")
+	a := address{Service: config.Service, URL: config.URL, Shipped: config.Service}
+	if s, replaced := certs.ReplacedServices(annotations)[name]; replaced && a.Service == nil {
+		a.Shipped = &s
+	}
+	fields[fieldClientConfig] = a
+	e[name] = fields
 }
 
 // address is the endpoint of a webhook, without its caBundle.
@@ -54,14 +60,6 @@ type address struct {
 	URL     *string
 	// Shipped is the installed Service: Service itself, or the one that a URL replaced.
 	Shipped *admissionregistrationv1.ServiceReference
-}
-
-func addressOf(name string, config admissionregistrationv1.WebhookClientConfig, replaced map[string]admissionregistrationv1.ServiceReference) address {
-	a := address{Service: config.Service, URL: config.URL, Shipped: config.Service}
-	if s, known := replaced[name]; known && a.Service == nil {
-		a.Shipped = &s
-	}
-	return a
 }
 
 // isTollgates reports whether Tollgate writes this address in place of before: the URL at
@@ -87,7 +85,7 @@ func (a address) isTollgates(before address, base string) bool {
 // the size of an event.
 func differences(before, after entries, base string) []string {
 	var out []string
-	for _, name := range sortedNames(before, after) {
+	for _, name := range sortedKeys(before, after) {
 		old, wasThere := before[name]
 		now, isThere := after[name]
 		switch {
@@ -96,7 +94,10 @@ func differences(before, after entries, base string) []string {
 		case !wasThere:
 			out = append(out, "webhook "+name+" added")
 		default:
-			if fields := changedFields(old, now, base); len(fields) > 0 {
+			fields := slices.DeleteFunc(sortedKeys(old, now), func(field string) bool {
+				return equality.Semantic.DeepEqual(old[field], now[field]) || field == fieldClientConfig && isOwnChange(old[field], now[field], base)
+			})
+			if len(fields) > 0 {
 				out = append(out, fmt.Sprintf("webhook %s: %s changed", name, strings.Join(fields, ", ")))
 			}
 		}
@@ -104,38 +105,28 @@ func differences(before, after entries, base string) []string {
 	return out
 }
 
-func sortedNames(a, b entries) []string {
-	names := slices.Collect(maps.Keys(a))
-	names = slices.AppendSeq(names, maps.Keys(b))
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func changedFields(old, now settings, base string) []string {
-	var fields []string
-	for _, field := range slices.Sorted(maps.Keys(now)) {
-		if equality.Semantic.DeepEqual(old[field], now[field]) || field == fieldClientConfig && isOwnChange(old[field], now[field], base) {
-			continue
-		}
-		fields = append(fields, field)
-	}
-	return fields
+// sortedKeys returns the keys of two maps.
+func sortedKeys[M ~map[string]V, V any](a, b M) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // isOwnChange reports whether Tollgate replaced the Service or another URL by its URL, or
 // restored the Service.
 func isOwnChange(old, now any, base string) bool {
-	before, wasThere := old.(address)
-	after, isThere := now.(address)
-	return wasThere && isThere && equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.isTollgates(before, base)
+	before, after := old.(address), now.(address)
+	return equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.isTollgates(before, base)
 }
 
 // lastWriter returns the field manager of the last write, such as kubectl-edit.
-func lastWriter(managers []metav1.ManagedFieldsEntry) string {
+func lastWriter(object any) string {
 	writer, at := "unknown", metav1.Time{}
-	for _, m := range managers {
-		if m.Time != nil && !m.Time.Before(&at) {
-			writer, at = m.Manager, *m.Time
+	if object, ok := object.(metav1.Object); ok {
+		for _, m := range object.GetManagedFields() {
+			if m.Time != nil && !m.Time.Before(&at) {
+				writer, at = m.Manager, *m.Time
+			}
 		}
 	}
 	return writer

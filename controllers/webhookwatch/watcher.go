@@ -7,14 +7,16 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tollgate-dev/tollgate/controllers"
 )
 
 // Reasons of events on the Lease.
@@ -24,9 +26,56 @@ const (
 	reasonDeleted = "WebhooksDeleted"
 )
 
-// recorder writes events. It must not block.
-type recorder interface {
-	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
+// configuration is a value of the label configuration, a closed set.
+type configuration string
+
+const (
+	validating configuration = "validating"
+	mutating   configuration = "mutating"
+)
+
+// kind returns the kind of the object.
+func (c configuration) kind() string {
+	if c == validating {
+		return "ValidatingWebhookConfiguration"
+	}
+	return "MutatingWebhookConfiguration"
+}
+
+// change is a value of the label change, a closed set.
+type change string
+
+const (
+	changeCreated change = "created"
+	changeEdited  change = "edited"
+	changeDeleted change = "deleted"
+)
+
+// Metrics shows whether the API server calls Tollgate.
+type Metrics struct {
+	registered *prometheus.GaugeVec
+	changes    *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	factory := promauto.With(reg)
+	m := &Metrics{
+		registered: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tollgate_webhooks_registered",
+			Help: "Webhooks in the configuration by which the API server calls Tollgate, as the leader sees it: 0 if it is missing.",
+		}, []string{"configuration"}),
+		changes: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "tollgate_webhook_configuration_changes_total",
+			Help: "Changes of the configuration by which the API server calls Tollgate, but for what Tollgate writes itself, that the leader saw.",
+		}, []string{"configuration", "change"}),
+	}
+	for _, c := range []configuration{validating, mutating} {
+		for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
+			m.changes.WithLabelValues(string(c), string(what))
+		}
+	}
+	return m
 }
 
 // Options configures a Watcher. All fields but URL are required.
@@ -37,19 +86,22 @@ type Options struct {
 	Name string
 	// URL is the address at which the API server calls Tollgate; empty for a Service.
 	URL string
-	// Leads reports whether this replica still holds the lease.
-	Leads func() bool
 	// Lease is the object of the events.
-	Lease    *corev1.ObjectReference
-	Recorder recorder
-	Metrics  *Metrics
+	Lease   *corev1.ObjectReference
+	Metrics *Metrics
 }
 
 // Watcher watches the webhook configurations of Tollgate.
-type Watcher struct{ options Options }
+type Watcher struct {
+	controllers.Base
+
+	options Options
+}
 
 // New returns a watcher; Start starts it.
-func New(options Options) *Watcher { return &Watcher{options: options} }
+func New(base controllers.Base, options Options) *Watcher {
+	return &Watcher{Base: base, options: options}
+}
 
 // Start watches until ctx is done. It retries while it lacks the permission, and logs that
 // once: no other component depends on it.
@@ -118,24 +170,23 @@ func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscach
 
 // report counts a change and records it in an event and in the log.
 func (w *Watcher) report(ctx context.Context, c configuration, what change, object any, details []string) {
-	if ctx.Err() != nil || !w.options.Leads() {
+	if ctx.Err() != nil || !w.Leads() {
 		return
 	}
 	w.options.Metrics.changes.WithLabelValues(string(c), string(what)).Inc()
 	name := c.kind() + " " + w.options.Name
-	writer := lastWriter(managersOf(object))
 	log := logr.FromContextOrDiscard(ctx)
 	switch what {
 	case changeCreated:
 		log.Info("webhooks were created", "object", name)
-		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeNormal, reasonCreated, "%s was created", name)
+		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeNormal, reasonCreated, "%s was created", name)
 	case changeEdited:
-		text := strings.Join(details, "; ")
+		text, writer := strings.Join(details, "; "), lastWriter(object)
 		log.Info("webhooks were edited", "object", name, "changes", text, "fieldManager", writer)
-		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonEdited, "%s was edited by %s: %s", name, writer, text)
+		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonEdited, "%s was edited by %s: %s", name, writer, text)
 	case changeDeleted:
 		log.Info("webhooks were deleted", "object", name)
-		w.options.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, c.impact())
+		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, c.impact())
 	}
 }
 
@@ -145,22 +196,4 @@ func (c configuration) impact() string {
 		return "nothing is refused by policies, and nothing is foretold"
 	}
 	return "nothing is given to pods, claims and nodes when they are created"
-}
-
-func entriesOf(object any) entries {
-	switch object := object.(type) {
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		return validatingEntries(object)
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		return mutatingEntries(object)
-	default:
-		return nil
-	}
-}
-
-func managersOf(object any) []metav1.ManagedFieldsEntry {
-	if meta, ok := object.(metav1.Object); ok {
-		return meta.GetManagedFields()
-	}
-	return nil
 }

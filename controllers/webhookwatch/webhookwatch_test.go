@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tollgate-dev/tollgate/certs"
+	"github.com/tollgate-dev/tollgate/controllers"
 )
 
 func validatingConfiguration() *admissionregistrationv1.ValidatingWebhookConfiguration {
@@ -75,7 +76,7 @@ func TestE10WhatIsAnotherIsNamed(t *testing.T) {
 			t.Parallel()
 			after := validatingConfiguration()
 			after.Webhooks = test.change(after.Webhooks)
-			require.Equal(t, test.want, differences(validatingEntries(validatingConfiguration()), validatingEntries(after), ""))
+			require.Equal(t, test.want, differences(entriesOf(validatingConfiguration()), entriesOf(after), ""))
 		})
 	}
 }
@@ -124,14 +125,14 @@ func TestE10OnlyTollgatesOwnURLIsNoChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, test.want, differences(validatingEntries(test.before), validatingEntries(test.after), test.base))
+			require.Equal(t, test.want, differences(entriesOf(test.before), entriesOf(test.after), test.base))
 		})
 	}
 }
 
 func TestTheLastWriterIsNamed(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "kubectl-edit", lastWriter(validatingConfiguration().ManagedFields))
+	require.Equal(t, "kubectl-edit", lastWriter(validatingConfiguration()))
 	require.Equal(t, "unknown", lastWriter(nil))
 }
 
@@ -193,9 +194,8 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			recorder, metrics := &recordedEvents{}, NewMetrics(prometheus.NewPedanticRegistry())
-			watcher := New(Options{
-				Name: "tollgate", Leads: func() bool { return test.leads },
-				Lease: &corev1.ObjectReference{Name: "lease"}, Recorder: recorder, Metrics: metrics,
+			watcher := New(controllers.Base{Leads: func() bool { return test.leads }, Recorder: recorder}, Options{
+				Name: "tollgate", Lease: &corev1.ObjectReference{Name: "lease"}, Metrics: metrics,
 			})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
@@ -218,9 +218,8 @@ func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
 		client := fake.NewClientset(validatingConfiguration())
 		recorder := &slowRecorder{end: make(chan struct{})}
 		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		watcher := New(Options{
-			Client: client, Name: "tollgate", Leads: func() bool { return true },
-			Lease: &corev1.ObjectReference{Name: "lease"}, Recorder: recorder, Metrics: metrics,
+		watcher := New(controllers.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
+			Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Name: "lease"}, Metrics: metrics,
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -253,7 +252,7 @@ func TestOneConfigurationDoesNotWaitForTheOther(t *testing.T) {
 			return true, nil, errors.New("not now")
 		})
 		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		watcher := New(Options{Client: client, Name: "tollgate", Leads: func() bool { return true }, Recorder: &recordedEvents{}, Metrics: metrics})
+		watcher := New(controllers.Base{Leads: func() bool { return true }, Recorder: &recordedEvents{}}, Options{Client: client, Name: "tollgate", Metrics: metrics})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- watcher.Start(ctx) }()
@@ -269,9 +268,8 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	stands := watchStands(client)
 	registry := prometheus.NewPedanticRegistry()
 	recorder := &recordedEvents{}
-	watcher := New(Options{
-		Client: client, Name: "tollgate", Leads: func() bool { return true },
-		Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Recorder: recorder, Metrics: NewMetrics(registry),
+	watcher := New(controllers.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
+		Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Metrics: NewMetrics(registry),
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -17,59 +17,51 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
+// controllerBase returns what the controllers of the leader share.
+func (p *program) controllerBase(store controllers.Policies) controllers.Base {
+	return controllers.Base{
+		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(), Policies: store, Recorder: p.recorders.policies,
+		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
+	}
+}
+
 // addControllers adds the controllers that the leader runs for the policies.
 func (p *program) addControllers(store *policies.Store, state *evictionState, previews *previewSet) {
-	status := status.NewReady(status.ReadyOptions{
-		Cache: p.manager.GetCache(), Client: p.manager.GetClient(), Clock: p.clock, Local: p.local,
-		Leads: p.leads, Timeout: p.attemptTimeout(), Enabled: p.judges, Policies: store,
-	})
-	p.leader.add(status.Start, p.newRegistration().Start)
+	base := p.controllerBase(store)
+	p.leader.add(status.NewReady(base, p.judges).Start, webhookwatch.New(base, webhookwatch.Options{
+		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Lease: p.leaseReference(), Metrics: webhookwatch.NewMetrics(ctrlmetrics.Registry),
+	}).Start)
 	if p.features.Enabled(settings.TolerationPolicies) && state.tracker != nil {
-		p.leader.add(p.newAudit(store, state).Start)
+		p.leader.add(audit.New(base, audit.Options{
+			Pods: state.tracker, Synced: state.pods, Namespace: p.config.Namespace,
+			DefaultSeconds: p.defaultSeconds(), Metrics: audit.NewMetrics(ctrlmetrics.Registry),
+		}).Start)
 	}
 	if p.pairs(state) {
-		p.addPairing(store, state)
+		// Pods with a bounded toleration do not return to their devices.
+		d := state.devices
+		devices := devicetaints.New(base, devicetaints.Options{
+			Devices: state.tracker, Synced: d.synced.Load, Client: controllers.NewRuleClient(d.rules, d.served, devicetaints.Label),
+			Window: p.window(), Metrics: devicetaints.NewMetrics(ctrlmetrics.Registry),
+		})
+		state.changes.rules.join(devices.RuleChanged)
+		p.leader.add(devices.Start)
 	}
 	if p.features.Enabled(settings.EvictionPolicies) {
-		p.addTwins(store)
+		// Pods do not return to their nodes in mode Window. In other modes, leftover paired
+		// taints are removed.
+		p.leader.add(nodetaints.NewPairing(base, nodetaints.PairingOptions{
+			Nodes: p.clientset.CoreV1().Nodes(), Window: p.window(), Metrics: nodetaints.NewPairingMetrics(ctrlmetrics.Registry),
+		}).Start)
 	}
 	if p.features.Enabled(settings.TaintPolicies) {
-		p.addTaintControllers(store, state, previews)
+		p.addTaintControllers(base, state, previews)
 	}
 }
 
-// newRegistration returns the watcher that reports changed or deleted webhook configurations.
-func (p *program) newRegistration() *webhookwatch.Watcher {
-	return webhookwatch.New(webhookwatch.Options{
-		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Leads: p.leads, Lease: p.leaseReference(),
-		Recorder: p.recorders.policies, Metrics: webhookwatch.NewMetrics(ctrlmetrics.Registry),
-	})
-}
-
-func (p *program) newAudit(store *policies.Store, state *evictionState) *audit.Controller {
-	return audit.New(audit.Options{
-		Pods: state.tracker, Synced: state.pods, Namespace: p.config.Namespace, Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
-		Policies: store, DefaultSeconds: p.defaultSeconds(), Local: p.local, Leads: p.leads,
-		Timeout: p.attemptTimeout(), Metrics: audit.NewMetrics(ctrlmetrics.Registry),
-	})
-}
-
-// pairs reports whether twin rules are written for device taints.
+// pairs reports whether paired rules are written for device taints.
 func (p *program) pairs(state *evictionState) bool {
 	return (p.features.Enabled(settings.PlacementPolicies) || p.window()) && state.watchesRules()
-}
-
-// addPairing adds the controller of twin rules, which keep pods with a bounded toleration from
-// returning to their devices.
-func (p *program) addPairing(store *policies.Store, state *evictionState) {
-	d := state.devices
-	pairs := devicetaints.New(devicetaints.Options{
-		Devices: state.tracker, Synced: d.synced.Load, Client: controllers.NewRuleClient(d.rules, d.served, devicetaints.Label),
-		Policies: store, Window: p.window(), Local: p.local, Leads: p.leads,
-		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: devicetaints.NewMetrics(ctrlmetrics.Registry),
-	})
-	state.changes.rules.join(pairs.RuleChanged)
-	p.leader.add(pairs.Start)
 }
 
 // window reports whether the mode is Window, in which Tollgate evicts before Kubernetes does.
@@ -77,45 +69,26 @@ func (p *program) window() bool {
 	return p.features.Enabled(settings.EvictionPolicies) && p.config.Eviction.Mode == configv1alpha1.EvictionWindow
 }
 
-// addTwins adds the controller of twin node taints, which keep pods from returning to their nodes
-// in mode Window. In other modes it removes leftover twins.
-func (p *program) addTwins(store *policies.Store) {
-	nodes := nodetaints.NewPairing(nodetaints.PairingOptions{
-		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(), Policies: store, Window: p.window(),
-		Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
-		Recorder: p.recorders.policies, Metrics: nodetaints.NewPairingMetrics(ctrlmetrics.Registry),
-	})
-	p.leader.add(nodes.Start)
-}
-
 // addTaintControllers adds the controllers of TaintPolicies.
-func (p *program) addTaintControllers(store *policies.Store, state *evictionState, previews *previewSet) {
-	nodes := nodetaints.NewRegister(nodetaints.RegisterOptions{
-		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(), Pods: p.clientset.CoreV1().Pods(""),
-		Policies: store, Limits: previews.limits, Self: p.self, Since: p.leaderlessSince, Clock: p.clock, Local: p.local, Leads: p.leads,
-		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: nodetaints.NewRegisterMetrics(ctrlmetrics.Registry),
+func (p *program) addTaintControllers(base controllers.Base, state *evictionState, previews *previewSet) {
+	nodes := nodetaints.NewRegister(base, nodetaints.RegisterOptions{
+		Nodes: p.clientset.CoreV1().Nodes(), ListPods: p.clientset.CoreV1().Pods("").List,
+		Check: previews.limits.Node, Self: p.self, Since: p.leaderlessSince, Metrics: nodetaints.NewRegisterMetrics(ctrlmetrics.Registry),
 	})
-	expiry := nodetaints.TTLOptions{
-		Cache: p.manager.GetCache(), Nodes: p.clientset.CoreV1().Nodes(),
-		Policies: store, Clock: p.clock, Local: p.local, Leads: p.leads,
-		Timeout: p.attemptTimeout(), Recorder: p.recorders.policies, Metrics: nodetaints.NewTTLMetrics(ctrlmetrics.Registry),
-	}
+	expiry := nodetaints.TTLOptions{Nodes: p.clientset.CoreV1().Nodes(), Metrics: nodetaints.NewTTLMetrics(ctrlmetrics.Registry)}
 	if p.features.Enabled(settings.ResourceSlicePatches) {
 		expiry.Patches = p.dynamic.Resource(v1alpha1.GroupVersion.WithResource("resourceslicepatches"))
 	}
-	record := status.ApprovalOptions{
-		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(),
-		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(), Metrics: status.NewMetrics(ctrlmetrics.Registry),
-	}
+	approvals := status.ApprovalOptions{Metrics: status.NewMetrics(ctrlmetrics.Registry)}
 	if state.tracker != nil {
-		record.Left, record.Standing = state.ledger.Left, previews.view.Standing
+		approvals.Left, approvals.Standing = state.ledger.Left, previews.view.Standing
 	}
 	if state.devices != nil {
 		expiry.Rules, expiry.Deleter = state.tracker, &carriers{
 			slices: p.clientset.ResourceV1().ResourceSlices(), rules: state.devices.rules, served: state.devices.served, window: p.window(),
 		}
 	}
-	expired, approved := nodetaints.NewTTL(expiry), status.NewApprovals(record)
+	expired, approved := nodetaints.NewTTL(base, expiry), status.NewApprovals(base, approvals)
 	if state.devices != nil {
 		state.changes.rules.join(expired.RuleChanged)
 		state.changes.rules.join(approved.RuleChanged)

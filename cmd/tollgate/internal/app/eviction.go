@@ -205,11 +205,7 @@ func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evic
 	if err := p.manager.Add(everyReplica(follow)); err != nil {
 		return fmt.Errorf("follow EvictionPolicies: %w", err)
 	}
-	status := status.NewHeld(status.HeldOptions{
-		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(), Policies: inForce,
-		Held: runner.Held, Settled: runner.Settled,
-		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
-	})
+	status := status.NewHeld(p.controllerBase(nil), status.HeldOptions{Held: runner.Held, Settled: runner.Settled, Evictions: inForce})
 	p.leader.add(status.Start)
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
 		p.leader.add(keeper.Start)

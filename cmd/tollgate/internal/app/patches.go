@@ -100,11 +100,8 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
 		return nil
 	}
 	options := slicepatches.Options{
-		View: feed.View(), ViewSynced: feed.Synced,
-		Cache: p.manager.GetCache(), Reader: p.manager.GetClient(), Live: p.manager.GetAPIReader(), Status: slicepatches.NewApplier(p.dynamic),
-		Shared: p.config.Eviction.Mode != configv1alpha1.EvictionReplace,
-		Clock:  p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
-		Recorder: p.recorders.policies, Metrics: slicepatches.NewMetrics(ctrlmetrics.Registry),
+		View: feed.View(), ViewSynced: feed.Synced, Live: p.manager.GetAPIReader(),
+		Shared: p.config.Eviction.Mode != configv1alpha1.EvictionReplace, Metrics: slicepatches.NewMetrics(ctrlmetrics.Registry),
 	}
 	if !p.features.Enabled(settings.ResourceSlicePatchAttributes) {
 		options.AttributesGate = string(settings.ResourceSlicePatchAttributes)
@@ -112,16 +109,16 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
 	d := state.devices
 	switch {
 	case d == nil:
-		options.RulesGate = string(settings.DeviceTaintEviction)
+		options.Rules.Gate = string(settings.DeviceTaintEviction)
 	case d.withoutRules:
-		options.RulesGate = string(settings.DeviceTaintRules)
+		options.Rules.Gate = string(settings.DeviceTaintRules)
 	default:
-		options.Known, options.KnownSynced = state.tracker, d.synced.Load
-		options.Rules = controllers.NewRuleClient(p.dynamic, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
+		options.Rules.Index, options.Rules.Synced = state.tracker, d.synced.Load
+		options.Rules.Client = controllers.NewRuleClient(p.dynamic, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
-	controller := slicepatches.New(options)
+	controller := slicepatches.New(p.controllerBase(nil), options)
 	p.leader.add(controller.Start)
-	if options.Rules == nil {
+	if options.Rules.Client == nil {
 		return nil
 	}
 	state.changes.rules.join(controller.RuleChanged)
@@ -131,9 +128,7 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
 // addRemover adds the controller that deletes objects written for a feature whose gate is off
 // now: they would go on tainting.
 func (p *program) addRemover(state *evictionState) {
-	remover := &slicepatches.Remover{
-		Client: p.dynamic, Status: slicepatches.NewApplier(p.dynamic), Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
-	}
+	remover := &slicepatches.Remover{Base: p.controllerBase(nil), Client: p.dynamic}
 	carriedOut := p.features.Enabled(settings.ResourceSlicePatches)
 	if !carriedOut {
 		remover.Gate = string(settings.ResourceSlicePatches)

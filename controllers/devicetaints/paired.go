@@ -1,6 +1,7 @@
 package devicetaints
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -10,7 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -93,26 +97,24 @@ func (t *pairedRule) matches(rule *tracker.Rule) bool {
 // object returns the rule in an API version; versions do not differ in more (VS-02).
 func (t *pairedRule) object(version string) *resourcev1.DeviceTaintRule {
 	owner := t.owner
-	if owner.APIVersion == "" {
-		owner.APIVersion = version
-	}
-	return &resourcev1.DeviceTaintRule{
-		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: KindRule},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: t.name, Labels: map[string]string{Label: t.label}, OwnerReferences: []metav1.OwnerReference{owner},
-		},
-		Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: selectorOf(t.selector), Taint: t.taint},
-	}
-}
-
-func selectorOf(s device.Selector) *resourcev1.DeviceTaintSelector {
-	named := func(name string, ok bool) *string {
+	owner.APIVersion = cmp.Or(owner.APIVersion, version)
+	optional := func(name string, ok bool) *string {
 		if !ok {
 			return nil
 		}
 		return &name
 	}
-	return &resourcev1.DeviceTaintSelector{Driver: named(s.Driver()), Pool: named(s.Pool()), Device: named(s.Name())}
+	s := t.selector
+	return &resourcev1.DeviceTaintRule{
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: KindRule},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: t.name, Labels: map[string]string{Label: t.label}, OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: optional(s.Driver()), Pool: optional(s.Pool()), Device: optional(s.Name())},
+			Taint:          t.taint,
+		},
+	}
 }
 
 // hasMetadata reports whether a rule has the desired label and owner.
@@ -134,15 +136,72 @@ func OwnerOf(rule *resourcev1.DeviceTaintRule) (metav1.OwnerReference, bool) {
 	case KindRule:
 		return owner, rule.Name == pairedName(owner.Name)
 	case kindSlice:
-		return owner, namesPublished(rule.Name)
+		// The names of the rules for published taints have this form.
+		sum, ok := strings.CutPrefix(rule.Name, prefix)
+		decoded, err := hex.DecodeString(sum)
+		return owner, ok && err == nil && len(decoded) == hashBytes
 	default:
 		return owner, false
 	}
 }
 
-// namesPublished reports whether a name has the form of the rules for published taints.
-func namesPublished(name string) bool {
-	sum, ok := strings.CutPrefix(name, prefix)
-	decoded, err := hex.DecodeString(sum)
-	return ok && err == nil && len(decoded) == hashBytes
+// Needs decides which taints of devices need a paired rule: those for which claims get a
+// toleration with tolerationSeconds. The zero value needs none.
+type Needs struct {
+	placement *placement.Set
+	windows   *eviction.Set
+}
+
+// NeedsOf returns the needs of the policies in force, none for nil. window reports mode
+// Window, in which EvictionPolicies give claims tolerations too.
+func NeedsOf(current *policyset.Set, window bool) Needs {
+	if current == nil {
+		return Needs{}
+	}
+	needs := Needs{placement: current.Placement}
+	if window {
+		needs.windows = current.Evictions
+	}
+	return needs
+}
+
+// any reports whether any taint can need a paired rule.
+func (n Needs) any() bool { return n.placement.GivesBounded() || len(n.windows.Windows()) > 0 }
+
+// includes reports whether a taint needs a paired rule.
+func (n Needs) includes(taint *resourcev1.DeviceTaint) bool {
+	return n.placement.NeedsPair(taint) ||
+		taint.Effect == resourcev1.DeviceTaintEffectNoExecute && n.windows.HasWindow(v1alpha1.TaintTargetDevice, taint.Key)
+}
+
+// NeededByRule reports whether a rule is the paired rule of carrier, which needs one; the
+// controller would recreate it.
+func NeededByRule(needs Needs, rule *resourcev1.DeviceTaintRule, carrier *tracker.Rule) bool {
+	return carrier.Selects && needs.includes(new(carrier.NativeTaint())) && isPaired(rule, new(pairedRuleOf(carrier)))
+}
+
+// NeededBySlice reports whether a rule is paired with a taint in a ResourceSlice that
+// needs it.
+func NeededBySlice(needs Needs, rule *resourcev1.DeviceTaintRule, carrier *tracker.Slice) bool {
+	for i := range carrier.Devices {
+		d := &carrier.Devices[i]
+		for j := range d.Taints {
+			if !needs.includes(&d.Taints[j]) {
+				continue
+			}
+			wanted := pairedRuleForPublished(&tracker.Published{
+				Device: device.ID{Driver: carrier.Driver, Pool: carrier.Pool, Name: d.Name},
+				Taint:  d.Taints[j], Slice: carrier.Name, SliceUID: carrier.UID,
+			})
+			if isPaired(rule, &wanted) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isPaired(rule *resourcev1.DeviceTaintRule, wanted *pairedRule) bool {
+	owner, managed := OwnerOf(rule)
+	return managed && owner.UID == wanted.owner.UID && rule.Name == wanted.name && wanted.matches(new(tracker.RuleOf(rule)))
 }

@@ -1,0 +1,390 @@
+package slicepatches
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
+)
+
+const (
+	kindRule  = "DeviceTaintRule"
+	kindPatch = "ResourceSlicePatch"
+	// hashBytes is the number of bytes of a hash in a name.
+	hashBytes = 8
+	// maxNamePrefix caps the part of the patch name in the names of its rules.
+	maxNamePrefix = 200
+	// maxRules caps the rules of a patch, and maxTotalRules those of all patches, because
+	// every scheduler watches each of them.
+	maxRules      = 1000
+	maxTotalRules = 5000
+	// fewRules is a number of rules that one attempt can write, and writesAtOnce the number
+	// that it writes.
+	fewRules     = 16
+	writesAtOnce = 50
+	// idlePause is how long a patch waits until the tracker has the written rules.
+	idlePause = 250 * time.Millisecond
+	// failurePause is how long a rule that cannot be written is not tried again.
+	failurePause = time.Minute
+)
+
+var (
+	// errLimit ends an attempt that has made its maximum number of requests.
+	errLimit = errors.New("written enough for now")
+	// errStale ends an attempt for a patch that has changed meanwhile.
+	errStale = errors.New("the patch was written since")
+)
+
+// rule is a desired DeviceTaintRule.
+type rule struct {
+	name     string
+	patch    tracker.PatchRef
+	selector resourcev1.DeviceTaintSelector
+	// taint is the taint of the patch, with a time; native is the effect in the spec of
+	// the rule.
+	taint  resourcev1.DeviceTaint
+	native resourcev1.DeviceTaintEffect
+}
+
+// rulesOf returns the rules of a patch for devices, which are nil if it selects by names
+// alone. Each taint has a time. shared is true if Kubernetes evicts too; then components
+// without support for patches see NoSchedule instead of NoExecute.
+func rulesOf(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint, devices []device.ID, shared bool) []rule {
+	selectors := []resourcev1.DeviceTaintSelector{slicepatch.NamesOf(patch.Spec.Devices.Filter)}
+	if slicepatch.Conditional(patch.Spec.Devices.Filter) {
+		selectors = selectors[:0]
+		for i := range devices {
+			selectors = append(selectors, resourcev1.DeviceTaintSelector{Driver: &devices[i].Driver, Pool: &devices[i].Pool, Device: &devices[i].Name})
+		}
+	}
+	rules := make([]rule, 0, len(selectors)*len(taints))
+	for i := range selectors {
+		// A device may have several taints of one key and effect (DE-21).
+		duplicates := map[[2]string]int{}
+		for _, taint := range taints {
+			kind, native := [2]string{taint.Key, string(taint.Effect)}, taint.Effect
+			if shared && native == resourcev1.DeviceTaintEffectNoExecute {
+				native = resourcev1.DeviceTaintEffectNoSchedule
+			}
+			rules = append(rules, rule{
+				name:  ruleName(patch.Name, &selectors[i], kind, duplicates[kind]),
+				patch: tracker.PatchRef{Name: patch.Name, UID: patch.UID}, selector: selectors[i],
+				taint: taint, native: native,
+			})
+			duplicates[kind]++
+		}
+	}
+	return rules
+}
+
+// ruleName returns the name of a rule. It does not depend on the value and the time of the
+// taint: the rule is updated when they change.
+func ruleName(patch string, s *resourcev1.DeviceTaintSelector, kind [2]string, index int) string {
+	parts := make([]string, 0, 7)
+	parts = append(parts, patch)
+	for _, name := range []*string{s.Driver, s.Pool, s.Device} {
+		part := "*" // No driver, pool or device can have that name.
+		if name != nil {
+			part = *name
+		}
+		parts = append(parts, part)
+	}
+	parts = append(parts, kind[0], kind[1], strconv.Itoa(index))
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	// A truncated name must not end with '.' or '-' before the hash.
+	return strings.TrimRight(patch[:min(maxNamePrefix, len(patch))], ".-") + "-" + hex.EncodeToString(sum[:hashBytes])
+}
+
+// object returns the rule in an API version.
+func (r *rule) object(version string) *resourcev1.DeviceTaintRule {
+	object := &resourcev1.DeviceTaintRule{
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kindRule},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: r.name, Labels: map[string]string{v1alpha1.LabelPatch: string(r.patch.UID)},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: kindPatch, Name: r.patch.Name, UID: r.patch.UID, Controller: new(true),
+			}},
+		},
+		Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: &r.selector, Taint: r.taint},
+	}
+	if r.native != r.taint.Effect {
+		object.Annotations = map[string]string{v1alpha1.AnnotationPatchEffect: string(r.taint.Effect)}
+		object.Spec.Taint.Effect = r.native
+	}
+	return object
+}
+
+// matches reports whether a tracked rule has the desired selector and taint.
+func (r *rule) matches(tracked *tracker.Rule) bool {
+	selector, _ := device.SelectorOf(&r.selector)
+	return tracked.Patch == r.patch && tracked.Selects && tracked.Selector == selector &&
+		tracked.Taint.Key == r.taint.Key && tracked.Taint.Value == r.taint.Value &&
+		tracked.Taint.Effect == r.taint.Effect && tracked.NativeTaint().Effect == r.native &&
+		tracked.Taint.TimeAdded.Equal(r.taint.TimeAdded)
+}
+
+// ruleWriter writes the rules of one patch in one attempt.
+type ruleWriter struct {
+	*Controller
+
+	patch *v1alpha1.ResourceSlicePatch
+	m     *patchState
+	// left is the number of rules for which requests may still be made.
+	left int
+	// shortfalls are the reasons why taints have no rules.
+	shortfalls []shortfall
+	// confirmed is true after the API server returned the same version of the patch as the
+	// cache, and wrote after the first write of a rule.
+	confirmed, wrote bool
+	// behind is true if the tracker does not have all writes yet.
+	behind bool
+}
+
+// failedRule is a rule that cannot be written. It is not tried until a time, so that it
+// does not use up the requests of an attempt.
+type failedRule struct {
+	shortfall
+
+	generation int64
+	until      time.Time
+}
+
+// write creates and updates the rules of the patch and deletes all others of it; without
+// taints, it deletes all. It returns the delay until the rest is written, zero for none.
+// Unwanted rules are deleted first, because they may evict pods; but a few wanted rules are
+// written before that, so that no taint is missing meanwhile.
+func (w *ruleWriter) write(ctx context.Context, taints []resourcev1.DeviceTaint, report *sliceview.Report) (time.Duration, error) {
+	const unreached = "taints reach schedulers that apply patches only, and evict no pod: "
+	if w.options.Rules.Index == nil {
+		if len(taints) > 0 {
+			w.shortfalls = []shortfall{{ReasonRulesNotServed, unreached + "the feature gate " + w.options.Rules.Gate + " is off"}}
+		}
+		return 0, nil
+	}
+	wanted := w.wanted(taints, report)
+	steps := []func(context.Context, []rule) error{w.removeOthers, w.ensureAll}
+	if len(wanted) > 0 && len(wanted) <= fewRules {
+		slices.Reverse(steps)
+	}
+	err := steps[0](ctx, wanted)
+	if err == nil {
+		err = steps[1](ctx, wanted)
+	}
+	switch {
+	case errors.Is(err, errStale):
+		return viewPause, nil
+	case errors.Is(err, errLimit) && w.behind && !w.wrote:
+		return idlePause, nil
+	case errors.Is(err, errLimit):
+		return time.Millisecond, nil
+	case errors.Is(err, controllers.ErrNotServed):
+		w.shortfalls, w.behind = []shortfall{{ReasonRulesNotServed, unreached + controllers.ErrNotServed.Error()}}, false
+		return 0, nil
+	default:
+		return 0, err
+	}
+}
+
+// wanted returns the desired rules, within the limits.
+func (w *ruleWriter) wanted(taints []resourcev1.DeviceTaint, report *sliceview.Report) []rule {
+	if len(taints) == 0 {
+		return nil
+	}
+	others, last := 0, w.patch.Name                         // counts the rules of other patches
+	for _, patch := range w.options.Rules.Index.Patches() { // sorted by name
+		if patch.Name != w.patch.Name && patch.Name != last {
+			others += len(w.options.Rules.Index.PatchRules(patch.Name))
+		}
+		last = patch.Name
+	}
+	devices, all := report.FirstMatched, report.Matched
+	if fit := max(min(maxRules, maxTotalRules-others), 0) / len(taints); slicepatch.Conditional(w.patch.Spec.Devices.Filter) && len(devices) > fit {
+		devices = devices[:fit]
+		w.addShortfall(shortfall{ReasonTooManyDevices, fmt.Sprintf(
+			"taints reach other schedulers, and evict pods, on the first %d of %d devices only: no more than %d DeviceTaintRules are written for a patch and %d for all; select whole drivers or pools, without class and selectors, for one rule a taint",
+			fit, all, maxRules, maxTotalRules)})
+	}
+	return rulesOf(w.patch, taints, devices, w.options.Shared)
+}
+
+// addShortfall adds a shortfall, one for each reason.
+func (w *ruleWriter) addShortfall(why shortfall) {
+	if !slices.ContainsFunc(w.shortfalls, func(s shortfall) bool { return s.reason == why.reason }) {
+		w.shortfalls = append(w.shortfalls, why)
+	}
+}
+
+// begin reports whether requests for a rule may be made, and counts them: none for a rule
+// that could not be written lately. It returns errLimit if none is left.
+func (w *ruleWriter) begin(name string) (bool, error) {
+	if s, ok := w.m.failed[name]; ok && s.generation == w.patch.Generation && w.Local.Now().Before(s.until) {
+		w.addShortfall(s.shortfall)
+		return false, nil
+	}
+	if w.left == 0 {
+		return false, errLimit
+	}
+	w.left--
+	return true, nil
+}
+
+// ensureAll creates and updates rules. The tracked rule decides whether to read the stored
+// one, and the stored rule decides what to write.
+func (w *ruleWriter) ensureAll(ctx context.Context, wanted []rule) error {
+	for i := range wanted {
+		rule := &wanted[i]
+		if tracked, ok := w.options.Rules.Index.Rule(rule.name); ok && rule.matches(&tracked) {
+			continue
+		}
+		if proceed, err := w.begin(rule.name); err != nil {
+			return err
+		} else if !proceed {
+			continue
+		}
+		if err := w.ensure(ctx, rule); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure creates or updates a rule. Before the first write, which can cause evictions, it
+// checks that the API server has the same version of the patch: the cache of a new leader
+// may be old.
+func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
+	if !w.confirmed {
+		live := &v1alpha1.ResourceSlicePatch{}
+		err := w.options.Live.Get(ctx, types.NamespacedName{Name: w.patch.Name}, live)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read ResourceSlicePatch %s: %w", w.patch.Name, err)
+		}
+		if err != nil || versionOf(live) != versionOf(w.patch) {
+			return errStale
+		}
+		w.confirmed = true
+	}
+	stored, err := w.options.Rules.Client.Get(ctx, wanted.name)
+	if apierrors.IsNotFound(err) {
+		return w.finish(ctx, operationCreate, wanted.name, w.options.Rules.Client.Create(ctx, wanted.object))
+	}
+	if err != nil {
+		return fmt.Errorf("read rule %s: %w", wanted.name, err)
+	}
+	// The label of the patch is no proof: any user who may label rules could otherwise have
+	// the rules of others deleted or overwritten.
+	read := tracker.RuleOf(stored)
+	switch {
+	case read.Patch.Name != wanted.patch.Name:
+		w.fail(wanted.name, shortfall{ReasonRuleExists, fmt.Sprintf(
+			"the DeviceTaintRule %s cannot be written, because there is one of that name that is not of this patch; delete it", wanted.name)})
+		return nil
+	case wanted.matches(&read):
+		w.behind = true
+		return nil
+	}
+	return w.finish(ctx, operationUpdate, wanted.name, w.options.Rules.Client.Update(ctx, stored, wanted.object))
+}
+
+// removeOthers deletes the unwanted rules of the patch.
+func (w *ruleWriter) removeOthers(ctx context.Context, wanted []rule) error {
+	names := make(map[string]bool, len(wanted))
+	for i := range wanted {
+		names[wanted[i].name] = true
+	}
+	for _, name := range w.options.Rules.Index.PatchRules(w.patch.Name) {
+		if names[name] {
+			continue
+		}
+		if proceed, err := w.begin(name); err != nil {
+			return err
+		} else if !proceed {
+			continue
+		}
+		stored, err := w.options.Rules.Client.Get(ctx, name)
+		switch {
+		case apierrors.IsNotFound(err):
+			w.behind = true
+		case err != nil:
+			return fmt.Errorf("read rule %s: %w", name, err)
+		case tracker.RuleOf(stored).Patch.Name == w.patch.Name:
+			if err := w.finish(ctx, operationDelete, name, client.IgnoreNotFound(w.options.Rules.Client.Delete(ctx, stored))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finish handles the result of a write. A refused write is a shortfall and does not stop
+// the others.
+func (w *ruleWriter) finish(ctx context.Context, operation, name string, err error) error {
+	switch {
+	case err == nil:
+		w.behind, w.wrote = true, true
+		w.options.Metrics.writes.WithLabelValues(operation).Inc()
+		logr.FromContextOrDiscard(ctx).V(1).Info("wrote a rule of a ResourceSlicePatch", "operation", operation, "rule", name)
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		w.fail(name, shortfall{ReasonRulesRefused, fmt.Sprintf("%s DeviceTaintRule %s: %v", operation, name, err)})
+		return nil
+	default:
+		return fmt.Errorf("%s rule %s: %w", operation, name, err)
+	}
+}
+
+// fail records why a rule cannot be written.
+func (w *ruleWriter) fail(name string, why shortfall) {
+	if w.m.failed == nil {
+		w.m.failed = map[string]failedRule{}
+	}
+	maps.DeleteFunc(w.m.failed, func(_ string, s failedRule) bool { return s.generation != w.patch.Generation })
+	w.m.failed[name] = failedRule{shortfall: why, generation: w.patch.Generation, until: w.Local.Now().Add(failurePause)}
+	w.addShortfall(why)
+}
+
+// removeRules deletes the rules of a deleted patch. Where a TaintPolicy governs the key,
+// the garbage collector may not delete them.
+func (c *Controller) removeRules(ctx context.Context, name string) (time.Duration, error) {
+	if c.options.Rules.Index == nil || len(c.options.Rules.Index.PatchRules(name)) == 0 {
+		return 0, nil
+	}
+	// The cache may lag behind.
+	patch := &v1alpha1.ResourceSlicePatch{}
+	err := c.options.Live.Get(ctx, types.NamespacedName{Name: name}, patch)
+	if err == nil {
+		return syncPause, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return 0, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
+	}
+	patch.Name = name
+	w := &ruleWriter{Controller: c, patch: patch, m: &patchState{}, left: writesAtOnce}
+	err = w.removeOthers(ctx, nil)
+	switch {
+	case errors.Is(err, errLimit) && w.wrote:
+		return time.Millisecond, nil
+	case err == nil && len(w.shortfalls) > 0:
+		return 0, fmt.Errorf("remove the rules of ResourceSlicePatch %s, which is gone: %s", name, w.shortfalls[0].message)
+	}
+	return 0, err
+}

@@ -1,0 +1,190 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const (
+	// heldPause is the delay between two attempts, and so the minimum between two writes
+	// of one status.
+	heldPause = 2 * time.Second
+	// maxHolding is the number of objects that a status names.
+	maxHolding = 16
+)
+
+// HeldOptions configures a HeldController. All fields are required.
+type HeldOptions struct {
+	// Held returns the held pods. It is complete once Settled reports that all pods have
+	// been evaluated in this term of leadership.
+	Held    func() []evictor.Held
+	Settled func() bool
+	// Evictions returns the EvictionPolicies in force.
+	Evictions func() *eviction.Set
+}
+
+// HeldController writes into the status of EvictionPolicies which pods they hold.
+type HeldController struct {
+	*controllers.Controller[allPolicies]
+
+	options HeldOptions
+}
+
+// allPolicies is the only key of the queue.
+type allPolicies struct{}
+
+// NewHeld returns a controller; Start starts it. The cache of base holds EvictionPolicies.
+func NewHeld(base controllers.Base, options HeldOptions) *HeldController {
+	c := &HeldController{options: options}
+	c.Controller = controllers.New(base, controllers.Options[allPolicies]{
+		Name: "tollgate-evictions", Started: func() { c.Add(allPolicies{}) }, Reconcile: c.reconcile,
+		Describe: func(allPolicies) string { return "all EvictionPolicies" },
+	})
+	return c
+}
+
+// reconcile writes the statuses of all policies. A failed write does not stop the others;
+// the next attempt tries it again.
+func (c *HeldController) reconcile(ctx context.Context, _ allPolicies) (time.Duration, error) {
+	if !c.options.Settled() {
+		return heldPause, nil
+	}
+	heldPods := heldByPolicy(c.options.Held())
+	for _, policy := range c.options.Evictions().All() {
+		var object v1alpha1.EvictionPolicy
+		err := c.Cache.Get(ctx, types.NamespacedName{Name: policy.Name}, &object)
+		before := object.DeepCopy()
+		if err == nil && object.UID == policy.UID && updateStatus(&object, heldPods[policy.UID], metav1.NewTime(c.Clock.Now())) {
+			err = c.WriteStatus(ctx, "status of EvictionPolicy", &object, controllers.ChangesTo(before))
+		}
+		if client.IgnoreNotFound(err) != nil {
+			logr.FromContextOrDiscard(ctx).V(1).Info("cannot write what is held yet", "policy", policy.Name, "reason", err.Error())
+		}
+	}
+	return heldPause, nil
+}
+
+// heldPods counts the pods that one policy holds.
+type heldPods struct {
+	pods int
+	// byReason counts pods by the reason of the hold, and carriers by the object with the
+	// taint.
+	byReason map[evictor.HoldReason]int
+	carriers map[carrier]int
+}
+
+// carrier names an object that carries taints.
+type carrier struct {
+	kind tracker.SourceKind
+	name string
+}
+
+// heldByPolicy returns the held pods by the UID of the policy. It omits pods with a hold
+// that no policy sets.
+func heldByPolicy(list []evictor.Held) map[types.UID]*heldPods {
+	byPolicy := map[types.UID]*heldPods{}
+	for i := range list {
+		in := &list[i]
+		if in.Policy == "" || !slices.ContainsFunc(holds, func(h hold) bool { return h.reason == in.Reason }) {
+			continue
+		}
+		h, ok := byPolicy[in.Policy]
+		if !ok {
+			h = &heldPods{byReason: map[evictor.HoldReason]int{}, carriers: map[carrier]int{}}
+			byPolicy[in.Policy] = h
+		}
+		h.pods++
+		h.byReason[in.Reason]++
+		h.carriers[carrier{in.Carrier.Kind, in.Carrier.Name}]++
+	}
+	return byPolicy
+}
+
+// updateStatus sets the held pods in a status, nil for none, and reports whether the
+// status changed.
+func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time) bool {
+	if h == nil {
+		h = &heldPods{}
+	}
+	before := policy.Status.DeepCopy()
+	policy.Status.Held = int32(min(h.pods, 1<<31-1)) //nolint:gosec // It is bounded.
+	policy.Status.Holding = topCarriers(h.carriers)
+	if h.pods > 0 || meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionHeld) != nil {
+		condition := h.condition()
+		condition.ObservedGeneration, condition.LastTransitionTime = policy.Generation, now
+		meta.SetStatusCondition(&policy.Status.Conditions, condition)
+	}
+	return !equality.Semantic.DeepEqual(before, &policy.Status)
+}
+
+// topCarriers returns the carriers with the most pods, in descending order.
+func topCarriers(carriers map[carrier]int) []v1alpha1.HeldEvictions {
+	var list []v1alpha1.HeldEvictions
+	for c, pods := range carriers {
+		list = append(list, v1alpha1.HeldEvictions{
+			Kind: kinds[c.kind], Name: c.name, Pods: int32(min(pods, 1<<31-1)), //nolint:gosec // It is bounded.
+		})
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.HeldEvictions) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Clip(list[:min(len(list), maxHolding)])
+}
+
+var kinds = map[tracker.SourceKind]string{
+	tracker.SourceNode: "Node", tracker.SourceRule: "DeviceTaintRule", tracker.SourceSlice: "ResourceSlice",
+	tracker.SourcePatch: "ResourceSlicePatch",
+}
+
+// condition returns the condition Held, with the reason of the most important hold.
+func (h *heldPods) condition() metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionTrue}
+	if h.pods == 0 {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NothingHeld", "No pod is held by this policy."
+		return condition
+	}
+	var parts []string
+	for _, hold := range holds {
+		if n := h.byReason[hold.reason]; n > 0 {
+			parts = append(parts, fmt.Sprintf(hold.text, n))
+			if condition.Reason == "" {
+				condition.Reason = hold.conditionReason
+			}
+		}
+	}
+	condition.Message = strings.Join(parts, " ")
+	return condition
+}
+
+// hold is a hold that policies set: its condition reason, and its part of the message.
+type hold struct {
+	reason                evictor.HoldReason
+	conditionReason, text string
+}
+
+// holds are the holds that policies set, the most important first.
+var holds = []hold{
+	{
+		reason: evictor.HoldBreakerTripped, conditionReason: "BreakerTripped",
+		text: "Pods held by the breaker: %d. They go when an EvictionApproval for the policy, or for the node, DeviceTaintRule or ResourceSlicePatch, lets them, when all of them fit into the limit, or when the limit is raised.",
+	},
+	{reason: evictor.HoldPaused, conditionReason: "Paused", text: "Pods held because the policy is paused: %d. They go when paused is false."},
+	{reason: evictor.HoldProtected, conditionReason: "Protected", text: "Pods protected by the policy: %d. They stay as long as protect names them."},
+}
