@@ -236,7 +236,6 @@ func (c changer) fixed() []change {
 			spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("group-" + pick(r, labels))}
 		}},
 	}
-
 }
 
 // invalid returns changes that append a requirement that no pod may have to a required term.
