@@ -25,6 +25,10 @@ var systemControllers = []string{
 	"system:serviceaccount:kube-system:cloud-node-controller",
 }
 
+// SystemControllers returns the users under which the controllers of Kubernetes and of cloud
+// providers taint nodes.
+func SystemControllers() []string { return slices.Clone(systemControllers) }
+
 // IsNode reports whether the user is the kubelet of a node, and of which. The group
 // is what makes it one: a name alone can be anybody's (C18).
 func IsNode(user *authenticationv1.UserInfo) (name string, ok bool) {

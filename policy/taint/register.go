@@ -21,7 +21,7 @@ type registration struct {
 func newRegistration(in *v1alpha1.TaintRegistration) registration {
 	nodes, err := metav1.LabelSelectorAsSelector(&in.NodeSelector)
 	if err != nil {
-		nodes = labels.Nothing() // validateRegistration parses it too, and has said so
+		nodes = labels.Nothing() // ValidateRegistration parses it too, and has said so
 	}
 	return registration{nodes: nodes, taints: slices.Clone(in.Taints), reconcile: in.Reconcile}
 }

@@ -120,10 +120,23 @@ func (c *compiled) remedy(operation v1alpha1.TaintOperation) string {
 			words = append(words, c.setters[i].words)
 		}
 	}
-	if len(words) == 0 {
+	return remedyOf(words)
+}
+
+// Remedy says who may write the taints that a policy governs, whatever the operation.
+func Remedy(p *v1alpha1.TaintPolicy) string {
+	words := make([]string, len(p.Spec.Setters))
+	for i := range words {
+		words[i] = setterWords(&p.Spec.Setters[i])
+	}
+	return remedyOf(words)
+}
+
+func remedyOf(setters []string) string {
+	if len(setters) == 0 {
 		return "the policy lets nobody do it"
 	}
-	return "allowed to " + policy.ShortList(words, "; ", maxRemedy/2)
+	return "allowed to " + policy.ShortList(setters, "; ", maxRemedy/2)
 }
 
 // skewed files a time that the client wrote and that is too far from now. One that

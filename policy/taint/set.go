@@ -98,7 +98,7 @@ func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 	}
 	slices.SortStableFunc(c.setters, func(a, b setter) int { return cmp.Compare(a.cost(), b.cost()) })
 	for i := range p.Spec.Register {
-		if in := &p.Spec.Register[i]; valid || len(validateRegistration(in, nil)) == 0 {
+		if in := &p.Spec.Register[i]; valid || len(ValidateRegistration(in, nil)) == 0 {
 			c.registers = append(c.registers, newRegistration(in))
 		}
 	}

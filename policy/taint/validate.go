@@ -51,7 +51,7 @@ func validateRest(p *v1alpha1.TaintPolicy) field.ErrorList {
 		errs = append(errs, field.TooMany(spec.Child("setters"), len(p.Spec.Setters), maxSetters))
 	}
 	errs = append(errs, cel.ValidateConditions(cel.OfRequest, p.Spec.MatchConditions, spec.Child("matchConditions"))...)
-	errs = append(errs, validateEach(p.Spec.Register, maxRegistrations, spec.Child("register"), validateRegistration)...)
+	errs = append(errs, validateEach(p.Spec.Register, maxRegistrations, spec.Child("register"), ValidateRegistration)...)
 	if p.Spec.Limits != nil {
 		errs = append(errs, validateLimits(p.Spec.Limits, spec.Child("limits"))...)
 		errs = append(errs, validateRuleLimits(&p.Spec, spec.Child("limits"))...)
@@ -94,7 +94,8 @@ func validateSetter(in *v1alpha1.TaintSetter, path *field.Path) field.ErrorList 
 	return errs
 }
 
-func validateRegistration(in *v1alpha1.TaintRegistration, path *field.Path) field.ErrorList {
+// ValidateRegistration returns what is wrong with a registration.
+func ValidateRegistration(in *v1alpha1.TaintRegistration, path *field.Path) field.ErrorList {
 	nodes := path.Child("nodeSelector")
 	errs := metav1validation.ValidateLabelSelector(&in.NodeSelector, metav1validation.LabelSelectorValidationOptions{}, nodes)
 	if len(in.NodeSelector.MatchLabels)+len(in.NodeSelector.MatchExpressions) == 0 {

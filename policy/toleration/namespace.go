@@ -50,6 +50,13 @@ func (s *Set) NewlySatisfied(namespace string, old, current map[string]string) [
 	return newly
 }
 
+// Summary returns the remedy that denials of a policy name, and the keys of the guarded
+// taints, sorted.
+func Summary(p *v1alpha1.TolerationPolicy) (remedy string, keys []string) {
+	c, _ := compile(p)
+	return c.remedy, c.keys()
+}
+
 func (c *compiled) keys() []string {
 	keys := make([]string, len(c.guards))
 	for i := range c.guards {

@@ -20,7 +20,7 @@ func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
 		name:        p.Name,
 		conditional: len(p.Spec.MatchConditions) > 0,
 		actions:     policy.Actions(p.Spec.ValidationActions),
-		message:     strings.TrimSpace(policy.Short(p.Spec.Message, maxFinding)),
+		message:     strings.TrimSpace(policy.Short(p.Spec.Message, MaxMessage)),
 		problems:    validateRest(p, spec),
 	}
 	c.denies = len(c.actions) == 0 || slices.Contains(c.actions, v1alpha1.Deny)

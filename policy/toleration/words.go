@@ -18,6 +18,8 @@ const (
 	maxNote    = 160
 	maxRemedy  = 200
 	maxFinding = 1024
+	// MaxMessage is the length at which the message of a policy is cut.
+	MaxMessage = maxFinding
 )
 
 // describe returns the toleration as it would be written for kubectl.

@@ -20,8 +20,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/taint"
-	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -200,10 +198,10 @@ func apply(t *testing.T, set int, found *policies) (revoke func()) {
 		objects = append(objects, exported.Objects...)
 	}
 	for i := range found.tolerations {
-		add(toleration.Export(&found.tolerations[i], vap.DefaultSettings()))
+		add(vap.Tolerations(&found.tolerations[i], vap.DefaultSettings()))
 	}
 	for i := range found.taints {
-		add(taint.Export(&found.taints[i], found.taints, vap.DefaultSettings()))
+		add(vap.Taints(&found.taints[i], found.taints, vap.DefaultSettings()))
 	}
 	name := "sentinel-" + strconv.Itoa(set)
 	objects = append(objects, sentinel(name)...)
@@ -236,14 +234,28 @@ func apply(t *testing.T, set int, found *policies) (revoke func()) {
 
 // sentinel is a policy that is created last: where it is in force, the others are.
 func sentinel(name string) []runtime.Object {
-	p := vap.Policy{
-		Name: name,
-		Rules: []admissionregistrationv1.NamedRuleWithOperations{
-			vap.Rule("", "v1", admissionregistrationv1.NamespacedScope, []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "configmaps"),
-		},
-		Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.name != " + vap.Quote(name), Message: "in force"}},
+	rule := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	}}
+	typeMeta := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
 	}
-	return p.Objects()
+	return []runtime.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			TypeMeta: typeMeta("ValidatingAdmissionPolicy"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}},
+				Validations:      []admissionregistrationv1.Validation{{Expression: "object.metadata.name != " + strconv.Quote(name), Message: "in force"}},
+			},
+		},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta: typeMeta("ValidatingAdmissionPolicyBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			},
+		},
+	}
 }
 
 var errLetsPass = errors.New("it lets pass")

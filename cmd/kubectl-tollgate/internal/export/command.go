@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
 // NewCommand returns the command.
@@ -59,7 +59,7 @@ func exportMap(data []byte, out io.Writer) error {
 	}
 	for i := range found.taints {
 		p := &found.taints[i]
-		objects, err := taint.RegistrationPolicy(p)
+		objects, err := vap.Registrations(p)
 		if err != nil {
 			return fmt.Errorf("export TaintPolicy %s: %w", p.Name, err)
 		}

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/taint"
-	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -24,13 +22,13 @@ func exportAll(tb testing.TB, found *policies) []runtime.Object {
 	tb.Helper()
 	var objects []runtime.Object
 	for i := range found.tolerations {
-		exported, err := toleration.Export(&found.tolerations[i], vap.DefaultSettings())
+		exported, err := vap.Tolerations(&found.tolerations[i], vap.DefaultSettings())
 		require.NoError(tb, err)
 		require.Empty(tb, exported.Missing())
 		objects = append(objects, exported.Objects...)
 	}
 	for i := range found.taints {
-		exported, err := taint.Export(&found.taints[i], found.taints, vap.DefaultSettings())
+		exported, err := vap.Taints(&found.taints[i], found.taints, vap.DefaultSettings())
 		require.NoError(tb, err)
 		objects = append(objects, exported.Objects...)
 	}

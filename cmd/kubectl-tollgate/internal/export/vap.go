@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/policy/taint"
-	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -127,14 +125,14 @@ func (o *options) export(found policies, out, notes io.Writer) error {
 // add exports policies, one after the other.
 func (o *options) add(found *policies, r *result) error {
 	for i := range found.tolerations {
-		exported, err := toleration.Export(&found.tolerations[i], o.settings)
+		exported, err := vap.Tolerations(&found.tolerations[i], o.settings)
 		if err != nil {
 			return err
 		}
 		r.add("TolerationPolicy/"+found.tolerations[i].Name, &exported)
 	}
 	for i := range found.taints {
-		exported, err := taint.Export(&found.taints[i], found.taints, o.settings)
+		exported, err := vap.Taints(&found.taints[i], found.taints, o.settings)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package taint
+package vap
 
 import (
 	"reflect"
@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
 // fieldChange sets a field of a TaintPolicy. What is exported changes with it, or the field
@@ -38,7 +37,7 @@ func register(s *v1alpha1.TaintPolicySpec) {
 	}}
 }
 
-var exportedFields = map[string]fieldChange{
+var taintFields = map[string]fieldChange{
 	"taints[].target": {set: func(s *v1alpha1.TaintPolicySpec) { s.Taints[0].Target = v1alpha1.TaintTargetDevice }, note: "spec.taints", partial: true},
 	"taints[].key":    {set: func(s *v1alpha1.TaintPolicySpec) { s.Taints[0].Key = "b" }},
 	"taints[].values": {set: func(s *v1alpha1.TaintPolicySpec) { s.Taints[0].Values = []string{"v"} }},
@@ -86,26 +85,26 @@ var exportedFields = map[string]fieldChange{
 	"message":           {set: func(s *v1alpha1.TaintPolicySpec) { s.Message = "no" }},
 }
 
-// meaningless are the fields that a valid TaintPolicy does not have.
-var meaningless = []string{"taints[].deviceClasses"}
+// meaninglessForTaints are the fields that a valid TaintPolicy does not have.
+var meaninglessForTaints = []string{"taints[].deviceClasses"}
 
-func TestEveryFieldIsExportedOrSaidNotToBe(t *testing.T) {
+func TestEveryFieldOfATaintPolicyIsExportedOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
-	export := func(change func(*v1alpha1.TaintPolicySpec)) vap.Exported {
+	export := func(change func(*v1alpha1.TaintPolicySpec)) Exported {
 		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
 			Taints:  []v1alpha1.TaintSelector{{Key: "a"}},
 			Setters: []v1alpha1.TaintSetter{{Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "ops"}}}},
 		}}
 		change(&p.Spec)
-		exported, err := Export(&p, []v1alpha1.TaintPolicy{p}, vap.DefaultSettings())
+		exported, err := Taints(&p, []v1alpha1.TaintPolicy{p}, DefaultSettings())
 		require.NoError(t, err)
 		return exported
 	}
 	plain := export(func(*v1alpha1.TaintPolicySpec) {})
 	for _, path := range fieldsOf(reflect.TypeFor[v1alpha1.TaintPolicySpec](), "") {
-		change, ok := exportedFields[path]
+		change, ok := taintFields[path]
 		if !ok {
-			require.Contains(t, meaningless, path, "%s is new: decide what `kubectl tollgate export vap` makes of it", path)
+			require.Contains(t, meaninglessForTaints, path, "%s is new: decide what `kubectl tollgate export vap` makes of it", path)
 			continue
 		}
 		changed := export(change.set)
@@ -125,36 +124,15 @@ func TestEveryFieldIsExportedOrSaidNotToBe(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the paths of all fields of a type of ours, as they are in JSON.
-func fieldsOf(of reflect.Type, prefix string) []string {
-	var paths []string
-	for field := range of.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		inner, path := field.Type, prefix+name
-		if inner.Kind() == reflect.Slice {
-			inner, path = inner.Elem(), path+"[]"
-		}
-		if inner.Kind() == reflect.Pointer {
-			inner = inner.Elem()
-		}
-		if inner.Kind() == reflect.Struct && inner.PkgPath() == reflect.TypeFor[v1alpha1.TaintPolicy]().PkgPath() {
-			paths = append(paths, fieldsOf(inner, path+".")...)
-		} else {
-			paths = append(paths, prefix+name)
-		}
-	}
-	return paths
-}
-
-func TestAPolicyWithAFaultIsNotExported(t *testing.T) {
+func TestATaintPolicyWithAFaultIsNotExported(t *testing.T) {
 	t.Parallel()
 	p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
 		Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{Expression: "taint.kye == 'a'"}},
 	}}
-	_, err := Export(&p, nil, vap.DefaultSettings())
+	_, err := Taints(&p, nil, DefaultSettings())
 	require.ErrorContains(t, err, "spec.setters[0].expression")
 	p.Spec.Setters, p.Name = nil, strings.Repeat("p", 240)
-	_, err = Export(&p, nil, vap.DefaultSettings())
+	_, err = Taints(&p, nil, DefaultSettings())
 	require.ErrorContains(t, err, "give it a shorter name")
 }
 
@@ -167,9 +145,9 @@ func TestItIsSaidHowOftenASetterAsksWhatIsAuthorized(t *testing.T) {
 		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
 			Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{Expression: expression}},
 		}}
-		exported, err := Export(&p, nil, vap.DefaultSettings())
+		exported, err := Taints(&p, nil, DefaultSettings())
 		require.NoError(t, err)
-		require.Equal(t, asks, slices.Contains(exported.Notes, vap.AboutQuestions("spec.setters[0].expression")))
+		require.Equal(t, asks, slices.Contains(exported.Notes, AboutQuestions("spec.setters[0].expression")))
 	}
 }
 
@@ -179,8 +157,24 @@ func TestItIsSaidHowManyKeysRBACIsAskedAbout(t *testing.T) {
 		p := v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.TaintPolicySpec{
 			Taints: []v1alpha1.TaintSelector{{Key: "a"}}, Setters: []v1alpha1.TaintSetter{{RBAC: asks, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "jane"}}}},
 		}}
-		exported, err := Export(&p, nil, vap.DefaultSettings())
+		exported, err := Taints(&p, nil, DefaultSettings())
 		require.NoError(t, err)
-		require.Equal(t, asks, slices.Contains(exported.Notes, vap.AboutKeys))
+		require.Equal(t, asks, slices.Contains(exported.Notes, AboutKeys))
+	}
+}
+
+func TestAnExportSaysThatNobodyGivesTaintsTheirTimeFirst(t *testing.T) {
+	t.Parallel()
+	for expression, noted := range map[string]bool{"has(taint.timeAdded)": true, "taint.key == 'a'": false} {
+		p := &v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+		p.Spec.Taints = []v1alpha1.TaintSelector{{Key: "a"}}
+		p.Spec.Setters = []v1alpha1.TaintSetter{{Expression: expression}}
+		exported, err := Taints(p, nil, DefaultSettings())
+		require.NoError(t, err)
+		fields := map[string]bool{}
+		for _, note := range exported.Notes {
+			fields[note.Field] = true
+		}
+		require.Equal(t, noted, fields["spec.setters"], expression)
 	}
 }

@@ -1,4 +1,4 @@
-package taint
+package vap
 
 import (
 	"testing"
@@ -40,9 +40,25 @@ func applied(t *testing.T, policy *admissionregistrationv1.MutatingAdmissionPoli
 	return patched.(*corev1.Node).Spec.Taints
 }
 
+var (
+	bananaPool  = map[string]string{"pool": "banana"}
+	bananaTaint = v1alpha1.RegisteredTaint{Key: "dedicated", Value: "banana", Effect: corev1.TaintEffectNoSchedule}
+)
+
+// registering returns a TaintPolicy that gives taints to nodes with labels; none without
+// taints.
+func registering(name string, labels map[string]string, taints ...v1alpha1.RegisteredTaint) *v1alpha1.TaintPolicy {
+	p := &v1alpha1.TaintPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p.Spec.Taints = []v1alpha1.TaintSelector{{Key: "dedicated"}}
+	if len(taints) > 0 {
+		p.Spec.Register = []v1alpha1.TaintRegistration{{NodeSelector: metav1.LabelSelector{MatchLabels: labels}, Taints: taints, Reconcile: true}}
+	}
+	return p
+}
+
 func TestAnExportedPolicyGivesNodesTheirTaints(t *testing.T) {
 	bare := v1alpha1.RegisteredTaint{Key: "example.com/new", Effect: corev1.TaintEffectNoExecute}
-	objects, err := RegistrationPolicy(new(newPolicy("born", "dedicated", registering(true, bananaPool, bananaTaint, bare))))
+	objects, err := Registrations(registering("born", bananaPool, bananaTaint, bare))
 	require.NoError(t, err)
 	require.Len(t, objects, 2)
 	policy := objects[0].(*admissionregistrationv1.MutatingAdmissionPolicy)
@@ -51,12 +67,17 @@ func TestAnExportedPolicyGivesNodesTheirTaints(t *testing.T) {
 	require.Equal(t, "tollgate-register-born-0", policy.Name)
 	require.Equal(t, bananaPool, policy.Spec.MatchConstraints.ObjectSelector.MatchLabels)
 
-	banana, fresh := asTaint(bananaTaint), asTaint(bare)
+	nodeTaint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: key, Value: value, Effect: effect}
+	}
+	banana, fresh := nodeTaint("dedicated", "banana", "NoSchedule"), nodeTaint("example.com/new", "", "NoExecute")
+	timed, notReadyYet := banana, nodeTaint(corev1.TaintNodeNotReady, "", "NoSchedule")
+	timed.TimeAdded = new(metav1.Unix(1_700_000_000, 0))
 	tests := map[string]struct{ taints, want []corev1.Taint }{
 		"none":                  {nil, []corev1.Taint{banana, fresh}},
 		"others":                {[]corev1.Taint{notReadyYet}, []corev1.Taint{notReadyYet, banana, fresh}},
 		"one of both":           {[]corev1.Taint{fresh, notReadyYet}, []corev1.Taint{fresh, notReadyYet, banana}},
-		"both, one with a time": {[]corev1.Taint{at(banana, noon.Local()), fresh}, []corev1.Taint{at(banana, noon.Local()), fresh}},
+		"both, one with a time": {[]corev1.Taint{timed, fresh}, []corev1.Taint{timed, fresh}},
 		"another value":         {[]corev1.Taint{nodeTaint("dedicated", "apple", "NoSchedule"), notReadyYet}, []corev1.Taint{notReadyYet, banana, fresh}},
 		"a value where none is": {[]corev1.Taint{nodeTaint("example.com/new", "x", "NoExecute")}, []corev1.Taint{banana, fresh}},
 		"no value where one is": {[]corev1.Taint{nodeTaint("dedicated", "", "NoSchedule")}, []corev1.Taint{banana, fresh}},
@@ -77,9 +98,9 @@ func TestAnExportedPolicyGivesNodesTheirTaints(t *testing.T) {
 }
 
 func TestNothingIsExportedOfAPolicyWithAFault(t *testing.T) {
-	_, err := RegistrationPolicy(new(newPolicy("born", "dedicated", registering(true, nil, bananaTaint))))
+	_, err := Registrations(registering("born", nil, bananaTaint))
 	require.ErrorContains(t, err, "an empty selector would select every node")
-	objects, err := RegistrationPolicy(new(newPolicy("plain", "dedicated")))
+	objects, err := Registrations(registering("plain", nil))
 	require.NoError(t, err)
 	require.Empty(t, objects)
 }
