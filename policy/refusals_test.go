@@ -26,7 +26,7 @@ const (
 
 // unreasoned are the functions that make a finding whose reason their callers set.
 var unreasoned = map[string]string{
-	"policy/toleration/report.go:blank": "each of its callers gives the finding another reason",
+	"policy/toleration/findings.go:blank": "each of its callers gives the finding another reason",
 }
 
 func TestEveryReasonIsExplainedAndNoOther(t *testing.T) {

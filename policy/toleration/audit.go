@@ -14,8 +14,8 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/cel"
 )
 
-// AuditInput is what pods, or claims, that stand already have in common. Those for which
-// all of it is the same get the same answer.
+// AuditInput is the part of existing pods, or claims, that is judged. Those with the same
+// input get the same answer.
 type AuditInput struct {
 	Namespace *corev1.Namespace
 	// Labels of the pods; they matter where AuditNeedsLabels says so.
@@ -34,7 +34,7 @@ type AuditInput struct {
 	AddedDevices []resourcev1.DeviceToleration
 }
 
-// Violation is a policy that does not allow a toleration of a pod that stands.
+// Violation is a policy that does not allow a toleration of an existing pod.
 type Violation struct {
 	// Policy is the name of the policy.
 	Policy string
@@ -48,9 +48,9 @@ type Violation struct {
 // AuditNeedsLabels reports whether labels of pods make a difference to some policy.
 func (s *Set) AuditNeedsLabels() bool { return s != nil && s.labels }
 
-// Audit returns which policies pods that stand already violate, sorted by name, each
-// once. Nobody knows any more who created them, and not all of them is known: what
-// depends on that is not held against them.
+// Audit returns the policies that existing pods violate, sorted by name, each once. Grants
+// and conditions that depend on the requester, or on an unknown part of the pods, count in
+// favour of the pods.
 func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
 	if s.Len() == 0 || len(in.Tolerations)+len(in.Requests) == 0 {
 		return nil, nil
@@ -62,7 +62,7 @@ func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
 	return s.audit(ctx, in.input(), asked)
 }
 
-// input returns what is judged of pods that stand already.
+// input returns the input of the review of existing pods.
 func (in *AuditInput) input() Input {
 	judged := Input{
 		Review: &cel.Review{
@@ -87,7 +87,7 @@ func (in *AuditInput) input() Input {
 	return judged
 }
 
-// creation is what is known of the request by which a pod came to be.
+// creation returns the known part of the request that created a pod.
 func creation(namespace string) *admissionv1.AdmissionRequest {
 	kind := metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	resource := metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -97,23 +97,23 @@ func creation(namespace string) *admissionv1.AdmissionRequest {
 	}
 }
 
-// known are the fields of request that creation tells. None of a subresource is known
-// too.
-var known = map[string]struct{}{
+// knownFields are the fields of request that creation sets, and those of the subresource, of
+// which there is none.
+var knownFields = map[string]struct{}{
 	"namespace": {}, "operation": {}, "kind": {}, "requestKind": {}, "resource": {}, "requestResource": {},
 	"subResource": {}, "requestSubResource": {},
 }
 
-// unknown reports whether an expression reads what is not known of a pod that stands.
+// unknown reports whether an expression reads something unknown of an existing pod.
 func unknown(uses cel.Uses) bool {
 	return uses.Object || uses.Requester || slices.ContainsFunc(uses.Request, func(field string) bool {
-		_, ok := known[field]
+		_, ok := knownFields[field]
 		return !ok
 	})
 }
 
 func (s *Set) audit(ctx context.Context, in Input, lists []Asked) ([]Violation, error) {
-	h := newHearing(in)
+	h := newReview(in)
 	violated := map[int]Violation{}
 	for i := range lists {
 		if err := s.auditList(ctx, &h, &lists[i], violated); err != nil {
@@ -127,15 +127,15 @@ func (s *Set) audit(ctx context.Context, in Input, lists []Asked) ([]Violation, 
 	return found, nil
 }
 
-// auditList adds what a list of tolerations violates, by the position of the policy.
-func (s *Set) auditList(ctx context.Context, h *hearing, asked *Asked, violated map[int]Violation) error {
+// auditList adds the violations of a list of tolerations, by the position of the policy.
+func (s *Set) auditList(ctx context.Context, h *review, asked *Asked, violated map[int]Violation) error {
 	for i, t := range h.fresh(asked) {
 		for position := range s.guarding(&t) {
 			if _, ok := violated[position]; ok {
 				continue
 			}
 			c := s.Policies[position]
-			r := h.rule(ctx, &question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: c.outlasted(&t) != nil})
+			r := h.judge(ctx, &question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: c.outlasted(&t) != nil})
 			switch {
 			case r.allowed:
 			case r.fault != nil:
@@ -146,4 +146,44 @@ func (s *Set) auditList(ctx context.Context, h *hearing, asked *Asked, violated 
 		}
 	}
 	return nil
+}
+
+// Ruling is the answer of one policy about one toleration of existing pods.
+type Ruling struct {
+	// Policy is the name of the policy.
+	Policy string
+	// Index is the place of the toleration, and Toleration its description.
+	Index      int
+	Toleration string
+	// Granted is true when the policy grants it. Grants that depend on the requester count
+	// as granted.
+	Granted bool
+	// Allowed describes the grants of the policy.
+	Allowed string
+	// Denies is false when the policy only warns of what it does not grant, or records it.
+	Denies bool
+}
+
+// Rulings returns the answer of every policy that guards a toleration of pods, by toleration
+// and name. Audit judges in the same way, and names only the first violation.
+func (s *Set) Rulings(ctx context.Context, in AuditInput) ([]Ruling, error) {
+	if s.Len() == 0 || len(in.Tolerations) == 0 {
+		return nil, nil
+	}
+	h := newReview(in.input())
+	asked := Asked{New: in.Tolerations}
+	var rulings []Ruling
+	for i, t := range h.fresh(&asked) {
+		for position := range s.guarding(&t) {
+			c := s.Policies[position]
+			r := h.judge(ctx, &question{position: position, policy: c, t: &t, asked: &asked, i: i, outlasts: c.outlasted(&t) != nil})
+			if !r.allowed && r.fault != nil {
+				return nil, r.fault
+			}
+			rulings = append(rulings, Ruling{
+				Policy: c.name, Index: i, Toleration: describe(&t), Granted: r.allowed, Allowed: c.remedy, Denies: c.denies,
+			})
+		}
+	}
+	return rulings, nil
 }

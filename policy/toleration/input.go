@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
@@ -113,4 +114,128 @@ func (l *list) written(i int) any {
 		return &l.pod[i]
 	}
 	return &l.devices[i-len(l.pod)]
+}
+
+// DefaultSeconds are how long the API server lets every pod tolerate an unready
+// or unreachable node: its flags --default-not-ready-toleration-seconds and
+// --default-unreachable-toleration-seconds.
+type DefaultSeconds struct {
+	NotReady, Unreachable int64
+}
+
+// kubernetesSeconds is the default of both flags.
+const kubernetesSeconds = 300
+
+// system reports whether t is a toleration that Kubernetes itself adds to a pod, field by
+// field. No user chose it, and to refuse it would refuse every pod, or every pod of a
+// DaemonSet.
+//
+// These are the tolerations of the admission plugin DefaultTolerationSeconds (TP-15), and
+// those of the DaemonSet controller, which count only in a request that it sent itself. The
+// caller names those of plugins that are off by default in Added, which is not read here.
+func (in *Input) system(t *selector.Toleration) bool {
+	if t.Target != v1alpha1.TaintTargetNode || t.Operator != corev1.TolerationOpExists || t.Value != "" {
+		return false
+	}
+	seconds := DefaultSeconds{NotReady: kubernetesSeconds, Unreachable: kubernetesSeconds}
+	if in.DefaultSeconds != nil {
+		seconds = *in.DefaultSeconds
+	}
+	effect, byDefault := corev1.TaintEffectNoExecute, seconds.NotReady
+	switch t.Key {
+	case corev1.TaintNodeNotReady:
+	case corev1.TaintNodeUnreachable:
+		byDefault = seconds.Unreachable
+	case corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable:
+		effect = corev1.TaintEffectNoSchedule
+	case corev1.TaintNodeNetworkUnavailable:
+		if !in.HostNetwork {
+			return false
+		}
+		effect = corev1.TaintEffectNoSchedule
+	default:
+		return false
+	}
+	switch {
+	case t.Effect != effect:
+		return false
+	case t.Seconds == nil:
+		return in.FromDaemonSetController
+	default:
+		return effect == corev1.TaintEffectNoExecute && *t.Seconds == byDefault
+	}
+}
+
+// identity has every field of a toleration, read as Kubernetes does. Two tolerations are the
+// same if their identities are.
+type identity struct {
+	target     v1alpha1.TaintTarget
+	key, value string
+	operator   corev1.TolerationOperator
+	effect     corev1.TaintEffect
+	bounded    bool
+	seconds    int64
+}
+
+func identify(t *selector.Toleration) identity {
+	id := identity{target: t.Target, key: t.Key, value: t.Value, operator: t.Operator, effect: t.Effect}
+	if t.Seconds != nil {
+		id.bounded, id.seconds = true, max(*t.Seconds, 0)
+	}
+	return id
+}
+
+// small is the number of old tolerations that are compared one by one. More are counted in a
+// map: otherwise a review of a pod with very many would take quadratic time.
+const small = 64
+
+// baseline holds the tolerations of the old object, each as often as it is there.
+type baseline struct {
+	// same is the number of tolerations at the start that did not change.
+	same int
+
+	old   list
+	spent [small]bool // by place in old after those at the start
+	count map[identity]int
+}
+
+func newBaseline(current, old list) baseline {
+	b := baseline{old: old}
+	for b.same < current.len() && b.same < old.len() {
+		now, before := current.at(b.same), old.at(b.same)
+		if identify(&now) != identify(&before) {
+			break
+		}
+		b.same++
+	}
+	rest := old.len() - b.same
+	if rest <= small {
+		return b
+	}
+	b.count = make(map[identity]int, rest)
+	for i := b.same; i < old.len(); i++ {
+		t := old.at(i)
+		b.count[identify(&t)]++
+	}
+	return b
+}
+
+// take reports whether t is in the baseline, and removes it.
+func (b *baseline) take(t *selector.Toleration) bool {
+	id := identify(t)
+	if b.count != nil {
+		if b.count[id] == 0 {
+			return false
+		}
+		b.count[id]--
+		return true
+	}
+	for i := b.same; i < b.old.len(); i++ {
+		before := b.old.at(i)
+		if !b.spent[i-b.same] && identify(&before) == id {
+			b.spent[i-b.same] = true
+			return true
+		}
+	}
+	return false
 }

@@ -18,7 +18,7 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 	if s.Len() == 0 {
 		return policy.Decide(nil), nil
 	}
-	h := newHearing(in)
+	h := newReview(in)
 	for i := range in.Asked {
 		s.judgeList(ctx, &h, &in.Asked[i])
 	}
@@ -33,7 +33,7 @@ func (s *Set) Concerns(in Input) bool {
 		return false
 	}
 	in.Inherited = nil
-	h := newHearing(in)
+	h := newReview(in)
 	for i := range in.Asked {
 		for _, t := range h.fresh(&in.Asked[i]) {
 			for range s.guarding(&t) {
@@ -56,7 +56,7 @@ func (s *Set) guarding(t *selector.Toleration) func(yield func(int, *selector.Se
 	}
 }
 
-func (s *Set) judgeList(ctx context.Context, h *hearing, asked *Asked) {
+func (s *Set) judgeList(ctx context.Context, h *review, asked *Asked) {
 	for i, t := range h.fresh(asked) {
 		if err := ctx.Err(); err != nil {
 			h.failed(err)
@@ -68,15 +68,15 @@ func (s *Set) judgeList(ctx context.Context, h *hearing, asked *Asked) {
 			}
 			c := s.Policies[position]
 			if h.report.cut && !c.denies {
-				continue // nothing that it says would be heard
+				continue // its finding would not be listed
 			}
 			outlasted := c.outlasted(&t)
 			q := question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: outlasted != nil}
-			r := h.rule(ctx, &q)
+			r := h.judge(ctx, &q)
 			if r.allowed {
 				continue
 			}
-			if !h.blames(c, &r) {
+			if !h.violated(c, &r) {
 				h.report.unasked(c, &r, asked.Path)
 				continue
 			}
@@ -90,10 +90,10 @@ func (s *Set) judgeList(ctx context.Context, h *hearing, asked *Asked) {
 	}
 }
 
-// blames reports whether a ruling that does not allow is held against the user. It is
-// not where nobody could say. A policy that cannot refuse does not stop a request by
-// a fault either: it says that it could not be judged.
-func (h *hearing) blames(c *compiled, r *ruling) bool {
+// violated reports whether an outcome that does not allow is a violation. With a fault it is
+// none. A policy that cannot refuse does not stop a request by a fault either: its finding
+// says that it could not be judged.
+func (h *review) violated(c *compiled, r *outcome) bool {
 	if r.fault == nil {
 		return true
 	}
@@ -107,7 +107,7 @@ func (h *hearing) blames(c *compiled, r *ruling) bool {
 
 // decide returns the decision. What is refused anyway is refused whether or not all
 // policies could be judged.
-func (h *hearing) decide() (policy.Decision, error) {
+func (h *review) decide() (policy.Decision, error) {
 	if h.fault != nil && !h.report.denied {
 		return policy.Decision{}, h.fault
 	}
@@ -126,4 +126,125 @@ func (s *Set) GuardsNode(taints []corev1.Taint) bool {
 		}
 	}
 	return false
+}
+
+// JudgeNode decides whether a pod may be put on a node past the scheduler: every
+// guarded taint that keeps pods off must be tolerated by the pod, and that toleration
+// granted. The tolerations are those of the first list of the input, old ones too:
+// that the pod got them once does not say that it may have them.
+//
+// An error says that a policy could not be judged, and that nothing else refuses.
+func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (policy.Decision, error) {
+	if s.Len() == 0 {
+		return policy.Decide(nil), nil
+	}
+	h := newReview(in)
+	var tolerations Asked
+	if len(in.Asked) > 0 {
+		tolerations.New = in.Asked[0].New
+	}
+	for i := range taints {
+		for position, guard := range s.guardingTaint(&taints[i]) {
+			if h.report.done() {
+				return h.decide()
+			}
+			if err := ctx.Err(); err != nil {
+				h.failed(err)
+				return h.decide()
+			}
+			p := nodeTaint{position: position, policy: s.Policies[position], guard: guard, taint: &taints[i]}
+			h.judgeNodeTaint(ctx, &p, &tolerations)
+		}
+	}
+	return h.decide()
+}
+
+// nodeTaint is a taint of the node that a pod is put on, which a policy guards.
+type nodeTaint struct {
+	position int
+	policy   *compiled
+	guard    *selector.Selector
+	taint    *corev1.Taint
+}
+
+// guardingTaint yields the policies that guard a taint of a node, in order; none for
+// a taint that does not keep pods off.
+func (s *Set) guardingTaint(taint *corev1.Taint) func(yield func(int, *selector.Selector) bool) {
+	return func(yield func(int, *selector.Selector) bool) {
+		if taint.Effect != corev1.TaintEffectNoSchedule && taint.Effect != corev1.TaintEffectNoExecute {
+			return
+		}
+		t := selector.OfTaint(taint)
+		candidates := s.index.Candidates(&t)
+		for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
+			guard := s.Policies[position].selecting(taint)
+			if guard != nil && !yield(position, guard) {
+				return
+			}
+		}
+	}
+}
+
+// judgeNodeTaint judges the tolerations of a pod that tolerate the taint. One that the policy
+// allows is enough.
+func (h *review) judgeNodeTaint(ctx context.Context, p *nodeTaint, tolerations *Asked) {
+	var refused *outcome
+	for i := range tolerations.New {
+		t := selector.OfPod(&tolerations.New[i])
+		if !t.Tolerates(p.taint) {
+			continue
+		}
+		if h.isSettled(&t) {
+			return
+		}
+		q := question{
+			position: p.position, policy: p.policy, t: &t, asked: tolerations, i: i,
+			outlasts: p.taint.Effect == corev1.TaintEffectNoExecute,
+		}
+		r := h.judge(ctx, &q)
+		if r.allowed {
+			return
+		}
+		if refused == nil || (refused.fault == nil && r.fault != nil) {
+			refused = &r
+		}
+	}
+	if refused == nil {
+		h.notTolerated(ctx, p)
+		return
+	}
+	if h.violated(p.policy, refused) {
+		h.report.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, refused, policy.PassNotGranted) })
+	}
+}
+
+// notTolerated reports a taint that no toleration of the pod tolerates, unless the conditions
+// of the policy do not hold. Grants do not matter then.
+func (h *review) notTolerated(ctx context.Context, p *nodeTaint) {
+	c := h.condition(ctx, p.position, p.policy)
+	if !c.holds {
+		return
+	}
+	r := outcome{fault: c.fault}
+	r.note(c.note)
+	if h.violated(p.policy, &r) {
+		h.report.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, &r, policy.TaintNotTolerated) })
+	}
+}
+
+func (h *review) nodeTaintFinding(p *nodeTaint, r *outcome, reason policy.Reason) policy.Finding {
+	f := h.blank(p.policy, h.in.Path)
+	f.Reason = reason
+	f.Value = "taint " + policy.Short(p.taint.ToString(), policy.MaxKeyLength+policy.Value)
+	problem := "the node has a taint that is guarded (" + p.guard.String() + ") and that the pod does not tolerate"
+	switch {
+	case reason == policy.TaintNotTolerated:
+		f.Remedy = "leave it to the scheduler to find a node, or tolerate the taint: " + p.policy.remedy
+	case r.bounded:
+		problem = "the node has a taint that is guarded (" + p.guard.String() + "), and the pod tolerates it for longer than is granted to " + p.policy.whom(&h.in)
+		f.Remedy = "allowed is " + atMost(r.limit)
+	default:
+		problem = "the node has a taint that is guarded (" + p.guard.String() + "), and to tolerate it is not granted to " + p.policy.whom(&h.in)
+	}
+	return h.finish(f, p.policy, r, problem, p.policy.message)
 }

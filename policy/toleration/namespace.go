@@ -10,8 +10,8 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// Newly is a policy of which a namespace satisfies a grant by its labels that it did
-// not satisfy before.
+// Newly is a policy with a grant that the new labels of a namespace satisfy and the old ones
+// do not.
 type Newly struct {
 	// Policy is "TolerationPolicy/name".
 	Policy  string
@@ -50,23 +50,7 @@ func (s *Set) NewlySatisfied(namespace string, old, current map[string]string) [
 	return newly
 }
 
-// Summary returns the remedy that denials of a policy name, and the keys of the guarded
-// taints, sorted.
-func Summary(p *v1alpha1.TolerationPolicy) (remedy string, keys []string) {
-	c, _ := compile(p)
-	return c.remedy, c.keys()
-}
-
-func (c *compiled) keys() []string {
-	keys := make([]string, len(c.guards))
-	for i := range c.guards {
-		keys[i] = c.guards[i].Key()
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
-// Finding returns what stands against labels that somebody sets who may not tolerate
+// Finding returns the finding about labels that are set by a requester who may not tolerate
 // the taints of a key. The path is that of the labels.
 func (n *Newly) Finding(key string, path *field.Path) policy.Finding {
 	key = policy.Short(key, policy.MaxKeyLength)

@@ -1,15 +1,113 @@
 package toleration
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
+
+// The limits of the schema. They hold for stored objects that it did not validate, too.
+const (
+	maxGrants     = 64
+	maxNamespaces = 256
+	maxSubjects   = 256
+)
+
+// ValidatePolicy returns the faults of a policy: those that its schema cannot express, and
+// those that a stored object may have in spite of the schema. A policy without faults is
+// fully in force.
+func ValidatePolicy(p *v1alpha1.TolerationPolicy) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateRest(p, spec)
+	if text := p.Spec.MessageExpression; text != "" {
+		errs = append(errs, cel.Validate(cel.OfToleration, text, cel.String, spec.Child("messageExpression"))...)
+	}
+	for i := range p.Spec.Grants {
+		g, path := &p.Spec.Grants[i], spec.Child("grants").Index(i)
+		errs = append(errs, validateGrant(g, path)...)
+		if g.Expression != "" {
+			errs = append(errs, cel.Validate(cel.OfToleration, g.Expression, cel.Bool, path.Child("expression"))...)
+		}
+	}
+	return errs
+}
+
+// validateRest returns the faults of a policy outside of its grants and the expression of its
+// message.
+func validateRest(p *v1alpha1.TolerationPolicy, spec *field.Path) field.ErrorList {
+	errs := selector.ValidateAll(p.Spec.Taints, spec.Child("taints"), selector.Tolerations)
+	if len(p.Spec.Grants) > maxGrants {
+		errs = append(errs, field.TooMany(spec.Child("grants"), len(p.Spec.Grants), maxGrants))
+	}
+	if len(p.Spec.MatchConditions) > 0 {
+		errs = append(errs, cel.ValidateConditions(cel.OfRequest, p.Spec.MatchConditions, spec.Child("matchConditions"))...)
+	}
+	errs = append(errs, policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions"))...)
+	return append(errs, policy.ValidateMessage(p.Spec.Message, spec.Child("message"))...)
+}
+
+// validateGrant returns the faults of a grant outside of its expression. A grant with a fault
+// grants nothing, so a fault that is not found here would grant too much.
+func validateGrant(g *v1alpha1.TolerationGrant, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(g.Namespaces) == 0 && g.NamespaceSelector == nil && len(g.Subjects) == 0 && !g.RBAC && g.Expression == "" {
+		errs = append(errs, field.Required(path, "a grant names who it is for: set namespaces, namespaceSelector, subjects, rbac or expression"))
+	}
+	errs = append(errs, validateNamespaces(g.Namespaces, path.Child("namespaces"))...)
+	errs = append(errs, validateLabelSelector(g.NamespaceSelector, path.Child("namespaceSelector"), `an empty selector selects every namespace; name a label, or use namespaces: ["*"]`)...)
+	errs = append(errs, validateLabelSelector(g.ObjectSelector, path.Child("objectSelector"), "an empty selector selects every object; name a label, or leave it out")...)
+	if len(g.Subjects) > maxSubjects {
+		errs = append(errs, field.TooMany(path.Child("subjects"), len(g.Subjects), maxSubjects))
+	}
+	errs = append(errs, policy.ValidateSubjects(g.Subjects, path.Child("subjects"))...)
+	if g.MaxTolerationSeconds != nil && *g.MaxTolerationSeconds < 0 {
+		errs = append(errs, field.Invalid(path.Child("maxTolerationSeconds"), *g.MaxTolerationSeconds, "must not be negative"))
+	}
+	return errs
+}
+
+func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
+	errs := selector.ValidateList(namespaces, maxNamespaces, path)
+	for i, pattern := range namespaces {
+		name, open := strings.CutSuffix(pattern, "*")
+		if open && name == "" {
+			continue
+		}
+		if reasons := apivalidation.NameIsDNSLabel(name, open); len(reasons) > 0 {
+			errs = append(errs, field.Invalid(path.Index(i), pattern, `a namespace, a prefix and "*", or "*": `+strings.Join(reasons, "; ")))
+		}
+	}
+	return errs
+}
+
+// validateLabelSelector returns what is wrong with a selector; empty says why it must
+// not be empty.
+func validateLabelSelector(sel *metav1.LabelSelector, path *field.Path, empty string) field.ErrorList {
+	if sel == nil {
+		return nil
+	}
+	if len(sel.MatchLabels) == 0 && len(sel.MatchExpressions) == 0 {
+		return field.ErrorList{field.Required(path, empty)}
+	}
+	errs := metav1validation.ValidateLabelSelector(sel, metav1validation.LabelSelectorValidationOptions{}, path)
+	if len(errs) == 0 {
+		if _, err := metav1.LabelSelectorAsSelector(sel); err != nil {
+			errs = append(errs, field.Invalid(path, metav1.FormatLabelSelector(sel), err.Error()))
+		}
+	}
+	return errs
+}
 
 // ValidateTolerations returns what is wrong with the tolerations of a pod by the
 // rules of Kubernetes (AV-23 to AV-25 and, with those it had before, AV-27 and
@@ -40,16 +138,12 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute && (t.Effect == "" || read.KnownEffect()) {
 		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute"))
 	}
-	return append(errs, validateValue(t, &read, path)...)
-}
-
-// validateValue checks the value, and whether the operator can do without a key.
-func validateValue(t *corev1.Toleration, read *selector.Toleration, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	operator := path.Child("operator")
+	if t.Key == "" && (read.Operator == corev1.TolerationOpEqual || read.Operator == corev1.TolerationOpLt || read.Operator == corev1.TolerationOpGt) {
+		errs = append(errs, field.Invalid(operator, t.Operator, "without a key the operator must be Exists, which tolerates every taint"))
+	}
 	switch read.Operator {
 	case corev1.TolerationOpEqual:
-		errs = append(errs, needsKey(t, operator)...)
 		if reasons := validation.IsValidLabelValue(t.Value); len(reasons) > 0 {
 			errs = append(errs, field.Invalid(operator, t.Value, strings.Join(reasons, "; ")))
 		}
@@ -58,7 +152,6 @@ func validateValue(t *corev1.Toleration, read *selector.Toleration, path *field.
 			errs = append(errs, field.Invalid(operator, t.Value, "operator Exists takes no value"))
 		}
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
-		errs = append(errs, needsKey(t, operator)...)
 		if _, ok := read.Number(); !ok {
 			errs = append(errs, field.Invalid(path.Child("value"), t.Value, "must be a whole number within 64 bits, without leading zeros, plus sign or spaces"))
 		}
@@ -67,40 +160,59 @@ func validateValue(t *corev1.Toleration, read *selector.Toleration, path *field.
 	return errs
 }
 
-func needsKey(t *corev1.Toleration, operator *field.Path) field.ErrorList {
-	if t.Key != "" {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(operator, t.Operator, "without a key the operator must be Exists, which tolerates every taint")}
-}
-
-// constant is what of a toleration may not change.
-type constant struct {
-	key, value string
-	operator   corev1.TolerationOperator
-	effect     corev1.TaintEffect
-}
-
-// keepsAll reports whether every old toleration is still there but for its
-// seconds. Only presence counts (AV-28): order may change, and two that differ in
-// seconds alone may become one. Fields are compared as written, as the API server
-// does, so an empty operator is not Equal here.
+// keepsAll reports whether every old toleration is still there, with any seconds. Only
+// presence counts (AV-28): the order may change, and two that differ in seconds alone may
+// become one. Fields are compared as written, as the API server does, so an empty operator
+// is not Equal here.
 func keepsAll(current, old []corev1.Toleration) bool {
 	if len(old) == 0 {
 		return true
 	}
-	kept := make(map[constant]struct{}, len(current))
+	kept := make(map[corev1.Toleration]struct{}, len(current))
 	for i := range current {
-		kept[constantOf(&current[i])] = struct{}{}
+		kept[withoutSeconds(current[i])] = struct{}{}
 	}
 	for i := range old {
-		if _, ok := kept[constantOf(&old[i])]; !ok {
+		if _, ok := kept[withoutSeconds(old[i])]; !ok {
 			return false
 		}
 	}
 	return true
 }
 
-func constantOf(t *corev1.Toleration) constant {
-	return constant{key: t.Key, value: t.Value, operator: t.Operator, effect: t.Effect}
+func withoutSeconds(t corev1.Toleration) corev1.Toleration {
+	t.TolerationSeconds = nil
+	return t
+}
+
+// Warnings returns what the author of a valid policy may not expect of it, in the
+// order of its grants.
+func Warnings(p *v1alpha1.TolerationPolicy) []string {
+	var warnings []string
+	for i := range p.Spec.Grants {
+		var what string
+		switch g := &p.Spec.Grants[i]; {
+		case g.ObjectSelector != nil && readsObject(g.Expression):
+			what = "objectSelector and expression look"
+		case g.ObjectSelector != nil:
+			what = "objectSelector looks"
+		case readsObject(g.Expression):
+			what = "expression looks"
+		default:
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf(
+			"spec.grants[%d]: %s at the object as it is when a toleration is added; it may be changed afterwards and keeps the toleration", i, what))
+	}
+	return warnings
+}
+
+// readsObject reports whether an expression looks at the object. One that does not
+// compile grants nothing.
+func readsObject(text string) bool {
+	if text == "" {
+		return false
+	}
+	program, err := cel.Compile(cel.OfToleration, text, cel.Bool)
+	return err == nil && program.Uses().Object
 }

@@ -1,0 +1,253 @@
+package toleration
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+)
+
+// MaxFindings bounds the findings of a decision. One wildcard comes under every
+// policy, and a pod may have any number of tolerations (AV-29): the answer must
+// stay readable, and small.
+const MaxFindings = 20
+
+// report collects findings up to the bound, but always one that denies where
+// there is one, so that the bound never changes the verdict.
+type report struct {
+	findings []policy.Finding
+	denied   bool
+	cut      bool
+	// curtailed says that RBAC was not asked about all tolerations, as the findings tell.
+	curtailed bool
+}
+
+// done reports whether nothing that follows could change the decision.
+func (r *report) done() bool { return r.denied && r.cut }
+
+// add adds the finding of a policy about the list at path. It is made only where it is
+// kept.
+func (r *report) add(c *compiled, path *field.Path, finding func() policy.Finding) {
+	switch {
+	case len(r.findings) < MaxFindings-2 || c.denies && !r.denied:
+		r.findings = append(r.findings, finding())
+		r.denied = r.denied || c.denies
+	case !r.cut:
+		r.findings = append(r.findings, policy.Finding{
+			Reason:  policy.MoreFindings,
+			Policy:  policyRef(c),
+			Actions: slices.Clone(c.actions),
+			Field:   policy.Short(path.String(), maxField),
+			Problem: "more tolerations violate this policy or others than are listed",
+		})
+		r.cut = true
+	}
+}
+
+// unasked adds the finding that RBAC was not asked about more tolerations of the list at path,
+// because the request is refused already.
+func (r *report) unasked(c *compiled, why *outcome, path *field.Path) {
+	if r.curtailed || !r.denied || len(r.findings) >= MaxFindings-2 || !errors.Is(why.fault, errNotAsked) {
+		return
+	}
+	r.curtailed = true
+	r.findings = append(r.findings, policy.Finding{
+		Reason:  policy.MoreFindings,
+		Policy:  policyRef(c),
+		Actions: slices.Clone(c.actions),
+		Field:   policy.Short(path.String(), maxField),
+		Problem: "RBAC was not asked about more tolerations, because the request is refused already: they may violate this policy or others",
+	})
+}
+
+func (h *review) finding(ctx context.Context, q *question, r *outcome, guard *selector.Selector, path *field.Path) policy.Finding {
+	c := q.policy
+	f := h.blank(c, path)
+	f.Reason = policy.TolerationNotGranted
+	f.Value = describe(q.t)
+	problem := "could tolerate " + guard.String() + ", which is not granted to " + c.whom(&h.in)
+	if r.bounded {
+		f.Reason = policy.TolerationTooLong
+		f.Remedy = "allowed is " + atMost(r.limit)
+		if q.t.Effect == "" && !c.judgesByExpression() {
+			// The time of a grant bounds NoExecute alone, and tolerationSeconds may stand beside no
+			// other effect.
+			f.Remedy += ", and an entry of its own for effect " + string(corev1.TaintEffectNoSchedule) + " without"
+		}
+		problem = "could tolerate " + guard.String() + " for longer than is granted to " + c.whom(&h.in)
+	}
+	return h.finish(f, c, r, problem, h.message(ctx, q))
+}
+
+// blank returns a finding of a policy about a field.
+func (h *review) blank(c *compiled, path *field.Path) policy.Finding {
+	return policy.Finding{
+		Policy:  policyRef(c),
+		Actions: slices.Clone(c.actions),
+		Field:   policy.Short(path.String(), maxField),
+		Remedy:  c.remedy,
+	}
+}
+
+// finish sets the problem of a finding, with the notes of the outcome and the message of the
+// policy, as far as there is room.
+func (h *review) finish(f policy.Finding, c *compiled, r *outcome, problem, message string) policy.Finding {
+	if len(c.problems) > 0 {
+		f.Remedy += " (the policy is not fully in force, see its status)"
+	}
+	if len(r.notes) > 0 {
+		problem += " (" + policy.ShortList(r.notes, "; ", maxNote) + ")"
+	}
+	f.Problem = policy.Short(problem, maxFinding-len(f.String()))
+	const separator = ": "
+	if room := maxFinding - len(f.String()) - len(separator); message != "" && room >= minMessage {
+		f.Problem += separator + policy.Short(message, room)
+	}
+	return f
+}
+
+// message returns the message of the policy about a toleration. If its expression fails, or
+// returns nothing or several lines, that is the plain message.
+func (h *review) message(ctx context.Context, q *question) string {
+	c := q.policy
+	if c.expression == nil || h.in.Review == nil {
+		return c.message
+	}
+	said, err := c.expression.Text(ctx, h.in.Review.Aside(), h.judged(q))
+	said = strings.TrimSpace(said)
+	if err != nil || said == "" || strings.ContainsAny(said, "\n\r") {
+		return c.message
+	}
+	return said
+}
+
+// judgesByExpression reports whether a grant has an expression, which may read the effect.
+func (c *compiled) judgesByExpression() bool {
+	return slices.ContainsFunc(c.grants, func(g grant) bool { return g.expression != nil })
+}
+
+// whom describes to whom the policy could have granted something.
+func (c *compiled) whom(in *Input) string {
+	namespace := "namespace " + policy.Short(in.Namespace, policy.Value)
+	if !c.personal || in.RequesterUnknown {
+		return namespace
+	}
+	return "user " + policy.Short(in.User.Username, policy.MaxKeyLength) + " in " + namespace
+}
+
+// minMessage is the room below which a message of the policy would be cut to
+// something that says nothing.
+const minMessage = 16
+
+func policyRef(c *compiled) string { return policy.Ref("TolerationPolicy", c.name) }
+
+// The lengths of the parts of findings.
+const (
+	maxField   = 96 // a toleration of a subrequest is far down
+	maxNote    = 160
+	maxRemedy  = 200
+	maxFinding = 1024
+	// MaxMessage is the length at which the message of a policy is cut.
+	MaxMessage = maxFinding
+)
+
+// describe returns the toleration as it would be written for kubectl.
+func describe(t *selector.Toleration) string {
+	var b strings.Builder
+	if t.Key != "" {
+		b.WriteString("key=" + policy.Short(t.Key, policy.MaxKeyLength) + " ")
+	}
+	b.WriteString("operator=" + policy.Short(string(t.Operator), policy.Enum))
+	if t.Value != "" {
+		b.WriteString(" value=" + policy.Short(t.Value, policy.Value))
+	}
+	if t.Effect != "" {
+		b.WriteString(" effect=" + policy.Short(string(t.Effect), policy.Enum))
+	}
+	if t.Seconds != nil {
+		b.WriteString(" for " + strconv.FormatInt(*t.Seconds, 10) + "s")
+	}
+	if t.Key == "" {
+		b.WriteString(" (" + reach(t) + ")")
+	}
+	return b.String()
+}
+
+// reach describes the taints that a toleration without a key tolerates.
+func reach(t *selector.Toleration) string {
+	switch {
+	case !t.Wildcard():
+		return "every key"
+	case t.Effect == "":
+		return "every taint"
+	default:
+		return "every taint of the effect"
+	}
+}
+
+// atMost describes the tolerations that a grant with a limit allows.
+func atMost(seconds int64) string {
+	return "effect " + string(corev1.TaintEffectNoExecute) + " with tolerationSeconds of at most " + strconv.FormatInt(seconds, 10)
+}
+
+const inNamespaces = "in namespaces"
+
+// grantWords describes to whom a grant applies.
+func grantWords(in *v1alpha1.TolerationGrant) string {
+	var parts []string
+	if len(in.Namespaces) > 0 || in.NamespaceSelector != nil {
+		parts = append(parts, namespaceWords(in))
+	}
+	if len(in.Subjects) > 0 {
+		parts = append(parts, "to "+policy.ShortSubjects(in.Subjects))
+	}
+	if in.RBAC {
+		parts = append(parts, "to whom RBAC allows the verb tolerate on taints.tollgate.dev")
+	}
+	if in.Expression != "" {
+		parts = append(parts, "where an expression of the policy says so")
+	}
+	if in.ObjectSelector != nil {
+		parts = append(parts, "for objects labelled "+policy.Short(metav1.FormatLabelSelector(in.ObjectSelector), policy.MaxKeyLength))
+	}
+	words := strings.Join(parts, " ")
+	if in.MaxTolerationSeconds != nil {
+		words += " (NoExecute for at most " + strconv.FormatInt(*in.MaxTolerationSeconds, 10) + "s)"
+	}
+	return words
+}
+
+func namespaceWords(in *v1alpha1.TolerationGrant) string {
+	words := inNamespaces
+	if len(in.Namespaces) > 0 {
+		words += " " + policy.ShortList(in.Namespaces, ", ", policy.Value)
+	}
+	if in.NamespaceSelector != nil {
+		words += " labelled " + policy.Short(metav1.FormatLabelSelector(in.NamespaceSelector), policy.MaxKeyLength)
+	}
+	return words
+}
+
+// remedy describes to whom the grants, each in its words, allow the guarded taints.
+func remedy(granted []string) string {
+	if len(granted) == 0 {
+		return "nobody is allowed to tolerate it"
+	}
+	words := make([]string, len(granted))
+	for i, grant := range granted {
+		words[i] = grant
+		if i > 0 && strings.HasPrefix(granted[i-1], inNamespaces) {
+			words[i] = strings.TrimPrefix(grant, "in ")
+		}
+	}
+	return policy.Short("allowed "+policy.ShortList(words, " or ", maxRemedy), maxRemedy)
+}

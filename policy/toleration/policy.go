@@ -1,0 +1,306 @@
+package toleration
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+)
+
+// Set is a snapshot of TolerationPolicies, ready to judge tolerations. It does not change
+// and is safe for concurrent use. The nil Set and the zero Set hold no policy and allow
+// everything.
+type Set struct {
+	policy.Set[*compiled]
+	index selector.Index
+	// labels says that the labels of pods matter to some policy.
+	labels bool
+}
+
+// compiled is a compiled policy. It does not change.
+type compiled struct {
+	name   string
+	guards []selector.Selector
+	// grants are in the order of their cost.
+	grants []grant
+	// dynamic says that a grant has RBAC or an expression, personal that a grant depends on
+	// the requester, not on the namespace alone.
+	dynamic, personal bool
+
+	conditions  cel.Conditions
+	conditional bool
+
+	actions []v1alpha1.ValidationAction
+	denies  bool
+
+	message    string
+	expression *cel.Program // of the message; nil for none
+	remedy     string
+
+	problems field.ErrorList
+}
+
+// Compile returns the set of policies. It keeps nothing of what it is given.
+//
+// A policy that is not valid still guards what it can: a grant with a fault grants
+// nothing, a condition with a fault holds, and an action that is not known is Deny.
+// Problems names the faults.
+func Compile(policies []v1alpha1.TolerationPolicy) *Set {
+	return new(Set).Next(policies)
+}
+
+// Next returns the set of policies as Compile does, and takes over from s those that
+// have not changed.
+func (s *Set) Next(policies []v1alpha1.TolerationPolicy) *Set {
+	if s == nil {
+		s = new(Set)
+	}
+	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
+	for position, c := range next.Policies {
+		for i := range c.guards {
+			next.index.Add(position, &c.guards[i])
+		}
+		next.labels = next.labels || slices.ContainsFunc(c.grants, func(g grant) bool { return g.object != nil })
+	}
+	next.index.Clip()
+	return next
+}
+
+// Len returns how many policies the set holds.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.Policies)
+}
+
+// compile compiles a stored policy, as far as it is valid.
+func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
+	spec := field.NewPath("spec")
+	c := &compiled{
+		name:        p.Name,
+		conditional: len(p.Spec.MatchConditions) > 0,
+		actions:     policy.Actions(p.Spec.ValidationActions),
+		message:     strings.TrimSpace(policy.Short(p.Spec.Message, MaxMessage)),
+		problems:    validateRest(p, spec),
+	}
+	c.denies = len(c.actions) == 0 || slices.Contains(c.actions, v1alpha1.Deny)
+	for i := range p.Spec.Taints {
+		c.guards = append(c.guards, selector.Compile(&p.Spec.Taints[i]))
+	}
+	if c.conditional {
+		c.conditions = cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions)
+	}
+	if text := p.Spec.MessageExpression; text != "" {
+		var errs field.ErrorList
+		c.expression, errs = compileExpression(text, cel.String, spec.Child("messageExpression"))
+		c.problems = append(c.problems, errs...)
+	}
+	var granted []string
+	for i := range p.Spec.Grants {
+		g, errs := compileGrant(&p.Spec.Grants[i], i, spec.Child("grants").Index(i))
+		if len(errs) > 0 {
+			c.problems = append(c.problems, errs...)
+			continue
+		}
+		c.grants = append(c.grants, g)
+		c.dynamic = c.dynamic || g.cost() > 0
+		c.personal = c.personal || g.personal()
+		granted = append(granted, grantWords(&p.Spec.Grants[i]))
+	}
+	slices.SortStableFunc(c.grants, func(a, b grant) int { return cmp.Compare(a.cost(), b.cost()) })
+	c.remedy = remedy(granted)
+	return c, c.problems
+}
+
+// compileExpression compiles an expression of a stored policy.
+func compileExpression(text string, result cel.Type, path *field.Path) (*cel.Program, field.ErrorList) {
+	program, err := cel.Compile(cel.OfToleration, text, result)
+	if err == nil {
+		return program, nil
+	}
+	if errs := cel.Validate(cel.OfToleration, text, result, path); len(errs) > 0 {
+		return nil, errs
+	}
+	return nil, field.ErrorList{field.Invalid(path, text, err.Error())}
+}
+
+// Summary returns the remedy that denials of a policy name, and the keys of the guarded
+// taints, sorted.
+func Summary(p *v1alpha1.TolerationPolicy) (remedy string, keys []string) {
+	c, _ := compile(p)
+	return c.remedy, c.keys()
+}
+
+func (c *compiled) keys() []string {
+	keys := make([]string, len(c.guards))
+	for i := range c.guards {
+		keys[i] = c.guards[i].Key()
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// guardOf returns the first guard that t comes under, or nil.
+func (c *compiled) guardOf(t *selector.Toleration) *selector.Selector {
+	for i := range c.guards {
+		if c.guards[i].Could(t) {
+			return &c.guards[i]
+		}
+	}
+	return nil
+}
+
+// outlasted returns the first guard with a NoExecute taint that t tolerates, or
+// nil.
+func (c *compiled) outlasted(t *selector.Toleration) *selector.Selector {
+	for i := range c.guards {
+		if c.guards[i].CouldOutlast(t) {
+			return &c.guards[i]
+		}
+	}
+	return nil
+}
+
+// selecting returns the first guard that selects a taint of a node, or nil.
+func (c *compiled) selecting(taint *corev1.Taint) *selector.Selector {
+	for i := range c.guards {
+		if c.guards[i].Selects(v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect) {
+			return &c.guards[i]
+		}
+	}
+	return nil
+}
+
+// grant is a valid grant, read once. All that is set must match.
+type grant struct {
+	// position is the grant's among those of its policy, as they are written.
+	position int
+
+	// anyNamespace says that the grant has no names and prefixes, or "*".
+	anyNamespace bool
+	names        map[string]struct{}
+	prefixes     []string
+
+	// namespace and object select by labels; nil where the grant does not.
+	namespace, object labels.Selector
+
+	subjects policy.SubjectSet
+	named    bool // the grant has subjects
+
+	rbac       bool
+	expression *cel.Program // nil for none
+
+	// limit is nil where the grant sets none.
+	limit *int64
+}
+
+// compileGrant compiles a grant. A grant with errors must not be used, because the parts that
+// cannot be read would narrow it.
+func compileGrant(in *v1alpha1.TolerationGrant, position int, path *field.Path) (grant, field.ErrorList) {
+	g := grant{position: position, anyNamespace: len(in.Namespaces) == 0, rbac: in.RBAC, named: len(in.Subjects) > 0}
+	errs := validateGrant(in, path)
+	if in.Expression != "" {
+		var found field.ErrorList
+		g.expression, found = compileExpression(in.Expression, cel.Bool, path.Child("expression"))
+		errs = append(errs, found...)
+	}
+	if len(errs) > 0 {
+		return grant{}, errs
+	}
+	for _, pattern := range in.Namespaces {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		switch {
+		case !open:
+			if g.names == nil {
+				g.names = make(map[string]struct{}, len(in.Namespaces))
+			}
+			g.names[pattern] = struct{}{}
+		case prefix == "":
+			g.anyNamespace = true
+		default:
+			g.prefixes = append(g.prefixes, prefix)
+		}
+	}
+	g.subjects = policy.CompileSubjects(in.Subjects)
+	g.namespace = labelSelector(in.NamespaceSelector)
+	g.object = labelSelector(in.ObjectSelector)
+	if in.MaxTolerationSeconds != nil {
+		g.limit = new(*in.MaxTolerationSeconds)
+	}
+	return g, nil
+}
+
+// labelSelector parses a selector that is valid or nil. An invalid one selects nothing.
+func labelSelector(in *metav1.LabelSelector) labels.Selector {
+	if in == nil {
+		return nil
+	}
+	read, err := metav1.LabelSelectorAsSelector(in)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return read
+}
+
+// cost orders grants by the cost of their evaluation: none, a question to the authorizer of
+// the cluster, which is mostly in its cache, or an expression.
+func (g *grant) cost() int {
+	switch {
+	case g.expression != nil:
+		return 2
+	case g.rbac:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// personal reports whether the grant is about more than the namespace.
+func (g *grant) personal() bool {
+	return g.named || g.rbac || g.expression != nil
+}
+
+// covers reports whether the grant is for the namespace. Nil labels are unknown and satisfy
+// no selector, not even one for the absence of a label.
+func (g *grant) covers(namespace string, namespaceLabels map[string]string) bool {
+	if !g.anyNamespace && !g.namedNamespace(namespace) {
+		return false
+	}
+	return g.namespace == nil || (namespaceLabels != nil && g.namespace.Matches(labels.Set(namespaceLabels)))
+}
+
+func (g *grant) namedNamespace(namespace string) bool {
+	if _, ok := g.names[namespace]; ok {
+		return true
+	}
+	for _, prefix := range g.prefixes {
+		if strings.HasPrefix(namespace, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// admits reports whether the parts of the grant that cost nothing match: namespace, labels of
+// the object, and subjects.
+func (g *grant) admits(in *Input) bool {
+	return g.covers(in.Namespace, in.NamespaceLabels) &&
+		(g.object == nil || g.object.Matches(labels.Set(in.Labels))) &&
+		(!g.named || in.RequesterUnknown || g.subjects.Includes(&in.User))
+}
+
+// fits reports whether a toleration stays within the time of the grant. Time matters only
+// where the toleration outlasts a guarded NoExecute taint.
+func (g *grant) fits(t *selector.Toleration, outlasts bool) bool {
+	return g.limit == nil || !outlasts || t.Within(*g.limit)
+}

@@ -1,0 +1,316 @@
+package toleration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/selector"
+)
+
+// review is the state of the review of one input.
+type review struct {
+	in     Input
+	report report
+	// settled are the tolerations that are not judged: those added to the object, and those
+	// of its template, which was judged. It is nil where there are none.
+	settled map[identity]struct{}
+	// conditions are the evaluated conditions of policies, by position.
+	conditions map[int]condition
+	// allowed are the answers of RBAC by key, the same for all policies.
+	allowed map[string]bool
+	// unavailable is the error of RBAC. It is not asked again then: an authorizer that is slow
+	// or busy would be asked for every toleration.
+	unavailable error
+	// refusals counts the users whom RBAC did not allow a key. accountFirst says that the last
+	// one allowed was the service account, which is asked about first then.
+	refusals     int
+	accountFirst bool
+	// fault is the first reason why a policy could not be judged.
+	fault error
+}
+
+// condition says whether the conditions of a policy hold for the request.
+type condition struct {
+	holds bool
+	note  string
+	fault error
+}
+
+func newReview(in Input) review {
+	h := review{in: in}
+	number := len(in.Added) + len(in.AddedDevices) + len(in.Inherited)
+	if number == 0 {
+		return h
+	}
+	h.settled = make(map[identity]struct{}, number)
+	for _, list := range []list{{pod: in.Added}, {devices: in.AddedDevices}, {pod: in.Inherited}} {
+		for i := range list.len() {
+			t := list.at(i)
+			h.settled[identify(&t)] = struct{}{}
+		}
+	}
+	return h
+}
+
+// isSettled reports whether a toleration is not judged, because Kubernetes itself adds it, or
+// it was added or judged otherwise.
+func (h *review) isSettled(t *selector.Toleration) bool {
+	if len(h.settled) > 0 {
+		if _, ok := h.settled[identify(t)]; ok {
+			return true
+		}
+	}
+	return h.in.system(t)
+}
+
+// failed records the first fault.
+func (h *review) failed(err error) {
+	if h.fault == nil {
+		h.fault = err
+	}
+}
+
+// fresh yields the tolerations of a list that are judged: those that are not in the old list
+// and not settled.
+func (h *review) fresh(asked *Asked) func(yield func(int, selector.Toleration) bool) {
+	return func(yield func(int, selector.Toleration) bool) {
+		current := asked.current()
+		b := newBaseline(current, asked.before())
+		for i := b.same; i < current.len(); i++ {
+			if t := current.at(i); !b.take(&t) && !h.isSettled(&t) && !yield(i, t) {
+				return
+			}
+		}
+	}
+}
+
+// question asks one policy about one toleration.
+type question struct {
+	position int // of the policy
+	policy   *compiled
+	t        *selector.Toleration
+	asked    *Asked // holds the toleration at i
+	i        int
+	// outlasts says that the toleration could outlast a guarded NoExecute taint.
+	outlasts bool
+}
+
+// outcome is the answer of a policy about a toleration that it guards.
+type outcome struct {
+	allowed bool
+	// bounded says that a grant matches, but for no longer than limit seconds.
+	bounded bool
+	limit   int64
+	// notes tell the user what failed.
+	notes []string
+	// fault says why it is unknown whether a grant matches.
+	fault error
+}
+
+var errNoRequest = errors.New("there is no request to ask about")
+
+// maxRefusals bounds the questions that RBAC answers with no: the requester and the service
+// account, for two keys. The user chooses the keys and the account, and could otherwise cause
+// any number of questions by one request. Answers of yes are not counted: a pod may need as
+// many keys as are granted to it.
+const maxRefusals = 4
+
+// errNotAsked is the fault of a key about which RBAC is not asked any more.
+var errNotAsked = fmt.Errorf("RBAC is asked no more after it did not grant %d permissions", maxRefusals)
+
+// judge evaluates the grants of a policy: first those that cost nothing, then the conditions
+// of the policy, then the others.
+func (h *review) judge(ctx context.Context, q *question) outcome {
+	var r outcome
+	for i := range q.policy.grants {
+		g := &q.policy.grants[i]
+		if g.cost() > 0 {
+			break
+		}
+		if g.admits(&h.in) && r.take(g, q) {
+			return r
+		}
+	}
+	c := h.condition(ctx, q.position, q.policy)
+	if !c.holds {
+		return outcome{allowed: true}
+	}
+	r.fault = c.fault
+	r.note(c.note)
+	if q.policy.dynamic {
+		h.judgeDynamic(ctx, q, &r)
+	}
+	return r
+}
+
+// take records a grant that matches, and reports whether that is enough.
+func (r *outcome) take(g *grant, q *question) bool {
+	if g.fits(q.t, q.outlasts) {
+		*r = outcome{allowed: true}
+		return true
+	}
+	if !r.bounded {
+		r.bounded, r.limit = true, *g.limit
+	}
+	r.limit = max(r.limit, *g.limit)
+	return false
+}
+
+func (r *outcome) note(text string) {
+	if text != "" {
+		r.notes = append(r.notes, text)
+	}
+}
+
+// judgeDynamic evaluates the grants with RBAC or an expression. An error is a fault only where
+// the grant would have been enough.
+func (h *review) judgeDynamic(ctx context.Context, q *question, r *outcome) {
+	for i := range q.policy.grants {
+		g := &q.policy.grants[i]
+		if g.cost() == 0 || !g.admits(&h.in) {
+			continue
+		}
+		granted, err := h.grants(ctx, g, q)
+		var failed *cel.FailedError
+		switch {
+		case errors.As(err, &failed):
+			r.note(fmt.Sprintf("the expression of grants[%d] failed: %s", g.position, policy.Short(failed.Problem, maxNote)))
+		case err != nil && g.fits(q.t, q.outlasts):
+			r.fault = errors.Join(r.fault, fmt.Errorf("ask grants[%d] of TolerationPolicy %s: %w", g.position, q.policy.name, err))
+		case err == nil && granted && r.take(g, q):
+			return
+		}
+	}
+}
+
+// grants evaluates RBAC and the expression of a grant.
+func (h *review) grants(ctx context.Context, g *grant, q *question) (bool, error) {
+	if g.rbac && !h.in.RequesterUnknown {
+		if may, err := h.may(ctx, q.t.Key); err != nil || !may {
+			return false, err
+		}
+	}
+	if g.expression == nil {
+		return true, nil
+	}
+	uses := g.expression.Uses()
+	if (uses.Requester && h.in.RequesterUnknown) || (h.in.objectUnknown && unknown(uses)) {
+		return true, nil
+	}
+	if h.in.Review == nil {
+		return false, errNoRequest
+	}
+	return g.expression.Bool(ctx, h.celReview(q.policy), h.judged(q))
+}
+
+// celReview returns the review in which expressions of a policy are evaluated. A policy that
+// cannot refuse does not use up the budget of those that can.
+func (h *review) celReview(c *compiled) *cel.Review {
+	if c.denies {
+		return h.in.Review
+	}
+	return h.in.Review.Aside()
+}
+
+func (h *review) judged(q *question) *cel.Judged {
+	current := q.asked.current()
+	return &cel.Judged{Toleration: current.written(q.i), Pod: h.in.Pod, Claim: h.in.Claim}
+}
+
+// may reports whether RBAC allows the requester, or the service account of the pod, to
+// tolerate the taints of a key.
+func (h *review) may(ctx context.Context, key string) (bool, error) {
+	if allowed, ok := h.allowed[key]; ok {
+		return allowed, nil
+	}
+	switch {
+	case h.unavailable != nil:
+		return false, h.unavailable
+	case h.report.denied: // the answer could not change the verdict
+		return false, errNotAsked
+	}
+	allowed, err := h.askRBAC(ctx, key)
+	if err != nil {
+		h.unavailable = err
+		return false, err
+	}
+	if h.allowed == nil {
+		h.allowed = map[string]bool{}
+	}
+	h.allowed[key] = allowed
+	return allowed, nil
+}
+
+func (h *review) askRBAC(ctx context.Context, key string) (bool, error) {
+	if h.in.Review == nil || h.in.Review.Authorizer == nil {
+		return false, errNoRequest
+	}
+	users := append(make([]user.Info, 0, 2), policy.UserInfo(&h.in.User))
+	if h.in.ServiceAccount != "" {
+		users = append(users, policy.AccountInfo(h.in.Namespace, h.in.ServiceAccount))
+	}
+	if h.accountFirst {
+		slices.Reverse(users)
+	}
+	var fault error
+	for i, u := range users {
+		allowed, err := false, errNotAsked
+		if h.refusals < maxRefusals {
+			allowed, err = policy.May(ctx, h.in.Review.Authorizer, u, policy.VerbTolerate, key)
+		}
+		if allowed {
+			if i > 0 {
+				h.accountFirst = !h.accountFirst
+			}
+			return true, nil
+		}
+		if err == nil {
+			h.refusals++
+		}
+		fault = errors.Join(fault, err)
+	}
+	return false, fault
+}
+
+// condition reports whether the conditions of a policy hold for the request. Conditions that
+// fail hold, as in a ValidatingAdmissionPolicy that fails closed.
+func (h *review) condition(ctx context.Context, position int, p *compiled) condition {
+	if !p.conditional {
+		return condition{holds: true}
+	}
+	if c, ok := h.conditions[position]; ok {
+		return c
+	}
+	c := h.evaluate(ctx, p)
+	if h.conditions == nil {
+		h.conditions = map[int]condition{}
+	}
+	h.conditions[position] = c
+	return c
+}
+
+func (h *review) evaluate(ctx context.Context, p *compiled) condition {
+	// Without an object there is no request for the conditions. Then they hold for nothing.
+	if h.in.objectUnknown && unknown(p.conditions.Uses()) {
+		return condition{}
+	}
+	if h.in.Review == nil {
+		return condition{holds: true, fault: errNoRequest}
+	}
+	holds, err := p.conditions.Match(ctx, h.celReview(p), &cel.Judged{})
+	var failed *cel.FailedError
+	switch {
+	case errors.As(err, &failed):
+		return condition{holds: !h.in.objectUnknown, note: "its matchConditions failed: " + policy.Short(failed.Problem, maxNote)}
+	case err != nil:
+		return condition{holds: true, fault: fmt.Errorf("evaluate the conditions of TolerationPolicy %s: %w", p.name, err)}
+	default:
+		return condition{holds: holds}
+	}
+}
