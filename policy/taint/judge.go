@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Input is a request to change taints.
@@ -52,14 +57,14 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 	return policy.Decide(r.findings), nil
 }
 
-// governed is a write that a policy governs, and what it is to the policy.
+// governed is a write that a policy governs, and its operation for the policy.
 type governed struct {
 	*Write
 
 	operation v1alpha1.TaintOperation
 }
 
-// named is the taint that a sentence about the write, as the policy sees it, is about.
+// named returns the taint that findings about the write name.
 func (g *governed) named() Taint {
 	if g.operation == v1alpha1.TaintRemove {
 		return g.Old
@@ -67,7 +72,7 @@ func (g *governed) named() Taint {
 	return g.New
 }
 
-// governedIn returns the writes that the policy has a say in.
+// governedIn returns the writes that the policy judges.
 func (c *compiled) governedIn(in *Input) []governed {
 	var found []governed
 	for i := range in.Writes {
@@ -79,7 +84,7 @@ func (c *compiled) governedIn(in *Input) []governed {
 	return found
 }
 
-// partly is what findings say of a policy that cannot refuse and had a fault.
+// partly is the note of a policy that cannot refuse and had a fault.
 const partly = "not all of the policy could be judged"
 
 // denies reports whether the policy can refuse.
@@ -87,9 +92,9 @@ func (c *compiled) denies() bool {
 	return policy.Finding{Actions: c.actions}.Denies()
 }
 
-// applies reports whether the match conditions hold. They do where one of them fails,
-// as they do in a ValidatingAdmissionPolicy with failurePolicy Fail, and where nobody
-// could say, if the policy cannot refuse; note says why.
+// applies reports whether the match conditions hold. They do where one of them fails, as in
+// a ValidatingAdmissionPolicy with failurePolicy Fail, and on a fault if the policy cannot
+// refuse; note says why.
 func (c *compiled) applies(ctx context.Context, in *Input) (ok bool, note string, err error) {
 	if in.Foreseen {
 		if !c.conditions.Empty() {
@@ -107,8 +112,8 @@ func (c *compiled) applies(ctx context.Context, in *Input) (ok bool, note string
 	return ok, "", err
 }
 
-// judge files what the policy has against the writes. The error is the first fault of a
-// policy that can refuse; what it knows all the same is filed.
+// judge reports the violations of the writes. The error is the first fault of a policy that
+// can refuse; violations are reported in spite of it.
 func (c *compiled) judge(ctx context.Context, in *Input, r *report) error {
 	writes := c.governedIn(in)
 	if len(writes) == 0 {
@@ -118,18 +123,17 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *report) error {
 	if err != nil || !ok {
 		return err
 	}
-	f := filer{c: c, r: r, note: note}
+	f := violations{c: c, r: r, note: note}
 	var fault error
 	for i := range writes {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		w := &writes[i]
-		switch said, err := c.ask(ctx, asked{in: in, operation: w.operation, taint: w.named()}); {
-		case in.Foreseen:
-		case said.allowed:
+		switch allowed, failure, err := c.ask(ctx, question{in: in, operation: w.operation, taint: w.named()}); {
+		case in.Foreseen, allowed:
 		case err == nil:
-			f.notGranted(w, in.User, said.reason)
+			f.notGranted(w, in.User, failure)
 		case !c.denies():
 			f.note = partly
 			f.notGranted(w, in.User, "")
@@ -145,9 +149,9 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *report) error {
 	return fault
 }
 
-// judgeRule holds a rule against the limits that are about rules. They are about what
-// a rule is to do, and not about its end.
-func (c *compiled) judgeRule(rule *RuleChange, writes []governed, f *filer) {
+// judgeRule reports the violations of the limits on rules. They do not apply to the removal
+// of a taint.
+func (c *compiled) judgeRule(rule *RuleChange, writes []governed, f *violations) {
 	if rule == nil || rule.New == nil || c.limits == nil {
 		return
 	}
@@ -157,7 +161,7 @@ func (c *compiled) judgeRule(rule *RuleChange, writes []governed, f *filer) {
 			continue
 		}
 		if c.limits.RequireSelector && rule.unbounded() {
-			f.file(policy.Finding{
+			f.add(policy.Finding{
 				Reason:  policy.SelectorRequired,
 				Field:   field.NewPath("spec", "deviceSelector").String(),
 				Problem: "names no driver, pool or device, and may select every device",
@@ -165,7 +169,7 @@ func (c *compiled) judgeRule(rule *RuleChange, writes []governed, f *filer) {
 			})
 		}
 		if c.limits.RequirePreview && !rule.previewed() {
-			f.file(policy.Finding{
+			f.add(policy.Finding{
 				Reason:  policy.PreviewRequired,
 				Field:   field.NewPath("spec", "taint", "effect").String(),
 				Value:   w.New.String(),
@@ -175,4 +179,200 @@ func (c *compiled) judgeRule(rule *RuleChange, writes []governed, f *filer) {
 		}
 		return
 	}
+}
+
+// MaxFindings bounds the findings of a decision: a slice has as many taints as 64
+// devices with 16 each, and the answer must stay readable.
+const MaxFindings = 20
+
+const (
+	maxFinding = 1024
+	maxRemedy  = 400
+	// minMessage is the room below which a message of the policy would be cut to
+	// something that says nothing.
+	minMessage = 16
+)
+
+// report collects findings up to the bound, but always one that denies where there is
+// one, so that the bound never changes the verdict.
+type report struct {
+	findings []policy.Finding
+	denied   bool
+	cut      bool
+}
+
+// done reports whether nothing that follows could change the decision.
+func (r *report) done() bool { return r.denied && r.cut }
+
+func (r *report) add(f policy.Finding) {
+	switch {
+	case len(r.findings) < MaxFindings-2 || f.Denies() && !r.denied:
+		r.findings = append(r.findings, f)
+		r.denied = r.denied || f.Denies()
+	case !r.cut:
+		r.findings = append(r.findings, policy.Finding{
+			Reason: policy.MoreFindings, Policy: f.Policy, Actions: f.Actions, Field: "spec",
+			Problem: "more taints violate this policy or others than are listed",
+		})
+		r.cut = true
+	}
+}
+
+// violations reports the violations of one policy.
+type violations struct {
+	c *compiled
+	r *report
+	// note is why not all of the policy could be judged; empty if all could.
+	note string
+}
+
+// add adds a finding, completed with the fields that all findings of the policy share.
+func (f *violations) add(found policy.Finding) {
+	f.r.add(f.c.complete(found, f.note))
+}
+
+// complete sets the name and the actions of the policy in a finding, and appends its message
+// and a note, if there is one.
+func (c *compiled) complete(found policy.Finding, note string) policy.Finding {
+	found.Policy = policyRef(c.name)
+	found.Actions = slices.Clone(c.actions)
+	found.Field = policy.Short(found.Field, policy.Field)
+	if note != "" {
+		found.Problem += " (" + note + ")"
+	}
+	found.Remedy = policy.Short(found.Remedy, maxRemedy)
+	if len(c.problems) > 0 {
+		found.Remedy += " (the policy is not fully in force, see its status)"
+	}
+	const separator = ": "
+	room := maxFinding - len(found.String()) - len(separator)
+	if c.message != "" && room >= minMessage {
+		found.Problem += separator + policy.Short(c.message, room)
+	}
+	return found
+}
+
+func (f *violations) notGranted(w *governed, user *authenticationv1.UserInfo, failed string) {
+	problem := policy.Short(user.Username, policy.MaxKeyLength) + " may not " + strings.ToLower(string(w.operation)) + " this taint"
+	if w.Times > 1 {
+		problem += ", here and on " + strconv.Itoa(w.Times-1) + " more devices"
+	}
+	if failed != "" {
+		problem += " (an expression that could allow it failed: " + policy.Short(failed, policy.MaxKeyLength) + ")"
+	}
+	f.add(policy.Finding{
+		Reason:  policy.TaintNotGranted,
+		Field:   w.Path.String(),
+		Value:   w.named().String(),
+		Problem: problem,
+		Remedy:  f.c.remedy(w.operation),
+	})
+}
+
+// remedy says to whom the setters allow an operation.
+func (c *compiled) remedy(operation v1alpha1.TaintOperation) string {
+	var words []string
+	for i := range c.setters {
+		if c.setters[i].allows(operation) {
+			words = append(words, c.setters[i].words)
+		}
+	}
+	return remedyOf(words)
+}
+
+// Remedy says who may write the taints that a policy governs, whatever the operation.
+func Remedy(p *v1alpha1.TaintPolicy) string {
+	words := make([]string, len(p.Spec.Setters))
+	for i := range words {
+		words[i] = setterWords(&p.Spec.Setters[i])
+	}
+	return remedyOf(words)
+}
+
+func remedyOf(setters []string) string {
+	if len(setters) == 0 {
+		return "the policy lets nobody do it"
+	}
+	return "allowed to " + policy.ShortList(setters, "; ", maxRemedy/2)
+}
+
+// skewed reports a time that the client wrote and that is too far from now. A time that
+// Tollgate or the API server has filled in is near to now, and never too far. A time that was
+// there before counts as written where the policy did not govern the taint that had it,
+// because it was not judged then.
+func (f *violations) skewed(w *governed, now time.Time, most time.Duration) {
+	if w.operation == v1alpha1.TaintRemove || w.New.TimeAdded.IsZero() {
+		return
+	}
+	stood := w.before()
+	kept := stood.TimeAdded.Equal(w.New.TimeAdded)
+	if kept && f.c.governs(stood) {
+		return
+	}
+	distance := w.New.TimeAdded.Sub(now)
+	if distance.Abs() <= max(most, stampWindow) {
+		return
+	}
+	where, remedy := "before", "leave timeAdded out to have it set, or give one within "+most.String()+" of the present"
+	if distance > 0 {
+		where = "after"
+	}
+	if kept {
+		remedy = "it is that of " + stood.String() + ": remove that first, or give a time within " + most.String() + " of the present"
+	}
+	f.add(policy.Finding{
+		Reason:  policy.TimeAddedSkewed,
+		Field:   w.Path.String(),
+		Value:   w.New.String() + " since " + w.New.TimeAdded.Format(time.RFC3339),
+		Problem: "has a time that is " + distance.Abs().Truncate(time.Second).String() + " " + where + " the present",
+		Remedy:  remedy,
+	})
+}
+
+const (
+	nodePrefix = "system:node:"
+	nodesGroup = "system:nodes"
+)
+
+// systemControllers are the identities under which Kubernetes' own controllers, and
+// those of cloud providers, taint nodes.
+var systemControllers = []string{
+	"system:kube-controller-manager",
+	"system:serviceaccount:kube-system:node-controller",
+	"system:cloud-controller-manager",
+	"system:serviceaccount:kube-system:cloud-controller-manager",
+	"system:serviceaccount:kube-system:cloud-node-controller",
+}
+
+// SystemControllers returns the users under which the controllers of Kubernetes and of cloud
+// providers taint nodes.
+func SystemControllers() []string { return slices.Clone(systemControllers) }
+
+// IsNode reports whether the user is the kubelet of a node, and of which. The group
+// is what makes it one: a name alone can be anybody's (C18).
+func IsNode(user *authenticationv1.UserInfo) (name string, ok bool) {
+	name, found := strings.CutPrefix(user.Username, nodePrefix)
+	return name, found && name != "" && slices.Contains(user.Groups, nodesGroup)
+}
+
+// PublishesSlice reports whether the user counts as the driver of a slice, which may always
+// set its taints. The slice is of a node or, with an empty name, of none.
+//
+// Drivers are service accounts. Nothing says of which driver one is. But the token of
+// one that runs in a pod says on which node that is, and only the slices of that node
+// can be its own. A pool that has slices of another node is not its own either: that is
+// for whoever knows the pools to ask. The slices of no node are published by controllers, which may run
+// anywhere: of those every service account is taken for the driver that may write them
+// at all, which RBAC says.
+func PublishesSlice(user *authenticationv1.UserInfo, node string) bool {
+	if _, _, err := serviceaccount.SplitUsername(user.Username); err != nil {
+		return false
+	}
+	return node == "" || slices.Contains(user.Extra[serviceaccount.NodeNameKey], node)
+}
+
+// exempt reports whether the user may always make the write: the controllers of Kubernetes
+// may write the keys of Kubernetes.
+func exempt(user *authenticationv1.UserInfo, w *Write) bool {
+	return selector.System(w.taint().Key) && slices.Contains(systemControllers, user.Username)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
-// The limits of the schema, which hold for objects that came around it too.
+// The limits of the schema. They hold for stored objects that it did not validate, too.
 const (
 	maxSetters       = 64
 	maxSubjects      = 256
@@ -27,9 +27,9 @@ const (
 	maxWindow        = 24 * time.Hour
 )
 
-// ValidatePolicy returns what is wrong with the policy: what its schema cannot say,
-// and what the schema says and an object in store may still not obey. A policy
-// without errors is in force to the letter.
+// ValidatePolicy returns the faults of a policy: those that its schema cannot express, and
+// those that a stored object may have in spite of the schema. A policy without faults is
+// fully in force.
 func ValidatePolicy(p *v1alpha1.TaintPolicy) field.ErrorList {
 	setters := field.NewPath("spec", "setters")
 	errs := validateRest(p)
@@ -43,7 +43,7 @@ func ValidatePolicy(p *v1alpha1.TaintPolicy) field.ErrorList {
 	return errs
 }
 
-// validateRest returns what is wrong with all but the setters.
+// validateRest returns the faults outside of the setters.
 func validateRest(p *v1alpha1.TaintPolicy) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := selector.ValidateAll(p.Spec.Taints, spec.Child("taints"), selector.Taints)
@@ -74,7 +74,7 @@ func validateEach[T any](list []T, most int, path *field.Path, validate func(*T,
 	return errs
 }
 
-// validateSetter returns what is wrong with a setter but for its expression.
+// validateSetter returns the faults of a setter outside of its expression.
 func validateSetter(in *v1alpha1.TaintSetter, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(in.Subjects) == 0 && !in.RBAC && in.Expression == "" {
@@ -160,8 +160,8 @@ func validateLimits(in *v1alpha1.TaintLimits, path *field.Path) field.ErrorList 
 	return errs
 }
 
-// validateRuleLimits refuses limits that are about DeviceTaintRules in a policy that
-// governs no taint of a device: their author would believe that they hold.
+// validateRuleLimits refuses limits on DeviceTaintRules in a policy that governs no taints of
+// devices, where they would have no effect.
 func validateRuleLimits(spec *v1alpha1.TaintPolicySpec, path *field.Path) field.ErrorList {
 	if slices.ContainsFunc(spec.Taints, func(sel v1alpha1.TaintSelector) bool { return sel.Target == v1alpha1.TaintTargetDevice }) {
 		return nil
@@ -175,4 +175,31 @@ func validateRuleLimits(spec *v1alpha1.TaintPolicySpec, path *field.Path) field.
 		errs = append(errs, field.Forbidden(path.Child("requirePreview"), why))
 	}
 	return errs
+}
+
+// Warnings says what of a policy is legal and probably not meant.
+func Warnings(p *v1alpha1.TaintPolicy) []string {
+	var warnings []string
+	spec := field.NewPath("spec")
+	if len(p.Spec.Setters) == 0 {
+		warnings = append(warnings, spec.Child("setters").String()+
+			": there are none, so nobody may set, change or remove the taints of this policy, except Kubernetes' controllers their own and drivers those of their devices")
+	}
+	c := compiled{}
+	for i := range p.Spec.Taints {
+		c.taints = append(c.taints, selector.Compile(&p.Spec.Taints[i]))
+	}
+	for i := range p.Spec.Register {
+		if p.Spec.Register[i].Reconcile {
+			continue // then nobody can remove the taint, whether it is governed or not
+		}
+		for j := range p.Spec.Register[i].Taints {
+			r := Registered{Taint: p.Spec.Register[i].Taints[j]}
+			if !c.governs(r.taint()) {
+				warnings = append(warnings, spec.Child("register").Index(i).Child("taints").Index(j).String()+
+					": "+r.String()+" is not among spec.taints: whoever may write nodes can remove it again")
+			}
+		}
+	}
+	return warnings
 }

@@ -2,6 +2,8 @@ package taint
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +26,7 @@ type Set struct {
 	registering []int
 }
 
-// compiled is a policy, read once. It does not change.
+// compiled is a compiled policy. It does not change.
 type compiled struct {
 	name       string
 	problems   field.ErrorList
@@ -90,7 +92,7 @@ func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 	valid := len(c.problems) == 0
 	setters := field.NewPath("spec", "setters")
 	for i := range p.Spec.Setters {
-		s, errs := readSetter(&p.Spec.Setters[i], setters.Index(i))
+		s, errs := compileSetter(&p.Spec.Setters[i], setters.Index(i))
 		if len(errs) == 0 {
 			c.setters = append(c.setters, s)
 		}
@@ -118,9 +120,9 @@ func (c *compiled) governs(t Taint) bool {
 	return false
 }
 
-// seen returns the write as the policy sees it: a taint that comes to be governed is
-// added, and one that is no longer governed is removed, also where it merely changes.
-// So who may only change taints cannot change one out of the policy.
+// seen returns the operation of a write for the policy: a taint that comes to be governed is
+// added, and one that is no longer governed is removed, also where it merely changes. So a
+// requester who may only change taints cannot change one out of the policy.
 func (c *compiled) seen(w *Write) (operation v1alpha1.TaintOperation, ok bool) {
 	before := w.Operation != v1alpha1.TaintAdd && c.governs(w.Old)
 	after := w.Operation != v1alpha1.TaintRemove && c.governs(w.New)
@@ -166,3 +168,113 @@ func (s *Set) candidates(writes []Write) []int {
 
 // policyRef is how findings name a policy.
 func policyRef(name string) string { return policy.Ref("TaintPolicy", name) }
+
+// setter is a compiled setter of taints.
+type setter struct {
+	anyone     bool // no subjects are named
+	subjects   policy.SubjectSet
+	rbac       bool
+	expression *cel.Program // nil for none
+	operations []v1alpha1.TaintOperation
+	words      string
+}
+
+// compileSetter compiles a setter of a stored policy. A setter with a fault allows nothing.
+func compileSetter(in *v1alpha1.TaintSetter, path *field.Path) (setter, field.ErrorList) {
+	errs := validateSetter(in, path)
+	s := setter{
+		anyone:     len(in.Subjects) == 0,
+		subjects:   policy.CompileSubjects(in.Subjects),
+		rbac:       in.RBAC,
+		operations: slices.Clone(in.Operations),
+		words:      setterWords(in),
+	}
+	if in.Expression != "" {
+		program, err := cel.Compile(cel.OfTaint, in.Expression, cel.Bool)
+		if err != nil {
+			errs = append(errs, field.Invalid(path.Child("expression"), policy.Short(in.Expression, policy.MaxKeyLength), err.Error()))
+		}
+		s.expression = program
+	}
+	return s, errs
+}
+
+// cost orders setters by the cost of their evaluation.
+func (s *setter) cost() int {
+	cost := 0
+	if s.rbac {
+		cost += 2 // it may take a request to the API server
+	}
+	if s.expression != nil {
+		cost++
+	}
+	return cost
+}
+
+// setterWords describes to whom a setter applies.
+func setterWords(in *v1alpha1.TaintSetter) string {
+	var parts []string
+	if len(in.Subjects) > 0 {
+		parts = append(parts, policy.ShortSubjects(in.Subjects))
+	}
+	if in.RBAC {
+		parts = append(parts, "who may "+policy.VerbTaint+" taints.tollgate.dev of this name")
+	}
+	if in.Expression != "" {
+		parts = append(parts, "where "+policy.Short(in.Expression, policy.MaxKeyLength))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// allows reports whether the setter is for the operation.
+func (s *setter) allows(operation v1alpha1.TaintOperation) bool {
+	return len(s.operations) == 0 || slices.Contains(s.operations, operation)
+}
+
+// question asks the setters of a policy whether the requester may do an operation on a taint.
+type question struct {
+	in        *Input
+	operation v1alpha1.TaintOperation
+	taint     Taint
+}
+
+var errNoAuthorizer = errors.New("nobody can be asked what RBAC allows")
+
+// may reports whether the setter allows it. An expression that fails allows nothing, and its
+// failure is returned as a *cel.FailedError. Every other error is a fault.
+func (s *setter) may(ctx context.Context, q question) (bool, error) {
+	if !s.allows(q.operation) || !s.anyone && !s.subjects.Includes(q.in.User) {
+		return false, nil
+	}
+	if s.rbac {
+		if q.in.Review == nil || q.in.Review.Authorizer == nil {
+			return false, errNoAuthorizer
+		}
+		ok, err := policy.May(ctx, q.in.Review.Authorizer, policy.UserInfo(q.in.User), policy.VerbTaint, q.taint.Key)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	if s.expression == nil {
+		return true, nil
+	}
+	return s.expression.Bool(ctx, q.in.Review, &cel.Judged{Taint: q.taint.object(), Operation: string(q.operation)})
+}
+
+// ask reports whether one of the setters allows it; then faults of others do not matter.
+// Failure is the failure of an expression that might have allowed it.
+func (c *compiled) ask(ctx context.Context, q question) (allowed bool, failure string, fault error) {
+	for i := range c.setters {
+		ok, err := c.setters[i].may(ctx, q)
+		failed := (*cel.FailedError)(nil)
+		switch {
+		case errors.As(err, &failed):
+			failure = cmp.Or(failure, failed.Problem)
+		case err != nil:
+			fault = errors.Join(fault, err)
+		case ok:
+			return true, "", nil
+		}
+	}
+	return false, failure, fault
+}
