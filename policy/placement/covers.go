@@ -5,37 +5,20 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// covers reports whether a pod that has the toleration have would gain nothing by
-// want: have tolerates every taint that want does, and at least for as long. The
-// shapes are those of AV-23; what this version does not know covers only itself.
+// covers reports whether have tolerates every taint that want does, and for at least as long.
+// The operators and effects are those of AV-23; an unknown one covers only itself.
 func covers(have, want *corev1.Toleration) bool {
-	if same(have, want) {
+	switch {
+	case same(have, want):
 		return true
+	case have.Key != want.Key && (have.Key != "" || have.Operator != corev1.TolerationOpExists):
+		return false
+	case have.Effect != "" && have.Effect != want.Effect:
+		return false
+	case have.Effect == corev1.TaintEffectNoExecute && !coversSeconds(have.TolerationSeconds, want.TolerationSeconds):
+		return false // seconds count with NoExecute alone (NE-29)
 	}
-	return coversKey(have, want) && coversEffect(have, want) && coversValue(have, want)
-}
-
-func coversKey(have, want *corev1.Toleration) bool {
-	return have.Key == want.Key || have.Key == "" && have.Operator == corev1.TolerationOpExists
-}
-
-// coversEffect looks at the seconds too, which only count with NoExecute (NE-29).
-func coversEffect(have, want *corev1.Toleration) bool {
-	if have.Effect == "" {
-		return true
-	}
-	return have.Effect == want.Effect &&
-		(have.Effect != corev1.TaintEffectNoExecute || coversSeconds(have.TolerationSeconds, want.TolerationSeconds))
-}
-
-// coversSeconds takes negative seconds for none at all, as Kubernetes does (NE-05).
-func coversSeconds(have, want *int64) bool {
-	return have == nil || want != nil && max(*have, 0) >= max(*want, 0)
-}
-
-// coversValue compares the operators. Lt and Gt may be switched off in the cluster,
-// and cover nothing but themselves.
-func coversValue(have, want *corev1.Toleration) bool {
+	// Lt and Gt may be switched off in the cluster, and cover only themselves.
 	switch operatorOf(have) {
 	case corev1.TolerationOpExists:
 		return true
@@ -44,6 +27,11 @@ func coversValue(have, want *corev1.Toleration) bool {
 	default:
 		return false
 	}
+}
+
+// coversSeconds takes negative seconds for none at all, as Kubernetes does (NE-05).
+func coversSeconds(have, want *int64) bool {
+	return have == nil || want != nil && max(*have, 0) >= max(*want, 0)
 }
 
 func operatorOf(t *corev1.Toleration) corev1.TolerationOperator {
@@ -86,18 +74,15 @@ type given[T any] struct {
 	policy string
 }
 
-// union returns what the policies give together: all but what something else among
-// it covers. The order is that of the policies.
+// union returns everything that the policies give except what another item covers. The order
+// is that of the policies.
 func union[T any](all []given[T], covers func(have, want *T) bool) []given[T] {
 	var kept []given[T]
 	for i, want := range all {
 		covered := false
 		for j, have := range all {
 			// Of those that cover each other the first is kept.
-			if i != j && covers(have.value, want.value) && (j < i || !covers(want.value, have.value)) {
-				covered = true
-				break
-			}
+			covered = covered || i != j && covers(have.value, want.value) && (j < i || !covers(want.value, have.value))
 		}
 		if !covered {
 			kept = append(kept, want)
@@ -106,16 +91,13 @@ func union[T any](all []given[T], covers func(have, want *T) bool) []given[T] {
 	return kept
 }
 
-// lacking returns what of wanted nothing in have covers.
+// lacking returns the wanted items that no item of have covers.
 func lacking[T any](have []T, wanted []given[T], covers func(have, want *T) bool) []given[T] {
 	var found []given[T]
 	for _, want := range wanted {
 		covered := false
-		for i := range have {
-			if covers(&have[i], want.value) {
-				covered = true
-				break
-			}
+		for i := range have { // by index: a copy of the item would be allocated
+			covered = covered || covers(&have[i], want.value)
 		}
 		if !covered {
 			found = append(found, want)

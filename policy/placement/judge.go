@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +13,9 @@ import (
 
 const createAgain = "Tollgate adds it to what is created: create it again, or add it"
 
-// JudgePod returns what is to be said about a pod as it would be stored: where it
-// contradicts the policies, which refuses it; a gate that it lacks, which refuses it
-// too, because a pod without would pass by whoever opens the gate; and everything
-// else that it should have been given, which is only warned of.
+// JudgePod returns the findings about a pod as it would be stored. Contradictions of the
+// policies, and missing gates, without which a pod would not wait for the owners of the gate,
+// refuse it. Everything else that is missing is a warning.
 func (m Matching) JudgePod(pod Pod) []policy.Finding {
 	found := report{most: MaxFindings}
 	if !m.Empty() {
@@ -34,12 +34,12 @@ func (m Matching) judgePod(pod Pod, to *report) {
 	m.missingGates(pod, &lacks, to)
 	// From here on nothing refuses.
 	m.failures(to)
-	s.quarrels(to)
+	s.inconsistencies(to)
 	m.missing(&lacks, to)
 }
 
-// failures warns of policies of which it could not be told whether they apply. That
-// opens nothing: their gates are given all the same.
+// failures warns of policies that may be for the object. Their gates are given in any
+// case.
 func (m Matching) failures(to *report) {
 	for _, f := range m.failed {
 		if to.cut {
@@ -58,9 +58,9 @@ func (m Matching) failures(to *report) {
 	}
 }
 
-// contradictions refuses what the pod says against the policies.
+// contradictions refuses the conflicts of the pod with the policies.
 func (s *steering) contradictions(to *report) {
-	for _, c := range s.clashes() {
+	for _, c := range s.conflicts() {
 		if to.cut {
 			return
 		}
@@ -79,9 +79,9 @@ func (s *steering) contradictions(to *report) {
 	}
 }
 
-// quarrels warns of policies that contradict each other. The pod can do nothing
-// about it, and will find no node.
-func (s *steering) quarrels(to *report) {
+// inconsistencies warns of policies that contradict each other, so that no node fits the
+// pod.
+func (s *steering) inconsistencies(to *report) {
 	for _, key := range keysOf(s.needs) {
 		if wanted := of(key, s.needs); !satisfiable(wanted) {
 			to.add(warning(policy.Finding{
@@ -96,7 +96,7 @@ func (s *steering) quarrels(to *report) {
 	}
 }
 
-// authors returns whose needs are about a label.
+// authors returns the policies with needs about a label.
 func (s *steering) authors(key string) []string {
 	var names []string
 	for i := range s.needs {
@@ -107,7 +107,7 @@ func (s *steering) authors(key string) []string {
 	return sortedSet(names)
 }
 
-// missing warns of what the pod should have been given beside gates.
+// missing warns of missing additions other than gates.
 func (m Matching) missing(lacks *PodAdditions, to *report) {
 	m.each(lacks, func(policies []string, at, value string) {
 		to.add(warning(policy.Finding{
@@ -121,8 +121,8 @@ func (m Matching) missing(lacks *PodAdditions, to *report) {
 	})
 }
 
-// missingGates refuses a pod that lacks a gate. One that is put on a node by name
-// cannot wait, and so cannot be put there.
+// missingGates refuses a pod that lacks a gate, and a pod with a nodeName, which cannot wait
+// behind one.
 func (m Matching) missingGates(pod Pod, lacks *PodAdditions, to *report) {
 	problem, remedy := "is given by the policy, and is not there", createAgain
 	if pod.Spec.NodeName != "" {
@@ -138,14 +138,14 @@ func (m Matching) missingGates(pod Pod, lacks *PodAdditions, to *report) {
 			Reason:  policy.PlacementMissing,
 			Policy:  refTo(gate.policy),
 			Field:   "spec.schedulingGates",
-			Value:   printable(*gate.value, maxName),
+			Value:   policy.Short(*gate.value, maxName),
 			Problem: problem + m.doubt(gate.policy),
 			Remedy:  remedy,
 		})
 	}
 }
 
-// doubt says that it could not be told whether a policy applies, where that is so.
+// doubt explains why it is unknown whether a policy is for the pod, where that is so.
 func (m Matching) doubt(name string) string {
 	for _, f := range m.failed {
 		switch {
@@ -153,7 +153,7 @@ func (m Matching) doubt(name string) string {
 		case f.missing != nil:
 			return " (" + f.unknown() + ": create it before the pod)"
 		default:
-			return " (a matchCondition of the policy failed, and who makes it fail is not let by: " + printable(f.problem, maxProblem) + ")"
+			return " (a matchCondition of the policy failed, and who makes it fail is not let by: " + policy.Short(f.problem, maxProblem) + ")"
 		}
 	}
 	return ""
@@ -203,4 +203,99 @@ func (d *SpreadDefault) words() string {
 	add("nodeTaintsPolicy", d.NodeTaintsPolicy)
 	add("nodeAffinityPolicy", d.NodeAffinityPolicy)
 	return strings.Join(words, ", ")
+}
+
+// MaxFindings bounds the findings about one object.
+const MaxFindings = 32
+
+// report collects findings up to a number. Those that refuse are added before warnings, so
+// that the bound never changes the verdict.
+type report struct {
+	most     int
+	findings []policy.Finding
+	// cut says that there was more, and that all that follows is dropped.
+	cut bool
+}
+
+func (r *report) add(f policy.Finding) {
+	switch {
+	case len(r.findings) < r.most-1:
+		r.findings = append(r.findings, f)
+	case !r.cut:
+		r.findings = append(r.findings, policy.Finding{
+			Reason:  policy.MoreFindings,
+			Policy:  f.Policy,
+			Actions: f.Actions,
+			Field:   f.Field,
+			Problem: "more is amiss, by this policy or others, than is listed",
+		})
+		r.cut = true
+	}
+}
+
+// What users and policies say is shown to people, but not at any length.
+const (
+	maxName    = 128
+	maxProblem = 512
+	maxNeeds   = 512
+)
+
+// tolerationWords says what is tolerated as a user would write it.
+func tolerationWords(t *corev1.Toleration) string {
+	key := t.Key
+	if key == "" {
+		key = "*"
+	}
+	text := policy.Short(key, policy.MaxKeyLength)
+	switch operatorOf(t) {
+	case corev1.TolerationOpExists:
+	case corev1.TolerationOpLt:
+		text += "<" + policy.Short(t.Value, policy.Value)
+	case corev1.TolerationOpGt:
+		text += ">" + policy.Short(t.Value, policy.Value)
+	case corev1.TolerationOpEqual:
+		text += "=" + policy.Short(t.Value, policy.Value)
+	default:
+		text += " " + policy.Short(string(t.Operator), policy.Enum) + " " + policy.Short(t.Value, policy.Value)
+	}
+	if t.Effect != "" {
+		text += ":" + policy.Short(string(t.Effect), policy.Enum)
+	}
+	if t.TolerationSeconds != nil {
+		text += " for " + strconv.FormatInt(*t.TolerationSeconds, 10) + "s"
+	}
+	return text
+}
+
+// requirementWords says what is required of a label.
+func requirementWords(r *corev1.NodeSelectorRequirement) string {
+	key := policy.Short(r.Key, policy.MaxKeyLength)
+	values := policy.ShortList(r.Values, ", ", policy.Value)
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn:
+		if len(r.Values) == 1 {
+			return key + "=" + values
+		}
+		return key + " in [" + values + "]"
+	case corev1.NodeSelectorOpNotIn:
+		return key + " not in [" + values + "]"
+	case corev1.NodeSelectorOpExists:
+		return key
+	case corev1.NodeSelectorOpDoesNotExist:
+		return "no " + key
+	case corev1.NodeSelectorOpGt:
+		return key + " > " + values
+	case corev1.NodeSelectorOpLt:
+		return key + " < " + values
+	default:
+		return key + " " + policy.Short(string(r.Operator), policy.Enum) + " [" + values + "]"
+	}
+}
+
+func needsWords(requirements []corev1.NodeSelectorRequirement) string {
+	words := make([]string, 0, len(requirements))
+	for i := range requirements {
+		words = append(words, requirementWords(&requirements[i]))
+	}
+	return policy.Short(strings.Join(words, " and "), maxNeeds)
 }

@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 )
 
@@ -24,12 +26,12 @@ type Subject struct {
 	// Labels are those of the pod, or of the claim, or of the claim that a template
 	// is for.
 	Labels map[string]string
-	// Resources returns the names of the resources that a pod requests. It is asked
-	// when a policy wants to know, once. Nil for claims, which request none.
+	// Resources returns the names of the resources that a pod requests. It is called at
+	// most once, for a policy that needs them. Nil for claims, which request none.
 	Resources func() ([]string, error)
 	// DeviceClasses returns the names of the classes that a claim, or the claims of a
-	// pod, request devices of. It is asked when a policy wants to know, once. With a
-	// MissingClaimError they are those that are known.
+	// pod, request devices of. It is called at most once, for a policy that needs them.
+	// With a MissingClaimError they are those that are known.
 	DeviceClasses func(ctx context.Context) ([]string, error)
 }
 
@@ -44,87 +46,17 @@ type MissingClaimError struct {
 // Error implements error.
 func (e *MissingClaimError) Error() string { return e.Kind + " " + e.Name + " does not exist" }
 
-// match is what a policy asks of an object, read once.
-type match struct {
-	// anyNamespace says that names and prefixes are not asked.
-	anyNamespace bool
-	names        map[string]struct{}
-	prefixes     []string
-	// The selectors are nil where there is none.
-	namespaceSelector, selector labels.Selector
-	resources, classes          map[string]struct{}
-	conditional                 bool
-	conditions                  cel.Conditions
-}
-
-// newMatch reads a match whose selectors can be read. A name or a prefix with a fault
-// is taken as it is written: nothing has such a name.
-func newMatch(in *v1alpha1.PlacementMatch) match {
-	m := match{
-		anyNamespace:      len(in.Namespaces) == 0,
-		namespaceSelector: selectorOf(in.NamespaceSelector),
-		selector:          selectorOf(in.PodSelector),
-		resources:         setOf(in.Resources),
-		classes:           setOf(in.DeviceClasses),
-		conditional:       len(in.MatchConditions) > 0,
-	}
-	if m.conditional {
-		m.conditions = cel.CompileConditions(cel.OfRequest, in.MatchConditions)
-	}
-	for _, pattern := range in.Namespaces {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		switch {
-		case !open:
-			if m.names == nil {
-				m.names = map[string]struct{}{}
-			}
-			m.names[pattern] = struct{}{}
-		case prefix == "":
-			m.anyNamespace = true
-		default:
-			m.prefixes = append(m.prefixes, prefix)
-		}
-	}
-	return m
-}
-
-// selectorOf returns nil for a selector that selects everything.
-func selectorOf(in *metav1.LabelSelector) labels.Selector {
-	if in == nil {
-		return nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(in)
-	if err != nil {
-		return labels.Nothing() // readable has parsed it, so this is never reached
-	}
-	if selector.Empty() {
-		return nil
-	}
-	return selector
-}
-
-func setOf(items []string) map[string]struct{} {
-	if len(items) == 0 {
-		return nil
-	}
-	set := make(map[string]struct{}, len(items))
-	for _, item := range items {
-		set[item] = struct{}{}
-	}
-	return set
-}
-
-// Matching are the policies that are for an object, and those of which it could
-// not be told, because an expression failed or a claim does not exist.
+// Matching are the policies that are for an object, and those that may be, because an
+// expression failed or a claim does not exist.
 type Matching struct {
-	// policies give all that they have, gating their gates. The latter may be for the
-	// object or not: whoever creates a pod can make an expression fail, or create its claim
-	// later, and must not get past a gate by that.
+	// policies give all their parts, gating their gates. The latter may not be for the object:
+	// the author of a pod can make an expression fail, or create its claim later, and must
+	// not get past a gate by that.
 	policies, gating []*compiled
 	failed           []failure
 }
 
-// failure says why it could not be told whether a policy is for an object.
+// failure is the reason why it is unknown whether a policy is for an object.
 type failure struct {
 	policy *compiled
 	// problem is that of a matchCondition; empty where a claim is missing.
@@ -143,24 +75,24 @@ func failureOf(c *compiled, err error) (failure, bool) {
 	return failure{}, false
 }
 
-// gives says why a policy gives no more than what is said.
+// gives explains why a policy gives no more than what.
 func (f *failure) gives(what string) string {
 	if f.missing != nil {
 		return f.unknown() + ", so the policy gives " + what
 	}
-	return "a matchCondition of the policy failed, so it gives " + what + ": " + printable(f.problem, maxProblem)
+	return "a matchCondition of the policy failed, so it gives " + what + ": " + policy.Short(f.problem, maxProblem)
 }
 
-// unknown says that a claim is missing.
+// unknown describes the claim that is missing.
 func (f *failure) unknown() string {
-	return printable(f.missing.Error(), maxProblem) + ", and nobody knows which devices it will request"
+	return policy.Short(f.missing.Error(), maxProblem) + ", and nobody knows which devices it will request"
 }
 
-// Empty reports whether there is nothing to give and nothing to say.
+// Empty reports whether there is nothing to give and nothing to report.
 func (m Matching) Empty() bool { return len(m.policies) == 0 && len(m.failed) == 0 }
 
-// MatchPod returns the policies that give something to a pod. An error means that
-// it could not be told, through no fault of a policy.
+// MatchPod returns the policies that give something to a pod. An error is no fault of a
+// policy.
 func (s *Set) MatchPod(ctx context.Context, subject *Subject) (Matching, error) {
 	if s == nil {
 		return Matching{}, nil
@@ -181,15 +113,15 @@ func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matchin
 	if x.empty() {
 		return Matching{}, nil
 	}
-	asking := asking{subject: subject}
-	positions, err := asking.candidates(ctx, x)
+	a := matcher{subject: subject}
+	positions, err := a.candidates(ctx, x)
 	if err != nil {
 		return Matching{}, err
 	}
 	var found Matching
 	for _, position := range positions {
 		c := s.Policies[position]
-		ok, err := asking.matches(ctx, &c.match)
+		ok, err := a.matches(ctx, &c.match)
 		switch {
 		case ok:
 			found.policies = append(found.policies, c)
@@ -209,8 +141,8 @@ func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matchin
 	return found, nil
 }
 
-// asking remembers what was asked about a subject.
-type asking struct {
+// matcher caches the resources and classes of a subject.
+type matcher struct {
 	subject                      *Subject
 	resources, classes           []string
 	resourcesAsked, classesAsked bool
@@ -219,8 +151,11 @@ type asking struct {
 }
 
 // candidates returns the policies that may be for the subject, ascending.
-func (a *asking) candidates(ctx context.Context, x *index) ([]int, error) {
-	positions := x.told(a.subject)
+func (a *matcher) candidates(ctx context.Context, x *index) ([]int, error) {
+	s := a.subject
+	positions := append(slices.Clone(x.loose), x.byNamespace[s.Namespace]...)
+	positions = lookUp(positions, x.byNamespaceLabel, s.NamespaceLabels)
+	positions = lookUp(positions, x.byLabel, s.Labels)
 	if len(x.byResource) > 0 {
 		names, err := a.resourceNames()
 		if err != nil {
@@ -248,7 +183,7 @@ func (a *asking) candidates(ctx context.Context, x *index) ([]int, error) {
 	return slices.Compact(positions), nil
 }
 
-func (a *asking) resourceNames() ([]string, error) {
+func (a *matcher) resourceNames() ([]string, error) {
 	if a.resourcesAsked || a.subject.Resources == nil {
 		return a.resources, nil
 	}
@@ -258,7 +193,7 @@ func (a *asking) resourceNames() ([]string, error) {
 	return a.resources, err
 }
 
-func (a *asking) classNames(ctx context.Context) ([]string, error) {
+func (a *matcher) classNames(ctx context.Context) ([]string, error) {
 	if a.classesAsked || a.subject.DeviceClasses == nil {
 		return a.classes, nil
 	}
@@ -271,9 +206,9 @@ func (a *asking) classNames(ctx context.Context) ([]string, error) {
 	return a.classes, err
 }
 
-// matches asks what costs least first, and nobody more than once. With a MissingClaimError all
-// but the classes fits.
-func (a *asking) matches(ctx context.Context, m *match) (bool, error) {
+// matches evaluates the cheap parts of a match first. With a MissingClaimError all but the
+// classes match.
+func (a *matcher) matches(ctx context.Context, m *match) (bool, error) {
 	s := a.subject
 	if !m.selects(s) {
 		return false, nil
@@ -326,4 +261,135 @@ func holdsAny(set map[string]struct{}, names []string) bool {
 		_, ok := set[name]
 		return ok
 	})
+}
+
+// PersonalPods returns the policies, by name, for which it depends on the requester whether
+// they are for a pod: the rest of their match holds for the subject, and their
+// matchConditions read the requester, who is unknown for an existing pod.
+func (s *Set) PersonalPods(ctx context.Context, subject *Subject) ([]string, error) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.personal(ctx, &s.pods, subject)
+}
+
+// PersonalClaims is PersonalPods for a claim.
+func (s *Set) PersonalClaims(ctx context.Context, subject *Subject) ([]string, error) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.personal(ctx, &s.claims, subject)
+}
+
+func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]string, error) {
+	if x.empty() {
+		return nil, nil
+	}
+	a := matcher{subject: subject}
+	positions, err := a.candidates(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, position := range positions {
+		c := s.Policies[position]
+		if !c.match.conditional || !c.match.conditions.Uses().Requester {
+			continue
+		}
+		rest := c.match
+		rest.conditional = false
+		matches, err := a.matches(ctx, &rest)
+		if _, unknown := errors.AsType[*MissingClaimError](err); unknown {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if matches {
+			names = append(names, c.name)
+		}
+	}
+	return names, nil
+}
+
+// index finds the policies that may be for an object: it may return one too many, never one
+// too few. Policies are positions in Set.Policies. Each has one entry, under the part of its
+// match that is found first: the namespace, then labels, then resources and classes.
+type index struct {
+	byNamespace      map[string][]int
+	byNamespaceLabel map[label][]int
+	byLabel          map[label][]int
+	byResource       map[string][]int
+	byClass          map[string][]int
+	// loose are candidates for every object.
+	loose []int
+}
+
+// label is a label with a value that a selector asks for.
+type label struct{ key, value string }
+
+// add adds a policy. Positions must not descend.
+func (x *index) add(position int, m *v1alpha1.PlacementMatch) {
+	open := func(pattern string) bool { return strings.HasSuffix(pattern, "*") }
+	switch {
+	case len(m.Namespaces) > 0 && !slices.ContainsFunc(m.Namespaces, open):
+		addTo(&x.byNamespace, position, m.Namespaces...)
+	case len(oneOfLabels(m.NamespaceSelector)) > 0:
+		addTo(&x.byNamespaceLabel, position, oneOfLabels(m.NamespaceSelector)...)
+	case len(oneOfLabels(m.PodSelector)) > 0:
+		addTo(&x.byLabel, position, oneOfLabels(m.PodSelector)...)
+	case len(m.Resources) > 0:
+		addTo(&x.byResource, position, m.Resources...)
+	case len(m.DeviceClasses) > 0:
+		addTo(&x.byClass, position, m.DeviceClasses...)
+	default:
+		x.loose = append(x.loose, position)
+	}
+}
+
+func addTo[K comparable](lists *map[K][]int, position int, keys ...K) {
+	if *lists == nil {
+		*lists = map[K][]int{}
+	}
+	for _, key := range keys {
+		(*lists)[key] = append((*lists)[key], position)
+	}
+}
+
+// oneOfLabels returns labels of which every object that the selector selects has one; none
+// where there is no such list.
+func oneOfLabels(selector *metav1.LabelSelector) []label {
+	if selector == nil {
+		return nil
+	}
+	if keys := slices.Sorted(maps.Keys(selector.MatchLabels)); len(keys) > 0 {
+		return []label{{keys[0], selector.MatchLabels[keys[0]]}}
+	}
+	for _, requirement := range selector.MatchExpressions {
+		if requirement.Operator != metav1.LabelSelectorOpIn {
+			continue
+		}
+		labels := make([]label, 0, len(requirement.Values))
+		for _, value := range requirement.Values {
+			labels = append(labels, label{requirement.Key, value})
+		}
+		return labels
+	}
+	return nil
+}
+
+// empty reports whether the index has no policy.
+func (x *index) empty() bool {
+	return len(x.byNamespace)+len(x.byNamespaceLabel)+len(x.byLabel)+len(x.byResource)+len(x.byClass)+len(x.loose) == 0
+}
+
+// lookUp appends the policies of labels to found.
+func lookUp(found []int, lists map[label][]int, labels map[string]string) []int {
+	if len(lists) == 0 {
+		return found
+	}
+	for key, value := range labels {
+		found = append(found, lists[label{key, value}]...)
+	}
+	return found
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// Pod is what is looked at of a pod that is created.
+// Pod is the judged part of a pod that is created.
 type Pod struct {
 	// Spec needs nodeName, nodeSelector, affinity, tolerations,
 	// topologySpreadConstraints and schedulingGates.
@@ -20,7 +20,7 @@ type Pod struct {
 	FromDaemonSetController bool
 }
 
-// PodAdditions is what a pod is given beside what it has. The zero value is nothing.
+// PodAdditions are the additions to a pod.
 type PodAdditions struct {
 	// Tolerations and Gates are appended.
 	Tolerations []corev1.Toleration
@@ -72,8 +72,8 @@ func (a *PodAdditions) Empty() bool {
 	return len(a.Tolerations)+len(a.Gates)+len(a.NodeSelector)+len(a.Terms)+len(a.Spread) == 0
 }
 
-// GivePod returns what the policies give to a pod. With it, the pod is given nothing
-// more.
+// GivePod returns the additions of the policies to a pod. A pod that has them is given
+// nothing more.
 func (m Matching) GivePod(pod Pod) PodAdditions {
 	var additions PodAdditions
 	if len(m.policies)+len(m.gating) == 0 {
@@ -152,8 +152,7 @@ func honoured(a, b *corev1.NodeInclusionPolicy) *corev1.NodeInclusionPolicy {
 	return a
 }
 
-// Apply adds what is given to a pod. It changes nothing that spec shares with
-// others.
+// Apply makes the additions to a pod. It does not write to memory that spec shares.
 func (a *PodAdditions) Apply(spec *corev1.PodSpec) {
 	spec.Tolerations = slices.Concat(spec.Tolerations, a.Tolerations)
 	spec.SchedulingGates = slices.Concat(spec.SchedulingGates, a.Gates)

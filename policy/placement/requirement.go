@@ -27,8 +27,7 @@ func holds(r *corev1.NodeSelectorRequirement, value string) bool {
 	case corev1.NodeSelectorOpDoesNotExist:
 		return false
 	default:
-		// Whoever knows the operator decides.
-		return true
+		return true // the API server may know the operator
 	}
 }
 

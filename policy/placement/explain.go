@@ -1,19 +1,19 @@
 package placement
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 const fieldTolerations = "spec.tolerations"
 
-// Gift is one thing that policies give to a pod or to a claim, for those who ask where a
-// value comes from.
+// Gift is one addition of policies to a pod or to a claim, to explain where a value comes
+// from.
 type Gift struct {
 	// Policies are the names of the policies that give it.
 	Policies []string
@@ -42,12 +42,12 @@ func (m Matching) Gifts(pod Pod) []Gift {
 	gifts = append(gifts, m.spreadGifts(spread, pod.Spec.TopologySpreadConstraints)...)
 	for _, gate := range all.gates {
 		has := slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: *gate.value})
-		gifts = append(gifts, Gift{Policies: []string{gate.policy}, Field: "spec.schedulingGates", Value: printable(*gate.value, maxName), Has: has})
+		gifts = append(gifts, Gift{Policies: []string{gate.policy}, Field: "spec.schedulingGates", Value: policy.Short(*gate.value, maxName), Has: has})
 	}
 	return gifts
 }
 
-// sameGift returns what a gift goes by. Where a pod is steered does not matter: by its
+// sameGift returns the key of a gift. Where a pod is steered does not matter: by its
 // nodeSelector, or by a term of its affinity that depends on what else is there.
 func sameGift(field, value string) string {
 	if field == fieldTolerations {
@@ -92,66 +92,16 @@ func (m Matching) spreadGifts(all []SpreadDefault, constraints []corev1.Topology
 	return gifts
 }
 
-// Failed returns the policies of which it cannot be told whether they are for the object,
-// by name, and why.
+// Failed returns the policies that may be for the object, by name, with the reason.
 func (m Matching) Failed() map[string]string {
 	failed := make(map[string]string, len(m.failed))
 	for _, f := range m.failed {
-		failed[f.policy.name] = printable(f.problem, maxProblem)
+		failed[f.policy.name] = policy.Short(f.problem, maxProblem)
 		if f.missing != nil {
 			failed[f.policy.name] = f.unknown()
 		}
 	}
 	return failed
-}
-
-// PersonalPods returns the policies, by name, that are for a pod or not depending on who
-// made it: all else of their match holds for the subject, and their matchConditions ask for
-// the requester. A pod that stands does not tell.
-func (s *Set) PersonalPods(ctx context.Context, subject *Subject) ([]string, error) {
-	if s == nil {
-		return nil, nil
-	}
-	return s.personal(ctx, &s.pods, subject)
-}
-
-// PersonalClaims is PersonalPods for a claim.
-func (s *Set) PersonalClaims(ctx context.Context, subject *Subject) ([]string, error) {
-	if s == nil {
-		return nil, nil
-	}
-	return s.personal(ctx, &s.claims, subject)
-}
-
-func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]string, error) {
-	if x.empty() {
-		return nil, nil
-	}
-	asking := asking{subject: subject}
-	positions, err := asking.candidates(ctx, x)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, position := range positions {
-		c := s.Policies[position]
-		if !c.match.conditional || !c.match.conditions.Uses().Requester {
-			continue
-		}
-		rest := c.match
-		rest.conditional = false
-		matches, err := asking.matches(ctx, &rest)
-		if _, unknown := errors.AsType[*MissingClaimError](err); unknown {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if matches {
-			names = append(names, c.name)
-		}
-	}
-	return names, nil
 }
 
 // ClaimGifts returns what the policies give to the requests of a claim.
@@ -167,7 +117,7 @@ func (m Matching) ClaimGifts(requests []ClaimRequest) []Gift {
 	return gifts
 }
 
-// each calls visit with what is given beside gates, and by which policies.
+// each calls visit with every addition other than gates, and its policies.
 func (m Matching) each(additions *PodAdditions, visit func(policies []string, field, value string)) {
 	for _, t := range additions.tolerations {
 		visit([]string{t.policy}, fieldTolerations, tolerationWords(t.value))

@@ -2,13 +2,17 @@ package placement
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 )
 
 // Set is a snapshot of PlacementPolicies. It does not change and is safe for
@@ -21,20 +25,20 @@ type Set struct {
 	bounded []resourcev1.DeviceToleration
 }
 
-// compiled is a policy, read once.
+// compiled is a compiled policy.
 type compiled struct {
 	name  string
 	match match
 	// readable is the part of the match that can be read.
 	readable v1alpha1.PlacementMatch
-	pod      *podGift
+	pod      *podParts
 	claim    []resourcev1.DeviceToleration
 }
 
-// podGift is what a policy gives to pods: the parts of it that are valid.
-type podGift struct {
+// podParts are the valid parts of a policy for pods.
+type podParts struct {
 	tolerations []corev1.Toleration
-	course      course
+	nodes       nodeRequirements
 	spread      v1alpha1.TopologySpreadDefaults
 	gates       []string
 }
@@ -69,16 +73,20 @@ func (s *Set) Next(policies []v1alpha1.PlacementPolicy) *Set {
 	return next
 }
 
-// compile reads a policy with what can be read of its match, which may not be the
-// whole of it.
+// compile compiles a policy with the part of its match that can be read. Where that is not
+// the whole of it, the policy gives gates alone.
 func compile(p *v1alpha1.PlacementPolicy) (*compiled, field.ErrorList) {
 	m, whole := readable(&p.Spec.Match)
-	c := &compiled{name: p.Name, match: newMatch(&m), readable: *m.DeepCopy()}
+	c := &compiled{name: p.Name, match: compileMatch(&m), readable: *m.DeepCopy()}
 	if p.Spec.Pod != nil || p.Spec.Guard != nil {
-		c.pod = newPodGift(&p.Spec)
+		c.pod = compilePod(&p.Spec)
 	}
 	if !whole {
-		c.pod = c.pod.gatesAlone()
+		gates := c.gates()
+		c.pod = nil
+		if len(gates) > 0 {
+			c.pod = &podParts{gates: gates}
+		}
 	} else if p.Spec.Claim != nil {
 		c.claim = validDeviceTolerations(p.Spec.Claim.Tolerations)
 	}
@@ -93,34 +101,26 @@ func (c *compiled) gates() []string {
 	return c.pod.gates
 }
 
-func newPodGift(spec *v1alpha1.PlacementPolicySpec) *podGift {
+func compilePod(spec *v1alpha1.PlacementPolicySpec) *podParts {
 	in := spec.Pod
 	if in == nil {
 		in = &v1alpha1.PodPlacement{}
 	}
-	gift := &podGift{course: newCourse(in)}
+	parts := &podParts{nodes: compileNodes(in)}
 	for _, t := range slices.Concat(in.Tolerations, guardTolerations(spec.Guard)) {
 		if len(validateToleration(&t, nil)) == 0 {
-			gift.tolerations = append(gift.tolerations, *t.DeepCopy())
+			parts.tolerations = append(parts.tolerations, *t.DeepCopy())
 		}
 	}
 	if in.TopologySpread != nil && len(validateSpread(in.TopologySpread, nil)) == 0 {
-		gift.spread = *in.TopologySpread.DeepCopy()
+		parts.spread = *in.TopologySpread.DeepCopy()
 	}
 	for _, gate := range in.SchedulingGates {
 		if len(validateGate(gate, nil)) == 0 {
-			gift.gates = append(gift.gates, gate)
+			parts.gates = append(parts.gates, gate)
 		}
 	}
-	return gift
-}
-
-// gatesAlone returns what of a gift are gates; nil where there are none.
-func (g *podGift) gatesAlone() *podGift {
-	if g == nil || len(g.gates) == 0 {
-		return nil
-	}
-	return &podGift{gates: g.gates}
+	return parts
 }
 
 // Len returns how many policies the set holds.
@@ -129,4 +129,74 @@ func (s *Set) Len() int {
 		return 0
 	}
 	return len(s.Policies)
+}
+
+// match is a compiled match.
+type match struct {
+	// anyNamespace says that there are no names and prefixes, or "*".
+	anyNamespace bool
+	names        map[string]struct{}
+	prefixes     []string
+	// The selectors are nil where there is none.
+	namespaceSelector, selector labels.Selector
+	resources, classes          map[string]struct{}
+	conditional                 bool
+	conditions                  cel.Conditions
+}
+
+// compileMatch compiles a match whose selectors can be read. A name or a prefix with a fault
+// matches no namespace.
+func compileMatch(in *v1alpha1.PlacementMatch) match {
+	m := match{
+		anyNamespace:      len(in.Namespaces) == 0,
+		namespaceSelector: selectorOf(in.NamespaceSelector),
+		selector:          selectorOf(in.PodSelector),
+		resources:         setOf(in.Resources),
+		classes:           setOf(in.DeviceClasses),
+		conditional:       len(in.MatchConditions) > 0,
+	}
+	if m.conditional {
+		m.conditions = cel.CompileConditions(cel.OfRequest, in.MatchConditions)
+	}
+	for _, pattern := range in.Namespaces {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		switch {
+		case !open:
+			if m.names == nil {
+				m.names = map[string]struct{}{}
+			}
+			m.names[pattern] = struct{}{}
+		case prefix == "":
+			m.anyNamespace = true
+		default:
+			m.prefixes = append(m.prefixes, prefix)
+		}
+	}
+	return m
+}
+
+// selectorOf returns nil for a selector that selects everything.
+func selectorOf(in *metav1.LabelSelector) labels.Selector {
+	if in == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(in)
+	if err != nil {
+		return labels.Nothing() // not reached: readable has parsed it
+	}
+	if selector.Empty() {
+		return nil
+	}
+	return selector
+}
+
+func setOf(items []string) map[string]struct{} {
+	if len(items) == 0 {
+		return nil
+	}
+	set := make(map[string]struct{}, len(items))
+	for _, item := range items {
+		set[item] = struct{}{}
+	}
+	return set
 }
