@@ -8,8 +8,8 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// Actions returns the validation actions of a policy in a fixed order, or none, which
-// is Deny, where one of them is not known.
+// Actions returns the validation actions of a policy in a fixed order, or none, which is Deny,
+// where one of them is unknown.
 func Actions(actions []v1alpha1.ValidationAction) []v1alpha1.ValidationAction {
 	if !allKnown(actions) {
 		return nil
@@ -17,7 +17,7 @@ func Actions(actions []v1alpha1.ValidationAction) []v1alpha1.ValidationAction {
 	return slices.Compact(slices.Sorted(slices.Values(actions)))
 }
 
-// ValidateActions returns what is wrong with the validation actions of a policy.
+// ValidateActions returns the faults of the validation actions of a policy.
 func ValidateActions(actions []v1alpha1.ValidationAction, path *field.Path) field.ErrorList {
 	known := []v1alpha1.ValidationAction{v1alpha1.Deny, v1alpha1.Warn, v1alpha1.Audit}
 	var errs field.ErrorList

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
@@ -102,4 +104,11 @@ func Ref(kind, name string) string {
 		return name
 	}
 	return kind + "/" + name
+}
+
+// Unjudged reports whether admission never judges the objects of a namespace: the
+// namespaceSelector of the webhooks leaves out kube-system and the namespace of Tollgate, so
+// that a cluster can start without Tollgate.
+func Unjudged(namespace, tollgate string) bool {
+	return namespace == metav1.NamespaceSystem || namespace == tollgate
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // The lengths, in bytes, at which the parts of a sentence are cut. A denial is read
@@ -65,7 +66,7 @@ func ShortList[T ~string](items []T, separator string, longest int) string {
 	return b.String()
 }
 
-// ShortSubjects says who the subjects are, such as "group sre, service account
+// ShortSubjects describes subjects, such as "group sre, service account
 // infra/operator".
 func ShortSubjects(list []rbacv1.Subject) string {
 	words := make([]string, 0, len(list))
@@ -85,5 +86,20 @@ func subject(s *rbacv1.Subject) string {
 		return "service account " + s.Namespace + "/" + s.Name
 	default:
 		return s.Kind + " " + s.Name
+	}
+}
+
+// maxMessage is the limit of the schema on the message of a policy.
+const maxMessage = 1024
+
+// ValidateMessage returns the faults of the message of a policy.
+func ValidateMessage(message string, path *field.Path) field.ErrorList {
+	switch {
+	case utf8.RuneCountInString(message) > maxMessage:
+		return field.ErrorList{field.TooLongCharacters(path, message, maxMessage)}
+	case strings.ContainsFunc(strings.TrimSpace(message), Unprintable):
+		return field.ErrorList{field.Invalid(path, message, "must be one line, without control characters")}
+	default:
+		return nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,8 +14,8 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
-// Policy is an EvictionPolicy, read once. It does not change and is safe for
-// concurrent use. All defaults are filled in.
+// Policy is a compiled EvictionPolicy. It does not change and is safe for concurrent use. All
+// defaults are filled in.
 type Policy struct {
 	Name       string
 	UID        types.UID
@@ -62,7 +63,7 @@ type Breaker struct {
 	Scope  v1alpha1.LimitScope // Decided or Selected
 }
 
-// Ref is how a message names the policy.
+// Ref returns how messages name the policy.
 func (p *Policy) Ref() string { return "EvictionPolicy/" + p.Name }
 
 // protection says which pods a policy protects.
@@ -101,10 +102,142 @@ func (p *Policy) selectsTaint(taint *Taint) bool {
 	return false
 }
 
-// orNone returns labels that can be asked: a nil interface cannot.
+// orNone returns labels that are not a nil interface.
 func orNone(of labels.Labels) labels.Labels {
 	if of == nil {
 		return labels.Set(nil)
 	}
 	return of
+}
+
+func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
+	spec := &in.Spec
+	p := &Policy{
+		Name:       in.Name,
+		UID:        in.UID,
+		Generation: in.Generation,
+		Priority:   spec.Priority,
+		Created:    in.CreationTimestamp.Time,
+		Method:     methodOf(spec.Method),
+		Pace:       paceOf(spec.Pace),
+		Breaker:    breakerOf(spec.Breaker),
+		Paused:     spec.Paused,
+		Problems:   ValidatePolicy(in),
+		protects:   protectionOf(spec.Protect),
+	}
+	p.alone = []*Policy{p}
+	for i := range spec.Taints {
+		p.taints = append(p.taints, selector.Compile(&spec.Taints[i]))
+	}
+	var podErr, namespaceErr error
+	p.pods, podErr = selectorOf(spec.PodSelector)
+	p.namespaces, namespaceErr = selectorOf(spec.NamespaceSelector)
+	// A selector with a fault may select more than its author meant, and one that cannot be
+	// read selects everything. The pods are held.
+	p.Paused = p.Paused || podErr != nil || namespaceErr != nil || len(selector.ValidateAll(spec.Taints, nil, selector.Taints)) > 0
+	if after := spec.DeleteAfter; after != nil && p.Method == v1alpha1.EvictionMethodEvict && after.Duration >= 0 {
+		p.DeleteAfter = new(after.Duration)
+	}
+	if inject := injectionOf(spec); inject != nil && len(validateInjection(inject, spec, nil)) == 0 {
+		p.WindowSeconds = new(inject.Seconds)
+	}
+	return p, p.Problems
+}
+
+// selectorOf returns nil for a selector that selects everything.
+func selectorOf(in *metav1.LabelSelector) (labels.Selector, error) {
+	if in == nil {
+		return nil, nil
+	}
+	read, err := metav1.LabelSelectorAsSelector(in)
+	if err != nil {
+		return nil, err
+	}
+	if read.Empty() {
+		return nil, nil
+	}
+	return read, nil
+}
+
+// injectionOf returns the injection of a policy. The field was called window before, and a
+// policy that was stored then keeps its meaning.
+func injectionOf(spec *v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionInjection {
+	if spec.Inject != nil {
+		return spec.Inject
+	}
+	return spec.Window
+}
+
+func methodOf(method v1alpha1.EvictionMethod) v1alpha1.EvictionMethod {
+	if method == "" || method == v1alpha1.EvictionMethodDelete {
+		return v1alpha1.EvictionMethodDelete
+	}
+	return v1alpha1.EvictionMethodEvict
+}
+
+func scopeOf(scope v1alpha1.LimitScope) v1alpha1.LimitScope {
+	if scope == "" || scope == v1alpha1.LimitScopeDecided {
+		return v1alpha1.LimitScopeDecided
+	}
+	return v1alpha1.LimitScopeSelected
+}
+
+func paceOf(in *v1alpha1.EvictionPace) *Pace {
+	if in == nil {
+		return nil
+	}
+	out := &Pace{PerSecond: within(in.PodsPerSecond, 1, maxRate), Burst: in.Burst, Scope: scopeOf(in.Scope)}
+	if out.Burst == 0 {
+		out.Burst = out.PerSecond
+	}
+	out.Burst = within(out.Burst, 1, maxRate)
+	return out
+}
+
+func breakerOf(in *v1alpha1.EvictionBreaker) *Breaker {
+	if in == nil {
+		return nil
+	}
+	out := &Breaker{Window: in.Window.Duration, Scope: scopeOf(in.Scope)}
+	if in.MaxPods != nil {
+		out.MaxPods = new(max(*in.MaxPods, 1))
+	}
+	if in.MaxPercent != nil {
+		out.MaxPercent = new(within(*in.MaxPercent, 1, maxPercent))
+	}
+	if out.MaxPods == nil && out.MaxPercent == nil {
+		out.MaxPods = new(int32(1))
+	}
+	if out.Window <= 0 {
+		out.Window = defaultWindow
+	}
+	out.Window = within(out.Window, minWindow, maxWindow)
+	return out
+}
+
+func within[T int32 | time.Duration](n, least, most T) T { return min(max(n, least), most) }
+
+func protectionOf(in *v1alpha1.EvictionProtection) protection {
+	var p protection
+	if in == nil {
+		return p
+	}
+	if len(in.Namespaces) > 0 && len(validateNamespaces(in.Namespaces, nil)) == 0 {
+		p.namespaces = slices.Clone(in.Namespaces)
+	}
+	p.classes = make(map[string]struct{}, len(in.PriorityClassNames))
+	for _, name := range in.PriorityClassNames {
+		if name != "" {
+			p.classes[name] = struct{}{}
+		}
+	}
+	if in.PodSelector == nil {
+		return p
+	}
+	read, err := metav1.LabelSelectorAsSelector(in.PodSelector)
+	if err != nil {
+		read = labels.Everything()
+	}
+	p.pods = read
+	return p
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
-// The limits of the schema, which hold for objects that came around it too.
+// The limits of the schema. They hold for stored objects that it did not validate, too.
 const (
 	maxRate          = 10_000 // pods a second, and at once
 	maxPercent       = 100
@@ -29,9 +29,9 @@ const (
 	maxInjectSeconds = 86_400
 )
 
-// ValidatePolicy returns what is wrong with the policy: what its schema cannot say,
-// and what the schema says and an object in store may still not obey. A policy
-// without errors is in force to the letter.
+// ValidatePolicy returns the faults of a policy: those that its schema cannot express, and
+// those that a stored object may have in spite of the schema. A policy without faults is
+// fully in force.
 func ValidatePolicy(p *v1alpha1.EvictionPolicy) field.ErrorList {
 	s, path := &p.Spec, field.NewPath("spec")
 	errs := selector.ValidateAll(s.Taints, path.Child("taints"), selector.Taints)
@@ -58,7 +58,7 @@ func ValidatePolicy(p *v1alpha1.EvictionPolicy) field.ErrorList {
 	return errs
 }
 
-// validateEffects refuses selectors that select nothing that evicts.
+// validateEffects refuses selectors that select no taint that evicts.
 func validateEffects(list []v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {

@@ -12,20 +12,19 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// Judge decides whether who may make pod of old. Every policy that guards a gate
-// must have who among its owners for the gate to go, and for the node selector or
-// the node affinity to change while the old pod waits behind it: Kubernetes looks at
-// the old pod too, so one update may tighten and let go (SD-04). Whether a change
-// tightens is not judged here.
+// Judge decides whether a user may update a pod. The user must be an owner of every policy that
+// guards a gate to remove the gate, and to change the node selector or the node affinity while
+// the old pod waits behind it: Kubernetes looks at the old pod too, so one update may tighten
+// and let go (SD-04). Whether a change tightens is not judged here.
 //
-// Anyone may create a pod with any gate: that holds nobody but the pod.
-func (s *Set) Judge(who *authenticationv1.UserInfo, pod, old *corev1.PodSpec) policy.Decision {
-	return s.JudgeAt(field.NewPath("spec"), who, pod, old)
+// Every user may create a pod with any gate, because that holds no other pod.
+func (s *Set) Judge(by *authenticationv1.UserInfo, pod, old *corev1.PodSpec) policy.Decision {
+	return s.JudgeAt(field.NewPath("spec"), by, pod, old)
 }
 
-// JudgeAt is Judge for the template of a Job's pods, which changes while the Job is
-// suspended (SD-15). Path is where the spec of the pod stands.
-func (s *Set) JudgeAt(path *field.Path, who *authenticationv1.UserInfo, pod, old *corev1.PodSpec) policy.Decision {
+// JudgeAt is Judge for the template of the pods of a Job, which changes while the Job is
+// suspended (SD-15). Path is the path of the spec of the pod.
+func (s *Set) JudgeAt(path *field.Path, by *authenticationv1.UserInfo, pod, old *corev1.PodSpec) policy.Decision {
 	if s.Len() == 0 || len(old.SchedulingGates) == 0 {
 		return policy.Decide(nil)
 	}
@@ -38,22 +37,28 @@ func (s *Set) JudgeAt(path *field.Path, who *authenticationv1.UserInfo, pod, old
 	for _, gate := range old.SchedulingGates {
 		for _, position := range s.guarding(gate.Name) {
 			c := s.Policies[position]
-			if c.owners.Includes(who) {
+			if c.owners.Includes(by) {
 				continue
 			}
+			name := policy.Short(gate.Name, maxGate)
 			if !stay.Has(gate.Name) {
-				r.add(c, c.removed(gate.Name, r.path.String()))
+				r.add(c, policy.Finding{
+					Reason: policy.GateNotOwned, Field: r.path.String(), Value: name, Problem: "only an owner of the gate may remove it",
+				})
 			}
 			for _, path := range changed {
-				r.add(c, c.tightened(gate.Name, path))
+				r.add(c, policy.Finding{
+					Reason: policy.GatedPodNotOwned, Field: path, Value: "held by " + name,
+					Problem: "only an owner of the gate may change it while the pod waits behind the gate",
+				})
 			}
 		}
 	}
 	return policy.Decide(r.findings)
 }
 
-// changedDirectives returns the paths of the directives that Kubernetes lets change
-// behind a gate, and that did.
+// changedDirectives returns the paths of the changed directives, of those that Kubernetes lets
+// change behind a gate.
 func changedDirectives(spec *field.Path, pod, old *corev1.PodSpec) []string {
 	var changed []string
 	if !equality.Semantic.DeepEqual(pod.NodeSelector, old.NodeSelector) {
@@ -72,37 +77,6 @@ func nodeAffinity(pod *corev1.PodSpec) *corev1.NodeAffinity {
 	return pod.Affinity.NodeAffinity
 }
 
-func (c *compiled) removed(gate, path string) policy.Finding {
-	return policy.Finding{
-		Reason:  policy.GateNotOwned,
-		Policy:  c.ref,
-		Actions: slices.Clone(c.actions),
-		Field:   path,
-		Value:   policy.Short(gate, maxGate),
-		Problem: c.withMessage("only an owner of the gate may remove it"),
-		Remedy:  c.remedy,
-	}
-}
-
-func (c *compiled) tightened(gate, path string) policy.Finding {
-	return policy.Finding{
-		Reason:  policy.GatedPodNotOwned,
-		Policy:  c.ref,
-		Actions: slices.Clone(c.actions),
-		Field:   path,
-		Value:   "held by " + policy.Short(gate, maxGate),
-		Problem: c.withMessage("only an owner of the gate may change it while the pod waits behind the gate"),
-		Remedy:  c.remedy,
-	}
-}
-
-func (c *compiled) withMessage(problem string) string {
-	if c.message == "" {
-		return problem
-	}
-	return problem + ": " + c.message
-}
-
 // MaxFindings bounds the findings of a decision: a pod may have any number of gates,
 // and the answer must stay readable.
 const MaxFindings = 20
@@ -118,6 +92,10 @@ type report struct {
 func (r *report) add(c *compiled, f policy.Finding) {
 	switch {
 	case len(r.findings) < MaxFindings-2 || c.denies && !r.denied:
+		f.Policy, f.Actions, f.Remedy = c.ref, slices.Clone(c.actions), c.remedy
+		if c.message != "" {
+			f.Problem += ": " + c.message
+		}
 		r.findings = append(r.findings, f)
 		r.denied = r.denied || c.denies
 	case !r.cut:
@@ -130,4 +108,30 @@ func (r *report) add(c *compiled, f policy.Finding) {
 		})
 		r.cut = true
 	}
+}
+
+// Guard is a policy that guards a gate, to explain why a pod waits.
+type Guard struct {
+	// Policy is "GatePolicy/name".
+	Policy string
+	// Owners describes the owners of the gate, as a denial does.
+	Owners string
+	// Denies is false where removal by others is a warning, or only recorded.
+	Denies bool
+	// Message is the message of the policy; empty for none.
+	Message string
+}
+
+// Guards returns the policies that guard a gate, by name. Only a user who is an owner of all of
+// them may remove it; without any, every user who may update the pod.
+func (s *Set) Guards(gate string) []Guard {
+	if s.Len() == 0 {
+		return nil
+	}
+	var guards []Guard
+	for _, position := range s.guarding(gate) {
+		c := s.Policies[position]
+		guards = append(guards, Guard{Policy: c.ref, Owners: c.remedy, Denies: c.denies, Message: c.message})
+	}
+	return guards
 }

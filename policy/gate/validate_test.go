@@ -43,7 +43,7 @@ func TestValidatePolicy(t *testing.T) {
 			p.ValidationActions = []v1alpha1.ValidationAction{v1alpha1.Deny, v1alpha1.Warn}
 		}, []string{"spec.validationActions"}},
 		"a message of two lines": {func(p *v1alpha1.GatePolicySpec) { p.Message = "a\nb" }, []string{"spec.message"}},
-		"a long message":         {func(p *v1alpha1.GatePolicySpec) { p.Message = strings.Repeat("x", maxMessageLength+1) }, []string{"spec.message"}},
+		"a long message":         {func(p *v1alpha1.GatePolicySpec) { p.Message = strings.Repeat("x", 1024+1) }, []string{"spec.message"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -5,10 +5,12 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Set is a snapshot of GatePolicies. It does not change and is safe for concurrent
@@ -20,7 +22,7 @@ type Set struct {
 	guards map[string][]int
 }
 
-// compiled is a policy, read once.
+// compiled is a compiled policy.
 type compiled struct {
 	ref     string
 	gates   []string // each once
@@ -31,13 +33,13 @@ type compiled struct {
 	remedy  string
 }
 
-// What users and policies say is shown to people, but not at any length.
+// The lengths at which texts of users and policies are cut.
 const (
 	maxGate    = 128
 	maxMessage = 1024
 )
 
-// anyBelow ends the pattern of every gate below a prefix.
+// anyBelow ends a pattern that matches every gate below a prefix.
 const anyBelow = "/*"
 
 // Compile returns the set of policies. It keeps nothing of what it is given.
@@ -81,8 +83,7 @@ func compile(p *v1alpha1.GatePolicy) (*compiled, field.ErrorList) {
 	return c, problems
 }
 
-// remedy says who may do what the policy guards. Subjects with a fault own nothing
-// and are left out.
+// remedy describes the owners. Subjects with a fault own nothing and are left out.
 func remedy(owners []rbacv1.Subject) string {
 	var sound []rbacv1.Subject
 	for i := range owners {
@@ -119,4 +120,49 @@ func (s *Set) guarding(gate string) []int {
 		return below
 	}
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(exact, below))))
+}
+
+// The limits of the schema. They hold for stored objects that it did not validate, too.
+const (
+	maxGates  = 64
+	maxOwners = 256
+)
+
+// ValidatePolicy returns the faults of a policy. A policy without faults is fully in force.
+func ValidatePolicy(p *v1alpha1.GatePolicy) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateGates(p.Spec.Gates, spec.Child("gates"))
+	owners := spec.Child("owners")
+	if len(p.Spec.Owners) > maxOwners {
+		errs = append(errs, field.TooMany(owners, len(p.Spec.Owners), maxOwners))
+	}
+	errs = append(errs, policy.ValidateSubjects(p.Spec.Owners, owners)...)
+	errs = append(errs, policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions"))...)
+	return append(errs, policy.ValidateMessage(p.Spec.Message, spec.Child("message"))...)
+}
+
+func validateGates(gates []string, path *field.Path) field.ErrorList {
+	if len(gates) == 0 {
+		return field.ErrorList{field.Required(path, "a policy guards at least one gate")}
+	}
+	errs := selector.ValidateList(gates, maxGates, path)
+	for i, gate := range gates {
+		if problems := validateGate(gate); len(problems) > 0 {
+			errs = append(errs, field.Invalid(path.Index(i), gate, strings.Join(problems, "; ")))
+		}
+	}
+	return errs
+}
+
+// validateGate returns why Kubernetes would not accept a gate (SD-01).
+func validateGate(gate string) []string {
+	prefix, pattern := strings.CutSuffix(gate, anyBelow)
+	switch {
+	case pattern:
+		return validation.IsDNS1123Subdomain(prefix)
+	case strings.Contains(gate, "*"):
+		return []string{`name a gate, or all gates below a prefix as "prefix/*"`}
+	default:
+		return validation.IsQualifiedName(gate)
+	}
 }
