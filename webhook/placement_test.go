@@ -288,7 +288,7 @@ func TestPlacementIsValidated(t *testing.T) {
 	policies := placements(everythingForPods()).Current()
 	p := testPlacer()
 	find := func(object string) policy.Decision {
-		found, err := p.podFindings(t.Context(), policies, (creating(object)))
+		found, err := p.podFindings(t.Context(), policies, creating(object))
 		require.NoError(t, err)
 		return policy.Decide(found)
 	}

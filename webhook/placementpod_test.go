@@ -19,7 +19,7 @@ func TestNobodyGetsByAGateWithALabelThatIsLeftOut(t *testing.T) {
 	source := placements(queue)
 	giver := &podHandler{policies: source, placement: testPlacer()}
 	verdict := func(object string) policy.Verdict {
-		found, err := testPlacer().podFindings(t.Context(), source.Current(), (creating(object)))
+		found, err := testPlacer().podFindings(t.Context(), source.Current(), creating(object))
 		require.NoError(t, err)
 		return policy.Decide(found).Verdict
 	}

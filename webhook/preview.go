@@ -186,13 +186,13 @@ func (p *Preview) rule(ctx context.Context, req *admission.Request, set *taint.S
 	look := func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
 	}
-	switch current.Taint.Effect {
-	case resourcev1.DeviceTaintEffectNone:
+	switch effect := current.Taint.Effect; {
+	case effect == resourcev1.DeviceTaintEffectNone:
 		evicting := *current
 		evicting.Taint.Effect, evicting.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
 		current = &evicting
 		return p.none(tracker.SourceRule, "it", look), nil
-	case resourcev1.DeviceTaintEffectNoExecute:
+	case effect == resourcev1.DeviceTaintEffectNoExecute:
 		return p.see(ctx, writeOf(ctx, req, tracker.SourceRule, name, set, in), look)
 	default:
 		return previewed{}, nil

@@ -171,13 +171,7 @@ func (h *ruleHandler) validate(ctx context.Context, req *admission.Request) (Res
 		if change.Adopted, err = isAdopted(req); err != nil {
 			return Result{}, err
 		}
-		found = findings(validation.ValidateRule(spec, old))
-		switch {
-		case len(unknown.names) == 0:
-			warnings = validation.RuleWarnings(spec, old, h.clock.Now())
-		case unknown.fresh && unknown.former && h.obeyed:
-			found = append(found, findings(validation.UnsupportedSelector(unknown.names))...)
-		}
+		found, warnings = h.rules(spec, old, &unknown)
 	}
 	collected, err := isCollected(req)
 	if err != nil {
@@ -201,6 +195,19 @@ func (h *ruleHandler) validate(ctx context.Context, req *admission.Request) (Res
 		preview = func() (previewed, error) { return h.foresee(ctx, req, policies.Taints, in, old, spec, &unknown) }
 	}
 	return h.enforcer.decide(ctx, policies, in, append(found, reserved...), warnings, preview)
+}
+
+// rules holds a rule against the rules of Kubernetes itself. Of half a selector there are no
+// warnings.
+func (h *ruleHandler) rules(spec, old *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) ([]policy.Finding, []string) {
+	errs := validation.ValidateRule(spec, old)
+	if len(unknown.names) == 0 {
+		return findings(errs), validation.RuleWarnings(spec, old, h.clock.Now())
+	}
+	if unknown.fresh && unknown.former && h.obeyed {
+		errs = append(errs, validation.UnsupportedSelector(unknown.names)...)
+	}
+	return findings(errs), nil
 }
 
 // foresee returns the preview of a rule whose selector may have unknown fields.

@@ -169,15 +169,9 @@ func grantOf(public *jwt.Claims, private *claims, issuer string, to Endpoint, no
 	if len(public.Audience) != 1 || public.Audience[0] != to.Audience || to.Audience == "" {
 		return grant{}, errAudience
 	}
-	if public.IssuedAt == nil || public.Expiry == nil || public.Expiry.Time().Sub(public.IssuedAt.Time()) > maxLife {
-		return grant{}, errLife
-	}
-	ahead, until := now.Add(leeway), public.Expiry.Time().Add(leeway)
-	if public.IssuedAt.Time().After(ahead) || public.NotBefore.Time().After(ahead) {
-		return grant{}, errNotYet
-	}
-	if !now.Before(until) {
-		return grant{}, errExpired
+	until, err := validUntil(public, now)
+	if err != nil {
+		return grant{}, err
 	}
 	// It is bound to the configuration of the endpoint, and to none of the other kind.
 	is, other := private.Kubernetes.Validating, private.Kubernetes.Mutating
@@ -192,4 +186,19 @@ func grantOf(public *jwt.Claims, private *claims, issuer string, to Endpoint, no
 		return grant{}, errGroups
 	}
 	return grant{until: until, groups: groups}, nil
+}
+
+// validUntil returns the time until which a token is valid; an error if it is not valid now.
+func validUntil(public *jwt.Claims, now time.Time) (time.Time, error) {
+	if public.IssuedAt == nil || public.Expiry == nil || public.Expiry.Time().Sub(public.IssuedAt.Time()) > maxLife {
+		return time.Time{}, errLife
+	}
+	ahead, until := now.Add(leeway), public.Expiry.Time().Add(leeway)
+	if public.IssuedAt.Time().After(ahead) || public.NotBefore.Time().After(ahead) {
+		return time.Time{}, errNotYet
+	}
+	if !now.Before(until) {
+		return time.Time{}, errExpired
+	}
+	return until, nil
 }
