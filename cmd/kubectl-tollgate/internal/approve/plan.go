@@ -113,11 +113,7 @@ func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
 	for i := range list {
 		e := &list[i]
 		taint := &e.Because[0].Taint
-		if e.Hold.Reason != evictor.HoldBreakerTripped || c.taint != "" && c.taint != taint.Key {
-			continue
-		}
-		if c.target.kind == "" && e.Hold.By != "EvictionPolicy/"+c.target.name ||
-			c.target.kind != "" && !taint.From(c.target.kind, c.target.name) {
+		if e.Hold.Reason != evictor.HoldBreakerTripped || !c.includes(e) {
 			continue
 		}
 		// A request about a rule approves the rule, others the object in which the taint was written.
@@ -153,6 +149,19 @@ func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
 		return nil, fmt.Errorf("--pods is %d for %d taints (%s): name one, with --taint if need be", c.pods, len(a.list), strings.Join(names, ", "))
 	}
 	return a, nil
+}
+
+// includes reports whether the target includes a pod.
+func (c *command) includes(e *evictions.Eviction) bool {
+	taint := &e.Because[0].Taint
+	switch {
+	case c.taint != "" && c.taint != taint.Key:
+		return false
+	case c.target.kind == "":
+		return e.Hold.By == "EvictionPolicy/"+c.target.name
+	default:
+		return taint.From(c.target.kind, c.target.name)
+	}
 }
 
 // ahead adds the approval of a taint without held pods.

@@ -232,7 +232,7 @@ func containers(spec *corev1.PodSpec) []*corev1.Container {
 // bestEffort reports whether a pod requests no CPU and no memory.
 func bestEffort(pod *corev1.Pod) bool {
 	asks := func(r *corev1.ResourceRequirements) bool {
-		return r != nil && !(r.Requests.Cpu().IsZero() && r.Requests.Memory().IsZero() && r.Limits.Cpu().IsZero() && r.Limits.Memory().IsZero())
+		return r != nil && (!r.Requests.Cpu().IsZero() || !r.Requests.Memory().IsZero() || !r.Limits.Cpu().IsZero() || !r.Limits.Memory().IsZero())
 	}
 	return !asks(pod.Spec.Resources) && !slices.ContainsFunc(containers(&pod.Spec), func(c *corev1.Container) bool { return asks(&c.Resources) })
 }

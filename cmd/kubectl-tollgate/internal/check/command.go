@@ -192,49 +192,9 @@ func (c *command) complete() error {
 	return nil
 }
 
-// run reads the files, judges, and writes the report. The error follows from the verdicts.
+// run judges, and writes the report. The error follows from the verdicts.
 func (c *command) run(ctx context.Context) error {
-	given, err := ReadManifests(c.policies, c.stdin)
-	if err != nil {
-		return err
-	}
-	objects, err := ReadManifests(c.manifests, c.stdin)
-	if err != nil {
-		return err
-	}
-	// Without this error, a wrong path would allow everything.
-	if len(given) > 0 && !slices.ContainsFunc(given, func(o Object) bool { return IsPolicy(o.Unstructured) }) {
-		return fmt.Errorf("--policies: there is no policy of Tollgate in them; the first object is a %s (%s)", given[0].GetKind(), given[0].Position)
-	}
-	policies, err := (Policies{}).With(slices.Concat(given, objects))
-	if err != nil {
-		return fmt.Errorf("policies that are not valid:\n%w", err)
-	}
-	report := &Report{Results: []Result{}}
-	options := Options{Policies: policies, Objects: given, Config: c.config, Clock: c.clock, Namespace: "default"}
-	if name, named, err := c.namespace(); named && err == nil {
-		options.Namespace = name
-	}
-	if len(c.tests) > 0 {
-		tests, err := ReadCases(c.tests)
-		if err != nil {
-			return err
-		}
-		for i := range tests {
-			outcomes, err := tests[i].Run(ctx, options)
-			if err != nil {
-				return err
-			}
-			report.Cases = append(report.Cases, outcomes...)
-		}
-	}
-	switch {
-	case len(c.manifests) > 0:
-		options.Objects = slices.Concat(given, objects)
-		err = c.judge(ctx, options, objects, report)
-	case c.cluster:
-		err = c.scan(ctx, options.Policies, report)
-	}
+	report, err := c.report(ctx)
 	if err != nil {
 		return err
 	}
@@ -259,6 +219,61 @@ func (c *command) run(ctx context.Context) error {
 		return &cli.VerdictError{Reason: are(s.Warned, "allowed with warnings")}
 	}
 	return nil
+}
+
+// report reads the files, runs the tests, and judges the manifests or the cluster.
+func (c *command) report(ctx context.Context) (*Report, error) {
+	given, err := ReadManifests(c.policies, c.stdin)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := ReadManifests(c.manifests, c.stdin)
+	if err != nil {
+		return nil, err
+	}
+	// Without this error, a wrong path would allow everything.
+	if len(given) > 0 && !slices.ContainsFunc(given, func(o Object) bool { return IsPolicy(o.Unstructured) }) {
+		return nil, fmt.Errorf("--policies: there is no policy of Tollgate in them; the first object is a %s (%s)", given[0].GetKind(), given[0].Position)
+	}
+	policies, err := (Policies{}).With(slices.Concat(given, objects))
+	if err != nil {
+		return nil, fmt.Errorf("policies that are not valid:\n%w", err)
+	}
+	report := &Report{Results: []Result{}}
+	options := Options{Policies: policies, Objects: given, Config: c.config, Clock: c.clock, Namespace: "default"}
+	if name, named, err := c.namespace(); named && err == nil {
+		options.Namespace = name
+	}
+	if len(c.tests) > 0 {
+		if report.Cases, err = runTests(ctx, c.tests, options); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case len(c.manifests) > 0:
+		options.Objects = slices.Concat(given, objects)
+		err = c.judge(ctx, options, objects, report)
+	case c.cluster:
+		err = c.scan(ctx, options.Policies, report)
+	}
+	return report, err
+}
+
+// runTests runs the tests in files and directories.
+func runTests(ctx context.Context, paths []string, options Options) ([]ReportedCase, error) {
+	tests, err := ReadCases(paths)
+	if err != nil {
+		return nil, err
+	}
+	var all []ReportedCase
+	for i := range tests {
+		outcomes, err := tests[i].Run(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, outcomes...)
+	}
+	return all, nil
 }
 
 // judge judges manifests.

@@ -152,59 +152,75 @@ func (e *existing) judgeAll(ctx context.Context, gvk schema.GroupVersionKind, li
 	})
 }
 
-// judge adds the findings on an object to its result. Pods that are finished, terminating or
-// mirror pods are allowed.
-func (e *existing) judge(ctx context.Context, object client.Object, result *Result) error {
-	var in toleration.AuditInput
-	var requests []resourcev1.DeviceRequest
-	annotations, path := object.GetAnnotations(), field.NewPath("spec")
-	ofPod := func(labels map[string]string, spec *corev1.PodSpec) {
-		in.Labels, in.ServiceAccount = labels, cmp.Or(spec.ServiceAccountName, "default")
-		in.HostNetwork, in.Tolerations = spec.HostNetwork, spec.Tolerations
-	}
+// input is what the policies are asked about an object.
+type input struct {
+	toleration.AuditInput
+
+	requests []resourcev1.DeviceRequest
+	// window is the annotation with the tolerations of mode Window.
+	window string
+	// path is the path of the spec with the tolerations or requests.
+	path *field.Path
+}
+
+func (in *input) pod(labels map[string]string, spec *corev1.PodSpec) {
+	in.Labels, in.ServiceAccount = labels, cmp.Or(spec.ServiceAccountName, "default")
+	in.HostNetwork, in.Tolerations = spec.HostNetwork, spec.Tolerations
+}
+
+// inputOf returns the input for an object of a kind. It is empty for pods that are finished,
+// terminating or mirror pods.
+func inputOf(object client.Object, kind string) input {
+	in := input{path: field.NewPath("spec")}
 	switch o := object.(type) {
 	case *corev1.Pod:
-		_, mirror := annotations[corev1.MirrorPodAnnotationKey]
+		_, mirror := o.Annotations[corev1.MirrorPodAnnotationKey]
 		if mirror || o.DeletionTimestamp != nil || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
-			return nil
+			return in
 		}
-		ofPod(o.Labels, &o.Spec)
+		in.pod(o.Labels, &o.Spec)
 		owner := metav1.GetControllerOf(o)
-		in.OfDaemonSet = owner != nil && owner.Kind == "DaemonSet"
+		in.OfDaemonSet, in.window = owner != nil && owner.Kind == "DaemonSet", o.Annotations[v1alpha1.AnnotationWindow]
 	case *resourcev1.ResourceClaim:
-		in.Labels, requests = o.Labels, o.Spec.Devices.Requests
+		in.Labels, in.requests, in.window = o.Labels, o.Spec.Devices.Requests, o.Annotations[v1alpha1.AnnotationWindow]
 	case *resourcev1.ResourceClaimTemplate:
-		in.Labels, requests = o.Spec.Labels, o.Spec.Spec.Devices.Requests
-		annotations, path = o.Spec.Annotations, path.Child("spec")
+		in.Labels, in.requests, in.window = o.Spec.Labels, o.Spec.Spec.Devices.Requests, o.Spec.Annotations[v1alpha1.AnnotationWindow]
+		in.path = in.path.Child("spec")
 	default:
 		template := TemplateOf(object)
 		if template == nil {
-			return nil
+			return in
 		}
-		ofPod(template.Labels, &template.Spec)
-		in.OfDaemonSet, annotations = result.Kind == "DaemonSet", nil
-		switch result.Kind {
+		in.pod(template.Labels, &template.Spec)
+		in.OfDaemonSet = kind == "DaemonSet"
+		switch kind {
 		case "PodTemplate":
-			path = field.NewPath("template", "spec")
+			in.path = field.NewPath("template", "spec")
 		case "CronJob":
-			path = path.Child("jobTemplate", "spec", "template", "spec")
+			in.path = in.path.Child("jobTemplate", "spec", "template", "spec")
 		default:
-			path = path.Child("template", "spec")
+			in.path = in.path.Child("template", "spec")
 		}
 	}
-	in.Requests = requestsOf(requests, path.Child("devices", "requests"))
+	in.Requests = requestsOf(in.requests, in.path.Child("devices", "requests"))
+	return in
+}
+
+// judge adds the findings on an object to its result.
+func (e *existing) judge(ctx context.Context, object client.Object, result *Result) error {
+	in := inputOf(object, result.Kind)
 	in.Namespace = e.namespaces[object.GetNamespace()]
 	if len(in.Tolerations)+len(in.Requests) == 0 || in.Namespace == nil { // The namespace is being deleted.
 		return nil
 	}
-	violations, err := e.violations(ctx, &in, requests, annotations[v1alpha1.AnnotationWindow])
+	violations, err := e.violations(ctx, &in)
 	if err != nil {
 		return fmt.Errorf("judge %s: %w", result, err)
 	}
 	for _, v := range violations {
 		at, spec := v.Field, e.policies[v.Policy]
 		if strings.HasPrefix(at, "tolerations[") {
-			at = path.String() + "." + at
+			at = in.path.String() + "." + at
 		}
 		finding := Finding{
 			Policy: "TolerationPolicy/" + v.Policy, Reason: policy.TolerationNotGranted, Actions: spec.ValidationActions,
@@ -217,13 +233,13 @@ func (e *existing) judge(ctx context.Context, object client.Object, result *Resu
 	return nil
 }
 
-// violations returns the violations of an input, to which it adds what all inputs have in common.
-func (e *existing) violations(ctx context.Context, in *toleration.AuditInput, requests []resourcev1.DeviceRequest, window string) ([]toleration.Violation, error) {
+// violations returns the violations of an input, and completes it.
+func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Violation, error) {
 	if !e.set.AuditNeedsLabels() {
 		in.Labels = nil
 	}
 	// Of requests, the indices are in the fields of violations.
-	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, requests, window})
+	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, in.requests, in.window})
 	if err != nil {
 		return nil, fmt.Errorf("encode tolerations: %w", err)
 	}
@@ -236,7 +252,7 @@ func (e *existing) violations(ctx context.Context, in *toleration.AuditInput, re
 	}
 	in.DefaultSeconds, in.Added = &e.defaults, slices.Clone(e.added)
 	// Tollgate adds the tolerations of mode Window, so they are not judged.
-	for _, w := range v1alpha1.ParseWindow(window) {
+	for _, w := range v1alpha1.ParseWindow(in.window) {
 		in.Added = append(in.Added, corev1.Toleration{
 			Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
 		})
@@ -244,7 +260,7 @@ func (e *existing) violations(ctx context.Context, in *toleration.AuditInput, re
 			Key: w.Key, Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
 		})
 	}
-	found, err := e.set.Audit(ctx, *in)
+	found, err := e.set.Audit(ctx, in.AuditInput)
 	if err != nil {
 		return nil, err
 	}

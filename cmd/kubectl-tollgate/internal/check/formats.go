@@ -15,10 +15,10 @@ import (
 // The elements of a JUnit report, as CI systems read them.
 type (
 	junitSuites struct {
-		XMLName xml.Name `xml:"testsuites"`
 		junitCounts
 
-		Suites []junitSuite `xml:"testsuite"`
+		XMLName xml.Name     `xml:"testsuites"`
+		Suites  []junitSuite `xml:"testsuite"`
 	}
 	junitSuite struct {
 		junitCounts

@@ -115,7 +115,7 @@ type document struct {
 // split returns the documents of a text that are not empty. As for kubectl, lines of three dashes
 // separate them.
 func split(text []byte) []document {
-	documents := make([]document, 1)
+	documents := []document{{}}
 	line := 0
 	for each := range bytes.Lines(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))) {
 		line++

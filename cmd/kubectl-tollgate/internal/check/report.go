@@ -91,7 +91,7 @@ type Result struct {
 	Given []jsonpatch.Operation `json:"given,omitempty"`
 
 	// Position is zero for objects in a cluster, and for those of PolicyTests.
-	Position `json:",inline"`
+	Position `json:",inline"` //nolint:embeddedstructfieldcheck // JSON has its fields last.
 }
 
 // String returns the name of the object as kubectl has it: Kind and namespace/name.
@@ -151,7 +151,7 @@ type ReportedCase struct {
 	Result  Result `json:"result"`
 	Failure string `json:"failure,omitempty"`
 
-	Position `json:",inline"`
+	Position `json:",inline"` //nolint:embeddedstructfieldcheck // JSON has its fields last.
 }
 
 // summarize sets the summary.
@@ -289,7 +289,7 @@ func (r *Report) writeText(w io.Writer, all, colour bool) error {
 	}
 	for i := range r.Cases {
 		c := &r.Cases[i]
-		at := c.Position.String() + ": " + c.Test + ": " + c.Name
+		at := c.String() + ": " + c.Test + ": " + c.Name
 		switch {
 		case c.Failure != "":
 			head(at, "failed")

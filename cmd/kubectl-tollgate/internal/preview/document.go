@@ -327,15 +327,17 @@ func wrapped(sentence string) string {
 	const indent = "  "
 	var lines []string
 	line := ""
-	add := func(text string) {
-		if strings.TrimSpace(line) != "" && utf8.RuneCountInString(strings.TrimRight(line+text, " ")) > cli.Width {
-			lines, line = append(lines, strings.TrimRight(line, " ")), indent
-		}
+	full := func(text string) bool {
+		return strings.TrimSpace(line) != "" && utf8.RuneCountInString(strings.TrimRight(line+text, " ")) > cli.Width
 	}
 	for clause := range strings.SplitAfterSeq(sentence, "; ") {
-		add(clause)
+		if full(clause) {
+			lines, line = append(lines, strings.TrimRight(line, " ")), indent
+		}
 		for word := range strings.SplitAfterSeq(clause, " ") {
-			add(word)
+			if full(word) {
+				lines, line = append(lines, strings.TrimRight(line, " ")), indent
+			}
 			line += word
 		}
 	}

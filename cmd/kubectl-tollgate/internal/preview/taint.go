@@ -124,25 +124,11 @@ func (t *taintRun) run(cmd *cobra.Command) error {
 		return err
 	}
 	asks := t.DryRun == cli.DryRunNone && !t.yes
-	err = t.foretell(ctx, clients, carriers, notes)
-	var unpublished *UnpublishedError
-	var unreadable *unreadableError
-	switch {
-	case errors.As(err, &unpublished):
-		// The question has the names of the devices.
-		if !t.unpublished && !(asks && t.terminal(cmd.InOrStdin())) {
-			return fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", unpublished)
-		}
-		if _, err := fmt.Fprintf(notes, "warning: %v\n", unpublished); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
-	case t.yes && (apierrors.IsForbidden(err) || errors.As(err, &unreadable)): // A write without a question needs no preview.
+	if err := t.foretell(ctx, clients, carriers, notes); err != nil {
 		clients.Progress.End()
-		if _, err := fmt.Fprintf(notes, "note: not foretold: %v\n", err); err != nil {
+		if err := t.excuse(err, asks && t.terminal(cmd.InOrStdin()), notes); err != nil {
 			return err
 		}
-	case err != nil:
-		return err
 	}
 	if asks {
 		if err := t.ask(ctx, cmd.InOrStdin(), notes); err != nil {
@@ -150,6 +136,26 @@ func (t *taintRun) run(cmd *cobra.Command) error {
 		}
 	}
 	return t.write(ctx, clients, carriers, cmd.OutOrStdout())
+}
+
+// excuse writes a note about an error of the preview that does not prevent the write, and returns
+// other errors. Asks is true if a question with the names of the devices follows.
+func (t *taintRun) excuse(err error, asks bool, notes io.Writer) error {
+	if unpublished, ok := errors.AsType[*UnpublishedError](err); ok {
+		if !t.unpublished && !asks {
+			return fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", unpublished)
+		}
+		if _, err := fmt.Fprintf(notes, "warning: %v\n", unpublished); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+		return nil
+	}
+	// A write without a question needs no preview.
+	if _, unreadable := errors.AsType[*unreadableError](err); !t.yes || !unreadable && !apierrors.IsForbidden(err) {
+		return err
+	}
+	_, err = fmt.Fprintf(notes, "note: not foretold: %v\n", err)
+	return err
 }
 
 // carriers returns the objects to write, one for each taint, merged with existing ones.
