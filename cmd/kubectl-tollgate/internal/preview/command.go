@@ -37,7 +37,7 @@ named on the standard error, with what the answer lacks because of it.`
 // connecting returns clients; nil means those of the flags.
 type connecting func(notes io.Writer) (*cli.Clients, error)
 
-// query is what a command line previews.
+// query is the subject of a preview, as the command line has it.
 type query interface {
 	// complete reads the arguments.
 	complete(cmd *cobra.Command, arguments []string) error

@@ -33,7 +33,7 @@ const unnamed = "-"
 
 // change is a write of device taints.
 type change struct {
-	// of is the name of the preview, what the name in errors.
+	// of names the preview, and what the write in errors.
 	of, what string
 	taints   []resourcev1.DeviceTaint
 	// needs is the condition under which the taints evict, empty if it is met.
