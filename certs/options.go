@@ -31,6 +31,8 @@ const (
 
 // Options configures the source and the hosts of certificates.
 type Options struct {
+	OwnCA
+
 	// Client reads and writes the Secret and the webhook configurations; with Directory it
 	// only reads the configurations, if any are named.
 	Client kubernetes.Interface
@@ -42,7 +44,6 @@ type Options struct {
 	// Directory holds tls.crt and tls.key, which another program renews. If it is set, OwnCA
 	// is not used.
 	Directory string
-	OwnCA
 
 	// ValidatingWebhooks and MutatingWebhooks name the configurations into whose webhooks
 	// the bundle is written. With Directory another program writes it, and a certificate

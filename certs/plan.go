@@ -71,7 +71,7 @@ const (
 
 // plan returns the next step, or, if there is none, the time at which there is one without
 // another event. It is pure. It is called after each step until there is no other.
-func plan(s *state, now time.Time, o *Options, k seen) (step, time.Time) {
+func plan(s *state, now time.Time, o *Options, k seen) (step, time.Time) { //nolint:gocyclo // The table of all steps, in their order.
 	ca, next, serving := s.ca.usable(now), s.next.usable(now), s.serving.usable(now)
 	published := k.published && next
 	// Near the end of the CA, a new serving certificate would expire with the current one.
@@ -129,7 +129,7 @@ func (p *pair) covers(hosts []string) bool {
 }
 
 // apply returns the state after a step, and the kinds of the certificates that it issued.
-func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certificateKind, error) {
+func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certificateKind, error) { //nolint:gocyclo // The effects of all steps.
 	after := *s
 	if a == stepRestore {
 		after = *k.remembered

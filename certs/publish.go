@@ -192,7 +192,7 @@ func isChanged(err error) bool {
 // amend returns the JSON patch that sets bundle, and base if not nil, in all webhooks, or
 // nil if nothing differs. It is pure. The patch changes single fields, so that fields of
 // newer API versions survive, and tests the resourceVersion.
-func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) {
+func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) { //nolint:gocyclo // One operation after the other.
 	var ops []jsonpatch.Operation
 	add := func(op, path string, value any) { ops = append(ops, jsonpatch.NewOperation(op, path, value)) }
 	add("test", "/metadata/resourceVersion", c.ResourceVersion)

@@ -57,7 +57,7 @@ var (
 
 // parseState parses the Secret. It returns an empty state for nil, and for a Secret
 // without data, which an administrator may have created for Tollgate.
-func parseState(secret *corev1.Secret) state {
+func parseState(secret *corev1.Secret) state { //nolint:gocyclo // One key after the other.
 	var s state
 	if secret == nil || len(secret.Data) == 0 {
 		return s
@@ -198,7 +198,7 @@ func (c *ownCA) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 
 // pass reads the configurations and the Secret, takes one step and returns it, or the time
 // of the next one.
-func (c *ownCA) pass(ctx context.Context, now time.Time) (step, time.Time, error) {
+func (c *ownCA) pass(ctx context.Context, now time.Time) (step, time.Time, error) { //nolint:gocyclo // Straight-line: read, plan, write, use.
 	found := c.webhooks.read(ctx)
 	secret, err := c.secrets.Get(ctx, c.options.SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -43,6 +43,7 @@ type Options struct {
 	Clocks
 	Decisions
 	Listeners
+
 	Metrics *Metrics
 }
 

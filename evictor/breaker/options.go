@@ -38,6 +38,7 @@ type Options struct {
 	API
 	Cluster
 	Lease
+
 	// Clock has the time of the API server, Local that of this machine.
 	Clock   clock.PassiveClock
 	Local   clock.WithTicker

@@ -76,6 +76,7 @@ type Options struct {
 	Objects
 	Evictor
 	Lease
+
 	// Synced reports whether the tracker has all nodes and pods, every claim, and all
 	// devices that may be listed: a pod whose claims are not known would not be
 	// found, while a device that may not be listed is not counted. It is called again
