@@ -273,7 +273,7 @@ func (c *Controller) correct(ctx context.Context, stored *resourcev1.DeviceTaint
 	c.readResults[wanted.name] = readResult{
 		found: stored.UID, owner: wanted.owner.UID, managed: managed, blocked: blocked, until: c.Local.Now().Add(recheck),
 	}
-	if blocked && !(last.blocked && last.is(stored.UID, wanted)) {
+	if blocked && (!last.blocked || !last.is(stored.UID, wanted)) {
 		c.Recorder.Eventf(about, corev1.EventTypeWarning, "NoSchedulePairBlocked",
 			"Pods that tolerate the taint for a while can come back to the device again and again: the rule %s that keeps them away cannot be made, because there is one of that name", wanted.name)
 		logr.FromContextOrDiscard(ctx).Info("cannot pair a taint of devices with NoSchedule: the name is taken", "rule", about.Name, "pair", wanted.name)

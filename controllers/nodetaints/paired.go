@@ -187,15 +187,12 @@ func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes [
 	if window {
 		windows = policies.Evictions
 	}
-	indexOf := func(key string) int {
-		return slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoSchedule })
-	}
 	recorded, next := recordedTaints(node), map[string]string{}
 	for _, t := range node.Spec.Taints {
 		if !evicts(t) || !windows.HasWindow(v1alpha1.TaintTargetNode, t.Key) || setByKubernetes(t.Key) {
 			continue
 		}
-		paired, at := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoSchedule}, indexOf(t.Key)
+		paired, at := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoSchedule}, pairedIndex(node, t.Key)
 		value, managed := recorded[t.Key]
 		switch {
 		case at < 0:
@@ -208,16 +205,25 @@ func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes [
 		next[t.Key] = t.Value
 	}
 	for key, value := range recorded {
-		at := indexOf(key)
+		at := pairedIndex(node, key)
 		if _, needed := next[key]; !needed && at >= 0 && node.Spec.Taints[at].Value == value && !isRegistered(policies.Taints, node, &node.Spec.Taints[at]) {
 			changes = append(changes, change{operationRemove, at, node.Spec.Taints[at]})
 		}
 	}
 	slices.SortFunc(changes, compareChanges)
-	if len(next) > 0 {
-		record = annotationPrefix(node) + v1alpha1.FormatTwins(next)
+	return changes, annotationOf(node, next)
+}
+
+func pairedIndex(node *corev1.Node, key string) int {
+	return slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoSchedule })
+}
+
+// annotationOf returns the annotation for paired taints, given as values by key.
+func annotationOf(node *corev1.Node, values map[string]string) string {
+	if len(values) == 0 {
+		return ""
 	}
-	return changes, record
+	return annotationPrefix(node) + v1alpha1.FormatTwins(values)
 }
 
 // setByKubernetes reports whether the node lifecycle controller also sets the taint with
