@@ -32,7 +32,7 @@ type reader struct {
 
 // read returns the World as the user may see it.
 func (r *reader) read(ctx context.Context) (*World, error) {
-	wants := state.Wants{Lease: r.lease, Policies: true, Nodes: true}
+	wants := state.Wants{Lease: r.lease, Policies: true, Node: func(*corev1.Node) bool { return true }}
 	taken := Taken{}
 	namespaced := r.kind == kindPod || r.kind == kindClaim
 	if namespaced {

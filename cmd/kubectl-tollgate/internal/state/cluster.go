@@ -29,8 +29,6 @@ type Wants struct {
 	// Namespace is the namespace of the request, empty for all. If the user may not list pods,
 	// claims and budgets of all namespaces, those in it are read; nodes are then optional.
 	Namespace string
-	// Nodes keeps all nodes.
-	Nodes bool
 	// Selection reads full ResourceSlices and DeviceClasses, which Selected needs.
 	Selection bool
 	// Policies reads policies of all kinds, not only EvictionPolicies.
@@ -38,6 +36,7 @@ type Wants struct {
 	// Limits reads TaintPolicies and EvictionApprovals, which decide whether a taint is refused.
 	Limits bool
 
+	Node  func(*corev1.Node) bool
 	Pod   func(*corev1.Pod) bool
 	Claim func(*resourcev1.ResourceClaim) bool
 }

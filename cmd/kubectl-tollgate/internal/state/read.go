@@ -246,7 +246,7 @@ func each[T, L runtime.Object](ctx context.Context, r *reader, resource schema.G
 func (r *reader) nodes(ctx context.Context, _ string) error {
 	return each(ctx, r, NodeResource, "", r.Kubernetes.CoreV1().Nodes(), func(node *corev1.Node) {
 		r.cluster.Tracker.SetNode(tracker.NodeOf(node), r.cluster.Now)
-		if r.wants.Nodes {
+		if r.wants.Node != nil && r.wants.Node(node) {
 			r.cluster.Nodes = append(r.cluster.Nodes, node)
 		}
 	})

@@ -186,7 +186,7 @@ func TestKeepsWhatIsWanted(t *testing.T) {
 		`{apiVersion: tollgate.dev/v1alpha1, kind: TaintPolicy, metadata: {name: t, uid: t}}`,
 		`{apiVersion: tollgate.dev/v1alpha1, kind: ResourceSlicePatch, metadata: {name: p, uid: p}}`)...)
 	c := read(t, clients, Wants{
-		Policies: true, Nodes: true, Pod: func(pod *corev1.Pod) bool { return pod.Namespace == "db" },
+		Policies: true, Node: func(*corev1.Node) bool { return true }, Pod: func(pod *corev1.Pod) bool { return pod.Namespace == "db" },
 	})
 	require.Len(t, c.Nodes, 1)
 	require.Len(t, c.Pods, 1)
