@@ -64,7 +64,7 @@ func (s *Set) Next(policies []v1alpha1.EvictionPolicy) *Set {
 func governsFirst(a, b *v1alpha1.EvictionPolicy) int {
 	return cmp.Or(
 		cmp.Compare(b.Spec.Priority, a.Spec.Priority),
-		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.Name, b.Name),
 		cmp.Compare(a.UID, b.UID),
 	)

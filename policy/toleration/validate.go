@@ -2,6 +2,7 @@ package toleration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,7 +140,7 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute"))
 	}
 	operator := path.Child("operator")
-	if t.Key == "" && (read.Operator == corev1.TolerationOpEqual || read.Operator == corev1.TolerationOpLt || read.Operator == corev1.TolerationOpGt) {
+	if t.Key == "" && slices.Contains([]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpLt, corev1.TolerationOpGt}, read.Operator) {
 		errs = append(errs, field.Invalid(operator, t.Operator, "without a key the operator must be Exists, which tolerates every taint"))
 	}
 	switch read.Operator {
