@@ -214,7 +214,7 @@ func Validate(c Config) *Endpoint {
 		slicePatchKind: (&patchHandler{clock: c.ServerClock, enforcer: enforcer, preview: c.Preview}).validate,
 
 		tolerationPolicyKind: validateTolerationPolicy,
-		placementPolicyKind:  validatePlacementPolicy,
+		placementPolicyKind:  validatePlacementPolicy(c.Preview),
 		taintPolicyKind:      validateTaintPolicy(c.Preview),
 		gatePolicyKind:       validateGatePolicy,
 		evictionPolicyKind:   validateEvictionPolicy,

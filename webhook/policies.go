@@ -58,8 +58,19 @@ func validateTolerationPolicy(_ context.Context, req *admission.Request) (Result
 	return validateOwn(req, spec, toleration.ValidatePolicy, toleration.Warnings)
 }
 
-func validatePlacementPolicy(_ context.Context, req *admission.Request) (Result, error) {
-	return validateOwn(req, func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, nil)
+// validatePlacementPolicy returns a handler that warns of grants that look at what may change
+// later, and of the pods that the taints of a guard evict by a preview.
+func validatePlacementPolicy(preview *Preview) handler {
+	warn := func(p *v1alpha1.PlacementPolicy) []string {
+		warnings := placement.Warnings(p)
+		if _, taints := placement.Guard(p); taints != nil {
+			warnings = append(warnings, preview.registration(taints)...)
+		}
+		return warnings
+	}
+	return func(_ context.Context, req *admission.Request) (Result, error) {
+		return validateOwn(req, func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, warn)
+	}
 }
 
 func validateGatePolicy(_ context.Context, req *admission.Request) (Result, error) {

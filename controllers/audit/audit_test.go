@@ -40,6 +40,7 @@ type world struct {
 
 	mu         sync.Mutex
 	policies   []v1alpha1.TolerationPolicy
+	placements []v1alpha1.PlacementPolicy
 	current    *policyset.Set
 	namespaces map[string]map[string]string
 	classes    []nodev1.RuntimeClass
@@ -81,6 +82,10 @@ func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.List
 		for i := range w.policies {
 			list.Items = append(list.Items, *w.policies[i].DeepCopy())
 		}
+	case *v1alpha1.PlacementPolicyList:
+		for i := range w.placements {
+			list.Items = append(list.Items, *w.placements[i].DeepCopy())
+		}
 	}
 	return nil
 }
@@ -110,6 +115,12 @@ func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, 
 	}
 	for i := range w.policies {
 		if p := &w.policies[i]; p.Name == obj.GetName() && p.UID == change.Metadata.UID {
+			p.Status.Violations = change.Status.Violations
+			return nil
+		}
+	}
+	for i := range w.placements {
+		if p := &w.placements[i]; p.Name == obj.GetName() && p.UID == change.Metadata.UID {
 			p.Status.Violations = change.Status.Violations
 			return nil
 		}
@@ -224,6 +235,48 @@ func TestC28PodsThatStoodBeforeThePolicyAreCountedAndNamed(t *testing.T) {
 			require.InDelta(t, 15, testutil.ToFloat64(w.metrics.violations), 0)
 		})
 		require.Zero(t, testutil.ToFloat64(w.metrics.violations), "the next leader says how many")
+	})
+}
+
+func TestC28ViolationsOfAGuardAreInTheStatusOfItsPlacementPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.tracker.SetPod(pod("kiwi", "p", tolerating, nil))
+		w.tracker.SetPod(pod("banana", "may", tolerating, nil))
+		policy := v1alpha1.PlacementPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "placement", Generation: 1},
+			Spec: v1alpha1.PlacementPolicySpec{
+				Match: v1alpha1.PlacementMatch{Namespaces: []string{"banana"}},
+				Guard: &v1alpha1.PlacementGuard{Taints: []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: "banana", Effect: "NoSchedule"}}},
+			},
+		}
+		place := func(p v1alpha1.PlacementPolicy) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if len(w.placements) > 0 {
+				p.Status = w.placements[0].Status
+			}
+			w.placements, w.current = []v1alpha1.PlacementPolicy{p}, w.current.WithPlacement([]v1alpha1.PlacementPolicy{p})
+		}
+		violations := func() *v1alpha1.TolerationViolations {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.placements[0].Status.Violations
+		}
+		place(policy)
+		w.enforce()
+		lead(t, w, func() {
+			require.EqualValues(t, 1, violations().Count)
+			require.Equal(t, "kiwi", violations().Sample[0].Namespace)
+			rest(time.Minute)
+			require.Equal(t, 1, w.count())
+
+			policy.Generation, policy.Spec.Guard = 2, nil
+			place(policy)
+			rest(time.Minute)
+			require.Nil(t, violations(), "a policy without a guard has none")
+			require.Equal(t, 2, w.count())
+		})
 	})
 }
 

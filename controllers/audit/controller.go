@@ -20,6 +20,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -172,36 +173,32 @@ func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed 
 // writeFor and policies changed meanwhile, the next audit writes the rest. A refused write
 // does not stop the others.
 func (c *Controller) write(ctx context.Context, current *policyset.Set, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{}) error {
-	var list v1alpha1.TolerationPolicyList
-	if err := c.Cache.List(ctx, &list); err != nil {
-		return fmt.Errorf("list policies: %w", err)
+	policies, err := c.audited(ctx)
+	if err != nil {
+		return err
 	}
-	// Newest first: the author of a new policy waits for its result.
-	slices.SortStableFunc(list.Items, func(a, b v1alpha1.TolerationPolicy) int {
-		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
-	})
 	now := c.Local.Now()
 	maps.DeleteFunc(c.lastWrites, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
 	var errs []error
-	for i := range list.Items {
-		object := &list.Items[i]
-		if !current.Holds(object.UID, object.Generation) {
+	for _, p := range policies {
+		uid := p.object.GetUID()
+		if !current.Holds(uid, p.object.GetGeneration()) {
 			continue // The violations belong to another generation.
 		}
-		violations := found[object.Name]
-		if violations == nil {
+		violations := found[p.name]
+		if violations == nil && p.name != "" {
 			violations = &v1alpha1.TolerationViolations{}
 		}
-		if object.Status.Violations != nil && equality.Semantic.DeepEqual(object.Status.Violations, violations) {
+		if equality.Semantic.DeepEqual(p.written, violations) {
 			continue
 		}
-		if _, ok := c.lastWrites[object.UID]; ok {
+		if _, ok := c.lastWrites[uid]; ok {
 			continue
 		}
-		err := c.writeViolations(ctx, object, violations)
+		err := c.writeViolations(ctx, p.object, violations)
 		errs = append(errs, err)
 		if err == nil {
-			c.lastWrites[object.UID] = now
+			c.lastWrites[uid] = now
 		} else if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 			break // An unreachable API server would fail the rest too.
 		}
@@ -212,21 +209,62 @@ func (c *Controller) write(ctx context.Context, current *policyset.Set, found ma
 	return errors.Join(errs...)
 }
 
-// writeViolations writes the violations of one policy, if this replica leads. An empty
-// sample is written too, or the merge patch would keep the old one. The UID makes the patch
-// of a recreated policy fail.
-func (c *Controller) writeViolations(ctx context.Context, object *v1alpha1.TolerationPolicy, violations *v1alpha1.TolerationViolations) error {
+// audited is an object whose status has violations.
+type audited struct {
+	object client.Object
+	// name is the name of the policy in force; empty for a PlacementPolicy without a guard,
+	// whose status has no violations.
+	name string
+	// written are the violations in the status.
+	written *v1alpha1.TolerationViolations
+}
+
+// audited returns the TolerationPolicies and the PlacementPolicies. The newest is the first,
+// because the author of a new policy waits for its result.
+func (c *Controller) audited(ctx context.Context) ([]audited, error) {
+	var tolerations v1alpha1.TolerationPolicyList
+	var placements v1alpha1.PlacementPolicyList
+	if err := errors.Join(c.Cache.List(ctx, &tolerations), c.Cache.List(ctx, &placements)); err != nil {
+		return nil, fmt.Errorf("list policies: %w", err)
+	}
+	var policies []audited
+	for i := range tolerations.Items {
+		p := &tolerations.Items[i]
+		policies = append(policies, audited{object: p, name: p.Name, written: p.Status.Violations})
+	}
+	for i := range placements.Items {
+		p := &placements.Items[i]
+		name := ""
+		if guard, _ := placement.Guard(p); guard != nil {
+			name = guard.Name
+		}
+		policies = append(policies, audited{object: p, name: name, written: p.Status.Violations})
+	}
+	slices.SortStableFunc(policies, func(a, b audited) int {
+		return b.object.GetCreationTimestamp().Compare(a.object.GetCreationTimestamp().Time)
+	})
+	return policies, nil
+}
+
+// writeViolations writes the violations of one policy, if this replica leads; nil removes
+// them. An empty sample is written too, or the merge patch would keep the old one. The UID
+// makes the patch of a recreated policy fail.
+func (c *Controller) writeViolations(ctx context.Context, object client.Object, violations *v1alpha1.TolerationViolations) error {
 	if !c.Leads() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	var written any
+	if violations != nil {
+		written = map[string]any{"count": violations.Count, "sample": violations.Sample}
+	}
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": object.UID},
-		"status":   map[string]any{"violations": map[string]any{"count": violations.Count, "sample": violations.Sample}},
+		"metadata": map[string]any{"uid": object.GetUID()},
+		"status":   map[string]any{"violations": written},
 	})
 	if err != nil {
 		return fmt.Errorf("encode violations: %w", err)
 	}
-	return client.IgnoreNotFound(c.WriteStatus(ctx, "violations of TolerationPolicy", object, client.RawPatch(types.MergePatchType, body)))
+	return client.IgnoreNotFound(c.WriteStatus(ctx, "violations of policy", object, client.RawPatch(types.MergePatchType, body)))
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
@@ -310,7 +311,7 @@ func nodeTaints(missing []taint.Registered, now time.Time) []corev1.Taint {
 func describe(registered []taint.Registered) (policies, taints string) {
 	var names, list []string
 	for i := range registered {
-		names = append(names, "TaintPolicy/"+registered[i].Policy)
+		names = append(names, policy.Ref("TaintPolicy", registered[i].Policy))
 		list = append(list, registered[i].String())
 	}
 	slices.Sort(names)

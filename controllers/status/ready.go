@@ -7,14 +7,17 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
@@ -28,7 +31,8 @@ const (
 // maxMessage caps the message, which lists all problems of a policy.
 const maxMessage = 1024
 
-// ReadyController writes the condition Ready of policies.
+// ReadyController writes the condition Ready of policies, and to the status of
+// PlacementPolicies the policies that guards stand for.
 type ReadyController struct {
 	*controllers.Controller[policyKey]
 
@@ -117,7 +121,7 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 		state.condition = before.condition
 	}
 	if state.condition.Type == "" {
-		state.condition = readyCondition(kind, enabled, object)
+		state.condition = c.readyCondition(kind, object)
 	}
 	c.exchange(k, state)
 
@@ -125,7 +129,8 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 	condition := state.condition
 	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	observed, conditions := kind.Status(object)
-	changed := meta.SetStatusCondition(conditions, condition)
+	changed := setGuard(object, enabled)
+	changed = meta.SetStatusCondition(conditions, condition) || changed
 	if !changed && *observed == state.generation {
 		return 0, nil
 	}
@@ -137,16 +142,54 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 	return 0, nil
 }
 
+// setGuard writes to the status of a PlacementPolicy the policies that its guard stands for,
+// none where the kind is switched off, and reports whether they differ from those before.
+func setGuard(object policyset.Object, enabled bool) (changed bool) {
+	p, ok := object.(*v1alpha1.PlacementPolicy)
+	if !ok {
+		return false
+	}
+	var guard *v1alpha1.PlacementGuardStatus
+	if tolerations, taints := placement.Guard(p); enabled && tolerations != nil {
+		guard = &v1alpha1.PlacementGuardStatus{TolerationPolicy: tolerations.Spec}
+		if taints != nil {
+			guard.TaintPolicy = &taints.Spec
+		}
+	}
+	changed = !equality.Semantic.DeepEqual(p.Status.Guard, guard)
+	p.Status.Guard = guard
+	return changed
+}
+
+// validateGates returns an error for each kind of policy that the guard of a PlacementPolicy
+// stands for and that is switched off.
+func (c *ReadyController) validateGates(object policyset.Object) field.ErrorList {
+	p, ok := object.(*v1alpha1.PlacementPolicy)
+	if !ok {
+		return nil
+	}
+	tolerations, taints := placement.Guard(p)
+	var errs field.ErrorList
+	for i := range c.kinds {
+		kind := &c.kinds[i]
+		used := kind.Name == "TolerationPolicy" && tolerations != nil || kind.Name == "TaintPolicy" && taints != nil
+		if used && !c.enabled(*kind) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "guard"), "needs the feature gate "+kind.Gate+", which is off"))
+		}
+	}
+	return errs
+}
+
 // readyCondition returns the condition that a policy should have.
-func readyCondition(kind *policyset.Kind, enabled bool, object policyset.Object) metav1.Condition {
+func (c *ReadyController) readyCondition(kind *policyset.Kind, object policyset.Object) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: object.GetGeneration(),
 	}
-	if !enabled {
+	if !c.enabled(*kind) {
 		condition.Reason, condition.Message = reasonDisabled, "The feature gate "+kind.Gate+" is off: the policy has no effect."
 		return condition
 	}
-	errs := kind.Validate(object)
+	errs := append(kind.Validate(object), c.validateGates(object)...)
 	if len(errs) == 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reasonInForce, "The policy is compiled and in force."
 		return condition

@@ -316,7 +316,62 @@ func TestAConditionIsNotTooLong(t *testing.T) {
 	kind := policyset.Kind{Validate: func(policyset.Object) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath("spec"), strings.Repeat("ä", maxMessage), "is long")}
 	}}
-	condition := readyCondition(&kind, true, &v1alpha1.TolerationPolicy{})
+	condition := (&ReadyController{enabled: all}).readyCondition(&kind, &v1alpha1.TolerationPolicy{})
 	require.LessOrEqual(t, len(condition.Message), maxMessage+len("..."))
 	require.True(t, strings.HasSuffix(condition.Message, "..."))
+}
+
+// guardPolicy returns a PlacementPolicy with a guard that registers a taint.
+func guardPolicy() *v1alpha1.PlacementPolicy {
+	return &v1alpha1.PlacementPolicy{ObjectMeta: named(1), Spec: v1alpha1.PlacementPolicySpec{
+		Match: v1alpha1.PlacementMatch{Namespaces: []string{"banana"}},
+		Guard: &v1alpha1.PlacementGuard{
+			Taints:   []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: "banana", Effect: "NoSchedule"}},
+			Register: &v1alpha1.GuardRegistration{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "banana"}}},
+		},
+	}}
+}
+
+func TestTheStatusShowsThePoliciesThatAGuardStandsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := guardPolicy()
+		w := newWorld(t, object)
+		w.current = w.current.WithPlacement([]v1alpha1.PlacementPolicy{*object})
+		led(t, w, all, func() {
+			require.Equal(t, reasonInForce, w.condition(t, object, &object.Status.Conditions).Reason)
+			require.Equal(t, []v1alpha1.TolerationGrant{{Namespaces: []string{"banana"}}}, object.Status.Guard.TolerationPolicy.Grants)
+			require.Equal(t, "dedicated", object.Status.Guard.TaintPolicy.Register[0].Taints[0].Key)
+			writes := w.count()
+			w.tell(object)
+			rest(time.Hour)
+			require.Equal(t, writes, w.count(), "an unchanged status is not written again")
+
+			object.Spec.Pod, object.Spec.Guard, object.Generation = &v1alpha1.PodPlacement{SchedulingGates: []string{"a"}}, nil, 2
+			require.NoError(t, w.Update(t.Context(), object))
+			w.mu.Lock()
+			w.current = w.current.WithPlacement([]v1alpha1.PlacementPolicy{*object})
+			w.mu.Unlock()
+			w.tell(object)
+			rest(time.Second)
+			require.EqualValues(t, 2, w.condition(t, object, &object.Status.Conditions).ObservedGeneration)
+			require.Nil(t, object.Status.Guard)
+		})
+	})
+}
+
+func TestAGuardNeedsTheKindsThatItStandsFor(t *testing.T) {
+	for off, want := range map[string]string{"TolerationPolicy": "TolerationPolicies", "TaintPolicy": "TaintPolicies"} {
+		t.Run(off, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				object := guardPolicy()
+				w := newWorld(t, object)
+				w.current = w.current.WithPlacement([]v1alpha1.PlacementPolicy{*object})
+				led(t, w, func(k policyset.Kind) bool { return k.Name != off }, func() {
+					condition := w.condition(t, object, &object.Status.Conditions)
+					require.Equal(t, reasonPartOfIt, condition.Reason)
+					require.Equal(t, "spec.guard: Forbidden: needs the feature gate "+want+", which is off", condition.Message)
+				})
+			})
+		})
+	}
 }

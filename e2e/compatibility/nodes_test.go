@@ -40,7 +40,6 @@ func dedicatedNodes(t *testing.T) {
 	t.Helper()
 	const node = "dedicated"
 	sample(t, "dedicated-nodes.yaml")
-	ready(t, "taintpolicies/dedicated-banana")
 	ready(t, "placementpolicies/dedicated-banana")
 	namespace(t, "banana", nil)
 	want := corev1.Taint{Key: "dedicated", Value: "banana", Effect: corev1.TaintEffectNoSchedule}
@@ -56,7 +55,7 @@ func dedicatedNodes(t *testing.T) {
 	steered, err := tenant(t).CoreV1().Pods("banana").Create(t.Context(), pod("p", ""), metav1.CreateOptions{DryRun: dryRun})
 	require.NoError(t, err)
 	require.Equal(t, "banana", steered.Spec.NodeSelector["pool"])
-	require.Contains(t, steered.Spec.Tolerations, corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "banana"})
+	require.Contains(t, steered.Spec.Tolerations, corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "banana", Effect: corev1.TaintEffectNoSchedule})
 
 	_, err = tenant(t).CoreV1().Nodes().Patch(t.Context(), controlplane.NodeName(1), types.MergePatchType,
 		[]byte(`{"spec":{"taints":[{"key":"dedicated","value":"banana","effect":"NoSchedule"}]}}`), metav1.PatchOptions{DryRun: dryRun})

@@ -71,6 +71,18 @@ func TestTheStoryOfDedicatedNodes(t *testing.T) {
 	sample(t, "dedicated-nodes.yaml")
 	alice, barbara := tenant(t, "alice"), tenant(t, "barbara")
 
+	t.Run("the status shows the policies that the guard stands for", func(t *testing.T) {
+		found, err := admin(t).resource(t, ofTollgate("PlacementPolicy"), "").Get(t.Context(), "dedicated-banana", metav1.GetOptions{})
+		require.NoError(t, err)
+		status := string(encode(t, found.Object["status"].(map[string]any)["guard"]))
+		for _, part := range []string{
+			`"tolerationPolicy":{"grants":[{"namespaces":["banana"]}]`, `"taints":[{"key":"dedicated","target":"Node","values":["banana"]}]`,
+			`"register":[{"nodeSelector":{"matchLabels":{"pool":"banana"}},"reconcile":true,"taints":[{"effect":"NoSchedule","key":"dedicated","value":"banana"}]}]`,
+			`"name":"platform"`,
+		} {
+			require.Contains(t, status, part)
+		}
+	})
 	t.Run("a node that was there before gets its taint", func(t *testing.T) { waitTaint(t, "banana-existing", "banana") })
 	t.Run("a node that registers is born with it", func(t *testing.T) {
 		// It brings a taint that keeps the pods of banana off: the scheduler may not have heard
@@ -109,7 +121,7 @@ func TestTheStoryOfDedicatedNodes(t *testing.T) {
 		for _, who := range []*person{alice, tenant(t, "paul", "platform")} {
 			out, err := who.kubectl(t, "taint", "node", "banana-existing", "dedicated-")
 			require.Error(t, err)
-			require.Contains(t, out, "TaintPolicy/dedicated-banana")
+			require.Contains(t, out, "PlacementPolicy/dedicated-banana")
 		}
 		out, err := tenant(t, "paul", "platform").kubectl(t, "label", "node", "banana-existing", "pool-", "--dry-run=server")
 		require.NoError(t, err, out)
@@ -144,7 +156,7 @@ func outsiders(t *testing.T, alice *person) {
 	}
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			requireRefused(t, way.try(), way.reason, "TolerationPolicy/dedicated-banana", "nodes of the pool banana are dedicated to team banana")
+			requireRefused(t, way.try(), way.reason, "PlacementPolicy/dedicated-banana", "nodes of the pool banana are dedicated to team banana")
 		})
 	}
 }

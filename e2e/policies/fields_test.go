@@ -50,6 +50,22 @@ spec:
   claim:
     tolerations: [{key: fields.example.com/degraded, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]
 ---
+kind: PlacementPolicy
+metadata: {name: every-field-of-a-guard}
+spec:
+  match:
+    namespaces: [fields]
+    podSelector: {matchLabels: {app: fields}}
+  guard:
+    taints: [{key: fields.example.com/guarded, value: v, effect: NoSchedule}]
+    grants: [{rbac: true}]
+    register:
+      nodeSelector: {matchLabels: {fields.example.com/pool: guarded}}
+      reconcile: true
+    setters: [{subjects: [{kind: Group, name: sre}], operations: [Add]}]
+    validationActions: [Warn, Audit]
+    message: dedicated nodes have owners
+---
 kind: TaintPolicy
 metadata: {name: every-field}
 spec:

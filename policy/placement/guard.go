@@ -131,7 +131,7 @@ func validateGuard(p *v1alpha1.PlacementPolicy) field.ErrorList {
 		if strings.HasPrefix(err.Field, ofMatch) {
 			continue // An error of spec.match, which validateMatch reports.
 		}
-		err.Field = guardField.Replace(err.Field)
+		err.Field = GuardField(err.Field)
 		if !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == err.Field && e.Type == err.Type }) {
 			errs = append(errs, err)
 		}
@@ -139,10 +139,27 @@ func validateGuard(p *v1alpha1.PlacementPolicy) field.ErrorList {
 	return errs
 }
 
-// guardField makes the path of a field of a PlacementPolicy of its path in the policy that a
-// guard stands for.
-var guardField = strings.NewReplacer(
+// GuardField returns the path in a PlacementPolicy of a field of a policy that its guard stands
+// for.
+func GuardField(path string) string { return guardFields.Replace(path) }
+
+var guardFields = strings.NewReplacer(
 	"spec.register[0].nodeSelector", "spec.guard.register.nodeSelector",
 	"spec.register[0].taints", "spec.guard.taints",
 	"spec.", "spec.guard.",
 )
+
+// Warnings returns what is legal in a guard and probably not meant.
+func Warnings(p *v1alpha1.PlacementPolicy) []string {
+	tolerations, _ := Guard(p)
+	if tolerations == nil {
+		return nil
+	}
+	ofMatch := field.NewPath("spec", "grants").Index(len(p.Spec.Guard.Grants)).String()
+	fields := strings.NewReplacer(ofMatch+": objectSelector", "spec.match.podSelector:", "spec.grants", "spec.guard.grants")
+	warnings := toleration.Warnings(tolerations)
+	for i := range warnings {
+		warnings[i] = fields.Replace(warnings[i])
+	}
+	return warnings
+}

@@ -228,3 +228,15 @@ func TestValidateGuard(t *testing.T) {
 		})
 	}
 }
+
+func TestAGuardWarnsOfWhatMayChangeAfterItIsGranted(t *testing.T) {
+	t.Parallel()
+	const rest = " at the object as it is when a toleration is added; it may be changed afterwards and keeps the toleration"
+	require.Equal(t, []string{"spec.guard.grants[0]: expression looks" + rest, "spec.match.podSelector: looks" + rest},
+		Warnings(guards(func(s *v1alpha1.PlacementPolicySpec) {
+			s.Match.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+			s.Guard.Grants = []v1alpha1.TolerationGrant{{Expression: "pod.metadata.name == 'a'"}}
+		})))
+	require.Empty(t, Warnings(guards()))
+	require.Empty(t, Warnings(&v1alpha1.PlacementPolicy{}))
+}

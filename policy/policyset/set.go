@@ -36,24 +36,25 @@ type Set struct {
 	// PlacementPolicies stand for.
 	tolerations []v1alpha1.TolerationPolicy
 	taints      []v1alpha1.TaintPolicy
-	guards      guards
+	guards      Guards
 }
 
-// guards are the policies that guards of PlacementPolicies stand for.
-type guards struct {
-	tolerations []v1alpha1.TolerationPolicy
-	taints      []v1alpha1.TaintPolicy
+// Guards are the policies that guards of PlacementPolicies stand for.
+type Guards struct {
+	Tolerations []v1alpha1.TolerationPolicy
+	Taints      []v1alpha1.TaintPolicy
 }
 
-func guardsOf(list []v1alpha1.PlacementPolicy) guards {
-	var g guards
+// GuardsOf returns the policies that the guards of some PlacementPolicies stand for.
+func GuardsOf(list []v1alpha1.PlacementPolicy) Guards {
+	var g Guards
 	for i := range list {
 		tolerations, taints := placement.Guard(&list[i])
 		if tolerations != nil {
-			g.tolerations = append(g.tolerations, *tolerations)
+			g.Tolerations = append(g.Tolerations, *tolerations)
 		}
 		if taints != nil {
-			g.taints = append(g.taints, *taints)
+			g.Taints = append(g.Taints, *taints)
 		}
 	}
 	return g
@@ -94,11 +95,11 @@ func (p *Set) WithPlacement(list []v1alpha1.PlacementPolicy) *Set {
 	return with(p, ofPlacement, list, func(s *Set) {
 		s.Placement = s.Placement.Next(list)
 		before := s.guards
-		s.guards = guardsOf(list)
-		if s.Tolerations != nil && len(before.tolerations)+len(s.guards.tolerations) > 0 {
+		s.guards = GuardsOf(list)
+		if s.Tolerations != nil && len(before.Tolerations)+len(s.guards.Tolerations) > 0 {
 			s.compileTolerations()
 		}
-		if s.Taints != nil && len(before.taints)+len(s.guards.taints) > 0 {
+		if s.Taints != nil && len(before.Taints)+len(s.guards.Taints) > 0 {
 			s.compileTaints()
 		}
 	})
@@ -113,11 +114,11 @@ func (p *Set) WithTaints(list []v1alpha1.TaintPolicy) *Set {
 }
 
 func (p *Set) compileTolerations() {
-	p.Tolerations = p.Tolerations.Next(slices.Concat(p.tolerations, p.guards.tolerations))
+	p.Tolerations = p.Tolerations.Next(slices.Concat(p.tolerations, p.guards.Tolerations))
 }
 
 func (p *Set) compileTaints() {
-	p.Taints = p.Taints.Next(slices.Concat(p.taints, p.guards.taints))
+	p.Taints = p.Taints.Next(slices.Concat(p.taints, p.guards.Taints))
 }
 
 // WithGates is WithTolerations for GatePolicies.

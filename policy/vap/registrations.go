@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
@@ -22,14 +23,14 @@ import (
 //
 // The objects neither keep the taints on existing nodes nor say who may remove them.
 func Registrations(p *v1alpha1.TaintPolicy) ([]runtime.Object, error) {
-	ref := "TaintPolicy/" + p.Name
+	ref := policy.Ref("TaintPolicy", p.Name)
 	if errs := taint.ValidatePolicy(p); len(errs) > 0 {
 		return nil, fmt.Errorf("read %s: %w", ref, errs.ToAggregate())
 	}
 	objects := make([]runtime.Object, 0, 2*len(p.Spec.Register))
 	for i := range p.Spec.Register {
 		meta := metav1.ObjectMeta{
-			Name:        "tollgate-register-" + p.Name + "-" + strconv.Itoa(i),
+			Name:        "tollgate-register-" + objectName(p.Name) + "-" + strconv.Itoa(i),
 			Annotations: map[string]string{ExportedFrom: ref},
 		}
 		objects = append(objects,

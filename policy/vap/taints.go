@@ -48,13 +48,13 @@ func (r *registered) kind() string { return r.Key + ":" + string(r.Effect) }
 // the cluster, because setters do not apply to a taint that any of them registers. Notes say
 // what is missing.
 func Taints(p *v1alpha1.TaintPolicy, all []v1alpha1.TaintPolicy, settings Settings) (Exported, error) {
-	ref := "TaintPolicy/" + p.Name
+	ref := policy.Ref("TaintPolicy", p.Name)
 	if errs := taint.ValidatePolicy(p); len(errs) > 0 {
 		return Exported{}, fmt.Errorf("read %s: %w", ref, errs.ToAggregate())
 	}
 	x := &taints{
 		exporter: exporter{
-			settings: settings, ref: ref, title: ref, prefix: "tollgate-taints-" + p.Name + "-", actions: policy.Actions(p.Spec.ValidationActions),
+			settings: settings, ref: ref, title: ref, prefix: "tollgate-taints-" + objectName(p.Name) + "-", actions: policy.Actions(p.Spec.ValidationActions),
 			fields:   []textField{{"key", ""}, {"value", ""}, {"effect", ""}},
 			optional: `?"timeAdded": t.?timeAdded.optMap(at, dyn(timestamp(at)))`,
 			bindings: []textField{{"object", "dyn(object)"}, {"oldObject", "dyn(oldObject)"}, {"taint", "g.taint"}, {"operation", "g.operation"}},

@@ -20,6 +20,10 @@ import (
 // The functions of this file return expressions of CEL. Selectors and subjects that they are
 // given have no faults.
 
+// objectName returns the part of the name of an object that names a policy. The name of a
+// policy that a guard stands for has a slash after the kind of its PlacementPolicy.
+func objectName(policy string) string { return strings.ToLower(strings.ReplaceAll(policy, "/", "-")) }
+
 // quote returns text as a literal.
 func quote(text string) string { return strconv.Quote(text) }
 

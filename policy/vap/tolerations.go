@@ -50,13 +50,14 @@ type tolerations struct {
 // What controllers make from templates is let in, because the API server shows a policy no
 // owner: the template was judged when it was written.
 func Tolerations(p *v1alpha1.TolerationPolicy, settings Settings) (Exported, error) {
+	ref := policy.Ref("TolerationPolicy", p.Name)
 	if errs := toleration.ValidatePolicy(p); len(errs) > 0 {
-		return Exported{}, fmt.Errorf("read TolerationPolicy %s: %w", p.Name, errs.ToAggregate())
+		return Exported{}, fmt.Errorf("read %s: %w", strings.Replace(ref, "/", " ", 1), errs.ToAggregate())
 	}
 	x := &tolerations{
 		exporter: exporter{
-			settings: settings, ref: "TolerationPolicy/" + p.Name, title: "TolerationPolicy " + p.Name,
-			prefix: "tollgate-tolerations-" + p.Name + "-", actions: policy.Actions(p.Spec.ValidationActions),
+			settings: settings, ref: ref, title: strings.Replace(ref, "/", " ", 1),
+			prefix: "tollgate-tolerations-" + objectName(p.Name) + "-", actions: policy.Actions(p.Spec.ValidationActions),
 			fields:   []textField{{"key", ""}, {"operator", "Equal"}, {"value", ""}, {"effect", ""}},
 			optional: `?"tolerationSeconds": t.?tolerationSeconds`,
 			bindings: []textField{

@@ -223,7 +223,7 @@ func (e *existing) judge(ctx context.Context, object client.Object, result *Resu
 			at = in.path.String() + "." + at
 		}
 		finding := Finding{
-			Policy: "TolerationPolicy/" + v.Policy, Reason: policy.TolerationNotGranted, Actions: spec.ValidationActions,
+			Policy: policy.Ref("TolerationPolicy", v.Policy), Reason: policy.TolerationNotGranted, Actions: spec.ValidationActions,
 			Field: at, Value: v.Toleration, Problem: "no grant of the policy allows it", Remedy: spec.Message,
 		}
 		defaultActions(&finding.Actions)

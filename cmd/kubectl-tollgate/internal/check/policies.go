@@ -14,6 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
@@ -44,12 +45,17 @@ func policyKindOf(object *unstructured.Unstructured) (policyset.Kind, bool) {
 	return kind, ok && object.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
 }
 
-// tolerations returns the TolerationPolicies.
+// tolerations returns the TolerationPolicies, those that guards of PlacementPolicies stand for
+// included.
 func (p Policies) tolerations() []v1alpha1.TolerationPolicy {
-	objects := p["TolerationPolicy"]
-	policies := make([]v1alpha1.TolerationPolicy, len(objects))
-	for i, o := range objects {
-		policies[i] = *o.(*v1alpha1.TolerationPolicy)
+	var policies []v1alpha1.TolerationPolicy
+	for _, o := range p["TolerationPolicy"] {
+		policies = append(policies, *o.(*v1alpha1.TolerationPolicy))
+	}
+	for _, o := range p["PlacementPolicy"] {
+		if guard, _ := placement.Guard(o.(*v1alpha1.PlacementPolicy)); guard != nil {
+			policies = append(policies, *guard)
+		}
 	}
 	return policies
 }

@@ -77,7 +77,7 @@ func (w *World) Node(name string, now time.Time) *Node {
 		}
 	}
 	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
-		n.Lacks = append(n.Lacks, r.String()+" (TaintPolicy/"+r.Policy+")")
+		n.Lacks = append(n.Lacks, r.String()+" ("+policy.Ref("TaintPolicy", r.Policy)+")")
 	}
 	if last := evictions.LastWriter(node, "f:spec", "f:taints"); last != nil && len(n.Taints) > 0 {
 		n.Writer, n.Written = last.Manager, last.Time
@@ -114,7 +114,7 @@ func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
 	}
 	for _, r := range w.Policies.Taints.Register(node.Labels) {
 		if r.Is(taint) {
-			t.Registers = "TaintPolicy/" + r.Policy
+			t.Registers = policy.Ref("TaintPolicy", r.Policy)
 		}
 	}
 	for i := range w.TaintPolicies {
@@ -132,7 +132,7 @@ func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
 
 // settersOf returns the setters and limits of a policy, for a taint since a time.
 func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
-	s := TaintSetters{Policy: "TaintPolicy/" + p.Name}
+	s := TaintSetters{Policy: policy.Ref("TaintPolicy", p.Name)}
 	var setters []string
 	for i := range p.Spec.Setters {
 		setter := &p.Spec.Setters[i]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -61,7 +62,7 @@ func exportMap(data []byte, out io.Writer) error {
 		p := &found.taints[i]
 		objects, err := vap.Registrations(p)
 		if err != nil {
-			return fmt.Errorf("export TaintPolicy %s: %w", p.Name, err)
+			return fmt.Errorf("export %s: %w", policy.Ref("TaintPolicy", p.Name), err)
 		}
 		for _, object := range objects {
 			if err := writeYAML(out, object); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,12 +18,21 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
-// policies are the kinds that can be exported.
+// policies are the policies that can be exported, those that guards of PlacementPolicies stand
+// for included.
 type policies struct {
 	tolerations []v1alpha1.TolerationPolicy
 	taints      []v1alpha1.TaintPolicy
+	placements  []v1alpha1.PlacementPolicy
+}
+
+// withGuards adds the policies that guards stand for.
+func (p *policies) withGuards() policies {
+	guards := policyset.GuardsOf(p.placements)
+	return policies{tolerations: slices.Concat(p.tolerations, guards.Tolerations), taints: slices.Concat(p.taints, guards.Taints)}
 }
 
 func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
@@ -49,8 +59,11 @@ func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
 	if err == nil {
 		err = readKind(ctx, clients, "taintpolicies", "TaintPolicy", &found.taints)
 	}
+	if err == nil {
+		err = readKind(ctx, clients, "placementpolicies", "PlacementPolicy", &found.placements)
+	}
 	clients.Progress.End()
-	return found, err
+	return found.withGuards(), err
 }
 
 func readKind[T any](ctx context.Context, clients *cli.Clients, name, kind string, into *[]T) error {
@@ -84,7 +97,7 @@ func decode(data []byte) (policies, error) {
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return found.withGuards(), nil
 		}
 		if err != nil {
 			return policies{}, fmt.Errorf("read policies: %w", err)
@@ -114,7 +127,7 @@ func (p *policies) decode(document []byte) error {
 	}
 	ours := header.APIVersion == v1alpha1.GroupVersion.String()
 	switch {
-	case header.Kind == "List" || ours && (header.Kind == "TaintPolicyList" || header.Kind == "TolerationPolicyList"):
+	case header.Kind == "List" || ours && (header.Kind == "TaintPolicyList" || header.Kind == "TolerationPolicyList" || header.Kind == "PlacementPolicyList"):
 		for _, item := range header.Items {
 			if err := p.decode(item.Raw); err != nil {
 				return err
@@ -123,6 +136,8 @@ func (p *policies) decode(document []byte) error {
 		return nil
 	case ours && header.Kind == "TaintPolicy":
 		return decodeStrict(object, header.Kind, &p.taints)
+	case ours && header.Kind == "PlacementPolicy":
+		return decodeStrict(object, header.Kind, &p.placements)
 	case ours && header.Kind == "TolerationPolicy":
 		return decodeStrict(object, header.Kind, &p.tolerations)
 	default:

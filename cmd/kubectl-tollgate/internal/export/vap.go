@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
@@ -129,14 +131,14 @@ func (o *options) add(found *policies, r *result) error {
 		if err != nil {
 			return err
 		}
-		r.add("TolerationPolicy/"+found.tolerations[i].Name, &exported)
+		r.add(policy.Ref("TolerationPolicy", found.tolerations[i].Name), &exported)
 	}
 	for i := range found.taints {
 		exported, err := vap.Taints(&found.taints[i], found.taints, o.settings)
 		if err != nil {
 			return err
 		}
-		r.add("TaintPolicy/"+found.taints[i].Name, &exported)
+		r.add(policy.Ref("TaintPolicy", found.taints[i].Name), &exported)
 	}
 	return nil
 }
@@ -161,6 +163,9 @@ func (r *result) add(name string, exported *vap.Exported) {
 	}
 	var about []string
 	for _, note := range exported.Notes {
+		if strings.HasPrefix(name, "PlacementPolicy/") {
+			note.Field = placement.GuardField(note.Field)
+		}
 		line := "  " + note.String()
 		switch {
 		case note.Field != "" && (whole || note.Partial):

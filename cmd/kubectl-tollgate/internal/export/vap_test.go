@@ -161,33 +161,37 @@ func cluster(t *testing.T, served []string, texts ...string) *cli.Clients {
 	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		v1alpha1.GroupVersion.WithResource("tolerationpolicies"): "TolerationPolicyList",
 		v1alpha1.GroupVersion.WithResource("taintpolicies"):      "TaintPolicyList",
+		v1alpha1.GroupVersion.WithResource("placementpolicies"):  "PlacementPolicyList",
 	})
 	for _, text := range texts {
 		object := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte(text), &object.Object))
-		resource := v1alpha1.GroupVersion.WithResource("tolerationpolicies")
-		if object.GetKind() == "TaintPolicy" {
-			resource = v1alpha1.GroupVersion.WithResource("taintpolicies")
-		}
+		resource := v1alpha1.GroupVersion.WithResource(map[string]string{
+			"TolerationPolicy": "tolerationpolicies", "TaintPolicy": "taintpolicies", "PlacementPolicy": "placementpolicies",
+		}[object.GetKind()])
 		_, err := custom.Resource(resource).Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	return &cli.Clients{Kubernetes: typed, Dynamic: custom}
 }
 
-var servedKinds = []string{"tolerationpolicies", "taintpolicies"}
+var servedKinds = []string{"tolerationpolicies", "taintpolicies", "placementpolicies"}
 
 func TestPoliciesOfAClusterAreExported(t *testing.T) {
 	t.Parallel()
 	found, err := readCluster(t.Context(), cluster(t, servedKinds,
 		"{kind: TolerationPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: a}, spec: {taints: [{key: a}]}}",
-		"{kind: TaintPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: b}, spec: {taints: [{key: b}]}}"))
+		"{kind: TaintPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: b}, spec: {taints: [{key: b}]}}",
+		"{kind: PlacementPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: c}, spec: {match: {namespaces: [c]}, guard: {taints: [{key: c, effect: NoSchedule}]}}}",
+		"{kind: PlacementPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: d}, spec: {match: {namespaces: [d]}, pod: {schedulingGates: [d]}}}"))
 	require.NoError(t, err)
 	var out, notes bytes.Buffer
 	o := options{settings: vap.DefaultSettings()}
 	require.NoError(t, o.export(found, &out, &notes))
 	require.Contains(t, out.String(), "name: tollgate-tolerations-a-pods")
 	require.Contains(t, out.String(), "name: tollgate-taints-b-nodes")
+	require.Contains(t, out.String(), "name: tollgate-tolerations-placementpolicy-c-pods")
+	require.NotContains(t, out.String(), "placementpolicy-d")
 }
 
 func TestAnEmptyClusterHasNothingToExport(t *testing.T) {

@@ -58,7 +58,8 @@ type Cluster struct {
 	// Policies are the stored EvictionPolicies, and all other policies if Wants.Policies is set.
 	// Foretold returns those in force for pods.
 	Policies *policyset.Set
-	// EvictionPolicies and TaintPolicies are the source objects of Policies, by name.
+	// EvictionPolicies and TaintPolicies are the source objects of Policies, by name. After them
+	// come the TaintPolicies that guards of PlacementPolicies stand for.
 	EvictionPolicies []v1alpha1.EvictionPolicy
 	TaintPolicies    []v1alpha1.TaintPolicy
 	// Approvals are all EvictionApprovals, if Wants.Limits is set.

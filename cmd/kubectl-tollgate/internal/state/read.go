@@ -107,6 +107,7 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 	c.selectable = r.slices && r.classes
 	c.Policies = c.Policies.WithEvictions(c.EvictionPolicies).WithTaints(c.TaintPolicies).
 		WithTolerations(r.tolerations).WithPlacement(r.placement).WithGates(r.gates)
+	c.TaintPolicies = append(c.TaintPolicies, policyset.GuardsOf(r.placement).Taints...)
 	if c.devices != nil {
 		for i := range c.Patches {
 			c.devices.SetPatch(&c.Patches[i])
