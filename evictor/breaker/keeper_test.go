@@ -74,10 +74,13 @@ func TestJ06WhatWasGrantedBeforeAnotherWroteIsNotUsed(t *testing.T) {
 	led(t, bounded(10, 10*time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		synctest.Wait() // the status is read
+		policies := r.policies("p")
+		s.mu.Lock() // nothing is granted before all six have asked
 		for range 6 {
-			require.NotZero(t, r.Ask(r.policies("p"), cause).Wait)
+			require.NotZero(t, r.Ask(policies, cause).Wait)
 		}
-		synctest.Wait() // leave for six pods is written, and nobody has it yet
+		s.mu.Unlock()
+		synctest.Wait() // permits for six pods are written, and unused
 		require.Len(t, s.status("p").Breaker.Granted, 1)
 		require.EqualValues(t, 6, s.status("p").Breaker.Granted[0].Pods)
 		s.change("p", func(p *v1alpha1.EvictionPolicy) {

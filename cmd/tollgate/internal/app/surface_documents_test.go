@@ -10,7 +10,7 @@ import (
 
 // documents are the types of the JSON and YAML that commands write or read, by command.
 var documents = []struct{ command, folder, root string }{
-	{"check", "check", "reportDocument"},
+	{"check", "check", "Report"},
 	{"check --tests FILE", "check", "Test"},
 	{"devices .devices[]", "devices", "description"},
 	{"evictions", "evictions", "list"},
