@@ -61,6 +61,4 @@ func BenchmarkFilter(b *testing.B) {
 			},
 			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"node-0001"}}},
 		})))
-	everywhere := all(cluster)
-	bench("scores by zone and host", func(s *Spreading) { s.Score(cluster, everywhere) }, pod(by("zone", softly), by(corev1.LabelHostname, softly)))
 }

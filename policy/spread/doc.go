@@ -9,8 +9,7 @@
 // wait although other nodes have room for them.
 //
 // Read reads the requirements of a pod. Filter says for each node whether the pod may go
-// there, with all numbers that this follows from, and Score how much the scheduler would
-// like it to. Wedges finds the constraints that a pod may wait for without end, from the
+// there, with all numbers that this follows from. Wedges finds the constraints that a pod may wait for without end, from the
 // nodes alone.
 //
 // Nothing here changes once it is made, and all of it is safe for concurrent use.

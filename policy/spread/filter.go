@@ -95,9 +95,8 @@ func (c *Constraint) exclusion(missing *string, affine bool, taint *corev1.Taint
 	}
 }
 
-// count returns the counts of constraints that have the same whenUnsatisfiable. KeysMayLack says
-// that nodes count which lack a key.
-func (s *Spreading) count(cluster *Cluster, constraints []Constraint, keysMayLack bool) []Count {
+// count returns the counts of constraints that have the same whenUnsatisfiable.
+func (s *Spreading) count(cluster *Cluster, constraints []Constraint) []Count {
 	if len(constraints) == 0 {
 		return nil
 	}
@@ -112,10 +111,7 @@ func (s *Spreading) count(cluster *Cluster, constraints []Constraint, keysMayLac
 	for n := range cluster.nodes {
 		node := &cluster.nodes[n]
 		affine, taint := s.required.matches(node), s.untolerated(node.Taints)
-		var missing *string
-		if !keysMayLack {
-			missing = node.missingKey(constraints)
-		}
+		missing := node.missingKey(constraints)
 		for i := range counts {
 			counts[i].Nodes[n] = NodeCount{Why: constraints[i].exclusion(missing, affine, taint), Key: ptr.Deref(missing, ""), Taint: taint, Pods: pods[i][n]}
 		}
@@ -237,7 +233,7 @@ type Filtered struct {
 // looked at: whether nodes have taints that keep the pod away, or match its requirements,
 // is not decided here (TS-08).
 func (s *Spreading) Filter(cluster *Cluster) *Filtered {
-	counts := s.count(cluster, s.acting(corev1.DoNotSchedule), false)
+	counts := s.count(cluster, s.acting(corev1.DoNotSchedule))
 	f := &Filtered{Counts: counts, Verdicts: make([]Verdict, len(cluster.nodes))}
 	skews := make([]Skew, len(counts)*len(cluster.nodes))
 	for n := range cluster.nodes {

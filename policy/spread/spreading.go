@@ -19,32 +19,6 @@ type Options struct {
 	// ComparisonOperators says that tolerations with Lt and Gt tolerate: the feature gate
 	// TaintTolerationComparisonOperators of the scheduler.
 	ComparisonOperators bool
-	// Defaults are for pods without constraints. The zero value is none.
-	Defaults Defaults
-}
-
-// Defaults are the constraints that the scheduler gives pods without any (TS-15).
-type Defaults struct {
-	Constraints []corev1.TopologySpreadConstraint
-	// Selector selects the pods that belong with the pod: those that the services and the
-	// controllers select that select the pod. Nil, or empty, there are none, and the pod
-	// gets no constraints.
-	Selector labels.Selector
-	// System says that the constraints are the scheduler's own. Then nodes are scored
-	// which lack a key.
-	System bool
-}
-
-// SystemDefaults returns the defaults of a scheduler that is not configured otherwise.
-func SystemDefaults(selects labels.Selector) Defaults {
-	return Defaults{
-		Constraints: []corev1.TopologySpreadConstraint{
-			{TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 3},
-			{TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 5},
-		},
-		Selector: selects,
-		System:   true,
-	}
 }
 
 // Spreading holds the requirements of a pod on how it is spread. Make it with Read.
@@ -54,8 +28,6 @@ type Spreading struct {
 	constraints []Constraint
 	required    required
 	tolerations []selector.Toleration
-	// keysMayLack says that nodes without a key are scored.
-	keysMayLack bool
 }
 
 // Read reads the requirements of a pod: its namespace, labels, tolerations, nodeSelector, node
@@ -69,9 +41,6 @@ func Read(pod *corev1.Pod, o Options) (*Spreading, error) {
 		tolerations: readTolerations(pod.Spec.Tolerations, o.ComparisonOperators),
 	}
 	own := pod.Spec.TopologySpreadConstraints
-	if len(own) == 0 {
-		return s, s.readDefaults(&o.Defaults)
-	}
 	path := field.NewPath("spec", "topologySpreadConstraints")
 	if errs := Validate(own, path); len(errs) > 0 {
 		return nil, errs.ToAggregate()
@@ -84,22 +53,6 @@ func Read(pod *corev1.Pod, o Options) (*Spreading, error) {
 		s.constraints = append(s.constraints, c)
 	}
 	return s, nil
-}
-
-func (s *Spreading) readDefaults(defaults *Defaults) error {
-	if defaults.Selector == nil || defaults.Selector.Empty() {
-		return nil
-	}
-	s.keysMayLack = defaults.System
-	for i := range defaults.Constraints {
-		c, err := readConstraint(&defaults.Constraints[i], i, nil)
-		if err != nil {
-			return fmt.Errorf("default constraint %d: %w", i, err)
-		}
-		c.Default, c.Selector = true, defaults.Selector
-		s.constraints = append(s.constraints, c)
-	}
-	return nil
 }
 
 // readTolerations leaves out tolerations that tolerate nothing where the scheduler does
@@ -115,8 +68,7 @@ func readTolerations(list []corev1.Toleration, comparisonOperators bool) []selec
 	return read
 }
 
-// Constraints returns the constraints: those of the pod or, where it has none, of the
-// cluster. They must not be written to.
+// Constraints returns the constraints of the pod. They must not be written to.
 func (s *Spreading) Constraints() []Constraint { return s.constraints }
 
 // WithTaintsPolicy returns the spreading with the nodeTaintsPolicy of every constraint
@@ -154,11 +106,8 @@ func (s *Spreading) untolerated(taints []corev1.Taint) *corev1.Taint {
 
 // Constraint is a constraint of a pod with its defaults filled in (TS-01).
 type Constraint struct {
-	// Index is the constraint's in the pod's spec or, of a pod without any, among the
-	// defaults of the cluster.
-	Index int
-	// Default says that the pod has the constraint from the cluster (TS-15).
-	Default           bool
+	// Index is the constraint's in the pod's spec.
+	Index             int
 	TopologyKey       string
 	MaxSkew           int
 	MinDomains        int

@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -34,18 +32,13 @@ const (
 
 // seen counts what happened, so that it can be told whether anything did.
 type seen struct {
-	verdicts        map[spread.Code]int
-	waiting, scored int
-	single, moved   int
+	verdicts       map[spread.Code]int
+	waiting, moved int
 }
 
 // For random clusters and pods, every node is judged as the plugin of the scheduler does,
-// with the same code and message (TS-01 to TS-11, TS-15), and scored as it does (TS-13).
-//
-// The plugin does not tell what it counts for scores. They are compared as Score returns
-// them, and normalized. With one constraint, which the test counts, the score tells the
-// count: a pod weighs ln(3) or more, so no two counts are rounded to one score.
-func TestTS01ToTS15TheSchedulersVerdictsAreOurs(t *testing.T) {
+// with the same code and message (TS-01 to TS-11).
+func TestTS01ToTS11TheSchedulersVerdictsAreOurs(t *testing.T) {
 	t.Parallel()
 	count, seed := number(t, spreadWorldsEnv, spreadWorlds), number(t, spreadSeedEnv, rand.Uint64())
 	t.Logf("%d worlds, %s=%d", count, spreadSeedEnv, seed)
@@ -56,8 +49,7 @@ func TestTS01ToTS15TheSchedulersVerdictsAreOurs(t *testing.T) {
 		w := spreadRandomWorld(random)
 		(&trial{T: t, spreadWorld: w, random: random, seen: &total}).run(fmt.Sprintf("world %d of %s=%d", i, spreadSeedEnv, seed))
 	}
-	t.Logf("nodes by verdict %v; %d pods that fit nowhere, %d scored nodes, %d of them by one constraint, %d pods added or removed",
-		total.verdicts, total.waiting, total.scored, total.single, total.moved)
+	t.Logf("nodes by verdict %v; %d pods that fit nowhere, %d pods added or removed", total.verdicts, total.waiting, total.moved)
 	if os.Getenv(spreadWorldsEnv) != "" || os.Getenv(spreadSeedEnv) != "" {
 		return // Some worlds that were asked for need not have everything in them.
 	}
@@ -66,7 +58,6 @@ func TestTS01ToTS15TheSchedulersVerdictsAreOurs(t *testing.T) {
 		require.Greater(t, total.verdicts[code], int(count)/4)
 	}
 	require.Greater(t, total.waiting, int(count)/100)
-	require.Greater(t, total.single, int(count)/4)
 	require.Greater(t, total.moved, int(count)/4)
 }
 
@@ -102,7 +93,6 @@ func (t *trial) run(name string) {
 	if len(filtered.Counts) > 0 {
 		t.move(plugin, state, infos, ours)
 	}
-	t.score(plugin, infos, ours, cluster)
 }
 
 func position(infos []fwk.NodeInfo, node *corev1.Node) int {
@@ -112,23 +102,14 @@ func position(infos []fwk.NodeInfo, node *corev1.Node) int {
 func (t *trial) plugin(ctx context.Context) (*podtopologyspread.PodTopologySpread, fwk.SharedLister) {
 	t.Helper()
 	snapshot := cache.NewSnapshot(t.pods, t.nodes)
-	args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.ListDefaulting, DefaultConstraints: t.defaults}
-	if t.system {
-		args.DefaultingType = schedulerconfig.SystemDefaulting
-	}
-	var objects []runtime.Object
-	if t.service != nil {
-		objects = append(objects, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "service"}, Spec: corev1.ServiceSpec{Selector: t.service},
-		})
-	}
+	args := &schedulerconfig.PodTopologySpreadArgs{DefaultingType: schedulerconfig.ListDefaulting}
 	made := plugintesting.SetupPluginWithInformers(ctx, t, func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		return podtopologyspread.New(ctx, args, handle, feature.Features{
 			EnableNodeInclusionPolicyInPodTopologySpread: true,
 			EnableMatchLabelKeysInPodTopologySpread:      true,
 			EnableTaintTolerationComparisonOperators:     t.compares,
 		})
-	}, args, snapshot, objects)
+	}, args, snapshot, nil)
 	plugin, ok := made.(*podtopologyspread.PodTopologySpread)
 	require.True(t, ok)
 	return plugin, snapshot
@@ -137,14 +118,7 @@ func (t *trial) plugin(ctx context.Context) (*podtopologyspread.PodTopologySprea
 // read reads the pod as policy/spread does.
 func (t *trial) read() *spread.Spreading {
 	t.Helper()
-	defaults := spread.Defaults{Constraints: t.defaults}
-	if t.system {
-		defaults = spread.SystemDefaults(nil)
-	}
-	if selector := labels.SelectorFromSet(t.service); selector.Matches(labels.Set(t.pod.Labels)) {
-		defaults.Selector = selector
-	}
-	ours, err := spread.Read(t.pod, spread.Options{ComparisonOperators: t.compares, Defaults: defaults})
+	ours, err := spread.Read(t.pod, spread.Options{ComparisonOperators: t.compares})
 	require.NoError(t, err)
 	return ours
 }
@@ -228,41 +202,4 @@ func podInfo(t *trial, pod *corev1.Pod) fwk.PodInfo {
 	info, err := framework.NewPodInfo(pod)
 	require.NoError(t, err)
 	return info
-}
-
-// score compares the scores of some nodes: which pass the other filters is not for spread
-// to say.
-func (t *trial) score(plugin *podtopologyspread.PodTopologySpread, infos []fwk.NodeInfo, ours *spread.Spreading, cluster *spread.Cluster) {
-	t.Helper()
-	var candidates []int
-	var feasible []fwk.NodeInfo
-	for i := range infos {
-		if t.random.IntN(4) > 0 {
-			candidates, feasible = append(candidates, i), append(feasible, infos[i])
-		}
-	}
-	scored := ours.Score(cluster, candidates)
-	state := framework.NewCycleState()
-	status := plugin.PreScore(t.Context(), state, t.pod, feasible)
-	require.Equal(t, len(scored.Counts) == 0, status.IsSkip(), "no constraint with ScheduleAnyway")
-	if status.IsSkip() {
-		return
-	}
-	require.True(t, status.IsSuccess(), "%v", status)
-	require.Len(t, scored.Nodes, len(feasible))
-	scores := make(fwk.NodeScoreList, len(feasible))
-	for i, info := range feasible {
-		raw, status := plugin.Score(t.Context(), state, t.pod, info)
-		require.True(t, status.IsSuccess(), "%v", status)
-		require.Equal(t, raw, scored.Nodes[i].Raw, "%s: %+v\n%s", info.Node().Name, scored.Nodes[i], t.spreadWorld)
-		scores[i] = fwk.NodeScore{Name: info.Node().Name, Score: raw}
-	}
-	require.True(t, plugin.NormalizeScore(t.Context(), state, t.pod, scores).IsSuccess())
-	for i := range scores {
-		require.Equal(t, scores[i].Score, scored.Nodes[i].Score, "%s", scores[i].Name)
-	}
-	t.seen.scored += len(scores)
-	if len(scored.Counts) == 1 {
-		t.seen.single += len(scores)
-	}
 }

@@ -17,11 +17,6 @@ type spreadWorld struct {
 	nodes []*corev1.Node
 	pods  []*corev1.Pod
 	pod   *corev1.Pod
-	// service selects pods of the namespace; nil for none.
-	service map[string]string
-	// system says that the scheduler has its own defaults, else it has defaults.
-	system   bool
-	defaults []corev1.TopologySpreadConstraint
 	// compares says that tolerations compare numbers.
 	compares bool
 }
@@ -36,7 +31,7 @@ func (d spreadDice) oneIn(n int) bool { return d.IntN(n) == 0 }
 
 func spreadRandomWorld(random *rand.Rand) *spreadWorld {
 	d := spreadDice{random}
-	w := &spreadWorld{system: d.oneIn(2), compares: d.oneIn(2)}
+	w := &spreadWorld{compares: d.oneIn(2)}
 	for i := range 1 + d.IntN(12) {
 		w.nodes = append(w.nodes, d.node("node-"+strconv.Itoa(i)))
 	}
@@ -44,14 +39,8 @@ func spreadRandomWorld(random *rand.Rand) *spreadWorld {
 		w.pods = append(w.pods, d.placed("placed-"+strconv.Itoa(i), w.nodes))
 	}
 	w.pod = d.pod()
-	if d.oneIn(2) {
-		w.service = map[string]string{"app": pick(d, "a", "b")}
-	}
 	if d.oneIn(8) {
 		w.pod.Spec.TopologySpreadConstraints = nil
-		if !w.system {
-			w.defaults = d.constraints(func(c *corev1.TopologySpreadConstraint) { c.LabelSelector, c.MatchLabelKeys = nil, nil })
-		}
 	}
 	return w
 }
@@ -112,7 +101,7 @@ func (d spreadDice) placed(name string, nodes []*corev1.Node) *corev1.Pod {
 
 func (d spreadDice) pod() *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", UID: "pod", Labels: d.podLabels()}}
-	p.Spec.TopologySpreadConstraints = d.constraints(func(*corev1.TopologySpreadConstraint) {})
+	p.Spec.TopologySpreadConstraints = d.constraints()
 	for range d.IntN(3) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, d.toleration())
 	}
@@ -173,7 +162,7 @@ func (d spreadDice) toleration() corev1.Toleration {
 }
 
 // constraints returns some that the API server takes, with what change makes of them.
-func (d spreadDice) constraints(change func(*corev1.TopologySpreadConstraint)) []corev1.TopologySpreadConstraint {
+func (d spreadDice) constraints() []corev1.TopologySpreadConstraint {
 	var list []corev1.TopologySpreadConstraint
 	for range 1 + d.IntN(4) {
 		c := corev1.TopologySpreadConstraint{
@@ -190,7 +179,6 @@ func (d spreadDice) constraints(change func(*corev1.TopologySpreadConstraint)) [
 		if c.LabelSelector != nil && d.oneIn(3) {
 			c.MatchLabelKeys = []string{pick(d, "hash", "app", "missing")}
 		}
-		change(&c)
 		if !slices.ContainsFunc(list, func(other corev1.TopologySpreadConstraint) bool {
 			return other.TopologyKey == c.TopologyKey && other.WhenUnsatisfiable == c.WhenUnsatisfiable
 		}) {
