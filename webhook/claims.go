@@ -344,10 +344,10 @@ func (h *claimHandler) tolerations(current, old []requestFields) []toleration.As
 	return list
 }
 
-// templateOf returns the requests of the template that Kubernetes makes the claim from.
-// The claim names what it is for by an annotation, and the live owner, which is the one
-// with the UID in the reference, names the template. What cannot be found gives
-// nothing.
+// templateOf returns the requests of the ResourceClaimTemplate from which Kubernetes creates
+// a claim. An annotation of the claim names an entry in its owner, and that entry names the
+// template. The owner is read from the API server and must have the UID of the reference. If
+// any of these is missing, templateOf returns no requests.
 func (h *claimHandler) templateOf(ctx context.Context, req *admission.Request, owner *metav1.OwnerReference) ([]requestFields, error) {
 	name, err := annotation(req.Object.Raw, resourcev1.PodResourceClaimAnnotation)
 	if err != nil {

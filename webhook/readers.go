@@ -213,11 +213,10 @@ func (l *live) podGroupTemplates(ctx context.Context, namespace, apiVersion, nam
 	return templates, nil
 }
 
-// liveNodes reads the taints of nodes from the API server itself, so that a taint that
-// was set a moment ago already counts (C04). Anyone who may create pods can cause such
-// reads, by a dry run too: beyond the rate the taints are the cache's, which lags by
-// as much as a watch does, and no user is kept waiting by another. It is safe for
-// concurrent use.
+// liveNodes reads the taints of nodes from the API server, so that a taint that was just
+// added counts (C04). Users who may create pods cause such reads, also by dry runs, so the
+// rate of reads is limited: beyond it, taints come from the cache, which lags as a watch
+// does, and no user waits for another. It is safe for concurrent use.
 type liveNodes struct {
 	live *live
 	// cache is nil where there is none. Too many reads are no verdict then.

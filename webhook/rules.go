@@ -116,8 +116,8 @@ func rawSelector(raw []byte) (map[string]json.RawMessage, error) {
 	return spec.DeviceSelector, err
 }
 
-// narrowerWarning goes with a preview, and a limit, that go by half a selector. What is
-// left of it selects all that the whole does, and more.
+// narrowerWarning is the warning that a preview or a limit used only the known fields of a
+// selector. The unknown fields can only select fewer devices.
 const narrowerWarning = "not all fields of spec.deviceSelector are known to Tollgate: by the others it may be fewer"
 
 // unsupportedWarning is the warning about a selector with unknown fields.

@@ -21,8 +21,8 @@ type taintEnforcer struct {
 	policies   policySource
 	authorizer authorizer.Authorizer
 	clock      clock.PassiveClock
-	// selves are the users that Tollgate itself is. What it writes, it writes because a
-	// policy says so.
+	// selves are the users as which Tollgate sends requests. TaintPolicies do not apply to
+	// their writes, because Tollgate writes taints on behalf of policies.
 	selves []string
 }
 

@@ -26,9 +26,9 @@ type member struct {
 	raw *json.RawMessage
 }
 
-// findMembers sets what is asked for to the values of the object data. Names are
-// compared with their case, and one that stands twice is an error. What is not there,
-// and all of it if data is null, is left as it is.
+// findMembers sets each wanted member to its value in the JSON object data. Names are
+// case-sensitive, and a duplicate of a wanted name is an error. Members that data does not
+// have stay unchanged; if data is null, all do.
 func findMembers(data []byte, wanted ...member) error {
 	if isNull(data) {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -224,7 +225,11 @@ type audited struct {
 func (c *Controller) audited(ctx context.Context) ([]audited, error) {
 	var tolerations v1alpha1.TolerationPolicyList
 	var placements v1alpha1.PlacementPolicyList
-	if err := errors.Join(c.Cache.List(ctx, &tolerations), c.Cache.List(ctx, &placements)); err != nil {
+	if err := c.Cache.List(ctx, &tolerations); err != nil {
+		return nil, fmt.Errorf("list policies: %w", err)
+	}
+	// PlacementPolicies need not be installed where their feature is off.
+	if err := c.Cache.List(ctx, &placements); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("list policies: %w", err)
 	}
 	var policies []audited

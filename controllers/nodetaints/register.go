@@ -16,14 +16,12 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -94,7 +92,7 @@ type RegisterController struct {
 }
 
 // NewRegister returns a controller; Start starts it. The cache of base holds nodes with
-// their metadata and taints, and TaintPolicies.
+// their metadata and taints.
 func NewRegister(base controllers.Base, options RegisterOptions) *RegisterController {
 	c := &RegisterController{options: options, states: nodeStates{heldCount: options.Metrics.heldNodes}}
 	c.Controller = controllers.New(base, controllers.Options[string]{
@@ -165,10 +163,7 @@ func (c *RegisterController) reconcile(ctx context.Context, name string) (time.D
 	if node.UID == "" {
 		return 0, nil
 	}
-	nonEvicting, evicting, err := c.missing(ctx, current.Taints, node)
-	if err != nil {
-		return 0, err
-	}
+	nonEvicting, evicting := c.missing(current.Taints, node)
 	left := c.states.finish(node.UID, c.Local.Now())
 	if len(nonEvicting)+len(evicting) == 0 || node.DeletionTimestamp != nil {
 		c.states.clearWaiting(node.UID)
@@ -178,6 +173,7 @@ func (c *RegisterController) reconcile(ctx context.Context, name string) (time.D
 		if wait := c.states.reserve(&c.states.nonEvicting, node.UID, c.Local.Now()); wait > 0 {
 			return wait, nil
 		}
+		var err error
 		if node, err = c.addTaints(ctx, node, nonEvicting); err != nil || node == nil {
 			return left, err
 		}
@@ -192,7 +188,7 @@ func (c *RegisterController) reconcile(ctx context.Context, name string) (time.D
 
 // missing returns the registered taints that a node is to get, without and with effect
 // NoExecute.
-func (c *RegisterController) missing(ctx context.Context, set *taint.Set, node *corev1.Node) (nonEvicting, evicting []taint.Registered, err error) {
+func (c *RegisterController) missing(set *taint.Set, node *corev1.Node) (nonEvicting, evicting []taint.Registered) {
 	// Checked once: a node that becomes a newcomer during this loop is queued again, and
 	// would otherwise get only the last of its taints now.
 	newcomer := c.states.observe(node.UID, node.Spec.Taints)
@@ -201,14 +197,8 @@ func (c *RegisterController) missing(ctx context.Context, set *taint.Set, node *
 			if !newcomer {
 				continue
 			}
-			var policy v1alpha1.TaintPolicy
-			if err := c.Cache.Get(ctx, types.NamespacedName{Name: r.Policy}, &policy); apierrors.IsNotFound(err) {
-				continue // The policy was deleted.
-			} else if err != nil {
-				return nil, nil, fmt.Errorf("read TaintPolicy %s: %w", r.Policy, err)
-			}
 			// The policy must be at least as old as the node, in whole seconds.
-			if node.CreationTimestamp.Before(&policy.CreationTimestamp) ||
+			if node.CreationTimestamp.Before(&r.Created) ||
 				!c.states.require(node.UID, taintID{r.Taint.Key, r.Taint.Effect}, c.Local.Now()) {
 				continue
 			}
@@ -219,7 +209,7 @@ func (c *RegisterController) missing(ctx context.Context, set *taint.Set, node *
 			nonEvicting = append(nonEvicting, r)
 		}
 	}
-	return nonEvicting, evicting, nil
+	return nonEvicting, evicting
 }
 
 // addEvicting adds taints that evict pods to a node, within the limits: otherwise a user

@@ -15,10 +15,10 @@ type ClaimRequest struct {
 	Tolerations []resourcev1.DeviceToleration
 }
 
-// GiveClaim returns what the policies give to each request, in the order of the
-// requests. A request holds no more than 16 tolerations (AV-11): what would be too
-// many is left out, the last policies first, because with it the claim would be
-// refused. JudgeClaim says so.
+// GiveClaim returns the tolerations that the policies add to each request, in the order of
+// the requests. A request has at most 16 tolerations (AV-11), or the claim would be refused;
+// additions beyond that are omitted, those of the last policies first. JudgeClaim warns about
+// omitted additions.
 func (m Matching) GiveClaim(requests []ClaimRequest) [][]resourcev1.DeviceToleration {
 	wanted := m.deviceTolerations()
 	additions := make([][]resourcev1.DeviceToleration, 0, len(requests))

@@ -68,7 +68,7 @@ func unbounded(t resourcev1.DeviceToleration) bool {
 	return t.Effect != resourcev1.DeviceTaintEffectNoExecute || t.TolerationSeconds == nil
 }
 
-// given is something that a policy gives.
+// given is a value that a policy adds, with the name of the policy.
 type given[T any] struct {
 	value  *T
 	policy string

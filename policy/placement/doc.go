@@ -1,28 +1,26 @@
-// Package placement says what pods and ResourceClaims are given when they are
-// created, and what stands against it.
+// Package placement evaluates PlacementPolicies: their additions to a new pod or
+// ResourceClaim, and the findings about it.
 //
-// A Set is compiled once. For each object that is created, Match finds the
-// policies that are for it, and what those give together follows from them and the
-// object alone: it does not depend on the order of the policies, and giving twice
-// gives no more than giving once.
+// Compile builds a Set once. For each new object, MatchPod or MatchClaim returns the policies
+// that match it. Their additions depend only on these policies and the object, not on the
+// order of the policies, and a second application adds nothing.
 //
-// How several policies go together:
+// Several policies combine as follows:
 //
-//   - Tolerations and gates add up. A toleration is left out where another one
-//     covers it, whoever brought that.
-//   - Policies that steer by the same label (nodeSelector, or an In of
-//     nodeAffinity) let a pod go wherever one of them would: the pod belongs to
-//     several dedicated groups. All other requirements hold together.
-//   - Where defaults of topology spread differ, Honor wins: it counts fewer nodes,
-//     and only those that the pod can go to.
+//   - Tolerations and gates accumulate. A toleration is omitted if another toleration, of
+//     a policy or of the pod, covers it.
+//   - Policies that require the same label (nodeSelector, or operator In of nodeAffinity)
+//     allow the values of all of them: the pod belongs to several dedicated groups. All
+//     other requirements apply together.
+//   - If defaults of topology spread differ, Honor takes precedence: it counts fewer nodes,
+//     and only nodes that the pod can be scheduled to.
 //
-// What the pod says itself is never changed. If it is narrower than what the
-// policies say, it stays so. If nothing could satisfy both, nothing is steered, and
-// the pod is refused by who validates.
+// Existing requirements of a pod never change, even if they are narrower than those of the
+// policies. If no node can satisfy both, no requirement is added, and validation refuses the
+// pod.
 //
-// Steering is convenience and no access control: a pod that lacks it is warned of,
-// and taints are what keeps others away. A gate is another matter, because it holds
-// a pod back until somebody has looked at it: a pod without is refused. For the same
-// reason a policy of which it cannot be told whether it is for a pod gives it its
-// gates, and nothing else.
+// Node requirements are a convenience and not access control, because taints keep other pods
+// away: a pod without them causes a warning. A scheduling gate holds a pod until the gate is
+// removed, so a pod without the gate is refused. For the same reason, a policy whose match
+// cannot be evaluated for a pod adds its gates, and nothing else.
 package placement

@@ -19,14 +19,14 @@ type Gift struct {
 	Policies []string
 	// Field is where it belongs, and Value what it is, as in findings.
 	Field, Value string
-	// Has is true when the object has it, or has what says as much. Nothing tells whether
-	// it was given, or written by whoever made the object.
+	// Has is true if the object has the value, or another one that covers it. The value can
+	// come from a policy or from the author of the object.
 	Has bool
 }
 
-// Gifts returns what the policies give to a pod like this one: what it has of it, and what
-// it lacks, because it was made before the policy, was changed, or had a gate opened. A
-// default that a constraint of the pod contradicts was never given.
+// Gifts returns the values that the policies add to a pod like this one, and whether the pod
+// has them. A pod lacks a value if it is older than the policy, was changed, or had the gate
+// removed. Defaults that a topologySpreadConstraint of the pod contradicts are omitted.
 func (m Matching) Gifts(pod Pod) []Gift {
 	bare := pod
 	bare.Spec = bareOf(pod.Spec)
@@ -47,8 +47,9 @@ func (m Matching) Gifts(pod Pod) []Gift {
 	return gifts
 }
 
-// sameGift returns the key of a gift. Where a pod is steered does not matter: by its
-// nodeSelector, or by a term of its affinity that depends on what else is there.
+// sameGift returns a key for the comparison of gifts. For tolerations, the key has the field
+// and the value. For node requirements it is the value alone, because nodeSelector and any
+// term of the node affinity are equivalent.
 func sameGift(field, value string) string {
 	if field == fieldTolerations {
 		return field + " " + value

@@ -68,14 +68,21 @@ func guardedTaints(taints []v1alpha1.RegisteredTaint) []v1alpha1.TaintSelector {
 	return selectors
 }
 
-// matchGrant returns the grant for the pods that a policy matches. It returns false for a
-// match that names no namespaces, or that has criteria that a grant does not have.
+// matchGrant returns the grant for the pods that a policy matches; false for a match that is
+// granted nothing.
 func matchGrant(m *v1alpha1.PlacementMatch) (v1alpha1.TolerationGrant, bool) {
+	// A pattern with a fault matches no namespace, and would void the grant.
+	sound := slices.DeleteFunc(slices.Clone(m.Namespaces), func(pattern string) bool { return len(validateNamespaces([]string{pattern}, nil)) > 0 })
 	grant := v1alpha1.TolerationGrant{
-		Namespaces: m.Namespaces, NamespaceSelector: nonEmpty(m.NamespaceSelector), ObjectSelector: nonEmpty(m.PodSelector),
+		Namespaces: sound, NamespaceSelector: nonEmpty(m.NamespaceSelector), ObjectSelector: nonEmpty(m.PodSelector),
 	}
-	criteria := len(m.Resources) + len(m.DeviceClasses) + len(m.MatchConditions)
-	return grant, criteria == 0 && (len(grant.Namespaces) > 0 || grant.NamespaceSelector != nil)
+	return grant, grantable(m) && (len(sound) > 0 || len(m.Namespaces) == 0)
+}
+
+// grantable reports whether a grant can express a match: it names namespaces, and has no
+// criteria that a grant does not have.
+func grantable(m *v1alpha1.PlacementMatch) bool {
+	return len(m.Resources)+len(m.DeviceClasses)+len(m.MatchConditions) == 0 && (len(m.Namespaces) > 0 || nonEmpty(m.NamespaceSelector) != nil)
 }
 
 // nonEmpty returns nil for a selector that selects everything.
@@ -98,12 +105,12 @@ func registeredNodes(spec *v1alpha1.PlacementPolicySpec) metav1.LabelSelector {
 }
 
 // guardTolerations returns the tolerations that pods get because of a guard.
-func guardTolerations(guard *v1alpha1.PlacementGuard) []corev1.Toleration {
-	if guard == nil {
-		return nil
+func guardTolerations(spec *v1alpha1.PlacementPolicySpec) []corev1.Toleration {
+	if _, ok := matchGrant(&spec.Match); spec.Guard == nil || !ok {
+		return nil // The guard would refuse them.
 	}
-	given := make([]corev1.Toleration, 0, len(guard.Taints))
-	for _, t := range guard.Taints {
+	given := make([]corev1.Toleration, 0, len(spec.Guard.Taints))
+	for _, t := range spec.Guard.Taints {
 		given = append(given, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value, Effect: t.Effect})
 	}
 	return given
@@ -115,7 +122,7 @@ func validateGuard(p *v1alpha1.PlacementPolicy) field.ErrorList {
 	path := field.NewPath("spec", "guard")
 	guard := p.Spec.Guard
 	var errs field.ErrorList
-	if _, ok := matchGrant(&p.Spec.Match); !ok {
+	if !grantable(&p.Spec.Match) {
 		errs = append(errs, field.Forbidden(path, "grants its taints to namespaces and pod labels: set match.namespaces or match.namespaceSelector, and no match.resources, match.deviceClasses or match.matchConditions"))
 	}
 	whole := p.DeepCopy()
@@ -123,7 +130,7 @@ func validateGuard(p *v1alpha1.PlacementPolicy) field.ErrorList {
 		// The taints are validated as those of a node with or without register.
 		whole.Spec.Guard.Register = &v1alpha1.GuardRegistration{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"any": ""}}}
 	} else if nodes := registeredNodes(&p.Spec); len(nodes.MatchLabels)+len(nodes.MatchExpressions) == 0 {
-		return append(errs, field.Required(path.Child("register", "nodeSelector"), "name the nodes here or in spec.pod.nodeSelector"))
+		errs = append(errs, field.Required(path.Child("register", "nodeSelector"), "name the nodes here or in spec.pod.nodeSelector"))
 	}
 	tolerations, taints := Guard(whole)
 	ofMatch := field.NewPath("spec", "grants").Index(len(guard.Grants)).String()
@@ -160,6 +167,9 @@ func Warnings(p *v1alpha1.PlacementPolicy) []string {
 	warnings := toleration.Warnings(tolerations)
 	for i := range warnings {
 		warnings[i] = fields.Replace(warnings[i])
+	}
+	if slices.Contains(p.Spec.Match.Namespaces, "*") {
+		warnings = append(warnings, "spec.match.namespaces: with \"*\" the guard lets the pods of every namespace tolerate its taints")
 	}
 	return warnings
 }

@@ -78,6 +78,18 @@ func TestGuardStandsForPolicies(t *testing.T) {
 			unTainted: true,
 		},
 		{
+			name:   "a stored namespace with a fault does not void the grant of the others",
+			policy: guards(func(s *v1alpha1.PlacementPolicySpec) { s.Match.Namespaces = []string{"Bad_x", "banana"} }),
+			grants: []v1alpha1.TolerationGrant{ofNamespace}, unTainted: true,
+		},
+		{
+			name: "stored namespaces that all have a fault do not widen a selector",
+			policy: guards(func(s *v1alpha1.PlacementPolicySpec) {
+				s.Match.Namespaces, s.Match.NamespaceSelector = []string{"Bad_x"}, &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+			}),
+			unTainted: true,
+		},
+		{
 			name: "a match that names no namespaces is granted nothing",
 			policy: guards(func(s *v1alpha1.PlacementPolicySpec) {
 				s.Match = v1alpha1.PlacementMatch{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
@@ -154,6 +166,18 @@ func TestAGuardGivesPodsTheTolerationsOfItsTaints(t *testing.T) {
 		{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "banana", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "banana", Effect: corev1.TaintEffectNoExecute},
 	}, spec.Tolerations)
+}
+
+func TestAStoredGuardThatGrantsNothingGivesNothing(t *testing.T) {
+	t.Parallel()
+	set := Compile([]v1alpha1.PlacementPolicy{*guards(func(s *v1alpha1.PlacementPolicySpec) { s.Match.Resources = []string{"nvidia.com/gpu"} })})
+	require.NotEmpty(t, set.Problems())
+	matching, err := set.MatchPod(t.Context(), &Subject{Namespace: "banana", NamespaceLabels: map[string]string{}, Resources: func() ([]string, error) { return []string{"nvidia.com/gpu"}, nil }})
+	require.NoError(t, err)
+	spec := corev1.PodSpec{}
+	additions := matching.GivePod(Pod{Spec: &spec})
+	additions.Apply(&spec)
+	require.Empty(t, spec.Tolerations)
 }
 
 func TestValidateGuard(t *testing.T) {
@@ -237,6 +261,8 @@ func TestAGuardWarnsOfWhatMayChangeAfterItIsGranted(t *testing.T) {
 			s.Match.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 			s.Guard.Grants = []v1alpha1.TolerationGrant{{Expression: "pod.metadata.name == 'a'"}}
 		})))
+	require.Equal(t, []string{`spec.match.namespaces: with "*" the guard lets the pods of every namespace tolerate its taints`},
+		Warnings(guards(func(s *v1alpha1.PlacementPolicySpec) { s.Match.Namespaces = []string{"*"} })))
 	require.Empty(t, Warnings(guards()))
 	require.Empty(t, Warnings(&v1alpha1.PlacementPolicy{}))
 }

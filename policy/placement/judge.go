@@ -233,7 +233,7 @@ func (r *report) add(f policy.Finding) {
 	}
 }
 
-// What users and policies say is shown to people, but not at any length.
+// The maximum lengths of texts from users and policies in messages.
 const (
 	maxName    = 128
 	maxProblem = 512

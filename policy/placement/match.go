@@ -35,9 +35,9 @@ type Subject struct {
 	DeviceClasses func(ctx context.Context) ([]string, error)
 }
 
-// MissingClaimError says that a pod refers to a claim, or to a template of claims, that does
-// not exist: nobody knows which devices it will request. The scheduler holds the pod back
-// until it does, and looks at no policy then.
+// MissingClaimError is the error for a pod that refers to a ResourceClaim or
+// ResourceClaimTemplate that does not exist, so that the requested devices are unknown. The
+// scheduler holds the pod until the object exists; no policy is evaluated then.
 type MissingClaimError struct {
 	// Kind is ResourceClaim or ResourceClaimTemplate.
 	Kind, Name string

@@ -231,7 +231,8 @@ func (s *steering) alive(term *corev1.NodeSelectorTerm) bool {
 func (s *steering) conflictOf(i int) (conflict, bool) {
 	term := &s.terms[i]
 	for _, key := range keysOf(s.needs) {
-		// What the nodeSelector says agrees with the policies, and with a term that is alive.
+		// The nodeSelector needs no check here: it contradicts neither the policies nor a
+		// term that is alive.
 		own, wanted := expressed(key, term), of(key, s.needs)
 		if len(own) > 0 && satisfiable(wanted) && !satisfiable(slices.Concat(wanted, own)) {
 			return conflict{key: key, term: i, own: decisive(wanted, own)}, true

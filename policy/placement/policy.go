@@ -43,13 +43,12 @@ type podParts struct {
 	gates       []string
 }
 
-// Compile returns the set of policies. It keeps nothing of what it is given.
+// Compile returns the set of policies. The set shares no memory with the argument.
 //
-// Of what a policy gives, that with a fault is left out. A policy with a match that
-// names nobody, or that holds a selector with a fault, may be for anybody: it gives
-// its gates to all that the rest of the match is for, and nothing else, because a
-// gate that is too many can be opened, and one that is missing has let a pod by.
-// Problems names the faults.
+// Invalid additions of a policy are omitted. If the match of a policy has no criterion or an
+// invalid selector, the policy adds its scheduling gates, and nothing else, to every pod that
+// the valid part of the match selects: a superfluous gate can be removed, but a pod without a
+// required gate is scheduled. Problems returns the errors.
 func Compile(policies []v1alpha1.PlacementPolicy) *Set {
 	return new(Set).Next(policies)
 }
@@ -107,7 +106,7 @@ func compilePod(spec *v1alpha1.PlacementPolicySpec) *podParts {
 		in = &v1alpha1.PodPlacement{}
 	}
 	parts := &podParts{nodes: compileNodes(in)}
-	for _, t := range slices.Concat(in.Tolerations, guardTolerations(spec.Guard)) {
+	for _, t := range slices.Concat(in.Tolerations, guardTolerations(spec)) {
 		if len(validateToleration(&t, nil)) == 0 {
 			parts.tolerations = append(parts.tolerations, *t.DeepCopy())
 		}

@@ -294,7 +294,7 @@ func validateNamespaces(patterns []string, path *field.Path) field.ErrorList {
 		switch {
 		case pattern == "*":
 		case open:
-			// What a name can begin with may end with a hyphen.
+			// A prefix may end with a hyphen, unlike a name.
 			reasons = apivalidation.NameIsDNSLabel(prefix, true)
 		default:
 			reasons = apivalidation.ValidateNamespaceName(pattern, false)

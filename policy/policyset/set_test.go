@@ -93,7 +93,9 @@ func TestWhatStandsBesideTheSpecChangesNothing(t *testing.T) {
 
 // guarding returns a PlacementPolicy with a guard that registers a taint.
 func guarding(name string, generation int64) v1alpha1.PlacementPolicy {
-	return v1alpha1.PlacementPolicy{ObjectMeta: meta(name, generation), Spec: v1alpha1.PlacementPolicySpec{
+	created := meta(name, generation)
+	created.CreationTimestamp = metav1.Unix(generation, 0)
+	return v1alpha1.PlacementPolicy{ObjectMeta: created, Spec: v1alpha1.PlacementPolicySpec{
 		Match: v1alpha1.PlacementMatch{Namespaces: []string{name}},
 		Guard: &v1alpha1.PlacementGuard{
 			Taints:   []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: name, Effect: "NoSchedule"}},
@@ -117,7 +119,9 @@ func TestAGuardIsInForceAsAPolicyOfEachKind(t *testing.T) {
 			set := read(placements(guarding("banana", 1), guarding("cherry", 1)))
 			require.Equal(t, 3, set.Tolerations.Len())
 			require.Equal(t, 2, set.Taints.Len())
-			require.Equal(t, "PlacementPolicy/banana", set.Taints.Register(map[string]string{"pool": "banana"})[0].Policy)
+			registered := set.Taints.Register(map[string]string{"pool": "banana"})
+			require.Equal(t, "PlacementPolicy/banana", registered[0].Policy)
+			require.Equal(t, metav1.Unix(1, 0), registered[0].Created, "nodes that are older do not get the taint without reconcile")
 			require.True(t, set.Holds("uid of banana", 1))
 
 			changed := set.WithPlacement(placements(guarding("cherry", 2)))

@@ -51,8 +51,8 @@ func SchedulerOf(lease *coordinationv1.Lease, now time.Time) (Scheduler, bool) {
 	return s, true
 }
 
-// PresentUntil returns when what Of says ends if the Lease is not written again, or false if no
-// scheduler holds it.
+// PresentUntil returns the time from which SchedulerOf returns false if the Lease is not
+// renewed, or false if no scheduler holds the Lease.
 func PresentUntil(lease *coordinationv1.Lease) (time.Time, bool) {
 	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return time.Time{}, false

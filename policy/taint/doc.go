@@ -1,32 +1,32 @@
-// Package taint decides who may set which taints, which taints nodes are born with,
-// how many pods a taint may hit, and how long it stays: TaintPolicies.
+// Package taint evaluates TaintPolicies: which users may set which taints, which taints a new
+// node has, how many pods a taint may affect, and when a taint expires.
 //
-// A request is taken apart into writes, one for each taint that comes, changes or goes
-// (NodeWrites, SliceWrites, RuleChange, PatchChange). A taint is told from others in the
-// same place by its key and effect, and the order of taints is nothing (C23). What a
-// write is to a policy depends on what the policy governs: a taint whose new value the
-// policy does not govern is removed from it, so that who may only change taints cannot
-// change one away.
+// A request is split into writes, one for each taint that is added, changed or removed
+// (NodeWrites, SliceWrites, RuleChange, PatchChange). Key and effect identify a taint on its
+// object, and the order of taints is irrelevant (C23). The operation of a write depends on
+// the policy: if a policy governs the old value of a changed taint and not the new one, the
+// write is a removal for that policy. So a requester who may only change taints cannot change
+// a taint out of the policy.
 //
-// Policies add up: each one that governs a write must let the requester make it. There
-// are these who need not be let:
+// Every policy that governs a write must allow it. Only these writes need no permission:
 //
-//   - Kubernetes' controllers of nodes, where they set the system keys;
-//   - a node that registers itself: what it brings keeps pods from nobody but itself;
-//   - whoever writes what a policy registers, where it is put or kept anyway;
-//   - a driver in the slices it publishes (PublishesSlice);
-//   - Tollgate itself, which is for the caller to tell.
+//   - writes of system keys by the node controllers of Kubernetes;
+//   - taints of a node that registers itself, which affect only that node;
+//   - taints that a policy registers, when they are added to a new node or restored on an
+//     existing one;
+//   - taints that a driver sets in its own slices (PublishesSlice);
+//   - writes by Tollgate itself, which the caller recognizes.
 //
-// Nobody else is, whatever their name or group. That a ResourceSlice is deleted is no
-// write of a taint, since its devices go with it; that a DeviceTaintRule or a
-// ResourceSlicePatch is, lifts its taints, also when the garbage collector does it. The
-// rules that Tollgate writes out for a patch come under the verdict on the patch.
+// No other name or group is exempt. Deletion of a ResourceSlice is not a write, because its
+// devices are deleted with it. Deletion of a DeviceTaintRule or a ResourceSlicePatch removes
+// its taints, also if the garbage collector deletes it. The rules that Tollgate creates for a
+// patch are covered by the decision on the patch.
 //
-// A node's own credentials do not get it out of what a policy registers: it must come
-// with the taints, may not leave the selector by its labels, which NodeRestriction lets
-// it change, and may not have itself deleted by saying who owns it (JudgeNode). With
-// which labels it comes is its own choice: taints are no access control.
+// A node cannot use its own credentials to escape registered taints (JudgeNode): it must be
+// created with them, may not change its labels so that the registration no longer selects it,
+// although NodeRestriction allows that, and may not set owner references that would get it
+// deleted. The labels at creation are the choice of the node: taints are not access control.
 //
-// The functions are pure: what they need of the world (who may do what by RBAC, the
-// time, how many pods are hit) is given to them.
+// All functions are pure: their arguments supply permissions by RBAC, the time, and the
+// number of affected pods.
 package taint

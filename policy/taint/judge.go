@@ -29,16 +29,18 @@ type Input struct {
 	// Patch is the ResourceSlicePatch that is written; nil where it is something else.
 	Patch *PatchChange
 	Now   time.Time
-	// Foreseen says that there is no request yet: matchConditions are taken to hold, and
-	// setters are not asked, because it is not known who will write.
+	// Foreseen is true if there is no request yet, as in a preview by kubectl tollgate.
+	// matchConditions count as true then, and setters are ignored, because the requester is
+	// unknown.
 	Foreseen bool
 }
 
-// Judge decides whether the requester may make the writes: by setters, by
-// maxTimeAddedSkew and, for rules and patches, by requireSelector and requirePreview. An
-// error is a fault and no verdict. What is refused anyway is refused whether or not all
-// policies could be judged, and a policy that cannot refuse stops nothing by a fault: what
-// it says then says so.
+// Judge decides whether the requester may make the writes. It evaluates setters,
+// maxTimeAddedSkew and, for rules and patches, requireSelector and requirePreview.
+//
+// An error means that a policy could not be evaluated and that no other policy denies the
+// request. If a policy that cannot deny fails to evaluate, its finding says so, and Judge
+// returns no error.
 func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 	var r report
 	var fault error
@@ -355,15 +357,15 @@ func IsNode(user *authenticationv1.UserInfo) (name string, ok bool) {
 	return name, found && name != "" && slices.Contains(user.Groups, nodesGroup)
 }
 
-// PublishesSlice reports whether the user counts as the driver of a slice, which may always
-// set its taints. The slice is of a node or, with an empty name, of none.
+// PublishesSlice reports whether a user counts as the driver of a slice. A driver may always
+// set the taints of its own slices. node is the node of the slice, or empty if the slice has
+// none.
 //
-// Drivers are service accounts. Nothing says of which driver one is. But the token of
-// one that runs in a pod says on which node that is, and only the slices of that node
-// can be its own. A pool that has slices of another node is not its own either: that is
-// for whoever knows the pools to ask. The slices of no node are published by controllers, which may run
-// anywhere: of those every service account is taken for the driver that may write them
-// at all, which RBAC says.
+// A driver is a service account, and its credentials do not name the driver. For a slice of a
+// node, the user counts as the driver if its token names that node. A slice without a node is
+// published by a controller that may run on any node: every service account counts as its
+// driver, and RBAC alone limits writes. PublishesSlice does not check whether the pool has
+// slices of another node; the caller must check that.
 func PublishesSlice(user *authenticationv1.UserInfo, node string) bool {
 	if _, _, err := serviceaccount.SplitUsername(user.Username); err != nil {
 		return false

@@ -36,15 +36,17 @@ func (c NodeChange) Registers() bool {
 	return c.Old == nil && ok && name == c.New.Name
 }
 
-// Chosen returns those of the writes that are the requester's choice. What a node
-// brings when it registers itself hurts nobody but itself. Kubernetes gives a node that
-// is created the taint of one that is not ready (TP-17), whoever creates it, and what
-// policies give a node is theirs.
+// Chosen returns the writes that the requester chose and that setters therefore must allow. A
+// node that registers itself chooses none: its taints affect only the node itself.
 //
-// On a node that exists that is only what they were to keep there before, and still
-// are, as Tollgate itself would add it: who writes the label by which a node is given a
-// taint, and the taint too, has chosen both. And who changes a taint, if only its time,
-// has chosen that.
+// When another user creates a node, Chosen omits the not-ready taint, which Kubernetes adds
+// to every new node (TP-17), and the taints that policies register for the node.
+//
+// When a node is updated, Chosen omits an added taint only if a policy with reconcile
+// registers it for the node both before and after the update, and its timeAdded is unset or
+// close to now: Tollgate would add the same taint. A requester who adds a taint together with
+// the label that registers it chose both. A change of a taint is always chosen, even a change
+// of timeAdded alone.
 func (s *Set) Chosen(c NodeChange, writes []Write, now time.Time) []Write {
 	if c.Registers() || len(writes) == 0 {
 		return nil
@@ -73,9 +75,11 @@ func among(registered []Registered, t Taint) bool {
 	})
 }
 
-// JudgeNode holds a write of a node against what policies register, and keeps nodes
-// from getting out of it: by labels, with their own credentials, or by being deleted
-// and coming back (C22). Who else may write which taints is for Judge to say.
+// JudgeNode returns the violations of registrations by a write of a node: a registered taint
+// that is missing at creation, or that is removed although the policy keeps it. It also
+// returns changes by which a node, with its own credentials, would lose a registered taint:
+// of its labels, or of its owner references, which can get it deleted and created again
+// (C22). Judge decides on all other writes of taints.
 func (s *Set) JudgeNode(c NodeChange) []policy.Finding {
 	found := s.kept(c)
 	if _, ok := IsNode(c.User); !ok {
@@ -204,7 +208,9 @@ func newRegistration(in *v1alpha1.TaintRegistration) registration {
 // Registered is a taint that a node is given by a policy.
 type Registered struct {
 	Policy string
-	Taint  v1alpha1.RegisteredTaint
+	// Created is the time of the creation of the policy.
+	Created metav1.Time
+	Taint   v1alpha1.RegisteredTaint
 	// Reconcile says that the taint is kept on nodes that exist already.
 	Reconcile bool
 
@@ -258,7 +264,7 @@ func (s *Set) Register(nodeLabels map[string]string) []Registered {
 				continue
 			}
 			for _, t := range c.registers[i].taints {
-				found = merge(found, Registered{Policy: c.name, Taint: t, Reconcile: c.registers[i].reconcile, by: c})
+				found = merge(found, Registered{Policy: c.name, Created: c.created, Taint: t, Reconcile: c.registers[i].reconcile, by: c})
 			}
 		}
 	}
@@ -278,18 +284,19 @@ func merge(found []Registered, r Registered) []Registered {
 	return found
 }
 
-// Missing returns those of the taints for a node with these labels that it does not
-// have. One of the same key and effect with another value is not missing: whoever may
-// change taints has given it that.
+// Missing returns the registered taints that a node with these labels does not have. A taint
+// with the same key and effect and another value is not missing: a user who may change taints
+// set that value.
 func (s *Set) Missing(nodeLabels map[string]string, taints []corev1.Taint) []Registered {
 	return slices.DeleteFunc(s.Register(nodeLabels), func(r Registered) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return r.Same(&t) })
 	})
 }
 
-// TTL returns how long after its time a taint is to be removed, the shortest of all
-// policies that govern it, and the name of the one that says so. What a policy
-// registers stays, which the caller knows of the node (Register).
+// TTL returns the shortest ttl of the policies that govern a taint, counted from its
+// timeAdded, and the name of the policy that sets it. ok is false if no policy sets one. TTL
+// does not know whether a policy registers the taint on the node; the caller must keep
+// registered taints (Register).
 func (s *Set) TTL(taint Taint) (ttl time.Duration, by string, ok bool) {
 	for _, position := range s.candidates([]Write{{Operation: v1alpha1.TaintRemove, Old: taint}}) {
 		c := s.Policies[position]

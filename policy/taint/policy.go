@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -29,6 +30,7 @@ type Set struct {
 // compiled is a compiled policy. It does not change.
 type compiled struct {
 	name       string
+	created    metav1.Time
 	problems   field.ErrorList
 	taints     []selector.Selector
 	setters    []setter
@@ -40,12 +42,11 @@ type compiled struct {
 	message    string
 }
 
-// Compile returns the set of policies. It keeps nothing of what it is given.
+// Compile returns the set of policies. The set shares no memory with the argument.
 //
-// A policy that is not valid still governs what it can: a setter with a fault lets
-// nobody set anything, match conditions with one hold, a registration with one
-// registers nothing, limits hold as far as they say something, and an action that is
-// not known is Deny. Problems names the faults.
+// The valid parts of an invalid policy apply. An invalid setter allows nothing, invalid
+// matchConditions count as true, an invalid registration registers nothing, limits apply if
+// they have a value, and an unknown action counts as Deny. Problems returns the errors.
 func Compile(policies []v1alpha1.TaintPolicy) *Set {
 	return new(Set).Next(policies)
 }
@@ -80,6 +81,7 @@ func (s *Set) Len() int {
 func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 	c := &compiled{
 		name:       p.Name,
+		created:    p.CreationTimestamp,
 		problems:   validateRest(p),
 		conditions: cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions),
 		limits:     p.Spec.Limits.DeepCopy(),

@@ -23,10 +23,11 @@ type RuleChange struct {
 	Adopted bool
 }
 
-// Writes returns what the request changes of the taint of the rule. Another key or
-// effect is another taint, as it is on a node; other devices are a change of it, and
-// the end of the rule is the end of the taint. A rule that gets an owner is left to whoever
-// removes that.
+// Writes returns the changes that a request makes to the taint of a rule. Another key or
+// effect removes the old taint and adds a new one, as on a node. Another device selector
+// changes the taint, and deletion of the rule removes it. A new owner reference of an
+// existing rule also counts as removal, because the garbage collector deletes the rule when
+// the owner is gone.
 func (c RuleChange) Writes() []Write {
 	writes := c.specWrites()
 	if c.Adopted && c.Old != nil {

@@ -68,8 +68,8 @@ func (t Taint) object() any {
 	return &corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: at}
 }
 
-// kind is what tells a taint from others in the same place: where two have it in
-// common, one can become the other by a change of its value or time.
+// kind identifies a taint on its object by key and effect. A write between two taints of one
+// kind is a change of value or time; between different kinds it is a removal and an addition.
 type kind struct {
 	key    string
 	effect corev1.TaintEffect
@@ -134,10 +134,10 @@ func NodeWrites(taints, old []corev1.Taint, now time.Time) []Write {
 	return writes
 }
 
-// SliceWrites returns what a request changes of the taints of the devices in a
-// ResourceSlice, which had old (none when it is created). Devices are told apart by
-// their names; with a device that is no longer published go its taints. What changes
-// alike on many devices is one write.
+// SliceWrites returns the changes that a request makes to the taints of devices in a
+// ResourceSlice. old are the previous devices, none at creation. Devices are matched by name,
+// and the removal of a device removes its taints. The same change on several devices is one
+// write.
 func SliceWrites(driver string, list, old []validation.Device) []Write {
 	path := field.NewPath("spec", "devices")
 	stood := make(map[string][]resourcev1.DeviceTaint, len(old))

@@ -135,7 +135,8 @@ func (c *compiled) judgesByExpression() bool {
 	return slices.ContainsFunc(c.grants, func(g grant) bool { return g.expression != nil })
 }
 
-// whom describes to whom the policy could have granted something.
+// whom returns the subject of a denial for its message: the namespace, with the user if a
+// grant of the policy depends on more than the namespace and the requester is known.
 func (c *compiled) whom(in *Input) string {
 	namespace := "namespace " + policy.Short(in.Namespace, policy.Value)
 	if !c.personal || in.RequesterUnknown {

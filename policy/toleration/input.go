@@ -16,14 +16,14 @@ import (
 // Input is an object whose tolerations are judged, and what must be known about the
 // request that brings it.
 type Input struct {
-	// Review is the request as expressions see it, and who is asked by them and by
-	// grants through RBAC.
+	// Review is the request that expressions read, with the authorizer for expressions and
+	// for grants by RBAC.
 	Review *cel.Review
 	// User sent the request.
 	User authenticationv1.UserInfo
-	// RequesterUnknown says that the one who set the tolerations is not the one who
-	// sent the request. What a grant says of who it was counts as satisfied.
-	// Conditions are about the request as ever.
+	// RequesterUnknown is true if the user who set the tolerations did not send the request.
+	// Requirements of grants on the requester then count as satisfied. matchConditions are
+	// evaluated with the request as usual.
 	RequesterUnknown bool
 
 	// Namespace and NamespaceLabels are the namespace of the object. Labels that

@@ -25,9 +25,9 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 	return h.decide()
 }
 
-// Concerns reports whether some policy guards a toleration that Judge would look at,
-// whoever may have it. It looks at neither the namespace nor at what is inherited,
-// so it can be asked before these are read.
+// Concerns reports whether a policy guards any toleration that Judge would evaluate, with or
+// without a grant for it. It reads neither the namespace nor inherited tolerations, so it can
+// be called before these are read.
 func (s *Set) Concerns(in Input) bool {
 	if s.Len() == 0 {
 		return false

@@ -30,11 +30,13 @@ type tolerations struct {
 	// message is the message of the policy, an expression of type string; empty for none.
 	message string
 
-	// grants are variables that say whether a grant is for the request, and anew the same
-	// whoever the requester is.
+	// grants are CEL variables, one for each grant, that are true if the grant applies to the
+	// request. anew are the same variables without the subjects of the grants.
 	grants, anew []variable
-	// free is true if a grant without RBAC and expression is for g, asked if another one is,
-	// and whoever if one is for g whoever the requester is.
+	// free, asked and whoever are CEL expressions about a guarded toleration g. free is true
+	// if a grant without RBAC and without an expression allows g. asked is true if a grant
+	// with RBAC or an expression allows g. whoever is true if a grant allows g for some
+	// requester: it ignores subjects, RBAC, and expressions that read the requester.
 	free, asked, whoever string
 	// rbac says whether a grant by RBAC is for the request; newly whether a namespace has
 	// labels for a grant which it did not have before.

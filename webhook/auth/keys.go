@@ -102,14 +102,20 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 	}
 	// Others wait for it too, and the first request may be over before.
 	reading := k.readings.DoChan("", func() (any, error) {
-		k.read(context.WithoutCancel(ctx))
+		// A reading may have ended since reads was computed.
+		k.mu.Lock()
+		early := k.clock.Now().Before(k.notBefore)
+		k.mu.Unlock()
+		if !early {
+			k.read(context.WithoutCancel(ctx))
+		}
 		return nil, nil
 	})
 	if !k.waits {
 		return set, key, err
 	}
 	longest := callerPatience
-	if err == nil {
+	if err == nil || id == "" {
 		longest = patienceOnce
 	}
 	timeout, cancel := context.WithTimeout(ctx, longest)

@@ -33,8 +33,9 @@ func (e *BusyError) Error() string {
 		of, e.Wait.Round(time.Millisecond))
 }
 
-// The share of a namespace, as a part of the rate of all. What a namespace asks beyond it leaves
-// half of the burst to questions within the shares of others, which do not wait then.
+// share is the part of the total rate that each namespace has. reserve is the part of the
+// burst that questions beyond the share leave to questions of other namespaces within theirs,
+// so that the latter do not wait.
 const (
 	share   = 0.2
 	reserve = 0.5

@@ -73,6 +73,10 @@ func (c *command) scan(ctx context.Context, given Policies, report *Report) erro
 		if !served {
 			return errors.New("the API server serves no TolerationPolicies to judge by: name policies with -p, or install Tollgate's CustomResourceDefinitions")
 		}
+		// A guard of a PlacementPolicy is a TolerationPolicy, too.
+		if _, err := given.read(ctx, clients, "placementpolicies"); err != nil {
+			return err
+		}
 	}
 	policies := given.tolerations()
 	report.Policies = len(policies)

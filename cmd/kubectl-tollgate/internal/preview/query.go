@@ -22,6 +22,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -249,6 +250,15 @@ func (t *Teller) object(ctx context.Context, object *unstructured.Unstructured) 
 			return Preview{}, err
 		}
 		return t.Registration(policy)
+	case isKind(object, v1alpha1.GroupVersion.Group, "PlacementPolicy"):
+		policy, err := as[v1alpha1.PlacementPolicy](object)
+		if err != nil {
+			return Preview{}, err
+		}
+		if _, taints := placement.Guard(policy); taints != nil {
+			return t.Registration(taints)
+		}
+		return Preview{Of: nameOf(object), Nothing: "nothing to preview: it gives nodes no taints"}, nil
 	default:
 		return Preview{Of: nameOf(object), Nothing: "nothing to preview: an object of this kind taints nothing"}, nil
 	}

@@ -137,14 +137,13 @@ func (r *reader) lists() []list {
 		custom(r, "ResourceSlicePatch", "ResourceSlicePatches", &c.Patches),
 	}
 	if r.wants.Limits || r.wants.Policies {
-		lists = append(lists, custom(r, "TaintPolicy", "TaintPolicies", &c.TaintPolicies))
+		lists = append(lists, custom(r, "TaintPolicy", "TaintPolicies", &c.TaintPolicies), custom(r, "PlacementPolicy", "PlacementPolicies", &r.placement))
 	}
 	if r.wants.Limits {
 		lists = append(lists, custom(r, "EvictionApproval", "EvictionApprovals", &c.Approvals))
 	}
 	if r.wants.Policies {
-		lists = append(lists, custom(r, "TolerationPolicy", "TolerationPolicies", &r.tolerations),
-			custom(r, "PlacementPolicy", "PlacementPolicies", &r.placement), custom(r, "GatePolicy", "GatePolicies", &r.gates))
+		lists = append(lists, custom(r, "TolerationPolicy", "TolerationPolicies", &r.tolerations), custom(r, "GatePolicy", "GatePolicies", &r.gates))
 	}
 	lists = append(lists,
 		list{resource: ClaimResource, namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
