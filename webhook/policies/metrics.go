@@ -33,11 +33,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-func (m *Metrics) observe(k *policyset.Kind, policies *policyset.Set) {
-	set := k.Of(policies)
-	problems := len(set.Problems())
-	m.policies.WithLabelValues(k.Name, "fully").Set(float64(set.Len() - problems))
-	m.policies.WithLabelValues(k.Name, "partly").Set(float64(problems))
+func (m *Metrics) observe(k *policyset.Kind, fully, partly int) {
+	m.policies.WithLabelValues(k.Name, "fully").Set(float64(fully))
+	m.policies.WithLabelValues(k.Name, "partly").Set(float64(partly))
 }
 
 func (m *Metrics) setStale(k *policyset.Kind, stale bool) {

@@ -269,12 +269,15 @@ func (s *Store) refresh(ctx context.Context) (pending bool) {
 // use puts a list in force for its kind, once it is published.
 func (s *Store) use(w *watched, list objects) {
 	w.inForce, s.next = list, w.With(s.next, list)
-	// A guard of a PlacementPolicy counts as a policy of the kinds that it stands for.
-	for _, of := range s.watched {
-		if of.inForce != nil {
-			s.options.Metrics.observe(&of.Kind, s.next)
+	problems := w.Of(s.next).Problems()
+	partly := 0
+	for _, p := range list {
+		// The policies that guards stand for are no objects, and count with their PlacementPolicy.
+		if _, ok := problems[p.GetName()]; ok {
+			partly++
 		}
 	}
+	s.options.Metrics.observe(&w.Kind, len(list)-partly, partly)
 }
 
 // settled notes how the changes of a kind were taken. After an error they are taken again.
