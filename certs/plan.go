@@ -131,12 +131,11 @@ func (p *pair) covers(hosts []string) bool {
 // apply returns the state after a step, and the kinds of the certificates that it issued.
 func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certificateKind, error) { //nolint:gocyclo // The effects of all steps.
 	after := *s
-	if a == stepRestore {
-		after = *k.remembered
-	}
 	var issued []certificateKind
 	var err error
 	switch a {
+	case stepRestore:
+		after = *k.remembered
 	case stepCreate:
 		after.ca, err = newAuthority(now, o.CALifetime)
 	case stepBeginRollOver:
@@ -146,6 +145,7 @@ func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certi
 		after.published = now
 	case stepFinishRollOver:
 		after.ca, after.next, after.published = s.next, nil, time.Time{}
+	case stepKeepTrust, stepIssue, stepDropExpired: // These keep the authorities.
 	}
 	if a == stepCreate || a == stepBeginRollOver {
 		after.rollOver = false

@@ -186,17 +186,17 @@ func (p *Preview) rule(ctx context.Context, req *admission.Request, set *taint.S
 	look := func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
 	}
-	switch effect := current.Taint.Effect; {
-	case effect == resourcev1.DeviceTaintEffectNone:
+	switch current.Taint.Effect {
+	case resourcev1.DeviceTaintEffectNone:
 		evicting := *current
 		evicting.Taint.Effect, evicting.Taint.TimeAdded = resourcev1.DeviceTaintEffectNoExecute, nil
 		current = &evicting
 		return p.none(tracker.SourceRule, "it", look), nil
-	case effect == resourcev1.DeviceTaintEffectNoExecute:
+	case resourcev1.DeviceTaintEffectNoExecute:
 		return p.see(ctx, writeOf(ctx, req, tracker.SourceRule, name, set, in), look)
-	default:
-		return previewed{}, nil
+	case resourcev1.DeviceTaintEffectNoSchedule:
 	}
+	return previewed{}, nil
 }
 
 // writtenName returns the name of the object that is written. Where it is still to be generated, it

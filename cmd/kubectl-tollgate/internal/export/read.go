@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,7 +128,7 @@ func (p *policies) decode(document []byte) error {
 	}
 	ours := header.APIVersion == v1alpha1.GroupVersion.String()
 	switch {
-	case header.Kind == "List" || ours && (header.Kind == "TaintPolicyList" || header.Kind == "TolerationPolicyList" || header.Kind == "PlacementPolicyList"):
+	case header.Kind == "List" || ours && strings.HasSuffix(header.Kind, "PolicyList"):
 		for _, item := range header.Items {
 			if err := p.decode(item.Raw); err != nil {
 				return err
