@@ -59,7 +59,7 @@ func dedicatedNodes(t *testing.T) {
 
 	_, err = tenant(t).CoreV1().Nodes().Patch(t.Context(), controlplane.NodeName(1), types.MergePatchType,
 		[]byte(`{"spec":{"taints":[{"key":"dedicated","value":"banana","effect":"NoSchedule"}]}}`), metav1.PatchOptions{DryRun: dryRun})
-	requireDenied(t, err, "taints of dedicated nodes are set by the platform team")
+	requireDenied(t, err, "alice may not add this taint: nodes of the pool banana are dedicated to team banana")
 }
 
 func hasTaint(node *corev1.Node, want corev1.Taint) bool {
