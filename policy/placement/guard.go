@@ -45,7 +45,7 @@ func Guard(p *v1alpha1.PlacementPolicy) (*v1alpha1.TolerationPolicy, *v1alpha1.T
 		ValidationActions: guard.ValidationActions, Message: guard.Message,
 	}}
 	if len(guard.Setters) == 0 {
-		// A TaintPolicy without setters would let nobody set the taints.
+		// A TaintPolicy without setters refuses the taints to all users.
 		taints.Spec.Setters = []v1alpha1.TaintSetter{{Subjects: []rbacv1.Subject{
 			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: user.AllAuthenticated},
 			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: user.AllUnauthenticated},

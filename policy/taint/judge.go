@@ -271,7 +271,7 @@ func (f *violations) notGranted(w *governed, user *authenticationv1.UserInfo, fa
 	})
 }
 
-// remedy says to whom the setters allow an operation.
+// remedy returns the subjects to which the setters allow an operation, for messages.
 func (c *compiled) remedy(operation v1alpha1.TaintOperation) string {
 	var words []string
 	for i := range c.setters {

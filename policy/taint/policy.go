@@ -213,7 +213,7 @@ func (s *setter) cost() int {
 	return cost
 }
 
-// setterWords describes to whom a setter applies.
+// setterWords returns the subjects of a setter, for messages.
 func setterWords(in *v1alpha1.TaintSetter) string {
 	var parts []string
 	if len(in.Subjects) > 0 {

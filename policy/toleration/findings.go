@@ -202,7 +202,7 @@ func atMost(seconds int64) string {
 
 const inNamespaces = "in namespaces"
 
-// grantWords describes to whom a grant applies.
+// grantWords returns the subjects of a grant, for messages.
 func grantWords(in *v1alpha1.TolerationGrant) string {
 	var parts []string
 	if len(in.Namespaces) > 0 || in.NamespaceSelector != nil {
@@ -238,7 +238,7 @@ func namespaceWords(in *v1alpha1.TolerationGrant) string {
 	return words
 }
 
-// remedy describes to whom the grants, each in its words, allow the guarded taints.
+// remedy returns the subjects to which the grants allow the guarded taints, for messages.
 func remedy(granted []string) string {
 	if len(granted) == 0 {
 		return "nobody is allowed to tolerate it"
