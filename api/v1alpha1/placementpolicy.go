@@ -14,6 +14,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=placepol,categories=tollgate
 // +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.match.namespaces`
+// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations.count`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -304,13 +305,13 @@ type PlacementPolicyStatus struct {
 	Violations *TolerationViolations `json:"violations,omitempty"`
 }
 
-// PlacementGuardStatus shows the policies that a guard stands for. They are in force, and
-// there are no objects of them.
+// PlacementGuardStatus shows the policies in force that a guard stands for. They are not
+// objects of the API. A policy whose feature gate is off is absent.
 type PlacementGuardStatus struct {
 	// tolerationPolicy says who may tolerate the taints.
 	//
-	// +required
-	TolerationPolicy TolerationPolicySpec `json:"tolerationPolicy"`
+	// +optional
+	TolerationPolicy *TolerationPolicySpec `json:"tolerationPolicy,omitempty"`
 
 	// taintPolicy says who may set the taints, and which nodes get them. It is absent
 	// without register and setters.

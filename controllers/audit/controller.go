@@ -53,7 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{
 		violations: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_policy_violations",
-			Help: "Pods that stand although a TolerationPolicy would refuse them today, counted once for each such policy, as the leader last found.",
+			Help: "Existing pods that a TolerationPolicy or the guard of a PlacementPolicy would refuse today, counted once for each such policy, as the leader last found.",
 		}),
 		duration: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_policy_audit_duration_seconds",

@@ -51,7 +51,7 @@ func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 	m := &RegisterMetrics{
 		taints: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_registered_taints_total",
-			Help: "Taints that were added to nodes as TaintPolicies register them, because the policy keeps them there or because the node was created without.",
+			Help: "Taints that were added to nodes because a TaintPolicy or the guard of a PlacementPolicy registers them: the policy keeps them on its nodes, or the node was created without them.",
 		}, []string{"why"}),
 		intolerantPods: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_slipped_pods_total",
@@ -59,7 +59,7 @@ func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 		}),
 		heldNodes: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_held_registrations",
-			Help: "Nodes that are not given a registered taint of effect NoExecute, because a limit of a TaintPolicy forbids to evict so many pods.",
+			Help: "Nodes that are not given a registered taint of effect NoExecute, because a limit of a TaintPolicy does not allow to evict so many pods.",
 		}),
 	}
 	m.taints.WithLabelValues(whyReconciled)

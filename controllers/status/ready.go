@@ -129,7 +129,7 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 	condition := state.condition
 	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	observed, conditions := kind.Status(object)
-	changed := setGuard(object, enabled)
+	changed := c.setGuard(object)
 	changed = meta.SetStatusCondition(conditions, condition) || changed
 	if !changed && *observed == state.generation {
 		return 0, nil
@@ -142,42 +142,44 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 	return 0, nil
 }
 
-// setGuard writes to the status of a PlacementPolicy the policies that its guard stands for,
-// none where the kind is switched off, and reports whether they differ from those before.
-func setGuard(object policyset.Object, enabled bool) (changed bool) {
+// setGuard writes to the status of a PlacementPolicy the policies in force that its guard
+// stands for, and reports whether they differ from those before.
+func (c *ReadyController) setGuard(object policyset.Object) (changed bool) {
 	p, ok := object.(*v1alpha1.PlacementPolicy)
 	if !ok {
 		return false
 	}
-	var guard *v1alpha1.PlacementGuardStatus
-	if tolerations, taints := placement.Guard(p); enabled && tolerations != nil {
-		guard = &v1alpha1.PlacementGuardStatus{TolerationPolicy: tolerations.Spec}
-		if taints != nil {
-			guard.TaintPolicy = &taints.Spec
-		}
-	}
+	guard, _ := c.guardInForce(p)
 	changed = !equality.Semantic.DeepEqual(p.Status.Guard, guard)
 	p.Status.Guard = guard
 	return changed
 }
 
-// validateGates returns an error for each kind of policy that the guard of a PlacementPolicy
-// stands for and that is switched off.
-func (c *ReadyController) validateGates(object policyset.Object) field.ErrorList {
-	p, ok := object.(*v1alpha1.PlacementPolicy)
-	if !ok {
-		return nil
-	}
+// guardInForce returns the policies that the guard of a PlacementPolicy stands for, nil for
+// none, without those of kinds whose feature gate is off. For each of these it returns an
+// error. Nothing of a guard is in force while the kind PlacementPolicy is off.
+func (c *ReadyController) guardInForce(p *v1alpha1.PlacementPolicy) (*v1alpha1.PlacementGuardStatus, field.ErrorList) {
 	tolerations, taints := placement.Guard(p)
 	var errs field.ErrorList
-	for i := range c.kinds {
-		kind := &c.kinds[i]
-		used := kind.Name == "TolerationPolicy" && tolerations != nil || kind.Name == "TaintPolicy" && taints != nil
-		if used && !c.enabled(*kind) {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", "guard"), "needs the feature gate "+kind.Gate+", which is off"))
+	enabled := func(name string) bool {
+		kind, _ := policyset.KindOf(name)
+		if c.enabled(kind) {
+			return true
 		}
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "guard"), "needs the feature gate "+kind.Gate+", which is off"))
+		return false
 	}
-	return errs
+	guard := v1alpha1.PlacementGuardStatus{}
+	if tolerations != nil && enabled("TolerationPolicy") {
+		guard.TolerationPolicy = &tolerations.Spec
+	}
+	if taints != nil && enabled("TaintPolicy") {
+		guard.TaintPolicy = &taints.Spec
+	}
+	if placements, _ := policyset.KindOf("PlacementPolicy"); guard == (v1alpha1.PlacementGuardStatus{}) || !c.enabled(placements) {
+		return nil, errs
+	}
+	return &guard, errs
 }
 
 // readyCondition returns the condition that a policy should have.
@@ -189,7 +191,11 @@ func (c *ReadyController) readyCondition(kind *policyset.Kind, object policyset.
 		condition.Reason, condition.Message = reasonDisabled, "The feature gate "+kind.Gate+" is off: the policy has no effect."
 		return condition
 	}
-	errs := append(kind.Validate(object), c.validateGates(object)...)
+	errs := kind.Validate(object)
+	if p, ok := object.(*v1alpha1.PlacementPolicy); ok {
+		_, disabled := c.guardInForce(p)
+		errs = append(errs, disabled...)
+	}
 	if len(errs) == 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reasonInForce, "The policy is compiled and in force."
 		return condition

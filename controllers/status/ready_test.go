@@ -370,6 +370,8 @@ func TestAGuardNeedsTheKindsThatItStandsFor(t *testing.T) {
 					condition := w.condition(t, object, &object.Status.Conditions)
 					require.Equal(t, reasonPartOfIt, condition.Reason)
 					require.Equal(t, "spec.guard: Forbidden: needs the feature gate "+want+", which is off", condition.Message)
+					require.Equal(t, off != "TolerationPolicy", object.Status.Guard.TolerationPolicy != nil, "the status shows what is in force")
+					require.Equal(t, off != "TaintPolicy", object.Status.Guard.TaintPolicy != nil, "the status shows what is in force")
 				})
 			})
 		})
