@@ -19,7 +19,7 @@ product is all modules but e2e, without generated files and without tests.
 
   packages      folders with Go files that count
   files         Go files but tests
-  tokens        tokens of go/scanner, without comments and automatic semicolons
+  tokens        tokens of go/scanner, without comments, with the semicolons that end lines
   lines         lines of these files
   functions     functions and methods with a body; p50 and p90 of their lines, from func
                 to the closing brace

@@ -167,21 +167,18 @@ func readFile(root, name string) (*file, error) {
 	}, nil
 }
 
-// tokensOf counts the tokens of Go code, without comments and without the semicolons that
-// the scanner inserts.
+// tokensOf counts the tokens of Go code as the scanner returns them, without comments and
+// with the semicolons that end lines.
 func tokensOf(content []byte) int {
 	positions := token.NewFileSet()
 	var s scanner.Scanner
 	s.Init(positions.AddFile("", positions.Base(), len(content)), content, nil, 0)
 	var count int
 	for {
-		_, tok, literal := s.Scan()
-		if tok == token.EOF {
+		if _, tok, _ := s.Scan(); tok == token.EOF {
 			return count
 		}
-		if tok != token.SEMICOLON || literal == ";" {
-			count++
-		}
+		count++
 	}
 }
 
