@@ -9,8 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
@@ -65,6 +68,23 @@ func TestC11WhoLabelsANamespaceMustBeAllowedWhatTheLabelGrants(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestALabelForWhichAGuardGrantsItsTaintsIsAskedFor(t *testing.T) {
+	config := testConfig()
+	config.Policies = holding{policyset.None().WithTolerations(nil).WithPlacement([]v1alpha1.PlacementPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Name: "gold", UID: "gold", Generation: 1},
+		Spec: v1alpha1.PlacementPolicySpec{
+			Match: v1alpha1.PlacementMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}},
+			Guard: &v1alpha1.PlacementGuard{Taints: []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: "gold", Effect: corev1.TaintEffectNoSchedule}}},
+		},
+	}})}
+	config.Authorizer = permitting("carol tolerate dedicated")
+	review := func(who string) admission.Response {
+		return judgePod(t, config, asked(t, "namespaces", "", named(who), labelled("tier", "gold"), labelled()))
+	}
+	requireRefused(t, review("mallory"), policy.LabelNotGranted, "metadata.labels", "PlacementPolicy/gold", "taints.tollgate.dev")
+	require.True(t, review("carol").Allowed)
 }
 
 func TestAllThatALabelGrantsIsAskedFor(t *testing.T) {

@@ -2,6 +2,7 @@ package nodetaints
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 const dedicated = "dedicated=banana:NoSchedule"
@@ -149,6 +151,39 @@ func TestANodeThatWasCreatedBareIsTainted(t *testing.T) {
 			require.InDelta(t, 2, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(whyRestored)), 0)
 		})
 	})
+}
+
+func TestAGuardGivesNodesItsTaints(t *testing.T) {
+	for sentence, reconcile := range map[string]bool{"to new nodes": false, "to all nodes, again and again": true} {
+		t.Run(sentence, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *registerWorld) {
+				t.Helper()
+				w.set(node("existed", banana))
+				rest(time.Hour)
+				w.put(policyset.None().WithTaints(nil).WithPlacement([]v1alpha1.PlacementPolicy{{
+					ObjectMeta: metav1.ObjectMeta{Name: "banana", UID: "banana", Generation: 1, CreationTimestamp: metav1.NewTime(time.Now().Truncate(time.Second))},
+					Spec: v1alpha1.PlacementPolicySpec{
+						Match: v1alpha1.PlacementMatch{Namespaces: []string{"banana"}},
+						Guard: &v1alpha1.PlacementGuard{
+							Taints:   []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: "banana", Effect: corev1.TaintEffectNoSchedule}},
+							Register: &v1alpha1.GuardRegistration{NodeSelector: &metav1.LabelSelector{MatchLabels: banana}, Reconcile: reconcile},
+						},
+					},
+				}}))
+				rest(time.Hour)
+				w.since = time.Now().Add(-30 * time.Minute)
+				w.set(node("new", banana))
+				w.set(node("elsewhere", map[string]string{"pool": "kiwi"}))
+				w.lead(t, func() {
+					require.Equal(t, dedicated, w.taints("new"), "it was created while the webhook was not asked")
+					require.Empty(t, w.taints("elsewhere"))
+					require.Equal(t, reconcile, w.taints("existed") == dedicated, "it existed before the policy")
+					require.Contains(t, strings.Join(w.reported(), "\n"), "PlacementPolicy/banana")
+					require.NotContains(t, strings.Join(w.reported(), "\n"), "TaintPolicy/")
+				})
+			})
+		})
+	}
 }
 
 func TestATaintThatSomebodyRemovedDoesNotComeBack(t *testing.T) {

@@ -412,9 +412,14 @@ func (w *world) Eventf(object runtime.Object, eventType, reason, format string, 
 
 // enforce brings policies into force.
 func (w *world) enforce(policies ...v1alpha1.TaintPolicy) {
-	w.mu.Lock()
 	w.policies = policies
-	w.current = w.current.WithTaints(policies)
+	w.put(w.current.WithTaints(policies))
+}
+
+// put puts a set of policies in force.
+func (w *world) put(policies *policyset.Set) {
+	w.mu.Lock()
+	w.current = policies
 	w.mu.Unlock()
 	select {
 	case w.changed <- struct{}{}:

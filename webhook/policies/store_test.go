@@ -39,6 +39,7 @@ type world struct {
 	tolerations []v1alpha1.TolerationPolicy
 	gates       []v1alpha1.GatePolicy
 	evictions   []v1alpha1.EvictionPolicy
+	placements  []v1alpha1.PlacementPolicy
 	stored      []v1alpha1.TolerationPolicy
 	// storedEvictions are to evictions what stored is to tolerations.
 	storedEvictions []v1alpha1.EvictionPolicy
@@ -73,6 +74,8 @@ func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.List
 		list.Items = w.gates
 	case *v1alpha1.EvictionPolicyList:
 		list.Items = w.evictions
+	case *v1alpha1.PlacementPolicyList:
+		list.Items = w.placements
 	}
 	return w.listErr
 }
@@ -87,6 +90,7 @@ func (w *world) ServerResourcesForGroupVersionWithContext(context.Context, strin
 		{Name: "gatepolicies", Verbs: metav1.Verbs{"create", "list"}},
 		{Name: "evictionpolicies", Verbs: metav1.Verbs{"create", "list"}},
 		{Name: "tolerationpolicies", Verbs: w.verbs},
+		{Name: "placementpolicies", Verbs: w.verbs},
 	}}, nil
 }
 
@@ -180,7 +184,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{verbs: metav1.Verbs{"create", "list"}, reg: prometheus.NewPedanticRegistry()}
 		w.store = NewStore(Options{
-			Kinds: slices.DeleteFunc(policyset.Kinds(), func(k policyset.Kind) bool { return k.Name == "PlacementPolicy" || k.Name == "TaintPolicy" }),
+			Kinds: slices.DeleteFunc(policyset.Kinds(), func(k policyset.Kind) bool { return k.Name == "TaintPolicy" }),
 			Cache: w, Live: live{w}, Discovery: w, Clock: clock.RealClock{}, Metrics: NewMetrics(w.reg),
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -247,7 +251,7 @@ func TestD04AChangeReplacesThePoliciesOfAllKindsTogether(t *testing.T) {
 		require.NotEqual(t, before.Version, now.Version)
 		require.Same(t, before.Gates, now.Gates, "what did not change is not compiled again")
 		require.Zero(t, before.Tolerations.Len(), "a review that holds the old ones goes on with them")
-		require.LessOrEqual(t, w.listed()-lists, 4, "a thousand events are compiled once, or once more")
+		require.LessOrEqual(t, w.listed()-lists, len(w.store.options.Kinds)+1, "a thousand events are compiled once, or once more")
 		require.Len(t, changed, 1)
 	})
 }
@@ -313,6 +317,29 @@ func TestD05PoliciesStayInForceWhenTheirDefinitionGoes(t *testing.T) {
 	}
 }
 
+func TestD05AGuardStaysInForceWhenItsDefinitionGoes(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.change(func() {
+			w.synced = true
+			w.placements = []v1alpha1.PlacementPolicy{{
+				ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 1},
+				Spec: v1alpha1.PlacementPolicySpec{
+					Match: v1alpha1.PlacementMatch{Namespaces: []string{"a"}},
+					Guard: &v1alpha1.PlacementGuard{Taints: []v1alpha1.RegisteredTaint{{Key: "dedicated", Value: "a", Effect: "NoSchedule"}}},
+				},
+			}}
+		})
+		require.Equal(t, 1, w.store.Current().Tolerations.Len())
+		w.change(func() { w.verbs, w.placements = metav1.Verbs{"delete", "get", "list"}, nil })
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, w.store.Current().Tolerations.Len())
+		w.change(func() { w.verbs = metav1.Verbs{"create", "list"} })
+		time.Sleep(time.Minute)
+		require.Zero(t, w.store.Current().Tolerations.Len(), "no PlacementPolicy is stored")
+	})
+}
+
 func TestD05WhatIsInForceStaysWhenPoliciesCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		t.Helper()
@@ -357,7 +384,7 @@ func TestEveryKindHasASeriesFromTheBeginning(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		t.Helper()
 		w.change(func() { w.synced = true })
-		for _, kind := range []string{"TolerationPolicy", "GatePolicy", "EvictionPolicy"} {
+		for _, kind := range []string{"TolerationPolicy", "PlacementPolicy", "GatePolicy", "EvictionPolicy"} {
 			for _, inForce := range []string{"fully", "partly"} {
 				_, err := w.store.options.Metrics.policies.GetMetricWithLabelValues(kind, inForce)
 				require.NoError(t, err)
@@ -365,7 +392,7 @@ func TestEveryKindHasASeriesFromTheBeginning(t *testing.T) {
 		}
 		count, err := testutil.GatherAndCount(w.reg, "tollgate_policies")
 		require.NoError(t, err)
-		require.Equal(t, 6, count)
+		require.Equal(t, 8, count)
 	})
 }
 
