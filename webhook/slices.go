@@ -58,23 +58,24 @@ func sliceDevices(raw []byte) ([]validation.Device, error) {
 // decodeDevice returns a device and how many values its taints hold, which may be
 // most.
 func decodeDevice(raw []byte, most int) (validation.Device, int, error) {
-	var name, taints json.RawMessage
-	if err := findMembers(raw, member{"name", &name}, member{"taints", &taints}); err != nil {
+	// One variable is one allocation for each device.
+	var found struct{ name, taints json.RawMessage }
+	if err := findMembers(raw, member{"name", &found.name}, member{"taints", &found.taints}); err != nil {
 		return validation.Device{}, 0, err
 	}
 	var device validation.Device
 	var err error
-	if device.Name, err = decodeString(name); err != nil {
+	if device.Name, err = decodeString(found.name); err != nil {
 		return device, 0, fmt.Errorf("name: %w", err)
 	}
-	if isNull(taints) {
+	if isNull(found.taints) {
 		return device, 0, nil
 	}
-	n := countElements(taints)
+	n := countElements(found.taints)
 	if n > most {
 		return device, n, fmt.Errorf("taints: more than %d values in all devices", maxTaintElements)
 	}
-	if err := unmarshal(taints, &device.Taints); err != nil {
+	if err := unmarshal(found.taints, &device.Taints); err != nil {
 		return device, n, fmt.Errorf("taints: %w", err)
 	}
 	return device, n, nil
@@ -84,25 +85,25 @@ func decodeDevice(raw []byte, most int) (validation.Device, int, error) {
 // empty for none.
 func sliceOrigin(raw []byte) (tracker.Slice, error) {
 	var origin tracker.Slice
-	var spec, driver, node, pool, poolName json.RawMessage
-	if err := findMembers(raw, member{"spec", &spec}); err != nil {
+	var found struct{ driver, node, pool, poolName json.RawMessage }
+	spec, err := findAt(raw, "spec")
+	if err != nil {
 		return origin, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
 	}
-	if err := findMembers(spec, member{"driver", &driver}, member{"nodeName", &node}, member{"pool", &pool}); err != nil {
+	if err := findMembers(spec, member{"driver", &found.driver}, member{"nodeName", &found.node}, member{"pool", &found.pool}); err != nil {
 		return origin, &badReviewError{fmt.Errorf("decode spec: %w", err)}
 	}
-	if err := findMembers(pool, member{"name", &poolName}); err != nil {
+	if err := findMembers(found.pool, member{"name", &found.poolName}); err != nil {
 		return origin, &badReviewError{fmt.Errorf("decode spec.pool: %w", err)}
 	}
-	for _, f := range []struct {
-		path string
-		raw  json.RawMessage
-		into *string
-	}{{"spec.driver", driver, &origin.Driver}, {"spec.nodeName", node, &origin.Node}, {"spec.pool.name", poolName, &origin.Pool}} {
-		var err error
-		if *f.into, err = decodeString(f.raw); err != nil {
-			return origin, &badReviewError{fmt.Errorf("decode %s: %w", f.path, err)}
-		}
+	if origin.Driver, err = decodeString(found.driver); err != nil {
+		return origin, &badReviewError{fmt.Errorf("decode spec.driver: %w", err)}
+	}
+	if origin.Node, err = decodeString(found.node); err != nil {
+		return origin, &badReviewError{fmt.Errorf("decode spec.nodeName: %w", err)}
+	}
+	if origin.Pool, err = decodeString(found.poolName); err != nil {
+		return origin, &badReviewError{fmt.Errorf("decode spec.pool.name: %w", err)}
 	}
 	return origin, nil
 }
