@@ -3,14 +3,15 @@ package export
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -19,7 +20,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
 // policies are the policies that can be exported, those that guards of PlacementPolicies stand
@@ -30,27 +32,41 @@ type policies struct {
 	placements  []v1alpha1.PlacementPolicy
 }
 
-// withGuards adds the policies that guards stand for.
-func (p *policies) withGuards() policies {
-	guards := policyset.GuardsOf(p.placements)
-	return policies{tolerations: slices.Concat(p.tolerations, guards.Tolerations), taints: slices.Concat(p.taints, guards.Taints)}
+// addGuards adds the policies that guards stand for. A PlacementPolicy with a guard has to be
+// valid.
+func (p *policies) addGuards() error {
+	for i := range p.placements {
+		tolerations, taints := placement.Guard(&p.placements[i])
+		if tolerations == nil {
+			continue
+		}
+		if errs := placement.ValidatePolicy(&p.placements[i]); len(errs) > 0 {
+			return fmt.Errorf("read %s: %w", tolerations.Name, errs.ToAggregate())
+		}
+		p.tolerations = append(p.tolerations, *tolerations)
+		if taints != nil {
+			p.taints = append(p.taints, *taints)
+		}
+	}
+	return nil
 }
 
 func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
 
-func readInput(file string, stdin io.Reader) ([]byte, error) {
+// readFile returns the policies in a file, or in standard input.
+func readFile(file string, stdin io.Reader) (policies, error) {
 	if file == "-" {
 		data, err := io.ReadAll(stdin)
 		if err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
+			return policies{}, fmt.Errorf("read standard input: %w", err)
 		}
-		return data, nil
+		return decode(data)
 	}
 	data, err := os.ReadFile(file) //nolint:gosec // The user names the file.
 	if err != nil {
-		return nil, fmt.Errorf("read policies: %w", err)
+		return policies{}, fmt.Errorf("read policies: %w", err)
 	}
-	return data, nil
+	return decode(data)
 }
 
 // readCluster returns the policies in a cluster.
@@ -64,7 +80,10 @@ func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
 		err = readKind(ctx, clients, "placementpolicies", "PlacementPolicy", &found.placements)
 	}
 	clients.Progress.End()
-	return found.withGuards(), err
+	if err == nil {
+		err = found.addGuards()
+	}
+	return found, err
 }
 
 func readKind[T any](ctx context.Context, clients *cli.Clients, name, kind string, into *[]T) error {
@@ -82,13 +101,31 @@ func readKind[T any](ctx context.Context, clients *cli.Clients, name, kind strin
 	}))
 }
 
-func writeYAML(out io.Writer, object runtime.Object) error {
-	text, err := yaml.Marshal(object)
-	if err != nil {
-		return fmt.Errorf("write YAML: %w", err)
+// write writes objects. It is an error if two policies are exported under one name, as a guard and
+// a policy with a name like that of its export.
+func write(out io.Writer, objects []runtime.Object) error {
+	origins := map[string]string{}
+	for _, object := range objects {
+		about, err := meta.Accessor(object)
+		if err != nil {
+			return fmt.Errorf("read what is exported: %w", err)
+		}
+		name, origin := object.GetObjectKind().GroupVersionKind().Kind+" "+about.GetName(), about.GetAnnotations()[vap.ExportedFrom]
+		if other := cmp.Or(origins[name], origin); other != origin {
+			return fmt.Errorf("%s and %s would both be exported as %s: rename one of them, or export one at a time", other, origin, name)
+		}
+		origins[name] = origin
 	}
-	_, err = fmt.Fprintf(out, "---\n%s", text)
-	return err
+	for _, object := range objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("write YAML: %w", err)
+		}
+		if _, err = fmt.Fprintf(out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // decode returns the policies in the documents of data, including items of lists.
@@ -98,7 +135,7 @@ func decode(data []byte) (policies, error) {
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			return found.withGuards(), nil
+			return found, found.addGuards()
 		}
 		if err != nil {
 			return policies{}, fmt.Errorf("read policies: %w", err)

@@ -29,16 +29,18 @@ func newVAP() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "vap",
 		Short: "Write policies as ValidatingAdmissionPolicies",
-		Long: `Write TolerationPolicies and TaintPolicies as ValidatingAdmissionPolicies with their
-bindings, which the API server evaluates itself: for clusters that cannot have a webhook,
-or for the time in which Tollgate is away. Without -f, the policies of the cluster are
-read, as you.
+		Long: `Write TolerationPolicies, TaintPolicies and guards of PlacementPolicies as
+ValidatingAdmissionPolicies with their bindings, which the API server evaluates itself: for
+clusters that cannot have a webhook, or for the time in which Tollgate is away. Without -f,
+the policies of the cluster are read, as you.
 
 A TolerationPolicy becomes policies about pods and the templates of pods, about claims,
 and about the labels of namespaces that it grants something for. A TaintPolicy becomes
-policies about the taints of nodes and of DeviceTaintRules. The verdicts are the same. What
-they cannot see is said on standard error, and in the annotation tollgate.dev/not-exported:
-among that, which taints the node has that a pod is bound to past the scheduler.
+policies about the taints of nodes and of DeviceTaintRules. The guard of a PlacementPolicy
+becomes what the TolerationPolicy and the TaintPolicy become that it stands for. The
+verdicts are the same. What they cannot see is said on standard error, and in the annotation
+tollgate.dev/not-exported: among that, which taints the node has that a pod is bound to past
+the scheduler.
 
 A policy with a field by which Tollgate decides something that the API server cannot, such
 as limits, is not exported at all, unless --partial says that the rest is enough. The
@@ -55,11 +57,11 @@ an update that adds several hundred guarded tolerations to those of a pod, or an
 more than 8 taint keys that nothing but RBAC could grant.
 
 The command exits with 0 if all policies were exported, with 2 if some were not, and with 1
-if it could not read them. It needs the right to list tolerationpolicies and taintpolicies
-of API group tollgate.dev.`,
+if it could not read them. It needs the right to list tolerationpolicies, taintpolicies and
+placementpolicies of API group tollgate.dev.`,
 		Example: `  kubectl tollgate export vap -f policies.yaml | kubectl apply -f -
   kubectl tollgate export vap --partial > exported.yaml
-  kubectl get tolerationpolicies -o yaml | kubectl tollgate export vap -f -`,
+  kubectl get tolerationpolicies,placementpolicies -o yaml | kubectl tollgate export vap -f -`,
 		Args: cobra.NoArgs,
 	}
 	connection := cli.ConnectToAll(cmd)
@@ -89,11 +91,7 @@ func (o *options) read(ctx context.Context, connection *cli.Connection, stdin io
 		}
 		return readCluster(ctx, clients)
 	}
-	data, err := readInput(o.file, stdin)
-	if err != nil {
-		return policies{}, err
-	}
-	found, err := decode(data)
+	found, err := readFile(o.file, stdin)
 	if err == nil && found.len() == 0 {
 		err = errors.New("there is no TolerationPolicy and no TaintPolicy in the file")
 	}
@@ -110,10 +108,8 @@ func (o *options) export(found policies, out, notes io.Writer) error {
 	if err := o.add(&found, &r); err != nil {
 		return err
 	}
-	for _, object := range r.objects {
-		if err := writeYAML(out, object); err != nil {
-			return err
-		}
+	if err := write(out, r.objects); err != nil {
+		return err
 	}
 	if err := r.say(notes); err != nil {
 		return fmt.Errorf("write notes: %w", err)

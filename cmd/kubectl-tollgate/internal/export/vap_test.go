@@ -221,3 +221,39 @@ func TestWhoCannotReadPoliciesIsToldWhy(t *testing.T) {
 	require.ErrorContains(t, err, "ask for a ClusterRole with the verb list on taintpolicies of API group tollgate.dev")
 	require.Equal(t, cli.ExitError, cli.ExitCode(err))
 }
+
+func TestAGuardIsExportedOnlyIfItsPolicyIsValid(t *testing.T) {
+	t.Parallel()
+	const guard = "{kind: PlacementPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: x}, spec: {match: {namespaces: [x]}, guard: {taints: [{key: x, effect: Never}], register: {nodeSelector: {matchLabels: {pool: x}}}}}}"
+	out, _, err := runVAP(t, "-", guard)
+	require.ErrorContains(t, err, "read PlacementPolicy/x: spec.guard.taints[0].effect: ")
+	require.Equal(t, cli.ExitError, cli.ExitCode(err))
+	require.Empty(t, out)
+	_, err = runMap(t, guard, false)
+	require.ErrorContains(t, err, "read PlacementPolicy/x: spec.guard.taints[0].effect: ")
+	_, err = readCluster(t.Context(), cluster(t, servedKinds, guard))
+	require.ErrorContains(t, err, "read PlacementPolicy/x: spec.guard.taints[0].effect: ")
+}
+
+func TestTwoPoliciesAreNotExportedUnderOneName(t *testing.T) {
+	t.Parallel()
+	const (
+		guard = "{kind: PlacementPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: x}, spec: {match: {namespaces: [x]}, guard: {taints: [{key: x, effect: NoSchedule}], register: {nodeSelector: {matchLabels: {pool: x}}}}}}\n---\n"
+		named = ", apiVersion: tollgate.dev/v1alpha1, metadata: {name: placementpolicy-x}, spec: {taints: [{key: a}]"
+		taint = "{kind: TaintPolicy" + named + ", setters: [{rbac: true}], register: [{nodeSelector: {matchLabels: {pool: a}}, taints: [{key: a, effect: NoSchedule}]}]}}"
+	)
+	for text, problem := range map[string]string{
+		"{kind: TolerationPolicy" + named + "}}": "TolerationPolicy/placementpolicy-x and PlacementPolicy/x would both be exported as ValidatingAdmissionPolicy tollgate-tolerations-placementpolicy-x-",
+		taint:                                    "TaintPolicy/placementpolicy-x and PlacementPolicy/x would both be exported as ValidatingAdmissionPolicy tollgate-taints-placementpolicy-x-nodes",
+	} {
+		out, _, err := runVAP(t, "-", guard+text, "--partial")
+		require.ErrorContains(t, err, problem)
+		require.Equal(t, cli.ExitError, cli.ExitCode(err))
+		require.Empty(t, out)
+	}
+	out, err := runMap(t, guard+taint, false)
+	require.ErrorContains(t, err, "TaintPolicy/placementpolicy-x and PlacementPolicy/x would both be exported as MutatingAdmissionPolicy tollgate-register-placementpolicy-x-0")
+	require.NotContains(t, out, "apiVersion")
+	_, err = runMap(t, guard+"{kind: TolerationPolicy"+named+"}}", false)
+	require.NoError(t, err, "TolerationPolicies are not exported by map")
+}
