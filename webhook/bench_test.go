@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -84,6 +85,10 @@ type discard struct{ header http.Header }
 func (d *discard) Header() http.Header       { return d.header }
 func (*discard) Write(p []byte) (int, error) { return len(p), nil }
 func (*discard) WriteHeader(int)             {}
+
+// The server sets deadlines of connections; a writer without them makes an error of each.
+func (*discard) SetReadDeadline(time.Time) error  { return nil }
+func (*discard) SetWriteDeadline(time.Time) error { return nil }
 
 // benchmarkHandler measures a review without network.
 func benchmarkHandler(b *testing.B, handler http.Handler) {
