@@ -4,24 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// outputs are the values of -o.
-var outputs = []string{"table", "wide", "yaml", "json", "name"}
-
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	var filter Filter
-	output, watch := outputs[0], false
+	var output cli.Output
+	watch := false
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "Show devices as patches make them, and where each value comes from",
@@ -46,7 +41,7 @@ deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
 	}
 	connection := cli.ConnectToAll(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&output, "output", "o", output, "`format`: "+strings.Join(outputs, ", "))
+	output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json", "name")
 	flags.BoolVarP(&watch, "watch", "w", false, "go on, and write what changes; with -o table, wide or name")
 	flags.StringVar(&filter.Driver, "driver", "", "only devices of this `driver`")
 	flags.StringVar(&filter.Pool, "pool", "", "only devices in pools of this `name`")
@@ -55,11 +50,11 @@ deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
 	flags.BoolVar(&filter.Tainted, "tainted", false, "only devices with taints")
 	flags.BoolVar(&filter.Patched, "patched", false, "only devices that a ResourceSlicePatch is meant for, or failed on")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !slices.Contains(outputs, output) {
-			return fmt.Errorf("--output is %q, want one of %s", output, strings.Join(outputs, ", "))
+		if err := output.Validate(); err != nil {
+			return err
 		}
-		if watch && (output == "yaml" || output == "json") {
-			return fmt.Errorf("--output is %q, and --watch goes with table, wide and name", output)
+		if watch && (output.Format == "yaml" || output.Format == "json") {
+			return fmt.Errorf("--output is %q, and --watch goes with table, wide and name", output.Format)
 		}
 		clients, err := connection.Clients(cmd.ErrOrStderr())
 		if err != nil {
@@ -67,9 +62,9 @@ deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
 		}
 		if watch {
 			clients.Progress.End()
-			return follow(cmd.Context(), clients, clock.RealClock{}, filter, output, cmd.OutOrStdout())
+			return follow(cmd.Context(), clients, clock.RealClock{}, filter, output.Format, cmd.OutOrStdout())
 		}
-		return show(cmd.Context(), clients, filter, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return show(cmd.Context(), clients, filter, output.Format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
 }
@@ -115,7 +110,7 @@ func read(ctx context.Context, clients *cli.Clients, filter Filter, claims bool)
 		if s.Resource == state.ClassResource && !inventory.needsClasses || s.Resource == state.ClaimResource && !claims {
 			continue
 		}
-		if err := s.Each(ctx, clients, func(object runtime.Object) error { return s.add(inventory, object) }); err != nil {
+		if err := s.Each(ctx, clients, inventory.Add); err != nil {
 			return nil, err
 		}
 	}

@@ -57,7 +57,7 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, fil
 	}
 	rows := &changedRows{output: output, out: out, lines: cli.NewLines(out, output == "wide", head(output == "wide"))}
 	for {
-		inventory, err := fill(filter, sources, stores)
+		inventory, err := fill(filter, stores)
 		if err != nil {
 			return err
 		}
@@ -80,9 +80,9 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, fil
 }
 
 // fill returns an inventory of the objects in stores, which are added by name.
-func fill(filter Filter, sources []source, stores []toolscache.Store) (*Inventory, error) {
+func fill(filter Filter, stores []toolscache.Store) (*Inventory, error) {
 	inventory := NewTable(filter)
-	for i, store := range stores {
+	for _, store := range stores {
 		keys := store.ListKeys()
 		slices.Sort(keys)
 		for _, key := range keys {
@@ -91,7 +91,7 @@ func fill(filter Filter, sources []source, stores []toolscache.Store) (*Inventor
 				return nil, fmt.Errorf("read %s: %w", key, err)
 			}
 			if o, ok := object.(runtime.Object); ok {
-				if err := sources[i].add(inventory, o); err != nil {
+				if err := inventory.Add(o); err != nil {
 					return nil, err
 				}
 			}

@@ -29,7 +29,7 @@ type Inventory struct {
 	// pools have the slices of the newest generation of each pool, by name.
 	pools  map[poolName]map[string]*resourcev1.ResourceSlice
 	claims map[device.ID][]Claim
-	class  *class
+	class  *Class
 	// needsClasses is true if the filter or a patch names a class.
 	needsClasses bool
 
@@ -124,7 +124,7 @@ func (v *Inventory) AddRule(rule *resourcev1.DeviceTaintRule, unsupported []stri
 func (v *Inventory) AddClass(set *resourcev1.DeviceClass) {
 	v.view.SetClass(set)
 	if set.Name == v.filter.Class && set.Name != "" {
-		v.class = compileClass(set)
+		v.class = CompileClass(set.Spec.Selectors)
 	}
 }
 
@@ -262,12 +262,12 @@ func (f *Filter) names(id device.ID) bool {
 func (v *Inventory) shows(d *Device) bool {
 	f := &v.filter
 	return f.names(d.Device) && (!f.Tainted || len(d.Taints) > 0) && (!f.Patched || len(d.Patches)+len(d.Failed) > 0) &&
-		(f.Class == "" || v.class != nil && v.class.selects(d))
+		(f.Class == "" || v.class != nil && v.class.Selects(d))
 }
 
-// class selects devices by the DeviceClass of the filter, with the cost limit of classes in
+// Class selects devices by the selectors of a DeviceClass, with the cost limit of classes in
 // Kubernetes, which is above that of patches.
-type class struct {
+type Class struct {
 	// programs are the compiled selectors; nil for one without an expression.
 	programs []*cel.CompilationResult
 	// failed is the number of devices on which an expression failed, first the first of them and
@@ -277,10 +277,11 @@ type class struct {
 	problem error
 }
 
-func compileClass(set *resourcev1.DeviceClass) *class {
+// CompileClass returns a class with selectors.
+func CompileClass(selectors []resourcev1.DeviceSelector) *Class {
 	compiler := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
-	c := &class{}
-	for _, s := range set.Spec.Selectors {
+	c := &Class{}
+	for _, s := range selectors {
 		var program *cel.CompilationResult
 		if s.CEL != nil {
 			program = new(compiler.CompileCELExpression(s.CEL.Expression, cel.Options{DisableCostEstimation: true}))
@@ -290,7 +291,8 @@ func compileClass(set *resourcev1.DeviceClass) *class {
 	return c
 }
 
-func (c *class) selects(d *Device) bool {
+// Selects reports whether all selectors match a device. A failed expression does not.
+func (c *Class) Selects(d *Device) bool {
 	seen := cel.Device{
 		Driver: d.Device.Driver, AllowMultipleAllocations: d.Spec.AllowMultipleAllocations, Attributes: d.Spec.Attributes, Capacity: d.Spec.Capacity,
 	}

@@ -18,28 +18,17 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// source is a resource of an Inventory, and how its objects are added.
-type source struct {
-	state.Source
-
-	add func(*Inventory, runtime.Object) error
-}
-
 // sources returns the served resources: patches and rules first, so that each slice is merged
 // once.
-func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]source, error) {
+func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]state.Source, error) {
 	if _, err := clients.Version(ctx, state.SliceResource, "v1"); err != nil {
 		return nil, fmt.Errorf("%w (devices need Kubernetes 1.34 or later)", err)
 	}
-	var all []source
+	var all []state.Source
 	for _, custom := range []struct {
 		resource schema.GroupResource
 		versions []string
-		add      func(*Inventory, runtime.Object) error
-	}{
-		{state.PatchResource, []string{v1alpha1.GroupVersion.Version}, adds("ResourceSlicePatch", (*Inventory).AddPatch)},
-		{informer.RuleResource, state.RuleVersions(), addRule},
-	} {
+	}{{state.PatchResource, []string{v1alpha1.GroupVersion.Version}}, {informer.RuleResource, state.RuleVersions()}} {
 		version, err := clients.Version(ctx, custom.resource, custom.versions...)
 		if errors.Is(err, cli.ErrNotServed) {
 			continue
@@ -47,7 +36,7 @@ func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]sourc
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, source{state.NewCustomSource(clients, custom.resource, version), custom.add})
+		all = append(all, state.NewCustomSource(clients, custom.resource, version))
 	}
 	client := clients.Kubernetes.ResourceV1()
 	ofSlices := state.NewSource(clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{})
@@ -55,33 +44,29 @@ func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]sourc
 		ofSlices.FieldSelector = fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, filter.Driver).String()
 	}
 	return append(all,
-		source{state.NewSource(clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}), adds("DeviceClass", (*Inventory).AddClass)},
-		source{ofSlices, adds("ResourceSlice", (*Inventory).AddSlice)},
-		source{state.NewSource(clients, state.ClaimResource, client.ResourceClaims(metav1.NamespaceAll), &resourcev1.ResourceClaim{}), adds("ResourceClaim", (*Inventory).AddClaim)},
+		state.NewSource(clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}), ofSlices,
+		state.NewSource(clients, state.ClaimResource, client.ResourceClaims(metav1.NamespaceAll), &resourcev1.ResourceClaim{}),
 	), nil
 }
 
-// adds returns a function that adds objects of a typed client, or of a kind without one.
-func adds[T any](kind string, add func(*Inventory, *T)) func(*Inventory, runtime.Object) error {
-	return func(v *Inventory, object runtime.Object) error {
-		switch o := any(object).(type) {
-		case *T:
-			add(v, o)
-		case *unstructured.Unstructured:
-			return cli.As(kind, func(t *T) error { add(v, t); return nil })(o)
+// Add adds an object of a source.
+func (v *Inventory) Add(object runtime.Object) error {
+	switch o := object.(type) {
+	case *resourcev1.DeviceClass:
+		v.AddClass(o)
+	case *resourcev1.ResourceSlice:
+		v.AddSlice(o)
+	case *resourcev1.ResourceClaim:
+		v.AddClaim(o)
+	case *unstructured.Unstructured:
+		if o.GetKind() == "ResourceSlicePatch" {
+			return cli.As(o.GetKind(), func(patch *v1alpha1.ResourceSlicePatch) error { v.AddPatch(patch); return nil })(o)
 		}
-		return nil
-	}
-}
-
-func addRule(v *Inventory, object runtime.Object) error {
-	o, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return nil
-	}
-	rule, kept, err := state.ReadRule(o)
-	if err == nil {
+		rule, kept, err := state.ReadRule(o)
+		if err != nil {
+			return err
+		}
 		v.AddRule(rule, kept.Unsupported)
 	}
-	return err
+	return nil
 }

@@ -10,12 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // Claim is the explanation of a claim, by itself or as one of a pod.
@@ -212,30 +210,31 @@ func (w *World) unallocated(ctx context.Context, c *Claim) {
 	}
 }
 
-// requestClass is a class with the selectors of a request. It is no valid name, so that no patch
-// has it.
-const requestClass = "as a request asks"
-
 // candidates counts the devices that match a request.
 func (w *World) candidates(ctx context.Context, r *Request) *Candidates {
 	class := w.Classes[r.Class]
 	if class == nil {
 		return &Candidates{NoClass: true}
 	}
-	both := &resourcev1.DeviceClass{
-		ObjectMeta: metav1.ObjectMeta{Name: requestClass},
-		Spec:       resourcev1.DeviceClassSpec{Selectors: slices.Concat(class.Spec.Selectors, r.selectors)},
-	}
+	selectors := devices.CompileClass(slices.Concat(class.Spec.Selectors, r.selectors))
 	found := &Candidates{}
 	taints := map[string]int{}
-	for d := range w.Inventory(devices.Filter{Class: requestClass}, both).Devices(ctx) {
+	for d := range w.Inventory.Devices(ctx) {
+		if !selectors.Selects(d) {
+			continue
+		}
 		found.Selected++
-		bad := w.untolerated(d.Device, r.tolerations)
+		var bad []string // The bracket is open.
+		for _, taint := range w.Tracker.DeviceTaints(d.Device) {
+			if m := matchDevice(r.tolerations, &taint); repels(taint.Effect) && !m.Tolerated {
+				bad = append(bad, m.Taint+" ("+strings.Join(append([]string{m.Source}, m.Near...), ", "))
+			}
+		}
 		shared := r.AdminAccess || d.Spec.AllowMultipleAllocations != nil && *d.Spec.AllowMultipleAllocations
 		switch {
 		case len(bad) > 0:
 			found.Tainted++
-		case !shared && w.Taken[d.Device]:
+		case !shared && slices.ContainsFunc(d.Claims, func(claim devices.Claim) bool { return !claim.AdminAccess }):
 			found.Taken++
 		default:
 			found.Free++
@@ -249,18 +248,6 @@ func (w *World) candidates(ctx context.Context, r *Request) *Candidates {
 	}
 	slices.Sort(found.Taints)
 	return found
-}
-
-// untolerated returns the taints of a device that a request does not tolerate. The bracket is
-// open.
-func (w *World) untolerated(id device.ID, tolerations []resourcev1.DeviceToleration) []string {
-	var bad []string
-	for _, taint := range w.Tracker.DeviceTaints(id) {
-		if m := matchDevice(tolerations, &taint); repels(taint.Effect) && !m.Tolerated {
-			bad = append(bad, m.Taint+" ("+strings.Join(append([]string{m.Source}, m.Near...), ", "))
-		}
-	}
-	return bad
 }
 
 // problem returns why there are not enough devices for a request; empty if unknown.

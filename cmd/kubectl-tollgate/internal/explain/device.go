@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -37,7 +36,10 @@ type Device struct {
 func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device {
 	d := &Device{Kind: "Device", Name: id.String(), Missing: w.Missing}
 	if w.Inventory != nil {
-		for found := range w.Inventory(devices.Filter{Driver: id.Driver, Pool: id.Pool, Device: id.Name}).Devices(ctx) {
+		for found := range w.Inventory.Devices(ctx) {
+			if found.Device != id {
+				continue
+			}
 			d.Found, d.ResourceSlice, d.Node = true, found.Slice.Name, found.Node()
 			d.Attributes, d.Capacity, d.Patches = found.AttributeTexts(), found.CapacityTexts(), found.Patches
 			for _, f := range found.Failed {

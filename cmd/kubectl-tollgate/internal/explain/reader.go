@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,18 +27,28 @@ type reader struct {
 	question
 
 	world *World
+	// inventory has the claims that were read and, after devices, the devices.
+	inventory *devices.Inventory
 }
 
 // read returns the World as the user may see it.
 func (r *reader) read(ctx context.Context) (*World, error) {
 	wants := state.Wants{Lease: r.lease, Policies: true, Node: func(*corev1.Node) bool { return true }}
-	taken := Taken{}
+	var filter devices.Filter
+	if r.kind == kindDevice {
+		id, err := deviceOf(r.name)
+		if err != nil {
+			return nil, err
+		}
+		filter = devices.Filter{Driver: id.Driver, Pool: id.Pool, Device: id.Name}
+	}
+	r.inventory = devices.NewTable(filter)
 	namespaced := r.kind == kindPod || r.kind == kindClaim
 	if namespaced {
 		wants.Namespace = r.namespace
 		wants.Pod = func(pod *corev1.Pod) bool { return pod.Namespace == r.namespace }
 		wants.Claim = func(claim *resourcev1.ResourceClaim) bool {
-			taken.Add(claim)
+			r.inventory.AddClaim(claim)
 			return claim.Namespace == r.namespace
 		}
 	}
@@ -47,7 +56,7 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.world = &World{Cluster: c, Evictions: evictions.NewCluster(c), Taken: taken, Missing: c.Missing(), Unread: map[string]bool{}}
+	r.world = &World{Cluster: c, Evictions: evictions.NewCluster(c), Missing: c.Missing(), Unread: map[string]bool{}}
 	for _, resource := range []string{"nodes", "gatepolicies", "resourceclaims", "resourceslices"} {
 		r.world.Unread[resource] = c.Unread(resource)
 	}
@@ -143,43 +152,28 @@ func (r *reader) devices(ctx context.Context) error {
 	if _, err := r.Version(ctx, state.SliceResource, "v1"); err != nil {
 		return r.lacks(err, "list", state.SliceResource, "")
 	}
-	client := r.Kubernetes.ResourceV1()
-	classes := map[string]*resourcev1.DeviceClass{}
-	var published []*resourcev1.ResourceSlice
+	for i := range r.world.Patches {
+		r.inventory.AddPatch(&r.world.Patches[i])
+	}
+	for name, rule := range r.world.Rule {
+		kept, _ := r.world.Tracker.Rule(name)
+		r.inventory.AddRule(rule, kept.Unsupported)
+	}
+	client, classes := r.Kubernetes.ResourceV1(), map[string]*resourcev1.DeviceClass{}
 	for _, source := range []state.Source{
 		state.NewSource(r.Clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}),
 		state.NewSource(r.Clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{}),
 	} {
 		err := source.Each(ctx, r.Clients, func(object runtime.Object) error {
-			switch o := object.(type) {
-			case *resourcev1.DeviceClass:
-				classes[o.Name] = o
-			case *resourcev1.ResourceSlice:
-				published = append(published, o)
+			if class, ok := object.(*resourcev1.DeviceClass); ok {
+				classes[class.Name] = class
 			}
-			return nil
+			return r.inventory.Add(object)
 		})
 		if err != nil {
 			return r.lacks(err, "list", source.Resource, "it is not known which devices there are")
 		}
 	}
-	r.world.Classes = classes
-	r.world.Inventory = func(filter devices.Filter, also ...*resourcev1.DeviceClass) *devices.Inventory {
-		inventory := devices.NewTable(filter)
-		for i := range r.world.Patches {
-			inventory.AddPatch(&r.world.Patches[i])
-		}
-		for _, class := range slices.AppendSeq(also, maps.Values(classes)) {
-			inventory.AddClass(class)
-		}
-		for name, rule := range r.world.Rule {
-			kept, _ := r.world.Tracker.Rule(name)
-			inventory.AddRule(rule, kept.Unsupported)
-		}
-		for _, slice := range published {
-			inventory.AddSlice(slice)
-		}
-		return inventory
-	}
+	r.world.Classes, r.world.Inventory = classes, r.inventory
 	return nil
 }

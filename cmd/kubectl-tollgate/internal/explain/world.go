@@ -9,7 +9,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // World is the state of a cluster from which explanations follow. It has all nodes, and the pods
@@ -22,11 +21,9 @@ type World struct {
 	// Namespace is the namespace of the pods and claims; nil if unknown.
 	Namespace *corev1.Namespace
 
-	// Inventory returns the devices that match a filter, also with classes that the cluster does
-	// not have. It is nil if devices are not known.
-	Inventory func(filter devices.Filter, also ...*resourcev1.DeviceClass) *devices.Inventory
-	// Taken are the devices of the claims of all namespaces.
-	Taken Taken
+	// Inventory has the device that is explained, or else all, with the claims of all namespaces. It
+	// is nil if devices are not known.
+	Inventory *devices.Inventory
 	// Classes are the DeviceClasses, by name.
 	Classes map[string]*resourcev1.DeviceClass
 
@@ -37,21 +34,6 @@ type World struct {
 	Unread map[string]bool
 	// Missing are sentences about missing data.
 	Missing []string
-}
-
-// Taken are the devices that claims have, except by admin access, which does not exclude others.
-type Taken map[device.ID]bool
-
-// Add adds the devices of a claim.
-func (t Taken) Add(claim *resourcev1.ResourceClaim) {
-	if claim.Status.Allocation == nil {
-		return
-	}
-	for _, r := range claim.Status.Allocation.Devices.Results {
-		if r.AdminAccess == nil || !*r.AdminAccess {
-			t[device.ID{Driver: r.Driver, Pool: r.Pool, Name: r.Device}] = true
-		}
-	}
 }
 
 // named returns the object with a name, or nil.

@@ -35,8 +35,6 @@ type builder struct {
 	tolerations []v1alpha1.TolerationPolicy
 	placement   []v1alpha1.PlacementPolicy
 	gates       []v1alpha1.GatePolicy
-	slices      []*resourcev1.ResourceSlice
-	rules       []*resourcev1.DeviceTaintRule
 }
 
 // worldOf returns a world with objects, written as YAML with --- between them. The
@@ -47,7 +45,7 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	require.NoError(tb, scheme.AddToScheme(known))
 	require.NoError(tb, v1alpha1.AddToScheme(known))
 	b := &builder{World: &World{
-		Cluster: &state.Cluster{Tracker: tracker.New()}, Classes: map[string]*resourcev1.DeviceClass{}, Taken: Taken{}, Namespace: &corev1.Namespace{},
+		Cluster: &state.Cluster{Tracker: tracker.New()}, Classes: map[string]*resourcev1.DeviceClass{}, Inventory: devices.NewTable(devices.Filter{}), Namespace: &corev1.Namespace{},
 		Evictions: &evictions.Cluster{
 			Mode: configv1alpha1.EvictionReplace, Namespaces: func(string) (labels.Labels, bool) { return labels.Set{}, true },
 		},
@@ -69,7 +67,6 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	b.Policies = policyset.None().WithTolerations(b.tolerations).WithPlacement(b.placement).WithGates(b.gates).
 		WithTaints(b.TaintPolicies).WithEvictions(b.Evictions.Policies)
 	b.Evictions.Set = b.Policies.Evictions
-	b.Inventory = b.inventory
 	return b.World
 }
 
@@ -92,15 +89,16 @@ func (b *builder) add(tb testing.TB, object runtime.Object) {
 		b.Tracker.SetBudget(tracker.BudgetOf(o))
 	case *resourcev1.ResourceClaim:
 		b.Claims = append(b.Claims, o)
-		b.Taken.Add(o)
+		b.Inventory.AddClaim(o)
 		b.Tracker.SetClaim(tracker.ClaimOf(o))
 	case *resourcev1.ResourceSlice:
-		b.slices = append(b.slices, o)
+		b.Inventory.AddSlice(o)
 		b.Tracker.SetSlice(tracker.SliceOf(o), noon)
 	case *resourcev1.DeviceClass:
 		b.Classes[o.Name] = o
+		b.Inventory.AddClass(o)
 	case *resourcev1.DeviceTaintRule:
-		b.rules = append(b.rules, o)
+		b.Inventory.AddRule(o, nil)
 		b.Tracker.SetRule(tracker.RuleOf(o), noon)
 	case *v1alpha1.EvictionPolicy:
 		b.Evictions.Policies = append(b.Evictions.Policies, *o)
@@ -115,21 +113,4 @@ func (b *builder) add(tb testing.TB, object runtime.Object) {
 	default:
 		require.Fail(tb, "nobody knows what to do with it", "%T", object)
 	}
-}
-
-func (b *builder) inventory(filter devices.Filter, also ...*resourcev1.DeviceClass) *devices.Inventory {
-	inventory := devices.NewTable(filter)
-	for _, class := range b.Classes {
-		inventory.AddClass(class)
-	}
-	for _, class := range also {
-		inventory.AddClass(class)
-	}
-	for _, rule := range b.rules {
-		inventory.AddRule(rule, nil)
-	}
-	for _, slice := range b.slices {
-		inventory.AddSlice(slice)
-	}
-	return inventory
 }
