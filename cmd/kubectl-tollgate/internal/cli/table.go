@@ -144,26 +144,29 @@ func Clean(text string) string {
 
 // Wrapped returns text passed through Clean, in lines of at most width characters; all but the
 // first are indented. A longer word has a line of its own.
-func Wrapped(text string, width int) []string { return wrap(Clean(text), "", width) }
+func Wrapped(text string, width int) []string { return Indented("", "  ", Clean(text), width) }
 
 // Wrap returns text in lines of at most Width characters, with the indentation of its first line
 // and a line feed at the end; all lines but the first are indented further.
 func Wrap(indent int, text string) string {
-	return strings.Join(wrap(text, strings.Repeat(" ", indent), Width), "\n") + "\n"
+	first := strings.Repeat(" ", indent)
+	return strings.Join(Indented(first, first+"  ", text, Width), "\n") + "\n"
 }
 
-func wrap(text, indent string, width int) []string {
+// Indented returns text in lines of at most width characters after first, and after rest in all
+// but the first line. A longer word has a line of its own.
+func Indented(first, rest, text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
 		switch {
 		case line == "":
-			line = indent + word
+			line = first + word
 		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
 			line += " " + word
 		default:
 			lines = append(lines, line)
-			line = indent + "  " + word
+			line = rest + word
 		}
 	}
 	if line == "" {

@@ -147,7 +147,7 @@ func deviceOf(name string) (device.ID, error) {
 
 // explanation is a Pod, Claim, Node or Device.
 type explanation interface {
-	WriteText(w io.Writer, wide bool, now time.Time) error
+	write(p *page)
 }
 
 // show reads the cluster and writes the explanation to out, and sentences about missing data to
@@ -159,7 +159,7 @@ func show(ctx context.Context, clients *cli.Clients, of question, output string,
 		case "json", "yaml":
 			err = cli.WriteDocument(to, output, "  ", answer)
 		default:
-			err = answer.WriteText(to, output == "wide", of.now)
+			err = writeText(to, answer, output == "wide", of.now)
 		}
 	}
 	clients.Progress.End()

@@ -2,7 +2,10 @@ package explain
 
 import (
 	"bufio"
+	"cmp"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,44 +16,32 @@ import (
 )
 
 // page is an explanation as text: the answer, and then sections of tables and facts. Lines that
-// are not wide have at most cli.Width characters.
+// are not wide have at most cli.Width characters. Errors are those of Flush.
 type page struct {
 	out  *bufio.Writer
 	wide bool
 	now  time.Time
-	err  error
 }
 
-// writePage writes an answer and the sections of rest.
-func writePage(w io.Writer, wide bool, now time.Time, answer string, rest func(*page)) error {
+// writeText writes an explanation for people at now. A wide text has full names and times.
+func writeText(w io.Writer, answer explanation, wide bool, now time.Time) error {
 	p := &page{out: bufio.NewWriter(w), wide: wide, now: now}
-	p.paragraph("", answer)
-	rest(p)
-	if p.err != nil {
-		return p.err
-	}
+	answer.write(p)
 	return p.out.Flush()
 }
 
 // paragraph writes text after first, by which the lines below are indented.
 func (p *page) paragraph(first, text string) {
-	indent := strings.Repeat(" ", len(first))
-	line := first
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == first || line == indent:
-			line += word
-		case !p.wide && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > cli.Width:
-			p.line(line)
-			line = indent + word
-		default:
-			line += " " + word
-		}
+	width := cli.Width
+	if p.wide {
+		width = math.MaxInt
 	}
-	p.line(line)
+	for _, line := range cli.Indented(first, strings.Repeat(" ", len(first)), text, width) {
+		p.line(line)
+	}
 }
 
-func (p *page) line(text string) { _, _ = p.out.WriteString(cli.Clean(text) + "\n") } // Flush returns the error.
+func (p *page) line(text string) { _, _ = p.out.WriteString(cli.Clean(text) + "\n") }
 
 // fact writes a name and a value, and nothing without a value.
 func (p *page) fact(name, value string) {
@@ -72,6 +63,12 @@ func (p *page) item(of, text string) {
 	p.paragraph(indent, text)
 }
 
+// begin writes the answer.
+func (p *page) begin(answer string) {
+	p.paragraph("", answer)
+	p.line("")
+}
+
 // section begins a section.
 func (p *page) section(title string) {
 	p.line("")
@@ -84,33 +81,21 @@ func table[T any](p *page, title string, head []string, items []T, row func(*T) 
 	if len(items) == 0 {
 		return
 	}
-	rows := make([][]string, len(items))
-	filled := make([]bool, len(head))
+	rows, filled := [][]string{slices.Clone(head)}, make([]bool, len(head))
 	for i := range items {
-		rows[i] = row(&items[i])
-		for at, cell := range rows[i] {
+		cells := row(&items[i])
+		for at, cell := range cells {
 			filled[at] = filled[at] || cell != ""
+			cells[at] = cmp.Or(cell, cli.None)
 		}
-	}
-	pick := func(row []string, empty string) []string {
-		var picked []string
-		for at, cell := range row {
-			if cell == "" {
-				cell = empty
-			}
-			if filled[at] {
-				picked = append(picked, cell)
-			}
-		}
-		return picked
+		rows = append(rows, cells)
 	}
 	for i := range rows {
-		rows[i] = pick(rows[i], cli.None)
+		at := -1
+		rows[i] = slices.DeleteFunc(rows[i], func(string) bool { at++; return !filled[at] })
 	}
 	p.section(title)
-	if err := cli.Write(p.out, p.wide, pick(head, ""), rows); err != nil && p.err == nil {
-		p.err = err
-	}
+	_ = cli.Write(p.out, p.wide, rows[0], rows[1:])
 }
 
 // when returns a relative time and, in a wide page, the time.

@@ -2,78 +2,74 @@ package explain
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// WriteText writes the explanation for people at now. A wide text has full names and times.
-func (p *Pod) WriteText(w io.Writer, wide bool, now time.Time) error {
-	return writePage(w, wide, now, p.Answer, func(page *page) {
-		page.line("")
-		page.fact("Pod", p.Namespace+"/"+p.Name)
-		page.fact("Node", p.Node)
-		page.fact("Controller", p.Controller)
-		page.fact("Created", page.when(p.Created))
-		leaves := "Leaves"
-		if p.State == Due || p.State == Held {
-			leaves = "Due"
+// write writes the explanation.
+func (p *Pod) write(page *page) {
+	page.begin(p.Answer)
+	page.fact("Pod", p.Namespace+"/"+p.Name)
+	page.fact("Node", p.Node)
+	page.fact("Controller", p.Controller)
+	page.fact("Created", page.when(p.Created))
+	leaves := "Leaves"
+	if p.State == Due || p.State == Held {
+		leaves = "Due"
+	}
+	page.fact(leaves, page.when(p.Leaves))
+	if p.Eviction != nil {
+		page.eviction(p.Eviction)
+	}
+	if p.Scheduler != nil {
+		page.fact("Scheduler", p.Scheduler.Message)
+	}
+	for i, gate := range p.Gates {
+		if i == 0 {
+			page.section("Scheduling gates")
 		}
-		page.fact(leaves, page.when(p.Leaves))
-		if p.Eviction != nil {
-			page.eviction(p.Eviction)
+		page.item(gate.Name, gate.Opens)
+	}
+	table(page, "Nodes", []string{"COUNT", "VERDICT", "TAINTS", "NODES"}, p.Nodes, func(s *NodeSet) []string {
+		verdict := map[Standing]string{NotSelected: "not what it requires", Cordoned: "cordoned", Tainted: "tainted", TooFull: "topology spread", Open: "open"}
+		names := cli.Few(s.Nodes)
+		if page.wide {
+			names = cli.Joined(s.Nodes)
 		}
-		if p.Scheduler != nil {
-			page.fact("Scheduler", p.Scheduler.Message)
-		}
-		for i, gate := range p.Gates {
-			if i == 0 {
-				page.section("Scheduling gates")
-			}
-			page.item(gate.Name, gate.Opens)
-		}
-		table(page, "Nodes", []string{"COUNT", "VERDICT", "TAINTS", "NODES"}, p.Nodes, func(s *NodeSet) []string {
-			verdict := map[Standing]string{NotSelected: "not what it requires", Cordoned: "cordoned", Tainted: "tainted", TooFull: "topology spread", Open: "open"}
-			names := cli.Few(s.Nodes)
-			if wide {
-				names = cli.Joined(s.Nodes)
-			}
-			return []string{strconv.Itoa(len(s.Nodes)), verdict[s.Standing], strings.Join(s.Taints, ", "), names}
-		})
-		table(page, "Taints of its node", []string{"TAINT", "FROM", "SINCE", "TOLERATION", "LEAVES"}, p.Taints, func(t *Taint) []string {
-			return []string{t.Taint, t.carrier(), page.when(t.Since), t.toleration(), page.leaves(t)}
-		})
-		for i := range p.Claims {
-			page.section("Claim " + p.Claims[i].Name)
-			page.paragraph("", p.Claims[i].Answer)
-			page.claim(&p.Claims[i])
-		}
-		for i := range p.Spread {
-			page.spread(&p.Spread[i])
-		}
-		table(page, "TolerationPolicies about its tolerations, as far as is known without who made it", []string{"TOLERATION", "POLICY", "VERDICT", "ALLOWED"}, p.Tolerations, func(r *Ruling) []string {
-			row := []string{r.Toleration, r.Policy, "granted", ""}
-			switch {
-			case !r.Granted && r.Warns:
-				row[2] = "not granted (warns)"
-			case !r.Granted:
-				row[2] = "not granted"
-			}
-			if wide {
-				row[3] = r.Allowed
-			}
-			return row
-		})
-		page.placement(p.Placement)
-		page.events(p.Events)
+		return []string{strconv.Itoa(len(s.Nodes)), verdict[s.Standing], strings.Join(s.Taints, ", "), names}
 	})
+	table(page, "Taints of its node", []string{"TAINT", "FROM", "SINCE", "TOLERATION", "LEAVES"}, p.Taints, func(t *Taint) []string {
+		return []string{t.Taint, t.carrier(), page.when(t.Since), t.toleration(), page.leaves(t)}
+	})
+	for i := range p.Claims {
+		page.section("Claim " + p.Claims[i].Name)
+		page.paragraph("", p.Claims[i].Answer)
+		page.claim(&p.Claims[i])
+	}
+	for i := range p.Spread {
+		page.spread(&p.Spread[i])
+	}
+	table(page, "TolerationPolicies about its tolerations, as far as is known without who made it", []string{"TOLERATION", "POLICY", "VERDICT", "ALLOWED"}, p.Tolerations, func(r *Ruling) []string {
+		row := []string{r.Toleration, r.Policy, "granted", ""}
+		switch {
+		case !r.Granted && r.Warns:
+			row[2] = "not granted (warns)"
+		case !r.Granted:
+			row[2] = "not granted"
+		}
+		if page.wide {
+			row[3] = r.Allowed
+		}
+		return row
+	})
+	page.placement(p.Placement)
+	page.events(p.Events)
 }
 
 func (p *page) eviction(e *Eviction) {
@@ -206,67 +202,61 @@ func (p *page) fates(fates []Fate) {
 	})
 }
 
-// WriteText is described at Pod.WriteText.
-func (c *Claim) WriteText(w io.Writer, wide bool, now time.Time) error {
-	return writePage(w, wide, now, c.Answer, func(page *page) {
-		page.line("")
-		page.fact("Claim", c.Namespace+"/"+c.Name)
-		page.fact("Reserved for", strings.Join(c.ReservedFor, ", "))
-		page.claim(c)
-		page.placement(c.Placement)
-	})
+// write writes the explanation.
+func (c *Claim) write(page *page) {
+	page.begin(c.Answer)
+	page.fact("Claim", c.Namespace+"/"+c.Name)
+	page.fact("Reserved for", strings.Join(c.ReservedFor, ", "))
+	page.claim(c)
+	page.placement(c.Placement)
 }
 
-// WriteText is described at Pod.WriteText.
-func (n *Node) WriteText(w io.Writer, wide bool, now time.Time) error {
-	return writePage(w, wide, now, n.Answer, func(page *page) {
-		page.line("")
-		page.fact("Node", n.Name)
-		if n.Writer != "" {
-			page.fact("Taints", "last written by "+n.Writer+" "+page.when(n.Written))
-		}
-		page.fact("Lacks", strings.Join(n.Lacks, ", "))
-		table(page, "Taints", []string{"TAINT", "SINCE", "MEANS", "REGISTERED BY"}, n.Taints, func(t *NodeTaint) []string {
-			return []string{t.Taint, page.when(t.Since), t.Means, t.Registers}
-		})
-		titled := false
-		for i := range n.Taints {
-			for _, s := range n.Taints[i].Policies {
-				if !titled {
-					page.section("Who may write them")
-				}
-				titled = true
-				words := []string{s.Setters}
-				if s.Limits != "" {
-					words = append(words, s.Limits)
-				}
-				if s.Expires != nil {
-					words = append(words, "removed "+page.when(s.Expires))
-				}
-				page.item(n.Taints[i].Taint+", "+s.Policy, strings.Join(words, "; "))
+// write writes the explanation.
+func (n *Node) write(page *page) {
+	page.begin(n.Answer)
+	page.fact("Node", n.Name)
+	if n.Writer != "" {
+		page.fact("Taints", "last written by "+n.Writer+" "+page.when(n.Written))
+	}
+	page.fact("Lacks", strings.Join(n.Lacks, ", "))
+	table(page, "Taints", []string{"TAINT", "SINCE", "MEANS", "REGISTERED BY"}, n.Taints, func(t *NodeTaint) []string {
+		return []string{t.Taint, page.when(t.Since), t.Means, t.Registers}
+	})
+	titled := false
+	for i := range n.Taints {
+		for _, s := range n.Taints[i].Policies {
+			if !titled {
+				page.section("Who may write them")
 			}
+			titled = true
+			words := []string{s.Setters}
+			if s.Limits != "" {
+				words = append(words, s.Limits)
+			}
+			if s.Expires != nil {
+				words = append(words, "removed "+page.when(s.Expires))
+			}
+			page.item(n.Taints[i].Taint+", "+s.Policy, strings.Join(words, "; "))
 		}
-		page.fates(n.Pods)
-		page.events(n.Events)
-	})
+	}
+	page.fates(n.Pods)
+	page.events(n.Events)
 }
 
-// WriteText is described at Pod.WriteText.
-func (d *Device) WriteText(w io.Writer, wide bool, now time.Time) error {
-	return writePage(w, wide, now, d.Answer, func(page *page) {
-		page.line("")
-		page.fact("Device", d.Name)
-		page.fact("ResourceSlice", d.ResourceSlice)
-		page.fact("Node", d.Node)
-		for _, list := range []struct {
-			name   string
-			values []string
-		}{{"Claims", d.Claims}, {"Patches", d.Patches}, {"Failed", d.Failed}, {"Attributes", d.Attributes}, {"Capacity", d.Capacity}} {
-			page.fact(list.name, strings.Join(list.values, ", "))
-		}
-		table(page, "Taints", []string{"TAINT", "FROM", "SINCE"}, d.Taints, func(t *Taint) []string {
-			return []string{t.Taint, t.carrier(), page.when(t.Since)}
-		})
-		page.fates(d.Pods)
+// write writes the explanation.
+func (d *Device) write(page *page) {
+	page.begin(d.Answer)
+	page.fact("Device", d.Name)
+	page.fact("ResourceSlice", d.ResourceSlice)
+	page.fact("Node", d.Node)
+	for _, list := range []struct {
+		name   string
+		values []string
+	}{{"Claims", d.Claims}, {"Patches", d.Patches}, {"Failed", d.Failed}, {"Attributes", d.Attributes}, {"Capacity", d.Capacity}} {
+		page.fact(list.name, strings.Join(list.values, ", "))
+	}
+	table(page, "Taints", []string{"TAINT", "FROM", "SINCE"}, d.Taints, func(t *Taint) []string {
+		return []string{t.Taint, t.carrier(), page.when(t.Since)}
 	})
+	page.fates(d.Pods)
 }

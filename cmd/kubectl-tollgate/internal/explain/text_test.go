@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
@@ -92,35 +90,32 @@ func held() []string {
 
 func TestTextOfExplanations(t *testing.T) {
 	t.Parallel()
-	type text interface {
-		WriteText(w io.Writer, wide bool, now time.Time) error
-	}
 	spreadOver := "topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]"
 	wedged := []string{
 		node("a", "z1", ""), node("b", "z2", `{key: dedicated, value: x, effect: NoSchedule}`), node("c", "z2", `{key: dedicated, value: x, effect: NoSchedule}`), node("keyless", "z3", ""),
 		strings.Replace(node("d", "z4", ""), "zone: z4", "rack: r4", 1), pod("other", "nodeName: a", running), pod("third", "nodeName: keyless", running),
 		pod("p", spreadOver, unschedulable("0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 node(s) didn't match pod topology spread constraints.")),
 	}
-	podOf := func(objects []string) func(t *testing.T) text {
-		return func(t *testing.T) text {
+	podOf := func(objects []string) func(t *testing.T) explanation {
+		return func(t *testing.T) explanation {
 			t.Helper()
 			p, err := worldOf(t, objects...).Pod(t.Context(), "ml", "p", noon)
 			require.NoError(t, err)
 			return p
 		}
 	}
-	for name, explained := range map[string]func(t *testing.T) text{
+	for name, explained := range map[string]func(t *testing.T) explanation{
 		"pod-held":    podOf(held()),
 		"pod-spread":  podOf(wedged),
 		"pod-missing": podOf(nil),
-		"claim": func(t *testing.T) text {
+		"claim": func(t *testing.T) explanation {
 			t.Helper()
 			c, err := worldOf(t, held()...).Claim(t.Context(), "ml", "gpu", noon)
 			require.NoError(t, err)
 			return c
 		},
-		"node": func(t *testing.T) text { t.Helper(); return worldOf(t, held()...).Node("n-1", noon) },
-		"device": func(t *testing.T) text {
+		"node": func(t *testing.T) explanation { t.Helper(); return worldOf(t, held()...).Node("n-1", noon) },
+		"device": func(t *testing.T) explanation {
 			t.Helper()
 			return worldOf(t, held()...).Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-1"}, noon)
 		},
@@ -129,8 +124,8 @@ func TestTextOfExplanations(t *testing.T) {
 			t.Parallel()
 			answer := explained(t)
 			var narrow, wide bytes.Buffer
-			require.NoError(t, answer.WriteText(&narrow, false, noon))
-			require.NoError(t, answer.WriteText(&wide, true, noon))
+			require.NoError(t, writeText(&narrow, answer, false, noon))
+			require.NoError(t, writeText(&wide, answer, true, noon))
 			golden(t, name+".txt", narrow.Bytes())
 			golden(t, name+"-wide.txt", wide.Bytes())
 			document, err := json.MarshalIndent(answer, "", "  ")
@@ -154,7 +149,7 @@ func TestTextDoesNothingToTheTerminal(t *testing.T) {
 	}
 	for _, wide := range []bool{true, false} {
 		var out bytes.Buffer
-		require.NoError(t, p.WriteText(&out, wide, noon))
+		require.NoError(t, writeText(&out, p, wide, noon))
 		require.False(t, strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), unicode.IsControl), "%q", out.String())
 		require.Contains(t, out.String(), `Pending: ^[[2J\u009b31m x.`)
 		require.Contains(t, out.String(), "a^[]0;title^G b")
