@@ -131,7 +131,7 @@ func requestsOf(spec *resourcev1.ResourceClaimSpec) []Request {
 			request.Asks = 0
 		}
 		for i := range r.Tolerations {
-			request.Tolerations = append(request.Tolerations, deviceTolerationWords(&r.Tolerations[i]))
+			request.Tolerations = append(request.Tolerations, tolerationWords(new(tolerationOf(&r.Tolerations[i]))))
 		}
 		requests = append(requests, request)
 	}

@@ -47,17 +47,11 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 			}
 		}
 	}
-	var evicting, repelling []string
+	texts := map[corev1.TaintEffect][]string{}
 	for _, t := range w.Tracker.DeviceTaints(id) {
 		source := sourceWords(t.Author())
 		d.Taints = append(d.Taints, Taint{Taint: t.String(), Source: source, Device: id.String(), Since: stamp(t.TimeAdded)})
-		switch text := t.String() + " (" + source + ")"; t.Effect {
-		case corev1.TaintEffectNoExecute:
-			evicting = append(evicting, text)
-		case corev1.TaintEffectNoSchedule:
-			repelling = append(repelling, text)
-		case corev1.TaintEffectPreferNoSchedule:
-		}
+		texts[t.Effect] = append(texts[t.Effect], t.String()+" ("+source+")")
 	}
 	for _, claim := range w.Tracker.ClaimsOn(id) {
 		d.Claims = append(d.Claims, claim.String())
@@ -70,12 +64,12 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 		}
 		return d
 	}
-	words := effectWords(evicting, repelling, "claims")
+	words := effectWords(texts, "claims")
+	if len(words) == 0 {
+		words = []string{"no taint keeps claims off or makes pods leave"}
+	}
 	if !d.Found {
 		words = append([]string{"it is not published any more"}, words...)
-	}
-	if len(evicting)+len(repelling) == 0 {
-		words = append(words, "no taint keeps claims off or makes pods leave")
 	}
 	d.Answer = sentence(strings.Join(words, "; ") + ": " + tally(d.Pods, now))
 	return d

@@ -64,17 +64,12 @@ func (w *World) Node(name string, now time.Time) *Node {
 		return n
 	}
 	n.Found, n.Cordoned = true, node.Spec.Unschedulable
-	var evicting, repelling []string
+	texts := map[corev1.TaintEffect][]string{}
 	for i := range node.Spec.Taints {
 		t := w.nodeTaint(node, &node.Spec.Taints[i])
 		n.Taints = append(n.Taints, t)
-		switch node.Spec.Taints[i].Effect {
-		case corev1.TaintEffectNoExecute:
-			evicting = append(evicting, t.Taint)
-		case corev1.TaintEffectNoSchedule:
-			repelling = append(repelling, t.Taint)
-		case corev1.TaintEffectPreferNoSchedule:
-		}
+		effect := node.Spec.Taints[i].Effect
+		texts[effect] = append(texts[effect], t.Taint)
 	}
 	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
 		n.Lacks = append(n.Lacks, r.String()+" ("+policy.Ref("TaintPolicy", r.Policy)+")")
@@ -86,7 +81,7 @@ func (w *World) Node(name string, now time.Time) *Node {
 	n.Events = shown(w.newest(func(e *corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name && strings.Contains(e.Reason, "Evict")
 	}))
-	words := effectWords(evicting, repelling, "new pods")
+	words := effectWords(texts, "new pods")
 	if n.Cordoned {
 		words = append(words, "it is cordoned")
 	}

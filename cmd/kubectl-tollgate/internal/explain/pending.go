@@ -51,8 +51,21 @@ type Scheduler struct {
 // first.
 func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
 	reasons := schedulerReasons(p, pod)
-	p.Nodes = w.standings(pod)
-	p.Spread = w.spreadOf(pod)
+	if spreading, err := spread.Read(pod, spread.Options{ComparisonOperators: w.Rules.ComparisonOperators}); err == nil { // Invalid constraints keep no node.
+		nodes, placed := make([]spread.Node, len(w.Nodes)), []spread.Placed{}
+		for i, node := range w.Nodes {
+			nodes[i] = spread.NodeOf(node)
+		}
+		for _, other := range w.Pods {
+			if one, ok := spread.PlacedOf(other); ok && other.UID != pod.UID {
+				placed = append(placed, one)
+			}
+		}
+		cluster := spread.NewCluster(nodes, placed)
+		own := spreading.Filter(cluster)
+		p.Nodes = w.standings(pod, spreading, nodes, own.Verdicts)
+		p.Spread = spreadOf(spreading, cluster, own)
+	}
 	open, full := nodesWith(p.Nodes, Open), nodesWith(p.Nodes, TooFull)
 	scheduler := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
 	causes := w.obstacles(p, &reasons, len(open), full)
@@ -177,17 +190,11 @@ func schedulerReasons(p *Pod, pod *corev1.Pod) reasons {
 
 // standings groups the nodes by obstacle and taints, in the order of causes, and then those with
 // the most nodes.
-func (w *World) standings(pod *corev1.Pod) []NodeSet {
-	spreading := w.spreading(pod)
-	if spreading == nil {
-		return nil
-	}
-	all := spreadNodes(w.Nodes)
-	filtered := spreading.Filter(spread.NewCluster(all, w.placedPods(pod)))
+func (w *World) standings(pod *corev1.Pod, spreading *spread.Spreading, all []spread.Node, verdicts []spread.Verdict) []NodeSet {
 	sets := map[string]*NodeSet{}
 	for i, node := range w.Nodes {
 		s := w.standing(spreading, pod, node, &all[i])
-		if s.Standing == Open && filtered.Verdicts[i].Code != spread.Success {
+		if s.Standing == Open && verdicts[i].Code != spread.Success {
 			s.Standing = TooFull
 		}
 		key := string(s.Standing) + " " + strings.Join(s.Taints, " ")

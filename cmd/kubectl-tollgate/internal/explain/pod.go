@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/policy/spread"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -191,15 +190,6 @@ func (w *World) gated(p *Pod, pod *corev1.Pod) {
 		words = append(words, gate.Name+" ("+g.Opens+")")
 	}
 	p.conclude(Pending, "Pending", Cause{CauseGate, "it waits behind " + cli.Counted(len(words), "scheduling gate") + ", and the scheduler does not look at it: " + strings.Join(words, ", ")})
-}
-
-// spreading returns the constraints of a pod on nodes; nil if they are invalid.
-func (w *World) spreading(pod *corev1.Pod) *spread.Spreading {
-	s, err := spread.Read(pod, spread.Options{ComparisonOperators: w.Rules.ComparisonOperators})
-	if err != nil {
-		return nil
-	}
-	return s
 }
 
 // situation returns the taints that apply to a pod, as the evictor has them.

@@ -67,33 +67,13 @@ type ExcludedNodes struct {
 	Nodes []string `json:"nodes"`
 }
 
-func spreadNodes(nodes []*corev1.Node) []spread.Node {
-	all := make([]spread.Node, len(nodes))
-	for i, node := range nodes {
-		all[i] = spread.NodeOf(node)
-	}
-	return all
-}
-
-// placedPods returns the pods that constraints of a pod may count.
-func (w *World) placedPods(pod *corev1.Pod) []spread.Placed {
-	var placed []spread.Placed
-	for _, other := range w.Pods {
-		if p, ok := spread.PlacedOf(other); ok && other.UID != pod.UID {
-			placed = append(placed, p)
-		}
-	}
-	return placed
-}
-
-// spreadOf counts the constraints of a pod with DoNotSchedule.
-func (w *World) spreadOf(pod *corev1.Pod) []Spread {
-	spreading := w.spreading(pod)
-	if spreading == nil || len(spreading.Constraints()) == 0 {
+// spreadOf counts the constraints of a pod with DoNotSchedule. Own are the counts with their own
+// nodeTaintsPolicy.
+func spreadOf(spreading *spread.Spreading, cluster *spread.Cluster, own *spread.Filtered) []Spread {
+	if len(own.Counts) == 0 {
 		return nil
 	}
-	cluster := spread.NewCluster(spreadNodes(w.Nodes), w.placedPods(pod))
-	own, both := spreading.Filter(cluster), spreading.SideBySide(cluster)
+	both := spreading.SideBySide(cluster)
 	wedges := spreading.Wedges(cluster.Nodes())
 	var list []Spread
 	for i := range own.Counts {

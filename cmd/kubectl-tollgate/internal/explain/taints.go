@@ -38,26 +38,7 @@ func match(rules evictor.Rules, tolerations []corev1.Toleration, taint *corev1.T
 	if taint.TimeAdded != nil && !taint.TimeAdded.IsZero() {
 		m.Since = taint.TimeAdded
 	}
-	for i := range tolerations {
-		t := &tolerations[i]
-		if rules.Tolerates(t, taint) {
-			m.Tolerated, m.By, m.Near = true, tolerationWords(t), nil
-			return m
-		}
-		if t.Key != taint.Key {
-			continue
-		}
-		why := " has another value"
-		switch compares := t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt; {
-		case t.Effect != "" && t.Effect != taint.Effect:
-			why = " is for the effect " + string(t.Effect)
-		case compares && !rules.ComparisonOperators:
-			why = " has the operator " + string(t.Operator) + ", which Tollgate does not honour (eviction.comparisonOperators is off)"
-		case compares:
-			why = " does not hold for the value " + taint.Value
-		}
-		m.Near = append(m.Near, "its toleration "+tolerationWords(t)+why)
-	}
+	m.match(rules.ComparisonOperators, "its", tolerations, taint, func(i int) bool { return rules.Tolerates(&tolerations[i], taint) })
 	return m
 }
 
@@ -66,22 +47,39 @@ func match(rules evictor.Rules, tolerations []corev1.Toleration, taint *corev1.T
 func matchDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint) Taint {
 	native := resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
 	m := Taint{Taint: taint.String(), Source: sourceWords(taint.Author()), Since: stamp(taint.TimeAdded)}
+	ofNodes := make([]corev1.Toleration, len(tolerations))
+	for i := range tolerations {
+		ofNodes[i] = tolerationOf(&tolerations[i])
+	}
+	m.match(true, "the", ofNodes, &corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}, func(i int) bool {
+		return resourceclaim.ToleratesTaint(tolerations[i], native)
+	})
+	return m
+}
+
+// match sets the first toleration that matches a taint, or else why those of its key do not.
+// Comparing is true if comparison operators are honoured.
+func (m *Taint) match(comparing bool, whose string, tolerations []corev1.Toleration, taint *corev1.Taint, tolerates func(i int) bool) {
 	for i := range tolerations {
 		t := &tolerations[i]
-		if resourceclaim.ToleratesTaint(*t, native) {
-			m.Tolerated, m.By, m.Near = true, deviceTolerationWords(t), nil
-			return m
+		if tolerates(i) {
+			m.Tolerated, m.By, m.Near = true, tolerationWords(t), nil
+			return
 		}
 		if t.Key != taint.Key {
 			continue
 		}
 		why := " has another value"
-		if t.Effect != "" && string(t.Effect) != string(taint.Effect) {
+		switch compares := t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt; {
+		case t.Effect != "" && t.Effect != taint.Effect:
 			why = " is for the effect " + string(t.Effect)
+		case compares && !comparing:
+			why = " has the operator " + string(t.Operator) + ", which Tollgate does not honour (eviction.comparisonOperators is off)"
+		case compares:
+			why = " does not hold for the value " + taint.Value
 		}
-		m.Near = append(m.Near, "the toleration "+deviceTolerationWords(t)+why)
+		m.Near = append(m.Near, whose+" toleration "+tolerationWords(t)+why)
 	}
-	return m
 }
 
 // repels reports whether a taint keeps new pods off.

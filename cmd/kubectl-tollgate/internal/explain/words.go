@@ -65,11 +65,11 @@ func tolerationWords(t *corev1.Toleration) string {
 	return text
 }
 
-// deviceTolerationWords is tolerationWords for a toleration of a request for devices.
-func deviceTolerationWords(t *resourcev1.DeviceToleration) string {
-	return tolerationWords(&corev1.Toleration{
+// tolerationOf returns a toleration of a request for devices as one of a pod.
+func tolerationOf(t *resourcev1.DeviceToleration) corev1.Toleration {
+	return corev1.Toleration{
 		Key: t.Key, Operator: corev1.TolerationOperator(t.Operator), Value: t.Value, Effect: corev1.TaintEffect(t.Effect), TolerationSeconds: t.TolerationSeconds,
-	})
+	}
 }
 
 // ofDriver begins the words for a taint that a driver published.
@@ -91,16 +91,17 @@ func sentence(words string) string {
 	return strings.ToUpper(words[:1]) + words[1:] + "."
 }
 
-// effectWords returns what taints do: those that evict, and those that keep pods or claims off.
-func effectWords(evicting, repelling []string, off string) []string {
+// effectWords returns what taints do, by effect: those that evict, and those that keep pods or
+// claims off.
+func effectWords(taints map[corev1.TaintEffect][]string, off string) []string {
 	var words []string
 	for _, do := range []struct {
-		taints    []string
+		effect    corev1.TaintEffect
 		verb, who string
-	}{{evicting, "evict", "who does not tolerate "}, {repelling, "keep", off + " off that do not tolerate "}} {
-		n := len(do.taints)
+	}{{corev1.TaintEffectNoExecute, "evict", "who does not tolerate "}, {corev1.TaintEffectNoSchedule, "keep", off + " off that do not tolerate "}} {
+		n := len(taints[do.effect])
 		if n > 0 {
-			words = append(words, cli.Plural(n, "taint ", "taints ")+cli.And(do.taints)+" "+cli.Plural(n, do.verb+"s ", do.verb+" ")+do.who+cli.Plural(n, "it", "them"))
+			words = append(words, cli.Plural(n, "taint ", "taints ")+cli.And(taints[do.effect])+" "+cli.Plural(n, do.verb+"s ", do.verb+" ")+do.who+cli.Plural(n, "it", "them"))
 		}
 	}
 	return words
