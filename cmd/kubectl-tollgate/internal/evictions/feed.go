@@ -123,13 +123,6 @@ type feedWatch struct {
 	once    sync.Once
 }
 
-func newFeed(clients *cli.Clients, clk clock.PassiveClock, opts *options) *feed {
-	return &feed{
-		clients: clients, clock: clk, opts: opts, synced: make(chan struct{}), changed: make(chan struct{}, 1),
-		refused: map[schema.GroupResource]string{},
-	}
-}
-
 // run watches the cluster until ctx is done, and then returns nil. Other errors have advice.
 func (f *feed) run(ctx context.Context) error {
 	shown, first, missing, err := Read(ctx, f.clients, f.clock.Now(), f.opts.wants)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -42,9 +43,15 @@ type frame struct {
 // follow shows updates until ctx is done or, with untilDone, no pods have to leave.
 func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opts *options, to streams) error {
 	ctx, stop := context.WithCancel(ctx)
-	feed := newFeed(clients, clk, opts)
+	feed := &feed{
+		clients: clients, clock: clk, opts: opts, synced: make(chan struct{}), changed: make(chan struct{}, 1),
+		refused: map[schema.GroupResource]string{},
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- feed.run(ctx) }()
+	go func() {
+		defer close(ended)
+		ended <- feed.run(ctx)
+	}()
 	var shows view
 	switch {
 	case opts.output == "json":
@@ -54,16 +61,13 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opt
 	default:
 		shows = &lineView{to: to, write: ChangeLines(to.out)}
 	}
-	over, err := showUpdates(ctx, feed, ended, clk, opts, shows)
+	err := showUpdates(ctx, feed, ended, clk, opts, shows)
 	stop()
-	if over {
-		return err
-	}
 	return cmp.Or(err, <-ended)
 }
 
-// showUpdates calls shows for each update. Over is true if the feed has ended.
-func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.WithTicker, opts *options, shows view) (over bool, err error) {
+// showUpdates calls shows for each update until the feed has ended.
+func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.WithTicker, opts *options, shows view) error {
 	var giveUp <-chan time.Time
 	if opts.timeout > 0 {
 		timer := clk.NewTimer(opts.timeout)
@@ -72,9 +76,9 @@ func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.
 	}
 	select {
 	case err := <-ended:
-		return true, err
+		return err
 	case <-giveUp:
-		return false, &cli.VerdictError{Reason: fmt.Sprintf("the cluster was not read within %s", opts.timeout)}
+		return &cli.VerdictError{Reason: fmt.Sprintf("the cluster was not read within %s", opts.timeout)}
 	case <-feed.synced:
 	}
 	ticker := clk.NewTicker(redraw)
@@ -85,22 +89,22 @@ func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.
 		list := feed.list(now)
 		at := &frame{now: now, list: list, changed: log.Next(list, feed.lives), log: log, lacks: feed.notes(now), holds: Notes(list, now)}
 		if err := shows.show(at); err != nil {
-			return false, err
+			return err
 		}
 		if opts.untilDone && len(Open(list)) == 0 {
-			return false, shows.end(at)
+			return shows.end(at)
 		}
 		select {
 		case <-ctx.Done():
-			return false, shows.end(at)
+			return shows.end(at)
 		case err := <-ended:
 			_ = shows.end(at)
-			return true, err
+			return err
 		case <-giveUp:
 			if err := shows.end(at); err != nil {
-				return false, err
+				return err
 			}
-			return false, &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, openCounts(list))}
+			return &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, openCounts(list))}
 		case <-ticker.C():
 		case <-feed.changed:
 			clk.Sleep(batchDelay)

@@ -1,6 +1,7 @@
 package evictions
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,9 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
+// holdStates are the states of pods with a hold, by its reason, if it is not Held.
+var holdStates = map[evictor.HoldReason]State{evictor.HoldPaused: Paused, evictor.HoldProtected: Protected, evictor.HoldBudget: Blocked}
+
 // byTollgate returns the eviction of a pod by Tollgate for at least one reason. A protected
 // reason comes first only if all are.
 func (m *Moment) byTollgate(pod *tracker.Pod, because []evictor.Reason) Eviction {
@@ -29,19 +33,8 @@ func (m *Moment) byTollgate(pod *tracker.Pod, because []evictor.Reason) Eviction
 		if way.Policy != nil {
 			e.Policy = way.Policy.Name
 		}
-		switch e.Hold.Reason {
-		case "":
+		if e.State = cmp.Or(holdStates[e.Hold.Reason], Held); e.Hold.None() {
 			e.State = m.stateAt(e.At)
-		case evictor.HoldPaused:
-			e.State = Paused
-		case evictor.HoldProtected:
-			e.State = Protected
-		case evictor.HoldBudget:
-			e.State = Blocked
-		case evictor.HoldNodesDown, evictor.HoldLooping, evictor.HoldTwinMissing, evictor.HoldNamespaceUnknown, evictor.HoldBreakerTripped:
-			e.State = Held
-		default:
-			e.State = Held
 		}
 		evictions = append(evictions, e)
 	}
