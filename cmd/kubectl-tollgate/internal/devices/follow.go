@@ -39,9 +39,8 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, fil
 	defer running.Wait()
 	defer stop(nil)
 	changed := make(chan struct{}, 1)
-	handler := toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { state.Signal(changed) }, UpdateFunc: func(_, _ any) { state.Signal(changed) }, DeleteFunc: func(any) { state.Signal(changed) },
-	}
+	signal := func(any) { state.Signal(changed) }
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: signal, UpdateFunc: func(_, _ any) { state.Signal(changed) }, DeleteFunc: signal}
 	stores, synced := make([]toolscache.Store, len(sources)), make([]toolscache.InformerSynced, len(sources))
 	for i := range sources {
 		store, controller := sources[i].Watch(handler, func(err error, verb string) {

@@ -68,7 +68,7 @@ func itemOf(e *Eviction) item {
 	}
 	if !e.Hold.None() {
 		it.Hold = &held{
-			Reason: e.Hold.Reason.Condition(), By: e.Hold.By, Message: e.Hold.Why, Since: timeOrNone(e.Hold.Since), Until: timeOrNone(e.Hold.Until),
+			Reason: e.Hold.Reason.Condition(), By: e.Hold.By, Message: e.Hold.Why, Since: TimeOrNone(e.Hold.Since), Until: TimeOrNone(e.Hold.Until),
 		}
 	}
 	for i := range e.Because {
@@ -89,7 +89,8 @@ func itemOf(e *Eviction) item {
 	return it
 }
 
-func timeOrNone(at time.Time) *metav1.Time {
+// TimeOrNone returns a time for JSON, nil for none.
+func TimeOrNone(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
 	}

@@ -107,7 +107,7 @@ type feed struct {
 	// missing are the sentences of the first read, and refused those of forbidden watches, by
 	// resource.
 	missing []string
-	refused map[schema.GroupResource]string
+	refused map[string]string
 	// trouble is the last error of a watch, and troubleAt its time.
 	trouble   string
 	troubleAt time.Time
@@ -325,7 +325,7 @@ func (f *feed) failed(w *feedWatch, err error) {
 	}
 	listed := func(sentence string) bool { return strings.Contains(sentence, "list "+w.resource.Resource+":") }
 	if !slices.ContainsFunc(f.missing, listed) {
-		f.refused[w.resource] = refused.Error()
+		f.refused[w.resource.String()] = refused.Error()
 	}
 	w.once.Do(func() { close(w.refused) })
 }
@@ -401,7 +401,7 @@ func (f *feed) notes(now time.Time) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	notes := slices.Clone(f.missing)
-	for _, resource := range slices.SortedFunc(maps.Keys(f.refused), func(a, b schema.GroupResource) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, resource := range slices.Sorted(maps.Keys(f.refused)) {
 		notes = append(notes, f.refused[resource])
 	}
 	if f.trouble != "" && now.Sub(f.troubleAt) < lately {

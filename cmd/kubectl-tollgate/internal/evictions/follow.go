@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -45,7 +44,7 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opt
 	ctx, stop := context.WithCancel(ctx)
 	feed := &feed{
 		clients: clients, clock: clk, opts: opts, synced: make(chan struct{}), changed: make(chan struct{}, 1),
-		refused: map[schema.GroupResource]string{},
+		refused: map[string]string{},
 	}
 	ended := make(chan error, 1)
 	go func() {

@@ -191,21 +191,15 @@ const (
 )
 
 func (v *screenView) show(at *frame) error {
-	var text strings.Builder
+	text := home + strings.Join(v.lines(at), restOf+"\r\n") + restOf + allBelow
 	if !v.begun {
-		v.begun = true
-		text.WriteString(enter)
+		v.begun, text = true, enter+text
 	}
-	text.WriteString(home)
-	lines := v.lines(at)
-	for i, line := range lines {
-		text.WriteString(line + restOf)
-		if i < len(lines)-1 {
-			text.WriteString("\r\n")
-		}
-	}
-	text.WriteString(allBelow)
-	if _, err := io.WriteString(v.to.out, text.String()); err != nil {
+	return v.draw(text)
+}
+
+func (v *screenView) draw(text string) error {
+	if _, err := io.WriteString(v.to.out, text); err != nil {
 		return fmt.Errorf("draw: %w", err)
 	}
 	return nil
@@ -221,11 +215,7 @@ func (v *screenView) lines(at *frame) []string {
 
 // end leaves the alternate screen and writes the last lines.
 func (v *screenView) end(at *frame) error {
-	text := leave + strings.Join(append(v.lines(at), ""), "\r\n")
-	if _, err := io.WriteString(v.to.out, text); err != nil {
-		return fmt.Errorf("draw: %w", err)
-	}
-	return nil
+	return v.draw(leave + strings.Join(append(v.lines(at), ""), "\r\n"))
 }
 
 // sizeOf returns a function that returns the size of a terminal, or a default size.

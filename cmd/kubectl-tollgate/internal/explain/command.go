@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,12 +32,9 @@ var kinds = map[string]string{
 	kindDevice: kindDevice, "devices": kindDevice,
 }
 
-// outputs are the values of -o.
-var outputs = []string{"text", "wide", "yaml", "json"}
-
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
-	output := outputs[0]
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "explain (pod NAME | claim NAME | node NAME | device DRIVER/POOL/DEVICE)",
 		Short: "Say why a pod is pending, leaves or is gone, and what claims, nodes and devices have to do with it",
@@ -80,10 +76,10 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 	connection := cli.Connect(cmd)
 	wants := state.Wants{}
 	wants.AddFlags(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", output, "`format`: "+strings.Join(outputs, ", "))
+	output.AddFlag(cmd, "`format`", "text", "wide", "yaml", "json")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
-		if !slices.Contains(outputs, output) {
-			return fmt.Errorf("--output is %q, want one of %s", output, strings.Join(outputs, ", "))
+		if err := output.Validate(); err != nil {
+			return err
 		}
 		kind, name := objectOf(arguments)
 		namespace, _, err := connection.Namespace()
@@ -95,7 +91,7 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 			return err
 		}
 		of := question{kind: kind, namespace: namespace, name: name, lease: wants.Lease, now: clock.RealClock{}.Now()}
-		return show(cmd.Context(), clients, of, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return show(cmd.Context(), clients, of, output.Format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
 }

@@ -185,7 +185,7 @@ func TestExplainReadsWhatTheAnswerFollowsFrom(t *testing.T) {
 	require.Equal(t, "Pending: claim gpu cannot be allocated: request r asks for 1 of 1 device (DeviceClass gpus), of which 1 has taints that it does not tolerate: hot:NoSchedule (DeviceTaintRule hot; 1 device); the only node has taints that it does not tolerate: dedicated=x:NoSchedule (node n-1; its toleration dedicated=blue has another value).", got.Answer)
 	require.Equal(t, []Ruling{{Toleration: "dedicated=blue", Policy: "dedicated", Granted: true, Allowed: "allowed in namespaces ml"}}, got.Tolerations)
 
-	for _, output := range outputs {
+	for _, output := range []string{"text", "wide", "yaml", "json"} {
 		for kind, name := range map[string]string{kindPod: "web", kindClaim: "gpu", kindNode: "n-1", kindDevice: "gpu.example.com/n-1/gpu-0"} {
 			out, _, err := ask(t, f, kind, name, output)
 			require.NoError(t, err)

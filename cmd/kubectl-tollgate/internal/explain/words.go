@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -24,14 +23,6 @@ func in(at, now time.Time) string {
 
 func ago(at, now time.Time) string {
 	return duration.HumanDuration(max(now.Sub(at), 0)) + " ago"
-}
-
-// stamp returns a time for JSON, nil for none.
-func stamp(at time.Time) *metav1.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return new(metav1.NewTime(at))
 }
 
 // tolerationWords returns what a toleration of a pod tolerates: dedicated=x:NoSchedule, sla<5,
