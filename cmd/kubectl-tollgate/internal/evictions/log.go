@@ -82,20 +82,22 @@ func (g *Group) total() int {
 // Groups returns the pods of the last list by the object that evicts them, the largest group
 // first.
 func (l *Log) Groups() []Group {
-	by := map[tracker.Source]*Group{}
+	by := map[tracker.Source]map[State]int{}
+	count := func(source tracker.Source, state State, pods int) {
+		if by[source] == nil {
+			by[source] = map[State]int{}
+		}
+		by[source][state] += pods
+	}
 	for source, gone := range l.gone {
-		by[source] = &Group{Source: source, Pods: map[State]int{Gone: gone}}
+		count(source, Gone, gone)
 	}
 	for _, e := range l.before {
-		source := author(&e)
-		if by[source] == nil {
-			by[source] = &Group{Source: source, Pods: map[State]int{}}
-		}
-		by[source].Pods[e.State]++
+		count(author(&e), e.State, 1)
 	}
 	groups := make([]Group, 0, len(by))
-	for _, g := range by {
-		groups = append(groups, *g)
+	for source, pods := range by {
+		groups = append(groups, Group{source, pods})
 	}
 	slices.SortFunc(groups, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(b.total(), a.total()), cmp.Compare(a.Source.Kind, b.Source.Kind), cmp.Compare(a.Source.Name, b.Source.Name))

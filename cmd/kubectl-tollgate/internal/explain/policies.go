@@ -99,11 +99,11 @@ func (w *World) placement(
 	match func(context.Context, *placement.Subject) (placement.Matching, error), personal func(context.Context, *placement.Subject) ([]string, error),
 	subject *placement.Subject, gifts func(placement.Matching) []placement.Gift,
 ) error {
-	version, served := metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+	group, name, plural := corev1.SchemeGroupVersion, "Pod", "pods"
 	if kind == kindClaim {
-		version = metav1.GroupVersionKind{Group: resourcev1.GroupName, Version: "v1", Kind: "ResourceClaim"}
-		served = metav1.GroupVersionResource{Group: resourcev1.GroupName, Version: "v1", Resource: "resourceclaims"}
+		group, name, plural = resourcev1.SchemeGroupVersion, "ResourceClaim", "resourceclaims"
 	}
+	version, served := metav1.GroupVersionKind(group.WithKind(name)), metav1.GroupVersionResource(group.WithResource(plural))
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", version.Kind, err)
