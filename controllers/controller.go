@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -73,6 +75,15 @@ type Base struct {
 	// Timeout bounds an attempt. It must not exceed the time that the lease still lasts
 	// after Leads last returned true.
 	Timeout time.Duration
+}
+
+// NewCounter registers a counter with one label, whose series start at zero.
+func NewCounter(reg prometheus.Registerer, name, help, label string, values ...string) *prometheus.CounterVec {
+	counter := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	for _, value := range values {
+		counter.WithLabelValues(value)
+	}
+	return counter
 }
 
 // WriteStatus patches the status of an object; subject describes it in errors.

@@ -20,6 +20,13 @@ import (
 // ErrNotServed is returned while the API server serves no DeviceTaintRules.
 var ErrNotServed = errors.New("the API server does not serve DeviceTaintRules")
 
+// The operations of writes of rules, as metrics and errors name them.
+const (
+	OperationCreate = "create"
+	OperationUpdate = "update"
+	OperationDelete = "delete"
+)
+
 // BuildRule returns the desired rule in an API version such as resource.k8s.io/v1.
 type BuildRule func(version string) *resourcev1.DeviceTaintRule
 

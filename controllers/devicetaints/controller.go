@@ -36,13 +36,6 @@ const (
 	maxFaults = 3
 )
 
-// The values of the label operation.
-const (
-	operationCreate = "create"
-	operationUpdate = "update"
-	operationDelete = "delete"
-)
-
 // Metrics counts the writes of paired rules and the taints without one.
 type Metrics struct {
 	writes *prometheus.CounterVec
@@ -51,20 +44,15 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		writes: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_noschedule_pair_writes_total",
-			Help: "DeviceTaintRules that were written so that pods with a toleration that ends do not come back to a device.",
-		}, []string{"operation"}),
+	return &Metrics{
+		writes: controllers.NewCounter(reg, "tollgate_noschedule_pair_writes_total",
+			"DeviceTaintRules that were written so that pods with a toleration that ends do not come back to a device.",
+			"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete),
 		left: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_noschedule_unpaired_devices",
 			Help: "Taints of effect NoExecute, published by drivers, that have no NoSchedule taint beside them because there are too many.",
 		}),
 	}
-	for _, operation := range []string{operationCreate, operationUpdate, operationDelete} {
-		m.writes.WithLabelValues(operation)
-	}
-	return m
 }
 
 // devices reads rules and published taints; tracker.Tracker implements it.
@@ -247,7 +235,7 @@ func (c *Controller) ensure(ctx context.Context, wanted *pairedRule, about *core
 	}
 	if stored == nil {
 		err := c.options.Client.Create(ctx, wanted.object)
-		return c.finish(ctx, operationCreate, about, wanted, ignoreAlreadyExists(err))
+		return c.finish(ctx, controllers.OperationCreate, about, wanted, ignoreAlreadyExists(err))
 	}
 	return c.correct(ctx, stored, last, wanted, about)
 }
@@ -267,7 +255,7 @@ func (c *Controller) correct(ctx context.Context, stored *resourcev1.DeviceTaint
 	if managed && (!matches || !wanted.hasMetadata(stored)) {
 		// If the owner was recreated, the garbage collector would delete the paired rule
 		// with the old owner.
-		return c.finish(ctx, operationUpdate, about, wanted, c.options.Client.Update(ctx, stored, wanted.object))
+		return c.finish(ctx, controllers.OperationUpdate, about, wanted, c.options.Client.Update(ctx, stored, wanted.object))
 	}
 	blocked := !managed && !matches
 	c.readResults[wanted.name] = readResult{
@@ -334,7 +322,7 @@ func (c *Controller) delete(ctx context.Context, stored *resourcev1.DeviceTaintR
 		return nil //nolint:nilerr // Another client has deleted it.
 	}
 	text := taintText(&stored.Spec.Taint)
-	c.options.Metrics.writes.WithLabelValues(operationDelete).Inc()
+	c.options.Metrics.writes.WithLabelValues(controllers.OperationDelete).Inc()
 	c.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePairRemoved", "Removed the rule %s (%s): %s", stored.Name, text, why)
 	logr.FromContextOrDiscard(ctx).Info("removed a NoSchedule pair", "rule", about.Name, "pair", stored.Name, "taint", text, "reason", why)
 	return nil

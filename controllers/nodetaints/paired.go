@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,16 +39,9 @@ type PairingMetrics struct {
 
 // NewPairingMetrics registers the metrics with reg.
 func NewPairingMetrics(reg prometheus.Registerer) *PairingMetrics {
-	m := &PairingMetrics{
-		writes: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_node_twin_writes_total",
-			Help: "NoSchedule taints that were written beside NoExecute taints of nodes, so that evicted pods do not come back.",
-		}, []string{"operation"}),
-	}
-	for _, operation := range []string{operationAdd, operationChange, operationRemove} {
-		m.writes.WithLabelValues(operation)
-	}
-	return m
+	return &PairingMetrics{writes: controllers.NewCounter(reg, "tollgate_node_twin_writes_total",
+		"NoSchedule taints that were written beside NoExecute taints of nodes, so that evicted pods do not come back.",
+		"operation", operationAdd, operationChange, operationRemove)}
 }
 
 // PairingOptions configures a PairingController. All fields are required.

@@ -48,11 +48,10 @@ type RegisterMetrics struct {
 // NewRegisterMetrics registers the metrics with reg.
 func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 	factory := promauto.With(reg)
-	m := &RegisterMetrics{
-		taints: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_registered_taints_total",
-			Help: "Taints that were added to nodes because a TaintPolicy or the guard of a PlacementPolicy registers them: the policy keeps them on its nodes, or the node was created without them.",
-		}, []string{"why"}),
+	return &RegisterMetrics{
+		taints: controllers.NewCounter(reg, "tollgate_registered_taints_total",
+			"Taints that were added to nodes because a TaintPolicy or the guard of a PlacementPolicy registers them: the policy keeps them on its nodes, or the node was created without them.",
+			"why", whyReconciled, whyRestored),
 		intolerantPods: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_slipped_pods_total",
 			Help: "Pods found on nodes that were created without a registered taint, and that do not tolerate it.",
@@ -62,9 +61,6 @@ func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 			Help: "Nodes that are not given a registered taint of effect NoExecute, because a limit of a TaintPolicy does not allow to evict so many pods.",
 		}),
 	}
-	m.taints.WithLabelValues(whyReconciled)
-	m.taints.WithLabelValues(whyRestored)
-	return m
 }
 
 // RegisterOptions configures a RegisterController. All fields are required.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -48,14 +47,9 @@ type TTLMetrics struct{ expired *prometheus.CounterVec }
 
 // NewTTLMetrics registers the metrics with reg.
 func NewTTLMetrics(reg prometheus.Registerer) *TTLMetrics {
-	m := &TTLMetrics{expired: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "tollgate_expired_taints_total",
-		Help: "Taints of nodes and ResourceSlicePatches, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
-	}, []string{"source"})}
-	for source := range sourceKinds {
-		m.expired.WithLabelValues(source)
-	}
-	return m
+	return &TTLMetrics{expired: controllers.NewCounter(reg, "tollgate_expired_taints_total",
+		"Taints of nodes and ResourceSlicePatches, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
+		"source", sourceNode, sourceRule, sourcePatch)}
 }
 
 // slicePatches writes ResourceSlicePatches; a dynamic client implements it.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -47,13 +46,6 @@ const (
 	restMax = 2 * time.Second
 )
 
-// The values of the label operation.
-const (
-	operationCreate = "create"
-	operationUpdate = "update"
-	operationDelete = "delete"
-)
-
 // Metrics counts the writes of rules.
 type Metrics struct {
 	writes *prometheus.CounterVec
@@ -61,16 +53,9 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		writes: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_patch_rule_writes_total",
-			Help: "DeviceTaintRules that were written for the taints of ResourceSlicePatches.",
-		}, []string{"operation"}),
-	}
-	for _, operation := range []string{operationCreate, operationUpdate, operationDelete} {
-		m.writes.WithLabelValues(operation)
-	}
-	return m
+	return &Metrics{writes: controllers.NewCounter(reg, "tollgate_patch_rule_writes_total",
+		"DeviceTaintRules that were written for the taints of ResourceSlicePatches.",
+		"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete)}
 }
 
 // view reports the devices of patches; sliceview.View implements it.

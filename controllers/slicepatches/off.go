@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -29,8 +30,6 @@ const (
 	pause = 5 * time.Minute
 	// retryPause is the delay after a failed pass.
 	retryPause = 10 * time.Second
-	// pageSize is the number of objects that one request lists.
-	pageSize = 500
 )
 
 // versions are the API versions of DeviceTaintRules, the newest first.
@@ -103,32 +102,26 @@ func (r *Remover) pass(ctx context.Context) error {
 func (r *Remover) remove(ctx context.Context, written Written) error {
 	for _, version := range versions {
 		resource := informer.RuleResource.WithVersion(version)
+		rules := controllers.NewRuleClient(r.Client, func() (schema.GroupVersionResource, bool) { return resource, true })
 		err := r.forEach(ctx, resource, metav1.ListOptions{LabelSelector: written.Label}, func(object *unstructured.Unstructured) error {
-			return r.delete(ctx, resource, object, written)
+			var rule resourcev1.DeviceTaintRule
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule); err != nil || !written.Ours(&rule) {
+				return nil //nolint:nilerr // Tollgate wrote no rule that it cannot decode.
+			}
+			switch err := rules.Delete(ctx, &rule); {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return fmt.Errorf("delete DeviceTaintRule %s: %w", rule.Name, err)
+			}
+			logr.FromContextOrDiscard(ctx).Info("removed a rule that was written for a feature that is off", "rule", rule.Name, "label", written.Label)
+			return nil
 		})
 		if !isNotServed(err) {
 			return err
 		}
 	}
 	return nil // No version is served, so no rule exists.
-}
-
-// delete deletes a rule, if it has not changed since the list request.
-func (r *Remover) delete(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured, written Written) error {
-	var rule resourcev1.DeviceTaintRule
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule); err != nil || !written.Ours(&rule) {
-		return nil //nolint:nilerr // Tollgate wrote no rule that it cannot decode.
-	}
-	uid, version := object.GetUID(), object.GetResourceVersion()
-	err := r.Client.Resource(resource).Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("delete DeviceTaintRule %s: %w", object.GetName(), err)
-	}
-	logr.FromContextOrDiscard(ctx).Info("removed a rule that was written for a feature that is off", "rule", object.GetName(), "label", written.Label)
-	return nil
 }
 
 // disable sets the condition Ready of all patches to False.
@@ -161,19 +154,12 @@ func isNotServed(err error) bool { return apierrors.IsNotFound(err) || meta.IsNo
 
 // forEach calls do for each object of a resource, page by page.
 func (r *Remover) forEach(ctx context.Context, resource schema.GroupVersionResource, options metav1.ListOptions, do func(object *unstructured.Unstructured) error) error {
-	options.Limit = pageSize
-	for {
-		list, err := r.Client.Resource(resource).List(ctx, options)
+	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		page, err := r.Client.Resource(resource).List(ctx, options)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", resource.Resource, err)
+			return nil, fmt.Errorf("list %s: %w", resource.Resource, err)
 		}
-		for i := range list.Items {
-			if err := do(&list.Items[i]); err != nil {
-				return err
-			}
-		}
-		if options.Continue = list.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
+		return page, nil
+	})
+	return list.EachListItem(ctx, options, func(object runtime.Object) error { return do(object.(*unstructured.Unstructured)) }) //nolint:forcetypeassert // A dynamic client returns nothing else.
 }

@@ -285,7 +285,7 @@ func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 	}
 	stored, err := w.options.Rules.Client.Get(ctx, wanted.name)
 	if apierrors.IsNotFound(err) {
-		return w.finish(ctx, operationCreate, wanted.name, w.options.Rules.Client.Create(ctx, wanted.object))
+		return w.finish(ctx, controllers.OperationCreate, wanted.name, w.options.Rules.Client.Create(ctx, wanted.object))
 	}
 	if err != nil {
 		return fmt.Errorf("read rule %s: %w", wanted.name, err)
@@ -302,7 +302,7 @@ func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 		w.behind = true
 		return nil
 	}
-	return w.finish(ctx, operationUpdate, wanted.name, w.options.Rules.Client.Update(ctx, stored, wanted.object))
+	return w.finish(ctx, controllers.OperationUpdate, wanted.name, w.options.Rules.Client.Update(ctx, stored, wanted.object))
 }
 
 // removeOthers deletes the unwanted rules of the patch.
@@ -327,7 +327,7 @@ func (w *ruleWriter) removeOthers(ctx context.Context, wanted []rule) error {
 		case err != nil:
 			return fmt.Errorf("read rule %s: %w", name, err)
 		case tracker.RuleOf(stored).Patch.Name == w.patch.Name:
-			if err := w.finish(ctx, operationDelete, name, client.IgnoreNotFound(w.options.Rules.Client.Delete(ctx, stored))); err != nil {
+			if err := w.finish(ctx, controllers.OperationDelete, name, client.IgnoreNotFound(w.options.Rules.Client.Delete(ctx, stored))); err != nil {
 				return err
 			}
 		}
