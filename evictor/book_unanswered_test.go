@@ -72,18 +72,19 @@ func (w *world) startWithStatus() *ruleStatus {
 		}
 	}
 	w.start()
-	controller, err := rulestatus.New(rulestatus.Options{
+	controller := rulestatus.New(rulestatus.Options{
 		Objects: rulestatus.Objects{Tracker: w.tracker, Applier: s},
 		Evictor: rulestatus.Evictor{
 			Decide: func(situation tracker.Situation) bool {
 				return w.options.Rules.Decide(time.Now(), situation).Verdict == EvictAt
 			},
 			Evicted: w.evictor.EvictedBy, Unanswered: w.evictor.Unanswered, Forget: w.evictor.Forget,
+			Held: w.evictor.HeldFor, PodsChanged: func([]tracker.Key) {},
 		},
+		Lease:  rulestatus.Lease{Leads: func() bool { return true }, AttemptTimeout: 10 * time.Second},
 		Synced: func() bool { return true }, Clock: w.options.Clock, Local: w.options.Local,
 		Metrics: rulestatus.NewMetrics(prometheus.NewPedanticRegistry()),
 	})
-	require.NoError(w.t, err)
 	told.Store(controller)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	s.stop = cancel

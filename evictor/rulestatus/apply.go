@@ -4,68 +4,83 @@ import (
 	"context"
 	"fmt"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	resourcev1ac "k8s.io/client-go/applyconfigurations/resource/v1"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// fieldManager owns the conditions that are written here.
+// fieldManager owns the conditions that this package writes.
 const fieldManager = "tollgate"
 
-// applier writes conditions into the status of the rule with a name and a UID, in
-// the place of those that it wrote before, and returns the rule as it is then.
+// applier writes conditions into the status of the rule with a name and a UID. They
+// replace the conditions that it wrote before. It returns the written rule.
 type applier interface {
 	Apply(ctx context.Context, name string, uid types.UID, conditions []metav1.Condition) (tracker.Rule, error)
 }
 
-// Applier writes conditions by server-side apply (DE-60), in whatever version rules
-// are served. The status is the same in all versions that have one.
+// Applier writes conditions by server-side apply (DE-60).
 type Applier struct {
 	client dynamic.Interface
+	// served returns the resource to write to; false means that the API server serves no
+	// status of it.
 	served func() (schema.GroupVersionResource, bool)
+	kind   string
+	noun   string
+	decode func(*unstructured.Unstructured) (tracker.Rule, error)
 }
 
-// NewApplier returns an applier. It asks served at each write in which version
-// rules are served with a status; false means in none.
+// NewApplier returns an applier for DeviceTaintRules. At each write it asks served for the
+// version in which rules are served with a status; false means that there is none. The
+// status is the same in all versions that have one.
 func NewApplier(client dynamic.Interface, served func() (schema.GroupVersionResource, bool)) *Applier {
-	return &Applier{client: client, served: served}
+	return &Applier{client: client, served: served, kind: "DeviceTaintRule", noun: KindRule.noun(), decode: informer.RuleOf}
 }
 
-// Apply implements applier. It overrules others who write the same conditions,
-// which are only those who evict in our place, and takes back what it once wrote
-// and does not write again. The UID is part of what is applied, so that a rule that
-// was created anew is not told of its predecessor.
+// NewPatchApplier returns an applier for ResourceSlicePatches. Other fields of the status,
+// and other conditions, have other managers.
+func NewPatchApplier(client dynamic.Interface) *Applier {
+	a := &Applier{client: client, kind: "ResourceSlicePatch", noun: KindPatch.noun()}
+	a.served = func() (schema.GroupVersionResource, bool) {
+		return v1alpha1.GroupVersion.WithResource("resourceslicepatches"), true
+	}
+	a.decode = func(answer *unstructured.Unstructured) (tracker.Rule, error) {
+		var patch v1alpha1.ResourceSlicePatch
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, &patch); err != nil {
+			return tracker.Rule{}, fmt.Errorf("read ResourceSlicePatch %s: %w", answer.GetName(), err)
+		}
+		rule, _ := ruleOfPatch(&patch)
+		return rule, nil
+	}
+	return a
+}
+
+// Apply implements applier. It takes over conditions of the same types from other field
+// managers, and removes its earlier conditions that it does not write again. The request
+// has the UID, and fails for a rule that was recreated under the same name.
 func (a *Applier) Apply(ctx context.Context, name string, uid types.UID, conditions []metav1.Condition) (tracker.Rule, error) {
 	resource, ok := a.served()
 	if !ok {
 		return tracker.Rule{}, errNotServed
 	}
-	status := resourcev1ac.DeviceTaintRuleStatus()
-	for i := range conditions {
-		status.WithConditions(applied(&conditions[i]))
-	}
-	wanted := resourcev1ac.DeviceTaintRule(name).WithAPIVersion(resource.GroupVersion().String()).WithUID(uid).WithStatus(status)
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&resourcev1.DeviceTaintRuleStatus{Conditions: conditions})
 	if err != nil {
-		return tracker.Rule{}, fmt.Errorf("encode status of rule %s: %w", name, err)
+		return tracker.Rule{}, fmt.Errorf("encode status of %s %s: %w", a.noun, name, err)
 	}
-	answer, err := a.client.Resource(resource).ApplyStatus(ctx, name, &unstructured.Unstructured{Object: content},
-		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": resource.GroupVersion().String(), "kind": a.kind,
+		"metadata": map[string]any{"name": name, "uid": string(uid)}, "status": status,
+	}}
+	answer, err := a.client.Resource(resource).ApplyStatus(ctx, name, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
-		return tracker.Rule{}, fmt.Errorf("apply status of rule %s: %w", name, err)
+		return tracker.Rule{}, fmt.Errorf("apply status of %s %s: %w", a.noun, name, err)
 	}
-	return informer.RuleOf(answer)
-}
-
-func applied(c *metav1.Condition) *metav1ac.ConditionApplyConfiguration {
-	return metav1ac.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
-		WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime)
+	return a.decode(answer)
 }

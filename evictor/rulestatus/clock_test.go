@@ -77,7 +77,7 @@ func TestHandlersDoNotWait(t *testing.T) {
 			for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 				w.setEffect(name, noExecute)
 			}
-			require.Equal(t, DefaultWorkers, w.requests(), "the others wait for a worker")
+			require.Equal(t, workers, w.requests(), "the others wait for a worker")
 			before := time.Now()
 			for range 10_000 {
 				w.controller.RulesChanged([]string{"a", "b", "c", "d", "e", "f"})

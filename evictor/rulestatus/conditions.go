@@ -23,22 +23,22 @@ const (
 	longestPause = time.Minute
 )
 
-// input is what the conditions of a rule follow from. Durations say how long ago
-// something was, so that no clock that is set can hold a write back for hours.
+// input has all values from which the conditions of a rule are computed. Times are given
+// as durations before now, so that a changed clock cannot delay a write for hours.
 type input struct {
 	// rule is the rule with the conditions that it has.
 	rule *tracker.Rule
-	// tally is what the rule comes to.
+	// tally has the counts of devices and pods of the rule.
 	tally tally
 	// evicted is how many pods were ever evicted for the rule.
 	evicted int
 	// held are the pods of the rule that are held.
 	held heldPods
-	// heldOnly leaves EvictionInProgress to somebody else.
+	// heldOnly leaves EvictionInProgress to another controller.
 	heldOnly bool
-	// told is true once the status has told of the generation of the rule, and unfinished if
-	// Tollgate told that the eviction is in progress. What somebody else writes in its place is
-	// overruled when it is time, so that two writers do not race.
+	// told is true after a status of the generation of the rule was written, and unfinished
+	// if Tollgate last wrote that the eviction is in progress. Writes of other controllers
+	// are corrected after the usual pause, so that two writers do not race.
 	told, unfinished bool
 	// stood is how long ago the generation of the rule was first seen.
 	stood time.Duration
@@ -47,10 +47,9 @@ type input struct {
 	written, previewed time.Duration
 }
 
-// verdict is what to do about the status of a rule.
+// verdict is the desired status of a rule, and whether and when to write it.
 type verdict struct {
-	// conditions are all that Tollgate says about the rule. A condition of ours that
-	// is not among them goes away.
+	// conditions are all conditions that Tollgate writes. Its other conditions are removed.
 	conditions []metav1.Condition
 	// write is true when that has to be written now.
 	write bool
@@ -62,9 +61,9 @@ type verdict struct {
 	again time.Duration
 }
 
-// conditions says which conditions a rule should have at now. A generation that was
-// not told of yet is written about at once (DE-61), other changes wait for their
-// turn, also where somebody else takes away what is written here.
+// conditions returns the conditions that a rule should have at now. The first status of a
+// generation is written at once (DE-61); other changes wait for the minimum pause, even if
+// another writer removes the conditions.
 func conditions(now time.Time, in *input) verdict {
 	stamp := metav1.NewTime(now.Truncate(time.Second))
 	v := verdict{again: longestPause}
@@ -98,15 +97,15 @@ func (v *verdict) progress(in *input, stamp metav1.Time) {
 	v.conditions = append(v.conditions, wanted)
 }
 
-// previewed reports whether a rule has a preview. That a selector which is not
-// understood would evict nobody is nothing to rely on.
+// previewed reports whether a rule has a preview. A rule with an unsupported selector has
+// none: a later version, which supports it, could evict pods.
 func previewed(rule *tracker.Rule) bool {
 	return rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && len(rule.Unsupported) == 0 &&
 		hasRoomFor(rule.Conditions, ConditionEvictionPreview)
 }
 
-// change says that something differs, and may be written at once or in a while. It
-// reports whether it may be written at once.
+// change records that a condition differs and may be written after wait. It reports
+// whether it is written now.
 func (v *verdict) change(in *input, wait time.Duration) bool {
 	if !in.told || wait <= 0 {
 		v.write = true
@@ -122,7 +121,7 @@ func (v *verdict) lookAgain(wait time.Duration) {
 	}
 }
 
-// preview adds the preview, as it is or as it should be.
+// preview adds the stored or the desired preview.
 func (v *verdict) preview(in *input, stamp metav1.Time) {
 	stored := meta.FindStatusCondition(in.rule.Conditions, ConditionEvictionPreview)
 	wait := writePause - in.written
@@ -141,16 +140,15 @@ func (v *verdict) preview(in *input, stamp metav1.Time) {
 	}
 }
 
-// same reports whether a condition, nil for none, says what another says. When it
-// was said does not matter (DE-64).
+// same reports whether a stored condition, nil for none, equals another, apart from
+// lastTransitionTime (DE-64).
 func same(stored, wanted *metav1.Condition) bool {
 	return stored != nil && stored.Status == wanted.Status && stored.Reason == wanted.Reason &&
 		stored.Message == wanted.Message && stored.ObservedGeneration == wanted.ObservedGeneration
 }
 
-// hasRoomFor reports whether there is room for a condition of ours: the API allows a rule
-// so many and no more. EvictionInProgress goes first, what a rule has stays, and room for
-// a preview is not kept where it has none.
+// hasRoomFor reports whether a rule can have another condition of Tollgate: the API limits
+// their number. EvictionInProgress has priority, and existing conditions stay.
 func hasRoomFor(stored []metav1.Condition, kind string) bool {
 	if meta.FindStatusCondition(stored, kind) != nil {
 		return true

@@ -8,65 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
-
-func TestNew(t *testing.T) {
-	t.Parallel()
-	whole := func() Options {
-		return Options{
-			Objects: Objects{Tracker: tracker.New(), Applier: &Applier{}}, Synced: func() bool { return true }, Clock: clock.RealClock{},
-			Evictor: Evictor{Decide: leaves, Evicted: func(types.UID) int { return 0 }, Forget: func(types.UID) {}},
-			Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
-		}
-	}
-
-	t.Run("it needs all that it has no default for", func(t *testing.T) {
-		t.Parallel()
-		for name, drop := range map[string]func(*Options){
-			"tracker":     func(o *Options) { o.Tracker = nil },
-			"synced":      func(o *Options) { o.Synced = nil },
-			"applier":     func(o *Options) { o.Applier = nil },
-			"clock":       func(o *Options) { o.Clock = nil },
-			"decide":      func(o *Options) { o.Decide = nil },
-			"evicted":     func(o *Options) { o.Evicted = nil },
-			"forget":      func(o *Options) { o.Forget = nil },
-			"metrics":     func(o *Options) { o.Metrics = nil },
-			"local clock": func(o *Options) { o.Clock = &offClock{} },
-		} {
-			options := whole()
-			drop(&options)
-			_, err := New(options)
-			require.ErrorContains(t, err, name)
-		}
-	})
-
-	t.Run("the rest has defaults", func(t *testing.T) {
-		t.Parallel()
-		c, err := New(whole())
-		require.NoError(t, err)
-		require.Equal(t, DefaultWorkers, c.options.Workers)
-		require.Equal(t, DefaultAttemptTimeout, c.options.AttemptTimeout)
-		require.Equal(t, clock.RealClock{}, c.options.Local)
-		require.True(t, c.options.Leads())
-		require.NotPanics(t, func() { c.options.PodsChanged(nil) })
-	})
-
-	t.Run("what is set is not replaced", func(t *testing.T) {
-		t.Parallel()
-		options := whole()
-		options.Workers, options.AttemptTimeout, options.Local = 1, time.Second, clock.RealClock{}
-		options.Clock, options.Leads = &offClock{}, func() bool { return false }
-		c, err := New(options)
-		require.NoError(t, err)
-		require.Equal(t, 1, c.options.Workers)
-		require.Equal(t, time.Second, c.options.AttemptTimeout)
-		require.False(t, c.options.Leads())
-	})
-}
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()

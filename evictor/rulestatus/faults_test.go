@@ -157,7 +157,7 @@ func TestFailures(t *testing.T) {
 				w.setEffect(name, noExecute)
 			}
 			w.kill()
-			require.Equal(t, DefaultWorkers, w.requests())
+			require.Equal(t, workers, w.requests())
 		})
 	})
 

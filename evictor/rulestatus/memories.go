@@ -6,8 +6,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// remember returns the memory of a rule. A rule that was created anew under the name
-// of another is a new one (DE-75).
+// remember returns the memory of a rule. A rule that was recreated under its name gets a
+// new one (DE-75).
 func (c *Controller) remember(rule *tracker.Rule, now moment) *memory {
 	known, former := c.remembered(rule.Name)
 	if known != nil && known.uid == rule.UID {
@@ -22,7 +22,7 @@ func (c *Controller) remember(rule *tracker.Rule, now moment) *memory {
 	return fresh
 }
 
-// forget lets go of a rule that is deleted.
+// forget removes the state of a deleted rule.
 func (c *Controller) forget(name string) {
 	c.backoff.Forget(name)
 	c.replace(name, nil)
@@ -34,8 +34,8 @@ func (c *Controller) remembered(name string) (known, former *memory) {
 	return c.memories[name], c.former[name]
 }
 
-// replace puts a memory, nil for none, in the place of all that there is about a
-// name. The counts of rules that were known by it and are no more go too.
+// replace replaces all state of a name by a memory, nil for none. It drops the counts of
+// earlier rules of that name.
 func (c *Controller) replace(name string, by *memory) {
 	known, former := c.remembered(name)
 	c.mu.Lock()

@@ -9,20 +9,20 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// never is how long ago something was that has not been.
+// never is the duration since an event that has not happened.
 const never = time.Duration(1<<63 - 1)
 
-// memory is what is known of a rule beyond what the tracker has. All but what
-// is about failures is read back from the status after a restart. Times are those of this
-// machine; the zero time is never.
+// memory is the state of a rule that the tracker does not have. After a restart, all of it
+// except the state of failures is read from the status. Times are those of this machine;
+// the zero time is never.
 type memory struct {
 	uid        types.UID
 	generation int64
-	// told is true once the status has told of the generation, and unfinished if it tells
-	// that its eviction is in progress.
+	// told is true after a status of the generation was written, and unfinished if that
+	// status has the eviction in progress.
 	told, unfinished bool
-	// seen is when the generation was first seen, or last while not all of it was written,
-	// as unwritten says.
+	// seen is when the generation was first seen, or last seen with rules that are not
+	// written; unwritten is true in the latter case.
 	seen      time.Time
 	unwritten bool
 	// written and previewed are when the status and the preview were last written.
@@ -31,20 +31,20 @@ type memory struct {
 	evaluated time.Time
 	// carried is how many pods were evicted before this process.
 	carried int
-	// notBefore is until when no write is tried because the last one failed, and
-	// failure why it did.
+	// notBefore is the time before which no write is attempted, because the last one
+	// failed; failure is its outcome.
 	notBefore time.Time
 	failure   outcome
 }
 
-// moment is now, by the API server and by this machine.
+// moment is the current time, by the clocks of the API server and of this machine.
 type moment struct {
 	server, local time.Time
 }
 
-// recall returns the memory of a rule that this leader has not seen before. Its
-// status tells what an earlier leader knew. What this process counted itself, own,
-// is part of that if it led before.
+// recall returns the memory of a rule that this leader has not seen before, from the
+// status that an earlier leader wrote. The count in the status includes own, the count of
+// this process, if it led before.
 func recall(rule *tracker.Rule, before *memory, own int, now moment) *memory {
 	m := &memory{uid: rule.UID, generation: rule.Generation, seen: now.local}
 	eviction, preview := ownConditions(rule.Conditions)
@@ -72,14 +72,14 @@ func recall(rule *tracker.Rule, before *memory, own int, now moment) *memory {
 	return m
 }
 
-// ago returns the time of this machine for a time that the API server keeps. The
-// latter is in whole seconds, the rest cut off: it stands for an instant up to a
-// second later, and never for the future.
+// ago converts a time that the API server stores to the clock of this machine. Stored
+// times are truncated to seconds, so the instant may be up to a second later; the result
+// is never in the future.
 func (m moment) ago(stored time.Time) time.Time {
 	return m.local.Add(-max(m.server.Sub(stored.Add(time.Second)), 0))
 }
 
-// since returns how long ago a time was.
+// since returns the duration since a time.
 func (m moment) since(then time.Time) time.Duration {
 	if then.IsZero() {
 		return never
@@ -87,8 +87,8 @@ func (m moment) since(then time.Time) time.Duration {
 	return m.local.Sub(then)
 }
 
-// advance takes note of a new generation. Nothing holds it up: somebody has just
-// written the rule and waits for what comes of it.
+// advance resets the state for a new generation, which is evaluated without a pause: a
+// user has just written the rule and waits for its status.
 func (m *memory) advance(generation int64, now moment) {
 	if m.generation == generation {
 		return
@@ -96,8 +96,7 @@ func (m *memory) advance(generation int64, now moment) {
 	m.generation, m.told, m.seen, m.evaluated, m.notBefore = generation, false, now.local, time.Time{}, time.Time{}
 }
 
-// hold returns for how long there is no point in evaluating a rule; not above zero
-// if there is.
+// hold returns the delay until the next evaluation of a rule; zero or less for none.
 func (m *memory) hold(now moment) time.Duration {
 	if wait := m.notBefore.Sub(now.local); wait > 0 || !m.told {
 		return wait

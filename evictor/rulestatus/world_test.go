@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,8 +77,12 @@ func inWorld(t *testing.T, test func(*world)) {
 		w.tracker.SetDevicesKnown(true)
 		w.options = Options{
 			Objects: Objects{Tracker: w.tracker, Applier: w}, Synced: func() bool { return true },
-			Evictor: Evictor{Decide: leaves, Evicted: w.evictions, Forget: w.forget},
-			Clock:   clock.RealClock{}, Local: clock.RealClock{},
+			Evictor: Evictor{
+				Decide: leaves, Evicted: w.evictions, Forget: w.forget, PodsChanged: func([]tracker.Key) {},
+				Unanswered: func(types.UID) []tracker.Key { return nil }, Held: func(types.UID) (int, string, string) { return 0, "", "" },
+			},
+			Lease: Lease{Leads: func() bool { return true }, AttemptTimeout: 10 * time.Second},
+			Clock: clock.RealClock{}, Local: clock.RealClock{},
 		}
 		test(w)
 		w.kill()
@@ -107,9 +110,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.registry = prometheus.NewPedanticRegistry()
 	w.options.Metrics = NewMetrics(w.registry)
-	var err error
-	w.controller, err = New(w.options)
-	require.NoError(w.t, err)
+	w.controller = New(w.options)
 	w.run()
 }
 

@@ -100,10 +100,7 @@ func (p *program) addDevices(state *evictionState) error {
 	options.Objects = rulestatus.Objects{
 		Tracker: state.tracker, Applier: rulestatus.NewApplier(state.devices.rules, state.devices.writable), HeldOnly: state.rules.Window,
 	}
-	status, err := rulestatus.New(options)
-	if err != nil {
-		return fmt.Errorf("write the status of DeviceTaintRules: %w", err)
-	}
+	status := rulestatus.New(options)
 	state.changes.rules.join(status.RuleChanged)
 	state.changes.evictingRules.join(status.RulesChanged)
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {

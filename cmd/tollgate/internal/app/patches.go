@@ -36,10 +36,7 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 		Kind: rulestatus.KindPatch, Tracker: list, Applier: rulestatus.NewPatchApplier(p.dynamic),
 		Written: func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) },
 	}
-	status, err := rulestatus.New(options)
-	if err != nil {
-		return fmt.Errorf("write the status of ResourceSlicePatches: %w", err)
-	}
+	status := rulestatus.New(options)
 	state.changes.evictingPatches.join(status.RulesChanged)
 	state.changes.rules.join(func(rule string) {
 		patches := list.RuleChanged(rule)
