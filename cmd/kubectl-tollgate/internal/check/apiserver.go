@@ -52,10 +52,8 @@ func (s *APIServer) Admit(ctx context.Context, object runtime.Object) error {
 		}
 	case *corev1.Namespace:
 		metav1.SetMetaDataLabel(&o.ObjectMeta, corev1.LabelMetadataName, o.Name)
-	case *resourcev1.ResourceClaim:
-		defaultRequests(o.Spec.Devices.Requests)
-	case *resourcev1.ResourceClaimTemplate:
-		defaultRequests(o.Spec.Spec.Devices.Requests)
+	case *resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate:
+		defaultRequests(object)
 	case *resourcev1.DeviceTaintRule:
 		setPointer(&o.Spec.Taint.TimeAdded, s.now())
 	case *resourcev1.ResourceSlice:

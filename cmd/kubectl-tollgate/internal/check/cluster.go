@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 )
 
@@ -91,13 +93,21 @@ func (c *command) scan(ctx context.Context, given Policies, report *Report) erro
 	if !named {
 		namespace = metav1.NamespaceAll
 	}
-	e := newExisting(clients, policies, c.config, namespace, func(result Result) {
-		if result.Verdict == Allowed && c.output.Format != "wide" { // There may be thousands.
-			report.Unlisted++
-			return
-		}
-		report.Results = append(report.Results, result)
-	})
+	e := &existing{
+		Clients: clients, set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{},
+		defaults: defaultSeconds(c.config), namespace: namespace, tollgate: c.config.Namespace,
+		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
+		take: func(result Result) {
+			if result.Verdict == Allowed && c.output.Format != "wide" { // There may be thousands.
+				report.Unlisted++
+				return
+			}
+			report.Results = append(report.Results, result)
+		},
+	}
+	for i := range policies {
+		e.policies[policies[i].Name] = &policies[i].Spec
+	}
 	notes, err := e.scan(ctx)
 	if err != nil {
 		return fmt.Errorf("judge what stands in the cluster: %w", err)

@@ -207,7 +207,9 @@ func (c *command) run(ctx context.Context) error {
 			return err
 		}
 	}
-	are := func(n int, verdict string) string { return counted(n, "object is", "objects are") + " " + verdict }
+	are := func(n int, verdict string) string {
+		return cli.Counted(n, "object") + cli.Plural(n, " is ", " are ") + verdict
+	}
 	switch s := &report.Summary; {
 	case s.Undecided > 0:
 		return errors.New(are(s.Undecided, "undecided"))
@@ -257,23 +259,6 @@ func (c *command) report(ctx context.Context) (*Report, error) {
 		err = c.scan(ctx, options.Policies, report)
 	}
 	return report, err
-}
-
-// runTests runs the tests in files and directories.
-func runTests(ctx context.Context, paths []string, options Options) ([]ReportedCase, error) {
-	tests, err := ReadCases(paths)
-	if err != nil {
-		return nil, err
-	}
-	var all []ReportedCase
-	for i := range tests {
-		outcomes, err := tests[i].Run(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, outcomes...)
-	}
-	return all, nil
 }
 
 // judge judges manifests.

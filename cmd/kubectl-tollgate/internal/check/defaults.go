@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // TemplateOf returns the pod template of a workload, nil for other objects.
@@ -107,26 +108,49 @@ func defaultWorkload(object runtime.Object) {
 	}
 }
 
-// defaultRequests sets the defaults of device requests.
-func defaultRequests(requests []resourcev1.DeviceRequest) {
-	for i := range requests {
-		if exactly := requests[i].Exactly; exactly != nil {
-			defaultRequest(&exactly.AllocationMode, &exactly.Count, exactly.Tolerations)
-		}
-		for j := range requests[i].FirstAvailable {
-			sub := &requests[i].FirstAvailable[j]
-			defaultRequest(&sub.AllocationMode, &sub.Count, sub.Tolerations)
-		}
-	}
+// deviceRequest is a request for devices of a claim, or one of its alternatives.
+type deviceRequest struct {
+	path        *field.Path
+	class       string
+	mode        *resourcev1.DeviceAllocationMode
+	count       *int64
+	tolerations []resourcev1.DeviceToleration
 }
 
-func defaultRequest(mode *resourcev1.DeviceAllocationMode, count *int64, tolerations []resourcev1.DeviceToleration) {
-	setDefault(mode, resourcev1.DeviceAllocationModeExactCount)
-	if *mode == resourcev1.DeviceAllocationModeExactCount {
-		setDefault(count, 1)
+// requestsOf returns the requests of a claim or its template; none for other objects.
+func requestsOf(object runtime.Object) []deviceRequest {
+	path := field.NewPath("spec")
+	var requests []resourcev1.DeviceRequest
+	switch o := object.(type) {
+	case *resourcev1.ResourceClaim:
+		requests = o.Spec.Devices.Requests
+	case *resourcev1.ResourceClaimTemplate:
+		path, requests = path.Child("spec"), o.Spec.Spec.Devices.Requests
 	}
-	for i := range tolerations {
-		setDefault(&tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
+	var all []deviceRequest
+	for i := range requests {
+		at := path.Child("devices", "requests").Index(i)
+		if r := requests[i].Exactly; r != nil {
+			all = append(all, deviceRequest{at.Child("exactly"), r.DeviceClassName, &r.AllocationMode, &r.Count, r.Tolerations})
+		}
+		for k := range requests[i].FirstAvailable {
+			r := &requests[i].FirstAvailable[k]
+			all = append(all, deviceRequest{at.Child("firstAvailable").Index(k), r.DeviceClassName, &r.AllocationMode, &r.Count, r.Tolerations})
+		}
+	}
+	return all
+}
+
+// defaultRequests sets the defaults of the device requests of an object.
+func defaultRequests(object runtime.Object) {
+	for _, r := range requestsOf(object) {
+		setDefault(r.mode, resourcev1.DeviceAllocationModeExactCount)
+		if *r.mode == resourcev1.DeviceAllocationModeExactCount {
+			setDefault(r.count, 1)
+		}
+		for i := range r.tolerations {
+			setDefault(&r.tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
+		}
 	}
 }
 

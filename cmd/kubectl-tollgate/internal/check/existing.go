@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -50,18 +49,6 @@ type existing struct {
 	added []corev1.Toleration
 	// verdicts are the violations by equal input.
 	verdicts map[string][]toleration.Violation
-}
-
-func newExisting(clients *cli.Clients, policies []v1alpha1.TolerationPolicy, config *configv1alpha1.TollgateConfiguration, namespace string, take func(Result)) *existing {
-	e := &existing{
-		Clients: clients, set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{},
-		defaults: defaultSeconds(config), namespace: namespace, tollgate: config.Namespace, take: take,
-		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
-	}
-	for i := range policies {
-		e.policies[policies[i].Name] = &policies[i].Spec
-	}
-	return e
 }
 
 // scan reads the objects in chunks, and judges them. The notes describe unreadable objects that
@@ -156,7 +143,6 @@ func (e *existing) judgeAll(ctx context.Context, gvk schema.GroupVersionKind, li
 type input struct {
 	toleration.AuditInput
 
-	requests []resourcev1.DeviceRequest
 	// window is the annotation with the tolerations of mode Window.
 	window string
 	// path is the path of the spec with the tolerations or requests.
@@ -182,10 +168,9 @@ func inputOf(object client.Object, kind string) input {
 		owner := metav1.GetControllerOf(o)
 		in.OfDaemonSet, in.window = owner != nil && owner.Kind == "DaemonSet", o.Annotations[v1alpha1.AnnotationWindow]
 	case *resourcev1.ResourceClaim:
-		in.Labels, in.requests, in.window = o.Labels, o.Spec.Devices.Requests, o.Annotations[v1alpha1.AnnotationWindow]
+		in.Labels, in.window = o.Labels, o.Annotations[v1alpha1.AnnotationWindow]
 	case *resourcev1.ResourceClaimTemplate:
-		in.Labels, in.requests, in.window = o.Spec.Labels, o.Spec.Spec.Devices.Requests, o.Spec.Annotations[v1alpha1.AnnotationWindow]
-		in.path = in.path.Child("spec")
+		in.Labels, in.window = o.Spec.Labels, o.Spec.Annotations[v1alpha1.AnnotationWindow]
 	default:
 		template := TemplateOf(object)
 		if template == nil {
@@ -202,7 +187,11 @@ func inputOf(object client.Object, kind string) input {
 			in.path = in.path.Child("template", "spec")
 		}
 	}
-	in.Requests = requestsOf(in.requests, in.path.Child("devices", "requests"))
+	for _, r := range requestsOf(object) {
+		if len(r.tolerations) > 0 {
+			in.Requests = append(in.Requests, toleration.Asked{Path: r.path.Child("tolerations"), Class: r.class, Devices: r.tolerations})
+		}
+	}
 	return in
 }
 
@@ -238,14 +227,13 @@ func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Viol
 	if !e.set.AuditNeedsLabels() {
 		in.Labels = nil
 	}
-	// Of requests, the indices are in the fields of violations.
-	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, in.requests, in.window})
+	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, in.Requests, in.window})
 	if err != nil {
 		return nil, fmt.Errorf("encode tolerations: %w", err)
 	}
 	key := string(encoded)
-	if len(in.Requests) > 0 {
-		key += in.Requests[0].Path.String()
+	for _, request := range in.Requests { // The paths are in the fields of violations.
+		key += request.Path.String()
 	}
 	if cached, ok := e.verdicts[key]; ok {
 		return cached, nil
@@ -269,25 +257,4 @@ func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Viol
 	}
 	e.verdicts[key] = found
 	return found, nil
-}
-
-// requestsOf returns the tolerations of the requests of a claim.
-func requestsOf(requests []resourcev1.DeviceRequest, path *field.Path) []toleration.Asked {
-	var lists []toleration.Asked
-	add := func(path *field.Path, class string, tolerations []resourcev1.DeviceToleration) {
-		if len(tolerations) > 0 {
-			lists = append(lists, toleration.Asked{Path: path.Child("tolerations"), Class: class, Devices: tolerations})
-		}
-	}
-	for i := range requests {
-		request, at := &requests[i], path.Index(i)
-		if exactly := request.Exactly; exactly != nil {
-			add(at.Child("exactly"), exactly.DeviceClassName, exactly.Tolerations)
-		}
-		for k := range request.FirstAvailable {
-			sub := &request.FirstAvailable[k]
-			add(at.Child("firstAvailable").Index(k), sub.DeviceClassName, sub.Tolerations)
-		}
-	}
-	return lists
 }

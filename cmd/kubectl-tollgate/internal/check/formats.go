@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
@@ -134,48 +135,21 @@ type (
 		Runs    []sarifRun `json:"runs"`
 	}
 	sarifRun struct {
-		Tool    sarifTool     `json:"tool"`
-		Results []sarifResult `json:"results"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name  string      `json:"name"`
-		Rules []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID          string       `json:"id"`
-		Description sarifMessage `json:"shortDescription"`
-	}
-	sarifMessage struct {
-		Text string `json:"text"`
+		Tool    map[string]any `json:"tool"`
+		Results []sarifResult  `json:"results"`
 	}
 	sarifResult struct {
 		RuleID    string          `json:"ruleId"`
 		RuleIndex int             `json:"ruleIndex"`
 		Level     string          `json:"level"`
-		Message   sarifMessage    `json:"message"`
+		Message   sarifText       `json:"message"`
 		Locations []sarifLocation `json:"locations"`
 	}
 	sarifLocation struct {
-		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
-		Logical  []sarifLogical `json:"logicalLocations"`
+		Physical map[string]any      `json:"physicalLocation,omitempty"`
+		Logical  []map[string]string `json:"logicalLocations"`
 	}
-	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   sarifRegion   `json:"region"`
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
-	}
-	sarifRegion struct {
-		StartLine int `json:"startLine"`
-	}
-	sarifLogical struct {
-		Name string `json:"fullyQualifiedName"`
-		Kind string `json:"kind"`
-	}
+	sarifText map[string]string
 )
 
 // writeSARIF writes a result for each finding, at the line where the document of the object
@@ -184,16 +158,18 @@ func (r *Report) writeSARIF(w io.Writer) error {
 	descriptions, results := map[string]string{}, []sarifResult{}
 	add := func(rule, description, level, message string, result *Result, at Position) {
 		descriptions[rule] = description
-		location := sarifLocation{Logical: []sarifLogical{{result.String(), "resource"}}}
+		location := sarifLocation{Logical: []map[string]string{{"fullyQualifiedName": result.String(), "kind": "resource"}}}
 		if at.File != "" {
 			// SARIF names a file relative to the working directory, with slashes.
 			uri := "stdin"
 			if at.File != Stdin {
 				uri = filepath.ToSlash(filepath.Clean(at.File))
 			}
-			location.Physical = &sarifPhysical{sarifArtifact{uri}, sarifRegion{max(at.Line, 1)}}
+			location.Physical = map[string]any{
+				"artifactLocation": map[string]string{"uri": uri}, "region": map[string]int{"startLine": max(at.Line, 1)},
+			}
 		}
-		results = append(results, sarifResult{RuleID: rule, Level: level, Message: sarifMessage{message}, Locations: []sarifLocation{location}})
+		results = append(results, sarifResult{RuleID: rule, Level: level, Message: sarifText{"text": message}, Locations: []sarifLocation{location}})
 	}
 	for i := range r.Results {
 		result := &r.Results[i]
@@ -225,15 +201,15 @@ func (r *Report) writeSARIF(w io.Writer) error {
 		}
 	}
 	ids := slices.Sorted(maps.Keys(descriptions))
-	rules := make([]sarifRule, 0, len(ids))
+	rules := make([]map[string]any, 0, len(ids))
 	for _, id := range ids {
-		rules = append(rules, sarifRule{id, sarifMessage{descriptions[id]}})
+		rules = append(rules, map[string]any{"id": id, "shortDescription": sarifText{"text": descriptions[id]}})
 	}
 	for i := range results {
 		results[i].RuleIndex, _ = slices.BinarySearch(ids, results[i].RuleID)
 	}
-	return writeJSON(w, &sarifLog{
+	return cli.WriteDocument(w, "json", "  ", &sarifLog{
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
-		Runs: []sarifRun{{sarifTool{sarifDriver{"tollgate", rules}}, results}},
+		Runs: []sarifRun{{map[string]any{"driver": map[string]any{"name": "tollgate", "rules": rules}}, results}},
 	})
 }

@@ -17,35 +17,27 @@ import (
 // covers (TP-04), and the webhook once more on the changes of the plugins, since its
 // reinvocationPolicy is IfNeeded.
 func (c *Checker) give(ctx context.Context, k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject, result *Result) (runtime.Object, error) {
-	given, err := c.giveOnce(ctx, k, typed, o, by, result)
-	if err != nil || len(result.Given) == 0 {
-		return given, err
+	for again := true; ; again = false {
+		req, err := request(k, typed, o, by)
+		if err != nil {
+			return nil, err
+		}
+		review, err := c.mutate.Review(ctx, req)
+		if err != nil {
+			return nil, explained(err)
+		}
+		if len(review.Patch) == 0 {
+			return typed, nil
+		}
+		result.Given = append(result.Given, review.Patch...)
+		if typed, err = c.patched(o, req.Object.Raw, review.Patch); err != nil || !again {
+			return typed, err
+		}
+		before := typed.DeepCopyObject()
+		if err := c.server.Admit(ctx, typed); err != nil || equality.Semantic.DeepEqual(before, typed) {
+			return typed, err
+		}
 	}
-	before := given.DeepCopyObject()
-	if err := c.server.Admit(ctx, given); err != nil {
-		return nil, err
-	}
-	if equality.Semantic.DeepEqual(before, given) {
-		return given, nil
-	}
-	return c.giveOnce(ctx, k, given, o, by, result)
-}
-
-// giveOnce applies the mutating webhook once.
-func (c *Checker) giveOnce(ctx context.Context, k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject, result *Result) (runtime.Object, error) {
-	req, err := request(k, typed, o, by)
-	if err != nil {
-		return nil, err
-	}
-	review, err := c.mutate.Review(ctx, req)
-	if err != nil {
-		return nil, explained(err)
-	}
-	if len(review.Patch) == 0 {
-		return typed, nil
-	}
-	result.Given = append(result.Given, review.Patch...)
-	return c.patched(o, req.Object.Raw, review.Patch)
 }
 
 // patched returns an object after JSON patches.

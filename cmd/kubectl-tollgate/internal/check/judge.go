@@ -12,13 +12,10 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -160,22 +157,22 @@ func explained(err error) error {
 	return err
 }
 
-// controllers are the controllers that create the pods of workloads.
-var controllers = map[schema.GroupKind]string{
-	{Group: appsv1.GroupName, Kind: "Deployment"}:  "replicaset-controller",
-	{Group: appsv1.GroupName, Kind: "ReplicaSet"}:  "replicaset-controller",
-	{Group: appsv1.GroupName, Kind: "StatefulSet"}: "statefulset-controller",
-	{Group: appsv1.GroupName, Kind: "DaemonSet"}:   "daemon-set-controller",
-	{Group: batchv1.GroupName, Kind: "Job"}:        "job-controller",
-	{Group: batchv1.GroupName, Kind: "CronJob"}:    "job-controller",
-	{Kind: "ReplicationController"}:                "replication-controller",
+// controllers are the controllers that create the pods of workloads, by the kind of the workload.
+var controllers = map[string]string{
+	"Deployment":            "replicaset-controller",
+	"ReplicaSet":            "replicaset-controller",
+	"StatefulSet":           "statefulset-controller",
+	"DaemonSet":             "daemon-set-controller",
+	"Job":                   "job-controller",
+	"CronJob":               "job-controller",
+	"ReplicationController": "replication-controller",
 }
 
 // JudgePod judges the pod that a controller creates from a workload, since PlacementPolicies apply
 // to pods alone. It returns false for other objects.
 func (c *Checker) JudgePod(ctx context.Context, workload Object) (Result, bool) {
-	controller, ok := controllers[workload.GroupVersionKind().GroupKind()]
-	if !ok {
+	controller, ok := controllers[workload.GetKind()]
+	if _, judged := kindOf(workload.Unstructured); !ok || !judged {
 		return Result{}, false
 	}
 	object := workload.DeepCopy()

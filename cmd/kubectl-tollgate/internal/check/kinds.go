@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,12 +56,8 @@ var kinds = func() map[schema.GroupKind]kind {
 		}},
 	} {
 		for _, name := range of.kinds {
-			resource := strings.ToLower(name) + "s"
-			if stem, ok := strings.CutSuffix(resource, "ys"); ok {
-				resource = stem + "ies"
-			} else if strings.HasSuffix(resource, "chs") {
-				resource = strings.ToLower(name) + "es"
-			}
+			guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: name})
+			resource := strings.Replace(guess.Resource, "patchs", "patches", 1)
 			all[schema.GroupKind{Group: of.group, Kind: name}] = kind{of.versions, resource, of.namespaced, of.mutated}
 		}
 	}
@@ -77,21 +74,14 @@ func kindOf(object *unstructured.Unstructured) (kind, bool) {
 // object, by the matchConditions in deploy/webhooks/validating.yaml. It leaves out workloads
 // without tolerations; these are judged here with the same verdict.
 func validated(object runtime.Object) bool {
-	var requests []resourcev1.DeviceRequest
 	switch o := object.(type) {
-	case *resourcev1.ResourceClaim:
-		requests = o.Spec.Devices.Requests
-	case *resourcev1.ResourceClaimTemplate:
-		requests = o.Spec.Spec.Devices.Requests
+	case *resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate:
+		return slices.ContainsFunc(requestsOf(object), func(r deviceRequest) bool { return r.tolerations != nil })
 	case *resourcev1.ResourceSlice:
 		return slices.ContainsFunc(o.Spec.Devices, func(d resourcev1.Device) bool { return d.Taints != nil })
 	default:
 		return true
 	}
-	return slices.ContainsFunc(requests, func(r resourcev1.DeviceRequest) bool {
-		return r.Exactly != nil && r.Exactly.Tolerations != nil ||
-			slices.ContainsFunc(r.FirstAvailable, func(s resourcev1.DeviceSubRequest) bool { return s.Tolerations != nil })
-	})
 }
 
 // mutates reports whether the API server calls the mutating webhook for an object, by the

@@ -56,8 +56,25 @@ type Case struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ReadCases returns the tests in files and directories, and ignores other documents. It returns an
-// error if there is no test.
+// runTests runs the tests in files and directories by the policies and objects of the options and
+// their own. Other documents are ignored; no test is an error, and so is one that cannot be run.
+func runTests(ctx context.Context, paths []string, options Options) ([]ReportedCase, error) {
+	tests, err := ReadCases(paths)
+	if err != nil {
+		return nil, err
+	}
+	var all []ReportedCase
+	for i := range tests {
+		outcomes, err := tests[i].Run(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, outcomes...)
+	}
+	return all, nil
+}
+
+// ReadCases returns the tests in files and directories. It returns an error if there is no test.
 func ReadCases(paths []string) ([]Test, error) {
 	var tests []Test
 	for _, path := range paths {
@@ -152,17 +169,13 @@ func (t *Test) relative(paths []string) []string {
 	return out
 }
 
-// Run runs a test by the policies and objects of the options and its own. The error is one of the
-// test itself, not of its expectations.
-func (t *Test) Run(ctx context.Context, options Options) ([]ReportedCase, error) {
-	outcomes, err := t.run(ctx, options)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", Kind, t.Metadata.Name, err)
-	}
-	return outcomes, nil
-}
-
-func (t *Test) run(ctx context.Context, options Options) ([]ReportedCase, error) {
+// Run runs a test. The error is one of the test itself, not of its expectations.
+func (t *Test) Run(ctx context.Context, options Options) (outcomes []ReportedCase, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s %s: %w", Kind, t.Metadata.Name, err)
+		}
+	}()
 	policies, err := ReadManifests(t.relative(t.Policies), strings.NewReader(""))
 	if err != nil {
 		return nil, err
@@ -176,7 +189,6 @@ func (t *Test) run(ctx context.Context, options Options) ([]ReportedCase, error)
 	}
 	options.Objects = slices.Concat(options.Objects, policies, others)
 	options.Namespace = cmp.Or(t.Namespace, "default")
-	var outcomes []ReportedCase
 	for i := range t.Cases {
 		found, err := t.runCase(ctx, &t.Cases[i], options)
 		if err != nil {

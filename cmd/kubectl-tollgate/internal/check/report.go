@@ -2,7 +2,6 @@ package check
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -156,19 +155,11 @@ type ReportedCase struct {
 
 // summarize sets the summary.
 func (r *Report) summarize() {
-	r.Summary = Summary{Allowed: r.Unlisted}
+	verdicts := map[Verdict]int{Allowed: r.Unlisted}
 	for i := range r.Results {
-		switch r.Results[i].Verdict {
-		case Allowed:
-			r.Summary.Allowed++
-		case Warned:
-			r.Summary.Warned++
-		case Denied:
-			r.Summary.Denied++
-		case Undecided:
-			r.Summary.Undecided++
-		}
+		verdicts[r.Results[i].Verdict]++
 	}
+	r.Summary = Summary{verdicts[Allowed], verdicts[Warned], verdicts[Denied], verdicts[Undecided], 0}
 	for i := range r.Cases {
 		if r.Cases[i].Failure != "" {
 			r.Summary.Failed++
@@ -194,7 +185,7 @@ func (r *Report) String() string {
 				verdicts = append(verdicts, fmt.Sprintf("%d %s", v.count, v.words))
 			}
 		}
-		text := counted(judged, "object", "objects") + " judged by " + counted(r.Policies, "policy", "policies")
+		text := fmt.Sprintf("%s judged by %d %s", cli.Counted(judged, "object"), r.Policies, cli.Plural(r.Policies, "policy", "policies"))
 		if len(verdicts) > 0 {
 			text += ": " + strings.Join(verdicts, ", ")
 		}
@@ -204,16 +195,9 @@ func (r *Report) String() string {
 		parts = append(parts, text)
 	}
 	if failed := r.Summary.Failed; len(r.Cases) > 0 {
-		parts = append(parts, fmt.Sprintf("%s: %d passed, %d failed", counted(len(r.Cases), "case", "cases"), len(r.Cases)-failed, failed))
+		parts = append(parts, fmt.Sprintf("%s: %d passed, %d failed", cli.Counted(len(r.Cases), "case"), len(r.Cases)-failed, failed))
 	}
 	return strings.Join(parts, "; ")
-}
-
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // WriteNotes writes the notes as text. An error is that of the writer.
@@ -231,7 +215,7 @@ func (r *Report) WriteNotes(w io.Writer) error {
 func (r *Report) Write(w io.Writer, format string) error {
 	switch format {
 	case "json":
-		return writeJSON(w, r)
+		return cli.WriteDocument(w, format, "  ", r)
 	case "yaml":
 		return cli.Print(w, format, r)
 	case "junit":
@@ -241,16 +225,6 @@ func (r *Report) Write(w io.Writer, format string) error {
 	default:
 		return r.writeText(w, format == "wide", cli.Terminal(w))
 	}
-}
-
-func writeJSON(w io.Writer, document any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(document); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
 }
 
 const (
