@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/evictor"
@@ -173,7 +174,7 @@ func (c *command) ahead(a *approvals) error {
 	switch {
 	case a.published > 0:
 		return fmt.Errorf("%s held by EvictionPolicy %s because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or create an EvictionApproval with spec.evictionPolicy: %s",
-			counted(a.published), c.target.name, c.target.name)
+			cli.Counted(a.published, "pod"), c.target.name, c.target.name)
 	case c.target.kind == "":
 		return fmt.Errorf("the breaker of EvictionPolicy %s holds no pod%s", c.target.name, ofTaint)
 	case c.taint == "" || c.pods == 0:
@@ -201,21 +202,14 @@ func (c *command) sentences(a *approvals, now time.Time) []string {
 		if more := len(one.held) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
-		held := counted(len(one.held)) + " held"
+		held := cli.Counted(len(one.held), "pod") + " held"
 		if len(names) > 0 {
 			held += " (" + strings.Join(names, ", ") + ")"
 		}
-		sentences = append(sentences, fmt.Sprintf("Taint %s: %s; up to %s may go, until %s", one, held, counted(int(one.most)), now.Add(c.expiry).UTC().Format(time.RFC3339)))
+		sentences = append(sentences, fmt.Sprintf("Taint %s: %s; up to %s may go, until %s", one, held, cli.Counted(int(one.most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339)))
 	}
 	if a.published > 0 {
-		sentences = append(sentences, counted(a.published)+" held because of taints that drivers publish, for which there are no approvals")
+		sentences = append(sentences, cli.Counted(a.published, "pod")+" held because of taints that drivers publish, for which there are no approvals")
 	}
 	return sentences
-}
-
-func counted(pods int) string {
-	if pods == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", pods)
 }

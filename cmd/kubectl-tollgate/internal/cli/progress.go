@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,10 +87,47 @@ func (w *afterProgress) Write(data []byte) (int, error) {
 	return w.out.Write(data)
 }
 
-// Terminal reports whether w is a terminal.
-func Terminal(w io.Writer) bool { return isTerminal(w) }
-
-func isTerminal(stream any) bool {
+// Terminal reports whether a reader or a writer is a terminal.
+func Terminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) // The null device is a character device too.
+}
+
+// ErrNobodyToAsk means that a confirmation is required but the input is no terminal.
+var ErrNobodyToAsk = errors.New("nobody can be asked, since the input is no terminal: give --yes")
+
+// Confirm writes a question to out, and reports whether the answer from in is yes. Without a
+// terminal the error is ErrNobodyToAsk.
+func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
+	if !Terminal(in) {
+		return false, ErrNobodyToAsk
+	}
+	return Ask(ctx, in, out, question)
+}
+
+// Ask is Confirm for an input that is known to answer. The end of the input means no. When ctx is
+// done it returns an error, and its goroutine goes on reading.
+func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
+	if _, err := fmt.Fprintf(out, "%s [y/N] ", question); err != nil {
+		return false, fmt.Errorf("ask: %w", err)
+	}
+	type answer struct {
+		line string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		line, err := bufio.NewReader(in).ReadString('\n')
+		answers <- answer{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return false, fmt.Errorf("ask: %w", ctx.Err())
+	case reply := <-answers:
+		if reply.err != nil && !errors.Is(reply.err, io.EOF) {
+			return false, fmt.Errorf("read the answer: %w", reply.err)
+		}
+		line := strings.ToLower(strings.TrimSpace(reply.line))
+		return line == "y" || line == "yes", nil
+	}
 }

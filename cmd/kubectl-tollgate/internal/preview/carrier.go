@@ -22,13 +22,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
-)
-
-var (
-	ruleVersions  = []string{"v1", "v1beta2", "v1alpha3"}
-	patchResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "resourceslicepatches"}
-	sliceResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}
 )
 
 // edge has the dependencies of taint and untaint device besides the cluster.
@@ -40,7 +35,7 @@ type edge struct {
 }
 
 func realEdge() edge {
-	return edge{clock: clock.RealClock{}, terminal: cli.Answers}
+	return edge{clock: clock.RealClock{}, terminal: func(in io.Reader) bool { return cli.Terminal(in) }}
 }
 
 // writing has the common options of both commands.
@@ -62,33 +57,27 @@ func (w *writing) addFlags(cmd *cobra.Command) {
 	w.AddFlags(cmd, "`format` of what was written", "`none`, client (write nothing) or server (have the API server judge, and write nothing)")
 }
 
-// print prints the written objects; done says what was done to each.
+// print prints the written objects; done says what was done to each. A document is one object as it
+// is, or a list of several, as kubectl prints it.
 func (w *writing) print(out io.Writer, objects []*unstructured.Unstructured, done func(i int) string) error {
-	if w.Format == "yaml" || w.Format == "json" {
-		return w.printDocument(out, objects)
-	}
+	document := w.Format == "yaml" || w.Format == "json"
+	items := make([]any, 0, len(objects))
 	for i, object := range objects {
-		if _, err := io.WriteString(out, w.Line(object, done(i))); err != nil {
+		if document {
+			object.SetManagedFields(nil)
+			items = append(items, object.Object)
+		} else if _, err := io.WriteString(out, w.Line(object, done(i))); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
 	}
-	return nil
-}
-
-// printDocument prints objects as kubectl does: one as it is, several as a list.
-func (w *writing) printDocument(out io.Writer, objects []*unstructured.Unstructured) error {
-	if len(objects) == 0 {
+	switch len(items) {
+	case 0:
 		return nil
-	}
-	items := make([]any, 0, len(objects))
-	for _, object := range objects {
-		object.SetManagedFields(nil)
-		items = append(items, object.Object)
-	}
-	if len(items) == 1 {
+	case 1:
 		return cli.Print(out, w.Format, items[0])
+	default:
+		return cli.Print(out, w.Format, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items})
 	}
-	return cli.Print(out, w.Format, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items})
 }
 
 // carrier is an object with one device taint: a DeviceTaintRule, or a ResourceSlicePatch for
@@ -102,10 +91,10 @@ type carrier struct {
 
 // carriers returns the objects that give taints to a target, in the served version.
 func (t *Target) carriers(ctx context.Context, clients *cli.Clients, taints []Taint, author string) ([]*carrier, error) {
-	resource, kind, versions := informer.RuleResource, "DeviceTaintRule", ruleVersions
+	resource, kind, versions := informer.RuleResource, "DeviceTaintRule", state.RuleVersions()
 	unserved := errors.New("the API server does not serve DeviceTaintRules (switch on its feature gate DRADeviceTaintRules and API group resource.k8s.io)")
 	if t.Conditional() {
-		resource, kind, versions = patchResource, "ResourceSlicePatch", []string{v1alpha1.GroupVersion.Version}
+		resource, kind, versions = state.PatchResource, "ResourceSlicePatch", []string{v1alpha1.GroupVersion.Version}
 		unserved = errors.New("--class and --selector need a ResourceSlicePatch, which the API server does not serve: install Tollgate, or name driver, pool and device")
 	}
 	version, err := clients.Version(ctx, resource, versions...)

@@ -111,15 +111,6 @@ func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (P
 	return p, err
 }
 
-// Slice previews the write of a ResourceSlice that is old in the cluster.
-func (t *Teller) Slice(old, slice tracker.Slice) (Preview, error) {
-	changes, err := t.view.Slice(old, slice, t.cluster.Now)
-	if err != nil {
-		return Preview{}, fmt.Errorf("foretell ResourceSlice %s: %w", slice.Name, errClaims)
-	}
-	return t.tell("resourceslice/"+slice.Name, changes), nil
-}
-
 // Patch previews the write of a ResourceSlicePatch. An existing patch with its name keeps its UID
 // and status. A patch with a class or expressions needs a cluster read with Selection.
 func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) (Preview, error) {

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -216,40 +217,34 @@ func (t *Teller) Write(out io.Writer, format string, all []Preview) error {
 	if format == "json" || format == "yaml" {
 		return cli.Print(out, format, d)
 	}
+	var text bytes.Buffer
 	for i := range d.Previews {
 		p := &d.Previews[i]
-		var err error
 		if i > 0 && (len(p.Pods) > 0 || len(d.Previews[i-1].Pods) > 0) {
-			_, err = fmt.Fprintln(out)
+			text.WriteByte('\n')
 		}
-		if err == nil {
-			err = p.write(out, format == "wide")
-		}
-		if err != nil {
+		if err := p.write(&text, format == "wide"); err != nil {
 			return fmt.Errorf("write preview: %w", err)
 		}
+	}
+	if _, err := text.WriteTo(out); err != nil {
+		return fmt.Errorf("write preview: %w", err)
 	}
 	return nil
 }
 
-func (d *previewDocument) write(out io.Writer, wide bool) error {
-	if _, err := fmt.Fprintln(out, wrapped(d.Summary)); err != nil {
-		return err
-	}
+func (d *previewDocument) write(out *bytes.Buffer, wide bool) error {
+	fmt.Fprintln(out, wrapped(d.Summary))
 	if len(d.Pods) > 0 {
 		if err := d.table(out, wide); err != nil {
 			return err
 		}
 	}
 	for _, refusal := range d.Refused {
-		if _, err := fmt.Fprintln(out, wrapped("would be refused: "+refusal)); err != nil {
-			return err
-		}
+		fmt.Fprintln(out, wrapped("would be refused: "+refusal))
 	}
 	for _, warning := range d.Warned {
-		if _, err := fmt.Fprintln(out, wrapped("would be warned of: "+warning)); err != nil {
-			return err
-		}
+		fmt.Fprintln(out, wrapped("would be warned of: "+warning))
 	}
 	if !wide || len(d.Ends) == 0 {
 		return nil

@@ -107,22 +107,12 @@ type devices struct {
 
 // complete reads the name of the devices, then the taints.
 func (d *devices) complete(_ *cobra.Command, arguments []string) error {
-	rest, err := d.target.Take(arguments, IsTaint)
-	if err != nil {
-		return err
-	}
-	changes, err := Parse(rest, OfDevices)
-	if err != nil {
-		return err
-	}
-	if len(changes.Remove) > 0 {
-		return errors.New("a taint of a device cannot be taken away here: it goes with the DeviceTaintRule or ResourceSlicePatch that it stands in (see untaint device)")
-	}
-	if len(changes.Add) == 0 {
-		return errors.New("no taint is given, want KEY[=VALUE]:EFFECT")
+	changes, err := d.target.changes(arguments)
+	if err == nil && len(changes.Remove) > 0 {
+		err = errors.New("a taint of a device cannot be taken away here: it goes with the DeviceTaintRule or ResourceSlicePatch that it stands in (see untaint device)")
 	}
 	d.taints = changes.Add
-	return nil
+	return err
 }
 
 func (d *devices) wants(w *state.Wants) { w.Selection = d.target.Conditional() }
@@ -198,20 +188,25 @@ func (o *objects) read(name string, from io.Reader) error {
 	}
 }
 
-// isKind reports whether an object is of a kind, in any version.
-func isKind(object *unstructured.Unstructured, group, kind string) bool {
-	gvk := object.GroupVersionKind()
-	return gvk.Group == group && gvk.Kind == kind
+// The kinds of objects with taints, in any version.
+const (
+	nodeKind  = "Node"
+	patchKind = "ResourceSlicePatch.tollgate.dev"
+)
+
+func kindOf(object *unstructured.Unstructured) string {
+	return object.GroupVersionKind().GroupKind().String()
 }
 
 func (o *objects) wants(w *state.Wants) {
 	var nodes []string
 	for _, object := range o.list {
-		if isKind(object, corev1.GroupName, "Node") {
+		switch kindOf(object) {
+		case nodeKind:
 			nodes = append(nodes, object.GetName())
-		}
-		if patch, err := as[v1alpha1.ResourceSlicePatch](object); isKind(object, v1alpha1.GroupVersion.Group, "ResourceSlicePatch") && err == nil {
-			w.Selection = w.Selection || slicepatch.Conditional(patch.Spec.Devices.Filter)
+		case patchKind:
+			patch, err := as[v1alpha1.ResourceSlicePatch](object)
+			w.Selection = w.Selection || err == nil && slicepatch.Conditional(patch.Spec.Devices.Filter)
 		}
 	}
 	w.Node = func(node *corev1.Node) bool { return slices.Contains(nodes, node.Name) }
@@ -231,26 +226,26 @@ func (o *objects) previews(ctx context.Context, t *Teller) ([]Preview, error) {
 
 // object previews the apply of an object.
 func (t *Teller) object(ctx context.Context, object *unstructured.Unstructured) (Preview, error) {
-	switch {
-	case isKind(object, corev1.GroupName, "Node"):
+	switch kindOf(object) {
+	case nodeKind:
 		return t.nodeObject(ctx, object)
-	case isKind(object, resourcev1.GroupName, "DeviceTaintRule"):
+	case "DeviceTaintRule.resource.k8s.io":
 		return t.Rule(ctx, object)
-	case isKind(object, resourcev1.GroupName, "ResourceSlice"):
+	case "ResourceSlice.resource.k8s.io":
 		return t.sliceObject(ctx, object)
-	case isKind(object, v1alpha1.GroupVersion.Group, "ResourceSlicePatch"):
+	case patchKind:
 		patch, err := as[v1alpha1.ResourceSlicePatch](object)
 		if err != nil {
 			return Preview{}, err
 		}
 		return t.Patch(ctx, patch)
-	case isKind(object, v1alpha1.GroupVersion.Group, "TaintPolicy"):
+	case "TaintPolicy.tollgate.dev":
 		policy, err := as[v1alpha1.TaintPolicy](object)
 		if err != nil {
 			return Preview{}, err
 		}
 		return t.Registration(policy)
-	case isKind(object, v1alpha1.GroupVersion.Group, "PlacementPolicy"):
+	case "PlacementPolicy.tollgate.dev":
 		policy, err := as[v1alpha1.PlacementPolicy](object)
 		if err != nil {
 			return Preview{}, err
@@ -296,9 +291,13 @@ func (t *Teller) sliceObject(ctx context.Context, object *unstructured.Unstructu
 	case err == nil:
 		was = tracker.SliceOf(old)
 	case !apierrors.IsNotFound(err):
-		return Preview{}, cli.Failed(err, "read ResourceSlice "+slice.Name, "get", sliceResource)
+		return Preview{}, cli.Failed(err, "read ResourceSlice "+slice.Name, "get", state.SliceResource)
 	}
-	return t.Slice(was, tracker.SliceOf(slice))
+	changes, err := t.view.Slice(was, tracker.SliceOf(slice), t.cluster.Now)
+	if err != nil {
+		return Preview{}, fmt.Errorf("foretell ResourceSlice %s: %w", slice.Name, errClaims)
+	}
+	return t.tell("resourceslice/"+slice.Name, changes), nil
 }
 
 // as converts an object to T.

@@ -94,21 +94,12 @@ standard error.`,
 
 // complete reads the name of the devices, then the taints.
 func (t *taintRun) complete(arguments []string) error {
-	rest, err := t.target.Take(arguments, IsTaint)
-	if err != nil {
-		return err
-	}
-	changes, err := Parse(rest, OfDevices)
-	switch {
-	case err != nil:
-		return err
-	case len(changes.Remove) > 0:
-		return fmt.Errorf("taint %q is to go: that is what untaint device is for", changes.Remove[0])
-	case len(changes.Add) == 0:
-		return errors.New("no taint is given, want KEY[=VALUE]:EFFECT")
+	changes, err := t.target.changes(arguments)
+	if err == nil && len(changes.Remove) > 0 {
+		err = fmt.Errorf("taint %q is to go: that is what untaint device is for", changes.Remove[0])
 	}
 	t.taints = changes.Add
-	return nil
+	return err
 }
 
 // run previews the taints, asks for confirmation, and writes them.

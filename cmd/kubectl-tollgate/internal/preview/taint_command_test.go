@@ -24,6 +24,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
 // taintWorld is a node with a pod that uses gpu-0.
@@ -396,7 +397,7 @@ func TestUntaintAnswersWithoutTheRightToListSlices(t *testing.T) {
 	typed, ok := clients.Kubernetes.(*fake.Clientset)
 	require.True(t, ok)
 	typed.PrependReactor("list", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(sliceResource, "", errors.New("eve may not"))
+		return true, nil, apierrors.NewForbidden(state.SliceResource, "", errors.New("eve may not"))
 	})
 	r := argumentTypes(t, clients, newUntaint, "", gpu0, "hot")
 	require.ErrorContains(t, r.err, "taint device made none for these devices; devicetaintrule.resource.k8s.io/theirs gives it")

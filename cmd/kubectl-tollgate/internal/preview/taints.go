@@ -169,6 +169,19 @@ func (t *Target) Take(arguments []string, isTaint func(string) bool) ([]string, 
 	return arguments[1:], nil
 }
 
+// changes reads the name of the devices, then the taints.
+func (t *Target) changes(arguments []string) (Changes, error) {
+	rest, err := t.Take(arguments, IsTaint)
+	if err != nil {
+		return Changes{}, err
+	}
+	changes, err := Parse(rest, OfDevices)
+	if err == nil && len(changes.Add)+len(changes.Remove) == 0 {
+		err = errors.New("no taint is given, want KEY[=VALUE]:EFFECT")
+	}
+	return changes, err
+}
+
 // Empty reports whether the target has no field.
 func (t *Target) Empty() bool {
 	return t.Driver == "" && t.Pool == "" && t.Device == "" && !t.Conditional()

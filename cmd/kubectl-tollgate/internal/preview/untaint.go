@@ -15,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
@@ -155,16 +155,18 @@ func (b *bearer) removable() bool { return b.sole && isOurs(b.object) }
 
 // bearers returns all objects with device taints, except slices.
 func bearers(ctx context.Context, clients *cli.Clients) ([]bearer, error) {
-	rules, err := bearersOf(ctx, clients, informer.RuleResource, ofRule, ruleVersions...)
+	rules, err := bearersOf(ctx, clients, informer.RuleResource, "DeviceTaintRule", ofRule, state.RuleVersions()...)
 	if err != nil {
 		return nil, err
 	}
-	patches, err := bearersOf(ctx, clients, patchResource, ofPatch, v1alpha1.GroupVersion.Version)
+	patches, err := bearersOf(ctx, clients, state.PatchResource, "ResourceSlicePatch", ofPatch, v1alpha1.GroupVersion.Version)
 	return append(rules, patches...), err
 }
 
 // bearersOf returns the bearers of one kind; none where it is not served.
-func bearersOf(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, read func(*unstructured.Unstructured) ([]bearer, error), versions ...string) ([]bearer, error) {
+func bearersOf[T any](
+	ctx context.Context, clients *cli.Clients, resource schema.GroupResource, kind string, read func(*unstructured.Unstructured, *T) []bearer, versions ...string,
+) ([]bearer, error) {
 	version, err := clients.Version(ctx, resource, versions...)
 	if err != nil {
 		if errors.Is(err, cli.ErrNotServed) {
@@ -174,21 +176,18 @@ func bearersOf(ctx context.Context, clients *cli.Clients, resource schema.GroupR
 	}
 	var all []bearer
 	err = cli.Each(ctx, clients, resource, clients.List(resource, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		found, err := read(object)
-		for i := range found {
-			found[i].carrier = carrier{resource: resource.WithVersion(version), object: object}
-		}
-		all = append(all, found...)
-		return err
+		return cli.As(kind, func(typed *T) error {
+			for _, b := range read(object, typed) {
+				b.carrier = carrier{resource: resource.WithVersion(version), object: object}
+				all = append(all, b)
+			}
+			return nil
+		})(object)
 	})
 	return all, err
 }
 
-func ofRule(object *unstructured.Unstructured) ([]bearer, error) {
-	rule := &resourcev1.DeviceTaintRule{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
-		return nil, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
-	}
+func ofRule(object *unstructured.Unstructured, rule *resourcev1.DeviceTaintRule) []bearer {
 	b := bearer{key: rule.Spec.Taint.Key, effect: string(rule.Spec.Taint.Effect), sole: true}
 	if selector := rule.Spec.DeviceSelector; selector != nil {
 		b.filter, b.selects = &v1alpha1.DevicePatchFilter{Driver: selector.Driver, Pool: selector.Pool, Device: selector.Device}, true
@@ -197,14 +196,10 @@ func ofRule(object *unstructured.Unstructured) ([]bearer, error) {
 		b.selects = b.selects && len(kept.Unsupported) == 0
 		b.ofPatch = kept.Patch.Name != ""
 	}
-	return []bearer{b}, nil
+	return []bearer{b}
 }
 
-func ofPatch(object *unstructured.Unstructured) ([]bearer, error) {
-	patch := &v1alpha1.ResourceSlicePatch{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, patch); err != nil {
-		return nil, fmt.Errorf("read ResourceSlicePatch %s: %w", object.GetName(), err)
-	}
+func ofPatch(_ *unstructured.Unstructured, patch *v1alpha1.ResourceSlicePatch) []bearer {
 	var all []bearer
 	devices := &patch.Spec.Devices
 	for i := range devices.Taints {
@@ -212,7 +207,7 @@ func ofPatch(object *unstructured.Unstructured) ([]bearer, error) {
 			filter: devices.Filter, selects: true, key: devices.Taints[i].Key, effect: string(devices.Taints[i].Effect), sole: len(devices.Taints) == 1,
 		})
 	}
-	return all, nil
+	return all
 }
 
 // overlaps reports whether devices may be of the target, by their names. A nil filter has all.
@@ -280,7 +275,7 @@ func manager(entries []metav1.ManagedFieldsEntry) string {
 // published returns the slices in which a device of the target has the taint, as drivers publish
 // them.
 func (u *untaintRun) published(ctx context.Context, clients *cli.Clients, taint Taint) ([]string, error) {
-	if _, err := clients.Version(ctx, sliceResource, "v1"); err != nil {
+	if _, err := clients.Version(ctx, state.SliceResource, "v1"); err != nil {
 		if errors.Is(err, cli.ErrNotServed) {
 			err = nil
 		}
@@ -288,7 +283,7 @@ func (u *untaintRun) published(ctx context.Context, clients *cli.Clients, taint 
 	}
 	var names []string
 	client := clients.Kubernetes.ResourceV1().ResourceSlices()
-	err := cli.Each(ctx, clients, sliceResource, cli.Pages(client.List), metav1.ListOptions{}, func(slice *resourcev1.ResourceSlice) error {
+	err := cli.Each(ctx, clients, state.SliceResource, cli.Pages(client.List), metav1.ListOptions{}, func(slice *resourcev1.ResourceSlice) error {
 		if slices.ContainsFunc(slice.Spec.Devices, func(device resourcev1.Device) bool {
 			return u.target.overlaps(&v1alpha1.DevicePatchFilter{Driver: &slice.Spec.Driver, Pool: &slice.Spec.Pool.Name, Device: &device.Name}) &&
 				slices.ContainsFunc(device.Taints, func(t resourcev1.DeviceTaint) bool { return taint.matches(t.Key, string(t.Effect)) })
