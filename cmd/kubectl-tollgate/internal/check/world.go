@@ -1,15 +1,18 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,12 +21,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // world has the objects of the files, and reads all others from a cluster, if there is one. It
@@ -199,4 +205,112 @@ func (w *world) Namespace(ctx context.Context, name string) (*corev1.Namespace, 
 // Confirmed is Namespace, since no read here is stale.
 func (w *world) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return w.Namespace(ctx, name)
+}
+
+// rbac is an authorizer by the Roles, ClusterRoles and bindings of the files. Aggregated roles have
+// the rules that the files give them.
+type rbac struct {
+	roles    map[schema.GroupKind]map[types.NamespacedName][]rbacv1.PolicyRule
+	bindings []rbacv1.RoleBinding // a ClusterRoleBinding has no namespace
+	// refused is true after a request that no rule allows, and a cluster might.
+	refused bool
+}
+
+func rbacKind(name string) schema.GroupKind {
+	return schema.GroupKind{Group: rbacv1.GroupName, Kind: name}
+}
+
+func newRBAC(w *world) (*rbac, error) {
+	r := &rbac{roles: map[schema.GroupKind]map[types.NamespacedName][]rbacv1.PolicyRule{}}
+	for _, name := range []string{"Role", "ClusterRole"} {
+		of := map[types.NamespacedName][]rbacv1.PolicyRule{}
+		for key, object := range w.objects[rbacKind(name)] {
+			var role rbacv1.ClusterRole // A Role has the same rules.
+			if err := decodeInto(object, &role); err != nil {
+				return nil, err
+			}
+			of[key] = role.Rules
+		}
+		r.roles[rbacKind(name)] = of
+	}
+	for _, name := range []string{"RoleBinding", "ClusterRoleBinding"} {
+		for _, object := range w.objects[rbacKind(name)] {
+			var binding rbacv1.RoleBinding // A ClusterRoleBinding has the same fields.
+			if err := decodeInto(object, &binding); err != nil {
+				return nil, fmt.Errorf("read what is bound: %w", err)
+			}
+			r.bindings = append(r.bindings, binding)
+		}
+	}
+	return r, nil
+}
+
+// Authorize implements authorizer.Authorizer.
+func (r *rbac) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if slices.Contains(a.GetUser().GetGroups(), user.SystemPrivilegedGroup) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	for i := range r.bindings {
+		b := &r.bindings[i]
+		if b.Namespace != "" && b.Namespace != a.GetNamespace() || !includes(b, a.GetUser()) {
+			continue
+		}
+		key := types.NamespacedName{Name: b.RoleRef.Name}
+		if b.RoleRef.Kind == "Role" {
+			key.Namespace = b.Namespace
+		}
+		if slices.ContainsFunc(r.roles[rbacKind(b.RoleRef.Kind)][key], func(rule rbacv1.PolicyRule) bool { return allows(&rule, a) }) {
+			return authorizer.DecisionAllow, "", nil
+		}
+	}
+	r.refused = true
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer: rules have no conditions.
+func (r *rbac) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(r.Authorize(ctx, a))
+}
+
+// EvaluateConditions implements authorizer.Authorizer. Rules have no conditions.
+func (r *rbac) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}
+
+// includes reports whether a user is among the subjects of a binding.
+func includes(b *rbacv1.RoleBinding, who user.Info) bool {
+	return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			return s.Name == who.GetName()
+		case rbacv1.GroupKind:
+			return slices.Contains(who.GetGroups(), s.Name)
+		case rbacv1.ServiceAccountKind:
+			return policy.ServiceAccount(cmp.Or(s.Namespace, b.Namespace), s.Name) == who.GetName()
+		default:
+			return false
+		}
+	})
+}
+
+// allows reports whether a rule allows a request.
+func allows(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
+	among := func(list []string, names ...string) bool {
+		return slices.ContainsFunc(list, func(name string) bool { return name == "*" || slices.Contains(names, name) })
+	}
+	if !among(rule.Verbs, a.GetVerb()) {
+		return false
+	}
+	if !a.IsResourceRequest() {
+		return slices.ContainsFunc(rule.NonResourceURLs, func(url string) bool {
+			prefix, wildcard := strings.CutSuffix(url, "*")
+			return url == a.GetPath() || wildcard && strings.HasPrefix(a.GetPath(), prefix)
+		})
+	}
+	resources := []string{a.GetResource()}
+	if subresource := a.GetSubresource(); subresource != "" {
+		resources = []string{a.GetResource() + "/" + subresource, "*/" + subresource}
+	}
+	return among(rule.Resources, resources...) && among(rule.APIGroups, a.GetAPIGroup()) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
 }
