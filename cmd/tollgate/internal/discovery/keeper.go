@@ -1,3 +1,13 @@
+// Package discovery discovers which resources the API server serves, and in which version, and
+// watches them. That differs between versions of Kubernetes, depends on feature gates and flags
+// of the API server (VS-01, VS-02), and changes when a control plane is upgraded or reconfigured.
+//
+// A resource that is not served is logged once and disables only the features that need it. The
+// same holds for one that Tollgate may not watch, and for one whose discovery fails while other
+// requests succeed (F10).
+//
+// When the version of a watch changes, its objects are kept until the new list is complete; then
+// only those missing from it are removed.
 package discovery
 
 import (
@@ -46,10 +56,8 @@ type Options struct {
 // Keeper keeps watches of the resources that are served. It is a runnable of a controller-runtime
 // manager.
 type Keeper struct {
-	discovery discoverer
-	clock     clock.WithTicker
-	notify    func(known bool)
-	metrics   *Metrics
+	Options
+
 	// resources is read-only; its elements belong to the goroutine of Start, except fields with a
 	// lock.
 	resources []*resource
@@ -63,13 +71,10 @@ type Keeper struct {
 
 // New returns a keeper. It starts no goroutines; Start does.
 func New(options Options) *Keeper {
-	k := &Keeper{
-		discovery: options.Discovery, clock: options.Clock, notify: options.Known, metrics: options.Metrics,
-		wake: make(chan struct{}, 1),
-	}
+	k := &Keeper{Options: options, wake: make(chan struct{}, 1)}
 	for i := range options.Resources {
 		r := &resource{Resource: options.Resources[i], wake: k.signal, state: stateUnknown}
-		k.metrics.set(r.Name, stateUnknown)
+		k.Metrics.set(r.Name, stateUnknown)
 		k.resources = append(k.resources, r)
 	}
 	return k
@@ -116,7 +121,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		}
 	}()
 	for {
-		timer := k.clock.NewTimer(k.discover(ctx))
+		timer := k.Clock.NewTimer(k.discover(ctx))
 		for waiting := true; waiting; {
 			k.settle()
 			select {
@@ -170,7 +175,7 @@ func (k *Keeper) processReports(ctx context.Context) (discover bool) {
 // discover runs discovery for all resources and follows changes. It returns when to run again. A
 // resource whose discovery fails stays as it is and delays no other (F10).
 func (k *Keeper) discover(ctx context.Context) time.Duration {
-	round := discovery{client: k.discovery, lists: map[string]listed{}}
+	round := discovery{client: k.Discovery, lists: map[string]listed{}}
 	next := discoveryInterval
 	var failures []failure
 	for _, r := range k.resources {
@@ -184,9 +189,9 @@ func (k *Keeper) discover(ctx context.Context) time.Duration {
 		case version != "":
 			r.unservedSince = time.Time{}
 		case r.version != "" && r.unservedSince.IsZero():
-			r.unservedSince = k.clock.Now()
+			r.unservedSince = k.Clock.Now()
 		}
-		if version == "" && r.version != "" && k.clock.Since(r.unservedSince) < retryInterval {
+		if version == "" && r.version != "" && k.Clock.Since(r.unservedSince) < retryInterval {
 			next = retryInterval
 			continue
 		}
@@ -258,10 +263,10 @@ func (k *Keeper) unanswered(ctx context.Context, failures []failure) time.Durati
 	for _, s := range failures {
 		r := s.resource
 		if r.failedSince.IsZero() {
-			r.failedSince = k.clock.Now()
+			r.failedSince = k.Clock.Now()
 			news = append(news, r.Name.String())
 		}
-		if !r.skipped && len(failures) < len(k.resources) && k.clock.Since(r.failedSince) >= grace {
+		if !r.skipped && len(failures) < len(k.resources) && k.Clock.Since(r.failedSince) >= grace {
 			r.skipped = true
 			if r.state == stateUnknown && r.Watch == nil {
 				log.Error(s.err, "not known to be served", "resource", r.Name.String(), "so", r.Without)
@@ -332,9 +337,9 @@ func (k *Keeper) follow(ctx context.Context, r *resource, version string) time.D
 // for it.
 func (k *Keeper) refused(ctx context.Context, r *resource, err error) {
 	if r.refused.IsZero() {
-		r.refused = k.clock.Now()
+		r.refused = k.Clock.Now()
 	}
-	if k.clock.Since(r.refused) >= grace {
+	if k.Clock.Since(r.refused) >= grace {
 		r.forget()
 		k.enter(ctx, r, stateDenied, err)
 	}
@@ -353,7 +358,7 @@ func (k *Keeper) settle() {
 	known := complete || k.known && !misleading
 	if known != k.known {
 		k.known = known
-		k.notify(known)
+		k.Known(known)
 	}
 }
 
@@ -365,7 +370,7 @@ func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error)
 	k.mu.Lock()
 	r.state = state
 	k.mu.Unlock()
-	k.metrics.set(r.Name, state)
+	k.Metrics.set(r.Name, state)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.Name.String())
 	switch state {
 	case stateUnserved:

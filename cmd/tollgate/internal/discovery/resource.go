@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -171,4 +173,28 @@ func (r *resource) lastAnswer() (answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last, r.err
+}
+
+// Metrics are the metrics of a Keeper.
+type Metrics struct {
+	states *prometheus.GaugeVec
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	return &Metrics{states: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tollgate_api_resources",
+		Help: "1 for the state that a resource of the API server is in: unknown, unserved, served, denied, listing, watched or stale.",
+	}, []string{"resource", "state"})}
+}
+
+// set sets the gauge of the state of a resource.
+func (m *Metrics) set(name schema.GroupResource, now state) {
+	for _, s := range []state{stateUnknown, stateUnserved, stateServed, stateDenied, stateListing, stateWatched, stateStale} {
+		value := 0.0
+		if s == now {
+			value = 1
+		}
+		m.states.WithLabelValues(name.Resource, string(s)).Set(value)
+	}
 }

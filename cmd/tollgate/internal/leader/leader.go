@@ -10,10 +10,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 )
 
 // Durations are the durations of the lease; see leaderelection.LeaderElectionConfig.
@@ -127,4 +131,125 @@ func (t *term) end() error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	return t.err
+}
+
+// Lock is a resourcelock.Interface that records when this replica last renewed the lease, and the
+// last renewal before it became leader.
+type Lock struct {
+	resourcelock.Interface
+
+	clock   clock.PassiveClock
+	server  clock.PassiveClock
+	renewed atomic.Pointer[time.Time]
+
+	mu sync.Mutex
+	// renewTime is when the lease was last renewed, by the clock of the API server; zero for
+	// never.
+	renewTime time.Time
+	// holder is the holder identity of the last read or write.
+	holder string
+	// candidate is true while this replica does not lead; before is renewTime as of when it last
+	// became leader.
+	candidate bool
+	before    time.Time
+}
+
+// New returns a Lock that writes through inner. Clock is the local clock, with which HeldWithin
+// measures. RenewTime is written by the clock of the API server, so that it means the same to all
+// replicas; candidates measure with their own clocks how long it is unchanged.
+func New(inner resourcelock.Interface, clock, server clock.PassiveClock) *Lock {
+	return &Lock{Interface: inner, clock: clock, server: server, candidate: true}
+}
+
+// Get implements resourcelock.Interface.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil {
+		l.observe(record)
+	}
+	return record, raw, err
+}
+
+// Stand marks this replica as a candidate.
+func (l *Lock) Stand() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.candidate = true
+}
+
+// Before returns the last renewal before this replica became leader, by the clock of the API
+// server; zero for never.
+func (l *Lock) Before() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.before
+}
+
+// observe records the renew time and holder of a record.
+func (l *Lock) observe(record *resourcelock.LeaderElectionRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewTime, l.holder = record.RenewTime.Time, record.HolderIdentity
+}
+
+// heldByOther reports whether another replica held the lease at the last read or write.
+func (l *Lock) heldByOther() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holder != l.Identity()
+}
+
+// lead records that this replica holds the lease.
+func (l *Lock) lead() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.candidate {
+		l.candidate, l.before = false, l.renewTime
+	}
+}
+
+// Create implements resourcelock.Interface.
+func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Create(ctx, record) })
+}
+
+// Update renews, acquires or releases the lease. It does not release a lease of another replica:
+// client-go reads the lease before the release but then uses its old record, so a leader that was
+// frozen past its lease would release that of its successor (U17). The write has the resource
+// version of the last read, so a lease that changed since then causes a conflict.
+func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" && l.heldByOther() {
+		l.renewed.Store(nil)
+		return nil
+	}
+	return l.write(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Update(ctx, record) })
+}
+
+// write calls update and records the time before it, because the lease counts from there.
+func (l *Lock) write(record resourcelock.LeaderElectionRecord, update func(resourcelock.LeaderElectionRecord) error) error {
+	before := l.clock.Now()
+	record.RenewTime = metav1.NewTime(l.server.Now())
+	if err := update(record); err != nil {
+		return err
+	}
+	if record.HolderIdentity == l.Identity() {
+		l.lead()
+		l.renewed.Store(&before)
+	} else {
+		l.renewed.Store(nil)
+	}
+	l.observe(&record)
+	return nil
+}
+
+// HeldWithin reports whether the lease was renewed less than limit ago.
+func (l *Lock) HeldWithin(limit time.Duration) bool {
+	renewed := l.renewed.Load()
+	return renewed != nil && elapsed(*renewed, l.clock.Now()) < limit
+}
+
+// elapsed returns the larger of the monotonic and the wall clock time between two moments: the
+// monotonic clock stops while a machine is suspended, and the wall clock may be set back.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
