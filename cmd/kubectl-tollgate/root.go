@@ -20,7 +20,6 @@ import (
 
 // newRootCommand returns the root command, which is named as users type it.
 func newRootCommand() *cobra.Command {
-	version := new(bool)
 	root := &cobra.Command{
 		Use:   "kubectl-tollgate",
 		Short: "See what a taint would do, who may pass it, and who has to leave",
@@ -29,18 +28,11 @@ that admission and eviction go by.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !*version {
-				return cmd.Help()
-			}
-			return printVersion(cmd)
-		},
 	}
-	// Cobra's version flag links text/template into the program.
-	root.Flags().BoolVar(version, "version", false, "print the version")
+	settings.AddVersion(root)
 	root.AddCommand(
 		preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
-		approve.NewCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(), newVersionCommand(),
+		approve.NewCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
 	)
 	return root
 }
@@ -69,18 +61,4 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 		text += ": see " + cmd.CommandPath() + " --help"
 	}
 	return errors.New(text)
-}
-
-func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
-	}
-}
-
-func printVersion(cmd *cobra.Command) error {
-	_, err := fmt.Fprint(cmd.OutOrStdout(), settings.Origin())
-	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
@@ -99,10 +100,11 @@ func (p *program) addTaintControllers(base controllers.Base, state *evictionStat
 
 // leaderlessSince returns the earliest time at which there may have been no leader.
 func (p *program) leaderlessSince() time.Time {
-	if p.lock == nil {
-		return leaderlessAt(time.Time{}, p.clock.Now())
+	var before time.Time
+	if p.lock != nil {
+		before = p.lock.Before()
 	}
-	return leaderlessAt(p.lock.Before(), p.clock.Now())
+	return leaderlessAt(before, p.clock.Now())
 }
 
 // leaderlessAt returns the earliest time at which there may have been no leader, given the last
@@ -116,3 +118,38 @@ func leaderlessAt(before, now time.Time) time.Time {
 	}
 	return before.Add(-precision).Truncate(precision)
 }
+
+// listeners are the functions that a source of changes calls, in the order in which they joined.
+// All of them join before the source starts, and none may block.
+type listeners[T any] struct{ functions []func(T) }
+
+func (l *listeners[T]) join(listen func(T)) { l.functions = append(l.functions, listen) }
+
+func (l *listeners[T]) notify(change T) {
+	for _, listen := range l.functions {
+		listen(change)
+	}
+}
+
+// changeListeners are the listeners of the changes that watches and the evictor report. They are
+// made before both.
+type changeListeners struct {
+	pods  listeners[[]tracker.Key]
+	nodes listeners[string]
+	// rules are DeviceTaintRules that were created, changed or deleted, and patches the
+	// ResourceSlicePatches whose rules were.
+	rules   listeners[string]
+	patches listeners[[]string]
+	// evictingRules and evictingPatches are those because of which other pods have to leave than
+	// before, or were evicted.
+	evictingRules, evictingPatches listeners[[]string]
+}
+
+// PodsChanged implements the listeners of package informer.
+func (c *changeListeners) PodsChanged(keys []tracker.Key) { c.pods.notify(keys) }
+
+// NodeChanged implements a listener of package informer.
+func (c *changeListeners) NodeChanged(name string) { c.nodes.notify(name) }
+
+// RuleChanged implements a listener of package informer.
+func (c *changeListeners) RuleChanged(name string) { c.rules.notify(name) }

@@ -94,7 +94,7 @@ func (p *program) addDevices(state *evictionState) error {
 	if err := p.manager.Add(state.devices.keeper); err != nil {
 		return fmt.Errorf("watch devices: %w", err)
 	}
-	ctrlmetrics.Registry.MustRegister(NewCollector(state.tracker))
+	ctrlmetrics.Registry.MustRegister(Collector(state.tracker.TaintedDevices))
 	options := p.statusOptions(state)
 	options.Metrics = rulestatus.NewMetrics(ctrlmetrics.Registry)
 	options.Objects = rulestatus.Objects{

@@ -267,13 +267,12 @@ func (p *program) attemptTimeout() time.Duration {
 func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer.Guard) error {
 	pods := informer.NewPods(p.clientset, informer.Guarded(guard))
 	informers := []toolscache.SharedIndexInformer{pods}
-	attach := func() error { return feed.Attach(nil, pods) }
+	var nodes toolscache.SharedIndexInformer
 	if withNodes {
-		nodes := informer.NewNodes(p.clientset, informer.Guarded(guard))
+		nodes = informer.NewNodes(p.clientset, informer.Guarded(guard))
 		informers = append(informers, nodes)
-		attach = func() error { return feed.Attach(nodes, pods) }
 	}
-	if err := attach(); err != nil {
+	if err := feed.Attach(nodes, pods); err != nil {
 		return fmt.Errorf("watch pods and nodes: %w", err)
 	}
 	for _, shared := range informers {

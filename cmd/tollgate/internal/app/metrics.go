@@ -66,27 +66,15 @@ const (
 var tainted = prometheus.NewDesc("tollgate_tainted_devices",
 	"Devices, published or allocated, that have at least one taint with the effect.", []string{"driver", "effect"}, nil)
 
-// counter is the part of a tracker that a Collector uses.
-type counter interface {
-	TaintedDevices() map[tracker.DriverEffect]int
-}
-
-// Collector is a prometheus collector of tainted devices.
-type Collector struct {
-	devices counter
-}
-
-// NewCollector returns a collector, which is not registered.
-func NewCollector(devices counter) *Collector {
-	return &Collector{devices: devices}
-}
+// Collector is a prometheus collector of tainted devices, as a tracker counts them.
+type Collector func() map[tracker.DriverEffect]int
 
 // Describe implements prometheus.Collector.
-func (c *Collector) Describe(descs chan<- *prometheus.Desc) { descs <- tainted }
+func (Collector) Describe(descs chan<- *prometheus.Desc) { descs <- tainted }
 
 // Collect implements prometheus.Collector.
-func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
-	for at, count := range bounded(c.devices.TaintedDevices()) {
+func (c Collector) Collect(metrics chan<- prometheus.Metric) {
+	for at, count := range bounded(c()) {
 		metrics <- prometheus.MustNewConstMetric(tainted, prometheus.GaugeValue, float64(count), at.Driver, string(at.Effect))
 	}
 }

@@ -65,8 +65,10 @@ type Guard struct {
 	good, others, bad *cache.LRUExpireCache
 	// repeatReviews limits reviews of tokens in good, firstReviews those of all others.
 	repeatReviews, firstReviews *rate.Limiter
-	// shares limits how much of firstReviews one address takes.
-	shares *shares
+	// shares has a rate limiter for each address, which limits how much of firstReviews it takes;
+	// mu guards what it has for an address.
+	mu     sync.Mutex
+	shares *cache.LRUExpireCache
 }
 
 // owner is the user of a token; info is nil for a token that failed authentication.
@@ -82,7 +84,7 @@ func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
 		tokens: tokens, allows: allows, clock: now,
 		good: cache.NewLRUExpireCacheWithClock(cacheSize, now), others: cache.NewLRUExpireCacheWithClock(cacheSize, now), bad: cache.NewLRUExpireCacheWithClock(cacheSize, now),
 		repeatReviews: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), firstReviews: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce),
-		shares: newShares(now),
+		shares: cache.NewLRUExpireCacheWithClock(maxAddresses, now),
 	}
 }
 
@@ -163,7 +165,7 @@ func (g *Guard) authenticate(ctx context.Context, token string, key [sha256.Size
 		return owner{}, nil
 	}
 	// The share comes first: an address that used it up takes nothing from others.
-	may := wasGood && g.repeatReviews.AllowN(now, 1) || !wasGood && g.shares.allow(address, now) && g.firstReviews.AllowN(now, 1)
+	may := wasGood && g.repeatReviews.AllowN(now, 1) || !wasGood && g.takeShare(address, now) && g.firstReviews.AllowN(now, 1)
 	if !may {
 		return owner{}, errBusy
 	}
@@ -202,27 +204,17 @@ const (
 	shareTTL = shareAtOnce / sharePerSecond * time.Second
 )
 
-// shares holds a rate limiter for each address. It is safe for concurrent use.
-type shares struct {
-	mu       sync.Mutex
-	limiters *cache.LRUExpireCache
-}
-
-func newShares(now clock.PassiveClock) *shares {
-	return &shares{limiters: cache.NewLRUExpireCacheWithClock(maxAddresses, now)}
-}
-
-// allow takes one review from the share of an address in the form of http.Request.RemoteAddr.
+// takeShare takes one review from the share of an address in the form of http.Request.RemoteAddr.
 // Addresses that do not parse have one share together.
-func (s *shares) allow(address string, now time.Time) bool {
+func (g *Guard) takeShare(address string, now time.Time) bool {
 	from, _ := netip.ParseAddrPort(address)
 	of := from.Addr().Unmap()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	share, ok := s.limiters.Get(of)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	share, ok := g.shares.Get(of)
 	if !ok {
 		share = rate.NewLimiter(sharePerSecond, shareAtOnce)
 	}
-	s.limiters.Add(of, share, shareTTL)
+	g.shares.Add(of, share, shareTTL)
 	return share.(*rate.Limiter).AllowN(now, 1) //nolint:forcetypeassert // The only type in the cache.
 }

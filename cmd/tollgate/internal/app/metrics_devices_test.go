@@ -26,7 +26,7 @@ func TestTaintedDevicesAreCountedWhenAskedFor(t *testing.T) {
 		{Driver: "nic.example.com", Effect: "Thaw"}:       5,
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(NewCollector(counted))
+	registry.MustRegister(Collector(counted.TaintedDevices))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP tollgate_tainted_devices Devices, published or allocated, that have at least one taint with the effect.
 # TYPE tollgate_tainted_devices gauge
 tollgate_tainted_devices{driver="gpu.example.com",effect="NoExecute"} 3

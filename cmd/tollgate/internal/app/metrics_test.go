@@ -70,7 +70,7 @@ func registerAll(reg prometheus.Registerer) {
 	discovery.NewMetrics(reg)
 	auth.NewCallerMetrics(reg)
 	NewLost(reg)
-	reg.MustRegister(NewCollector(tracker.New()))
+	reg.MustRegister(Collector(tracker.New().TaintedDevices))
 }
 
 // recorder is a Registerer that keeps the collectors.
@@ -136,7 +136,7 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 		return "gauge"
 	case *prometheus.HistogramVec:
 		return "histogram"
-	case *Collector, *informer.Metrics:
+	case Collector, *informer.Metrics:
 		// Their gauges are created at each scrape.
 		return "gauge"
 	case prometheus.Metric:

@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -152,16 +153,11 @@ type informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// timer is the part of a clock that a PatchFeed uses.
-type timer interface {
-	After(d time.Duration) <-chan time.Time
-}
-
 // PatchFeed feeds a view from watches. It is safe for concurrent use.
 type PatchFeed struct {
 	view   *sliceview.View
 	source informers
-	clock  timer
+	clock  clock.Clock
 
 	once   sync.Once
 	needed chan struct{}
@@ -172,8 +168,8 @@ type PatchFeed struct {
 }
 
 // NewPatchFeed returns a feed of an empty view. Start starts the watches.
-func NewPatchFeed(view *sliceview.View, source informers, clock timer) *PatchFeed {
-	return &PatchFeed{view: view, source: source, clock: clock, needed: make(chan struct{})}
+func NewPatchFeed(view *sliceview.View, source informers, local clock.Clock) *PatchFeed {
+	return &PatchFeed{view: view, source: source, clock: local, needed: make(chan struct{})}
 }
 
 // View returns the view.
