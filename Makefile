@@ -101,7 +101,7 @@ test-image: ## Build the image for this platform in two folders, compare, and ru
 .PHONY: test-e2e
 test-e2e: helm ## Run tests on a real etcd, API server, controller manager and scheduler. E2E="safety patches", or E2E=all
 	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
-	@cd e2e && $(GO) run ./cmd/cluster build
+	@cd e2e && $(GO) run ./cmd/cluster build --programs
 	@$(call say,tests on a real control plane: $(E2E))
 	@# All are those with tests: the others are Kubernetes itself, which would be compiled
 	@# once more for the race detector. Two at a time: each has a control plane of its own,
@@ -109,7 +109,7 @@ test-e2e: helm ## Run tests on a real etcd, API server, controller manager and s
 	@# The same schedules of faults each time; make chaos plays others.
 	@cd e2e && packages="$(addprefix ./,$(E2E))" && if test "$(E2E)" = all; then \
 		packages="$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs)"; fi && \
-		rm -f $(FLAKY); TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$packages" \
+		rm -f $(FLAKY); TOLLGATE_BUILT=1 TOLLGATE_CHAOS_SEED=7000 $(GO) run $(GOTESTSUM) --format standard-verbose --packages="$$packages" \
 			$(if $(RETRY),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report=$(FLAKY)) -- $(RACE) $(PLAIN) -p 2 -timeout 30m || failed=1; \
 		if test -n "$(RETRY)"; then $(call say,flaky: end-to-end tests that failed and were tried once more); \
 			if test -s $(FLAKY); then cat $(FLAKY); else echo none; fi; fi; \

@@ -43,6 +43,9 @@ type Binaries struct {
 	// Kubernetes is the version of the control plane, one of Versions. Empty is
 	// KubernetesVersion.
 	Kubernetes string
+	// Built says that the control plane, Tollgate and the plugin are up to date, so that
+	// the go command is not asked again.
+	Built bool
 	// Progress is told what is being built, now and then. It may be nil.
 	Progress func(step string)
 }
@@ -68,6 +71,9 @@ func (b Binaries) Envtest() string { return filepath.Join(b.dir(), "envtest") }
 
 // BuildControlPlane builds the control plane, and makes the symlinks.
 func (b Binaries) BuildControlPlane(ctx context.Context) error {
+	if b.Built {
+		return nil
+	}
 	return b.locked(ctx, func() error {
 		err := b.goBuild(ctx, filepath.Join(b.Root, "e2e"), b.ControlPlane(), "./cmd/controlplane", b.buildFlags()...)
 		if err != nil {
@@ -79,6 +85,9 @@ func (b Binaries) BuildControlPlane(ctx context.Context) error {
 
 // BuildTollgate builds the server.
 func (b Binaries) BuildTollgate(ctx context.Context) error {
+	if b.Built {
+		return nil
+	}
 	return b.locked(ctx, func() error {
 		return b.goBuild(ctx, b.Root, b.Tollgate(), "./cmd/tollgate")
 	})
@@ -86,6 +95,9 @@ func (b Binaries) BuildTollgate(ctx context.Context) error {
 
 // BuildPlugin builds kubectl-tollgate.
 func (b Binaries) BuildPlugin(ctx context.Context) error {
+	if b.Built {
+		return nil
+	}
 	return b.locked(ctx, func() error {
 		return b.goBuild(ctx, b.Root, b.Plugin(), "./cmd/kubectl-tollgate")
 	})

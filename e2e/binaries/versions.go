@@ -15,6 +15,10 @@ const KubernetesVersion = "v1.37.1"
 // version of Kubernetes, such as 1.36.3.
 const VersionVariable = "TOLLGATE_K8S"
 
+// BuiltVariable is the environment variable that spares the tests the builds, after
+// "cluster build --programs"; see Binaries.Built.
+const BuiltVariable = "TOLLGATE_BUILT"
+
 // Versions returns the versions of Kubernetes that a control plane can be built of, the
 // newest first. All but KubernetesVersion have a go.mod of their own, see ModFile.
 func Versions() []string { return []string{KubernetesVersion, "v1.36.3", "v1.35.4", "v1.34.4"} }

@@ -72,8 +72,9 @@ func Start(ctx context.Context, name string, options controlplane.Options) (*con
 	return controlplane.Start(ctx, options)
 }
 
-// Binaries builds the control plane, unless it is up to date, and says where it is. It is
-// of the version of Kubernetes that the environment asks for, see binaries.VersionVariable.
+// Binaries builds the control plane, unless it is up to date, and says where it is. The
+// environment says of which version of Kubernetes it is, and whether it is up to date:
+// see binaries.VersionVariable and binaries.BuiltVariable.
 func Binaries(ctx context.Context) (binaries.Binaries, error) {
 	root, err := binaries.Root(".")
 	if err != nil {
@@ -83,6 +84,8 @@ func Binaries(ctx context.Context) (binaries.Binaries, error) {
 	if err != nil {
 		return binaries.Binaries{}, fmt.Errorf("%s: %w", binaries.VersionVariable, err)
 	}
-	programs := binaries.Binaries{Root: root, Kubernetes: version}
+	// What has been built is the newest version alone.
+	built := os.Getenv(binaries.BuiltVariable) != "" && version == binaries.KubernetesVersion
+	programs := binaries.Binaries{Root: root, Kubernetes: version, Built: built}
 	return programs, programs.BuildControlPlane(ctx)
 }

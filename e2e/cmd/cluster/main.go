@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,12 +73,20 @@ func command() *cobra.Command {
 }
 
 func (c *cluster) buildCommand() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the control plane",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return c.buildControlPlane(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.buildControlPlane(cmd.Context()); err != nil || !all {
+				return err
+			}
+			return errors.Join(c.programs.BuildTollgate(cmd.Context()), c.programs.BuildPlugin(cmd.Context()))
+		},
 	}
+	cmd.Flags().BoolVar(&all, "programs", false, "build Tollgate and the plugin of kubectl, too")
+	return cmd
 }
 
 func (c *cluster) upCommand() *cobra.Command {
