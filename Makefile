@@ -47,7 +47,7 @@ DURATION ?= 10m
 PARALLEL ?= 1
 
 # The packages of e2e that make test-e2e tries, which is what Tollgate is for; all is every one.
-E2E ?= install pages envtest admission tightening eviction devices cli/preview cli/evictions cli/explain
+E2E ?= install pages envtest admission tightening eviction devices cli
 
 # How long make test-attack attacks.
 ATTACK ?= 2m

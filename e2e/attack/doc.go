@@ -5,4 +5,6 @@
 // Ordinarily it takes some seconds and asserts no times. With TOLLGATE_ATTACK=2m, as make
 // test-attack runs it, the attack lasts as long, and slows ordinary reviews down by no more than
 // a factor of two.
+//
+// Its control plane is its own: nothing but the attack may slow reviews down.
 package attack

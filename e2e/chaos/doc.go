@@ -17,4 +17,7 @@
 //	TOLLGATE_CHAOS_LENGTH     how long a schedule lasts; 30s
 //	TOLLGATE_CHAOS_PLANE      tells apart several that run beside each other, each
 //	                          with a control plane of its own; such as 2
+//
+// Its control plane is its own: the scheduler is stopped, there are no webhooks, and replicas
+// of Tollgate crash all the time.
 package chaos

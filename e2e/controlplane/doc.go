@@ -14,4 +14,6 @@
 //
 // A component can be killed, frozen and started again while the others run,
 // which is what the tests of a controller need to do.
+//
+// Its tests end and restart components, so no other package shares their control planes.
 package controlplane

@@ -9,4 +9,6 @@
 // Where many pods are needed, their claims are allocated by the test, as the
 // scheduler would. What happens to claims that the scheduler allocates is the
 // matter of package sidebyside.
+//
+// The control plane is its own: all requests of Tollgate are counted, and tests end it.
 package devices

@@ -6,4 +6,6 @@
 // ServiceAccount, and without Kubernetes' own controllers for taints. What
 // Tollgate asked for is read from the audit log of the API server. The tests do
 // not run beside each other, because each taints nodes.
+//
+// The control plane is its own: all requests of Tollgate are counted, and a test ends it.
 package eviction

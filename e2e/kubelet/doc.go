@@ -16,4 +16,7 @@
 // What it leaves out is what needs privileges or a container: limits of resources, the
 // security context, a file system of its own, NetworkPolicies. Init containers and
 // lifecycle hooks other than a sleep are not carried out, and the pod says so.
+//
+// Its tests have a control plane of their own: kwok leaves the pods of the tests alone, and
+// the API server reaches pods through a network of theirs.
 package kubelet

@@ -4,4 +4,6 @@
 //
 // It needs a Prometheus, which make test-monitoring builds and names in
 // TOLLGATE_PROMETHEUS. Without, its tests do not run, and it says so.
+//
+// Its control plane is its own: metrics need authorization, and the tests run apart.
 package monitoring

@@ -16,4 +16,6 @@
 //
 // What a page says that its reader has (a node, a Deployment, a file) is made by the test of
 // the page before its commands are run.
+//
+// Each page has a control plane of its own, because its output names all that is in the cluster.
 package pages

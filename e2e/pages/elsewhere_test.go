@@ -11,7 +11,7 @@ func elsewhere() []unrun {
 		builds   = "it builds or tests this checkout, of which this test is a part; make -n runs here, so the target exists"
 		evictors = "kube-controller-manager --controllers=*,-taint-eviction-controller,-device-taint-eviction-controller"
 		streams  = "the kubelets that are played here serve no logs and no ports"
-		endless  = "it goes on until it is interrupted; e2e/cli/evictions runs it"
+		endless  = "it goes on until it is interrupted; e2e/cli runs it"
 	)
 	return []unrun{
 		{"README.md", "make demo", builds},

@@ -6,4 +6,6 @@
 // Tollgate beside it, which judges patches. The tests share one control plane, and each
 // works in a namespace and with a driver of its own. Those that replace the scheduler,
 // and the one that shows that nothing but a patch wakes a pod, run alone.
+//
+// The control plane is its own: the scheduler is replaced.
 package patches

@@ -9,4 +9,7 @@
 //
 // Users are impersonated. RBAC lets those of the group that all tenants are in do
 // everything but tolerate and taint, so that it is Tollgate alone who refuses.
+//
+// Its control plane is its own: policies are for the whole cluster and refuse what other tests
+// write, tests end Tollgate, and the API server serves the older versions of resource.k8s.io.
 package policies

@@ -5,4 +5,7 @@
 // been refused, and nothing that is granted may be left over. So both together need what both
 // are granted. Then permissions are taken away one by one: what needs them says so, and the
 // rest goes on.
+//
+// Its control plane is its own: the components run apart and lose permissions, all of their
+// requests are logged, and there are PodGroups.
 package rbac

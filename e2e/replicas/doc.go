@@ -7,4 +7,6 @@
 // tests are quick; what is measured against it scales with it.
 //
 // The tests do not run beside each other, because they share the replicas.
+//
+// Its control plane is its own: the API server reaches two replicas through the balancer.
 package replicas

@@ -11,4 +11,6 @@
 // are how many pods have to leave and how many of them have budgets,
 // TOLLGATE_SAFETY_PENDING and TOLLGATE_SAFETY_OUTAGE how many pods become due while the
 // API server is away, and for how long that is.
+//
+// The control plane is its own: tests end Tollgate and stop the API server.
 package safety

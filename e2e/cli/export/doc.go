@@ -5,4 +5,7 @@
 // answers with the object as its own admission leaves it. Then the exported policies judge
 // the same request. Tollgate's own handler is asked, in this process, about the object of the
 // first answer; a sample is sent through an installed Tollgate, too.
+//
+// Its control plane is its own: there are no webhooks, but while one test has Tollgate
+// installed.
 package export

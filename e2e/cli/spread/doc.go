@@ -4,4 +4,7 @@
 //
 // The tests share one control plane with Tollgate installed in it and nodes that kwok
 // plays, and change the labels and taints of these. They do not run beside each other.
+//
+// Its control plane is its own: pods may go to every node, and a test changes the labels and
+// taints of all nodes.
 package spread

@@ -13,4 +13,6 @@
 // must: a difference that does not show is a scenario that shows nothing.
 //
 // With -update the table is written into docs/parity.md.
+//
+// Each evictor has a control plane of its own, because only one may act on it.
 package sidebyside

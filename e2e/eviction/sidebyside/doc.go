@@ -7,4 +7,6 @@
 // well would be a claim that nothing backs.
 //
 // With -update the table is written into docs/reliability.md.
+//
+// Each evictor has a control plane of its own, because only one may act on it.
 package sidebyside

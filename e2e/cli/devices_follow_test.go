@@ -1,4 +1,4 @@
-package evictions
+package cli
 
 import (
 	"bufio"
@@ -29,7 +29,7 @@ type following struct {
 }
 
 // follow starts the program as the administrator. It is killed with the test.
-func (s *site) follow(t *testing.T, arguments string) *following {
+func (s *evictionSite) follow(t *testing.T, arguments string) *following {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), programs.Plugin(), strings.Fields(s.text(arguments))...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
@@ -74,7 +74,7 @@ func (f *following) wait(t *testing.T, device, word string, has bool) {
 
 func TestDevicesAreFollowedWhileATaintComesAndGoes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfDevices)
+	s := newEvictionSite(t, nodeOfDevices)
 	driver := s.namespace + ".followed.example.com"
 	_, err := s.pods.ResourceV1().ResourceSlices().Create(t.Context(), dra.Slice(driver, "pool", dra.Device("d0"), dra.Device("d1")), metav1.CreateOptions{})
 	require.NoError(t, err)

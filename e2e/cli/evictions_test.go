@@ -1,4 +1,4 @@
-package evictions
+package cli
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 func TestAPodThatIsDueLaterWaits(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfWaiting)
-	s.create(t, pod("later", "a", 600), pod("sooner", "a", 300))
+	s := newEvictionSite(t, nodeOfWaiting)
+	s.create(t, podOfApp("later", "a", 600), podOfApp("sooner", "a", 300))
 	s.waitPods(t, 2)
 	none := s.does(t, "evictions -n NAMESPACE")
 	require.Empty(t, none.out)
@@ -49,11 +49,11 @@ func TestAPodThatIsDueLaterWaits(t *testing.T) {
 
 func TestPausedAndProtectedPodsStay(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfKept)
+	s := newEvictionSite(t, nodeOfKept)
 	s.create(t,
 		policy("paused", "podSelector: {matchLabels: {app: paused}}", "paused: true"),
 		policy("safe", "podSelector: {matchLabels: {app: safe}}", "protect: {podSelector: {matchLabels: {app: safe}}}"),
-		pod("paused", "paused", 0), pod("safe", "safe", 0), pod("free", "free", 0))
+		podOfApp("paused", "paused", 0), podOfApp("safe", "safe", 0), podOfApp("free", "free", 0))
 	s.waitPods(t, 3)
 	s.taint(t)
 	rows := s.waitStates(t, map[string]int{"Paused": 1, "Protected": 1})
@@ -68,8 +68,8 @@ func TestPausedAndProtectedPodsStay(t *testing.T) {
 
 func TestABudgetBlocks(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfBlocked)
-	s.create(t, policy("gentle", "method: Evict"), pod("guarded", "web", 0))
+	s := newEvictionSite(t, nodeOfBlocked)
+	s.create(t, policy("gentle", "method: Evict"), podOfApp("guarded", "web", 0))
 	s.waitPods(t, 1)
 	s.create(t, "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {namespace: NAMESPACE, name: web}\nspec: {minAvailable: 1, selector: {matchLabels: {app: web}}}")
 	s.taint(t)
@@ -86,10 +86,10 @@ func TestABudgetBlocks(t *testing.T) {
 
 func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfBreaker)
+	s := newEvictionSite(t, nodeOfBreaker)
 	s.create(t, policy("limited", "breaker: {maxPods: 2, window: 10m}"))
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-		s.create(t, pod(name, "web", 0))
+		s.create(t, podOfApp(name, "web", 0))
 	}
 	s.waitPods(t, 6)
 	s.taint(t)
@@ -136,7 +136,7 @@ func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 }
 
 // approvals returns the specs of the approvals for the site's node.
-func (s *site) approvals(t *testing.T) []v1alpha1.EvictionApprovalSpec {
+func (s *evictionSite) approvals(t *testing.T) []v1alpha1.EvictionApprovalSpec {
 	t.Helper()
 	var list v1alpha1.EvictionApprovalList
 	require.NoError(t, s.client.List(t.Context(), &list))
@@ -151,9 +151,9 @@ func (s *site) approvals(t *testing.T) []v1alpha1.EvictionApprovalSpec {
 
 func TestFollowsUntilNobodyHasToLeave(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfFollowed)
+	s := newEvictionSite(t, nodeOfFollowed)
 	s.create(t, policy("safe", "podSelector: {matchLabels: {app: safe}}", "protect: {podSelector: {matchLabels: {app: safe}}}"),
-		pod("now", "a", 0), pod("soon", "a", 30), pod("safe", "safe", 0))
+		podOfApp("now", "a", 0), podOfApp("soon", "a", 30), podOfApp("safe", "safe", 0))
 	s.waitPods(t, 3)
 	s.taint(t)
 	got, err := s.run(t.Context(), "evictions -n NAMESPACE --until-done --timeout 90s")
@@ -171,8 +171,8 @@ func TestFollowsUntilNobodyHasToLeave(t *testing.T) {
 
 func TestGivesUpWhenItIsToldTo(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfTimeout)
-	s.create(t, policy("paused", "paused: true"), pod("paused", "a", 0))
+	s := newEvictionSite(t, nodeOfTimeout)
+	s.create(t, policy("paused", "paused: true"), podOfApp("paused", "a", 0))
 	s.waitPods(t, 1)
 	s.taint(t)
 	s.waitStates(t, map[string]int{"Paused": 1})

@@ -1,4 +1,4 @@
-package evictions
+package cli
 
 import (
 	"testing"
@@ -15,9 +15,9 @@ import (
 // a patch, and of what a driver published.
 func TestTheObjectThatSomebodyWroteIsNamed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nodeOfDevices)
+	s := newEvictionSite(t, nodeOfDevices)
 	driver := s.namespace + ".example.com"
-	s.create(t, policy("paused", "paused: true"))
+	s.create(t, policy("p", "paused: true")) // With a longer name the line of a table would be cut.
 	s.createUsers(t, driver)
 	s.waitPods(t, 3)
 	rule := dra.Rule(s.namespace+"-rule", driver, dra.Taint(key, "", resourcev1.DeviceTaintEffectNoExecute))
@@ -39,14 +39,14 @@ func TestTheObjectThatSomebodyWroteIsNamed(t *testing.T) {
 	} {
 		require.Equal(t, s.namespace+"/"+want+"\n", s.does(t, "evictions "+filter+" -o name").out)
 	}
-	require.Contains(t, s.does(t, "evictions -n NAMESPACE").out, s.text("moved of patch/NAMESPACE-patch; policy NAMESPACE-paused is paused"))
+	require.Contains(t, s.does(t, "evictions -n NAMESPACE").out, s.text("moved of patch/NAMESPACE-patch; policy NAMESPACE-p is paused"))
 
 	require.NoError(t, rules.Delete(t.Context(), rule.Name, metav1.DeleteOptions{}))
 	s.waitStates(t, map[string]int{"Paused": 2})
 }
 
 // createUsers creates a driver with three devices, and a pod for each.
-func (s *site) createUsers(t *testing.T, driver string) {
+func (s *evictionSite) createUsers(t *testing.T, driver string) {
 	t.Helper()
 	client := s.pods.ResourceV1()
 	_, err := client.DeviceClasses().Create(t.Context(), dra.Class(driver), metav1.CreateOptions{})
@@ -64,7 +64,7 @@ func (s *site) createUsers(t *testing.T, driver string) {
 }
 
 // publish has the driver taint its third device.
-func (s *site) publish(t *testing.T, driver string) {
+func (s *evictionSite) publish(t *testing.T, driver string) {
 	t.Helper()
 	slices := s.pods.ResourceV1().ResourceSlices()
 	slice, err := slices.Get(t.Context(), driver+"-pool", metav1.GetOptions{})

@@ -1,4 +1,4 @@
-package preview
+package cli
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 func TestATaintOfADeviceIsMadeChangedAndTakenAway(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, deviceNode)
+	s := newPreviewSite(t, deviceNode)
 	kubectl(t, "create", "-f", s.file(t, devicesOf+userOf("a", "a", "{key: KEY, value: fan, effect: NoExecute}")))
 	s.waitRun(t)
 	device, key := s.fill("DRIVER/pool/a"), s.fill("KEY")
@@ -63,7 +63,7 @@ func TestATaintOfADeviceIsMadeChangedAndTakenAway(t *testing.T) {
 
 func TestAPatchThatTheCommandMadeGoesWithItsRules(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, deviceNode)
+	s := newPreviewSite(t, deviceNode)
 	kubectl(t, "create", "-f", s.file(t, devicesOf))
 	key, selector := s.fill("KEY"), s.fill(`device.attributes["DRIVER"].name == "b"`)
 	out, notes, err := tollgate(t, "taint", "device", "--selector", selector, "--driver", s.fill("DRIVER"), key+":NoSchedule", "--yes", "-o", "name")
@@ -95,7 +95,7 @@ func TestAPatchThatTheCommandMadeGoesWithItsRules(t *testing.T) {
 
 func TestFailOverIsTheExitCode(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, deviceNode)
+	s := newPreviewSite(t, deviceNode)
 	kubectl(t, "create", "-f", s.file(t, devicesOf+userOf("a", "a", "")))
 	s.waitRun(t)
 	for most, want := range map[string]int{"0": 2, "1": 0} {
@@ -113,10 +113,10 @@ func TestFailOverIsTheExitCode(t *testing.T) {
 func TestKubectlFindsThePlugin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.Symlink(shared.programs.Plugin(), filepath.Join(dir, "kubectl-tollgate")))
+	require.NoError(t, os.Symlink(programs.Plugin(), filepath.Join(dir, "kubectl-tollgate")))
 	run := func(code int, arguments ...string) string {
-		cmd := exec.CommandContext(t.Context(), shared.programs.Kubectl(), append([]string{"tollgate"}, arguments...)...)
-		cmd.Env = append(os.Environ(), "PATH="+dir, "KUBECONFIG="+shared.cp.Kubeconfig(), "KUBERC=off")
+		cmd := exec.CommandContext(t.Context(), programs.Kubectl(), append([]string{"tollgate"}, arguments...)...)
+		cmd.Env = append(os.Environ(), "PATH="+dir, "KUBECONFIG="+shared.Kubeconfig(), "KUBERC=off")
 		out, err := cmd.CombinedOutput()
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
 			require.NoError(t, err, string(out))

@@ -1,4 +1,4 @@
-package explain
+package cli
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func patch(effect string) string {
 // written returns when the taints of the patch of the stage are written out as a rule.
 func (s *stage) written(t *testing.T) {
 	t.Helper()
-	s.eventually(t, "the taints of the patch are written out", func(ctx context.Context) error {
+	eventually(t, "the taints of the patch are written out", func(ctx context.Context) error {
 		var rules resourcev1.DeviceTaintRuleList
 		if err := s.List(ctx, &rules); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (s *stage) keep(t *testing.T, name string) {
 // eventuallyOnNode returns when a pod is on a node, whether or not it runs.
 func (s *stage) eventuallyOnNode(t *testing.T, name string) {
 	t.Helper()
-	s.eventually(t, "the pod is on a node", func(ctx context.Context) error {
+	eventually(t, "the pod is on a node", func(ctx context.Context) error {
 		pod, err := s.podNow(ctx, name)
 		if err == nil && pod.Spec.NodeName == "" {
 			return errors.New("it is on none")

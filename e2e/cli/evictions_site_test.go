@@ -1,4 +1,4 @@
-package evictions
+package cli
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,24 +29,19 @@ import (
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 )
 
-const (
-	// patience is far above what anything here takes.
-	patience = 2 * time.Minute
-	interval = 200 * time.Millisecond
-	// key is that of all taints here.
-	key = "cli.example.com/broken"
-)
+// key is that of all taints of evictionSites.
+const key = "cli.example.com/broken"
 
-// site is where one test works: a namespace and a node. In texts NAMESPACE and NODE stand
+// evictionSite is where one test works: a namespace and a node. In texts NAMESPACE and NODE stand
 // for them.
-type site struct {
+type evictionSite struct {
 	client    client.Client
 	pods      kubernetes.Interface
 	namespace string
 	node      string
 }
 
-func newSite(t *testing.T, node int) *site {
+func newEvictionSite(t *testing.T, node int) *evictionSite {
 	t.Helper()
 	config := shared.RESTConfig()
 	config.WarningHandler = rest.NoWarnings{}
@@ -59,15 +53,15 @@ func newSite(t *testing.T, node int) *site {
 	require.NoError(t, err)
 	namespace, err := shared.CreateNamespace(t.Context(), "cli-")
 	require.NoError(t, err)
-	return &site{client: objects, pods: typed, namespace: namespace, node: controlplane.NodeName(node)}
+	return &evictionSite{client: objects, pods: typed, namespace: namespace, node: controlplane.NodeName(node)}
 }
 
-func (s *site) text(text string) string {
+func (s *evictionSite) text(text string) string {
 	return strings.NewReplacer("NAMESPACE", s.namespace, "NODE", s.node, "KEY", key).Replace(text)
 }
 
 // create creates objects from YAML documents. They go when the test is over.
-func (s *site) create(t *testing.T, documents ...string) {
+func (s *evictionSite) create(t *testing.T, documents ...string) {
 	t.Helper()
 	for _, text := range documents {
 		object := &unstructured.Unstructured{}
@@ -83,7 +77,7 @@ func (s *site) create(t *testing.T, documents ...string) {
 }
 
 // waitReady waits until a policy is in force.
-func (s *site) waitReady(t *testing.T, name string) {
+func (s *evictionSite) waitReady(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, "policy "+name, func(ctx context.Context) error {
 		var policy v1alpha1.EvictionPolicy
@@ -101,9 +95,9 @@ func policy(name string, lines ...string) string {
 		"  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}\n  " + strings.Join(lines, "\n  ") + "\n"
 }
 
-// pod returns a pod on the site's node, with the label app, that tolerates the taint for
+// podOfApp returns a pod on the site's node, with the label app, that tolerates the taint for
 // some seconds, or not at all.
-func pod(name, app string, seconds int) string {
+func podOfApp(name, app string, seconds int) string {
 	tolerations := "[]"
 	if seconds > 0 {
 		tolerations = "[{key: KEY, operator: Exists, effect: NoExecute, tolerationSeconds: " + strconv.Itoa(seconds) + "}]"
@@ -113,20 +107,20 @@ func pod(name, app string, seconds int) string {
 }
 
 // taint puts the taint on the site's node until the test is over.
-func (s *site) taint(t *testing.T) {
+func (s *evictionSite) taint(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { s.patchNode(t, `{"spec":{"taints":null}}`) })
 	s.patchNode(t, s.text(`{"spec":{"taints":[{"key":"KEY","effect":"NoExecute"}]}}`))
 }
 
-func (s *site) patchNode(t *testing.T, patch string) {
+func (s *evictionSite) patchNode(t *testing.T, patch string) {
 	t.Helper()
 	_, err := s.pods.CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), s.node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(t, err)
 }
 
 // waitPods waits until so many pods of the namespace run and are not on their way out.
-func (s *site) waitPods(t *testing.T, want int) {
+func (s *evictionSite) waitPods(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d pods", want), func(ctx context.Context) error {
 		list, err := s.pods.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
@@ -146,38 +140,28 @@ func (s *site) waitPods(t *testing.T, want int) {
 	})
 }
 
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	require.NoError(t, err, "%s: %v", what, last)
-}
-
-// answer is what the program wrote.
-type answer struct {
+// output is what the program wrote.
+type output struct {
 	out, notes string
 	code       int
 }
 
 // run runs the program as the administrator. In arguments NAMESPACE and NODE are the
 // site's.
-func (s *site) run(ctx context.Context, arguments string) (answer, error) {
+func (s *evictionSite) run(ctx context.Context, arguments string) (output, error) {
 	cmd := exec.CommandContext(ctx, programs.Plugin(), strings.Fields(s.text(arguments))...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
 	var out, notes bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
-		return answer{out.String(), notes.String(), exit.ExitCode()}, nil
+		return output{out.String(), notes.String(), exit.ExitCode()}, nil
 	}
-	return answer{out.String(), notes.String(), 0}, err
+	return output{out.String(), notes.String(), 0}, err
 }
 
 // does runs the program, which must not fail.
-func (s *site) does(t *testing.T, arguments string) answer {
+func (s *evictionSite) does(t *testing.T, arguments string) output {
 	t.Helper()
 	got, err := s.run(t.Context(), arguments)
 	require.NoError(t, err)
@@ -198,7 +182,7 @@ type row struct {
 }
 
 // rows returns what the program says of the pods of the namespace, by name.
-func (s *site) rows(ctx context.Context, arguments string) (map[string]row, error) {
+func (s *evictionSite) rows(ctx context.Context, arguments string) (map[string]row, error) {
 	got, err := s.run(ctx, "evictions -n NAMESPACE -o json "+arguments)
 	if err != nil {
 		return nil, err
@@ -219,7 +203,7 @@ func (s *site) rows(ctx context.Context, arguments string) (map[string]row, erro
 
 // waitStates waits until so many pods are in each state, as in "Held 4", and returns what
 // is said of each.
-func (s *site) waitStates(t *testing.T, want map[string]int) map[string]row {
+func (s *evictionSite) waitStates(t *testing.T, want map[string]int) map[string]row {
 	t.Helper()
 	var rows map[string]row
 	eventually(t, fmt.Sprintf("states %v", want), func(ctx context.Context) (err error) {

@@ -1,4 +1,4 @@
-package evictions
+package cli
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 func unwrapped(notes string) string { return strings.Join(strings.Fields(notes), " ") }
 
 // interrupt runs the program until a line has some words, and interrupts it then.
-func (s *site) interrupt(ctx context.Context, t *testing.T, arguments, words string) answer {
+func (s *evictionSite) interrupt(ctx context.Context, t *testing.T, arguments, words string) output {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, programs.Plugin(), strings.Fields(s.text(arguments))...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig())
@@ -34,5 +34,5 @@ func (s *site) interrupt(ctx context.Context, t *testing.T, arguments, words str
 	}
 	require.Contains(t, text.String(), words)
 	_ = cmd.Wait() // Its code is looked at.
-	return answer{out: text.String(), code: cmd.ProcessState.ExitCode()}
+	return output{out: text.String(), code: cmd.ProcessState.ExitCode()}
 }

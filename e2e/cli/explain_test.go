@@ -1,4 +1,4 @@
-package explain
+package cli
 
 import (
 	"context"
@@ -454,7 +454,7 @@ spec:
     spec: {nodeSelector: {lane: X}, tolerations: [{key: example.com/X, operator: Exists}], containers: [{name: c, image: image}]}
 `)
 	var pods corev1.PodList
-	s.eventually(t, "there is a pod", func(ctx context.Context) error {
+	eventually(t, "there is a pod", func(ctx context.Context) error {
 		if err := s.List(ctx, &pods, client.InNamespace("daemon")); err != nil {
 			return err
 		}
@@ -503,7 +503,8 @@ spec: {match: {namespaces: [X]}, pod: {tolerations: [{key: example.com/X, operat
 apiVersion: tollgate.dev/v1alpha1
 kind: TolerationPolicy
 metadata: {name: X}
-spec: {taints: [{key: example.com/X}], grants: [{namespaces: [X]}]}
+# The tests of preview have pods that tolerate everything.
+spec: {taints: [{key: example.com/X}], grants: [{namespaces: [X]}, {namespaces: [preview-*]}]}
 `)
 	s.node(t, "1", "", noExecute)
 	s.pod(t, "p", "")

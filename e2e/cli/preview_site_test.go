@@ -1,10 +1,9 @@
-package preview
+package cli
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -25,10 +23,6 @@ import (
 )
 
 const (
-	// patience is far above what anything here takes.
-	patience = 2 * time.Minute
-	// interval is how often it is looked whether something has come about.
-	interval = 100 * time.Millisecond
 	// slack is how much later than its time a pod may leave on a machine that runs a whole
 	// control plane beside the test.
 	slack = 30 * time.Second
@@ -36,8 +30,8 @@ const (
 	settling = 3 * time.Second
 )
 
-// site is where one scenario plays: a namespace, and a node or a driver of its own.
-type site struct {
+// previewSite is where one scenario plays: a namespace, and a node or a driver of its own.
+type previewSite struct {
 	namespace, node string
 	client          kubernetes.Interface
 	// dir is where manifests are written. Its name has no comma, which for kubectl is
@@ -45,23 +39,23 @@ type site struct {
 	dir string
 }
 
-func newSite(t *testing.T, node string) *site {
+func newPreviewSite(t *testing.T, node string) *previewSite {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(shared.cp.RESTConfig())
+	client, err := kubernetes.NewForConfig(shared.RESTConfig())
 	require.NoError(t, err)
-	namespace, err := shared.cp.CreateNamespace(t.Context(), "preview-")
+	namespace, err := shared.CreateNamespace(t.Context(), "preview-")
 	require.NoError(t, err)
-	return &site{namespace: namespace, node: node, client: client, dir: t.TempDir()}
+	return &previewSite{namespace: namespace, node: node, client: client, dir: t.TempDir()}
 }
 
 // fill puts the names of the site into a text: NS, NODE, KEY and DRIVER.
-func (s *site) fill(text string) string {
+func (s *previewSite) fill(text string) string {
 	return strings.NewReplacer(
 		"NS", s.namespace, "NODE", s.node, "KEY", s.namespace+".example.com/k", "DRIVER", s.namespace+".example.com",
 	).Replace(text)
 }
 
-func (s *site) filled(texts []string) []string {
+func (s *previewSite) filled(texts []string) []string {
 	var all []string
 	for _, text := range texts {
 		all = append(all, s.fill(text))
@@ -70,7 +64,7 @@ func (s *site) filled(texts []string) []string {
 }
 
 // file writes a manifest and returns its name.
-func (s *site) file(t *testing.T, manifest string) string {
+func (s *previewSite) file(t *testing.T, manifest string) string {
 	t.Helper()
 	file, err := os.CreateTemp(s.dir, "manifest-*.yaml")
 	require.NoError(t, err)
@@ -82,7 +76,7 @@ func (s *site) file(t *testing.T, manifest string) string {
 
 func kubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
-	out, err := install.Kubectl(t.Context(), shared.cp, arguments...)
+	out, err := install.Kubectl(t.Context(), shared, arguments...)
 	require.NoError(t, err, string(out))
 	return string(out)
 }
@@ -90,7 +84,7 @@ func kubectl(t *testing.T, arguments ...string) string {
 // tollgate runs a command of Tollgate and returns what it writes.
 func tollgate(t *testing.T, arguments ...string) (out, notes string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), shared.programs.Plugin(), append(arguments, "--kubeconfig", shared.cp.Kubeconfig())...)
+	cmd := exec.CommandContext(t.Context(), programs.Plugin(), append(arguments, "--kubeconfig", shared.Kubeconfig())...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -101,10 +95,10 @@ func tollgate(t *testing.T, arguments ...string) (out, notes string, err error) 
 type foretold struct {
 	Going    int `json:"going"`
 	Previews []struct {
-		Summary   string `json:"summary"`
-		Mere      bool   `json:"evictsNobodyAsItStands"`
-		Pods      []pod  `json:"pods"`
-		Ends      []pod  `json:"ends"`
+		Summary   string         `json:"summary"`
+		Mere      bool           `json:"evictsNobodyAsItStands"`
+		Pods      []previewedPod `json:"pods"`
+		Ends      []previewedPod `json:"ends"`
 		Protected []struct {
 			Policy string `json:"evictionPolicy"`
 			Pods   int    `json:"pods"`
@@ -113,7 +107,7 @@ type foretold struct {
 	Missing []string `json:"missing"`
 }
 
-type pod struct {
+type previewedPod struct {
 	Namespace   string   `json:"namespace"`
 	Name        string   `json:"name"`
 	WaitSeconds int      `json:"waitSeconds"`
@@ -123,7 +117,7 @@ type pod struct {
 }
 
 // preview asks for a preview, shows it to whoever reads the log, and returns it.
-func (s *site) preview(t *testing.T, arguments ...string) foretold {
+func (s *previewSite) preview(t *testing.T, arguments ...string) foretold {
 	t.Helper()
 	arguments = append([]string{"preview"}, arguments...)
 	out, notes, err := tollgate(t, append(arguments, "-o", "wide")...)
@@ -137,20 +131,8 @@ func (s *site) preview(t *testing.T, arguments ...string) foretold {
 	return f
 }
 
-// eventually returns when check does without an error, and fails the test with the last one
-// if that takes too long.
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	require.NoError(t, err, "%s: %v", what, last)
-}
-
 // waitRun waits until all pods run, as far as they can.
-func (s *site) waitRun(t *testing.T) {
+func (s *previewSite) waitRun(t *testing.T) {
 	t.Helper()
 	eventually(t, "pods run", func(ctx context.Context) error {
 		list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
@@ -167,7 +149,7 @@ func (s *site) waitRun(t *testing.T) {
 }
 
 // alive returns the names of the pods that are not on their way out.
-func (s *site) alive(ctx context.Context) (map[string]bool, error) {
+func (s *previewSite) alive(ctx context.Context) (map[string]bool, error) {
 	list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
@@ -182,9 +164,9 @@ func (s *site) alive(ctx context.Context) (map[string]bool, error) {
 }
 
 // deletions returns when Tollgate deleted pods, by name.
-func (s *site) deletions(t *testing.T) map[string]time.Time {
+func (s *previewSite) deletions(t *testing.T) map[string]time.Time {
 	t.Helper()
-	events, err := shared.audit.Read(func(event *auditv1.Event) bool { return event.ObjectRef.Namespace == s.namespace })
+	events, err := audit.Read(func(event *auditv1.Event) bool { return event.ObjectRef.Namespace == s.namespace })
 	require.NoError(t, err)
 	times := map[string]time.Time{}
 	for _, deletion := range auditlog.Deletions(events) {
@@ -195,7 +177,7 @@ func (s *site) deletions(t *testing.T) map[string]time.Time {
 
 // requireLeft fails unless those pods leave that were foretold, when it was, after a write
 // that was made between from and to, and all others stay.
-func (s *site) requireLeft(t *testing.T, before map[string]bool, goes map[string]int, from, to time.Time) {
+func (s *previewSite) requireLeft(t *testing.T, before map[string]bool, goes map[string]int, from, to time.Time) {
 	t.Helper()
 	eventually(t, "those leave who are to", func(ctx context.Context) error {
 		left := s.deletions(t)
@@ -224,4 +206,4 @@ func (s *site) requireLeft(t *testing.T, before map[string]bool, goes map[string
 }
 
 // deviceNode is the node of pods that use devices. Nobody taints it.
-var deviceNode = controlplane.NodeName(1)
+var deviceNode = controlplane.NodeName(nodeOfPreviewedDevices)

@@ -1,4 +1,4 @@
-package explain
+package cli
 
 import (
 	"context"
@@ -17,16 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-)
-
-const (
-	// patience is far above what anything here takes.
-	patience = 90 * time.Second
-	interval = 200 * time.Millisecond
 )
 
 // stage is where one scenario takes place: a namespace, and nodes that its pods select by
@@ -47,20 +40,10 @@ func newStage(t *testing.T, lane string) *stage {
 	require.NoError(t, err)
 	s := &stage{Client: c, lane: lane}
 	s.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: X}\n")
-	s.eventually(t, "the namespace can be used", func(ctx context.Context) error {
+	eventually(t, "the namespace can be used", func(ctx context.Context) error {
 		return s.Get(ctx, client.ObjectKey{Namespace: lane, Name: "default"}, &corev1.ServiceAccount{})
 	})
 	return s
-}
-
-func (s *stage) eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	last := errors.New("never looked")
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	require.NoError(t, err, "%s: %v", what, last)
 }
 
 // apply creates objects that are written as YAML, with --- between them, and returns when
@@ -78,7 +61,7 @@ func (s *stage) apply(t *testing.T, text string) {
 		}
 		require.NoError(t, s.Create(t.Context(), object), part)
 		if strings.HasSuffix(kind.Kind, "Policy") && kind.Group == "tollgate.dev" {
-			s.eventually(t, "the policy is in force", func(ctx context.Context) error {
+			eventually(t, "the policy is in force", func(ctx context.Context) error {
 				if err := s.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 					return err
 				}
@@ -103,7 +86,7 @@ kind: Node
 metadata: {name: X-%s, labels: {kubernetes.io/hostname: X-%s, kubernetes.io/os: linux, lane: X, %s}}
 spec: {taints: [%s]}
 `, name, name, labels, taints))
-	s.eventually(t, "the node is ready", func(ctx context.Context) error {
+	eventually(t, "the node is ready", func(ctx context.Context) error {
 		node, err := s.nodeNow(ctx, name)
 		if err != nil {
 			return err
@@ -162,7 +145,7 @@ func (s *stage) podNow(ctx context.Context, name string) (*corev1.Pod, error) {
 // waits returns when the scheduler has said that it has no node for a pod.
 func (s *stage) waits(t *testing.T, name string) {
 	t.Helper()
-	s.eventually(t, "the scheduler has no node", func(ctx context.Context) error {
+	eventually(t, "the scheduler has no node", func(ctx context.Context) error {
 		pod, err := s.podNow(ctx, name)
 		if err != nil {
 			return err
@@ -201,7 +184,7 @@ func (s *stage) keepsOff(t *testing.T, spec string, change func()) {
 // there is none.
 func (s *stage) decided(t *testing.T, name string) (node string) {
 	t.Helper()
-	s.eventually(t, "the scheduler has decided", func(ctx context.Context) error {
+	eventually(t, "the scheduler has decided", func(ctx context.Context) error {
 		pod, err := s.podNow(ctx, name)
 		if err != nil {
 			return err
@@ -227,7 +210,7 @@ func (s *stage) remove(t *testing.T, name string) {
 // runs returns when a pod runs.
 func (s *stage) runs(t *testing.T, name string) {
 	t.Helper()
-	s.eventually(t, "the pod runs", func(ctx context.Context) error {
+	eventually(t, "the pod runs", func(ctx context.Context) error {
 		pod, err := s.podNow(ctx, name)
 		if err != nil {
 			return err
@@ -242,7 +225,7 @@ func (s *stage) runs(t *testing.T, name string) {
 // leaves returns when a pod is gone.
 func (s *stage) leaves(t *testing.T, name string) {
 	t.Helper()
-	s.eventually(t, "the pod is gone", func(ctx context.Context) error {
+	eventually(t, "the pod is gone", func(ctx context.Context) error {
 		_, err := s.podNow(ctx, name)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -257,7 +240,7 @@ func (s *stage) holds(t *testing.T, policy string, pods int64) {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion("tollgate.dev/v1alpha1")
 	object.SetKind("EvictionPolicy")
-	s.eventually(t, "the policy holds pods", func(ctx context.Context) error {
+	eventually(t, "the policy holds pods", func(ctx context.Context) error {
 		if err := s.Get(ctx, client.ObjectKey{Name: policy}, object); err != nil {
 			return err
 		}
@@ -268,8 +251,8 @@ func (s *stage) holds(t *testing.T, policy string, pods int64) {
 	})
 }
 
-// answer is what the program says, as far as it is looked at.
-type answer struct {
+// explanation is what the program says, as far as it is looked at.
+type explanation struct {
 	State  string
 	Answer string
 	Causes []struct{ Kind string }
@@ -289,7 +272,7 @@ type answer struct {
 }
 
 // kinds are the kinds of the causes, in order.
-func (a *answer) kinds() string {
+func (a *explanation) kinds() string {
 	list := make([]string, len(a.Causes))
 	for i := range a.Causes {
 		list[i] = a.Causes[i].Kind
@@ -298,8 +281,8 @@ func (a *answer) kinds() string {
 }
 
 // ask runs the built program.
-func (s *stage) ask(ctx context.Context, args ...string) (answer, error) {
-	var a answer
+func (s *stage) ask(ctx context.Context, args ...string) (explanation, error) {
+	var a explanation
 	out, err := s.run(ctx, append(args, "-o", "json")...)
 	if err != nil {
 		return a, err
@@ -329,10 +312,10 @@ func (s *stage) run(ctx context.Context, args ...string) ([]byte, error) {
 
 // explains asks about a pod until the answer is the one that is wanted. The scheduler, the
 // evictor and events take their time, but nobody but the wanted cause may be named.
-func (s *stage) explains(t *testing.T, pod, state, kinds string, words ...string) answer {
+func (s *stage) explains(t *testing.T, pod, state, kinds string, words ...string) explanation {
 	t.Helper()
-	var a answer
-	s.eventually(t, "the answer is true", func(ctx context.Context) error {
+	var a explanation
+	eventually(t, "the answer is true", func(ctx context.Context) error {
 		var err error
 		if a, err = s.ask(ctx, "pod", pod); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package preview
+package cli
 
 import (
 	"fmt"
@@ -260,17 +260,17 @@ spec: {deviceSelector: {driver: DRIVER}, taint: {key: KEY, effect: NoSchedule}}`
 
 func TestWhoIsForetoldToGoGoes(t *testing.T) {
 	t.Parallel()
-	node := 1
+	node := nodeOfDevices
 	for sentence, c := range onNodes {
 		node++
-		s := newSite(t, controlplane.NodeName(node))
+		s := newPreviewSite(t, controlplane.NodeName(node))
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			c.play(t, s)
 		})
 	}
 	for sentence, c := range onDevices {
-		s := newSite(t, deviceNode)
+		s := newPreviewSite(t, deviceNode)
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			c.play(t, s)
@@ -279,7 +279,7 @@ func TestWhoIsForetoldToGoGoes(t *testing.T) {
 }
 
 // play takes the preview, writes, and looks who leaves.
-func (c *scenario) play(t *testing.T, s *site) {
+func (c *scenario) play(t *testing.T, s *previewSite) {
 	t.Helper()
 	kubectl(t, "create", "-f", s.file(t, c.before))
 	s.waitRun(t)
@@ -317,7 +317,7 @@ func (c *scenario) play(t *testing.T, s *site) {
 }
 
 // requireForetold fails unless a preview says what the scenario wants.
-func (c *scenario) requireForetold(t *testing.T, s *site, f *foretold) {
+func (c *scenario) requireForetold(t *testing.T, s *previewSite, f *foretold) {
 	t.Helper()
 	require.Len(t, f.Previews, 1)
 	p := &f.Previews[0]
