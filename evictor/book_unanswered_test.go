@@ -73,7 +73,7 @@ func (w *world) startWithStatus() *ruleStatus {
 	}
 	w.start()
 	controller := rulestatus.New(rulestatus.Options{
-		Objects: rulestatus.Objects{Tracker: w.tracker, Applier: s},
+		Objects: rulestatus.Objects{Tracker: w.tracker, Applier: s, Written: func(*tracker.Rule) bool { return true }},
 		Evictor: rulestatus.Evictor{
 			Decide: func(situation tracker.Situation) bool {
 				return w.options.Rules.Decide(time.Now(), situation).Verdict == EvictAt

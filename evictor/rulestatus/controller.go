@@ -58,7 +58,7 @@ func (k Kind) noun() string {
 // queueName is the name label of the workqueue metrics.
 func (k Kind) queueName() string { return "tollgate-" + k.noun() + "-status" }
 
-// Options configure a Controller. All fields but Written are required. Those about rules
+// Options configure a Controller. All fields are required. Those about rules
 // are about patches for a controller of patches.
 type Options struct {
 	Objects
@@ -86,7 +86,7 @@ type Objects struct {
 	// Applier writes conditions.
 	Applier applier
 	// Written reports whether all rules of a patch, in its current generation, are written;
-	// always when nil. Before that, and for a while after, its eviction is not over.
+	// a rule always is. Before that, and for a while after, its eviction is not over.
 	Written func(patch *tracker.Rule) bool
 	// HeldOnly leaves the condition EvictionInProgress to Kubernetes' own controller,
 	// where that evicts as well.

@@ -34,7 +34,7 @@ func (c *Controller) step(ctx context.Context, name string) time.Duration {
 	}
 	now := c.now()
 	m := c.remember(&rule, now)
-	if written := c.options.Written == nil || c.options.Written(&rule); (!written || m.unwritten) && !over(&rule) {
+	if written := c.options.Written(&rule); (!written || m.unwritten) && !over(&rule) {
 		m.seen, m.unwritten = now.local, !written
 		if !written && rule.Taint.Effect == resourcev1.DeviceTaintEffectNone {
 			return idlePause // What it would do is said once, and is not known yet.
@@ -108,6 +108,7 @@ func (c *Controller) now() moment {
 
 // write writes the status of a rule.
 func (c *Controller) write(ctx context.Context, m *memory, name string, v verdict) time.Duration {
+	//nolint:loggercheck // The key is rule or patch.
 	log := logr.FromContextOrDiscard(ctx).WithValues(c.options.Kind.noun(), name, "uid", m.uid)
 	if !c.options.Leads() {
 		return idlePause

@@ -76,7 +76,7 @@ func inWorld(t *testing.T, test func(*world)) {
 		}
 		w.tracker.SetDevicesKnown(true)
 		w.options = Options{
-			Objects: Objects{Tracker: w.tracker, Applier: w}, Synced: func() bool { return true },
+			Objects: Objects{Tracker: w.tracker, Applier: w, Written: func(*tracker.Rule) bool { return true }}, Synced: func() bool { return true },
 			Evictor: Evictor{
 				Decide: leaves, Evicted: w.evictions, Forget: w.forget, PodsChanged: func([]tracker.Key) {},
 				Unanswered: func(types.UID) []tracker.Key { return nil }, Held: func(types.UID) (int, string, string) { return 0, "", "" },

@@ -227,14 +227,15 @@ func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Viol
 	if !e.set.AuditNeedsLabels() {
 		in.Labels = nil
 	}
-	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, in.Requests, in.window})
+	paths := make([]string, len(in.Requests)) // They are in the fields of violations.
+	for i := range in.Requests {
+		paths[i] = in.Requests[i].Path.String()
+	}
+	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, in.Requests, paths, in.window})
 	if err != nil {
 		return nil, fmt.Errorf("encode tolerations: %w", err)
 	}
 	key := string(encoded)
-	for _, request := range in.Requests { // The paths are in the fields of violations.
-		key += request.Path.String()
-	}
 	if cached, ok := e.verdicts[key]; ok {
 		return cached, nil
 	}

@@ -220,7 +220,7 @@ func (w *World) candidates(ctx context.Context, r *Request) *Candidates {
 	found := &Candidates{}
 	taints := map[string]int{}
 	for d := range w.Inventory.Devices(ctx) {
-		if !selectors.Selects(d) {
+		if !selectors.Selects(ctx, d) {
 			continue
 		}
 		found.Selected++

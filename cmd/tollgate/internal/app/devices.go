@@ -99,6 +99,7 @@ func (p *program) addDevices(state *evictionState) error {
 	options.Metrics = rulestatus.NewMetrics(ctrlmetrics.Registry)
 	options.Objects = rulestatus.Objects{
 		Tracker: state.tracker, Applier: rulestatus.NewApplier(state.devices.rules, state.devices.writable), HeldOnly: state.rules.Window,
+		Written: func(*tracker.Rule) bool { return true }, // A rule is what it stands for.
 	}
 	status := rulestatus.New(options)
 	state.changes.rules.join(status.RuleChanged)
