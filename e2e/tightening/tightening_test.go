@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/policy/validation"
-	"github.com/tollgate-dev/tollgate/policy/validation/validationtest"
 )
 
 const (
@@ -149,7 +148,7 @@ func judge(
 		return err
 	}
 	for range n {
-		pod := validationtest.Change(r, old)
+		pod := changePod(r, old)
 		want, err := askServer(ctx, pods, pod)
 		if err != nil {
 			return fmt.Errorf("update pod %s: %w", asYAML(pod), err)
@@ -163,12 +162,12 @@ func judge(
 func storedPod(
 	ctx context.Context, r *rand.Rand, pods typedcorev1.PodInterface, etcd *clientv3.Client, aged bool,
 ) (*corev1.Pod, error) {
-	pod, err := pods.Create(ctx, validationtest.Pod(r), metav1.CreateOptions{})
+	pod, err := pods.Create(ctx, generatePod(r), metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create pod: %w", err)
 	}
 	if aged {
-		validationtest.Age(r, pod)
+		addOldTerm(r, pod)
 		if err := store(ctx, etcd, pod); err != nil {
 			return nil, err
 		}
@@ -198,7 +197,7 @@ func TestSD01CreationsGetTheVerdictOfTheAPIServer(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	allowed, refused := 0, 0
 	for range 200 {
-		pod := validationtest.Change(r, validationtest.Pod(r))
+		pod := changePod(r, generatePod(r))
 		// An admission plugin sets the priority and refuses others; a scheduling group
 		// would have to exist.
 		pod.Spec.Priority, pod.Spec.SchedulingGroup = nil, nil
@@ -222,7 +221,7 @@ func TestSD01CreationsGetTheVerdictOfTheAPIServer(t *testing.T) {
 
 func TestSD03APodIsHeldByItsGate(t *testing.T) {
 	pods := clientOf(t).CoreV1().Pods(namespaceOf(t))
-	pod := validationtest.Pod(rand.New(rand.NewPCG(1, 2)))
+	pod := generatePod(rand.New(rand.NewPCG(1, 2)))
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/hold"}}
 	pod, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package validationtest
+package tightening
 
 import (
 	"math/rand/v2"
@@ -11,18 +11,18 @@ import (
 // notALabelValue is what an older API server accepted as a value of a required term.
 const notALabelValue = "-no label value-"
 
-// Generate returns a stored pod and an update of it.
-func Generate(r *rand.Rand) (old, pod *corev1.Pod) {
-	old = Pod(r)
+// generateUpdate returns a stored pod and an update of it.
+func generateUpdate(r *rand.Rand) (old, pod *corev1.Pod) {
+	old = generatePod(r)
 	if r.IntN(10) == 0 {
-		Age(r, old)
+		addOldTerm(r, old)
 	}
-	return old, Change(r, old)
+	return old, changePod(r, old)
 }
 
-// Pod returns a pod as the API server stores it, held by scheduling gates three
+// generatePod returns a pod as the API server stores it, held by scheduling gates three
 // times out of four. An API server accepts it for creation too. No scheduler has its name.
-func Pod(r *rand.Rand) *corev1.Pod {
+func generatePod(r *rand.Rand) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "directives-", Labels: map[string]string{"app": "directives"}},
 		Spec: corev1.PodSpec{
@@ -47,9 +47,9 @@ func Pod(r *rand.Rand) *corev1.Pod {
 	return pod
 }
 
-// Age gives pod a required term with a value that no label can have, as an older
+// addOldTerm gives pod a required term with a value that no label can have, as an older
 // API server may have stored it. An API server of today refuses to create such a pod.
-func Age(r *rand.Rand, pod *corev1.Pod) {
+func addOldTerm(r *rand.Rand, pod *corev1.Pod) {
 	term := requiredTerm(r, pod)
 	term.MatchExpressions = append(term.MatchExpressions, requirement(pick(r, labelKeys), corev1.NodeSelectorOpIn, notALabelValue))
 }

@@ -1,4 +1,4 @@
-package validationtest
+package tightening
 
 import (
 	"math/rand/v2"
@@ -16,8 +16,8 @@ func TestTheSameSeedGivesTheSamePods(t *testing.T) {
 	t.Parallel()
 	a, b := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(1, 2))
 	for range 1_000 {
-		oldA, podA := Generate(a)
-		oldB, podB := Generate(b)
+		oldA, podA := generateUpdate(a)
+		oldB, podB := generateUpdate(b)
 		require.Equal(t, oldA, oldB)
 		require.Equal(t, podA, podB)
 	}
@@ -27,9 +27,9 @@ func TestEveryPodThatIsDrawnCanBeCreated(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 1_000 {
-		pod := Pod(r)
+		pod := generatePod(r)
 		require.Empty(t, validation.ValidatePodCreate(pod))
-		Age(r, pod)
+		addOldTerm(r, pod)
 		require.NotEmpty(t, validation.ValidatePodCreate(pod), "an API server of today would not have stored it")
 		require.Empty(t, validation.ValidatePodUpdate(pod, pod), "it stands, once stored")
 	}
@@ -42,7 +42,7 @@ func TestUpdatesAreAllowedAndRefusedAboutAsOften(t *testing.T) {
 	const pairs = 5_000
 	refused := 0
 	for range pairs {
-		old, pod := Generate(r)
+		old, pod := generateUpdate(r)
 		if len(validation.ValidatePodUpdate(pod, old)) > 0 {
 			refused++
 		}
@@ -63,7 +63,7 @@ func TestEveryChangeMeetsItsRule(t *testing.T) {
 			r := rand.New(rand.NewPCG(5, 6))
 			allowed, refused := 0, 0
 			for range 500 {
-				old := Pod(r)
+				old := generatePod(r)
 				pod := old.DeepCopy()
 				slices.Concat(changes(r, pod))[i].apply()
 				switch {
@@ -81,4 +81,27 @@ func TestEveryChangeMeetsItsRule(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What may be done in two steps may be done in one. The exception is the empty
+// affinity of SD-14: it may come in with a preference, and the preference may go.
+func TestAllowedUpdatesCompose(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	const pairs = 5_000
+	composed := 0
+	for range pairs {
+		old, pod := generateUpdate(r)
+		next := changePod(r, pod)
+		if len(validation.ValidatePodUpdate(pod, old)) > 0 || len(validation.ValidatePodUpdate(next, pod)) > 0 {
+			continue
+		}
+		composed++
+		if (old.Spec.Affinity == nil) != (next.Spec.Affinity == nil) {
+			old.Spec.Affinity, next.Spec.Affinity = nil, nil
+		}
+		require.Empty(t, validation.ValidatePodUpdate(next, old), "seed %d: %v, %v, %v", seed, old.Spec, pod.Spec, next.Spec)
+	}
+	require.Greater(t, composed, pairs/10, "seed %d", seed)
 }

@@ -1,4 +1,4 @@
-package validationtest
+package tightening
 
 import (
 	"math/rand/v2"
@@ -14,9 +14,9 @@ type change struct {
 	apply func()
 }
 
-// Change returns an update of old: a copy with up to three changes. It draws most
+// changePod returns an update of old: a copy with up to three changes. It draws most
 // of them from those that narrow, or nearly every update would be refused.
-func Change(r *rand.Rand, old *corev1.Pod) *corev1.Pod {
+func changePod(r *rand.Rand, old *corev1.Pod) *corev1.Pod {
 	pod := old.DeepCopy()
 	narrowing, others := changes(r, pod)
 	all := slices.Concat(narrowing, others)
