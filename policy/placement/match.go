@@ -199,8 +199,8 @@ func (a *matcher) classNames(ctx context.Context) ([]string, error) {
 	}
 	var err error
 	a.classes, err = a.subject.DeviceClasses(ctx)
-	if errors.As(err, &a.missing) {
-		err = nil
+	if missing, ok := errors.AsType[*MissingClaimError](err); ok { // with errors.As the matcher would be allocated
+		a.missing, err = missing, nil
 	}
 	a.classesAsked = err == nil
 	return a.classes, err
