@@ -1,8 +1,6 @@
 package eviction
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,28 +66,19 @@ func (p *Policy) Ref() string { return "EvictionPolicy/" + p.Name }
 
 // protection says which pods a policy protects.
 type protection struct {
-	classes map[string]struct{}
-	pods    labels.Selector // nil for none
-	// namespaces are names, and prefixes that end in "*"; nil for all.
-	namespaces []string
+	classes    map[string]struct{}
+	pods       labels.Selector // nil for none
+	namespaces selector.Namespaces
 }
 
 func (p *protection) covers(subject *Subject) bool {
-	if p.namespaces != nil && !slices.ContainsFunc(p.namespaces, func(pattern string) bool { return isNamed(pattern, subject.Namespace) }) {
+	if !p.namespaces.Has(subject.Namespace) {
 		return false
 	}
 	if _, ok := p.classes[subject.PriorityClassName]; ok {
 		return true
 	}
 	return p.pods != nil && p.pods.Matches(orNone(subject.Labels))
-}
-
-// isNamed reports whether a name, or a prefix and "*", names a namespace.
-func isNamed(pattern, namespace string) bool {
-	if prefix, open := strings.CutSuffix(pattern, "*"); open {
-		return strings.HasPrefix(namespace, prefix)
-	}
-	return pattern == namespace
 }
 
 // selectsTaint reports whether a selector of the policy selects the taint.
@@ -222,8 +211,9 @@ func protectionOf(in *v1alpha1.EvictionProtection) protection {
 	if in == nil {
 		return p
 	}
-	if len(in.Namespaces) > 0 && len(validateNamespaces(in.Namespaces, nil)) == 0 {
-		p.namespaces = slices.Clone(in.Namespaces)
+	p.namespaces = selector.CompileNamespaces(nil)
+	if len(validateNamespaces(in.Namespaces, nil)) == 0 {
+		p.namespaces = selector.CompileNamespaces(in.Namespaces)
 	}
 	p.classes = make(map[string]struct{}, len(in.PriorityClassNames))
 	for _, name := range in.PriorityClassNames {

@@ -7,9 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -24,7 +21,6 @@ const (
 	maxWindow        = 24 * time.Hour
 	defaultWindow    = 10 * time.Minute
 	maxClasses       = 64
-	maxNamespaces    = 256
 	maxClassName     = 253
 	maxInjectSeconds = 86_400
 )
@@ -36,8 +32,8 @@ func ValidatePolicy(p *v1alpha1.EvictionPolicy) field.ErrorList {
 	s, path := &p.Spec, field.NewPath("spec")
 	errs := selector.ValidateAll(s.Taints, path.Child("taints"), selector.Taints)
 	errs = append(errs, validateEffects(s.Taints, path.Child("taints"))...)
-	errs = append(errs, validateSelector(s.NamespaceSelector, path.Child("namespaceSelector"))...)
-	errs = append(errs, validateSelector(s.PodSelector, path.Child("podSelector"))...)
+	errs = append(errs, selector.ValidateLabels(s.NamespaceSelector, path.Child("namespaceSelector"))...)
+	errs = append(errs, selector.ValidateLabels(s.PodSelector, path.Child("podSelector"))...)
 	errs = append(errs, validateMethod(s, path)...)
 	if s.Pace != nil {
 		errs = append(errs, validatePace(s.Pace, path.Child("pace"))...)
@@ -66,17 +62,6 @@ func validateEffects(list []v1alpha1.TaintSelector, path *field.Path) field.Erro
 			errs = append(errs, field.Invalid(path.Index(i).Child("effects"), effects,
 				"no eviction comes of these: leave effects out or list NoExecute, the only effect that evicts"))
 		}
-	}
-	return errs
-}
-
-func validateSelector(in *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	if in == nil {
-		return nil
-	}
-	errs := metav1validation.ValidateLabelSelector(in, metav1validation.LabelSelectorValidationOptions{}, path)
-	if _, err := metav1.LabelSelectorAsSelector(in); err != nil && len(errs) == 0 {
-		errs = append(errs, field.Invalid(path, metav1.FormatLabelSelector(in), "cannot be read as a selector of labels"))
 	}
 	return errs
 }
@@ -153,23 +138,12 @@ func validateProtection(in *v1alpha1.EvictionProtection, path *field.Path) field
 	case in.PodSelector != nil && len(in.PodSelector.MatchLabels)+len(in.PodSelector.MatchExpressions) == 0:
 		errs = append(errs, field.Required(pods, "an empty selector would protect every pod: name at least one label, or set paused to hold all evictions"))
 	}
-	errs = append(errs, validateSelector(in.PodSelector, pods)...)
+	errs = append(errs, selector.ValidateLabels(in.PodSelector, pods)...)
 	return append(errs, validateNamespaces(in.Namespaces, path.Child("namespaces"))...)
 }
 
 func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
-	errs := selector.ValidateList(namespaces, maxNamespaces, path)
-	for i, pattern := range namespaces {
-		name, open := strings.CutSuffix(pattern, "*")
-		if open && name == "" {
-			errs = append(errs, field.Invalid(path.Index(i), pattern, "is every namespace: leave namespaces out"))
-			continue
-		}
-		if reasons := apivalidation.NameIsDNSLabel(name, open); len(reasons) > 0 {
-			errs = append(errs, field.Invalid(path.Index(i), pattern, `a namespace, or a prefix and "*": `+strings.Join(reasons, "; ")))
-		}
-	}
-	return errs
+	return selector.ValidateNamespaces(namespaces, path, `a namespace, or a prefix and "*": `, "is every namespace: leave namespaces out")
 }
 
 // validateInjection returns the errors of what a policy injects. That is a toleration

@@ -145,13 +145,7 @@ func validateGates(gates []string, path *field.Path) field.ErrorList {
 	if len(gates) == 0 {
 		return field.ErrorList{field.Required(path, "a policy guards at least one gate")}
 	}
-	errs := selector.ValidateList(gates, maxGates, path)
-	for i, gate := range gates {
-		if problems := validateGate(gate); len(problems) > 0 {
-			errs = append(errs, field.Invalid(path.Index(i), gate, strings.Join(problems, "; ")))
-		}
-	}
-	return errs
+	return selector.ValidateTexts(gates, maxGates, path, validateGate)
 }
 
 // validateGate returns why Kubernetes would not accept a gate (SD-01).

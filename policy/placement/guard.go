@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
@@ -72,7 +73,7 @@ func guardedTaints(taints []v1alpha1.RegisteredTaint) []v1alpha1.TaintSelector {
 // granted nothing.
 func matchGrant(m *v1alpha1.PlacementMatch) (v1alpha1.TolerationGrant, bool) {
 	// A pattern with a fault matches no namespace, and would void the grant.
-	sound := slices.DeleteFunc(slices.Clone(m.Namespaces), func(pattern string) bool { return len(validateNamespaces([]string{pattern}, nil)) > 0 })
+	sound := slices.DeleteFunc(slices.Clone(m.Namespaces), func(pattern string) bool { return len(selector.ValidateNamespaces([]string{pattern}, nil, "", "")) > 0 })
 	grant := v1alpha1.TolerationGrant{
 		Namespaces: sound, NamespaceSelector: nonEmpty(m.NamespaceSelector), ObjectSelector: nonEmpty(m.PodSelector),
 	}

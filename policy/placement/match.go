@@ -239,21 +239,9 @@ func (a *matcher) matches(ctx context.Context, m *match) (bool, error) {
 
 // selects reports whether the namespace and the labels of a subject fit.
 func (m *match) selects(s *Subject) bool {
-	return (m.anyNamespace || m.named(s.Namespace)) &&
+	return m.namespaces.Has(s.Namespace) &&
 		(m.namespaceSelector == nil || s.NamespaceLabels != nil && m.namespaceSelector.Matches(labels.Set(s.NamespaceLabels))) &&
 		(m.selector == nil || m.selector.Matches(labels.Set(s.Labels)))
-}
-
-func (m *match) named(namespace string) bool {
-	if _, ok := m.names[namespace]; ok {
-		return true
-	}
-	for _, prefix := range m.prefixes { // a closure would be allocated for each policy
-		if strings.HasPrefix(namespace, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 func holdsAny(set map[string]struct{}, names []string) bool {

@@ -2,17 +2,17 @@ package placement
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Set is a snapshot of PlacementPolicies. It does not change and is safe for
@@ -114,11 +114,7 @@ func compilePod(spec *v1alpha1.PlacementPolicySpec) *podParts {
 	if in.TopologySpread != nil && len(validateSpread(in.TopologySpread, nil)) == 0 {
 		parts.spread = *in.TopologySpread.DeepCopy()
 	}
-	for _, gate := range in.SchedulingGates {
-		if len(validateGate(gate, nil)) == 0 {
-			parts.gates = append(parts.gates, gate)
-		}
-	}
+	parts.gates = slices.DeleteFunc(slices.Clone(in.SchedulingGates), func(gate string) bool { return len(validation.IsQualifiedName(gate)) > 0 })
 	return parts
 }
 
@@ -132,10 +128,7 @@ func (s *Set) Len() int {
 
 // match is a compiled match.
 type match struct {
-	// anyNamespace says that there are no names and prefixes, or "*".
-	anyNamespace bool
-	names        map[string]struct{}
-	prefixes     []string
+	namespaces selector.Namespaces
 	// The selectors are nil where there is none.
 	namespaceSelector, selector labels.Selector
 	resources, classes          map[string]struct{}
@@ -147,9 +140,9 @@ type match struct {
 // matches no namespace.
 func compileMatch(in *v1alpha1.PlacementMatch) match {
 	m := match{
-		anyNamespace:      len(in.Namespaces) == 0,
-		namespaceSelector: selectorOf(in.NamespaceSelector),
-		selector:          selectorOf(in.PodSelector),
+		namespaces:        selector.CompileNamespaces(in.Namespaces),
+		namespaceSelector: selector.CompileLabels(in.NamespaceSelector),
+		selector:          selector.CompileLabels(in.PodSelector),
 		resources:         setOf(in.Resources),
 		classes:           setOf(in.DeviceClasses),
 		conditional:       len(in.MatchConditions) > 0,
@@ -157,36 +150,7 @@ func compileMatch(in *v1alpha1.PlacementMatch) match {
 	if m.conditional {
 		m.conditions = cel.CompileConditions(cel.OfRequest, in.MatchConditions)
 	}
-	for _, pattern := range in.Namespaces {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		switch {
-		case !open:
-			if m.names == nil {
-				m.names = map[string]struct{}{}
-			}
-			m.names[pattern] = struct{}{}
-		case prefix == "":
-			m.anyNamespace = true
-		default:
-			m.prefixes = append(m.prefixes, prefix)
-		}
-	}
 	return m
-}
-
-// selectorOf returns nil for a selector that selects everything.
-func selectorOf(in *metav1.LabelSelector) labels.Selector {
-	if in == nil {
-		return nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(in)
-	if err != nil {
-		return labels.Nothing() // not reached: readable has parsed it
-	}
-	if selector.Empty() {
-		return nil
-	}
-	return selector
 }
 
 func setOf(items []string) map[string]struct{} {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,6 +24,8 @@ import (
 const (
 	maxPodItems = 64
 	maxGates    = 16
+	// maxMatchItems bounds the resources, and the device classes, of a match.
+	maxMatchItems = 64
 )
 
 // ValidatePolicy returns what is wrong with the policy: what its schema cannot say,
@@ -69,11 +70,7 @@ func validatePod(in *v1alpha1.PodPlacement, path *field.Path) field.ErrorList {
 		errs = append(errs, validateSpread(in.TopologySpread, path.Child("topologySpread"))...)
 	}
 	at = path.Child("schedulingGates")
-	errs = append(errs, selector.ValidateList(in.SchedulingGates, maxGates, at)...)
-	for i, gate := range in.SchedulingGates {
-		errs = append(errs, validateGate(gate, at.Index(i))...)
-	}
-	return errs
+	return append(errs, selector.ValidateTexts(in.SchedulingGates, maxGates, at, validation.IsQualifiedName)...)
 }
 
 func tooMany(n, most int, path *field.Path) field.ErrorList {
@@ -178,13 +175,6 @@ func validateInclusion(p *corev1.NodeInclusionPolicy, path *field.Path) field.Er
 	return field.ErrorList{field.NotSupported(path, *p, known)}
 }
 
-func validateGate(gate string, path *field.Path) field.ErrorList {
-	if reasons := validation.IsQualifiedName(gate); len(reasons) > 0 {
-		return field.ErrorList{field.Invalid(path, gate, strings.Join(reasons, "; "))}
-	}
-	return nil
-}
-
 func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.ErrorList {
 	given := spec.Claim.Tolerations
 	if len(given) == 0 {
@@ -238,12 +228,6 @@ func validDeviceTolerations(given []resourcev1.DeviceToleration) []resourcev1.De
 	return valid
 }
 
-// The limits of the schema. They hold for stored objects that it did not validate, too.
-const (
-	maxNamespaces = 256
-	maxMatchItems = 64
-)
-
 func matchPath() *field.Path { return field.NewPath("spec", "match") }
 
 func validateMatch(m *v1alpha1.PlacementMatch, path *field.Path) field.ErrorList {
@@ -252,11 +236,11 @@ func validateMatch(m *v1alpha1.PlacementMatch, path *field.Path) field.ErrorList
 		errs = append(errs, field.Required(path, `a policy names who it is for: set namespaces (["*"] is every one), a namespaceSelector `+
 			"that is not empty, resources, deviceClasses or matchConditions; podSelector only narrows, because users set the labels of their pods"))
 	}
-	errs = append(errs, validateNamespaces(m.Namespaces, path.Child("namespaces"))...)
-	errs = append(errs, validateSelector(m.NamespaceSelector, path.Child("namespaceSelector"))...)
-	errs = append(errs, validateSelector(m.PodSelector, path.Child("podSelector"))...)
-	errs = append(errs, validateResources(m.Resources, path.Child("resources"))...)
-	errs = append(errs, validateClasses(m.DeviceClasses, path.Child("deviceClasses"))...)
+	errs = append(errs, selector.ValidateNamespaces(m.Namespaces, path.Child("namespaces"), "", "")...)
+	errs = append(errs, selector.ValidateLabels(m.NamespaceSelector, path.Child("namespaceSelector"))...)
+	errs = append(errs, selector.ValidateLabels(m.PodSelector, path.Child("podSelector"))...)
+	errs = append(errs, selector.ValidateTexts(m.Resources, maxMatchItems, path.Child("resources"), validation.IsQualifiedName)...)
+	errs = append(errs, selector.ValidateTexts(m.DeviceClasses, maxMatchItems, path.Child("deviceClasses"), validation.IsDNS1123Subdomain)...)
 	if len(m.MatchConditions) > 0 {
 		errs = append(errs, cel.ValidateConditions(cel.OfRequest, m.MatchConditions, path.Child("matchConditions"))...)
 	}
@@ -284,53 +268,6 @@ func readable(in *v1alpha1.PlacementMatch) (m v1alpha1.PlacementMatch, whole boo
 		}
 	}
 	return m, whole
-}
-
-func validateNamespaces(patterns []string, path *field.Path) field.ErrorList {
-	errs := selector.ValidateList(patterns, maxNamespaces, path)
-	for i, pattern := range patterns {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		var reasons []string
-		switch {
-		case pattern == "*":
-		case open:
-			// A prefix may end with a hyphen, unlike a name.
-			reasons = apivalidation.NameIsDNSLabel(prefix, true)
-		default:
-			reasons = apivalidation.ValidateNamespaceName(pattern, false)
-		}
-		if len(reasons) > 0 {
-			errs = append(errs, field.Invalid(path.Index(i), pattern, strings.Join(reasons, "; ")))
-		}
-	}
-	return errs
-}
-
-func validateSelector(in *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	if in == nil {
-		return nil
-	}
-	return metav1validation.ValidateLabelSelector(in, metav1validation.LabelSelectorValidationOptions{}, path)
-}
-
-func validateResources(names []string, path *field.Path) field.ErrorList {
-	errs := selector.ValidateList(names, maxMatchItems, path)
-	for i, name := range names {
-		if reasons := validation.IsQualifiedName(name); len(reasons) > 0 {
-			errs = append(errs, field.Invalid(path.Index(i), name, strings.Join(reasons, "; ")))
-		}
-	}
-	return errs
-}
-
-func validateClasses(names []string, path *field.Path) field.ErrorList {
-	errs := selector.ValidateList(names, maxMatchItems, path)
-	for i, name := range names {
-		if reasons := apivalidation.NameIsDNSSubdomain(name, false); len(reasons) > 0 {
-			errs = append(errs, field.Invalid(path.Index(i), name, strings.Join(reasons, "; ")))
-		}
-	}
-	return errs
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -72,9 +72,7 @@ func Validate(sel *v1alpha1.TaintSelector, path *field.Path, use Use) field.Erro
 		errs = append(errs, field.NotSupported(path.Child("target"), sel.Target, []v1alpha1.TaintTarget{v1alpha1.TaintTargetDevice, v1alpha1.TaintTargetNode}))
 	}
 	errs = append(errs, validateKey(sel.Key, path.Child("key"))...)
-	errs = append(errs, validateItems(sel.Values, path.Child("values"), func(value string, path *field.Path) field.ErrorList {
-		return invalid(path, value, validation.IsValidLabelValue(value), "")
-	})...)
+	errs = append(errs, ValidateTexts(sel.Values, maxItems, path.Child("values"), validation.IsValidLabelValue)...)
 	return append(errs, validateItems(sel.Effects, path.Child("effects"), func(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
 		if slices.Contains(effects, effect) {
 			return nil
@@ -112,6 +110,16 @@ func validateItems[T ~string](items []T, path *field.Path, validate func(T, *fie
 	errs := ValidateList(items, maxItems, path)
 	for i, item := range items {
 		errs = append(errs, validate(item, path.Index(i))...)
+	}
+	return errs
+}
+
+// ValidateTexts returns the errors of a list that has to be a set of at most a number of texts, each
+// without problems.
+func ValidateTexts(texts []string, most int, path *field.Path, problems func(string) []string) field.ErrorList {
+	errs := ValidateList(texts, most, path)
+	for i, text := range texts {
+		errs = append(errs, invalid(path.Index(i), text, problems(text), "")...)
 	}
 	return errs
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Node is what of a node is judged.
@@ -198,11 +199,7 @@ type registration struct {
 
 // newRegistration compiles a registration without a fault.
 func newRegistration(in *v1alpha1.TaintRegistration) registration {
-	nodes, err := metav1.LabelSelectorAsSelector(&in.NodeSelector)
-	if err != nil {
-		nodes = labels.Nothing() // not reached: ValidateRegistration parses it too
-	}
-	return registration{nodes: nodes, taints: slices.Clone(in.Taints), reconcile: in.Reconcile}
+	return registration{nodes: selector.CompileLabels(&in.NodeSelector), taints: slices.Clone(in.Taints), reconcile: in.Reconcile}
 }
 
 // Registered is a taint that a node is given by a policy.

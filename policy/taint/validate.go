@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -97,12 +96,9 @@ func validateSetter(in *v1alpha1.TaintSetter, path *field.Path) field.ErrorList 
 // ValidateRegistration returns what is wrong with a registration.
 func ValidateRegistration(in *v1alpha1.TaintRegistration, path *field.Path) field.ErrorList {
 	nodes := path.Child("nodeSelector")
-	errs := metav1validation.ValidateLabelSelector(&in.NodeSelector, metav1validation.LabelSelectorValidationOptions{}, nodes)
+	errs := selector.ValidateLabels(&in.NodeSelector, nodes)
 	if len(in.NodeSelector.MatchLabels)+len(in.NodeSelector.MatchExpressions) == 0 {
 		errs = append(errs, field.Required(nodes, "an empty selector would select every node: name at least one label"))
-	}
-	if _, err := metav1.LabelSelectorAsSelector(&in.NodeSelector); err != nil && len(errs) == 0 {
-		errs = append(errs, field.Invalid(nodes, metav1.FormatLabelSelector(&in.NodeSelector), "cannot be read as a selector of labels"))
 	}
 	taints := path.Child("taints")
 	if len(in.Taints) == 0 {

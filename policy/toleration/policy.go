@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -186,11 +185,7 @@ type grant struct {
 	// position is the grant's among those of its policy, as they are written.
 	position int
 
-	// anyNamespace says that the grant has no names and prefixes, or "*".
-	anyNamespace bool
-	names        map[string]struct{}
-	prefixes     []string
-
+	namespaces selector.Namespaces
 	// namespace and object select by labels; nil where the grant does not.
 	namespace, object labels.Selector
 
@@ -207,7 +202,7 @@ type grant struct {
 // compileGrant compiles a grant. A grant with errors must not be used, because the parts that
 // cannot be read would narrow it.
 func compileGrant(in *v1alpha1.TolerationGrant, position int, path *field.Path) (grant, field.ErrorList) {
-	g := grant{position: position, anyNamespace: len(in.Namespaces) == 0, rbac: in.RBAC, named: len(in.Subjects) > 0}
+	g := grant{position: position, namespaces: selector.CompileNamespaces(in.Namespaces), rbac: in.RBAC, named: len(in.Subjects) > 0}
 	errs := validateGrant(in, path)
 	if in.Expression != "" {
 		var found field.ErrorList
@@ -217,39 +212,13 @@ func compileGrant(in *v1alpha1.TolerationGrant, position int, path *field.Path) 
 	if len(errs) > 0 {
 		return grant{}, errs
 	}
-	for _, pattern := range in.Namespaces {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		switch {
-		case !open:
-			if g.names == nil {
-				g.names = make(map[string]struct{}, len(in.Namespaces))
-			}
-			g.names[pattern] = struct{}{}
-		case prefix == "":
-			g.anyNamespace = true
-		default:
-			g.prefixes = append(g.prefixes, prefix)
-		}
-	}
 	g.subjects = policy.CompileSubjects(in.Subjects)
-	g.namespace = labelSelector(in.NamespaceSelector)
-	g.object = labelSelector(in.ObjectSelector)
+	g.namespace = selector.CompileLabels(in.NamespaceSelector)
+	g.object = selector.CompileLabels(in.ObjectSelector)
 	if in.MaxTolerationSeconds != nil {
 		g.limit = new(*in.MaxTolerationSeconds)
 	}
 	return g, nil
-}
-
-// labelSelector parses a selector that is valid or nil. An invalid one selects nothing.
-func labelSelector(in *metav1.LabelSelector) labels.Selector {
-	if in == nil {
-		return nil
-	}
-	read, err := metav1.LabelSelectorAsSelector(in)
-	if err != nil {
-		return labels.Nothing()
-	}
-	return read
 }
 
 // cost orders grants by the cost of their evaluation: none, a question to the authorizer of
@@ -273,22 +242,8 @@ func (g *grant) personal() bool {
 // covers reports whether the grant is for the namespace. Nil labels are unknown and satisfy
 // no selector, not even one for the absence of a label.
 func (g *grant) covers(namespace string, namespaceLabels map[string]string) bool {
-	if !g.anyNamespace && !g.namedNamespace(namespace) {
-		return false
-	}
-	return g.namespace == nil || (namespaceLabels != nil && g.namespace.Matches(labels.Set(namespaceLabels)))
-}
-
-func (g *grant) namedNamespace(namespace string) bool {
-	if _, ok := g.names[namespace]; ok {
-		return true
-	}
-	for _, prefix := range g.prefixes {
-		if strings.HasPrefix(namespace, prefix) {
-			return true
-		}
-	}
-	return false
+	return g.namespaces.Has(namespace) &&
+		(g.namespace == nil || (namespaceLabels != nil && g.namespace.Matches(labels.Set(namespaceLabels))))
 }
 
 // admits reports whether the parts of the grant that cost nothing match: namespace, labels of

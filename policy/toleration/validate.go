@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,9 +19,8 @@ import (
 
 // The limits of the schema. They hold for stored objects that it did not validate, too.
 const (
-	maxGrants     = 64
-	maxNamespaces = 256
-	maxSubjects   = 256
+	maxGrants   = 64
+	maxSubjects = 256
 )
 
 // ValidatePolicy returns the faults of a policy: those that its schema cannot express, and
@@ -65,7 +63,7 @@ func validateGrant(g *v1alpha1.TolerationGrant, path *field.Path) field.ErrorLis
 	if len(g.Namespaces) == 0 && g.NamespaceSelector == nil && len(g.Subjects) == 0 && !g.RBAC && g.Expression == "" {
 		errs = append(errs, field.Required(path, "a grant names who it is for: set namespaces, namespaceSelector, subjects, rbac or expression"))
 	}
-	errs = append(errs, validateNamespaces(g.Namespaces, path.Child("namespaces"))...)
+	errs = append(errs, selector.ValidateNamespaces(g.Namespaces, path.Child("namespaces"), `a namespace, a prefix and "*", or "*": `, "")...)
 	errs = append(errs, validateLabelSelector(g.NamespaceSelector, path.Child("namespaceSelector"), `an empty selector selects every namespace; name a label, or use namespaces: ["*"]`)...)
 	errs = append(errs, validateLabelSelector(g.ObjectSelector, path.Child("objectSelector"), "an empty selector selects every object; name a label, or leave it out")...)
 	if len(g.Subjects) > maxSubjects {
@@ -74,20 +72,6 @@ func validateGrant(g *v1alpha1.TolerationGrant, path *field.Path) field.ErrorLis
 	errs = append(errs, policy.ValidateSubjects(g.Subjects, path.Child("subjects"))...)
 	if g.MaxTolerationSeconds != nil && *g.MaxTolerationSeconds < 0 {
 		errs = append(errs, field.Invalid(path.Child("maxTolerationSeconds"), *g.MaxTolerationSeconds, "must not be negative"))
-	}
-	return errs
-}
-
-func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
-	errs := selector.ValidateList(namespaces, maxNamespaces, path)
-	for i, pattern := range namespaces {
-		name, open := strings.CutSuffix(pattern, "*")
-		if open && name == "" {
-			continue
-		}
-		if reasons := apivalidation.NameIsDNSLabel(name, open); len(reasons) > 0 {
-			errs = append(errs, field.Invalid(path.Index(i), pattern, `a namespace, a prefix and "*", or "*": `+strings.Join(reasons, "; ")))
-		}
 	}
 	return errs
 }
@@ -101,13 +85,7 @@ func validateLabelSelector(sel *metav1.LabelSelector, path *field.Path, empty st
 	if len(sel.MatchLabels) == 0 && len(sel.MatchExpressions) == 0 {
 		return field.ErrorList{field.Required(path, empty)}
 	}
-	errs := metav1validation.ValidateLabelSelector(sel, metav1validation.LabelSelectorValidationOptions{}, path)
-	if len(errs) == 0 {
-		if _, err := metav1.LabelSelectorAsSelector(sel); err != nil {
-			errs = append(errs, field.Invalid(path, metav1.FormatLabelSelector(sel), err.Error()))
-		}
-	}
-	return errs
+	return selector.ValidateLabels(sel, path)
 }
 
 // ValidateTolerations returns what is wrong with the tolerations of a pod by the
