@@ -48,8 +48,11 @@ type Finding struct {
 }
 
 // Denies reports whether the finding refuses the request.
-func (f Finding) Denies() bool {
-	return len(f.Actions) == 0 || slices.Contains(f.Actions, v1alpha1.Deny)
+func (f Finding) Denies() bool { return Denies(f.Actions) }
+
+// Denies reports whether the actions of a policy refuse requests. None means Deny.
+func Denies(actions []v1alpha1.ValidationAction) bool {
+	return len(actions) == 0 || slices.Contains(actions, v1alpha1.Deny)
 }
 
 // Has reports whether action is among the actions of the finding.
@@ -95,6 +98,34 @@ func Decide(findings []Finding) Decision {
 		verdict = Denied
 	}
 	return Decision{Verdict: verdict, Findings: sorted}
+}
+
+// MaxFindings bounds the findings of a decision about tolerations, taints or gates: a request may
+// have any number of these, and the answer must stay readable, and small.
+const MaxFindings = 20
+
+// Report collects findings up to the bound, but always one that denies where there is one, so
+// that the bound never changes the verdict.
+type Report struct {
+	Findings []Finding
+	// Denied says that one of the findings denies, Cut that some are not listed.
+	Denied, Cut bool
+}
+
+// Done reports whether nothing that follows could change the decision.
+func (r *Report) Done() bool { return r.Denied && r.Cut }
+
+// Add adds a finding, or once, instead of those that are not listed, the finding more. Each is
+// made only where it is added.
+func (r *Report) Add(denies bool, finding, more func() Finding) {
+	switch {
+	case len(r.Findings) < MaxFindings-2 || denies && !r.Denied:
+		r.Findings = append(r.Findings, finding())
+		r.Denied = r.Denied || denies
+	case !r.Cut:
+		r.Findings = append(r.Findings, more())
+		r.Cut = true
+	}
 }
 
 // Ref returns how messages refer to a policy: its kind and its name. The name of a policy that

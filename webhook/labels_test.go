@@ -14,7 +14,6 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
 func labelled(pairs ...string) *corev1.Namespace {
@@ -144,11 +143,11 @@ func TestALabelOfManyPoliciesIsFewQuestionsAndAShortAnswer(t *testing.T) {
 		said             int
 	}{
 		"by who may tolerate everything":         {"root", many, 0, 1, false, 0},
-		"by who may tolerate nothing":            {"mallory", many, 0, 2, true, toleration.MaxFindings},
-		"by who may tolerate what is common":     {"carol", many, 0, 1 + toleration.MaxFindings, true, toleration.MaxFindings},
-		"policies that warn hide no refusal":     {"mallory", 1, many, 2, true, toleration.MaxFindings},
+		"by who may tolerate nothing":            {"mallory", many, 0, 2, true, policy.MaxFindings},
+		"by who may tolerate what is common":     {"carol", many, 0, 1 + policy.MaxFindings, true, policy.MaxFindings},
+		"policies that warn hide no refusal":     {"mallory", 1, many, 2, true, policy.MaxFindings},
 		"policies that only warn":                {"mallory", 0, many, 2, false, maxWarnings},
-		"as many as there is room for are asked": {"mallory", toleration.MaxFindings - 1, 0, 2, true, toleration.MaxFindings - 1},
+		"as many as there is room for are asked": {"mallory", policy.MaxFindings - 1, 0, 2, true, policy.MaxFindings - 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

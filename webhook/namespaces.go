@@ -80,7 +80,7 @@ func (h *namespaceHandler) refusals(ctx context.Context, req *admission.Request,
 				break
 			}
 		}
-		if len(found) == toleration.MaxFindings-1 && i+1 < len(gained) {
+		if len(found) == policy.MaxFindings-1 && i+1 < len(gained) {
 			// One more finding stands for the policies that there is no room for. It only warns:
 			// they may have nothing against the labels, and a refusal is listed already.
 			return append(found, policy.Finding{

@@ -83,12 +83,7 @@ func (p *protection) covers(subject *Subject) bool {
 
 // selectsTaint reports whether a selector of the policy selects the taint.
 func (p *Policy) selectsTaint(taint *Taint) bool {
-	for i := range p.taints {
-		if p.taints[i].Selects(taint.Target, taint.Driver, taint.Key, taint.Value, taint.Effect) {
-			return true
-		}
-	}
-	return false
+	return selector.Selecting(p.taints, taint.Target, taint.Driver, taint.Key, taint.Value, taint.Effect) != nil
 }
 
 // orNone returns labels that are not a nil interface.
@@ -103,6 +98,7 @@ func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 	spec := &in.Spec
 	p := &Policy{
 		Name:       in.Name,
+		taints:     selector.CompileAll(spec.Taints),
 		UID:        in.UID,
 		Generation: in.Generation,
 		Priority:   spec.Priority,
@@ -115,9 +111,6 @@ func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 		protects:   protectionOf(spec.Protect),
 	}
 	p.alone = []*Policy{p}
-	for i := range spec.Taints {
-		p.taints = append(p.taints, selector.Compile(&spec.Taints[i]))
-	}
 	var podErr, namespaceErr error
 	p.pods, podErr = selectorOf(spec.PodSelector)
 	p.namespaces, namespaceErr = selectorOf(spec.NamespaceSelector)

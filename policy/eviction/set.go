@@ -45,13 +45,10 @@ func (s *Set) Next(policies []v1alpha1.EvictionPolicy) *Set {
 		s = new(Set)
 	}
 	next := &Set{Set: policy.CompileSet(policies, &s.Set, governsFirst, compile)}
-	for position, p := range next.Policies {
-		for i := range p.taints {
-			next.index.Add(position, &p.taints[i])
-		}
+	next.index = selector.IndexOf(next.Policies, func(p *Policy) []selector.Selector { return p.taints })
+	for _, p := range next.Policies {
 		next.windows = append(next.windows, windowsOf(p)...)
 	}
-	next.index.Clip()
 	slices.SortStableFunc(next.windows, func(a, b Window) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Key, b.Key))
 	})

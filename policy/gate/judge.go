@@ -28,7 +28,23 @@ func (s *Set) JudgeAt(path *field.Path, by *authenticationv1.UserInfo, pod, old 
 	if s.Len() == 0 || len(old.SchedulingGates) == 0 {
 		return policy.Decide(nil)
 	}
-	r := report{path: path.Child("schedulingGates")}
+	var r policy.Report
+	gates := path.Child("schedulingGates").String()
+	add := func(c *compiled, f policy.Finding) {
+		f.Policy, f.Actions = c.ref, slices.Clone(c.actions)
+		r.Add(c.denies, func() policy.Finding {
+			f.Remedy = c.remedy
+			if c.message != "" {
+				f.Problem += ": " + c.message
+			}
+			return f
+		}, func() policy.Finding {
+			return policy.Finding{
+				Reason: policy.MoreFindings, Policy: f.Policy, Actions: f.Actions, Field: gates,
+				Problem: "more gates are guarded by this policy or others than are listed",
+			}
+		})
+	}
 	stay := make(sets.Set[string], len(pod.SchedulingGates))
 	for _, gate := range pod.SchedulingGates {
 		stay.Insert(gate.Name)
@@ -42,19 +58,19 @@ func (s *Set) JudgeAt(path *field.Path, by *authenticationv1.UserInfo, pod, old 
 			}
 			name := policy.Short(gate.Name, maxGate)
 			if !stay.Has(gate.Name) {
-				r.add(c, policy.Finding{
-					Reason: policy.GateNotOwned, Field: r.path.String(), Value: name, Problem: "only an owner of the gate may remove it",
+				add(c, policy.Finding{
+					Reason: policy.GateNotOwned, Field: gates, Value: name, Problem: "only an owner of the gate may remove it",
 				})
 			}
 			for _, path := range changed {
-				r.add(c, policy.Finding{
+				add(c, policy.Finding{
 					Reason: policy.GatedPodNotOwned, Field: path, Value: "held by " + name,
 					Problem: "only an owner of the gate may change it while the pod waits behind the gate",
 				})
 			}
 		}
 	}
-	return policy.Decide(r.findings)
+	return policy.Decide(r.Findings)
 }
 
 // changedDirectives returns the paths of the changed directives, of those that Kubernetes lets
@@ -75,39 +91,6 @@ func nodeAffinity(pod *corev1.PodSpec) *corev1.NodeAffinity {
 		return nil
 	}
 	return pod.Affinity.NodeAffinity
-}
-
-// MaxFindings bounds the findings of a decision: a pod may have any number of gates,
-// and the answer must stay readable.
-const MaxFindings = 20
-
-// report collects findings up to the bound, but always one that denies where there is
-// one, so that the bound never changes the verdict.
-type report struct {
-	path        *field.Path
-	findings    []policy.Finding
-	denied, cut bool
-}
-
-func (r *report) add(c *compiled, f policy.Finding) {
-	switch {
-	case len(r.findings) < MaxFindings-2 || c.denies && !r.denied:
-		f.Policy, f.Actions, f.Remedy = c.ref, slices.Clone(c.actions), c.remedy
-		if c.message != "" {
-			f.Problem += ": " + c.message
-		}
-		r.findings = append(r.findings, f)
-		r.denied = r.denied || c.denies
-	case !r.cut:
-		r.findings = append(r.findings, policy.Finding{
-			Reason:  policy.MoreFindings,
-			Policy:  c.ref,
-			Actions: slices.Clone(c.actions),
-			Field:   r.path.String(),
-			Problem: "more gates are guarded by this policy or others than are listed",
-		})
-		r.cut = true
-	}
 }
 
 // Guard is a policy that guards a gate, to explain why a pod waits.

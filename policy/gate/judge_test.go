@@ -163,7 +163,7 @@ func TestTheBoundOfFindingsDoesNotChangeTheVerdict(t *testing.T) {
 	old, pod := held(append(gates, "example.com/last")...), held()
 	d := Compile([]v1alpha1.GatePolicy{audit, deny}).Judge(&asAlice, &pod, &old)
 	require.Equal(t, policy.Denied, d.Verdict)
-	require.LessOrEqual(t, len(d.Findings), MaxFindings)
+	require.LessOrEqual(t, len(d.Findings), policy.MaxFindings)
 	require.True(t, slices.ContainsFunc(d.Findings, func(f policy.Finding) bool { return f.Reason == policy.MoreFindings }))
 }
 

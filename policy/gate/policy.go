@@ -75,7 +75,7 @@ func compile(p *v1alpha1.GatePolicy) (*compiled, field.ErrorList) {
 		message: strings.TrimSpace(policy.Short(p.Spec.Message, maxMessage)),
 		remedy:  remedy(p.Spec.Owners),
 	}
-	c.denies = len(c.actions) == 0 || slices.Contains(c.actions, v1alpha1.Deny)
+	c.denies = policy.Denies(c.actions)
 	problems := ValidatePolicy(p)
 	if len(problems) > 0 {
 		c.remedy += " (the policy is not fully in force, see its status)"

@@ -34,6 +34,20 @@ type group struct {
 	byValue  map[string][]int
 }
 
+// IndexOf returns the index of the policies of a list, of which selectors returns the selectors of
+// one.
+func IndexOf[P any](policies []P, selectors func(P) []Selector) Index {
+	var x Index
+	for position, p := range policies {
+		list := selectors(p)
+		for i := range list {
+			x.Add(position, &list[i])
+		}
+	}
+	x.Clip()
+	return x
+}
+
 // Add files a selector of the policy at position. Positions must not descend.
 func (x *Index) Add(position int, s *Selector) {
 	if s.target == v1alpha1.TaintTargetDevice {

@@ -58,6 +58,25 @@ func Compile(sel *v1alpha1.TaintSelector) Selector {
 	return s
 }
 
+// CompileAll compiles the selectors of a policy.
+func CompileAll(list []v1alpha1.TaintSelector) []Selector {
+	compiled := make([]Selector, len(list))
+	for i := range list {
+		compiled[i] = Compile(&list[i])
+	}
+	return compiled
+}
+
+// Selecting returns the first selector of a list that selects a taint, or nil.
+func Selecting(list []Selector, target v1alpha1.TaintTarget, driver, key, value string, effect corev1.TaintEffect) *Selector {
+	for i := range list {
+		if list[i].Selects(target, driver, key, value, effect) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 // TargetOf returns the target with its default: all but devices are nodes.
 func TargetOf(target v1alpha1.TaintTarget) v1alpha1.TaintTarget {
 	if target == v1alpha1.TaintTargetDevice {

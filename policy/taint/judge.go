@@ -42,10 +42,10 @@ type Input struct {
 // request. If a policy that cannot deny fails to evaluate, its finding says so, and Judge
 // returns no error.
 func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
-	var r report
+	var r policy.Report
 	var fault error
 	for _, position := range s.candidates(in.Writes) {
-		if r.done() {
+		if r.Done() {
 			break
 		}
 		c := s.Policies[position]
@@ -53,10 +53,10 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 			fault = fmt.Errorf("judge by %s: %w", policyRef(c.name), err)
 		}
 	}
-	if fault != nil && !r.denied {
+	if fault != nil && !r.Denied {
 		return policy.Decision{}, fault
 	}
-	return policy.Decide(r.findings), nil
+	return policy.Decide(r.Findings), nil
 }
 
 // governed is a write that a policy governs, and its operation for the policy.
@@ -91,7 +91,7 @@ const partly = "not all of the policy could be judged"
 
 // denies reports whether the policy can refuse.
 func (c *compiled) denies() bool {
-	return policy.Finding{Actions: c.actions}.Denies()
+	return policy.Denies(c.actions)
 }
 
 // applies reports whether the match conditions hold. They do where one of them fails, as in
@@ -116,7 +116,7 @@ func (c *compiled) applies(ctx context.Context, in *Input) (ok bool, note string
 
 // judge reports the violations of the writes. The error is the first fault of a policy that
 // can refuse; violations are reported in spite of it.
-func (c *compiled) judge(ctx context.Context, in *Input, r *report) error {
+func (c *compiled) judge(ctx context.Context, in *Input, r *policy.Report) error {
 	writes := c.governedIn(in)
 	if len(writes) == 0 {
 		return nil
@@ -183,10 +183,6 @@ func (c *compiled) judgeRule(rule *RuleChange, writes []governed, f *violations)
 	}
 }
 
-// MaxFindings bounds the findings of a decision: a slice has as many taints as 64
-// devices with 16 each, and the answer must stay readable.
-const MaxFindings = 20
-
 const (
 	maxFinding = 1024
 	maxRemedy  = 400
@@ -195,42 +191,22 @@ const (
 	minMessage = 16
 )
 
-// report collects findings up to the bound, but always one that denies where there is
-// one, so that the bound never changes the verdict.
-type report struct {
-	findings []policy.Finding
-	denied   bool
-	cut      bool
-}
-
-// done reports whether nothing that follows could change the decision.
-func (r *report) done() bool { return r.denied && r.cut }
-
-func (r *report) add(f policy.Finding) {
-	switch {
-	case len(r.findings) < MaxFindings-2 || f.Denies() && !r.denied:
-		r.findings = append(r.findings, f)
-		r.denied = r.denied || f.Denies()
-	case !r.cut:
-		r.findings = append(r.findings, policy.Finding{
-			Reason: policy.MoreFindings, Policy: f.Policy, Actions: f.Actions, Field: "spec",
-			Problem: "more taints violate this policy or others than are listed",
-		})
-		r.cut = true
-	}
-}
-
 // violations reports the violations of one policy.
 type violations struct {
 	c *compiled
-	r *report
+	r *policy.Report
 	// note is why not all of the policy could be judged; empty if all could.
 	note string
 }
 
 // add adds a finding, completed with the fields that all findings of the policy share.
 func (f *violations) add(found policy.Finding) {
-	f.r.add(f.c.complete(found, f.note))
+	f.r.Add(f.c.denies(), func() policy.Finding { return f.c.complete(found, f.note) }, func() policy.Finding {
+		return policy.Finding{
+			Reason: policy.MoreFindings, Policy: policyRef(f.c.name), Actions: slices.Clone(f.c.actions), Field: "spec",
+			Problem: "more taints violate this policy or others than are listed",
+		}
+	})
 }
 
 // complete sets the name and the actions of the policy in a finding, and appends its message

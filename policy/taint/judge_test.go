@@ -217,7 +217,7 @@ func TestFindingsAreBoundedAndTheVerdictIsNot(t *testing.T) {
 	warns := newPolicy("a-warns", "*", acting(v1alpha1.Warn))
 	denies := newPolicy("b-denies", "example.com/zc")
 	decision := judge(t, input(outside, taints, nil), warns, denies)
-	require.LessOrEqual(t, len(decision.Findings), MaxFindings)
+	require.LessOrEqual(t, len(decision.Findings), policy.MaxFindings)
 	require.Equal(t, policy.Denied, decision.Verdict, "what denies is not cut")
 	require.Contains(t, reasons(decision), policy.MoreFindings)
 }

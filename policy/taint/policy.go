@@ -58,15 +58,12 @@ func (s *Set) Next(policies []v1alpha1.TaintPolicy) *Set {
 		s = new(Set)
 	}
 	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
+	next.index = selector.IndexOf(next.Policies, func(c *compiled) []selector.Selector { return c.taints })
 	for position, c := range next.Policies {
-		for i := range c.taints {
-			next.index.Add(position, &c.taints[i])
-		}
 		if len(c.registers) > 0 {
 			next.registering = append(next.registering, position)
 		}
 	}
-	next.index.Clip()
 	return next
 }
 
@@ -81,15 +78,13 @@ func (s *Set) Len() int {
 func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 	c := &compiled{
 		name:       p.Name,
+		taints:     selector.CompileAll(p.Spec.Taints),
 		created:    p.CreationTimestamp,
 		problems:   validateRest(p),
 		conditions: cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions),
 		limits:     p.Spec.Limits.DeepCopy(),
 		actions:    policy.Actions(p.Spec.ValidationActions),
 		message:    strings.TrimSpace(policy.Short(p.Spec.Message, maxFinding)),
-	}
-	for i := range p.Spec.Taints {
-		c.taints = append(c.taints, selector.Compile(&p.Spec.Taints[i]))
 	}
 	valid := len(c.problems) == 0
 	setters := field.NewPath("spec", "setters")
@@ -114,12 +109,7 @@ func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 
 // governs reports whether the policy governs the taint.
 func (c *compiled) governs(t Taint) bool {
-	for i := range c.taints {
-		if c.taints[i].Selects(t.Target, t.Driver, t.Key, t.Value, t.Effect) {
-			return true
-		}
-	}
-	return false
+	return selector.Selecting(c.taints, t.Target, t.Driver, t.Key, t.Value, t.Effect) != nil
 }
 
 // seen returns the operation of a write for the policy: a taint that comes to be governed is

@@ -181,10 +181,7 @@ func Warnings(p *v1alpha1.TaintPolicy) []string {
 		warnings = append(warnings, spec.Child("setters").String()+
 			": there are none, so nobody may set, change or remove the taints of this policy, except Kubernetes' controllers their own and drivers those of their devices")
 	}
-	c := compiled{}
-	for i := range p.Spec.Taints {
-		c.taints = append(c.taints, selector.Compile(&p.Spec.Taints[i]))
-	}
+	c := compiled{taints: selector.CompileAll(p.Spec.Taints)}
 	for i := range p.Spec.Register {
 		if p.Spec.Register[i].Reconcile {
 			continue // then nobody can remove the taint, whether it is governed or not

@@ -16,57 +16,41 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
-// MaxFindings bounds the findings of a decision. One wildcard comes under every
-// policy, and a pod may have any number of tolerations (AV-29): the answer must
-// stay readable, and small.
-const MaxFindings = 20
-
-// report collects findings up to the bound, but always one that denies where
-// there is one, so that the bound never changes the verdict.
+// report collects findings.
 type report struct {
-	findings []policy.Finding
-	denied   bool
-	cut      bool
+	policy.Report
 	// curtailed says that RBAC was not asked about all tolerations, as the findings tell.
 	curtailed bool
 }
 
-// done reports whether nothing that follows could change the decision.
-func (r *report) done() bool { return r.denied && r.cut }
-
 // add adds the finding of a policy about the list at path. It is made only where it is
 // kept.
 func (r *report) add(c *compiled, path *field.Path, finding func() policy.Finding) {
-	switch {
-	case len(r.findings) < MaxFindings-2 || c.denies && !r.denied:
-		r.findings = append(r.findings, finding())
-		r.denied = r.denied || c.denies
-	case !r.cut:
-		r.findings = append(r.findings, policy.Finding{
-			Reason:  policy.MoreFindings,
-			Policy:  policyRef(c),
-			Actions: slices.Clone(c.actions),
-			Field:   policy.Short(path.String(), maxField),
-			Problem: "more tolerations violate this policy or others than are listed",
-		})
-		r.cut = true
+	r.Add(c.denies, finding, func() policy.Finding {
+		return moreFindings(c, path, "more tolerations violate this policy or others than are listed")
+	})
+}
+
+// moreFindings returns the finding that stands for others about the list at path.
+func moreFindings(c *compiled, path *field.Path, problem string) policy.Finding {
+	return policy.Finding{
+		Reason:  policy.MoreFindings,
+		Policy:  policyRef(c),
+		Actions: slices.Clone(c.actions),
+		Field:   policy.Short(path.String(), maxField),
+		Problem: problem,
 	}
 }
 
 // unasked adds the finding that RBAC was not asked about more tolerations of the list at path,
 // because the request is refused already.
 func (r *report) unasked(c *compiled, why *outcome, path *field.Path) {
-	if r.curtailed || !r.denied || len(r.findings) >= MaxFindings-2 || !errors.Is(why.fault, errNotAsked) {
+	if r.curtailed || !r.Denied || len(r.Findings) >= policy.MaxFindings-2 || !errors.Is(why.fault, errNotAsked) {
 		return
 	}
 	r.curtailed = true
-	r.findings = append(r.findings, policy.Finding{
-		Reason:  policy.MoreFindings,
-		Policy:  policyRef(c),
-		Actions: slices.Clone(c.actions),
-		Field:   policy.Short(path.String(), maxField),
-		Problem: "RBAC was not asked about more tolerations, because the request is refused already: they may violate this policy or others",
-	})
+	r.Findings = append(r.Findings, moreFindings(c, path,
+		"RBAC was not asked about more tolerations, because the request is refused already: they may violate this policy or others"))
 }
 
 func (h *review) finding(ctx context.Context, q *question, r *outcome, guard *selector.Selector, path *field.Path) policy.Finding {

@@ -178,7 +178,7 @@ func TestNobodyIsAskedWhereNothingMoreIsSaid(t *testing.T) {
 		lines.WriteString("{key: key-" + strconv.Itoa(i) + "}\n")
 	}
 	require.Equal(t, policy.Allowed, judge(t, set, from.input(t, lines.String())).Verdict)
-	require.Less(t, len(from.authority.asked), MaxFindings)
+	require.Less(t, len(from.authority.asked), policy.MaxFindings)
 }
 
 func TestAReviewAsksFewQuestions(t *testing.T) {
@@ -199,7 +199,7 @@ func TestAReviewAsksFewQuestions(t *testing.T) {
 	}{
 		"what is refused is not asked about further":               {denying, nil, policy.Denied, 2, 2},
 		"what was granted before the refusal":                      {denying, []string{"jane key-0", "jane key-1"}, policy.Denied, 4, 2},
-		"a policy that only warns":                                 {warning, nil, policy.Allowed, 4, MaxFindings - 1},
+		"a policy that only warns":                                 {warning, nil, policy.Allowed, 4, policy.MaxFindings - 1},
 		"all keys are granted to the user":                         {denying, everyKey("jane"), policy.Allowed, 40, 0},
 		"all keys are granted to the account, and not to the user": {denying, everyKey(account), policy.Allowed, 41, 0},
 		"one is granted to the user and all others to the account": {denying, append(everyKey(account)[1:], "jane key-0"), policy.Allowed, 41, 0},

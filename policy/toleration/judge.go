@@ -5,13 +5,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Judge decides whether the policies allow the tolerations that the request
 // adds or changes. The findings are the same whatever order policies came in,
-// and no more than MaxFindings.
+// and no more than policy.MaxFindings.
 //
 // An error says that a policy could not be judged, and that nothing else refuses.
 func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
@@ -63,11 +64,11 @@ func (s *Set) judgeList(ctx context.Context, h *review, asked *Asked) {
 			return
 		}
 		for position, guard := range s.guarding(&t) {
-			if h.report.done() {
+			if h.report.Done() {
 				return
 			}
 			c := s.Policies[position]
-			if h.report.cut && !c.denies {
+			if h.report.Cut && !c.denies {
 				continue // its finding would not be listed
 			}
 			outlasted := c.outlasted(&t)
@@ -108,10 +109,10 @@ func (h *review) violated(c *compiled, r *outcome) bool {
 // decide returns the decision. What is refused anyway is refused whether or not all
 // policies could be judged.
 func (h *review) decide() (policy.Decision, error) {
-	if h.fault != nil && !h.report.denied {
+	if h.fault != nil && !h.report.Denied {
 		return policy.Decision{}, h.fault
 	}
-	return policy.Decide(h.report.findings), nil
+	return policy.Decide(h.report.Findings), nil
 }
 
 // GuardsNode reports whether some policy guards a taint of a node that keeps pods
@@ -145,7 +146,7 @@ func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (p
 	}
 	for i := range taints {
 		for position, guard := range s.guardingTaint(&taints[i]) {
-			if h.report.done() {
+			if h.report.Done() {
 				return h.decide()
 			}
 			if err := ctx.Err(); err != nil {
@@ -177,7 +178,7 @@ func (s *Set) guardingTaint(taint *corev1.Taint) func(yield func(int, *selector.
 		t := selector.OfTaint(taint)
 		candidates := s.index.Candidates(&t)
 		for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
-			guard := s.Policies[position].selecting(taint)
+			guard := selector.Selecting(s.Policies[position].guards, v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect)
 			if guard != nil && !yield(position, guard) {
 				return
 			}

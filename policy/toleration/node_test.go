@@ -162,7 +162,7 @@ func TestANodeWithManyTaintsIsAnsweredShortly(t *testing.T) {
 	set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", `{taints: [{key: dedicated}]}`)})
 	got, err := set.JudgeNode(t.Context(), inputOf("apple"), taints)
 	require.NoError(t, err)
-	require.LessOrEqual(t, len(got.Findings), MaxFindings)
+	require.LessOrEqual(t, len(got.Findings), policy.MaxFindings)
 	require.Equal(t, policy.Denied, got.Verdict)
 }
 

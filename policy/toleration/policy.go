@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -64,13 +63,10 @@ func (s *Set) Next(policies []v1alpha1.TolerationPolicy) *Set {
 		s = new(Set)
 	}
 	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
-	for position, c := range next.Policies {
-		for i := range c.guards {
-			next.index.Add(position, &c.guards[i])
-		}
+	next.index = selector.IndexOf(next.Policies, func(c *compiled) []selector.Selector { return c.guards })
+	for _, c := range next.Policies {
 		next.labels = next.labels || slices.ContainsFunc(c.grants, func(g grant) bool { return g.object != nil })
 	}
-	next.index.Clip()
 	return next
 }
 
@@ -87,15 +83,13 @@ func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
 	spec := field.NewPath("spec")
 	c := &compiled{
 		name:        p.Name,
+		guards:      selector.CompileAll(p.Spec.Taints),
 		conditional: len(p.Spec.MatchConditions) > 0,
 		actions:     policy.Actions(p.Spec.ValidationActions),
 		message:     strings.TrimSpace(policy.Short(p.Spec.Message, MaxMessage)),
 		problems:    validateRest(p, spec),
 	}
-	c.denies = len(c.actions) == 0 || slices.Contains(c.actions, v1alpha1.Deny)
-	for i := range p.Spec.Taints {
-		c.guards = append(c.guards, selector.Compile(&p.Spec.Taints[i]))
-	}
+	c.denies = policy.Denies(c.actions)
 	if c.conditional {
 		c.conditions = cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions)
 	}
@@ -164,16 +158,6 @@ func (c *compiled) guardOf(t *selector.Toleration) *selector.Selector {
 func (c *compiled) outlasted(t *selector.Toleration) *selector.Selector {
 	for i := range c.guards {
 		if c.guards[i].CouldOutlast(t) {
-			return &c.guards[i]
-		}
-	}
-	return nil
-}
-
-// selecting returns the first guard that selects a taint of a node, or nil.
-func (c *compiled) selecting(taint *corev1.Taint) *selector.Selector {
-	for i := range c.guards {
-		if c.guards[i].Selects(v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect) {
 			return &c.guards[i]
 		}
 	}

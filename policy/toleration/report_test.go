@@ -220,8 +220,8 @@ func TestAV29TheNumberOfFindingsIsBoundedAndTheVerdictIsNot(t *testing.T) {
 		verdict  policy.Verdict
 		cut      bool
 	}{
-		"as many as fit":                      {policies(many("Audit", MaxFindings-2)...), 1, policy.Allowed, false},
-		"one more than fits":                  {policies(many("Audit", MaxFindings-1)...), 1, policy.Allowed, true},
+		"as many as fit":                      {policies(many("Audit", policy.MaxFindings-2)...), 1, policy.Allowed, false},
+		"one more than fits":                  {policies(many("Audit", policy.MaxFindings-1)...), 1, policy.Allowed, true},
 		"a denial after very many that allow": {policies(append(many("Audit", 200), "Deny")...), 1, policy.Denied, true},
 		"a denial before very many":           {policies(append([]string{"Deny"}, many("Warn", 200)...)...), 1, policy.Denied, true},
 		"one policy and very many tolerations": {
@@ -234,7 +234,7 @@ func TestAV29TheNumberOfFindingsIsBoundedAndTheVerdictIsNot(t *testing.T) {
 			in.Asked[0].New = slices.Repeat(tolerationsOf(t, `{key: dedicated, operator: Exists}`), tt.copies)
 			got := judge(t, Compile(tt.policies), in)
 			require.Equal(t, tt.verdict, got.Verdict)
-			require.LessOrEqual(t, len(got.Findings), MaxFindings)
+			require.LessOrEqual(t, len(got.Findings), policy.MaxFindings)
 			cut := 0
 			for _, f := range got.Findings {
 				if strings.Contains(f.Problem, "than are listed") {

@@ -232,7 +232,7 @@ func (h *review) may(ctx context.Context, key string) (bool, error) {
 	switch {
 	case h.unavailable != nil:
 		return false, h.unavailable
-	case h.report.denied: // the answer could not change the verdict
+	case h.report.Denied: // the answer could not change the verdict
 		return false, errNotAsked
 	}
 	allowed, err := h.askRBAC(ctx, key)
