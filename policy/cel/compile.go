@@ -79,9 +79,6 @@ func compile(env *cel.Env, text string, result Type) (*Program, error) {
 	return p, nil
 }
 
-// RequesterDependent reports whether the result depends on the sender of the request.
-func (p *Program) RequesterDependent() bool { return p.uses.Requester }
-
 // Uses returns what the expression reads.
 func (p *Program) Uses() Uses { return p.uses }
 

@@ -217,7 +217,6 @@ func TestUses(t *testing.T) {
 			t.Parallel()
 			program := mustCompile(t, OfToleration, text)
 			require.Equal(t, want, program.Uses())
-			require.Equal(t, want.Requester, program.RequesterDependent())
 		})
 	}
 }

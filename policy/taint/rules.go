@@ -151,7 +151,7 @@ type PatchChange struct {
 // judged, and without taints there are no writes.
 func (c *PatchChange) Writes() []Write {
 	d := diff{
-		path: patchTaintsPath.Index, gone: patchTaintsPath, same: func(Taint, Taint) bool { return false },
+		path: patchTaintsPath.Index, gone: patchTaintsPath,
 		old: ofPatch(c.Old), now: ofPatch(c.New),
 	}
 	if len(d.old)+len(d.now) == 0 {

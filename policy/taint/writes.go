@@ -183,7 +183,7 @@ func SliceWrites(driver string, list, old []validation.Device) []Write {
 }
 
 func deviceDiff(driver string, taints, old []resourcev1.DeviceTaint, path func(int) *field.Path, gone *field.Path) *diff {
-	d := &diff{path: path, gone: gone, same: func(Taint, Taint) bool { return false }}
+	d := &diff{path: path, gone: gone}
 	for i := range old {
 		d.old = append(d.old, OfDevice(driver, &old[i]))
 	}
@@ -200,7 +200,7 @@ type diff struct {
 	path func(int) *field.Path
 	gone *field.Path
 	// same reports whether a taint of now is to be taken for one of old that has the
-	// same key, value and effect and another time.
+	// same key, value and effect and another time; nil if it never is.
 	same func(now, old Taint) bool
 }
 
@@ -241,7 +241,7 @@ func (d *diff) writes() (writes []Write, fresh []int) {
 		}
 		old := gone[from[0]]
 		byKind[t.kind()], changed[from[0]] = from[1:], true
-		if t.Value != old.Value || !d.same(t, old) {
+		if t.Value != old.Value || d.same == nil || !d.same(t, old) {
 			writes = append(writes, Write{Operation: v1alpha1.TaintChange, Old: old, New: t, Path: d.path(i)})
 		}
 	}

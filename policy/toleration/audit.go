@@ -59,7 +59,32 @@ func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
 	if len(in.Tolerations) > 0 {
 		asked = append([]Asked{{Path: field.NewPath("tolerations"), New: in.Tolerations}}, asked...)
 	}
-	return s.audit(ctx, in.input(), asked)
+	h := newReview(in.input())
+	violated := map[int]Violation{}
+	for i := range asked {
+		list := &asked[i]
+		for n, t := range h.fresh(list) {
+			for position := range s.guarding(&t) {
+				if _, ok := violated[position]; ok {
+					continue
+				}
+				c := s.Policies[position]
+				r := h.judge(ctx, &question{position: position, policy: c, t: &t, asked: list, i: n, outlasts: c.outlasted(&t) != nil})
+				switch {
+				case r.allowed:
+				case r.fault != nil:
+					return nil, r.fault
+				default:
+					violated[position] = Violation{Policy: c.name, Toleration: describe(&t), Field: list.Path.Index(n).String()}
+				}
+			}
+		}
+	}
+	found := make([]Violation, 0, len(violated))
+	for _, position := range slices.Sorted(maps.Keys(violated)) {
+		found = append(found, violated[position])
+	}
+	return found, nil
 }
 
 // input returns the input of the review of existing pods.
@@ -110,42 +135,6 @@ func unknown(uses cel.Uses) bool {
 		_, ok := knownFields[field]
 		return !ok
 	})
-}
-
-func (s *Set) audit(ctx context.Context, in Input, lists []Asked) ([]Violation, error) {
-	h := newReview(in)
-	violated := map[int]Violation{}
-	for i := range lists {
-		if err := s.auditList(ctx, &h, &lists[i], violated); err != nil {
-			return nil, err
-		}
-	}
-	found := make([]Violation, 0, len(violated))
-	for _, position := range slices.Sorted(maps.Keys(violated)) {
-		found = append(found, violated[position])
-	}
-	return found, nil
-}
-
-// auditList adds the violations of a list of tolerations, by the position of the policy.
-func (s *Set) auditList(ctx context.Context, h *review, asked *Asked, violated map[int]Violation) error {
-	for i, t := range h.fresh(asked) {
-		for position := range s.guarding(&t) {
-			if _, ok := violated[position]; ok {
-				continue
-			}
-			c := s.Policies[position]
-			r := h.judge(ctx, &question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: c.outlasted(&t) != nil})
-			switch {
-			case r.allowed:
-			case r.fault != nil:
-				return r.fault
-			default:
-				violated[position] = Violation{Policy: c.name, Toleration: describe(&t), Field: asked.Path.Index(i).String()}
-			}
-		}
-	}
-	return nil
 }
 
 // Ruling is the answer of one policy about one toleration of existing pods.

@@ -99,19 +99,18 @@ func (h *review) finish(f policy.Finding, c *compiled, r *outcome, problem, mess
 	return f
 }
 
-// message returns the message of the policy about a toleration. If its expression fails, or
-// returns nothing or several lines, that is the plain message.
+// message returns the message of the policy about a toleration. If its expression fails, which one
+// that returns nothing or several lines does, that is the plain message.
 func (h *review) message(ctx context.Context, q *question) string {
 	c := q.policy
 	if c.expression == nil || h.in.Review == nil {
 		return c.message
 	}
-	said, err := c.expression.Text(ctx, h.in.Review.Aside(), h.judged(q))
-	said = strings.TrimSpace(said)
-	if err != nil || said == "" || strings.ContainsAny(said, "\n\r") {
+	text, err := c.expression.Text(ctx, h.in.Review.Aside(), h.judged(q))
+	if err != nil {
 		return c.message
 	}
-	return said
+	return text
 }
 
 // judgesByExpression reports whether a grant has an expression, which may read the effect.
