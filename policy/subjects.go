@@ -58,9 +58,15 @@ func ServiceAccount(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
+// maxSubjects is the limit of the schema on the subjects of a list.
+const maxSubjects = 256
+
 // ValidateSubjects returns what is wrong with a list of subjects.
 func ValidateSubjects(list []rbacv1.Subject, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if len(list) > maxSubjects {
+		errs = append(errs, field.TooMany(path, len(list), maxSubjects))
+	}
 	for i := range list {
 		errs = append(errs, validateSubject(&list[i], path.Index(i))...)
 	}

@@ -122,21 +122,14 @@ func (s *Set) guarding(gate string) []int {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(exact, below))))
 }
 
-// The limits of the schema. They hold for stored objects that it did not validate, too.
-const (
-	maxGates  = 64
-	maxOwners = 256
-)
+// maxGates is a limit of the schema. It holds for stored objects that it did not validate, too.
+const maxGates = 64
 
 // ValidatePolicy returns the faults of a policy. A policy without faults is fully in force.
 func ValidatePolicy(p *v1alpha1.GatePolicy) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateGates(p.Spec.Gates, spec.Child("gates"))
-	owners := spec.Child("owners")
-	if len(p.Spec.Owners) > maxOwners {
-		errs = append(errs, field.TooMany(owners, len(p.Spec.Owners), maxOwners))
-	}
-	errs = append(errs, policy.ValidateSubjects(p.Spec.Owners, owners)...)
+	errs = append(errs, policy.ValidateSubjects(p.Spec.Owners, spec.Child("owners"))...)
 	errs = append(errs, policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions"))...)
 	return append(errs, policy.ValidateMessage(p.Spec.Message, spec.Child("message"))...)
 }

@@ -12,7 +12,7 @@ import (
 
 func TestValidatePolicy(t *testing.T) {
 	t.Parallel()
-	long := make([]rbacv1.Subject, maxOwners+1)
+	long := make([]rbacv1.Subject, 257)
 	for i := range long {
 		long[i] = controller
 	}

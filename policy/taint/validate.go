@@ -18,7 +18,6 @@ import (
 // The limits of the schema. They hold for stored objects that it did not validate, too.
 const (
 	maxSetters       = 64
-	maxSubjects      = 256
 	maxRegistrations = 64
 	maxRegistered    = 16
 	minTTL           = time.Minute
@@ -78,9 +77,6 @@ func validateSetter(in *v1alpha1.TaintSetter, path *field.Path) field.ErrorList 
 	var errs field.ErrorList
 	if len(in.Subjects) == 0 && !in.RBAC && in.Expression == "" {
 		errs = append(errs, field.Required(path, "a setter names who it is for: set subjects, rbac: true or expression"))
-	}
-	if len(in.Subjects) > maxSubjects {
-		errs = append(errs, field.TooMany(path.Child("subjects"), len(in.Subjects), maxSubjects))
 	}
 	errs = append(errs, policy.ValidateSubjects(in.Subjects, path.Child("subjects"))...)
 	operations := []v1alpha1.TaintOperation{v1alpha1.TaintAdd, v1alpha1.TaintChange, v1alpha1.TaintRemove}

@@ -17,11 +17,8 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
-// The limits of the schema. They hold for stored objects that it did not validate, too.
-const (
-	maxGrants   = 64
-	maxSubjects = 256
-)
+// maxGrants is a limit of the schema. It holds for stored objects that it did not validate, too.
+const maxGrants = 64
 
 // ValidatePolicy returns the faults of a policy: those that its schema cannot express, and
 // those that a stored object may have in spite of the schema. A policy without faults is
@@ -66,9 +63,6 @@ func validateGrant(g *v1alpha1.TolerationGrant, path *field.Path) field.ErrorLis
 	errs = append(errs, selector.ValidateNamespaces(g.Namespaces, path.Child("namespaces"), `a namespace, a prefix and "*", or "*": `, "")...)
 	errs = append(errs, validateLabelSelector(g.NamespaceSelector, path.Child("namespaceSelector"), `an empty selector selects every namespace; name a label, or use namespaces: ["*"]`)...)
 	errs = append(errs, validateLabelSelector(g.ObjectSelector, path.Child("objectSelector"), "an empty selector selects every object; name a label, or leave it out")...)
-	if len(g.Subjects) > maxSubjects {
-		errs = append(errs, field.TooMany(path.Child("subjects"), len(g.Subjects), maxSubjects))
-	}
 	errs = append(errs, policy.ValidateSubjects(g.Subjects, path.Child("subjects"))...)
 	if g.MaxTolerationSeconds != nil && *g.MaxTolerationSeconds < 0 {
 		errs = append(errs, field.Invalid(path.Child("maxTolerationSeconds"), *g.MaxTolerationSeconds, "must not be negative"))

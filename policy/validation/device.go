@@ -127,12 +127,7 @@ func taintsOf(devices []Device) taintsByName {
 }
 
 func tainted(devices []Device) bool {
-	for i := range devices {
-		if len(devices[i].Taints) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(devices, func(d Device) bool { return len(d.Taints) > 0 })
 }
 
 // before returns the taints that a device had, and whether it has taints that differ from them.
