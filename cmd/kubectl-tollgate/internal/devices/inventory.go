@@ -201,7 +201,7 @@ func (v *Inventory) byPool(ctx context.Context) iter.Seq[[]*Device] {
 		looked := 0
 		for _, name := range slices.SortedFunc(maps.Keys(v.pools), comparePools) {
 			//nolint:contextcheck // What is merged here ends by its cost, not by a context.
-			if ctx.Err() != nil || !yield(v.devicesOf(ctx, v.pools[name])) {
+			if ctx.Err() != nil || !yield(v.devicesOf(v.pools[name])) {
 				return
 			}
 			for _, slice := range v.pools[name] {
@@ -215,7 +215,7 @@ func (v *Inventory) byPool(ctx context.Context) iter.Seq[[]*Device] {
 }
 
 // devicesOf returns the devices of a pool that satisfy the filter, by name.
-func (v *Inventory) devicesOf(ctx context.Context, pool map[string]*resourcev1.ResourceSlice) []*Device {
+func (v *Inventory) devicesOf(pool map[string]*resourcev1.ResourceSlice) []*Device {
 	var list []*Device
 	for _, name := range slices.Sorted(maps.Keys(pool)) {
 		if v.filter.Device != "" && !hasDevice(pool[name], v.filter.Device) {
@@ -225,7 +225,7 @@ func (v *Inventory) devicesOf(ctx context.Context, pool map[string]*resourcev1.R
 		explained, _ := v.view.Explain(name)
 		for i := range explained {
 			d := &Device{Explanation: explained[i], Slice: slice, Spec: &slice.Spec.Devices[i], Claims: v.claims[explained[i].Device]}
-			if v.shows(ctx, d) {
+			if v.shows(d) {
 				list = append(list, d)
 			}
 		}
@@ -259,10 +259,10 @@ func (f *Filter) names(id device.ID) bool {
 }
 
 // shows reports whether a device matches the filter.
-func (v *Inventory) shows(ctx context.Context, d *Device) bool {
+func (v *Inventory) shows(d *Device) bool {
 	f := &v.filter
 	return f.names(d.Device) && (!f.Tainted || len(d.Taints) > 0) && (!f.Patched || len(d.Patches)+len(d.Failed) > 0) &&
-		(f.Class == "" || v.class != nil && v.class.Selects(ctx, d))
+		(f.Class == "" || v.class != nil && v.class.Selects(d))
 }
 
 // Class selects devices by the selectors of a DeviceClass, with the cost limit of classes in
@@ -292,7 +292,7 @@ func CompileClass(selectors []resourcev1.DeviceSelector) *Class {
 }
 
 // Selects reports whether all selectors match a device. A failed expression does not.
-func (c *Class) Selects(ctx context.Context, d *Device) bool {
+func (c *Class) Selects(d *Device) bool {
 	seen := cel.Device{
 		Driver: d.Device.Driver, AllowMultipleAllocations: d.Spec.AllowMultipleAllocations, Attributes: d.Spec.Attributes, Capacity: d.Spec.Capacity,
 	}
@@ -303,7 +303,7 @@ func (c *Class) Selects(ctx context.Context, d *Device) bool {
 		case program.Error != nil:
 			err = errors.New(program.Error.Detail)
 		default:
-			selected, _, err = program.DeviceMatches(context.WithoutCancel(ctx), seen) // It ends by its cost.
+			selected, _, err = program.DeviceMatches(context.Background(), seen) // It ends by its cost.
 		}
 		if err != nil {
 			if c.failed == 0 {
