@@ -225,6 +225,36 @@ func TestAReviewAsksFewQuestions(t *testing.T) {
 	}
 }
 
+func TestPermissionsThatAreNotGrantedNeverHinderARefusal(t *testing.T) {
+	const four = `{key: a-0}
+{key: a-1}
+{key: a-2}
+{key: b}`
+	tests := map[string][]string{
+		"where an expression grants the other keys": {
+			`{taints: [{key: "*"}], grants: [{rbac: true}, {expression: "toleration.key.startsWith('a-')"}]}`,
+		},
+		"where RBAC is asked along with an expression": {
+			`{taints: [{key: "*"}], grants: [{rbac: true, expression: "toleration.key == 'b'"}, {expression: "toleration.key.startsWith('a-')"}]}`,
+		},
+		"where a policy that only warns asked about them": {
+			`{taints: [{key: "*"}], grants: [{rbac: true}], validationActions: [Warn]}`,
+			`{taints: [{key: b}], grants: [{rbac: true}]}`,
+		},
+	}
+	for name, specs := range tests {
+		t.Run(name, func(t *testing.T) {
+			var policies []v1alpha1.TolerationPolicy
+			for i, spec := range specs {
+				policies = append(policies, policyOf(t, "p-"+strconv.Itoa(i), spec))
+			}
+			from := asked{user: userOf("jane"), namespace: "infra", account: "operator", authority: &court{}}
+			require.Equal(t, policy.Denied, judge(t, Compile(policies), from.input(t, four)).Verdict)
+			require.LessOrEqual(t, len(from.authority.asked), 2*maxRefusals)
+		})
+	}
+}
+
 func TestAReviewEndsWithItsContext(t *testing.T) {
 	set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", `{taints: [{key: dedicated}], grants: [{namespaces: [apple]}]}`)})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -205,13 +205,13 @@ func compileGrant(in *v1alpha1.TolerationGrant, position int, path *field.Path) 
 	return g, nil
 }
 
-// cost orders grants by the cost of their evaluation: none, a question to the authorizer of
-// the cluster, which is mostly in its cache, or an expression.
+// cost orders grants by the cost of their evaluation: none, an expression, or a question to the
+// authorizer of the cluster.
 func (g *grant) cost() int {
 	switch {
-	case g.expression != nil:
-		return 2
 	case g.rbac:
+		return 2
+	case g.expression != nil:
 		return 1
 	default:
 		return 0

@@ -31,6 +31,9 @@ type review struct {
 	// one allowed was the service account, which is asked about first then.
 	refusals     int
 	accountFirst bool
+	// refusalsAside counts the refusals that policies asked for which cannot refuse, so that
+	// they do not use up the questions of those that can.
+	refusalsAside int
 	// fault is the first reason why a policy could not be judged.
 	fault error
 }
@@ -125,7 +128,8 @@ const maxRefusals = 4
 var errNotAsked = fmt.Errorf("RBAC is asked no more after it did not grant %d permissions", maxRefusals)
 
 // judge evaluates the grants of a policy: first those that cost nothing, then the conditions
-// of the policy, then the others.
+// of the policy, then expressions, then RBAC. So a policy that can refuse asks RBAC only about
+// what nothing else grants, and what RBAC does not grant either is refused.
 func (h *review) judge(ctx context.Context, q *question) outcome {
 	var r outcome
 	for i := range q.policy.grants {
@@ -191,11 +195,17 @@ func (h *review) judgeDynamic(ctx context.Context, q *question, r *outcome) {
 
 // grants evaluates RBAC and the expression of a grant.
 func (h *review) grants(ctx context.Context, g *grant, q *question) (bool, error) {
-	if g.rbac && !h.in.RequesterUnknown {
-		if may, err := h.may(ctx, q.t.Key); err != nil || !may {
-			return false, err
-		}
+	if holds, err := h.evaluates(ctx, g, q); err != nil || !holds {
+		return false, err
 	}
+	if !g.rbac || h.in.RequesterUnknown {
+		return true, nil
+	}
+	return h.may(ctx, q.policy, q.t.Key)
+}
+
+// evaluates reports whether the expression of a grant holds, or cannot be known yet.
+func (h *review) evaluates(ctx context.Context, g *grant, q *question) (bool, error) {
 	if g.expression == nil {
 		return true, nil
 	}
@@ -225,7 +235,7 @@ func (h *review) judged(q *question) *cel.Judged {
 
 // may reports whether RBAC allows the requester, or the service account of the pod, to
 // tolerate the taints of a key.
-func (h *review) may(ctx context.Context, key string) (bool, error) {
+func (h *review) may(ctx context.Context, p *compiled, key string) (bool, error) {
 	if allowed, ok := h.allowed[key]; ok {
 		return allowed, nil
 	}
@@ -235,9 +245,11 @@ func (h *review) may(ctx context.Context, key string) (bool, error) {
 	case h.report.Denied: // the answer could not change the verdict
 		return false, errNotAsked
 	}
-	allowed, err := h.askRBAC(ctx, key)
+	allowed, err := h.askRBAC(ctx, p, key)
 	if err != nil {
-		h.unavailable = err
+		if !errors.Is(err, errNotAsked) {
+			h.unavailable = err
+		}
 		return false, err
 	}
 	if h.allowed == nil {
@@ -247,7 +259,7 @@ func (h *review) may(ctx context.Context, key string) (bool, error) {
 	return allowed, nil
 }
 
-func (h *review) askRBAC(ctx context.Context, key string) (bool, error) {
+func (h *review) askRBAC(ctx context.Context, p *compiled, key string) (bool, error) {
 	if h.in.Review == nil || h.in.Review.Authorizer == nil {
 		return false, errNoRequest
 	}
@@ -258,10 +270,14 @@ func (h *review) askRBAC(ctx context.Context, key string) (bool, error) {
 	if h.accountFirst {
 		slices.Reverse(users)
 	}
+	refusals := &h.refusals
+	if !p.denies {
+		refusals = &h.refusalsAside
+	}
 	var fault error
 	for i, u := range users {
 		allowed, err := false, errNotAsked
-		if h.refusals < maxRefusals {
+		if *refusals < maxRefusals {
 			allowed, err = policy.May(ctx, h.in.Review.Authorizer, u, policy.VerbTolerate, key)
 		}
 		if allowed {
@@ -271,7 +287,7 @@ func (h *review) askRBAC(ctx context.Context, key string) (bool, error) {
 			return true, nil
 		}
 		if err == nil {
-			h.refusals++
+			*refusals++
 		}
 		fault = errors.Join(fault, err)
 	}
