@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // typicalPod is a pod as a Deployment makes them; its review is about 2.7 KB.
@@ -119,7 +120,7 @@ func BenchmarkReview(b *testing.B) {
 		benchmarkHandler(b, &admission.Webhook{Handler: admission.HandlerFunc(
 			func(_ context.Context, req admission.Request) admission.Response {
 				var pod corev1.Pod
-				if err := unmarshal(req.Object.Raw, &pod); err != nil {
+				if err := review.Unmarshal(req.Object.Raw, &pod); err != nil {
 					return admission.Errored(http.StatusBadRequest, err)
 				}
 				return admission.Allowed("")

@@ -9,11 +9,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // bindingHandler reviews the bindings of pods to nodes by other users than schedulers, through
@@ -27,26 +27,29 @@ type bindingHandler struct {
 	schedulers []string
 }
 
-// bindingFields are the fields of a Binding that admission looks at.
-type bindingFields struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Target struct {
-		Kind string `json:"kind"`
-		Name string `json:"name"`
-	} `json:"target"`
+// binding is a Binding with the fields that admission looks at.
+type binding struct {
+	name, targetKind, target string
+	mark                     mark
+}
+
+func decodeBinding(v review.Value) (binding, error) {
+	var f review.Fields
+	b := binding{
+		name: f.Text(v, "metadata", "name"), targetKind: f.Text(v, "target", "kind"), target: f.Text(v, "target", "name"),
+		mark: readMark(&f, v, false),
+	}
+	return b, f.Err()
 }
 
 // validate implements handler.
-func (h *bindingHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *bindingHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	if slices.Contains(h.schedulers, req.UserInfo.Username) {
 		return allowed(), nil
 	}
-	var binding bindingFields
-	if err := unmarshal(req.Object.Raw, &binding); err != nil {
-		return Result{}, &badReviewError{fmt.Errorf("decode Binding: %w", err)}
+	binding, err := decodeBinding(req.New)
+	if err != nil {
+		return Result{}, err
 	}
 	policies, err := inForce(h.policies)
 	if err != nil {
@@ -57,8 +60,8 @@ func (h *bindingHandler) validate(ctx context.Context, req *admission.Request) (
 		return Result{}, err
 	}
 	// The API server gives the pod the annotations of its binding.
-	if value, ok := binding.Metadata.Annotations[v1alpha1.AnnotationWindow]; ok {
-		found = append(found, forgedMark("metadata", value))
+	if binding.mark.there {
+		found = append(found, forgedMark("metadata", binding.mark.value))
 	}
 	return decided(policy.Decide(found), nil, policies), nil
 }
@@ -66,19 +69,19 @@ func (h *bindingHandler) validate(ctx context.Context, req *admission.Request) (
 // byPolicies judges the pod as it is now. A target that is no node is the API server's
 // to refuse. So is a pod that does not exist, but it may come before the API server
 // looks: it is judged like one that tolerates nothing.
-func (h *bindingHandler) byPolicies(ctx context.Context, set *toleration.Set, req *admission.Request, binding *bindingFields) ([]policy.Finding, error) {
-	node := binding.Target.Name
-	if set.Len() == 0 || node == "" || cmp.Or(binding.Target.Kind, "Node") != "Node" {
+func (h *bindingHandler) byPolicies(ctx context.Context, set *toleration.Set, req *review.Request, binding *binding) ([]policy.Finding, error) {
+	node := binding.target
+	if set.Len() == 0 || node == "" || cmp.Or(binding.targetKind, "Node") != "Node" {
 		return nil, nil
 	}
-	pod, err := h.pods.pod(ctx, req.Namespace, cmp.Or(req.Name, binding.Metadata.Name))
+	pod, err := h.pods.pod(ctx, req.Namespace, cmp.Or(req.Name, binding.name))
 	if err != nil {
 		return nil, err
 	}
 	path := field.NewPath("target", "name")
 	if pod == nil {
-		review := h.reviewer.review(set, req, json.RawMessage("{}"), toleration.Input{DefaultSeconds: &h.defaults})
-		found, err := review.judgeNode(ctx, node, path, nil)
+		judged := h.reviewer.review(set, req, review.Value{}, toleration.Input{DefaultSeconds: &h.defaults})
+		found, err := judged.judgeNode(ctx, node, path, nil)
 		for i := range found {
 			if f := &found[i]; f.Reason == policy.TaintNotTolerated {
 				f.Problem = "there is no such pod, and one that comes meanwhile would pass a guarded taint of the node"
@@ -88,11 +91,15 @@ func (h *bindingHandler) byPolicies(ctx context.Context, set *toleration.Set, re
 		return found, err
 	}
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	subject, err := json.Marshal(pod)
+	encoded, err := json.Marshal(pod)
 	if err != nil {
 		return nil, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	review := h.reviewer.review(set, req, subject, toleration.Input{DefaultSeconds: &h.defaults, HostNetwork: pod.Spec.HostNetwork})
+	subject, err := review.Parse(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("read pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	judged := h.reviewer.review(set, req, subject, toleration.Input{DefaultSeconds: &h.defaults, HostNetwork: pod.Spec.HostNetwork})
 	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(pod.Annotations[v1alpha1.AnnotationWindow]))
-	return review.judgeNode(ctx, node, path, has)
+	return judged.judgeNode(ctx, node, path, has)
 }

@@ -78,8 +78,8 @@ func (r *room) release() {
 }
 
 // readBody reads the body of r within bodies and returns it with the room that it takes.
-// deadline is when the body must have arrived.
-func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline time.Time) ([]byte, room, error) {
+// deadline is when the body must have arrived, and buffer gives the memory for one of known length.
+func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline time.Time, buffer func(int) []byte) ([]byte, room, error) {
 	if r.ContentLength > maxBodyBytes {
 		return nil, room{}, errBodyTooLarge
 	}
@@ -97,7 +97,7 @@ func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline t
 	taken := room{bodies: bodies, size: size}
 	// A server without deadlines (a recorder in a test) still bounds the size.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
-	body, err := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength)
+	body, err := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength, buffer)
 	if err != nil {
 		taken.release()
 		return nil, room{}, err
@@ -105,11 +105,11 @@ func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline t
 	return body, taken, nil
 }
 
-func read(from io.Reader, length int64) ([]byte, error) {
+func read(from io.Reader, length int64, buffer func(int) []byte) ([]byte, error) {
 	var body []byte
 	var err error
 	if length > 0 {
-		body = make([]byte, length)
+		body = buffer(int(length))
 		_, err = io.ReadFull(from, body)
 	} else {
 		body, err = io.ReadAll(from)

@@ -25,10 +25,10 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 const audience = "https://tollgate.tollgate-system.svc:443/validate"
@@ -105,7 +105,7 @@ func answerTo(t *testing.T, method, url, authorization string, body io.Reader) (
 func TestF06WhoIsNotKnownIsToldTheSameWhateverItSends(t *testing.T) {
 	options, key := askingForTokens(t, true)
 	var judged atomic.Int64
-	url := serveHandler(t, options, handler(func(context.Context, *admission.Request) (Result, error) {
+	url := serveHandler(t, options, handler(func(context.Context, *review.Request) (Result, error) {
 		judged.Add(1)
 		return Result{Decision: policy.Decide([]policy.Finding{{Problem: "the taint dedicated is granted to the namespace banana only"}})}, nil
 	}))

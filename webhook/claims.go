@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,34 +10,19 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // maxRequestElements bounds the values in the device requests of a claim. The API
 // allows 32 requests with 8 subrequests with 32 selectors each, and tolerations of
 // six values, of which there should be 16.
 const maxRequestElements = 100_000
-
-// claimSpecFields are the fields of a claim's spec that admission looks at.
-type claimSpecFields struct {
-	Devices struct {
-		Requests json.RawMessage `json:"requests"`
-	} `json:"devices"`
-}
-
-type claimFields struct {
-	Spec claimSpecFields `json:"spec"`
-}
-
-type templateFields struct {
-	Spec claimFields `json:"spec"`
-}
 
 // requestFields are the fields of a request for devices that admission looks at.
 type requestFields struct {
@@ -81,13 +64,16 @@ var resourceClaimControllers = []string{
 // mutate adds to claims, or to the claims of templates, the tolerations of PlacementPolicies,
 // and in mode Window those of EvictionPolicies. The spec of a claim is immutable, so they are
 // added when it is created or never.
-func (h *claimHandler) mutate(ctx context.Context, req *admission.Request) (jsonPatch, error) {
+func (h *claimHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch, error) {
 	policies, err := inForce(h.policies)
-	if err != nil || req.Operation != admissionv1.Create ||
-		policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetDevice) && !mayBeMarked(req.Object.Raw) {
+	if err != nil || req.Operation != admissionv1.Create {
 		return nil, err
 	}
-	claim, err := decodePlacedClaim(req.Object.Raw, h.template)
+	marked, err := markOf(req.New, h.template)
+	if err != nil || policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetDevice) && !marked.there {
+		return nil, err
+	}
+	claim, err := decodePlacedClaim(req.New, h.template)
 	if err != nil {
 		return nil, err
 	}
@@ -99,24 +85,24 @@ func (h *claimHandler) mutate(ctx context.Context, req *admission.Request) (json
 		}
 		additions = matching.GiveClaim(claim.claimRequests())
 	}
-	windows, err := h.addWindows(ctx, policies, req, claim, additions)
+	windows, err := h.addWindows(ctx, policies, req, claim, &marked, additions)
 	if err != nil {
 		return nil, err
 	}
 	out := claimPatch(claim.requests, additions)
-	claim.mark.patch(&out, windows)
+	marked.patch(&out, windows)
 	return out, nil
 }
 
 // addWindows adds the tolerations of windows to the additions to each request, and returns the
 // windows that the claim has then. A claim that Kubernetes makes from a template has those that
 // the template got when it was created, whatever the policies are now.
-func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, req *admission.Request, claim *placedClaim, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
+func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, req *review.Request, claim *placedClaim, m *mark, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
 	wanted, err := h.windows.of(ctx, policies, req, v1alpha1.TaintTargetDevice, nil)
 	if err != nil {
 		return nil, err
 	}
-	marked := v1alpha1.ParseWindow(claim.mark.value)
+	marked := v1alpha1.ParseWindow(m.value)
 	consumer, err := h.consumer(req)
 	if err != nil {
 		return nil, err
@@ -142,7 +128,7 @@ func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, 
 
 // validate implements handler. An update of a spec, which is immutable, brings nothing
 // new.
-func (h *claimHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *claimHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	current, old, err := decodeBoth(req, h.requests)
 	if err != nil {
 		return Result{}, err
@@ -186,11 +172,11 @@ func (h *claimHandler) documented(current, old []requestFields, made bool) ([]po
 // consumer returns the pod, or group of pods, that Kubernetes makes the claim of a request
 // for, from a template; nil where Kubernetes did not make it. Users cannot say so of
 // themselves.
-func (h *claimHandler) consumer(req *admission.Request) (*metav1.OwnerReference, error) {
+func (h *claimHandler) consumer(req *review.Request) (*metav1.OwnerReference, error) {
 	if h.template || !slices.Contains(resourceClaimControllers, req.UserInfo.Username) {
 		return nil, nil
 	}
-	owner, err := decodeOwner(req.Object.Raw)
+	owner, err := decodeOwner(req.New)
 	if err != nil || owner == nil || !isPod(owner) && !isPodGroup(owner) {
 		return nil, err
 	}
@@ -217,24 +203,19 @@ func (h *claimHandler) path() *field.Path {
 }
 
 // requests returns the device requests of a claim, or of the claim in a template.
-func (h *claimHandler) requests(raw []byte) ([]requestFields, error) {
-	var err error
-	var claim claimFields
+func (h *claimHandler) requests(v review.Value) ([]requestFields, error) {
+	var f review.Fields
 	if h.template {
-		var template templateFields
-		err = unmarshal(raw, &template)
-		claim = template.Spec
-	} else {
-		err = unmarshal(raw, &claim)
+		v = f.At(v, "spec")
 	}
-	if err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode claim: %w", err)}
-	}
-	var requests []requestFields
-	if err := decodeFieldWithin(claim.Spec.Devices.Requests, h.path().String(), maxRequestElements, &requests); err != nil {
-		return nil, &badReviewError{err}
-	}
-	return requests, nil
+	requests := readRequests(&f, v)
+	return requests, f.Err()
+}
+
+// readRequests returns the device requests of a claim.
+func readRequests(f *review.Fields, claim review.Value) (requests []requestFields) {
+	f.IntoWithin(maxRequestElements, &requests, claim, "spec", "devices", "requests")
+	return requests
 }
 
 // exactly returns the one alternative of a request; the zero value where there are several.
@@ -259,7 +240,7 @@ func requestTolerations(fields []requestFields) []validation.Request {
 // byPolicies returns the violations of policies by the claim. A claim that Kubernetes makes
 // from a template, for a consumer, has the tolerations of the template, which was judged when a
 // user wrote it.
-func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, current, old []requestFields, consumer *metav1.OwnerReference) ([]policy.Finding, error) {
+func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, current, old []requestFields, consumer *metav1.OwnerReference) ([]policy.Finding, error) {
 	var found []policy.Finding
 	created := req.Operation == admissionv1.Create
 	if created {
@@ -268,7 +249,7 @@ func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, 
 			return nil, err
 		}
 	}
-	subject, err := h.claim(req.Object.Raw)
+	subject, err := h.claim(req.New)
 	if err != nil {
 		return nil, err
 	}
@@ -287,28 +268,25 @@ func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, 
 		return nil, err
 	}
 	found = append(found, marked...)
-	review := h.reviewer.review(policies.Tolerations, req, subject, toleration.Input{Claim: subject, AddedDevices: deviceWindows(windows)})
-	violations, err := review.judge(ctx, h.tolerations(current, old)...)
+	judged := h.reviewer.review(policies.Tolerations, req, subject, toleration.Input{Claim: objectOf(subject), AddedDevices: deviceWindows(windows)})
+	violations, err := judged.judge(ctx, h.tolerations(current, old)...)
 	if err != nil || len(violations) == 0 || consumer == nil {
 		return append(found, violations...), err
 	}
 	if old, err = h.templateOf(ctx, req, consumer); err != nil {
 		return nil, err
 	}
-	violations, err = review.judge(ctx, h.tolerations(current, old)...)
+	violations, err = judged.judge(ctx, h.tolerations(current, old)...)
 	return append(found, violations...), err
 }
 
 // claim returns the claim, or the one in the template, with metadata and spec.
-func (h *claimHandler) claim(raw []byte) (json.RawMessage, error) {
-	if !h.template {
-		return raw, nil
+func (h *claimHandler) claim(v review.Value) (review.Value, error) {
+	var f review.Fields
+	if h.template {
+		v = f.At(v, "spec")
 	}
-	claim := json.RawMessage("{}")
-	if err := findMembers(raw, member{"spec", &claim}); err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode claim template: %w", err)}
-	}
-	return claim, nil
+	return v, f.Err()
 }
 
 // tolerations lists the tolerations of each request, beside those that it had before. A
@@ -348,8 +326,8 @@ func (h *claimHandler) tolerations(current, old []requestFields) []toleration.As
 // a claim. An annotation of the claim names an entry in its owner, and that entry names the
 // template. The owner is read from the API server and must have the UID of the reference. If
 // any of these is missing, templateOf returns no requests.
-func (h *claimHandler) templateOf(ctx context.Context, req *admission.Request, owner *metav1.OwnerReference) ([]requestFields, error) {
-	name, err := annotation(req.Object.Raw, resourcev1.PodResourceClaimAnnotation)
+func (h *claimHandler) templateOf(ctx context.Context, req *review.Request, owner *metav1.OwnerReference) ([]requestFields, error) {
+	name, err := annotation(req.New, resourcev1.PodResourceClaimAnnotation)
 	if err != nil {
 		return nil, err
 	}
@@ -390,14 +368,8 @@ func (h *claimHandler) templateOf(ctx context.Context, req *admission.Request, o
 }
 
 // annotation returns the value of an annotation of an object; empty for none.
-func annotation(raw []byte, key string) (string, error) {
-	value, err := findAt(raw, "metadata", "annotations", key)
-	if err != nil {
-		return "", &badReviewError{fmt.Errorf("decode object: %w", err)}
-	}
-	text, err := decodeString(value)
-	if err != nil {
-		return "", &badReviewError{fmt.Errorf("decode annotation %s: %w", key, err)}
-	}
-	return text, nil
+func annotation(v review.Value, key string) (string, error) {
+	var f review.Fields
+	text := f.Text(v, "metadata", "annotations", key)
+	return text, f.Err()
 }

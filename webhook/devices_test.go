@@ -93,7 +93,7 @@ func TestOnlyTheStatusOfClaimsIsASubresourceThatIsJudged(t *testing.T) {
 		for _, res := range []string{"resourceslices", "devicetaintrules", "resourceclaimtemplates", "nodes", "pods"} {
 			review := deviceReview(t, res, "v1", `{}`, `{}`)
 			review.Request.SubResource = "status"
-			req, _, err := decodeReview(marshal(t, review))
+			req, err := readRequest(marshal(t, review))
 			require.NoError(t, err)
 			_, err = answer(t.Context(), endpoint.Review, req)
 			var bad *badReviewError
@@ -116,7 +116,7 @@ func TestResourcesOfDevicesHaveLabelsOfTheirOwn(t *testing.T) {
 
 func labelOf(t *testing.T, review admissionv1.AdmissionReview) string {
 	t.Helper()
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	return Validate(testConfig()).label(req)
 }

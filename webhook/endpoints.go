@@ -8,10 +8,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // The paths that the webhook configurations in deploy/webhooks call.
@@ -260,4 +260,4 @@ func (c *Config) enabled(handlers map[resource]handler) map[resource]handler {
 }
 
 // allow is the handler of a capability that is switched off.
-func allow(context.Context, *admission.Request) (Result, error) { return allowed(), nil }
+func allow(context.Context, *review.Request) (Result, error) { return allowed(), nil }

@@ -146,7 +146,7 @@ func TestATemplateThatGainsATolerationWhileItIsReadIsReadAgain(t *testing.T) {
 		config.Live = live
 		endpoint := Validate(config)
 		allowed := func() bool {
-			req, _, err := decodeReview(marshal(t, asked(t, "pods", "", controllerNamed("replicaset-controller"), ownedBy("apps/v1", "ReplicaSet", "web", "rs"), nil)))
+			req, err := readRequest(marshal(t, asked(t, "pods", "", controllerNamed("replicaset-controller"), ownedBy("apps/v1", "ReplicaSet", "web", "rs"), nil)))
 			require.NoError(t, err)
 			response, err := answer(t.Context(), endpoint.Review, req)
 			require.NoError(t, err)

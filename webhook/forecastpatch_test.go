@@ -45,7 +45,7 @@ func (b *blast) tryPatch(t *testing.T, now, old string, dryRun bool) (admission.
 	t.Helper()
 	review := asUser(patchReview(t, now, old), "ann", "sre")
 	review.Request.Name, review.Request.DryRun = "", &dryRun
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	return answer(t.Context(), (&patchHandler{clock: b.clock, enforcer: b.enforcer, preview: b.preview}).validate, req)
 }

@@ -16,10 +16,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // hostileObject is an object with as long a list as a client likes, or two.
@@ -124,20 +124,25 @@ func (h *hostileObject) object(n int, reverse bool) []byte {
 }
 
 // update returns a request that puts a list of n elements into another order.
-func (h *hostileObject) update(n int) *admission.Request {
-	request := h.create(n)
-	request.Operation = admissionv1.Update
-	request.OldObject = runtime.RawExtension{Raw: h.object(n, true)}
-	return request
+func (h *hostileObject) update(n int) *review.Request {
+	return h.request(admissionv1.Update, h.object(n, false), h.object(n, true))
 }
 
-func (h *hostileObject) create(n int) *admission.Request {
-	return &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		UID: "1", Operation: admissionv1.Create, Name: "p", Namespace: "apple", UserInfo: authenticationv1.UserInfo{Username: "x"},
+func (h *hostileObject) create(n int) *review.Request {
+	return h.request(admissionv1.Create, h.object(n, false), nil)
+}
+
+func (h *hostileObject) request(operation admissionv1.Operation, object, old []byte) *review.Request {
+	req, err := review.Of(&admissionv1.AdmissionRequest{
+		UID: "1", Operation: operation, Name: "p", Namespace: "apple", UserInfo: authenticationv1.UserInfo{Username: "x"},
 		Resource:    metav1.GroupVersionResource{Group: h.resource.group, Version: "v1", Resource: h.resource.name},
 		SubResource: h.resource.subresource,
-		Object:      runtime.RawExtension{Raw: h.object(n, false)},
-	}}
+		Object:      runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return req
 }
 
 // hostileConfig judges with all that costs time, by the settings that an administrator can make.
@@ -167,7 +172,7 @@ func TestReviewsTakeNoMoreThanInProportionToTheirBytes(t *testing.T) {
 			if _, judged := endpoint.handlers[tt.resource]; !judged {
 				continue
 			}
-			for operation, request := range map[string]func(n int) *admission.Request{"create": tt.create, "update": tt.update} {
+			for operation, request := range map[string]func(n int) *review.Request{"create": tt.create, "update": tt.update} {
 				t.Run(name+" by "+path+" at "+operation, func(t *testing.T) {
 					few := request(n)
 					for _, times := range []int{2, 4} {
@@ -189,7 +194,7 @@ func TestReviewsTakeNoMoreThanInProportionToTheirBytes(t *testing.T) {
 }
 
 // fastest returns the shortest of some reviews of the same request.
-func fastest(t *testing.T, endpoint *Endpoint, req *admission.Request) time.Duration {
+func fastest(t *testing.T, endpoint *Endpoint, req *review.Request) time.Duration {
 	t.Helper()
 	best := time.Duration(1<<63 - 1)
 	for range 3 {
@@ -236,7 +241,7 @@ func TestAReviewThatIsOverEnds(t *testing.T) {
 			if _, judged := endpoint.handlers[tt.resource]; !judged {
 				continue
 			}
-			for operation, request := range map[string]func(n int) *admission.Request{"create": tt.create, "update": tt.update} {
+			for operation, request := range map[string]func(n int) *review.Request{"create": tt.create, "update": tt.update} {
 				for _, after := range []int{0, 3} {
 					t.Run(fmt.Sprintf("%s by %s at %s, over after %d looks", name, path, operation, after), func(t *testing.T) {
 						ctx, end := context.WithCancel(t.Context())

@@ -5,12 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 func TestReviewReturnsTheFindingsOfItsResponse(t *testing.T) {
@@ -19,9 +20,11 @@ func TestReviewReturnsTheFindingsOfItsResponse(t *testing.T) {
 		Readers: Readers{Policies: fixedPolicies{guarded()}, Namespaces: fixedNamespaces{"apple": nil}, Live: storing()},
 		Options: Options{Clock: clock.RealClock{}},
 	})
-	req := &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "apple"}}
-	req.Resource.Resource, req.Resource.Version = "pods", "v1"
-	req.Object = runtime.RawExtension{Raw: []byte(`{"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}`)}
+	req, err := review.Of(&admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: "apple", Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object: runtime.RawExtension{Raw: []byte(`{"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}`)},
+	})
+	require.NoError(t, err)
 	result, err := endpoint.Review(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, policy.Denied, result.Verdict)

@@ -58,20 +58,20 @@ func (p *jsonPatch) stamp(pointer, key string, at metav1.Time) {
 // podPatch returns the patch that adds the additions to a pod, and lists those that are windows.
 // Each part is guarded by a test of the field that it is added to, and all of it by the name of
 // the pod, so that a patch that went to another object than it was made for would fail.
-func podPatch(p *placedPod, additions *placement.PodAdditions, windows []v1alpha1.WindowToleration) jsonPatch {
+func podPatch(p *podFields, m *mark, additions *placement.PodAdditions, windows []v1alpha1.WindowToleration) jsonPatch {
 	var marked, out jsonPatch
-	p.mark.patch(&marked, windows)
+	m.patch(&marked, windows)
 	if additions.Empty() && len(marked) == 0 {
 		return nil
 	}
 	switch {
-	case p.pod.Name != "":
-		out.test("/metadata/name", p.pod.Name)
-	case p.pod.GenerateName != "":
-		out.test("/metadata/generateName", p.pod.GenerateName)
+	case p.Name != "":
+		out.test("/metadata/name", p.Name)
+	case p.GenerateName != "":
+		out.test("/metadata/generateName", p.GenerateName)
 	}
-	appendAll(&out, tolerationsPointer, p.raw.tolerations, len(p.pod.Spec.Tolerations), additions.Tolerations)
-	appendAll(&out, gatesPointer, p.raw.gates, len(p.pod.Spec.SchedulingGates), additions.Gates)
+	appendAll(&out, tolerationsPointer, p.sent("tolerations"), len(p.Spec.Tolerations), additions.Tolerations)
+	appendAll(&out, gatesPointer, p.sent("schedulingGates"), len(p.Spec.SchedulingGates), additions.Gates)
 	out.selector(p, additions.NodeSelector)
 	out.terms(p, additions.Terms)
 	out.spread(p, additions.Spread)
@@ -93,30 +93,30 @@ func appendAll[T any](out *jsonPatch, pointer string, raw json.RawMessage, n int
 	}
 }
 
-func (p *jsonPatch) selector(pod *placedPod, labels []placement.Labelled) {
+func (p *jsonPatch) selector(pod *podFields, labels []placement.Labelled) {
 	switch {
 	case len(labels) == 0:
-	case len(pod.pod.Spec.NodeSelector) == 0:
+	case len(pod.Spec.NodeSelector) == 0:
 		selector := make(map[string]string, len(labels))
 		for _, l := range labels {
 			selector[l.Key] = l.Value
 		}
 		p.add(selectorPointer, selector)
 	default:
-		p.test(selectorPointer, pod.raw.nodeSelector)
+		p.test(selectorPointer, pod.sent("nodeSelector"))
 		for _, l := range labels {
 			p.add(selectorPointer+"/"+pointerToken(l.Key), l.Value)
 		}
 	}
 }
 
-func (p *jsonPatch) terms(pod *placedPod, terms []placement.Term) {
+func (p *jsonPatch) terms(pod *podFields, terms []placement.Term) {
 	if len(terms) == 0 {
 		return
 	}
-	affinity := pod.pod.Spec.Affinity
+	affinity := pod.Spec.Affinity
 	if affinity != nil && affinity.NodeAffinity != nil {
-		p.test(nodeAffinityPointer, pod.raw.nodeAffinity)
+		p.test(nodeAffinityPointer, pod.sent("affinity", "nodeAffinity"))
 	}
 	for i := range terms {
 		if terms[i].Index < 0 {
@@ -149,11 +149,11 @@ func (p *jsonPatch) firstTerm(affinity *corev1.Affinity, requirements []corev1.N
 	}
 }
 
-func (p *jsonPatch) spread(pod *placedPod, defaults []placement.SpreadDefault) {
+func (p *jsonPatch) spread(pod *podFields, defaults []placement.SpreadDefault) {
 	if len(defaults) == 0 {
 		return
 	}
-	p.test(spreadPointer, pod.raw.spread)
+	p.test(spreadPointer, pod.sent("topologySpreadConstraints"))
 	for i := range defaults {
 		pointer := spreadPointer + "/" + strconv.Itoa(defaults[i].Index)
 		if defaults[i].NodeTaintsPolicy != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // givenApprovals are approvals that a test gives.
@@ -136,11 +137,11 @@ func (b *blast) nodes() handler {
 }
 
 // asking returns the request of somebody of sre for taints on a node that had none.
-func asking(t *testing.T, node string, dryRun bool, taints ...corev1.Taint) *admission.Request {
+func asking(t *testing.T, node string, dryRun bool, taints ...corev1.Taint) *review.Request {
 	t.Helper()
 	review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, taints...), nodeJSON(t, nil)), "ann", "sre")
 	review.Request.Name, review.Request.DryRun = node, &dryRun
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	return req
 }

@@ -8,11 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // Metrics counts the reviews of the admission endpoints. Its labels come from closed
@@ -61,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // observe counts a request that was decided, or that err kept from being decided.
-func (m *Metrics) observe(endpoint, resource string, req *admission.Request, result *Result, err error, took time.Duration) {
+func (m *Metrics) observe(endpoint, resource string, req *review.Request, result *Result, err error, took time.Duration) {
 	verdict := result.Verdict.String()
 	if err != nil {
 		verdict = "error"

@@ -3,17 +3,15 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // namespaceHandler reviews the labels of namespaces. A user who gives a namespace a label that
@@ -28,7 +26,7 @@ type namespaceHandler struct {
 }
 
 // validate implements handler. Labels can be written through status and finalize too.
-func (h *namespaceHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *namespaceHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	labels, old, err := decodeBoth(req, decodeLabels)
 	if err != nil {
 		return Result{}, err
@@ -50,7 +48,7 @@ const everyKey = ""
 // refusals returns the findings about the grants that the namespace would gain, of as
 // many policies as an answer has room for. Those that refuse are asked about first, so
 // that the bound never changes the verdict.
-func (h *namespaceHandler) refusals(ctx context.Context, req *admission.Request, gained []toleration.Newly) ([]policy.Finding, error) {
+func (h *namespaceHandler) refusals(ctx context.Context, req *review.Request, gained []toleration.Newly) ([]policy.Finding, error) {
 	if len(gained) == 0 {
 		return nil, nil
 	}
@@ -103,11 +101,8 @@ func rank(n *toleration.Newly) int {
 	return 1
 }
 
-func decodeLabels(raw []byte) (map[string]string, error) {
-	var labels map[string]string
-	encoded, err := findAt(raw, "metadata", "labels")
-	if err = errors.Join(err, decodeStringsAt(encoded, "metadata.labels", &labels)); err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode object: %w", err)}
-	}
-	return labels, nil
+func decodeLabels(v review.Value) (map[string]string, error) {
+	var f review.Fields
+	labels := f.Texts(v, "metadata", "labels")
+	return labels, f.Err()
 }

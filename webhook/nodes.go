@@ -3,8 +3,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -15,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // nodeLifecycleControllers are the identities under which the node lifecycle
@@ -30,36 +28,17 @@ var nodeLifecycleControllers = []string{
 	"system:kube-controller-manager",
 }
 
-func isNodeLifecycleController(req *admission.Request) bool {
+func isNodeLifecycleController(req *review.Request) bool {
 	return slices.Contains(nodeLifecycleControllers, req.UserInfo.Username)
 }
 
-// nodeFields are the fields of a node that admission looks at.
-type nodeFields struct {
-	Metadata struct {
-		Name            string                  `json:"name"`
-		Labels          map[string]string       `json:"labels"`
-		OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
-	} `json:"metadata"`
-	Spec struct {
-		Taints json.RawMessage `json:"taints"`
-	} `json:"spec"`
-}
-
-func decodeNode(raw []byte) (*taint.Node, error) {
-	var fields nodeFields
-	if err := unmarshal(raw, &fields); err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode node: %w", err)}
-	}
-	node := &taint.Node{
-		Name:   fields.Metadata.Name,
-		Labels: fields.Metadata.Labels,
-		Owners: fields.Metadata.OwnerReferences,
-	}
-	if err := decodeField(fields.Spec.Taints, "spec.taints", &node.Taints); err != nil {
-		return nil, &badReviewError{err}
-	}
-	return node, nil
+func decodeNode(v review.Value) (*taint.Node, error) {
+	var f review.Fields
+	metadata := f.At(v, "metadata")
+	node := &taint.Node{Name: f.Text(metadata, "name"), Labels: f.Texts(metadata, "labels")}
+	f.Into(&node.Owners, metadata, "ownerReferences")
+	f.Into(&node.Taints, v, "spec", "taints")
+	return node, f.Err()
 }
 
 // taintsOn returns the taints of a node, none of one that is not there.
@@ -85,7 +64,7 @@ type nodeHandler struct {
 // mutate adds to nodes that are created the taints that policies register, and writes into
 // taints since when they count. On an update no taint is added: a kubelet's own update that
 // seems to change taints would be refused (TP-18).
-func (h *nodeHandler) mutate(_ context.Context, req *admission.Request) (jsonPatch, error) {
+func (h *nodeHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
 	node, old, err := decodeBoth(req, decodeNode)
 	if err != nil {
 		return nil, err
@@ -117,38 +96,31 @@ func (h *nodeHandler) mutate(_ context.Context, req *admission.Request) (jsonPat
 		return out, nil
 	}
 	// Of a new node Tollgate has added no paired taint.
-	value, err := annotation(req.Object.Raw, v1alpha1.AnnotationTwins)
+	value, err := annotation(req.New, v1alpha1.AnnotationTwins)
 	if value != "" {
 		out.remove("/metadata/annotations/" + pointerToken(v1alpha1.AnnotationTwins))
 	}
 	return out, err
 }
 
-// failedNode are the fields of a node that tell its outages apart.
-type failedNode struct {
-	Metadata struct {
-		UID types.UID `json:"uid"`
-	} `json:"metadata"`
-	Status struct {
-		Conditions []corev1.NodeCondition `json:"conditions"`
-	} `json:"status"`
-}
-
 // outage returns since when the node of a request has been tainted because it failed, as far
 // as that is remembered.
-func (h *nodeHandler) outage(req *admission.Request) (time.Time, error) {
+func (h *nodeHandler) outage(req *review.Request) (time.Time, error) {
 	if h.outages == nil || req.Operation != admissionv1.Update || !isNodeLifecycleController(req) {
 		return time.Time{}, nil
 	}
-	var node failedNode
-	if err := unmarshal(req.Object.Raw, &node); err != nil {
-		return time.Time{}, &badReviewError{fmt.Errorf("decode node: %w", err)}
+	var f review.Fields
+	var conditions []corev1.NodeCondition
+	f.Into(&conditions, req.New, "status", "conditions")
+	uid := types.UID(f.Text(req.New, "metadata", "uid"))
+	if err := f.Err(); err != nil {
+		return time.Time{}, err
 	}
-	return h.outages.Since(node.Metadata.UID, validation.ReadyOf(node.Status.Conditions)), nil
+	return h.outages.Since(uid, validation.ReadyOf(conditions)), nil
 }
 
 // validate judges the taints of nodes, and changes that keep nodes from getting rid of them.
-func (h *nodeHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *nodeHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	node, old, err := decodeBoth(req, decodeNode)
 	if err != nil {
 		return Result{}, err
@@ -194,7 +166,7 @@ func (h *nodeHandler) validate(ctx context.Context, req *admission.Request) (Res
 
 // validateStatus judges the changes that a node makes of itself by its status: the API server
 // takes no taints there, but labels.
-func (h *nodeHandler) validateStatus(_ context.Context, req *admission.Request) (Result, error) {
+func (h *nodeHandler) validateStatus(_ context.Context, req *review.Request) (Result, error) {
 	node, old, err := decodeBoth(req, decodeNode)
 	if err != nil {
 		return Result{}, err
@@ -215,17 +187,17 @@ func (h *nodeHandler) validateStatus(_ context.Context, req *admission.Request) 
 // pairMarkChanged returns the finding about a request, by another user than Tollgate, that
 // changes which taints of a node are Tollgate's to remove: a node, which may not change its own
 // taints, would so be rid of them.
-func pairMarkChanged(req *admission.Request) ([]policy.Finding, error) {
-	now, err := annotation(req.Object.Raw, v1alpha1.AnnotationTwins)
+func pairMarkChanged(req *review.Request) ([]policy.Finding, error) {
+	now, err := annotation(req.New, v1alpha1.AnnotationTwins)
 	if err != nil {
 		return nil, err
 	}
-	old, err := annotation(req.OldObject.Raw, v1alpha1.AnnotationTwins)
+	old, err := annotation(req.Old, v1alpha1.AnnotationTwins)
 	if err != nil || now == old {
 		return nil, err
 	}
 	return []policy.Finding{{
-		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationTwins + "]", Value: clip(now),
+		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationTwins + "]", Value: review.Clip(now),
 		Problem: "says which taints of the node Tollgate added, and removes again",
 		Remedy:  "leave the annotation as it is",
 	}}, nil

@@ -28,7 +28,7 @@ func nodeReview(t *testing.T, operation admissionv1.Operation, object, old strin
 
 func judgeNode(t *testing.T, endpoint *Endpoint, review admissionv1.AdmissionReview) admission.Response {
 	t.Helper()
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	response, err := answer(t.Context(), endpoint.Review, req)
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func asUser(review admissionv1.AdmissionReview, name string, groups ...string) a
 // judged is the response to a review, which has to be one.
 func judged(t *testing.T, j handler, review admissionv1.AdmissionReview) admission.Response {
 	t.Helper()
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	response, err := answer(t.Context(), j, req)
 	require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestPoliciesThatHaveNotBeenReadAreAFault(t *testing.T) {
 	unread := governedBy()
 	unread.policies = currentPolicies{}
 	clock := clocktesting.NewFakePassiveClock(noon)
-	req, _, err := decodeReview(marshal(t, nodeReview(t, admissionv1.Create, nodeJSON(t, nil), "")))
+	req, err := readRequest(marshal(t, nodeReview(t, admissionv1.Create, nodeJSON(t, nil), "")))
 	require.NoError(t, err)
 	node := &nodeHandler{clock: clock, enforcer: unread}
 	for i, handle := range []handler{
@@ -260,7 +260,7 @@ func TestALimitThatCannotBeLookedAtIsAFault(t *testing.T) {
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{MaxAffectedPods: new(int32(5))}
 	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), maxSkew: time.Minute, enforcer: governedBy(policies...)}
 	review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), "ann", "sre")
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	_, err = answer(t.Context(), j.validate, req)
 	require.ErrorContains(t, err, "feature gate", "nothing follows pods here")
@@ -290,7 +290,7 @@ func TestAFaultHidesNoDenial(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			req, _, err := decodeReview(marshal(t, asUser(tt.review, "bob")))
+			req, err := readRequest(marshal(t, asUser(tt.review, "bob")))
 			require.NoError(t, err)
 			response, err := answer(t.Context(), tt.handle, req)
 			if tt.denied {
@@ -309,7 +309,7 @@ func slicePublished(effect string) string {
 
 func TestAWriteIsNotChangedByBeingJudged(t *testing.T) {
 	review := nodeReview(t, admissionv1.Create, nodeJSON(t, map[string]string{"pool": "banana"}, cherry), "")
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	before, err := json.Marshal(req)
 	require.NoError(t, err)

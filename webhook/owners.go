@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // DefaultWorkloadControllers returns the identities under which Kubernetes makes
@@ -115,7 +115,7 @@ func (o *owners) trusts(requester string) bool {
 func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerReference, revision string, since time.Time) (inheritance, error) {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
-		return inheritance{}, &badReviewError{fmt.Errorf("metadata.ownerReferences: %w", err)}
+		return inheritance{}, &review.BadError{Err: fmt.Errorf("metadata.ownerReferences: %w", err)}
 	}
 	empty, err := scheme.Scheme.New(schema.GroupVersionKind{Group: version.Group, Version: "v1", Kind: owner.Kind})
 	if err != nil {
@@ -166,47 +166,19 @@ func (o *owners) read(ctx context.Context, object client.Object, namespace strin
 }
 
 // decodeOwner returns the managing owner that an object names, or nil.
-func decodeOwner(raw []byte) (*metav1.OwnerReference, error) {
-	references, err := findAt(raw, "metadata", "ownerReferences")
-	var owner *metav1.OwnerReference
-	if err == nil {
-		err = eachItem(references, func(reference []byte) error {
-			var controller json.RawMessage
-			if err := findMembers(reference, member{"controller", &controller}); err != nil {
-				return err
+func decodeOwner(v review.Value) (owner *metav1.OwnerReference, err error) {
+	var f review.Fields
+	for _, reference := range f.Items(v, "metadata", "ownerReferences") {
+		if f.Bool(reference, "controller") {
+			owner = &metav1.OwnerReference{
+				APIVersion: f.Text(reference, "apiVersion"),
+				Kind:       f.Text(reference, "kind"),
+				Name:       f.Text(reference, "name"),
+				UID:        types.UID(f.Text(reference, "uid")),
 			}
-			switch string(controller) {
-			case "true":
-				var err error
-				owner, err = decodeReference(reference)
-				return err
-			case "false", "null", "":
-				return nil
-			default:
-				return errNotBoolean
-			}
-		})
+		}
 	}
-	if err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode metadata.ownerReferences: %w", err)}
-	}
-	return owner, nil
-}
-
-var errNotBoolean = errors.New("controller is neither true nor false")
-
-func decodeReference(raw []byte) (*metav1.OwnerReference, error) {
-	var apiVersion, kind, name, uid json.RawMessage
-	err := findMembers(raw, member{"apiVersion", &apiVersion}, member{"kind", &kind}, member{"name", &name}, member{"uid", &uid})
-	if err != nil {
-		return nil, err
-	}
-	var owner metav1.OwnerReference
-	err = errors.Join(
-		decodeStringAt(apiVersion, "apiVersion", &owner.APIVersion), decodeStringAt(kind, "kind", &owner.Kind),
-		decodeStringAt(name, "name", &owner.Name), decodeStringAt(uid, "uid", (*string)(&owner.UID)),
-	)
-	return &owner, err
+	return owner, f.Err()
 }
 
 // A StatefulSet that is rolled out with a partition, or has not finished, makes some of
@@ -226,18 +198,13 @@ func (l *live) ofRevision(ctx context.Context, set *appsv1.StatefulSet) ([]corev
 	if err != nil || !found || !metav1.IsControlledBy(&revision, set) {
 		return nil, err
 	}
-	return templateWithin(revision.Data.Raw, templateOfRevision).pod.Spec.Tolerations, nil
+	data, _ := review.Parse(revision.Data.Raw) // What is no JSON holds no template.
+	return templateWithin(data, templateOfRevision).Spec.Tolerations, nil
 }
 
 // decodeRevision returns the revision of its StatefulSet that a pod says it was made from.
-func decodeRevision(raw []byte) (string, error) {
-	revision, err := findAt(raw, "metadata", "labels", appsv1.StatefulSetRevisionLabel)
-	if err != nil {
-		return "", &badReviewError{fmt.Errorf("decode object: %w", err)}
-	}
-	name, err := decodeString(revision)
-	if err != nil {
-		return "", &badReviewError{fmt.Errorf("decode metadata.labels: %w", err)}
-	}
-	return name, nil
+func decodeRevision(v review.Value) (string, error) {
+	var f review.Fields
+	name := f.Text(v, "metadata", "labels", appsv1.StatefulSetRevisionLabel)
+	return name, f.Err()
 }

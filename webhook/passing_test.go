@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -82,7 +83,7 @@ func TestC04NoTolerationIsGrantedByTheNodeItIsFor(t *testing.T) {
 func TestC04BothWaysToBindAreJudged(t *testing.T) {
 	for name, tt := range passCases() {
 		var tolerations []corev1.Toleration
-		require.NoError(t, decodeField([]byte("["+tt.has+"]"), "", &tolerations))
+		require.NoError(t, json.Unmarshal([]byte("["+tt.has+"]"), &tolerations))
 		pod := &corev1.Pod{ObjectMeta: metaOf("p", "p"), Spec: corev1.PodSpec{Tolerations: tolerations}}
 		for _, way := range []struct{ resource, subresource string }{{"pods", "binding"}, {"bindings", ""}} {
 			t.Run(way.resource+" "+name, func(t *testing.T) {

@@ -2,19 +2,18 @@ package webhook
 
 import (
 	"context"
-	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // patchHandler reviews ResourceSlicePatches: whether they are valid, and their taints like
@@ -34,22 +33,18 @@ type patchWrite struct {
 	now, old *v1alpha1.ResourceSlicePatch
 }
 
-func decodePatches(req *admission.Request) (w patchWrite, err error) {
-	w.name = writtenName(req)
-	decode := func(raw []byte, which string) *v1alpha1.ResourceSlicePatch {
-		patch := &v1alpha1.ResourceSlicePatch{}
-		if fault := unmarshal(raw, patch); fault != nil && err == nil {
-			err = &badReviewError{fmt.Errorf("decode %s: %w", which, fault)}
-		}
-		return patch
-	}
+func decodePatches(req *review.Request) (patchWrite, error) {
+	var f review.Fields
+	w := patchWrite{name: writtenName(req)}
 	if req.Operation != admissionv1.Delete {
-		w.now = decode(req.Object.Raw, "ResourceSlicePatch")
+		w.now = &v1alpha1.ResourceSlicePatch{}
+		f.Whole(w.now, req.New)
 	}
 	if req.Operation != admissionv1.Create {
-		w.old = decode(req.OldObject.Raw, "old ResourceSlicePatch")
+		w.old = &v1alpha1.ResourceSlicePatch{}
+		f.Whole(w.old, req.Old)
 	}
-	return w, err
+	return w, f.Err()
 }
 
 // change returns the write as TaintPolicies see it.
@@ -78,7 +73,7 @@ func (w *patchWrite) judged() bool {
 }
 
 // validate implements handler.
-func (h *patchHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *patchHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	w, err := decodePatches(req)
 	if err != nil {
 		return Result{}, err

@@ -149,7 +149,7 @@ func TestAPatchWhoseTaintsStayNeedsNoPolicies(t *testing.T) {
 		"one with taints is deleted": {"", patchJSON(taints), errNoPolicies},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req, _, err := decodeReview(marshal(t, asUser(patchReview(t, tt.now, tt.old), "bob")))
+			req, err := readRequest(marshal(t, asUser(patchReview(t, tt.now, tt.old), "bob")))
 			require.NoError(t, err)
 			response, err := answer(t.Context(), j.validate, req)
 			require.ErrorIs(t, err, tt.fault)
@@ -178,7 +178,7 @@ func TestAPatchThatIsNotValidIsJudgedWhereItChanges(t *testing.T) {
 	}
 	t.Run("what no API server sends is no verdict", func(t *testing.T) {
 		for _, broken := range [][2]string{{`{"spec":7}`, ""}, {`{"spec":7}`, patchJSON("")}, {patchJSON(""), `{"spec":7}`}, {"", `{"spec":7}`}} {
-			req, _, err := decodeReview(marshal(t, patchReview(t, broken[0], broken[1])))
+			req, err := readRequest(marshal(t, patchReview(t, broken[0], broken[1])))
 			require.NoError(t, err)
 			_, err = answer(t.Context(), patchesJudgedBy().validate, req)
 			require.ErrorContains(t, err, "ResourceSlicePatch")

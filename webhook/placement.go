@@ -7,12 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // namespaceObjects reads namespaces.
@@ -31,7 +31,7 @@ type placementMatcher struct {
 }
 
 // subject returns the subject that policies match, of an object with labels.
-func (p *placementMatcher) subject(ctx context.Context, req *admission.Request, labels map[string]string) (*placement.Subject, error) {
+func (p *placementMatcher) subject(ctx context.Context, req *review.Request, labels map[string]string) (*placement.Subject, error) {
 	namespace, err := p.namespaces.Namespace(ctx, req.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
@@ -49,8 +49,8 @@ func (p *placementMatcher) subject(ctx context.Context, req *admission.Request, 
 }
 
 // ofPod returns the policies that are for a pod.
-func (p *placementMatcher) ofPod(ctx context.Context, set *placement.Set, req *admission.Request, pod *placedPod) (placement.Matching, error) {
-	subject, err := p.subject(ctx, req, pod.pod.Labels)
+func (p *placementMatcher) ofPod(ctx context.Context, set *placement.Set, req *review.Request, pod *podFields) (placement.Matching, error) {
+	subject, err := p.subject(ctx, req, pod.Labels)
 	if err != nil {
 		return placement.Matching{}, err
 	}
@@ -73,7 +73,7 @@ func (p *placementMatcher) ofPod(ctx context.Context, set *placement.Set, req *a
 }
 
 // ofClaim returns the policies that are for a claim, or for the claims of a template.
-func (p *placementMatcher) ofClaim(ctx context.Context, set *placement.Set, req *admission.Request, claim *placedClaim) (placement.Matching, error) {
+func (p *placementMatcher) ofClaim(ctx context.Context, set *placement.Set, req *review.Request, claim *placedClaim) (placement.Matching, error) {
 	subject, err := p.subject(ctx, req, claim.labels)
 	if err != nil {
 		return placement.Matching{}, err
@@ -83,11 +83,11 @@ func (p *placementMatcher) ofClaim(ctx context.Context, set *placement.Set, req 
 }
 
 // podFindings returns the findings about a pod that is created.
-func (p *placementMatcher) podFindings(ctx context.Context, policies *policyset.Set, req *admission.Request) ([]policy.Finding, error) {
+func (p *placementMatcher) podFindings(ctx context.Context, policies *policyset.Set, req *review.Request) ([]policy.Finding, error) {
 	if policies.Placement.Len() == 0 {
 		return nil, nil
 	}
-	pod, err := decodePlacedPod(req.Object.Raw)
+	pod, err := decodePlacedPod(req.New)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +99,11 @@ func (p *placementMatcher) podFindings(ctx context.Context, policies *policyset.
 }
 
 // claimFindings returns the findings about a claim, or a template of claims, that is created.
-func (p *placementMatcher) claimFindings(ctx context.Context, policies *policyset.Set, req *admission.Request, template bool) ([]policy.Finding, error) {
+func (p *placementMatcher) claimFindings(ctx context.Context, policies *policyset.Set, req *review.Request, template bool) ([]policy.Finding, error) {
 	if policies.Placement.Len() == 0 {
 		return nil, nil
 	}
-	claim, err := decodePlacedClaim(req.Object.Raw, template)
+	claim, err := decodePlacedClaim(req.New, template)
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +115,9 @@ func (p *placementMatcher) claimFindings(ctx context.Context, policies *policyse
 }
 
 // placement returns the pod as policies look at it.
-func (p *placedPod) placement(req *admission.Request) placement.Pod {
+func (p *podFields) placement(req *review.Request) placement.Pod {
 	return placement.Pod{
-		Spec:                    &p.pod.Spec,
+		Spec:                    &p.Spec,
 		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // FuzzPlacement gives pods that a client may send, well-formed or not. Whatever is
@@ -23,7 +25,7 @@ func FuzzPlacement(f *testing.F) {
 	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
 	f.Fuzz(func(t *testing.T, object []byte) {
 		var pod corev1.Pod
-		if checkText(object) != nil || unmarshal(object, &pod) != nil || isNull(object) {
+		if v, err := review.Parse(object); err != nil || v.IsNull() || review.Unmarshal(object, &pod) != nil {
 			return // the API server sends pods
 		}
 		give := func(object []byte) []byte {

@@ -15,11 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // placing are policies of placement that do not change.
@@ -70,15 +70,19 @@ func testPlacer(classes ...string) *placementMatcher {
 }
 
 // creating is the request that creates an object in banana.
-func creating(object string) *admission.Request {
-	return &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+func creating(object string) *review.Request {
+	req, err := review.Of(&admissionv1.AdmissionRequest{
 		UID: "1", Operation: admissionv1.Create, Namespace: "banana",
 		UserInfo: authenticationv1.UserInfo{Username: "alice"}, Object: runtime.RawExtension{Raw: []byte(object)},
-	}}
+	})
+	if err != nil {
+		panic(err)
+	}
+	return req
 }
 
 // placedBy applies what a judge answers to the object, as the API server does.
-func placedBy(t *testing.T, mutate func(context.Context, *admission.Request) (jsonPatch, error), object string) string {
+func placedBy(t *testing.T, mutate func(context.Context, *review.Request) (jsonPatch, error), object string) string {
 	t.Helper()
 	response, err := answer(t.Context(), mutating(mutate), creating(object))
 	require.NoError(t, err)
@@ -190,7 +194,7 @@ func TestAPatchForAnotherPodFails(t *testing.T) {
 func TestWhoIsGivenNothing(t *testing.T) {
 	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
 	pod := `{"metadata":{"name":"p","annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"nodeName":"n1"}}`
-	given := func(change func(*admission.Request)) bool {
+	given := func(change func(*review.Request)) bool {
 		req := creating(pod)
 		change(req)
 		response, err := answer(t.Context(), mutating(giver.mutate), req)
@@ -198,12 +202,12 @@ func TestWhoIsGivenNothing(t *testing.T) {
 		require.True(t, response.Allowed)
 		return len(response.Patches) > 0
 	}
-	require.True(t, given(func(*admission.Request) {}), "C14 the annotation alone makes no mirror")
-	require.False(t, given(func(req *admission.Request) {
+	require.True(t, given(func(*review.Request) {}), "C14 the annotation alone makes no mirror")
+	require.False(t, given(func(req *review.Request) {
 		req.UserInfo = authenticationv1.UserInfo{Username: "system:node:n1", Groups: []string{"system:nodes"}}
 	}), "C13 a mirror of a static pod")
-	require.False(t, given(func(req *admission.Request) { req.Namespace = "apple" }), "a pod elsewhere")
-	require.False(t, given(func(req *admission.Request) {
+	require.False(t, given(func(req *review.Request) { req.Namespace = "apple" }), "a pod elsewhere")
+	require.False(t, given(func(req *review.Request) {
 		req.Operation, req.OldObject.Raw = admissionv1.Update, []byte(pod)
 	}), "a pod that is there")
 }

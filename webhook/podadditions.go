@@ -2,15 +2,14 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // podAdditions finds the tolerations that an administrator's settings add to pods by way of
@@ -35,8 +34,8 @@ type addedTolerations struct {
 	forResources []corev1.Toleration
 }
 
-// of returns the tolerations that are added to pod. Raw is its JSON.
-func (a *podAdditions) of(ctx context.Context, pod *corev1.Pod, raw []byte) (addedTolerations, error) {
+// of returns the tolerations that are added to pod.
+func (a *podAdditions) of(ctx context.Context, pod *podFields) (addedTolerations, error) {
 	if len(pod.Spec.Tolerations) == 0 {
 		return addedTolerations{}, nil
 	}
@@ -59,22 +58,8 @@ func (a *podAdditions) of(ctx context.Context, pod *corev1.Pod, raw []byte) (add
 		return to, nil
 	}
 	var err error
-	to.forResources, err = extendedResourceTolerations(raw)
+	to.forResources, err = extendedResourceTolerations(pod)
 	return to, err
-}
-
-// containerFields are the fields of a pod that say which resources it requests.
-type containerFields struct {
-	Spec struct {
-		Containers     json.RawMessage `json:"containers"`
-		InitContainers json.RawMessage `json:"initContainers"`
-	} `json:"spec"`
-}
-
-type resourcesOfContainer struct {
-	Resources struct {
-		Requests map[string]json.RawMessage `json:"requests"`
-	} `json:"resources"`
 }
 
 // extendedResourceTolerations returns the tolerations that the plugin
@@ -82,33 +67,16 @@ type resourcesOfContainer struct {
 // container requests (TP-16). It adds that for a request of zero too. Such a pod fits
 // on any node, so to request nothing would be a way to tolerate anything: it is left
 // out here, and judged like a toleration that a user writes.
-func extendedResourceTolerations(raw []byte) ([]corev1.Toleration, error) {
-	var fields containerFields
-	if err := unmarshal(raw, &fields); err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode pod: %w", err)}
-	}
-	var containers, initContainers []resourcesOfContainer
-	err := errors.Join(
-		decodeField(fields.Spec.Containers, "spec.containers", &containers),
-		decodeField(fields.Spec.InitContainers, "spec.initContainers", &initContainers),
-	)
-	if err != nil {
-		return nil, &badReviewError{err}
-	}
+func extendedResourceTolerations(pod *podFields) ([]corev1.Toleration, error) {
+	var f review.Fields
 	requested := map[string]bool{}
-	for _, container := range append(containers, initContainers...) {
-		for name, quantity := range container.Resources.Requests {
-			if requested[name] || !isExtendedResource(name) {
-				continue
-			}
-			var amount apiresource.Quantity
-			if err := amount.UnmarshalJSON(quantity); err != nil {
-				return nil, &badReviewError{fmt.Errorf("decode the request of %s: %w", clip(name), err)}
-			}
-			if amount.Sign() > 0 {
-				requested[name] = true
-			}
+	pod.requests(&f, false, func(name string, amount *quantity.Quantity) {
+		if amount.Sign() > 0 && isExtendedResource(name) {
+			requested[name] = true
 		}
+	})
+	if err := f.Err(); err != nil {
+		return nil, err
 	}
 	tolerations := make([]corev1.Toleration, 0, len(requested))
 	for _, name := range slices.Sorted(maps.Keys(requested)) {

@@ -2,117 +2,153 @@ package webhook
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// maxElements bounds the values inside a field that is decoded: this many, and
-// one more for every forty bytes. A list of empty objects takes three bytes an
-// entry in JSON and eighty in memory, and a map with short keys is worse.
-const maxElements = 10_000
-
-// podFields are the fields of a pod, or of a template, that admission looks at. To find
-// these and decode no others costs a tenth of decoding a pod, and nothing that a newer
+// podFields is a pod, or the template of pods in a workload, with the fields that admission looks at.
+// To read these and decode no others costs a tenth of decoding a pod, and nothing that a newer
 // API server adds to pods can matter.
 type podFields struct {
-	metadata, spec                             json.RawMessage
-	annotations, mirror                        json.RawMessage
-	nodeName, hostNetwork, runtimeClassName    json.RawMessage
-	tolerations, gates, nodeSelector, affinity json.RawMessage
+	// Pod has of the metadata the annotation of mirrors, and of the spec nodeName, hostNetwork,
+	// runtimeClassName, tolerations, schedulingGates, nodeSelector and affinity. The fields that
+	// placement looks at are added by forPlacement. All others are zero.
+	corev1.Pod
+
+	value, metadata, spec review.Value
 }
 
-func findPodFields(raw []byte) (podFields, error) {
-	var f podFields
-	if err := findMembers(raw, member{"metadata", &f.metadata}, member{"spec", &f.spec}); err != nil {
-		return f, err
-	}
-	return f, errors.Join(
-		findMembers(f.metadata, member{"annotations", &f.annotations}),
-		findMembers(f.annotations, member{corev1.MirrorPodAnnotationKey, &f.mirror}),
-		findMembers(f.spec,
-			member{"nodeName", &f.nodeName}, member{"hostNetwork", &f.hostNetwork}, member{"runtimeClassName", &f.runtimeClassName},
-			member{"tolerations", &f.tolerations}, member{"schedulingGates", &f.gates},
-			member{"nodeSelector", &f.nodeSelector}, member{"affinity", &f.affinity}),
-	)
+func decodePod(v review.Value) (*podFields, error) {
+	var f review.Fields
+	p := readPod(&f, v)
+	return p, f.Err()
 }
 
-// decodePod returns what admission knows of a pod: the fields of podFields. All
-// others are zero.
-func decodePod(raw []byte) (*corev1.Pod, error) {
-	fields, err := findPodFields(raw)
-	if err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode pod: %w", err)}
+func readPod(f *review.Fields, v review.Value) *podFields {
+	p := &podFields{value: v, metadata: f.At(v, "metadata"), spec: f.At(v, "spec")}
+	in := &p.Spec
+	in.NodeName = f.Text(p.spec, "nodeName")
+	in.HostNetwork = f.Bool(p.spec, "hostNetwork")
+	if class := f.At(p.spec, "runtimeClassName"); !class.IsNull() {
+		in.RuntimeClassName = new(f.Text(class))
 	}
-	pod := &corev1.Pod{}
-	spec := &pod.Spec
-	var mirror *string
-	err = errors.Join(
-		decodeStringAt(fields.nodeName, "spec.nodeName", &spec.NodeName),
-		decodeField(fields.hostNetwork, "spec.hostNetwork", &spec.HostNetwork),
-		decodeField(fields.runtimeClassName, "spec.runtimeClassName", &spec.RuntimeClassName),
-		decodeField(fields.tolerations, "spec.tolerations", &spec.Tolerations),
-		decodeField(fields.gates, "spec.schedulingGates", &spec.SchedulingGates),
-		decodeStringsAt(fields.nodeSelector, "spec.nodeSelector", &spec.NodeSelector),
-		decodeField(fields.affinity, "spec.affinity", &spec.Affinity),
-		decodeField(fields.mirror, "metadata.annotations", &mirror),
-	)
-	if err != nil {
-		return nil, &badReviewError{err}
+	in.Tolerations = readTolerations(f, f.At(p.spec, "tolerations"))
+	f.Into(&in.SchedulingGates, p.spec, "schedulingGates")
+	in.NodeSelector = f.Texts(p.spec, "nodeSelector")
+	f.Into(&in.Affinity, p.spec, "affinity")
+	if mirror := f.At(p.metadata, "annotations", corev1.MirrorPodAnnotationKey); !mirror.IsNull() {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: f.Text(mirror)}
 	}
-	if mirror != nil {
-		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: *mirror}
-	}
-	return pod, nil
+	return p
 }
 
-// decodeStringAt decodes a field that is a string.
-func decodeStringAt(raw json.RawMessage, path string, into *string) error {
-	text, err := decodeString(raw)
-	if err != nil {
-		return fmt.Errorf("decode %s: %w", path, err)
-	}
-	*into = text
-	return nil
-}
-
-// decodeStringsAt decodes a field of bounded size that is a map of strings.
-func decodeStringsAt(raw json.RawMessage, path string, into *map[string]string) error {
-	if err := bounded(raw, path, maxElements); err != nil {
-		return err
-	}
-	all, err := decodeStrings(raw)
-	if err != nil {
-		return fmt.Errorf("decode %s: %w", path, err)
-	}
-	*into = all
-	return nil
-}
-
-// decodeField decodes one field of bounded size.
-func decodeField(raw json.RawMessage, path string, into any) error {
-	return decodeFieldWithin(raw, path, maxElements, into)
-}
-
-// decodeFieldWithin decodes one field that may hold most values, and one more for
-// every forty bytes.
-func decodeFieldWithin(raw json.RawMessage, path string, most int, into any) error {
-	if isNull(raw) {
+// readTolerations returns a list of tolerations, of bounded size.
+func readTolerations(f *review.Fields, v review.Value) []corev1.Toleration {
+	if !f.Fits(v) {
 		return nil
 	}
-	if err := bounded(raw, path, most); err != nil {
-		return err
+	var all []corev1.Toleration
+	for _, item := range f.Items(v) {
+		all = append(all, corev1.Toleration{
+			Key:               f.Text(item, "key"),
+			Operator:          corev1.TolerationOperator(f.Text(item, "operator")),
+			Value:             f.Text(item, "value"),
+			Effect:            corev1.TaintEffect(f.Text(item, "effect")),
+			TolerationSeconds: f.Integer(item, "tolerationSeconds"),
+		})
 	}
-	if err := unmarshal(raw, into); err != nil {
-		return fmt.Errorf("decode %s: %w", path, err)
-	}
-	return nil
+	return all
 }
 
-func bounded(raw json.RawMessage, path string, most int) error {
-	if n, limit := countElements(raw), most+len(raw)/40; n > limit {
-		return fmt.Errorf("%s holds %d values in %d bytes, at most %d are read", path, n, len(raw), limit)
+// decodePlacedPod is decodePod with the fields that placement looks at: names, labels and spread.
+func decodePlacedPod(v review.Value) (*podFields, error) {
+	var f review.Fields
+	p := readPod(&f, v)
+	p.Name, p.GenerateName = f.Text(p.metadata, "name"), f.Text(p.metadata, "generateName")
+	p.Labels = f.Texts(p.metadata, "labels")
+	f.Into(&p.Spec.TopologySpreadConstraints, p.spec, "topologySpreadConstraints")
+	return p, f.Err()
+}
+
+// requests yields the names and the amounts of the resources that the containers of the pod
+// request, and where whole is true also those that the pod requests as a whole. The API server
+// has made requests of limits by then.
+func (p *podFields) requests(f *review.Fields, whole bool, take func(name string, amount *quantity.Quantity)) {
+	read := func(v review.Value) {
+		for name, text := range f.Members(v, "resources", "requests") {
+			var amount quantity.Quantity
+			f.Into(&amount, text)
+			take(name, &amount)
+		}
 	}
-	return nil
+	for _, list := range []string{"containers", "initContainers"} {
+		for _, container := range f.Items(p.spec, list) {
+			read(container)
+		}
+	}
+	if whole {
+		read(p.spec)
+	}
+}
+
+// requested returns the names of the resources that the pod requests: by any of its containers,
+// or as a whole. A request of nothing is none.
+func (p *podFields) requested() ([]string, error) {
+	var f review.Fields
+	names := map[string]struct{}{}
+	p.requests(&f, true, func(name string, amount *quantity.Quantity) {
+		if !amount.IsZero() {
+			names[name] = struct{}{}
+		}
+	})
+	return slices.Sorted(maps.Keys(names)), f.Err()
+}
+
+// resourceClaims returns the claims that the pod refers to.
+func (p *podFields) resourceClaims() (found []corev1.PodResourceClaim, err error) {
+	var f review.Fields
+	f.Into(&found, p.spec, "resourceClaims")
+	return found, f.Err()
+}
+
+// sent returns a field of the spec as it was sent, which was read without an error.
+func (p *podFields) sent(path ...string) json.RawMessage {
+	var f review.Fields
+	return f.At(p.spec, path...).Raw()
+}
+
+// mark is the annotation that lists windows, in the metadata of an object, or of the claims
+// of a template.
+type mark struct {
+	// pointer is that of the metadata.
+	pointer               string
+	metadata, annotations review.Value
+	value                 string
+	there                 bool
+}
+
+// markOf reads the annotation of an object; with template, that which the claims of a
+// ResourceClaimTemplate get.
+func markOf(v review.Value, template bool) (mark, error) {
+	var f review.Fields
+	m := readMark(&f, v, template)
+	return m, f.Err()
+}
+
+func readMark(f *review.Fields, v review.Value, template bool) mark {
+	m := mark{pointer: "/metadata"}
+	if template {
+		m.pointer, v = "/spec/metadata", f.At(v, "spec")
+	}
+	m.metadata = f.At(v, "metadata")
+	m.annotations = f.At(m.metadata, "annotations")
+	value := f.At(m.annotations, v1alpha1.AnnotationWindow)
+	m.there, m.value = value.Exists(), f.Text(value)
+	return m
 }

@@ -8,7 +8,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -16,6 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // daemonSetControllers are the identities under which the DaemonSet controller
@@ -54,14 +54,17 @@ type podHandler struct {
 // mutate adds to pods that are created the fields of PlacementPolicies, and in mode Window
 // the tolerations of EvictionPolicies. Mirrors of static pods, which run as their kubelet has
 // them, stay as they are.
-func (h *podHandler) mutate(ctx context.Context, req *admission.Request) (jsonPatch, error) {
+func (h *podHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch, error) {
 	policies, err := inForce(h.policies)
-	if err != nil || req.Operation != admissionv1.Create ||
-		policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetNode) && !mayBeMarked(req.Object.Raw) {
+	if err != nil || req.Operation != admissionv1.Create {
 		return nil, err
 	}
-	pod, err := decodePlacedPod(req.Object.Raw)
-	if err != nil || isMirror(req, &pod.pod) {
+	marked, err := markOf(req.New, false)
+	if err != nil || policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetNode) && !marked.there {
+		return nil, err
+	}
+	pod, err := decodePlacedPod(req.New)
+	if err != nil || isMirror(req, pod) {
 		return nil, err
 	}
 	var additions placement.PodAdditions
@@ -72,19 +75,19 @@ func (h *podHandler) mutate(ctx context.Context, req *admission.Request) (jsonPa
 		}
 		additions = matching.GivePod(pod.placement(req))
 	}
-	wanted, err := h.windows.of(ctx, policies, req, v1alpha1.TaintTargetNode, pod.pod.Labels)
+	wanted, err := h.windows.of(ctx, policies, req, v1alpha1.TaintTargetNode, pod.Labels)
 	if err != nil {
 		return nil, err
 	}
 	// Windows stand behind all other tolerations.
-	have := slices.Concat(pod.pod.Spec.Tolerations, additions.Tolerations)
-	added, windows := addWindows(have, wanted, v1alpha1.ParseWindow(pod.mark.value))
+	have := slices.Concat(pod.Spec.Tolerations, additions.Tolerations)
+	added, windows := addWindows(have, wanted, v1alpha1.ParseWindow(marked.value))
 	additions.Tolerations = append(additions.Tolerations, added...)
-	return podPatch(pod, &additions, windows), nil
+	return podPatch(pod, &marked, &additions, windows), nil
 }
 
 // validate implements handler.
-func (h *podHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *podHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	pod, old, err := decodeBoth(req, decodePod)
 	if err != nil {
 		return Result{}, err
@@ -100,9 +103,9 @@ func (h *podHandler) validate(ctx context.Context, req *admission.Request) (Resu
 	switch {
 	case !h.directives:
 	case old == nil:
-		errs = append(errs, validation.ValidatePodCreate(pod)...)
+		errs = append(errs, validation.ValidatePodCreate(&pod.Pod)...)
 	default:
-		errs = append(errs, validation.ValidatePodUpdate(pod, old)...)
+		errs = append(errs, validation.ValidatePodUpdate(&pod.Pod, &old.Pod)...)
 	}
 	found := findings(errs)
 	violations, err := h.byPolicies(ctx, policies, req, pod, old, path)
@@ -131,28 +134,28 @@ func (h *podHandler) validate(ctx context.Context, req *admission.Request) (Resu
 	return decided(policy.Decide(found), warnings, policies), nil
 }
 
-func tolerationsOf(pod *corev1.Pod) []corev1.Toleration {
+func tolerationsOf(pod *podFields) []corev1.Toleration {
 	if pod == nil {
 		return nil
 	}
 	return pod.Spec.Tolerations
 }
 
-func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, pod, old *corev1.Pod, path *field.Path) ([]policy.Finding, error) {
+func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, pod, old *podFields, path *field.Path) ([]policy.Finding, error) {
 	var additions addedTolerations
 	var err error
 	if policies.Tolerations.Len() > 0 {
-		if additions, err = h.added.of(ctx, pod, req.Object.Raw); err != nil {
+		if additions, err = h.added.of(ctx, pod); err != nil {
 			return nil, err
 		}
 	}
-	review := h.reviewer.review(policies.Tolerations, req, req.Object.Raw, toleration.Input{
+	judged := h.reviewer.review(policies.Tolerations, req, req.New, toleration.Input{
 		DefaultSeconds:          &h.defaults,
 		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
 		HostNetwork:             pod.Spec.HostNetwork,
 		Added:                   additions.bySettings,
 	})
-	review.forResources = additions.forResources
+	judged.forResources = additions.forResources
 	var windows []v1alpha1.WindowToleration
 	var found []policy.Finding
 	if old == nil {
@@ -163,14 +166,14 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 	if err != nil {
 		return nil, err
 	}
-	review.windows = nodeWindows(windows)
-	violations, err := review.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations, Old: tolerationsOf(old)})
+	judged.windows = nodeWindows(windows)
+	violations, err := judged.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations, Old: tolerationsOf(old)})
 	if err != nil {
 		return nil, err
 	}
 	found = append(found, violations...)
 	if old == nil {
-		return h.placedByUser(ctx, review, pod, found)
+		return h.placedByUser(ctx, judged, pod, found)
 	}
 	found = append(found, policies.Gates.Judge(&req.UserInfo, &pod.Spec, &old.Spec).Findings...)
 	if len(old.Spec.SchedulingGates) == 0 || len(pod.Spec.SchedulingGates) > 0 {
@@ -178,7 +181,7 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 	}
 	// The last scheduling gate goes. A field that a policy was already found to be violated by is
 	// not named twice.
-	again, err := review.judgeUngated(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
+	again, err := judged.judgeUngated(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
 	all := found
 	for _, f := range again {
 		if !slices.ContainsFunc(found, func(g policy.Finding) bool { return g.Policy == f.Policy && g.Field == f.Field }) {
@@ -189,22 +192,22 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 }
 
 // placedByUser appends the findings about a pod that is created on a node, past the scheduler.
-func (h *podHandler) placedByUser(ctx context.Context, review *tolerationReview, pod *corev1.Pod, found []policy.Finding) ([]policy.Finding, error) {
-	if pod.Spec.NodeName == "" || slices.Contains(h.schedulers, review.req.UserInfo.Username) {
+func (h *podHandler) placedByUser(ctx context.Context, judged *tolerationReview, pod *podFields, found []policy.Finding) ([]policy.Finding, error) {
+	if pod.Spec.NodeName == "" || slices.Contains(h.schedulers, judged.req.UserInfo.Username) {
 		return found, nil
 	}
-	marked, err := markOf(review.req.Object.Raw, false)
+	marked, err := markOf(judged.req.New, false)
 	if err != nil {
 		return nil, err
 	}
 	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(marked.value))
-	violations, err := review.judgeNode(ctx, pod.Spec.NodeName, field.NewPath("spec", "nodeName"), has)
+	violations, err := judged.judgeNode(ctx, pod.Spec.NodeName, field.NewPath("spec", "nodeName"), has)
 	return append(found, violations...), err
 }
 
 // validatePodStatus judges the annotation of windows alone: by the status of a pod its
 // annotations can be written too.
-func validatePodStatus(_ context.Context, req *admission.Request) (Result, error) {
+func validatePodStatus(_ context.Context, req *review.Request) (Result, error) {
 	found, err := markChanged(req)
 	return Result{Decision: policy.Decide(found)}, err
 }
@@ -213,7 +216,7 @@ func validatePodStatus(_ context.Context, req *admission.Request) (Result, error
 // static pod on its own node. That pod runs whether its mirror may exist or not,
 // so a denial would only hide it. The annotation alone proves nothing: anyone
 // can write it.
-func isMirror(req *admission.Request, pod *corev1.Pod) bool {
+func isMirror(req *review.Request, pod *podFields) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	node, isNode := strings.CutPrefix(req.UserInfo.Username, "system:node:")
 	return mirror && isNode && node != "" && node == pod.Spec.NodeName &&

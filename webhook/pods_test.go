@@ -16,7 +16,7 @@ import (
 // judgePod returns what the pods' judge answers.
 func judgePod(t *testing.T, config Config, review admissionv1.AdmissionReview) admission.Response {
 	t.Helper()
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	response, err := answer(t.Context(), Validate(config).Review, req)
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestC07ATerminatingPodIsJudgedToo(t *testing.T) {
 func TestC10ANamespaceThatIsNotKnownIsNoVerdict(t *testing.T) {
 	review := podReview(t, admissionv1.Create, tolerant, "")
 	review.Request.Namespace = "unknown"
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	_, err = answer(t.Context(), Validate(testConfig()).Review, req)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -156,7 +156,7 @@ func TestTP19WhatARuntimeClassBringsIsNobodysChoice(t *testing.T) {
 	require.False(t, judgePod(t, testConfig(), pod("other")).Allowed, "another class")
 	require.False(t, judgePod(t, testConfig(), pod("")).Allowed, "no class")
 
-	req, _, err := decodeReview(marshal(t, pod("broken")))
+	req, err := readRequest(marshal(t, pod("broken")))
 	require.NoError(t, err)
 	_, err = answer(t.Context(), Validate(testConfig()).Review, req)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a class that cannot be read is no verdict")

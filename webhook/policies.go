@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"context"
-	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -23,6 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // validateOwn refuses an object of our own API that is not valid; warn is nil for no warnings.
@@ -31,16 +29,17 @@ import (
 func validateOwn[T any, P interface {
 	*T
 	client.Object
-}](req *admission.Request, spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) (Result, error) {
-	kind := reflect.TypeFor[T]().Name()
+}](req *review.Request, spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) (Result, error) {
 	object, old := P(new(T)), P(new(T))
-	if err := unmarshal(req.Object.Raw, object); err != nil {
-		return Result{}, &badReviewError{fmt.Errorf("decode %s: %w", kind, err)}
+	var f review.Fields
+	f.Whole(object, req.New)
+	if req.Operation == admissionv1.Update {
+		f.Whole(old, req.Old)
+	}
+	if err := f.Err(); err != nil {
+		return Result{}, err
 	}
 	if req.Operation == admissionv1.Update {
-		if err := unmarshal(req.OldObject.Raw, old); err != nil {
-			return Result{}, &badReviewError{fmt.Errorf("decode old %s: %w", kind, err)}
-		}
 		if object.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(object), spec(old)) {
 			return allowed(), nil
 		}
@@ -53,7 +52,7 @@ func validateOwn[T any, P interface {
 	return decided(decision, warnings, nil), nil
 }
 
-func validateTolerationPolicy(_ context.Context, req *admission.Request) (Result, error) {
+func validateTolerationPolicy(_ context.Context, req *review.Request) (Result, error) {
 	spec := func(p *v1alpha1.TolerationPolicy) any { return p.Spec }
 	return validateOwn(req, spec, toleration.ValidatePolicy, toleration.Warnings)
 }
@@ -68,12 +67,12 @@ func validatePlacementPolicy(preview *Preview) handler {
 		}
 		return warnings
 	}
-	return func(_ context.Context, req *admission.Request) (Result, error) {
+	return func(_ context.Context, req *review.Request) (Result, error) {
 		return validateOwn(req, func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, warn)
 	}
 }
 
-func validateGatePolicy(_ context.Context, req *admission.Request) (Result, error) {
+func validateGatePolicy(_ context.Context, req *review.Request) (Result, error) {
 	return validateOwn(req, func(p *v1alpha1.GatePolicy) any { return p.Spec }, gate.ValidatePolicy, nil)
 }
 
@@ -81,7 +80,7 @@ func validateGatePolicy(_ context.Context, req *admission.Request) (Result, erro
 // meant, and of the pods that registered taints evict by a preview.
 func validateTaintPolicy(preview *Preview) handler {
 	warn := func(p *v1alpha1.TaintPolicy) []string { return append(taint.Warnings(p), preview.registration(p)...) }
-	return func(_ context.Context, req *admission.Request) (Result, error) {
+	return func(_ context.Context, req *review.Request) (Result, error) {
 		return validateOwn(req, func(p *v1alpha1.TaintPolicy) any { return p.Spec }, taint.ValidatePolicy, warn)
 	}
 }
@@ -90,7 +89,7 @@ func validateTaintPolicy(preview *Preview) handler {
 // do nothing, and is refused.
 const formerRelease = "tollgate.dev/release-breaker"
 
-func validateEvictionPolicy(_ context.Context, req *admission.Request) (Result, error) {
+func validateEvictionPolicy(_ context.Context, req *review.Request) (Result, error) {
 	spec := func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} }
 	validate := func(p *v1alpha1.EvictionPolicy) field.ErrorList {
 		errs := eviction.ValidatePolicy(p)
@@ -103,7 +102,7 @@ func validateEvictionPolicy(_ context.Context, req *admission.Request) (Result, 
 	return validateOwn(req, spec, validate, nil)
 }
 
-func validateEvictionApproval(_ context.Context, req *admission.Request) (Result, error) {
+func validateEvictionApproval(_ context.Context, req *review.Request) (Result, error) {
 	return validateOwn(req, func(a *v1alpha1.EvictionApproval) any { return a.Spec }, validateApproval, nil)
 }
 

@@ -3,7 +3,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
@@ -24,6 +22,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // unavailableError is why there is no preview. Its text is for a write that has a limit, which
@@ -137,7 +136,7 @@ type previewed struct {
 type look func(view *preview.View, now time.Time) ([]tracker.Change, error)
 
 // node previews the write of a node's taints, which were old.
-func (p *Preview) node(ctx context.Context, req *admission.Request, set *taint.Set, in taint.Input, name string, old, current []corev1.Taint) (previewed, error) {
+func (p *Preview) node(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, name string, old, current []corev1.Taint) (previewed, error) {
 	if !evictsAnew(old, current) {
 		return previewed{}, nil
 	}
@@ -178,7 +177,7 @@ func at(taint *corev1.Taint) taintAt {
 
 // rule previews the write of a DeviceTaintRule, which was old; nil when it is created.
 // Of a rule with the effect None it says what NoExecute would do.
-func (p *Preview) rule(ctx context.Context, req *admission.Request, set *taint.Set, in taint.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
+func (p *Preview) rule(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
 	if old != nil && equality.Semantic.DeepEqual(old, current) {
 		return previewed{}, nil
 	}
@@ -201,19 +200,16 @@ func (p *Preview) rule(ctx context.Context, req *admission.Request, set *taint.S
 
 // writtenName returns the name of the object that is written. Where it is still to be generated, it
 // is one that nothing can have.
-func writtenName(req *admission.Request) string {
+func writtenName(req *review.Request) string {
 	if req.Name != "" {
 		return req.Name
 	}
-	name, err := findAt(req.Object.Raw, "metadata", "name")
-	if err != nil {
+	var f review.Fields
+	name := f.Text(req.New, "metadata", "name")
+	if f.Err() != nil {
 		return unnamed
 	}
-	text, err := decodeString(name)
-	if err != nil {
-		return unnamed
-	}
-	return cmp.Or(text, unnamed)
+	return cmp.Or(name, unnamed)
 }
 
 // unnamed is no valid name.
@@ -252,23 +248,13 @@ func ruleOf(name string, spec *resourcev1.DeviceTaintRuleSpec) *tracker.Rule {
 	return new(tracker.RuleOf(rule))
 }
 
-// slice previews the write of a ResourceSlice, whose devices were old.
-func (p *Preview) slice(ctx context.Context, req *admission.Request, set *taint.Set, in taint.Input, old, current []validation.Device) (previewed, error) {
-	if !tainted(current) {
+// slice previews the write of a ResourceSlice, which was old.
+func (p *Preview) slice(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, old, current *slice) (previewed, error) {
+	if !tainted(current.devices) {
 		return previewed{}, nil
 	}
-	slice, err := sliceOf(req.Name, req.Object.Raw, current)
-	if err != nil {
-		return previewed{}, err
-	}
-	was := tracker.Slice{Name: req.Name}
-	if !isNull(req.OldObject.Raw) {
-		if was, err = sliceOf(req.Name, req.OldObject.Raw, old); err != nil {
-			return previewed{}, err
-		}
-	}
 	return p.see(ctx, writeOf(ctx, req, tracker.SourceSlice, req.Name, set, in), func(view *preview.View, now time.Time) ([]tracker.Change, error) {
-		return view.Slice(was, slice, now)
+		return view.Slice(*old.published(req.Name), *current.published(req.Name), now)
 	})
 }
 
@@ -282,33 +268,6 @@ func tainted(list []validation.Device) bool {
 		}
 	}
 	return false
-}
-
-// sliceOf returns a slice with those devices as the tracker has it.
-func sliceOf(name string, raw []byte, list []validation.Device) (tracker.Slice, error) {
-	var spec, driver, pool json.RawMessage
-	var of struct {
-		Name       string `json:"name"`
-		Generation int64  `json:"generation"`
-	}
-	err := findMembers(raw, member{"spec", &spec})
-	if err == nil {
-		err = findMembers(spec, member{"driver", &driver}, member{"pool", &pool})
-	}
-	if err == nil {
-		err = decodeField(pool, "spec.pool", &of)
-	}
-	slice := tracker.Slice{Name: name, Pool: of.Name, Generation: of.Generation, Devices: make([]tracker.Device, 0, len(list))}
-	if err == nil {
-		slice.Driver, err = decodeString(driver)
-	}
-	if err != nil {
-		return tracker.Slice{}, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
-	}
-	for i := range list {
-		slice.Devices = append(slice.Devices, tracker.Device{Name: list[i].Name, Taints: list[i].Taints})
-	}
-	return slice, nil
 }
 
 // registration previews the evictions of a TaintPolicy from existing nodes.
@@ -343,7 +302,7 @@ func keepsEvicting(object *v1alpha1.TaintPolicy) bool {
 }
 
 // writeOf returns the write of a request, as limits see it.
-func writeOf(ctx context.Context, req *admission.Request, kind tracker.SourceKind, name string, set *taint.Set, in taint.Input) *preview.Write {
+func writeOf(ctx context.Context, req *review.Request, kind tracker.SourceKind, name string, set *taint.Set, in taint.Input) *preview.Write {
 	return &preview.Write{
 		Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: isDryRun(req),
 		Unproven: ctx.Value(unprovenCaller{}) != nil,
@@ -376,7 +335,7 @@ func (p *Preview) see(ctx context.Context, w *preview.Write, look look) (preview
 	return seen, nil
 }
 
-func isDryRun(req *admission.Request) bool { return req.DryRun != nil && *req.DryRun }
+func isDryRun(req *review.Request) bool { return req.DryRun != nil && *req.DryRun }
 
 // askingTime is how long devices are asked about: the rest of a review's time is for the
 // answer.
@@ -384,7 +343,7 @@ const askingTime = time.Second
 
 // patch previews the write of a ResourceSlicePatch. Of one whose taints evict no pod it says
 // what those with the effect None would do.
-func (p *Preview) patch(ctx context.Context, req *admission.Request, set *taint.Set, in taint.Input, w *patchWrite) (previewed, error) {
+func (p *Preview) patch(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, w *patchWrite) (previewed, error) {
 	if writes(in.Writes, resourcev1.DeviceTaintEffectNoExecute) {
 		return p.see(ctx, writeOf(ctx, req, tracker.SourcePatch, w.name, set, in), func(_ *preview.View, now time.Time) ([]tracker.Change, error) {
 			return p.patched(ctx, w, w.dated(now), now)
@@ -482,7 +441,7 @@ func patchNamed(name string) string {
 	if name == unnamed {
 		return "the ResourceSlicePatch"
 	}
-	return "ResourceSlicePatch " + clip(name)
+	return "ResourceSlicePatch " + review.Clip(name)
 }
 
 // off says that taints of a kind are as if they were not there; nothing where they are.

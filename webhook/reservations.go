@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // maxStatusElements bounds the values in the allocation of a claim and in its
@@ -33,25 +32,6 @@ type deviceTaints interface {
 // errDevicesUnknown is why nothing can be decided right after the start.
 var errDevicesUnknown = errors.New("the devices have not been read yet")
 
-// reservationFields are the fields of a claim that admission looks at.
-type reservationFields struct {
-	Spec struct {
-		Devices struct {
-			Requests json.RawMessage `json:"requests"`
-		} `json:"devices"`
-	} `json:"spec"`
-	Status struct {
-		Allocation  json.RawMessage `json:"allocation"`
-		ReservedFor json.RawMessage `json:"reservedFor"`
-	} `json:"status"`
-}
-
-type allocationFields struct {
-	Devices struct {
-		Results []resourcev1.DeviceRequestAllocationResult `json:"results"`
-	} `json:"devices"`
-}
-
 // reservationHandler refuses to let more pods use an allocated claim while one of its
 // devices has a taint that the claim does not tolerate. The scheduler judges taints
 // when it allocates; KEP-5055 promises the same for a claim that is allocated
@@ -68,27 +48,21 @@ type reservationHandler struct {
 
 // validate implements handler. A write that allocates the claim, or that only takes consumers
 // away, is not judged.
-func (h *reservationHandler) validate(_ context.Context, req *admission.Request) (Result, error) {
+func (h *reservationHandler) validate(_ context.Context, req *review.Request) (Result, error) {
 	if h.taints == nil {
 		return allowed(), nil
 	}
-	var object, old reservationFields
-	if err := errors.Join(unmarshal(req.Object.Raw, &object), unmarshal(req.OldObject.Raw, &old)); err != nil {
-		return Result{}, &badReviewError{fmt.Errorf("decode claim: %w", err)}
+	var f review.Fields
+	if f.At(req.Old, "status", "allocation").IsNull() {
+		return allowed(), f.Err()
 	}
-	if isNull(old.Status.Allocation) {
-		return allowed(), nil
+	gained := gainedConsumers(&f, req)
+	if err := f.Err(); err != nil || len(gained) == 0 {
+		return allowed(), err
 	}
-	gained, err := gainedConsumers(object.Status.ReservedFor, old.Status.ReservedFor)
+	allocated, err := decodeAllocation(req.Old)
 	if err != nil {
-		return Result{}, &badReviewError{err}
-	}
-	if len(gained) == 0 {
-		return allowed(), nil
-	}
-	allocated, err := decodeAllocation(&old)
-	if err != nil {
-		return Result{}, &badReviewError{err}
+		return Result{}, err
 	}
 	now := h.clock.Now()
 	obstacles, known := h.taints.Untolerated(allocated, now)
@@ -106,15 +80,10 @@ type consumer struct {
 
 // gainedConsumers returns the consumers that the claim did not have. Only the UID
 // tells them apart (DE-06).
-func gainedConsumers(current, old json.RawMessage) ([]consumer, error) {
+func gainedConsumers(f *review.Fields, req *review.Request) []consumer {
 	var now, before []resourcev1.ResourceClaimConsumerReference
-	err := errors.Join(
-		decodeFieldWithin(current, "status.reservedFor", maxStatusElements, &now),
-		decodeFieldWithin(old, "old status.reservedFor", maxStatusElements, &before),
-	)
-	if err != nil {
-		return nil, err
-	}
+	f.IntoWithin(maxStatusElements, &now, req.New, "status", "reservedFor")
+	f.IntoWithin(maxStatusElements, &before, req.Old, "status", "reservedFor")
 	had := make(map[types.UID]struct{}, len(before))
 	for i := range before {
 		had[before[i].UID] = struct{}{}
@@ -125,22 +94,16 @@ func gainedConsumers(current, old json.RawMessage) ([]consumer, error) {
 			gained = append(gained, consumer{now[i], i})
 		}
 	}
-	return gained, nil
+	return gained
 }
 
-func decodeAllocation(claim *reservationFields) ([]tracker.AllocatedDevice, error) {
-	var (
-		requests   []resourcev1.DeviceRequest
-		allocation allocationFields
-	)
-	err := errors.Join(
-		decodeFieldWithin(claim.Spec.Devices.Requests, "spec.devices.requests", maxRequestElements, &requests),
-		decodeFieldWithin(claim.Status.Allocation, "status.allocation", maxStatusElements, &allocation),
-	)
-	if err != nil {
-		return nil, err
-	}
-	return tracker.AllocatedDevices(requests, allocation.Devices.Results), nil
+func decodeAllocation(claim review.Value) ([]tracker.AllocatedDevice, error) {
+	var f review.Fields
+	var requests []resourcev1.DeviceRequest
+	var results []resourcev1.DeviceRequestAllocationResult
+	f.IntoWithin(maxRequestElements, &requests, claim, "spec", "devices", "requests")
+	f.IntoWithin(maxStatusElements, &results, claim, "status", "allocation", "devices", "results")
+	return tracker.AllocatedDevices(requests, results), f.Err()
 }
 
 // reservationFindings returns the obstacles of the consumers as findings. The obstacles are the
@@ -169,7 +132,7 @@ func consumersText(gained []consumer) string {
 			names = append(names, fmt.Sprintf("and %d more", len(gained)-most))
 			break
 		}
-		names = append(names, clip(c.reference.Resource)+"/"+clip(c.reference.Name))
+		names = append(names, review.Clip(c.reference.Resource)+"/"+review.Clip(c.reference.Name))
 	}
 	return strings.Join(names, ", ")
 }

@@ -170,10 +170,10 @@ func TestAReservationThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {
 		"an allocation that is no object":  {old: claimWith("[]"), new: claimWith(gpu0, "1")},
 		"a status that is no object":       {old: claimWith(gpu0), new: `{"status":1}`},
 		"a consumer with two UIDs":         {old: claimWith(gpu0), new: `{"status":{"reservedFor":[{"uid":"1","uid":"2"}]}}`},
-		"a consumer that takes all memory": {old: claimWith(gpu0), new: `{"status":{"reservedFor":[{}` + strings.Repeat(",{}", 80_000) + `]}}`},
+		"a consumer that takes all memory": {old: claimWith(gpu0), new: `{"status":{"reservedFor":[{}` + strings.Repeat(`,{"uid":"aaaaaaaa"}`, 80_000) + `]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req, _, err := decodeReview(marshal(t, deviceReview(t, "resourceclaims/status", "v1", tt.new, tt.old)))
+			req, err := readRequest(marshal(t, deviceReview(t, "resourceclaims/status", "v1", tt.new, tt.old)))
 			require.NoError(t, err)
 			_, err = answer(t.Context(), Validate(config).Review, req)
 			var bad *badReviewError

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 const (
@@ -149,4 +151,16 @@ func limitText(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxMessage], "") + " ... (more was cut)"
+}
+
+// encodeReview returns the AdmissionReview that answers a request, in the version that it was
+// asked in.
+func encodeReview(req *review.Request, response admission.Response) ([]byte, error) {
+	if err := response.Complete(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UID: req.UID}}); err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: req.APIVersion, Kind: review.Kind},
+		Response: &response.AdmissionResponse,
+	})
 }

@@ -92,7 +92,7 @@ func TestWhatIsKeptOfOneRevisionIsNotInheritedFromAnother(t *testing.T) {
 		revision string
 		want     bool
 	}{{"web-1", true}, {"web-2", false}, {"web-1", true}} {
-		req, _, err := decodeReview(marshal(t, asked(t, "pods", "", controllerNamed("statefulset-controller"), ofRevision(tt.revision), nil)))
+		req, err := readRequest(marshal(t, asked(t, "pods", "", controllerNamed("statefulset-controller"), ofRevision(tt.revision), nil)))
 		require.NoError(t, err)
 		response, err := answer(t.Context(), endpoint.Review, req)
 		require.NoError(t, err)

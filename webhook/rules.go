@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,51 +12,36 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
-
-// ruleFields are the fields of a DeviceTaintRule that admission looks at. They are
-// in all versions of the API that have it, v1alpha3, v1beta2 and v1; the selector of
-// v1alpha3 has more of them up to Kubernetes 1.34 (VS-03).
-type ruleFields struct {
-	Spec json.RawMessage `json:"spec"`
-}
 
 // decodeRules returns the spec of the DeviceTaintRule of a request, nil when the rule
 // is deleted, and the spec that it had, nil when it is created.
-func decodeRules(req *admission.Request) (now, old *resourcev1.DeviceTaintRuleSpec, err error) {
+func decodeRules(req *review.Request) (now, old *resourcev1.DeviceTaintRuleSpec, err error) {
 	if req.Operation != admissionv1.Delete {
-		if now, err = ruleSpec(req.Object.Raw); err != nil {
+		if now, err = ruleSpec(req.New); err != nil {
 			return nil, nil, err
 		}
 	}
 	if req.Operation != admissionv1.Create {
-		if old, err = ruleSpec(req.OldObject.Raw); err != nil {
+		if old, err = ruleSpec(req.Old); err != nil {
 			return nil, nil, err
 		}
 	}
 	return now, old, nil
 }
 
-func ruleSpec(raw []byte) (*resourcev1.DeviceTaintRuleSpec, error) {
+// ruleSpec returns the spec of a rule. Its fields are in all versions of the API that have rules,
+// v1alpha3, v1beta2 and v1; the selector of v1alpha3 has more of them up to Kubernetes 1.34 (VS-03).
+func ruleSpec(v review.Value) (*resourcev1.DeviceTaintRuleSpec, error) {
+	var f review.Fields
 	spec := &resourcev1.DeviceTaintRuleSpec{}
-	return spec, decodeRuleSpec(raw, spec)
-}
-
-// decodeRuleSpec decodes the spec of a rule.
-func decodeRuleSpec(raw []byte, into any) error {
-	var fields ruleFields
-	if err := unmarshal(raw, &fields); err != nil {
-		return &badReviewError{fmt.Errorf("decode DeviceTaintRule: %w", err)}
-	}
-	if err := decodeField(fields.Spec, "spec", into); err != nil {
-		return &badReviewError{err}
-	}
-	return nil
+	f.Into(spec, v, "spec")
+	return spec, f.Err()
 }
 
 // unknownFields are the unknown fields of the selector of a rule: those that v1alpha3 had up to
@@ -76,15 +60,15 @@ type unknownFields struct {
 }
 
 // unknownFieldsOf returns the unknown fields in the selector of the rule of a request.
-func unknownFieldsOf(req *admission.Request) (unknown unknownFields, err error) {
+func unknownFieldsOf(req *review.Request) (unknown unknownFields, err error) {
 	unknown.former = req.Resource.Version == resourcev1alpha3.SchemeGroupVersion.Version
-	selector, err := rawSelector(req.Object.Raw)
+	selector, err := rawSelector(req.New)
 	if err != nil {
 		return unknownFields{}, err
 	}
 	unknown.fresh = true
 	if req.Operation == admissionv1.Update {
-		old, err := rawSelector(req.OldObject.Raw)
+		old, err := rawSelector(req.Old)
 		if err != nil {
 			return unknownFields{}, err
 		}
@@ -104,16 +88,11 @@ func unknownNames(selector map[string]json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(selector))
 }
 
-// selectorFields are the fields of the selector of a rule.
-type selectorFields struct {
-	DeviceSelector map[string]json.RawMessage `json:"deviceSelector"`
-}
-
 // rawSelector returns the fields of the selector of a rule.
-func rawSelector(raw []byte) (map[string]json.RawMessage, error) {
-	var spec selectorFields
-	err := decodeRuleSpec(raw, &spec)
-	return spec.DeviceSelector, err
+func rawSelector(v review.Value) (selector map[string]json.RawMessage, err error) {
+	var f review.Fields
+	f.Into(&selector, v, "spec", "deviceSelector")
+	return selector, f.Err()
 }
 
 // narrowerWarning is the warning that a preview or a limit used only the known fields of a
@@ -137,7 +116,7 @@ type ruleHandler struct {
 }
 
 // mutate writes into DeviceTaintRules since when their effect counts.
-func (h *ruleHandler) mutate(_ context.Context, req *admission.Request) (jsonPatch, error) {
+func (h *ruleHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
 	spec, old, err := decodeRules(req)
 	if err != nil || spec == nil {
 		return nil, err
@@ -154,7 +133,7 @@ func (h *ruleHandler) mutate(_ context.Context, req *admission.Request) (jsonPat
 }
 
 // validate implements handler.
-func (h *ruleHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *ruleHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	spec, old, err := decodeRules(req)
 	if err != nil {
 		return Result{}, err
@@ -211,7 +190,7 @@ func (h *ruleHandler) rules(spec, old *resourcev1.DeviceTaintRuleSpec, unknown *
 }
 
 // foresee returns the preview of a rule whose selector may have unknown fields.
-func (h *ruleHandler) foresee(ctx context.Context, req *admission.Request, set *taint.Set, in taint.Input, old, spec *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) (previewed, error) {
+func (h *ruleHandler) foresee(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, old, spec *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) (previewed, error) {
 	if unknown.left {
 		// It selected less than it seems, and maybe no device that it selects now.
 		before := *old

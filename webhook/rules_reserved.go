@@ -1,17 +1,16 @@
 package webhook
 
 import (
-	"fmt"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // twinLabel marks the DeviceTaintRules that Tollgate makes beside others, changes and
@@ -43,17 +42,17 @@ type ruleMetadata struct {
 // makes a rule pass for one of Tollgate's, or one of Tollgate's for another's: Tollgate would
 // remove, on behalf of that user, a rule that the user may not remove, or evict pods for a rule
 // that does not say so. The garbage collector may remove a reference to an owner.
-func reservedFindings(req *admission.Request) ([]policy.Finding, error) {
+func reservedFindings(req *review.Request) ([]policy.Finding, error) {
 	if req.Operation == admissionv1.Delete {
 		return nil, nil
 	}
-	now, err := decodeRuleMetadata(req.Object.Raw)
+	now, err := decodeRuleMetadata(req.New)
 	if err != nil {
 		return nil, err
 	}
 	var old ruleMetadata
 	if req.Operation == admissionv1.Update {
-		if old, err = decodeRuleMetadata(req.OldObject.Raw); err != nil {
+		if old, err = decodeRuleMetadata(req.Old); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +85,7 @@ func markFindings(now, old *ruleMetadata) []policy.Finding {
 	} {
 		if !ptr.Equal(mark.now, mark.old) {
 			found = append(found, policy.Finding{
-				Reason: mark.reason, Field: mark.field, Value: clip(ptr.Deref(mark.now, "")), Problem: mark.problem, Remedy: mark.remedy,
+				Reason: mark.reason, Field: mark.field, Value: review.Clip(ptr.Deref(mark.now, "")), Problem: mark.problem, Remedy: mark.remedy,
 			})
 		}
 	}
@@ -116,15 +115,15 @@ func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
 }
 
 // isAdopted reports whether a rule that there is gets another owner.
-func isAdopted(req *admission.Request) (bool, error) {
+func isAdopted(req *review.Request) (bool, error) {
 	if req.Operation != admissionv1.Update {
 		return false, nil
 	}
-	now, err := decodeRuleMetadata(req.Object.Raw)
+	now, err := decodeRuleMetadata(req.New)
 	if err != nil {
 		return false, err
 	}
-	old, err := decodeRuleMetadata(req.OldObject.Raw)
+	old, err := decodeRuleMetadata(req.Old)
 	return hasOthers(now.OwnerReferences, old.OwnerReferences), err
 }
 
@@ -156,20 +155,16 @@ func ownerOf(ref *metav1.OwnerReference) owner {
 // isCollected reports whether the request is the garbage collector's deletion of a rule
 // that was written out for a patch. Its patch is gone then, and the deletion of
 // that was judged: only Tollgate could name the patch of the rule.
-func isCollected(req *admission.Request) (bool, error) {
+func isCollected(req *review.Request) (bool, error) {
 	if req.Operation != admissionv1.Delete || !slices.Contains(collectors, req.UserInfo.Username) {
 		return false, nil
 	}
-	old, err := decodeRuleMetadata(req.OldObject.Raw)
+	old, err := decodeRuleMetadata(req.Old)
 	return old.Labels.Patch != nil, err
 }
 
-func decodeRuleMetadata(raw []byte) (ruleMetadata, error) {
-	var object struct {
-		Metadata ruleMetadata `json:"metadata"`
-	}
-	if err := unmarshal(raw, &object); err != nil {
-		return ruleMetadata{}, &badReviewError{fmt.Errorf("decode DeviceTaintRule: %w", err)}
-	}
-	return object.Metadata, nil
+func decodeRuleMetadata(v review.Value) (metadata ruleMetadata, err error) {
+	var f review.Fields
+	f.Into(&metadata, v, "metadata")
+	return metadata, f.Err()
 }

@@ -142,7 +142,7 @@ func TestVS03ARuleWhoseSelectorIsNotUnderstoodIsRefused(t *testing.T) {
 func TestARuleThatNoAPIServerWouldSendIsNotJudged(t *testing.T) {
 	for _, object := range []string{`{"spec":1}`, `{"spec":{"taint":[]}}`, `{"spec":{"taint":{"key":"a","key":"b"}}}`, `{"spec":{"taint":{"timeAdded":"noon"}}}`} {
 		for _, endpoint := range []*Endpoint{Mutate(atNoon()), Validate(atNoon())} {
-			req, _, err := decodeReview(marshal(t, deviceReview(t, "devicetaintrules", "v1", object, "")))
+			req, err := readRequest(marshal(t, deviceReview(t, "devicetaintrules", "v1", object, "")))
 			require.NoError(t, err)
 			_, err = answer(t.Context(), endpoint.Review, req)
 			var bad *badReviewError

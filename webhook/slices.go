@@ -2,18 +2,17 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 const (
@@ -25,87 +24,41 @@ const (
 	maxTaintElements = 50_000
 )
 
-// sliceDevices finds the names and the taints of the devices in a ResourceSlice.
-// Attributes and capacities, which are most of it, are passed over.
-func sliceDevices(raw []byte) ([]validation.Device, error) {
-	spec, err := findAt(raw, "spec")
-	if err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
-	}
-	list, err := findAt(spec, "devices")
-	if err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode spec: %w", err)}
-	}
-	var found []validation.Device
-	elements := 0
-	err = eachItem(list, func(value []byte) error {
-		if len(found) == maxSliceDevices {
-			return fmt.Errorf("there are more than %d", maxSliceDevices)
-		}
-		device, n, err := decodeDevice(value, maxTaintElements-elements)
-		if err != nil {
-			return fmt.Errorf("device %d: %w", len(found), err)
-		}
-		found, elements = append(found, device), elements+n
-		return nil
-	})
-	if err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode spec.devices: %w", err)}
-	}
-	return found, nil
+// slice is a ResourceSlice with the fields that admission looks at. Attributes and capacities,
+// which are most of it, are passed over.
+type slice struct {
+	// origin has driver, pool, generation and node; empty for none.
+	origin  tracker.Slice
+	devices []validation.Device
 }
 
-// decodeDevice returns a device and how many values its taints hold, which may be
-// most.
-func decodeDevice(raw []byte, most int) (validation.Device, int, error) {
-	// One variable is one allocation for each device.
-	var found struct{ name, taints json.RawMessage }
-	if err := findMembers(raw, member{"name", &found.name}, member{"taints", &found.taints}); err != nil {
-		return validation.Device{}, 0, err
+func decodeSlice(v review.Value) (slice, error) {
+	var f review.Fields
+	spec := f.At(v, "spec")
+	s := slice{origin: tracker.Slice{Driver: f.Text(spec, "driver"), Node: f.Text(spec, "nodeName"), Pool: f.Text(spec, "pool", "name")}}
+	f.Into(&s.origin.Generation, spec, "pool", "generation")
+	values := 0
+	for i, item := range f.Items(spec, "devices") {
+		taints := f.At(item, "taints")
+		values += taints.Size()
+		if i == maxSliceDevices || values > maxTaintElements {
+			return s, &review.BadError{Err: fmt.Errorf("decode spec.devices: there are more than %d, or more than %d values in their taints", maxSliceDevices, maxTaintElements)}
+		}
+		device := validation.Device{Name: f.Text(item, "name")}
+		f.IntoWithin(maxTaintElements, &device.Taints, taints)
+		s.devices = append(s.devices, device)
 	}
-	var device validation.Device
-	var err error
-	if device.Name, err = decodeString(found.name); err != nil {
-		return device, 0, fmt.Errorf("name: %w", err)
-	}
-	if isNull(found.taints) {
-		return device, 0, nil
-	}
-	n := countElements(found.taints)
-	if n > most {
-		return device, n, fmt.Errorf("taints: more than %d values in all devices", maxTaintElements)
-	}
-	if err := unmarshal(found.taints, &device.Taints); err != nil {
-		return device, n, fmt.Errorf("taints: %w", err)
-	}
-	return device, n, nil
+	return s, f.Err()
 }
 
-// sliceOrigin returns of a ResourceSlice, without its name, the driver, the pool and the node;
-// empty for none.
-func sliceOrigin(raw []byte) (tracker.Slice, error) {
-	var origin tracker.Slice
-	var found struct{ driver, node, pool, poolName json.RawMessage }
-	spec, err := findAt(raw, "spec")
-	if err != nil {
-		return origin, &badReviewError{fmt.Errorf("decode ResourceSlice: %w", err)}
+// published returns the slice as the tracker has it.
+func (s *slice) published(name string) *tracker.Slice {
+	out := s.origin
+	out.Name, out.Devices = name, make([]tracker.Device, 0, len(s.devices))
+	for i := range s.devices {
+		out.Devices = append(out.Devices, tracker.Device{Name: s.devices[i].Name, Taints: s.devices[i].Taints})
 	}
-	if err := findMembers(spec, member{"driver", &found.driver}, member{"nodeName", &found.node}, member{"pool", &found.pool}); err != nil {
-		return origin, &badReviewError{fmt.Errorf("decode spec: %w", err)}
-	}
-	if err := findMembers(found.pool, member{"name", &found.poolName}); err != nil {
-		return origin, &badReviewError{fmt.Errorf("decode spec.pool: %w", err)}
-	}
-	if origin.Driver, err = decodeString(found.driver); err != nil {
-		return origin, &badReviewError{fmt.Errorf("decode spec.driver: %w", err)}
-	}
-	if origin.Node, err = decodeString(found.node); err != nil {
-		return origin, &badReviewError{fmt.Errorf("decode spec.nodeName: %w", err)}
-	}
-	if origin.Pool, err = decodeString(found.poolName); err != nil {
-		return origin, &badReviewError{fmt.Errorf("decode spec.pool.name: %w", err)}
-	}
-	return origin, nil
+	return &out
 }
 
 // sliceHandler reviews the taints of ResourceSlices, as they stand in the slice that is
@@ -121,16 +74,16 @@ type sliceHandler struct {
 
 // mutate writes into the taints of ResourceSlices since when they count. Tests of the device's
 // name and of the taint's key keep a time from another taint than it is for.
-func (h *sliceHandler) mutate(_ context.Context, req *admission.Request) (jsonPatch, error) {
-	current, old, err := decodeBoth(req, sliceDevices)
+func (h *sliceHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
+	current, old, err := decodeBoth(req, decodeSlice)
 	if err != nil {
 		return nil, err
 	}
-	stamps := validation.StampSlice(current, old, h.clock.Now())
+	stamps := validation.StampSlice(current.devices, old.devices, h.clock.Now())
 	out := make(jsonPatch, 0, 3*len(stamps))
 	named := -1
 	for _, stamp := range stamps {
-		device := &current[stamp.Device]
+		device := &current.devices[stamp.Device]
 		key := device.Taints[stamp.Taint].Key
 		if device.Name == "" || key == "" {
 			continue // invalid, and a test of a field that is not there would fail
@@ -146,30 +99,25 @@ func (h *sliceHandler) mutate(_ context.Context, req *admission.Request) (jsonPa
 }
 
 // validate implements handler.
-func (h *sliceHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
-	current, old, err := decodeBoth(req, sliceDevices)
+func (h *sliceHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
+	current, old, err := decodeBoth(req, decodeSlice)
 	if err != nil {
 		return Result{}, err
 	}
-	found := findings(validation.ValidateSlice(current, old))
-	warnings := validation.SliceWarnings(current, old, h.clock.Now())
-	origin, err := sliceOrigin(req.Object.Raw)
-	if err != nil {
-		return Result{}, err
-	}
-	origin.Name = req.Name
+	found := findings(validation.ValidateSlice(current.devices, old.devices))
+	warnings := validation.SliceWarnings(current.devices, old.devices, h.clock.Now())
 	if h.enforcer.isSelf(req) {
 		return decided(policy.Decide(found), warnings, nil), nil
 	}
 	policies, writes := &policyset.Set{}, []taint.Write(nil) // none for a driver
-	if !taint.PublishesSlice(&req.UserInfo, origin.Node) || h.preview.poolOfOthers(&origin) {
+	if !taint.PublishesSlice(&req.UserInfo, current.origin.Node) || h.preview.poolOfOthers(current.published(req.Name)) {
 		if policies, err = inForce(h.enforcer.policies); err != nil {
 			return Result{}, err
 		}
-		writes = taint.SliceWrites(origin.Driver, current, old)
+		writes = taint.SliceWrites(current.origin.Driver, current.devices, old.devices)
 	}
 	in := h.enforcer.input(req, writes)
 	return h.enforcer.decide(ctx, policies, in, found, warnings, func() (previewed, error) {
-		return h.preview.slice(ctx, req, policies.Taints, in, old, current)
+		return h.preview.slice(ctx, req, policies.Taints, in, &old, &current)
 	})
 }

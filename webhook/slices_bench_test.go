@@ -17,6 +17,8 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // bigSlice is a slice of n devices with eight attributes and two capacities each, as
@@ -107,10 +109,10 @@ func BenchmarkSliceReview(b *testing.B) {
 
 func decodeWholeSlices(_ context.Context, req admission.Request) admission.Response {
 	var current, old resourcev1.ResourceSlice
-	if err := unmarshal(req.Object.Raw, &current); err != nil {
+	if err := review.Unmarshal(req.Object.Raw, &current); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if err := unmarshal(req.OldObject.Raw, &old); err != nil {
+	if err := review.Unmarshal(req.OldObject.Raw, &old); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	return admission.Allowed("")

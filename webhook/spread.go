@@ -1,9 +1,7 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,17 +11,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/spread"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 const (
@@ -67,32 +64,32 @@ type Spread struct {
 // NewSpread returns a Spread.
 func NewSpread(config SpreadConfig) *Spread { return &Spread{config: config} }
 
-// mayConcern reports whether an object can have constraints at all. That takes less than
-// to decode it, and most have none.
-func (s *Spread) mayConcern(raw []byte) bool {
-	return s != nil && bytes.Contains(raw, []byte(`"topologySpreadConstraints"`)) && s.config.Known()
+// concerns reports whether a pod has constraints at all: most have none.
+func (s *Spread) concerns(pod review.Value) bool {
+	var f review.Fields
+	return s != nil && !f.At(pod, "spec", "topologySpreadConstraints").IsNull() && s.config.Known()
 }
 
 // pod returns the warnings about a pod that is created. Where a controller made it from
 // a template, the author of that was warned.
-func (s *Spread) pod(req *admission.Request) []string {
-	if !s.mayConcern(req.Object.Raw) || hasController(req.Object.Raw) {
+func (s *Spread) pod(req *review.Request) []string {
+	if !s.concerns(req.New) || hasController(req.New) {
 		return nil
 	}
-	pod, err := decodePlacedPod(req.Object.Raw)
+	pod, err := decodePlacedPod(req.New)
 	if err != nil {
 		return nil
 	}
-	return s.warnings(&pod.pod, field.NewPath("spec"), unknownSize)
+	return s.warnings(&pod.Pod, field.NewPath("spec"), unknownSize)
 }
 
 // template returns the warnings about a template that is written, with what
 // PlacementPolicies give to its pods.
-func (s *Spread) template(ctx context.Context, placer *placementMatcher, policies *policyset.Set, req *admission.Request, written, old *podTemplate, path *field.Path) []string {
-	if !s.mayConcern(written.raw) || hasController(req.Object.Raw) {
+func (s *Spread) template(ctx context.Context, placer *placementMatcher, policies *policyset.Set, req *review.Request, written, old *podFields, path *field.Path) []string {
+	if !s.concerns(written.value) || hasController(req.New) {
 		return nil
 	}
-	pod, err := decodePlacedPod(written.raw)
+	pod, err := decodePlacedPod(written.value)
 	if err != nil || old != nil && !spreadsOtherwise(pod, old) {
 		return nil
 	}
@@ -101,27 +98,23 @@ func (s *Spread) template(ctx context.Context, placer *placementMatcher, policie
 		if err != nil {
 			return nil
 		}
-		additions := matching.GivePod(placement.Pod{Spec: &pod.pod.Spec})
-		additions.Apply(&pod.pod.Spec)
+		additions := matching.GivePod(placement.Pod{Spec: &pod.Spec})
+		additions.Apply(&pod.Spec)
 	}
-	return s.warnings(&pod.pod, path, sizeOf(req.Object.Raw))
+	return s.warnings(&pod.Pod, path, sizeOf(req.New))
 }
 
 // spreadsOtherwise reports whether any field that spread depends on differs from the former
 // template.
-func spreadsOtherwise(pod *placedPod, old *podTemplate) bool {
-	was, err := decodePlacedPod(old.raw)
-	return err != nil || !equality.Semantic.DeepEqual(was.pod.Spec, pod.pod.Spec) || !equality.Semantic.DeepEqual(was.pod.Labels, pod.pod.Labels)
+func spreadsOtherwise(pod, old *podFields) bool {
+	was, err := decodePlacedPod(old.value)
+	return err != nil || !equality.Semantic.DeepEqual(was.Spec, pod.Spec) || !equality.Semantic.DeepEqual(was.Labels, pod.Labels)
 }
 
 // hasController reports whether a controller made the object.
-func hasController(raw []byte) bool {
-	var owners []metav1.OwnerReference
-	references, err := findAt(raw, "metadata", "ownerReferences")
-	if err != nil || decodeField(references, "metadata.ownerReferences", &owners) != nil {
-		return false
-	}
-	return metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners}) != nil
+func hasController(v review.Value) bool {
+	owner, err := decodeOwner(v)
+	return err == nil && owner != nil
 }
 
 // unknownSize is the size of a workload with any number of pods.
@@ -130,16 +123,14 @@ const unknownSize = math.MaxInt
 // sizeOf returns how many pods of a workload there are at most at once: its replicas, and
 // those that a Deployment may have beside them while it rolls out. A later change of the scale
 // brings no warning, because that never calls out.
-func sizeOf(raw []byte) int {
-	var spec, replicas, parallelism, strategy json.RawMessage
-	if findMembers(raw, member{"spec", &spec}) != nil ||
-		findMembers(spec, member{"replicas", &replicas}, member{"parallelism", &parallelism}, member{"strategy", &strategy}) != nil {
-		return unknownSize
-	}
+func sizeOf(workload review.Value) int {
+	var f review.Fields
 	size, atOnce := unknownSize, unknownSize
 	var rollout appsv1.DeploymentStrategy
-	if decodeField(replicas, "spec.replicas", &size) != nil || decodeField(parallelism, "spec.parallelism", &atOnce) != nil ||
-		decodeField(strategy, "spec.strategy", &rollout) != nil {
+	f.Into(&size, workload, "spec", "replicas")
+	f.Into(&atOnce, workload, "spec", "parallelism")
+	f.Into(&rollout, workload, "spec", "strategy")
+	if f.Err() != nil {
 		return unknownSize
 	}
 	if size == unknownSize || rollout.RollingUpdate == nil {

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // zoned returns a node in a zone, with the taints.
@@ -231,7 +231,7 @@ func largeCluster() []tracker.Node {
 	return nodes
 }
 
-func creatingPod(b *testing.B, pod *corev1.Pod) *admission.Request {
+func creatingPod(b *testing.B, pod *corev1.Pod) *review.Request {
 	b.Helper()
 	raw, err := json.Marshal(pod)
 	require.NoError(b, err)

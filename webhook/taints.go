@@ -7,12 +7,12 @@ import (
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // taintEnforcer holds writes of taints against TaintPolicies, for the handlers of all objects
@@ -27,12 +27,12 @@ type taintEnforcer struct {
 }
 
 // isSelf reports whether the request is Tollgate's own.
-func (e *taintEnforcer) isSelf(req *admission.Request) bool {
+func (e *taintEnforcer) isSelf(req *review.Request) bool {
 	return slices.Contains(e.selves, req.UserInfo.Username)
 }
 
 // input returns the input of policies for a request.
-func (e *taintEnforcer) input(req *admission.Request, writes []taint.Write) taint.Input {
+func (e *taintEnforcer) input(req *review.Request, writes []taint.Write) taint.Input {
 	return taint.Input{
 		User:   &req.UserInfo,
 		Review: &cel.Review{Request: &req.AdmissionRequest, Authorizer: e.authorizer},

@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // templatePaths returns where each kind of workload has the template of its pods.
@@ -76,7 +74,7 @@ type templateHandler struct {
 }
 
 // validate implements handler.
-func (h *templateHandler) validate(ctx context.Context, req *admission.Request) (Result, error) {
+func (h *templateHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
 	template, old, err := decodeBoth(req, h.decode)
 	if err != nil {
 		return Result{}, err
@@ -87,7 +85,7 @@ func (h *templateHandler) validate(ctx context.Context, req *admission.Request) 
 	}
 	var before []corev1.Toleration
 	if old != nil {
-		before = old.pod.Spec.Tolerations
+		before = old.Spec.Tolerations
 	}
 	found, err := h.byPolicies(ctx, policies, req, template, old, before)
 	if err != nil {
@@ -101,24 +99,24 @@ func (h *templateHandler) validate(ctx context.Context, req *admission.Request) 
 		warnings = h.spread.template(ctx, h.placement, policies, req, template, old, h.path("spec"))
 	}
 	if h.ignoreComparisons && !h.revision {
-		warnings = append(warnings, comparisonWarnings(template.pod.Spec.Tolerations, before, h.path("spec", "tolerations"))...)
+		warnings = append(warnings, comparisonWarnings(template.Spec.Tolerations, before, h.path("spec", "tolerations"))...)
 	}
 	return decided(policy.Decide(found), warnings, policies), nil
 }
 
-func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *admission.Request, template, old *podTemplate, before []corev1.Toleration) ([]policy.Finding, error) {
-	spec := &template.pod.Spec
+func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, template, old *podFields, before []corev1.Toleration) ([]policy.Finding, error) {
+	spec := &template.Spec
 	var found []policy.Finding
 	if h.gated && old != nil {
-		found = policies.Gates.JudgeAt(h.path("spec"), &req.UserInfo, spec, &old.pod.Spec).Findings
+		found = policies.Gates.JudgeAt(h.path("spec"), &req.UserInfo, spec, &old.Spec).Findings
 	}
 	if policies.Tolerations.Len() == 0 {
 		return found, nil
 	}
-	review := h.reviewer.review(policies.Tolerations, req, template.raw, toleration.Input{
+	judged := h.reviewer.review(policies.Tolerations, req, template.value, toleration.Input{
 		DefaultSeconds: &h.defaults, FromDaemonSetController: h.daemons, HostNetwork: spec.HostNetwork,
 	})
-	violations, err := review.judge(ctx, toleration.Asked{Path: h.path("spec", "tolerations"), New: spec.Tolerations, Old: before})
+	violations, err := judged.judge(ctx, toleration.Asked{Path: h.path("spec", "tolerations"), New: spec.Tolerations, Old: before})
 	if err != nil {
 		return nil, err
 	}
@@ -126,10 +124,10 @@ func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Se
 	// A template that newly puts its pods on a node past the scheduler. The pods are judged when
 	// they are made; here the author of the template gets to know, and a revision is not written
 	// by its author.
-	if h.revision || spec.NodeName == "" || old != nil && old.pod.Spec.NodeName == spec.NodeName || slices.Contains(h.schedulers, req.UserInfo.Username) {
+	if h.revision || spec.NodeName == "" || old != nil && old.Spec.NodeName == spec.NodeName || slices.Contains(h.schedulers, req.UserInfo.Username) {
 		return found, nil
 	}
-	violations, err = review.judgeNode(ctx, spec.NodeName, h.path("spec", "nodeName"), spec.Tolerations)
+	violations, err = judged.judgeNode(ctx, spec.NodeName, h.path("spec", "nodeName"), spec.Tolerations)
 	return append(found, violations...), err
 }
 
@@ -137,55 +135,39 @@ func (h *templateHandler) path(names ...string) *field.Path {
 	return field.NewPath(h.at[0], h.at[1:]...).Child(names[0], names[1:]...)
 }
 
-// podTemplate is the template of pods in a workload.
-type podTemplate struct {
-	// raw is its JSON, with metadata and spec as in a pod.
-	raw json.RawMessage
-	pod *corev1.Pod
-}
-
-// decode returns the template of the workload raw.
-func (h *templateHandler) decode(raw []byte) (*podTemplate, error) {
+// decode returns the template of a workload.
+func (h *templateHandler) decode(v review.Value) (*podFields, error) {
 	if h.revision {
-		return templateWithin(raw, h.at), nil
+		return templateWithin(v, h.at), nil
 	}
-	return decodeTemplate(raw, h.at)
+	return decodeTemplate(v, h.at)
 }
 
-// decodeTemplate returns the template that stands at a place in raw. One that is not
-// there is empty.
-func decodeTemplate(raw []byte, at []string) (*podTemplate, error) {
-	template, err := findAt(raw, at...)
-	if err != nil {
-		return nil, &badReviewError{fmt.Errorf("decode template: %w", err)}
-	}
-	if isNull(template) {
-		template = json.RawMessage("{}")
-	}
-	pod, err := decodePod(template)
-	if bad := (*badReviewError)(nil); errors.As(err, &bad) {
-		return nil, &badReviewError{fmt.Errorf("in the template: %w", bad.err)}
-	}
-	return &podTemplate{raw: template, pod: pod}, err
+// decodeTemplate returns the template that stands at a place in an object. One that is not there
+// is empty.
+func decodeTemplate(v review.Value, at []string) (*podFields, error) {
+	var f review.Fields
+	template := readPod(&f, f.At(v, at...))
+	return template, f.Err()
 }
 
 // templateWithin is decodeTemplate for data that may be no template: it is empty then.
-func templateWithin(raw []byte, at []string) *podTemplate {
-	if template, err := decodeTemplate(raw, at); err == nil {
+func templateWithin(v review.Value, at []string) *podFields {
+	if template, err := decodeTemplate(v, at); err == nil {
 		return template
 	}
-	return &podTemplate{raw: json.RawMessage("{}"), pod: &corev1.Pod{}}
+	return &podFields{}
 }
 
 // missingForDaemons warns of tolerations that PlacementPolicies would add to the pods of a
 // DaemonSet and that its template, which was old, lacks. The DaemonSet controller makes pods
 // for the nodes whose taints the template tolerates, so no pod is made that could get them.
-func (h *templateHandler) missingForDaemons(ctx context.Context, policies *policyset.Set, req *admission.Request, template, old *podTemplate) []string {
+func (h *templateHandler) missingForDaemons(ctx context.Context, policies *policyset.Set, req *review.Request, template, old *podFields) []string {
 	if policies.Placement.Len() == 0 ||
-		old != nil && equality.Semantic.DeepEqual(old.pod.Spec.Tolerations, template.pod.Spec.Tolerations) {
+		old != nil && equality.Semantic.DeepEqual(old.Spec.Tolerations, template.Spec.Tolerations) {
 		return nil
 	}
-	pod, err := decodePlacedPod(template.raw)
+	pod, err := decodePlacedPod(template.value)
 	if err != nil {
 		return nil
 	}
@@ -193,7 +175,7 @@ func (h *templateHandler) missingForDaemons(ctx context.Context, policies *polic
 	if err != nil || matching.Empty() {
 		return nil // Nothing is refused for a warning.
 	}
-	additions := matching.GivePod(placement.Pod{Spec: &pod.pod.Spec, FromDaemonSetController: true})
+	additions := matching.GivePod(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: true})
 	var warnings []string
 	for i := range additions.Tolerations {
 		t := &additions.Tolerations[i]

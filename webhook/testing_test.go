@@ -31,10 +31,11 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // answer returns the response to a request.
-func answer(ctx context.Context, handle handler, req *admission.Request) (admission.Response, error) {
+func answer(ctx context.Context, handle handler, req *review.Request) (admission.Response, error) {
 	result, err := handle(ctx, req)
 	if err != nil {
 		return admission.Response{}, err
@@ -252,3 +253,17 @@ func valueOf(t *testing.T, metric prometheus.Metric) float64 {
 	require.NoError(t, metric.Write(&out))
 	return out.GetCounter().GetValue()
 }
+
+// readRequest returns the request of a review.
+func readRequest(body []byte) (*review.Request, error) { return new(review.Reader).Read(body) }
+
+// parsed returns the value that raw is.
+func parsed(t *testing.T, raw []byte) review.Value {
+	t.Helper()
+	v, err := review.Parse(raw)
+	require.NoError(t, err)
+	return v
+}
+
+// badReviewError is the error about a review that no API server would send.
+type badReviewError = review.BadError

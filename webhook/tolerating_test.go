@@ -86,7 +86,7 @@ func controllerNamed(name string) authenticationv1.UserInfo {
 
 func judgeFault(t *testing.T, config Config, review admissionv1.AdmissionReview) error {
 	t.Helper()
-	req, _, err := decodeReview(marshal(t, review))
+	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
 	_, err = answer(t.Context(), Validate(config).Review, req)
 	require.Error(t, err)

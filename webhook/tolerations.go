@@ -1,10 +1,10 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // policySource hands out the policies in force. A snapshot never changes, so a
@@ -41,9 +41,9 @@ func inForce(source policySource) (*policyset.Set, error) {
 
 // decodeBoth decodes the object of a request and, on an update, the old one, which is the zero
 // value otherwise.
-func decodeBoth[T any](req *admission.Request, decode func(raw []byte) (T, error)) (object, old T, err error) {
-	if object, err = decode(req.Object.Raw); err == nil && req.Operation == admissionv1.Update {
-		old, err = decode(req.OldObject.Raw)
+func decodeBoth[T any](req *review.Request, decode func(review.Value) (T, error)) (object, old T, err error) {
+	if object, err = decode(req.New); err == nil && req.Operation == admissionv1.Update {
+		old, err = decode(req.Old)
 	}
 	return object, old, err
 }
@@ -54,18 +54,6 @@ type namespaceReader interface {
 	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
 	// Confirmed returns a namespace as it is now, not as a cache knows it.
 	Confirmed(ctx context.Context, name string) (*corev1.Namespace, error)
-}
-
-// findAt returns the value at a path in an object; nil where it is not there.
-func findAt(raw json.RawMessage, path ...string) (json.RawMessage, error) {
-	for _, name := range path {
-		var child json.RawMessage
-		if err := findMembers(raw, member{name, &child}); err != nil {
-			return nil, err
-		}
-		raw = child
-	}
-	return raw, nil
 }
 
 // tolerationReviewer judges by TolerationPolicies, wherever tolerations are written. Objects are
@@ -83,9 +71,9 @@ type tolerationReview struct {
 	*tolerationReviewer
 
 	set *toleration.Set
-	req *admission.Request
+	req *review.Request
 	// subject is the pod, the claim, or the template of one within the object.
-	subject json.RawMessage
+	subject review.Value
 	// in is the known part of the input; the rest is added when it is first needed.
 	in toleration.Input
 	// forResources are tolerations that the API server adds for the resources that the pod
@@ -95,7 +83,7 @@ type tolerationReview struct {
 	complete              bool
 }
 
-func (t *tolerationReviewer) review(set *toleration.Set, req *admission.Request, subject json.RawMessage, in toleration.Input) *tolerationReview {
+func (t *tolerationReviewer) review(set *toleration.Set, req *review.Request, subject review.Value, in toleration.Input) *tolerationReview {
 	return &tolerationReview{tolerationReviewer: t, set: set, req: req, subject: subject, in: in}
 }
 
@@ -122,7 +110,7 @@ func (r *tolerationReview) judgeUngated(ctx context.Context, asked toleration.As
 	if r.set.Len() == 0 {
 		return nil, nil
 	}
-	owner, err := decodeOwner(r.req.Object.Raw)
+	owner, err := decodeOwner(r.req.New)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +160,7 @@ func (r *tolerationReview) judgeUnknownNode(ctx context.Context, node string, pa
 		if f.Reason == policy.MoreFindings {
 			continue
 		}
-		f.Reason, f.Value = policy.PassNotGranted, clip(node)
+		f.Reason, f.Value = policy.PassNotGranted, review.Clip(node)
 		f.Problem = "there is no such node, and a pod that waits for it would pass the guarded taints that it comes with"
 		f.Remedy = "leave the pod to the scheduler, or wait until the node is there"
 	}
@@ -212,13 +200,13 @@ func (r *tolerationReview) inherited(ctx context.Context, since time.Time) (inhe
 	if !r.owners.trusts(r.req.UserInfo.Username) {
 		return inheritance{}, nil
 	}
-	owner, err := decodeOwner(r.req.Object.Raw)
+	owner, err := decodeOwner(r.req.New)
 	if err != nil || owner == nil {
 		return inheritance{}, err
 	}
 	var revision string
 	if owner.Kind == "StatefulSet" {
-		if revision, err = decodeRevision(r.req.Object.Raw); err != nil {
+		if revision, err = decodeRevision(r.req.New); err != nil {
 			return inheritance{}, err
 		}
 	}
@@ -230,8 +218,12 @@ func (r *tolerationReview) completed(ctx context.Context) error {
 	if r.complete {
 		return nil
 	}
-	about, err := decodeSubject(r.subject, r.set.AuditNeedsLabels())
-	if err != nil {
+	var f review.Fields
+	if r.set.AuditNeedsLabels() {
+		r.in.Labels = f.Texts(r.subject, "metadata", "labels")
+	}
+	account := cmp.Or(f.Text(r.subject, "spec", "serviceAccountName"), "default")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	namespace, err := r.namespaces.Confirmed(ctx, r.req.Namespace)
@@ -243,42 +235,18 @@ func (r *tolerationReview) completed(ctx context.Context) error {
 		r.in.NamespaceLabels = map[string]string{} // known to have none
 	}
 	r.in.User = r.req.UserInfo
-	r.in.Labels = about.labels
 	if r.in.Claim == nil {
-		r.in.ServiceAccount, r.in.Pod = about.serviceAccount, r.subject
+		r.in.ServiceAccount, r.in.Pod = account, objectOf(r.subject)
 	}
 	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Namespace: namespace, Authorizer: r.authorizer}
 	r.complete = true
 	return nil
 }
 
-// subject is the part of an object that policies look at beside tolerations.
-type subject struct {
-	labels         map[string]string
-	serviceAccount string
-}
-
-// decodeSubject reads the labels of an object, if they are wanted, and its service
-// account, if it is a pod or a template of pods.
-func decodeSubject(raw []byte, wantLabels bool) (subject, error) {
-	var about subject
-	var metadata, spec, labels, account json.RawMessage
-	err := errors.Join(
-		findMembers(raw, member{"metadata", &metadata}, member{"spec", &spec}),
-		findMembers(metadata, member{"labels", &labels}),
-		findMembers(spec, member{"serviceAccountName", &account}),
-	)
-	if err == nil {
-		about.serviceAccount, err = decodeString(account)
+// objectOf returns the text of an object; that of an empty one where there is none.
+func objectOf(v review.Value) json.RawMessage {
+	if v.IsNull() {
+		return json.RawMessage("{}")
 	}
-	if err == nil && wantLabels {
-		err = decodeStringsAt(labels, "metadata.labels", &about.labels)
-	}
-	if err != nil {
-		return subject{}, &badReviewError{fmt.Errorf("decode object: %w", err)}
-	}
-	if about.serviceAccount == "" {
-		about.serviceAccount = "default"
-	}
-	return about, nil
+	return v.Raw()
 }

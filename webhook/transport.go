@@ -12,31 +12,24 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // handler reviews the requests for one resource. An error means that no decision could be
 // made; it is never shown to the client.
-type handler func(ctx context.Context, req *admission.Request) (Result, error)
+type handler func(ctx context.Context, req *review.Request) (Result, error)
 
 // mutating returns the handler that answers with a patch, and never refuses.
-func mutating(mutate func(context.Context, *admission.Request) (jsonPatch, error)) handler {
-	return func(ctx context.Context, req *admission.Request) (Result, error) {
+func mutating(mutate func(context.Context, *review.Request) (jsonPatch, error)) handler {
+	return func(ctx context.Context, req *review.Request) (Result, error) {
 		result := allowed()
 		out, err := mutate(ctx, req)
 		result.Patch = out
 		return result, err
 	}
 }
-
-// badReviewError is a review that no API server would send: its object does not
-// decode, or not within the limits. Its text is safe to show.
-type badReviewError struct{ err error }
-
-func (e *badReviewError) Error() string { return e.err.Error() }
-func (e *badReviewError) Unwrap() error { return e.err }
 
 // resource names a resource, or a subresource of one.
 type resource struct{ group, name, subresource string }
@@ -94,10 +87,10 @@ var ErrUnfollowed = errors.New("pods are not followed")
 
 // Review decides about a request of the API server, or of this process. An error means that
 // no decision could be made.
-func (e *Endpoint) Review(ctx context.Context, req *admission.Request) (Result, error) {
+func (e *Endpoint) Review(ctx context.Context, req *review.Request) (Result, error) {
 	handle, ok := e.handlers[resourceOf(req)]
 	if !ok {
-		return Result{}, &badReviewError{errors.New("this path does not judge " + describe(req))}
+		return Result{}, &review.BadError{Err: errors.New("this path does not judge " + describe(req))}
 	}
 	result, err := handle(auth.InNamespace(ctx, req.Namespace), req)
 	if err == nil {
@@ -110,7 +103,7 @@ func (e *Endpoint) Review(ctx context.Context, req *admission.Request) (Result, 
 	return result, nil
 }
 
-func resourceOf(req *admission.Request) resource {
+func resourceOf(req *review.Request) resource {
 	return resource{req.Resource.Group, req.Resource.Resource, req.SubResource}
 }
 
@@ -143,14 +136,15 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuse(w, status, text)
 		return
 	}
-	body, taken, err := readBody(w, r, e.opts.Bodies, readUntil(ctx, start))
+	reader := review.NewReader()
+	body, taken, err := readBody(w, r, e.opts.Bodies, readUntil(ctx, start), reader.Buffer)
 	if err != nil {
 		e.refuseBody(w, err)
 		return
 	}
-	// A panic releases the room too.
+	// A panic releases the room too, and leaves the reader to the garbage collector.
 	defer taken.release()
-	req, apiVersion, err := decodeReview(body)
+	req, err := reader.Read(body)
 	if err != nil {
 		e.refuse(w, http.StatusBadRequest, err.Error())
 		return
@@ -162,7 +156,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if req.Resource.Resource != "pods" && !visit.Proven(req.Resource.Group) { // no answer depends on reviews of pods
 		ctx = context.WithValue(ctx, unprovenCaller{}, true)
 	}
-	send := e.answer(ctx, req, apiVersion, start)
+	send := e.answer(ctx, req, start)
+	reader.Close()
 	// A client that reads its answer slowly does not hold the room of its body.
 	taken.release()
 	send(w)
@@ -170,10 +165,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer decides about a request and returns the function that writes the response, which does
 // not refer to the body.
-func (e *Endpoint) answer(ctx context.Context, req *admission.Request, apiVersion string, start time.Time) func(http.ResponseWriter) {
+func (e *Endpoint) answer(ctx context.Context, req *review.Request, start time.Time) func(http.ResponseWriter) {
 	result, err := e.Review(ctx, req)
 	e.opts.Metrics.observe(e.name, e.label(req), req, &result, err, e.opts.Clock.Since(start))
-	if bad := (*badReviewError)(nil); errors.As(err, &bad) {
+	if bad := (*review.BadError)(nil); errors.As(err, &bad) {
 		return func(w http.ResponseWriter) { e.refuse(w, http.StatusBadRequest, bad.Error()) }
 	}
 	if err != nil {
@@ -183,7 +178,7 @@ func (e *Endpoint) answer(ctx context.Context, req *admission.Request, apiVersio
 		}
 		return e.fail("no decision could be made" + textOfUndecided(err))
 	}
-	encoded, err := encodeReview(apiVersion, req.UID, result.Response())
+	encoded, err := encodeReview(req, result.Response())
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "answer a review", "requestUID", req.UID)
 		return e.fail("internal error")
@@ -230,7 +225,7 @@ func (e *Endpoint) boundWrite(w http.ResponseWriter, within time.Duration) {
 
 // label names a resource in metrics. Resources without a handler share one name: any client
 // that reaches the port can send reviews of resources with any name (F14).
-func (e *Endpoint) label(req *admission.Request) string {
+func (e *Endpoint) label(req *review.Request) string {
 	if _, handled := e.handlers[resourceOf(req)]; !handled {
 		return "other"
 	}
@@ -240,13 +235,13 @@ func (e *Endpoint) label(req *admission.Request) string {
 	return req.Resource.Resource + "/" + req.SubResource
 }
 
-func describe(req *admission.Request) string {
-	name := clip(req.Resource.Resource)
+func describe(req *review.Request) string {
+	name := review.Clip(req.Resource.Resource)
 	if req.SubResource != "" {
-		name += "/" + clip(req.SubResource)
+		name += "/" + review.Clip(req.SubResource)
 	}
 	if req.Resource.Group != "" {
-		name += "." + clip(req.Resource.Group)
+		name += "." + review.Clip(req.Resource.Group)
 	}
 	return name
 }

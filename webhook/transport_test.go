@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 const simplePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[]}}`
@@ -69,7 +69,7 @@ func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
 	let := sync.OnceFunc(func() { close(release) })
 	var waiting sync.WaitGroup
 	var holding, busy atomic.Int64
-	url := serveHandler(t, opts, handler(func(_ context.Context, req *admission.Request) (Result, error) {
+	url := serveHandler(t, opts, handler(func(_ context.Context, req *review.Request) (Result, error) {
 		if req.Name == "large" {
 			holding.Add(1)
 			<-release
@@ -158,7 +158,7 @@ func TestA09WhatIsNotAReviewIsRefused(t *testing.T) {
 
 func TestA12ACallerThatLeavesEndsTheEvaluation(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
-	url := serveHandler(t, testOptions(), handler(func(ctx context.Context, _ *admission.Request) (Result, error) {
+	url := serveHandler(t, testOptions(), handler(func(ctx context.Context, _ *review.Request) (Result, error) {
 		close(started)
 		<-ctx.Done()
 		close(ended)
@@ -201,7 +201,7 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 				var left time.Duration
 				opts := testOptions()
 				opts.Budget = budget
-				endpoint := newEndpoint("validate", opts, map[resource]handler{pods: handler(func(ctx context.Context, _ *admission.Request) (Result, error) {
+				endpoint := newEndpoint("validate", opts, map[resource]handler{pods: handler(func(ctx context.Context, _ *review.Request) (Result, error) {
 					deadline, ok := ctx.Deadline()
 					if !ok {
 						return Result{}, errors.New("no deadline")
@@ -224,7 +224,7 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 func TestE04AVerdictThatComesTooLateIsNone(t *testing.T) {
 	opts := testOptions()
 	opts.Budget = time.Millisecond
-	url := serveHandler(t, opts, handler(func(ctx context.Context, _ *admission.Request) (Result, error) {
+	url := serveHandler(t, opts, handler(func(ctx context.Context, _ *review.Request) (Result, error) {
 		<-ctx.Done()
 		return allowed(), nil
 	}))
@@ -234,7 +234,7 @@ func TestE04AVerdictThatComesTooLateIsNone(t *testing.T) {
 
 func TestAFaultIsNeverAVerdict(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(context.Context, *admission.Request) (Result, error) {
+	url := serveHandler(t, opts, handler(func(context.Context, *review.Request) (Result, error) {
 		return Result{}, errors.New("secret detail of the inside")
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
@@ -245,7 +245,7 @@ func TestAFaultIsNeverAVerdict(t *testing.T) {
 
 func TestB20APanicEndsOneRequest(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(_ context.Context, req *admission.Request) (Result, error) {
+	url := serveHandler(t, opts, handler(func(_ context.Context, req *review.Request) (Result, error) {
 		if req.Name == "bad" {
 			panic("nil map")
 		}
@@ -293,7 +293,7 @@ func TestF14MetricsHaveAClosedSetOfLabels(t *testing.T) {
 
 func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(context.Context, *admission.Request) (Result, error) {
+	url := serveHandler(t, opts, handler(func(context.Context, *review.Request) (Result, error) {
 		return decided(policy.Decide([]policy.Finding{
 			{Policy: "TolerationPolicy/a", Reason: policy.TolerationNotGranted},
 			{Policy: "TolerationPolicy/b", Reason: policy.TolerationNotGranted, Actions: []v1alpha1.ValidationAction{v1alpha1.Warn, v1alpha1.Audit}},
@@ -315,7 +315,7 @@ func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
 
 func TestFindingsOfAReviewWithoutDecisionAreNotCounted(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(context.Context, *admission.Request) (Result, error) {
+	url := serveHandler(t, opts, handler(func(context.Context, *review.Request) (Result, error) {
 		return decided(policy.Decide([]policy.Finding{{Reason: policy.Invalid}}), nil, nil), errors.New("what else was asked is not known")
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))

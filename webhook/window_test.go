@@ -11,7 +11,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -239,7 +238,7 @@ func TestTheWindowAnnotationStaysAsItIs(t *testing.T) {
 		} {
 			t.Run(name+", "+sentence, func(t *testing.T) {
 				req := creating(with(tt.now))
-				req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(with(tt.old))}
+				req.Operation, req.Old = admissionv1.Update, parsed(t, []byte(with(tt.old)))
 				response, err := answer(t.Context(), handle, req)
 				require.NoError(t, err)
 				require.Equal(t, tt.allowed, response.Allowed)

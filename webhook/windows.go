@@ -1,9 +1,8 @@
 package webhook
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -11,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // windows finds the tolerations that EvictionPolicies have for pods and claims in mode
@@ -42,7 +41,7 @@ func (w *windows) some(policies *policyset.Set, target v1alpha1.TaintTarget) boo
 
 // of returns the windows for an object with these labels. Those of the pods that a claim is
 // for are not known; of claims they are nil.
-func (w *windows) of(ctx context.Context, policies *policyset.Set, req *admission.Request, target v1alpha1.TaintTarget, objectLabels map[string]string) ([]v1alpha1.WindowToleration, error) {
+func (w *windows) of(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, objectLabels map[string]string) ([]v1alpha1.WindowToleration, error) {
 	if !w.some(policies, target) {
 		return nil, nil
 	}
@@ -55,68 +54,23 @@ func (w *windows) of(ctx context.Context, policies *policyset.Set, req *admissio
 	})
 }
 
-// mayBeMarked reports whether an object can have the annotation: cheaply, and yes too
-// often.
-func mayBeMarked(raw []byte) bool { return bytes.Contains(raw, []byte(v1alpha1.AnnotationWindow)) }
-
-// mark is the annotation that lists windows, in the metadata of an object, or of the claims
-// of a template.
-type mark struct {
-	// pointer is that of the metadata.
-	pointer string
-	// metadata and annotations are as they were sent.
-	metadata, annotations json.RawMessage
-	value                 string
-	there                 bool
-}
-
-// markOf reads the annotation of an object; with template, that which the claims of a
-// ResourceClaimTemplate get.
-func markOf(raw []byte, template bool) (mark, error) {
-	m := mark{pointer: "/metadata"}
-	path := []string{"metadata"}
-	if template {
-		m.pointer, path = "/spec/metadata", []string{"spec", "metadata"}
-	}
-	var value json.RawMessage
-	var err error
-	if m.metadata, err = findAt(raw, path...); err == nil {
-		if m.annotations, err = findAt(m.metadata, "annotations"); err == nil {
-			value, err = findAt(m.annotations, v1alpha1.AnnotationWindow)
-		}
-	}
-	if err == nil {
-		m.there = value != nil
-		m.value, err = decodeString(value)
-	}
-	if err != nil {
-		return m, &badReviewError{fmt.Errorf("decode the annotation %s: %w", v1alpha1.AnnotationWindow, err)}
-	}
-	return m, nil
-}
-
 // ofCreated returns the windows that an object which is created has by its annotation, and the
 // findings about that. A toleration without a mark is its user's own, even where it is like a
 // window: it counts when Tollgate evicts, so it has to be granted. A mark that was not overruled
 // by the mutating endpoint, which the API server can do without, is refused: its list would pass
 // for windows ever after.
-func (w *windows) ofCreated(ctx context.Context, policies *policyset.Set, req *admission.Request, target v1alpha1.TaintTarget, template bool) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
-	raw := req.Object.Raw
-	if !mayBeMarked(raw) {
-		return nil, nil, nil
-	}
-	m, err := markOf(raw, template)
+func (w *windows) ofCreated(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, template bool) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
+	m, err := markOf(req.New, template)
 	if err != nil || !m.there {
 		return nil, nil, err
 	}
-	var about subject
+	var f review.Fields
+	var labels map[string]string
 	if target == v1alpha1.TaintTargetNode {
-		if about, err = decodeSubject(raw, true); err != nil {
-			return nil, nil, err
-		}
+		labels = f.Texts(m.metadata, "labels")
 	}
-	wanted, err := w.of(ctx, policies, req, target, about.labels)
-	if err != nil {
+	wanted, err := w.of(ctx, policies, req, target, labels)
+	if err = cmp.Or(err, f.Err()); err != nil {
 		return nil, nil, err
 	}
 	windows := slices.DeleteFunc(v1alpha1.ParseWindow(m.value), func(one v1alpha1.WindowToleration) bool {
@@ -134,12 +88,11 @@ func (w *windows) ofCreated(ctx context.Context, policies *policyset.Set, req *a
 
 // kept returns the windows that a pod got and still had before an update. In another mode
 // nothing is a window: Tollgate evicts by all tolerations of a pod.
-func (w *windows) kept(req *admission.Request, old *corev1.Pod) ([]v1alpha1.WindowToleration, error) {
-	raw := req.OldObject.Raw
-	if w == nil || !w.on || !mayBeMarked(raw) {
+func (w *windows) kept(req *review.Request, old *podFields) ([]v1alpha1.WindowToleration, error) {
+	if w == nil || !w.on {
 		return nil, nil
 	}
-	m, err := markOf(raw, false)
+	m, err := markOf(req.Old, false)
 	return slices.DeleteFunc(v1alpha1.ParseWindow(m.value), func(one v1alpha1.WindowToleration) bool {
 		return !slices.ContainsFunc(old.Spec.Tolerations, func(t corev1.Toleration) bool { return isWindow(&t, one) })
 	}), err
@@ -155,9 +108,9 @@ func (m *mark) patch(out *jsonPatch, windows []v1alpha1.WindowToleration) {
 	case value == "" && m.there:
 		out.remove(one)
 	case value == m.value:
-	case isNull(m.metadata):
+	case m.metadata.IsNull():
 		out.add(m.pointer, map[string]any{"annotations": map[string]string{v1alpha1.AnnotationWindow: value}})
-	case isNull(m.annotations):
+	case m.annotations.IsNull():
 		out.add(list, map[string]string{v1alpha1.AnnotationWindow: value})
 	default:
 		out.add(one, value)
@@ -166,20 +119,20 @@ func (m *mark) patch(out *jsonPatch, windows []v1alpha1.WindowToleration) {
 
 // markChanged returns the finding about an update that changes the annotation: Tollgate does not
 // wait for the tolerations that it lists, and knows its own by it alone.
-func markChanged(req *admission.Request) ([]policy.Finding, error) {
+func markChanged(req *review.Request) ([]policy.Finding, error) {
 	if req.Operation != admissionv1.Update {
 		return nil, nil
 	}
-	now, err := markOf(req.Object.Raw, false)
+	now, err := markOf(req.New, false)
 	if err != nil {
 		return nil, err
 	}
-	old, err := markOf(req.OldObject.Raw, false)
+	old, err := markOf(req.Old, false)
 	if err != nil || now.there == old.there && now.value == old.value {
 		return nil, err
 	}
 	return []policy.Finding{{
-		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationWindow + "]", Value: clip(now.value),
+		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationWindow + "]", Value: review.Clip(now.value),
 		Problem: "says which tolerations Tollgate gave when this was created",
 		Remedy:  "leave the annotation as it is",
 	}}, nil
@@ -189,7 +142,7 @@ func markChanged(req *admission.Request) ([]policy.Finding, error) {
 // annotation that only Tollgate may write. Path is that of the metadata.
 func forgedMark(path, value string) policy.Finding {
 	return policy.Finding{
-		Reason: policy.WindowReserved, Field: path + ".annotations[" + v1alpha1.AnnotationWindow + "]", Value: clip(value),
+		Reason: policy.WindowReserved, Field: path + ".annotations[" + v1alpha1.AnnotationWindow + "]", Value: review.Clip(value),
 		Problem: "says which tolerations Tollgate gave, and it gave no such",
 		Remedy:  "leave the annotation out",
 	}

@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // Judged reports whether the webhook judges the creation of an object: by its kind, and by the
@@ -120,7 +120,7 @@ func (c *Checker) read(k *kind, o *unstructured.Unstructured) (runtime.Object, e
 }
 
 // request returns the admission request for the creation of an object.
-func request(k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject) (*admission.Request, error) {
+func request(k *kind, typed runtime.Object, o *unstructured.Unstructured, by Subject) (*review.Request, error) {
 	content, err := json.Marshal(typed)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
@@ -131,12 +131,12 @@ func request(k *kind, typed runtime.Object, o *unstructured.Unstructured, by Sub
 	if k.resource == "namespaces" {
 		namespace = o.GetName()
 	}
-	return &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	return review.Of(&admissionv1.AdmissionRequest{
 		UID: uidOf(o), Kind: gvk, Resource: resource, RequestKind: &gvk, RequestResource: &resource,
 		Name: o.GetName(), Namespace: namespace, Operation: admissionv1.Create, DryRun: new(false), UserInfo: by.UserInfo(),
 		Object:  runtime.RawExtension{Raw: content},
 		Options: runtime.RawExtension{Raw: []byte(`{"apiVersion":"meta.k8s.io/v1","kind":"CreateOptions"}`)},
-	}}, nil
+	})
 }
 
 // uidOf returns a UID that follows from the kind, the namespace and the name.
