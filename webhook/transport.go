@@ -178,7 +178,7 @@ func (e *Endpoint) answer(ctx context.Context, req *review.Request, start time.T
 		}
 		return e.fail("no decision could be made" + textOfUndecided(err))
 	}
-	encoded, err := encodeReview(req, result.Response())
+	encoded, err := encodeReview(req, &result)
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "answer a review", "requestUID", req.UID)
 		return e.fail("internal error")

@@ -1,0 +1,33 @@
+package webhook
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/tollgate-dev/tollgate/webhook/review"
+)
+
+func TestAPlainAnswerIsEncodedAsAnyOther(t *testing.T) {
+	for _, uid := range []string{"705ab4f5-6393-11e8-b7cc-42010a800002", `a"b`, "<x>", "名前"} {
+		for _, version := range []string{"", "e15c08881519", `"`} {
+			for _, api := range []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"} {
+				req := &review.Request{APIVersion: api, AdmissionRequest: admissionv1.AdmissionRequest{UID: types.UID(uid)}}
+				result := allowed()
+				result.PolicyVersion = version
+				response := result.Response()
+				require.NoError(t, response.Complete(admission.Request{AdmissionRequest: req.AdmissionRequest}))
+				want := marshal(t, admissionv1.AdmissionReview{
+					TypeMeta: metav1.TypeMeta{APIVersion: api, Kind: "AdmissionReview"}, Response: &response.AdmissionResponse,
+				})
+				got, err := encodeReview(req, &result)
+				require.NoError(t, err)
+				require.Equal(t, string(want), string(got))
+			}
+		}
+	}
+}
