@@ -34,7 +34,8 @@ type Namespaces struct {
 	clock       clock.PassiveClock
 	unknown     *rate.Limiter
 	confirm     *rate.Limiter
-	flights     flights[*corev1.Namespace]
+	// unknowns and confirmed join the reads of the two methods.
+	unknowns, confirmed flights[*corev1.Namespace]
 }
 
 // NewNamespaces returns a reader of namespaces. Clock is this machine's.
@@ -43,7 +44,8 @@ func NewNamespaces(cache, live client.Reader, clock clock.PassiveClock) *Namespa
 		cache: cache, live: live, clock: clock,
 		unknown: rate.NewLimiter(liveReads, liveReadsOnce),
 		confirm: rate.NewLimiter(confirmations, confirmationsOnce),
-		flights: flights[*corev1.Namespace]{clock: clock},
+		unknowns:  flights[*corev1.Namespace]{clock: clock},
+		confirmed: flights[*corev1.Namespace]{clock: clock},
 	}
 }
 
@@ -55,7 +57,7 @@ func (n *Namespaces) Namespace(ctx context.Context, name string) (*corev1.Namesp
 	if !apierrors.IsNotFound(err) {
 		return namespace, err
 	}
-	got, err := n.flights.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
+	got, err := n.unknowns.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
 		if !n.unknown.AllowN(n.clock.Now(), 1) {
 			return nil, errTooManyNamespaces
 		}
@@ -72,13 +74,16 @@ const (
 )
 
 // Confirmed returns a namespace as the API server has it now, so that labels that
-// were changed a moment ago already count (C09). Beyond the rate it is the cache's,
-// which lags by as much as a watch does.
+// were changed a moment ago already count (C09). Requests at the same time share a read.
+// Beyond the rate it is the cache's, which lags by as much as a watch does.
 func (n *Namespaces) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
-	if !n.confirm.AllowN(n.clock.Now(), 1) {
-		return n.Namespace(ctx, name)
-	}
-	return readNamespace(ctx, n.live, name)
+	got, err := n.confirmed.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
+		if !n.confirm.AllowN(n.clock.Now(), 1) {
+			return n.Namespace(ctx, name)
+		}
+		return readNamespace(ctx, n.live, name)
+	})
+	return got.value, err
 }
 
 func readNamespace(ctx context.Context, reader client.Reader, name string) (*corev1.Namespace, error) {
