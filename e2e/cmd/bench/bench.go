@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 )
 
@@ -40,12 +41,12 @@ func bench(ctx context.Context, out, progress io.Writer, o options) error {
 	if err != nil {
 		return err
 	}
-	m, err := describeMachine(ctx, root)
+	m, err := report.Describe(ctx, root)
 	if err != nil {
 		return err
 	}
-	if m.load >= busyLoad {
-		say("the load of this machine is %.2f: others are at work here, and the figures will show it", m.load)
+	if busy := m.Busy(); busy != "" {
+		say("%s", busy)
 	}
 	tables, err := evict(ctx, root, o, say)
 	if err != nil {
@@ -59,11 +60,11 @@ func bench(ctx context.Context, out, progress io.Writer, o options) error {
 		tables = append(tables, t)
 	}
 	say("done")
-	return report(out, m, tables, o.markdown)
+	return report.Write(out, m, tables, o.markdown)
 }
 
 // evict measures on a control plane of its own.
-func evict(ctx context.Context, root string, o options, say func(string, ...any)) (tables []table, err error) {
+func evict(ctx context.Context, root string, o options, say func(string, ...any)) (tables []report.Table, err error) {
 	scenarios := o.scenarios()
 	if len(scenarios) == 0 {
 		return nil, nil

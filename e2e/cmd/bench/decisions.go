@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tollgate-dev/tollgate/e2e/cmd/bench/decision"
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
 )
 
 const (
@@ -23,11 +24,11 @@ const (
 
 // compareDecisions compares how long both need to decide about growing numbers of
 // pods.
-func compareDecisions(ctx context.Context, most int, say func(string, ...any)) (table, error) {
-	t := table{
-		title:       "From the event of a rule until it is decided about every pod, ms; no API server",
-		explanation: fmt.Sprintf("up to %d runs of each, median (range); the ratio is Tollgate to built-in", decisionRuns),
-		columns:     []string{string(tollgate), string(builtin), ratioColumn},
+func compareDecisions(ctx context.Context, most int, say func(string, ...any)) (report.Table, error) {
+	t := report.Table{
+		Title:       "From the event of a rule until it is decided about every pod, ms; no API server",
+		Explanation: fmt.Sprintf("up to %d runs of each, median (range); the ratio is Tollgate to built-in", decisionRuns),
+		Columns:     []string{string(tollgate), string(builtin), ratioColumn},
 	}
 	for _, shape := range []struct {
 		label          string
@@ -43,9 +44,9 @@ func compareDecisions(ctx context.Context, most int, say func(string, ...any)) (
 			if err != nil {
 				return t, fmt.Errorf("decide about %s: %w", label, err)
 			}
-			t.rows = append(t.rows, row{label: label, cells: []string{
-				spread(times[tollgate], 2), spread(times[builtin], 2),
-				geometricMean([]float64{median(times[tollgate]) / median(times[builtin])}),
+			t.Rows = append(t.Rows, report.Row{Label: label, Cells: []string{
+				report.Spread(times[tollgate], 2), report.Spread(times[builtin], 2),
+				report.GeometricMean([]float64{report.Median(times[tollgate]) / report.Median(times[builtin])}),
 			}})
 		}
 	}

@@ -2,12 +2,13 @@ package main
 
 import (
 	"bytes"
-	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
 )
 
 func took(last time.Duration) measurement { return measurement{last: last, first: last / 2} }
@@ -25,13 +26,13 @@ func TestTabulate(t *testing.T) {
 	tables := tabulate(scenario{title: "a scenario", pods: 10}, twoRounds())
 	require.Len(t, tables, 1)
 	got := tables[0]
-	require.Equal(t, "4 runs of each, median (range); the ratio is Tollgate to built-in", got.explanation)
-	require.Equal(t, row{
-		label: "until the last pod is marked, s", cells: []string{"3.50 (1.00 to 4.00)", "3.00 (2.00 to 4.00)", "1.00"},
-	}, got.rows[0])
-	for _, r := range got.rows {
-		if r.label == "answers of 429" {
-			require.Equal(t, []string{"0", "0", ""}, r.cells, "nothing to nothing is no ratio")
+	require.Equal(t, "4 runs of each, median (range); the ratio is Tollgate to built-in", got.Explanation)
+	require.Equal(t, report.Row{
+		Label: "until the last pod is marked, s", Cells: []string{"3.50 (1.00 to 4.00)", "3.00 (2.00 to 4.00)", "1.00"},
+	}, got.Rows[0])
+	for _, r := range got.Rows {
+		if r.Label == "answers of 429" {
+			require.Equal(t, []string{"0", "0", ""}, r.Cells, "nothing to nothing is no ratio")
 		}
 	}
 }
@@ -43,12 +44,12 @@ func TestTabulateWithLoops(t *testing.T) {
 	}})
 	require.Len(t, tables, 2)
 	got := tables[1]
-	require.Equal(t, []string{"loop of 32", "loop of 64"}, got.columns)
-	require.Equal(t, row{label: "until the last pod is marked, s", cells: []string{"2.00", "4.00"}}, got.rows[0])
-	require.Equal(t, []row{
-		{label: "pods a second, Tollgate to loop", cells: []string{"0.40", "0.80"}},
-		{label: "pods a second, built-in to loop", cells: []string{"0.25", "0.50"}},
-	}, got.rows[len(got.rows)-2:])
+	require.Equal(t, []string{"loop of 32", "loop of 64"}, got.Columns)
+	require.Equal(t, report.Row{Label: "until the last pod is marked, s", Cells: []string{"2.00", "4.00"}}, got.Rows[0])
+	require.Equal(t, []report.Row{
+		{Label: "pods a second, Tollgate to loop", Cells: []string{"0.40", "0.80"}},
+		{Label: "pods a second, built-in to loop", Cells: []string{"0.25", "0.50"}},
+	}, got.Rows[len(got.Rows)-2:])
 }
 
 func TestTabulateTimedPods(t *testing.T) {
@@ -59,20 +60,8 @@ func TestTabulateTimedPods(t *testing.T) {
 	m := measurement{late: late, sinceStart: -time.Second, lateness: 0.5}
 	got := tabulate(scenario{timed: true, pods: 201}, []round{{tollgate: {m}, builtin: {m}}})[0]
 	for i, want := range []string{"0.000", "0.100", "0.198", "0.200", "-1.000", "0.500"} {
-		require.Equal(t, want, got.rows[i].cells[0], got.rows[i].label)
+		require.Equal(t, want, got.Rows[i].Cells[0], got.Rows[i].Label)
 	}
-}
-
-func TestSpread(t *testing.T) {
-	require.Equal(t, "1.00", spread([]float64{1.001, 0.999}, 2))
-	require.Equal(t, "2.5 (1.0 to 9.0)", spread([]float64{9, 2, 3, 1}, 1))
-	require.Equal(t, "2 (1 to 9)", spread([]float64{9, 2, 1}, 0))
-	require.Empty(t, spread([]float64{math.NaN()}, 2))
-}
-
-func TestGeometricMean(t *testing.T) {
-	require.Equal(t, "1.00", geometricMean([]float64{0.5, 2}))
-	require.Empty(t, geometricMean([]float64{1, 0}))
 }
 
 func TestTheReportFitsTheScreen(t *testing.T) {
@@ -90,7 +79,7 @@ func TestTheReportFitsTheScreen(t *testing.T) {
 	require.Len(t, o.scenarios(), 7)
 	for _, scenario := range o.scenarios() {
 		var out bytes.Buffer
-		require.NoError(t, report(&out, machine{cpu: "some CPU"}, tabulate(scenario, rounds), false))
+		require.NoError(t, report.Write(&out, report.Machine{}, tabulate(scenario, rounds), false))
 		for line := range strings.Lines(out.String()) {
 			require.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100, line)
 		}
@@ -99,7 +88,7 @@ func TestTheReportFitsTheScreen(t *testing.T) {
 
 func TestTheReportAsMarkdown(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, report(&out, machine{}, tabulate(scenario{title: "a scenario", pods: 10}, twoRounds()), true))
+	require.NoError(t, report.Write(&out, report.Machine{}, tabulate(scenario{title: "a scenario", pods: 10}, twoRounds()), true))
 	require.Contains(t, out.String(), "### a scenario\n\n4 runs of each")
 	require.Contains(t, out.String(), "\n| until the last pod is marked, s | 3.50 (1.00 to 4.00) | 3.00 (2.00 to 4.00) | 1.00 |\n")
 	require.Contains(t, out.String(), "\n| – GET pod | 0.00 | 0.00 |  |\n")

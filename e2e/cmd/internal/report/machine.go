@@ -1,4 +1,6 @@
-package main
+// Package report prints what benchmarks have measured: the machine, the commit and the command,
+// and tables with medians, ranges and intervals.
+package report
 
 import (
 	"context"
@@ -14,20 +16,27 @@ import (
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
 )
 
+// procDir is where Linux shows processes.
+const procDir = "/proc"
+
 // busyLoad is the load from which on figures are those of a machine at work.
 const busyLoad = 1.0
 
-// machine is what figures depend on.
-type machine struct {
+// Machine is what figures depend on.
+type Machine struct {
 	cpu, memory, system string
 	cores               int
 	commit              string
 	date                string
 	load                float64
+
+	// Command is the command line, if the program says it.
+	Command string
 }
 
-func describeMachine(ctx context.Context, root string) (machine, error) {
-	m := machine{cores: runtime.NumCPU(), date: time.Now().UTC().Format(time.DateOnly)}
+// Describe returns the machine and the commit of the repository at root.
+func Describe(ctx context.Context, root string) (Machine, error) {
+	m := Machine{cores: runtime.NumCPU(), date: time.Now().UTC().Format(time.DateOnly)}
 	load, err := os.ReadFile(filepath.Join(procDir, "loadavg"))
 	if err != nil {
 		return m, fmt.Errorf("read load (this needs Linux): %w", err)
@@ -65,10 +74,22 @@ func valueIn(path, key, separator string) string {
 	return "unknown"
 }
 
+// Busy says that other programs are at work, and is empty on a quiet machine.
+func (m Machine) Busy() string {
+	if m.load < busyLoad {
+		return ""
+	}
+	return fmt.Sprintf("the load of this machine is %.2f: others are at work here, and the figures will show it", m.load)
+}
+
 // lines describe the machine for a reader.
-func (m machine) lines() []string {
-	return []string{
+func (m Machine) lines() []string {
+	lines := []string{
 		fmt.Sprintf("%s, %d cores, %s, %s, %s %s/%s", m.cpu, m.cores, m.memory, m.system, runtime.Version(), runtime.GOOS, runtime.GOARCH),
 		fmt.Sprintf("commit %s, %s, Kubernetes %s, load %.2f before the start", m.commit, m.date, binaries.KubernetesVersion, m.load),
 	}
+	if m.Command != "" {
+		lines = append(lines, m.Command)
+	}
+	return lines
 }
