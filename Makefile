@@ -178,6 +178,8 @@ mutations: ## Play 85 seeded faults and require that a test catches each. (13 mi
 bench: ## Run the benchmarks: admission, decisions, eviction and scheduling beside Kubernetes' own.
 	@$(call say,benchmarks of admission and of decisions)
 	@$(GO) test -run '^$$' -bench . -benchmem ./policy/... ./webhook/... ./evictor/... ./tracker/...
+	@$(call say,admission straight over HTTPS and through the API server$(comma) beside other ways to judge pods)
+	@cd e2e && $(GO) run ./cmd/benchadmission
 	@$(call say,eviction beside the built-in controller on the same control plane)
 	@cd e2e && $(GO) run ./cmd/bench
 	@$(call say,pods with devices: the scheduler that applies patches beside Kubernetes' own$(comma) without patches)

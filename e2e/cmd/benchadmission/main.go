@@ -1,0 +1,92 @@
+// Command benchadmission measures, on one control plane and in one run, what the review of a
+// pod costs Tollgate beside a constant answer and beside a webhook of controller-runtime that
+// decodes the pod, and what the creation of a pod costs the API server with no policy engine,
+// with ValidatingAdmissionPolicies, with that webhook and with Tollgate.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctrl.SetLogger(logr.Discard())
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "benchadmission:", err)
+		return 1
+	}
+	return 0
+}
+
+// options are what the command line says.
+type options struct {
+	// reviews and pods are how many are measured at a time; zero leaves out the reviews sent
+	// straight to the servers, or the pods created through the API server.
+	reviews, pods int
+	rounds        int
+	dryRun        bool
+	quick         bool
+	markdown      bool
+	// command is the command line, for the report.
+	command string
+}
+
+func newCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:           "benchadmission",
+		Short:         "Measure what admission costs, straight over HTTPS and through the API server",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.reviews < 0 || o.pods < 0 || o.rounds < 1 {
+				return errors.New("--rounds must be at least 1, and --reviews and --pods not negative")
+			}
+			if o.quick {
+				o.shrink()
+			}
+			return bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.reviews, "reviews", 1000, "reviews sent straight to each server in a round; zero leaves that out")
+	flags.IntVar(&o.pods, "pods", 500, "pods of a kind created through the API server, twice in a round for each policy engine; zero leaves that out")
+	flags.IntVar(&o.rounds, "rounds", 10, "rounds of either")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "create pods as dry runs: admission alone, without etcd and without watches")
+	flags.BoolVar(&o.quick, "quick", false, "try it out: few policies, reviews and pods, one round; the figures mean little")
+	flags.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
+	cmd.AddCommand(newAnswerCommand())
+	o.command = strings.Join(append([]string{"go run ./cmd/benchadmission"}, os.Args[1:]...), " ")
+	return cmd
+}
+
+// shrink leaves few of all.
+func (o *options) shrink() {
+	o.reviews, o.pods, o.rounds = min(o.reviews, 48), min(o.pods, 24), 1
+}
+
+// manyPolicies are the numbers of policies that are compared, beside one.
+func (o *options) manyPolicies() []int {
+	if o.quick {
+		return []int{10}
+	}
+	return []int{100, 1000}
+}
