@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -41,9 +42,12 @@ type options struct {
 	// straight to the servers, or the pods created through the API server.
 	reviews, pods int
 	rounds        int
-	dryRun        bool
-	quick         bool
-	markdown      bool
+	// policies are the numbers of policies that are compared, beside none and one. Pods are created
+	// under the first.
+	policies []int
+	dryRun   bool
+	quick    bool
+	markdown bool
 	// command is the command line, for the report.
 	command string
 }
@@ -57,11 +61,11 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.reviews < 0 || o.pods < 0 || o.rounds < 1 {
-				return errors.New("--rounds must be at least 1, and --reviews and --pods not negative")
-			}
 			if o.quick {
 				o.shrink()
+			}
+			if o.reviews < 0 || o.pods < 0 || o.rounds < 1 || slices.Min(o.policies) < 1 {
+				return errors.New("--rounds and --policies must be at least 1, and --reviews and --pods not negative")
 			}
 			return bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 		},
@@ -70,6 +74,7 @@ func newCommand() *cobra.Command {
 	flags.IntVar(&o.reviews, "reviews", 1000, "reviews sent straight to each server in a round; zero leaves that out")
 	flags.IntVar(&o.pods, "pods", 500, "pods of a kind created through the API server, twice in a round for each policy engine; zero leaves that out")
 	flags.IntVar(&o.rounds, "rounds", 10, "rounds of either")
+	flags.IntSliceVar(&o.policies, "policies", []int{100, 1000}, "numbers of policies, beside none and one; pods are created under one and under the first of these")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "create pods as dry runs: admission alone, without etcd and without watches")
 	flags.BoolVar(&o.quick, "quick", false, "try it out: few policies, reviews and pods, one round; the figures mean little")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
@@ -78,15 +83,7 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-// shrink leaves few of all.
+// shrink leaves few of all. What makes no sense stays as it is.
 func (o *options) shrink() {
-	o.reviews, o.pods, o.rounds = min(o.reviews, 48), min(o.pods, 24), 1
-}
-
-// manyPolicies are the numbers of policies that are compared, beside one.
-func (o *options) manyPolicies() []int {
-	if o.quick {
-		return []int{10}
-	}
-	return []int{100, 1000}
+	o.reviews, o.pods, o.rounds, o.policies = min(o.reviews, 48), min(o.pods, 24), min(o.rounds, 1), []int{10}
 }

@@ -58,6 +58,9 @@ func (c created) ratios(q quantity, e, to engine) []float64 {
 
 // tabulateCreations has a table of ratios, which is what to read, and the figures themselves for each scene.
 func (s *stage) tabulateCreations(scenes []scene, all map[scene]created) []report.Table {
+	if len(scenes) == 0 {
+		return nil
+	}
 	n := len(all[scenes[0]])
 	how := fmt.Sprintf("%s, in each of which every engine has its turn twice, with %d pods of a kind on %d connections", rounds(n), s.options.pods, connections)
 	if s.options.dryRun {

@@ -76,17 +76,18 @@ func bench(ctx context.Context, out, progress io.Writer, o options) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.cp.Stop(context.WithoutCancel(ctx))) }()
+	m.Command = o.command
 	var tables []report.Table
 	for _, part := range []func(context.Context) ([]report.Table, error){s.straight, s.through} {
-		measured, err := part(ctx)
-		if err != nil {
-			return fmt.Errorf("%w (logs: %s)", err, filepath.Join(s.cp.Dir(), "logs"))
-		}
+		measured, failed := part(ctx)
 		tables = append(tables, measured...)
+		if failed != nil {
+			err = fmt.Errorf("%w (logs: %s)", failed, filepath.Join(s.cp.Dir(), "logs"))
+			break
+		}
 	}
-	say("done")
-	m.Command = o.command
-	return report.Write(out, m, tables, o.markdown)
+	// A run takes long: what was measured before it failed, or was interrupted, is printed too.
+	return errors.Join(err, report.Write(out, m, tables, o.markdown))
 }
 
 func newStage(ctx context.Context, root string, o options, say func(string, ...any)) (*stage, error) {

@@ -48,7 +48,7 @@ func (o *options) settings() []setting {
 	}{{"1 % match", onePercent}, {"all match", all}}
 	add := func(group, label, path string, policies func(n int, matches matching) []client.Object) {
 		list = append(list, setting{group, label + ", 1 policy", path, policies(1, all)})
-		for _, n := range o.manyPolicies() {
+		for _, n := range o.policies {
 			for _, share := range shares {
 				list = append(list, setting{
 					group, label + ", " + strconv.Itoa(n) + " policies, " + share.label, path, policies(n, share.matches),
@@ -107,7 +107,13 @@ func (s *stage) straight(ctx context.Context) (tables []report.Table, err error)
 	}
 	servers = append(servers, tollgate)
 	settings := s.options.settings()
+	size := len(reviews[webhook.PathValidate])
 	var measured []costs
+	defer func() {
+		if len(measured) > 0 {
+			tables = []report.Table{s.tabulate(size, settings, measured)}
+		}
+	}()
 	for _, setting := range settings {
 		s.say("reviews: %s", setting)
 		body := reviews[setting.path]
@@ -123,8 +129,7 @@ func (s *stage) straight(ctx context.Context) (tables []report.Table, err error)
 	if err := s.clearPolicies(ctx); err != nil {
 		return nil, err
 	}
-	size := len(reviews[webhook.PathValidate])
-	return []report.Table{s.tabulate(size, settings, measured)}, s.uninstallTollgate(ctx, installed, tollgate)
+	return nil, s.uninstallTollgate(ctx, installed, tollgate)
 }
 
 // apply puts the policies of a setting in the place of those that there are, and returns when Tollgate
@@ -256,7 +261,7 @@ func (s *stage) tabulate(size int, settings []setting, measured []costs) report.
 	add("constant answer", constant, measured)
 	add("bare", bare, measured)
 	group := ""
-	for i, setting := range settings {
+	for i, setting := range settings[:len(measured)] {
 		if setting.group != group {
 			group = setting.group
 			t.Rows = append(t.Rows, report.Row{Label: group})

@@ -91,14 +91,18 @@ func (s *stage) through(ctx context.Context) (tables []report.Table, err error) 
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx), plane.bare)) }()
 	var scenes []scene
 	all := map[scene]created{}
-	for _, n := range []int{1, s.options.manyPolicies()[0]} {
-		both := []scene{{n, false}, {n, true}}
-		scenes = append(scenes, both...)
-		if err := plane.compare(ctx, n, all); err != nil {
-			return nil, err
+	for _, n := range []int{1, s.options.policies[0]} {
+		err = plane.compare(ctx, n, all)
+		for _, kind := range []scene{{n, false}, {n, true}} {
+			if len(all[kind]) > 0 {
+				scenes = append(scenes, kind)
+			}
+		}
+		if err != nil {
+			break
 		}
 	}
-	return s.tabulateCreations(scenes, all), nil
+	return s.tabulateCreations(scenes, all), err
 }
 
 // plane is the API server with one engine at a time.
