@@ -14,10 +14,11 @@ var studentT = []float64{
 }
 
 // Interval returns the 95 % interval of the geometric mean of ratios: the ratios of rounds, whose
-// logarithms are taken for normally distributed. There is none of fewer than two.
+// logarithms are taken for normally distributed. There is none of fewer than
+// three, which would span orders of magnitude.
 func Interval(ratios []float64) (low, high float64, ok bool) {
 	n := len(ratios)
-	if n < 2 {
+	if n < 3 {
 		return 0, 0, false
 	}
 	logs := make([]float64, n)

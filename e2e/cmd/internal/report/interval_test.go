@@ -21,13 +21,13 @@ func TestTheIntervalOfRatiosIsThatOfTheirLogarithms(t *testing.T) {
 	require.InDelta(t, 1.5, low, 1e-9)
 	require.InDelta(t, 1.5, high, 1e-9)
 
-	_, _, ok = Interval([]float64{1})
-	require.False(t, ok, "one round has no interval")
+	_, _, ok = Interval([]float64{1, 2})
+	require.False(t, ok, "two rounds have no interval")
 }
 
 func TestARatioHasItsRangeAndItsInterval(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "0.50", Ratio([]float64{0.5}))
-	require.Equal(t, "0.50 [0.50 to 0.50]", Ratio([]float64{0.5, 0.5}))
+	require.Equal(t, "0.50 [0.50 to 0.50]", Ratio([]float64{0.5, 0.5, 0.5}))
 	require.Regexp(t, `^0\.50 \(0\.40 to 0\.60\) \[0\.\d\d to 0\.\d\d\]$`, Ratio([]float64{0.4, 0.5, 0.6}))
 }
