@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -16,9 +15,6 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // manyFaults is a small review whose answer is larger than what a server buffers of it: each
@@ -96,30 +92,5 @@ func TestA05StreamsWithoutAWindowHoldNoRoom(t *testing.T) {
 			require.True(t, answered)
 			return
 		}
-	}
-}
-
-func TestADenialHasABoundedNumberOfCauses(t *testing.T) {
-	for name, tt := range map[string]struct {
-		denials, causes int
-		last            string
-	}{
-		"as many as there may be": {maxCauses, maxCauses, "problem"},
-		"one more":                {maxCauses + 1, maxCauses, "and 2 more causes"},
-		"many more":               {10_000, maxCauses, "and 9951 more causes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			found := make([]policy.Finding, tt.denials)
-			for i := range found {
-				found[i] = policy.Finding{Reason: policy.Invalid, Field: "spec", Problem: "problem"}
-			}
-			result := Result{Decision: policy.Decide(found)}
-			response := result.Response()
-			require.Equal(t, int32(http.StatusForbidden), response.Result.Code)
-			causes := response.Result.Details.Causes
-			require.Len(t, causes, tt.causes)
-			require.Equal(t, tt.last, causes[len(causes)-1].Message)
-			require.Equal(t, metav1.CauseType(policy.Invalid), causes[0].Type)
-		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 )
 
 func TestE04ABodyThatDoesNotComeHoldsItsRoomNoLongerThanAVerdictIsOfUse(t *testing.T) {
@@ -25,7 +27,7 @@ func TestE04ABodyThatDoesNotComeHoldsItsRoomNoLongerThanAVerdictIsOfUse(t *testi
 			synctest.Test(t, func(t *testing.T) {
 				options := testOptions()
 				options.Budget = tt.budget
-				client := pipeTo(t, newEndpoint(EndpointValidate, options, map[resource]handler{pods: allowAll}))
+				client := pipeTo(t, newEndpoint(EndpointValidate, options, map[handlers.Resource]handlers.Handler{pods: allowAll}))
 				start := time.Now()
 				_, err := io.WriteString(client, "POST /validate"+tt.query+" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 				require.NoError(t, err)

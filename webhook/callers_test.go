@@ -28,6 +28,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
@@ -105,9 +106,9 @@ func answerTo(t *testing.T, method, url, authorization string, body io.Reader) (
 func TestF06WhoIsNotKnownIsToldTheSameWhateverItSends(t *testing.T) {
 	options, key := askingForTokens(t, true)
 	var judged atomic.Int64
-	url := serveHandler(t, options, handler(func(context.Context, *review.Request) (Result, error) {
+	url := serveHandler(t, options, handlers.Handler(func(context.Context, *review.Request) (handlers.Result, error) {
 		judged.Add(1)
-		return Result{Decision: policy.Decide([]policy.Finding{{Problem: "the taint dedicated is granted to the namespace banana only"}})}, nil
+		return handlers.Result{Decision: policy.Decide([]policy.Finding{{Problem: "the taint dedicated is granted to the namespace banana only"}})}, nil
 	}))
 	review := string(marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	status, want := answerTo(t, http.MethodPost, url, "", strings.NewReader(review))
@@ -150,7 +151,7 @@ func TestF06NothingIsReadOfTheBodyOfWhoIsNotKnown(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", body)
 	r.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
-	newEndpoint(EndpointValidate, options, map[resource]handler{pods: allowAll}).ServeHTTP(answer, r)
+	newEndpoint(EndpointValidate, options, map[handlers.Resource]handlers.Handler{pods: allowAll}).ServeHTTP(answer, r)
 	require.Equal(t, http.StatusUnauthorized, answer.Code)
 	require.Zero(t, body.read.Load())
 }
@@ -189,7 +190,7 @@ func TestF07TheTimeUntilACallerIsKnownIsPartOfTheBudgetAndOfTheDuration(t *testi
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set("Authorization", "Bearer "+mint(t, key, "*"))
 				answer, start := httptest.NewRecorder(), time.Now()
-				newEndpoint(EndpointValidate, options, map[resource]handler{pods: allowAll}).ServeHTTP(answer, r)
+				newEndpoint(EndpointValidate, options, map[handlers.Resource]handlers.Handler{pods: allowAll}).ServeHTTP(answer, r)
 				require.Equal(t, tt.status, answer.Code)
 				require.Equal(t, tt.lasts, time.Since(start))
 				if tt.status == http.StatusOK {
@@ -215,7 +216,7 @@ func took(t *testing.T, m *Metrics) float64 {
 func TestA04ABodyThatDoesNotComeAfterARefusalDoesNotHoldItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options, _ := askingForTokens(t, true)
-		client := pipeTo(t, newEndpoint(EndpointValidate, options, map[resource]handler{pods: allowAll}))
+		client := pipeTo(t, newEndpoint(EndpointValidate, options, map[handlers.Resource]handlers.Handler{pods: allowAll}))
 		start := time.Now()
 		go func() {
 			_, _ = io.WriteString(client, "POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
@@ -262,3 +263,42 @@ func (l *oneConnection) Close() error {
 }
 
 func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestE05AReviewOfAStrangerIsUnproven(t *testing.T) {
+	options, key := askingForTokens(t, false)
+	known := "Bearer " + mint(t, key, "*")
+	guard := options.Callers.Guard(EndpointValidate)
+	require.Eventually(t, func() bool { // Where that is optional, nobody waits for the keys of tokens.
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", http.NoBody)
+		r.Header.Set("Authorization", known)
+		visit, _ := guard.Identify(r)
+		return visit.Proven("")
+	}, time.Minute, time.Millisecond)
+	var unproven bool
+	look := func(ctx context.Context, req *review.Request) (handlers.Result, error) {
+		unproven = req.Unproven
+		return allowAll(ctx, req)
+	}
+	endpoint := newEndpoint(EndpointValidate, options, map[handlers.Resource]handlers.Handler{pods: look, {Name: "nodes"}: look})
+	for _, tt := range []struct {
+		resource, authorization string
+		unproven                bool
+	}{
+		{"nodes", "", true},
+		{"nodes", "Bearer x", true},
+		{"nodes", known, false},
+		{"pods", "", false},
+	} {
+		review := podReview(t, admissionv1.Create, `{}`, "")
+		review.Request.Resource.Resource = tt.resource
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", bytes.NewReader(marshal(t, review)))
+		r.Header.Set("Content-Type", "application/json")
+		if tt.authorization != "" {
+			r.Header.Set("Authorization", tt.authorization)
+		}
+		answer := httptest.NewRecorder()
+		endpoint.ServeHTTP(answer, r)
+		require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+		require.Equal(t, tt.unproven, unproven, "%s by %q", tt.resource, tt.authorization)
+	}
+}

@@ -42,6 +42,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 )
 
 // now is when all reviews of the corpus are judged.
@@ -145,7 +146,7 @@ func covers(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 type setup struct {
 	config  webhook.Config
 	view    preview.Options
-	preview *webhook.PreviewConfig
+	preview *handlers.PreviewConfig
 	tracker *tracker.Tracker
 }
 
@@ -155,7 +156,7 @@ type selection struct {
 	unread  bool
 }
 
-// Selected implements webhook.PatchSelection.
+// Selected implements handlers.PatchSelection.
 func (s selection) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, bool) {
 	ids, err := s.devices.Would(ctx, patch)
 	return ids, err == nil && !s.unread
@@ -175,9 +176,9 @@ func (c *cluster) config(t *testing.T, settings []string) webhook.Config {
 		s.preview.View = view
 		s.preview.Limits = preview.NewLimits(preview.LimitsConfig{
 			View: view, Ledger: preview.NewLedger(s.tracker, s.view.Rules, s.preview.Clock), Approvals: preview.NewApprovals(c.reader),
-			Authorizer: s.config.Authorizer, Clock: s.preview.Clock,
+			Authorizer: s.config.Handlers.Authorizer, Clock: s.preview.Clock,
 		})
-		s.config.Preview = webhook.NewPreview(*s.preview)
+		s.config.Handlers.Preview = handlers.NewPreview(*s.preview)
 	}
 	return s.config
 }
@@ -186,7 +187,7 @@ func (c *cluster) setup() *setup {
 	server, machine := clocktesting.NewFakePassiveClock(now), clock.RealClock{}
 	yes := func() bool { return true }
 	devices, known := sliceview.New(), tracker.New()
-	outages := webhook.NewOutages()
+	outages := handlers.NewOutages()
 	each(c, func(node *corev1.Node) {
 		known.SetNode(tracker.NodeOf(node), now)
 		outages.OnAdd(node, true)
@@ -207,9 +208,9 @@ func (c *cluster) setup() *setup {
 			Tracker: known, Rules: evictor.Rules{}, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes,
 			Policies: func() *eviction.Set { return c.policies.Evictions }, NamespaceLabels: c.namespaceLabels,
 		},
-		preview: &webhook.PreviewConfig{
+		preview: &handlers.PreviewConfig{
 			Clock: server, Off: map[tracker.SourceKind]string{}, Selection: selection{devices: devices},
-			Metrics: webhook.NewPreviewMetrics(prometheus.NewPedanticRegistry()),
+			Metrics: handlers.NewPreviewMetrics(prometheus.NewPedanticRegistry()),
 		},
 		config: webhook.Config{
 			Options: webhook.Options{
@@ -217,21 +218,23 @@ func (c *cluster) setup() *setup {
 				Clock: machine, Metrics: webhook.NewMetrics(prometheus.NewPedanticRegistry()),
 				Budget: 30 * time.Second, Bodies: webhook.NewBodies(32 << 20),
 			},
-			ServerClock: server,
-			Readers: webhook.Readers{
-				Policies: c, Namespaces: webhook.NewNamespaces(c.reader, c.reader, machine), Live: c.reader, Cache: c.reader,
-				DeviceClasses:  webhook.NewDeviceClasses(c.reader, c.reader, machine),
-				RuntimeClasses: webhook.NewRuntimeClasses(c.reader, c.reader, machine),
-			},
-			Authorizers: webhook.Authorizers{Authorizer: authorizer.AuthorizerFunc(c.Authorize)},
-			Users:       webhook.Users{Selves: []string{"system:serviceaccount:tollgate-system:tollgate"}},
-			APIServer: webhook.APIServer{
-				DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
-			},
-			Features: webhook.Features{NodeTaintTimestamps: true, SchedulingDirectives: true, DeviceTaintAdmission: true},
-			Trackers: webhook.Trackers{
-				Spread:  webhook.NewSpread(webhook.SpreadConfig{Nodes: known, Known: yes, Clock: machine}),
-				Outages: outages, DeviceTaints: known,
+			Handlers: handlers.Config{
+				Clock: machine, ServerClock: server,
+				Readers: handlers.Readers{
+					Policies: c, Namespaces: handlers.NewNamespaces(c.reader, c.reader, machine), Live: c.reader, Cache: c.reader,
+					DeviceClasses:  handlers.NewDeviceClasses(c.reader, c.reader, machine),
+					RuntimeClasses: handlers.NewRuntimeClasses(c.reader, c.reader, machine),
+				},
+				Authorizers: handlers.Authorizers{Authorizer: authorizer.AuthorizerFunc(c.Authorize)},
+				Users:       handlers.Users{Selves: []string{"system:serviceaccount:tollgate-system:tollgate"}},
+				APIServer: handlers.APIServer{
+					DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute,
+				},
+				Features: handlers.Features{NodeTaintTimestamps: true, SchedulingDirectives: true, DeviceTaintAdmission: true},
+				Trackers: handlers.Trackers{
+					Spread:  handlers.NewSpread(handlers.SpreadConfig{Nodes: known, Known: yes, Clock: machine}),
+					Outages: outages, DeviceTaints: known,
+				},
 			},
 		},
 	}
@@ -264,30 +267,32 @@ func (nothing) Current() *policyset.Set { return nil }
 func knownSettings() map[string]func(*testing.T, *setup) {
 	no := func() bool { return false }
 	return map[string]func(*testing.T, *setup){
-		"mode Window":                         func(_ *testing.T, s *setup) { s.config.Window, s.view.Rules.Window = true, true },
+		"mode Window":                         func(_ *testing.T, s *setup) { s.config.Handlers.Window, s.view.Rules.Window = true, true },
 		"mode Observe":                        func(_ *testing.T, s *setup) { s.preview.Observe = true },
-		"comparison operators are not obeyed": func(_ *testing.T, s *setup) { s.config.IgnoreComparisonOperators = true },
-		"plugin ExtendedResourceToleration":   func(_ *testing.T, s *setup) { s.config.ExtendedResourceToleration = true },
-		"plugin PodTolerationRestriction":     func(_ *testing.T, s *setup) { s.config.PodTolerationRestriction = true },
-		"without SchedulingDirectives":        func(_ *testing.T, s *setup) { s.config.SchedulingDirectives = false },
-		"without NodeTaintTimestamps":         func(_ *testing.T, s *setup) { s.config.NodeTaintTimestamps, s.config.Outages = false, nil },
-		"without DeviceTaintAdmission":        func(_ *testing.T, s *setup) { s.config.DeviceTaintAdmission = false },
-		"without NodeTaintEviction":           func(_ *testing.T, s *setup) { s.view.NodesKnown, s.config.Spread = nil, nil },
-		"without DeviceTaintEviction":         func(_ *testing.T, s *setup) { s.view.DevicesKnown, s.config.DeviceTaints = nil, nil },
-		"the pods have not been read":         func(_ *testing.T, s *setup) { s.view.PodsKnown = no },
-		"the budgets have not been read":      func(_ *testing.T, s *setup) { s.view.BudgetsKnown = no },
-		"the policies have not been read":     func(_ *testing.T, s *setup) { s.config.Policies = nothing{} },
+		"comparison operators are not obeyed": func(_ *testing.T, s *setup) { s.config.Handlers.IgnoreComparisonOperators = true },
+		"plugin ExtendedResourceToleration":   func(_ *testing.T, s *setup) { s.config.Handlers.ExtendedResourceToleration = true },
+		"plugin PodTolerationRestriction":     func(_ *testing.T, s *setup) { s.config.Handlers.PodTolerationRestriction = true },
+		"without SchedulingDirectives":        func(_ *testing.T, s *setup) { s.config.Handlers.SchedulingDirectives = false },
+		"without NodeTaintTimestamps": func(_ *testing.T, s *setup) {
+			s.config.Handlers.NodeTaintTimestamps, s.config.Handlers.Outages = false, nil
+		},
+		"without DeviceTaintAdmission":    func(_ *testing.T, s *setup) { s.config.Handlers.DeviceTaintAdmission = false },
+		"without NodeTaintEviction":       func(_ *testing.T, s *setup) { s.view.NodesKnown, s.config.Handlers.Spread = nil, nil },
+		"without DeviceTaintEviction":     func(_ *testing.T, s *setup) { s.view.DevicesKnown, s.config.Handlers.DeviceTaints = nil, nil },
+		"the pods have not been read":     func(_ *testing.T, s *setup) { s.view.PodsKnown = no },
+		"the budgets have not been read":  func(_ *testing.T, s *setup) { s.view.BudgetsKnown = no },
+		"the policies have not been read": func(_ *testing.T, s *setup) { s.config.Handlers.Policies = nothing{} },
 		"another scheduler binds, named packer": func(_ *testing.T, s *setup) {
-			s.config.Schedulers = append(webhook.DefaultSchedulers(), "packer")
+			s.config.Handlers.Schedulers = append(handlers.DefaultSchedulers(), "packer")
 		},
 		"no room for another body": func(_ *testing.T, s *setup) {
 			s.config.Bodies = webhook.NewBodies(1)
 		},
 		"without any eviction": func(_ *testing.T, s *setup) {
-			s.preview, s.config.Spread, s.config.DeviceTaints = nil, nil, nil
+			s.preview, s.config.Handlers.Spread, s.config.Handlers.DeviceTaints = nil, nil, nil
 		},
 		"without DeviceTaintRules": func(_ *testing.T, s *setup) {
-			s.config.WithoutDeviceTaintRules = true
+			s.config.Handlers.WithoutDeviceTaintRules = true
 			s.preview.Off[tracker.SourceRule], s.preview.Off[tracker.SourcePatch] = "DeviceTaintRules", "DeviceTaintRules"
 			s.preview.Selection = nil
 		},
@@ -299,13 +304,13 @@ func knownSettings() map[string]func(*testing.T, *setup) {
 			s.view.DevicesKnown = no
 			s.preview.Selection = selection{devices: sliceview.New(), unread: true}
 		},
-		"RBAC does not answer": func(_ *testing.T, s *setup) { s.config.Authorizer = silent },
+		"RBAC does not answer": func(_ *testing.T, s *setup) { s.config.Handlers.Authorizer = silent },
 		"RBAC does not answer tenants": func(_ *testing.T, s *setup) {
-			s.config.Authorizer, s.config.Operators = silent, s.config.Authorizer
+			s.config.Handlers.Authorizer, s.config.Handlers.Operators = silent, s.config.Handlers.Authorizer
 		},
 		"the API server does not answer": func(t *testing.T, s *setup) {
 			t.Helper()
-			s.config.Live = fake.NewClientBuilder().WithScheme(schemeOfCluster(t)).WithInterceptorFuncs(interceptor.Funcs{
+			s.config.Handlers.Live = fake.NewClientBuilder().WithScheme(schemeOfCluster(t)).WithInterceptorFuncs(interceptor.Funcs{
 				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 					return errDown
 				},

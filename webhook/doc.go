@@ -1,7 +1,6 @@
-// Package webhook is Tollgate's admission edge: it reads AdmissionReviews, asks
-// the pure packages below policy/, and writes the answer. One file a resource, with
-// a handler that returns a Result; the shared parts are the transport (transport.go, body.go),
-// the review (review.go) and the response (respond.go).
+// Package webhook is Tollgate's admission edge: it identifies the caller, reads AdmissionReviews
+// within bounds (transport.go, body.go), calls the handler of the resource (package handlers)
+// and writes the answer. It serves them by HTTPS (server.go) and counts them (metrics.go).
 //
 // The answers when something is wrong:
 //
@@ -16,7 +15,5 @@
 //     allowed" would not do: the API server consults failurePolicy only when a
 //     call fails.
 //
-// Handlers have no side effects and hold no state but the policy snapshot, so a
-// dry run is judged like any other request. Every handler is safe for
-// concurrent use.
+// A dry run is judged like any other request. Endpoints are safe for concurrent use.
 package webhook

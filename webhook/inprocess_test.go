@@ -10,14 +10,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 func TestReviewReturnsTheFindingsOfItsResponse(t *testing.T) {
 	t.Parallel()
 	endpoint := Validate(Config{
-		Readers: Readers{Policies: fixedPolicies{guarded()}, Namespaces: fixedNamespaces{"apple": nil}, Live: storing()},
+		Handlers: handlers.Config{
+			Clock:   clock.RealClock{},
+			Readers: handlers.Readers{Policies: fixedPolicies{guarded()}, Namespaces: fixedNamespaces{"apple": nil}, Live: noObjects{}},
+		},
 		Options: Options{Clock: clock.RealClock{}},
 	})
 	req, err := review.Of(&admissionv1.AdmissionRequest{
@@ -34,10 +37,4 @@ func TestReviewReturnsTheFindingsOfItsResponse(t *testing.T) {
 	req.Resource.Resource = "services"
 	_, err = endpoint.Review(t.Context(), req)
 	require.ErrorContains(t, err, "does not judge services")
-}
-
-func TestAnUnfollowedPodIsToldFromOtherFaults(t *testing.T) {
-	t.Parallel()
-	require.ErrorIs(t, unfollowed(tracker.SourceNode), ErrUnfollowed)
-	require.NotErrorIs(t, errPodsUnread, ErrUnfollowed)
 }

@@ -8,10 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
@@ -61,12 +62,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // observe counts a request that was decided, or that err kept from being decided.
-func (m *Metrics) observe(endpoint, resource string, req *review.Request, result *Result, err error, took time.Duration) {
+func (m *Metrics) observe(endpoint, resource string, req *review.Request, result *handlers.Result, err error, took time.Duration) {
 	verdict := result.Verdict.String()
 	if err != nil {
 		verdict = "error"
 	}
-	m.requests.WithLabelValues(endpoint, resource, string(req.Operation), verdict, strconv.FormatBool(isDryRun(req))).Inc()
+	m.requests.WithLabelValues(endpoint, resource, string(req.Operation), verdict, strconv.FormatBool(ptr.Deref(req.DryRun, false))).Inc()
 	m.duration.WithLabelValues(endpoint, resource, verdict).Observe(took.Seconds())
 	if err != nil {
 		return // Nothing follows from the findings up to then.
@@ -91,27 +92,4 @@ func (m *Metrics) found(f *policy.Finding) {
 
 func (m *Metrics) refused(endpoint string, status int) {
 	m.refusals.WithLabelValues(endpoint, strconv.Itoa(status)).Inc()
-}
-
-// sourcePolicy is the label of previews of a TaintPolicy that puts taints on nodes. The
-// others are the kinds of tracker.Source.
-const sourcePolicy = "taintpolicy"
-
-// PreviewMetrics counts the pods that previews find. Its label is a closed set: node,
-// devicetaintrule, resourceslice, resourceslicepatch and taintpolicy.
-type PreviewMetrics struct {
-	pods *prometheus.HistogramVec
-}
-
-// NewPreviewMetrics registers the metrics of previews with reg.
-func NewPreviewMetrics(reg prometheus.Registerer) *PreviewMetrics {
-	return &PreviewMetrics{pods: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "tollgate_preview_pods",
-		Help:    "How many pods a write that was previewed makes due or due sooner, dry runs and refused writes included.",
-		Buckets: []float64{0, 1, 10, 100, 1000, 10_000, 100_000},
-	}, []string{"source"})}
-}
-
-func (m *PreviewMetrics) observe(source string, f *preview.Forecast) {
-	m.pods.WithLabelValues(source).Observe(float64(len(f.Pods)))
 }

@@ -81,7 +81,7 @@ func emptyHandler() http.Handler {
 // withPolicies is the configuration of the other tests with other policies.
 func withPolicies(policies *policyset.Set) Config {
 	config := testConfig()
-	config.Policies = holding{policies}
+	config.Handlers.Policies = fixedPolicies{policies}
 	return config
 }
 

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
@@ -17,7 +19,7 @@ func TestAPlainAnswerIsEncodedAsAnyOther(t *testing.T) {
 		for _, version := range []string{"", "e15c08881519", `"`} {
 			for _, api := range []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"} {
 				req := &review.Request{APIVersion: api, AdmissionRequest: admissionv1.AdmissionRequest{UID: types.UID(uid)}}
-				result := allowed()
+				result := handlers.Result{Decision: policy.Decision{Verdict: policy.Allowed}}
 				result.PolicyVersion = version
 				response := result.Response()
 				require.NoError(t, response.Complete(admission.Request{AdmissionRequest: req.AdmissionRequest}))

@@ -101,14 +101,15 @@ func TestB03ManyKeysAndItemsCostABoundedMultiple(t *testing.T) {
 	}
 }
 
-// requireBounded decodes a review, and its pod, and fails if that allocates more
+// requireBounded decodes a review, judges its pod, and fails if that allocates more
 // than ten times its size.
 func requireBounded(t *testing.T, body string) {
 	t.Helper()
 	require.Less(t, len(body), maxBodyBytes)
+	endpoint := Validate(testConfig())
 	allocated := allocations(func() {
 		if req, err := readRequest([]byte(body)); err == nil {
-			_, _, _ = decodeBoth(req, decodePod)
+			_, _ = endpoint.Review(t.Context(), req)
 		}
 	})
 	require.Less(t, allocated, uint64(10*len(body)), "bytes allocated for %d bytes", len(body))

@@ -46,7 +46,7 @@ func bigSlice(n int) *resourcev1.ResourceSlice {
 		if i%4 == 0 {
 			device.Taints = []resourcev1.DeviceTaint{{
 				Key: "gpu.example.com/unhealthy", Value: "xid-79", Effect: resourcev1.DeviceTaintEffectNoExecute,
-				TimeAdded: new(metav1.NewTime(noon.Truncate(time.Second))),
+				TimeAdded: new(metav1.NewTime(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))),
 			}}
 		}
 		slice.Spec.Devices = append(slice.Spec.Devices, device)

@@ -132,7 +132,7 @@ func (g gamble) replica(w world) (mutate, validate *Endpoint) {
 	g.Shuffle(len(tolerations), func(i, j int) { tolerations[i], tolerations[j] = tolerations[j], tolerations[i] })
 	g.Shuffle(len(placements), func(i, j int) { placements[i], placements[j] = placements[j], placements[i] })
 	config := withPolicies(policyset.None().WithTolerations(tolerations).WithPlacement(placements))
-	config.Authorizer = permitting("alice tolerate gpu", "alice tolerate dedicated")
+	config.Handlers.Authorizer = permitting("alice tolerate gpu", "alice tolerate dedicated")
 	return Mutate(config), Validate(config)
 }
 

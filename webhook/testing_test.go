@@ -7,9 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,32 +24,22 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// answer returns the response to a request.
-func answer(ctx context.Context, handle handler, req *review.Request) (admission.Response, error) {
-	result, err := handle(ctx, req)
-	if err != nil {
-		return admission.Response{}, err
-	}
-	return result.Response(), nil
-}
+// pods is the resource that most reviews here are about.
+var pods = handlers.Resource{Name: "pods"}
 
 // fixedPolicies are policies that do not change.
-type fixedPolicies struct{ set *toleration.Set }
+type fixedPolicies struct{ set *policyset.Set }
 
-func (f fixedPolicies) Current() *policyset.Set {
-	if f.set == nil {
-		return nil
-	}
-	return &policyset.Set{Tolerations: f.set}
-}
+func (f fixedPolicies) Current() *policyset.Set { return f.set }
 
 // fixedNamespaces are namespaces with their labels.
 type fixedNamespaces map[string]map[string]string
@@ -68,57 +56,16 @@ func (f fixedNamespaces) Confirmed(ctx context.Context, name string) (*corev1.Na
 	return f.Namespace(ctx, name)
 }
 
-// stored are the objects that the API server has.
-type stored struct {
-	client.Reader
+// noObjects is an API server without objects.
+type noObjects struct{ client.Reader }
 
-	mu      sync.Mutex // guards what is below
-	objects []client.Object
-	fault   error
-	reads   int
-}
-
-func storing(objects ...client.Object) *stored { return &stored{objects: objects} }
-
-func (s *stored) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reads++
-	if s.fault != nil {
-		return s.fault
-	}
-	for _, object := range s.objects {
-		if reflect.TypeOf(object) == reflect.TypeOf(into) && client.ObjectKeyFromObject(object) == key {
-			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
-			return nil
-		}
-	}
+func (noObjects) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "objects"}, key.Name)
-}
-
-// store puts an object in the place of the one with its name, if there is one.
-func (s *stored) store(object client.Object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects = slices.DeleteFunc(s.objects, func(o client.Object) bool {
-		return reflect.TypeOf(o) == reflect.TypeOf(object) && client.ObjectKeyFromObject(o) == client.ObjectKeyFromObject(object)
-	})
-	s.objects = append(s.objects, object)
-}
-
-// asked returns how many reads there were.
-func (s *stored) asked() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reads
 }
 
 // permitting authorizes by "user verb name".
 func permitting(grants ...string) authorizer.AuthorizerFunc {
 	return func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		if a.GetUser().GetName() == "broken" {
-			return authorizer.DecisionNoOpinion, "", io.ErrUnexpectedEOF
-		}
 		if slices.Contains(grants, a.GetUser().GetName()+" "+a.GetVerb()+" "+a.GetName()) {
 			return authorizer.DecisionAllow, "", nil
 		}
@@ -126,19 +73,9 @@ func permitting(grants ...string) authorizer.AuthorizerFunc {
 	}
 }
 
-// fixedRuntimeClasses are RuntimeClasses with their tolerations.
-type fixedRuntimeClasses map[string][]corev1.Toleration
-
-func (f fixedRuntimeClasses) Tolerations(_ context.Context, name string) ([]corev1.Toleration, error) {
-	if name == "broken" {
-		return nil, io.ErrUnexpectedEOF
-	}
-	return f[name], nil
-}
-
 // guarded is a policy under which only banana may tolerate the taint dedicated.
-func guarded() *toleration.Set {
-	return toleration.Compile([]v1alpha1.TolerationPolicy{{
+func guarded() *policyset.Set {
+	return policyset.None().WithTolerations([]v1alpha1.TolerationPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Name: "dedicated"},
 		Spec: v1alpha1.TolerationPolicySpec{
 			Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}},
@@ -162,24 +99,25 @@ func testOptions() Options {
 
 func testConfig() Config {
 	return Config{
-		Options:     testOptions(),
-		ServerClock: clock.RealClock{},
-		Readers: Readers{
-			Policies:       fixedPolicies{guarded()},
-			Namespaces:     fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
-			Live:           storing(),
-			RuntimeClasses: fixedRuntimeClasses{"gpu": {{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
+		Options: testOptions(),
+		Handlers: handlers.Config{
+			Clock: clock.RealClock{}, ServerClock: clock.RealClock{},
+			Readers: handlers.Readers{
+				Policies:   fixedPolicies{guarded()},
+				Namespaces: fixedNamespaces{"apple": nil, "banana": nil, "cherry": {"tier": "system"}},
+				Live:       noObjects{},
+			},
+			Authorizers: handlers.Authorizers{Authorizer: permitting()},
+			APIServer:   handlers.APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
+			Features:    handlers.Features{NodeTaintTimestamps: true, SchedulingDirectives: true, DeviceTaintAdmission: true},
 		},
-		Authorizers: Authorizers{Authorizer: permitting()},
-		APIServer:   APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
-		Features:    Features{NodeTaintTimestamps: true, SchedulingDirectives: true, DeviceTaintAdmission: true},
 	}
 }
 
 // serveHandler returns the URL of a server that reviews pods with j.
-func serveHandler(t *testing.T, opts Options, j handler) string {
+func serveHandler(t *testing.T, opts Options, j handlers.Handler) string {
 	t.Helper()
-	return serveEndpoint(t, newEndpoint("validate", opts, map[resource]handler{pods: j}))
+	return serveEndpoint(t, newEndpoint("validate", opts, map[handlers.Resource]handlers.Handler{pods: j}))
 }
 
 func serveEndpoint(t *testing.T, endpoint http.Handler) string {
@@ -189,8 +127,13 @@ func serveEndpoint(t *testing.T, endpoint http.Handler) string {
 	return server.URL
 }
 
+// allowed is the result for a request that nothing has to be said about.
+func allowed() handlers.Result {
+	return handlers.Result{Decision: policy.Decision{Verdict: policy.Allowed}}
+}
+
 // allowAll is a handler that allows.
-var allowAll = allow
+func allowAll(context.Context, *review.Request) (handlers.Result, error) { return allowed(), nil }
 
 func post(t *testing.T, url string, body []byte) (int, string) {
 	t.Helper()
@@ -256,14 +199,3 @@ func valueOf(t *testing.T, metric prometheus.Metric) float64 {
 
 // readRequest returns the request of a review.
 func readRequest(body []byte) (*review.Request, error) { return new(review.Reader).Read(body) }
-
-// parsed returns the value that raw is.
-func parsed(t *testing.T, raw []byte) review.Value {
-	t.Helper()
-	v, err := review.Parse(raw)
-	require.NoError(t, err)
-	return v
-}
-
-// badReviewError is the error about a review that no API server would send.
-type badReviewError = review.BadError

@@ -14,25 +14,21 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// handler reviews the requests for one resource. An error means that no decision could be
-// made; it is never shown to the client.
-type handler func(ctx context.Context, req *review.Request) (Result, error)
+// The paths that the webhook configurations in deploy/webhooks call.
+const (
+	PathMutate   = "/mutate"
+	PathValidate = "/validate"
+)
 
-// mutating returns the handler that answers with a patch, and never refuses.
-func mutating(mutate func(context.Context, *review.Request) (jsonPatch, error)) handler {
-	return func(ctx context.Context, req *review.Request) (Result, error) {
-		result := allowed()
-		out, err := mutate(ctx, req)
-		result.Patch = out
-		return result, err
-	}
-}
-
-// resource names a resource, or a subresource of one.
-type resource struct{ group, name, subresource string }
+// The names of the endpoints, in metrics and in the configuration of callers.
+const (
+	EndpointMutate   = "mutate"
+	EndpointValidate = "validate"
+)
 
 // Errors are logged at this rate; the metrics count all of them.
 const (
@@ -61,6 +57,13 @@ type Options struct {
 	Callers *auth.Callers
 }
 
+// Config is the configuration of an endpoint and of its handlers.
+type Config struct {
+	Options
+
+	Handlers handlers.Config
+}
+
 // Endpoint serves AdmissionReviews on one path. It is safe for concurrent use.
 type Endpoint struct {
 	// logs bounds how many errors are logged: any client that reaches the port could fill
@@ -70,27 +73,33 @@ type Endpoint struct {
 	name     string
 	opts     Options
 	guard    *auth.Guard
-	handlers map[resource]handler
+	handlers map[handlers.Resource]handlers.Handler
+}
+
+// Mutate returns the endpoint that fills in missing fields.
+func Mutate(c Config) *Endpoint {
+	return newEndpoint(EndpointMutate, c.Options, handlers.Mutating(c.Handlers))
+}
+
+// Validate returns the endpoint that refuses.
+func Validate(c Config) *Endpoint {
+	return newEndpoint(EndpointValidate, c.Options, handlers.Validating(c.Handlers))
 }
 
 // newEndpoint returns an endpoint with its handlers. Name stands in metrics, and is that of its
 // guard.
-func newEndpoint(name string, opts Options, handlers map[resource]handler) *Endpoint {
+func newEndpoint(name string, opts Options, byResource map[handlers.Resource]handlers.Handler) *Endpoint {
 	return &Endpoint{
-		logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, guard: opts.Callers.Guard(name), handlers: handlers,
+		logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, guard: opts.Callers.Guard(name), handlers: byResource,
 	}
 }
 
-// ErrUnfollowed is the error of a review that a limit on affected pods stands in the way of,
-// where the pods are not followed.
-var ErrUnfollowed = errors.New("pods are not followed")
-
 // Review decides about a request of the API server, or of this process. An error means that
 // no decision could be made.
-func (e *Endpoint) Review(ctx context.Context, req *review.Request) (Result, error) {
+func (e *Endpoint) Review(ctx context.Context, req *review.Request) (handlers.Result, error) {
 	handle, ok := e.handlers[resourceOf(req)]
 	if !ok {
-		return Result{}, &review.BadError{Err: errors.New("this path does not judge " + describe(req))}
+		return handlers.Result{}, &review.BadError{Err: errors.New("this path does not judge " + describe(req))}
 	}
 	result, err := handle(auth.InNamespace(ctx, req.Namespace), req)
 	if err == nil {
@@ -98,18 +107,14 @@ func (e *Endpoint) Review(ctx context.Context, req *review.Request) (Result, err
 		err = ctx.Err()
 	}
 	if err != nil {
-		return Result{}, err
+		return handlers.Result{}, err
 	}
 	return result, nil
 }
 
-func resourceOf(req *review.Request) resource {
-	return resource{req.Resource.Group, req.Resource.Resource, req.SubResource}
+func resourceOf(req *review.Request) handlers.Resource {
+	return handlers.Resource{Group: req.Resource.Group, Name: req.Resource.Resource, Subresource: req.SubResource}
 }
-
-// unprovenCaller is the key of contexts of reviews whose caller has not shown that it is the
-// API server. Such a review is answered, and no other answer depends on what it says.
-type unprovenCaller struct{}
 
 // ServeHTTP answers one review.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -153,9 +158,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuseCaller(w)
 		return
 	}
-	if req.Resource.Resource != "pods" && !visit.Proven(req.Resource.Group) { // no answer depends on reviews of pods
-		ctx = context.WithValue(ctx, unprovenCaller{}, true)
-	}
+	// No answer depends on reviews of pods.
+	req.Unproven = req.Resource.Resource != "pods" && !visit.Proven(req.Resource.Group)
 	send := e.answer(ctx, req, start)
 	reader.Close()
 	// A client that reads its answer slowly does not hold the room of its body.
@@ -191,20 +195,14 @@ func (e *Endpoint) answer(ctx context.Context, req *review.Request, start time.T
 	}
 }
 
-// undecidedError says that there is no decision because of the request itself. Its text is safe
-// to show.
-type undecidedError struct{ text string }
-
-func (e *undecidedError) Error() string { return e.text }
-
 // textOfUndecided returns the reason for the lack of a decision, for the client: what it can
 // change itself, and nothing of the cluster.
 func textOfUndecided(err error) string {
 	if busy := (*auth.BusyError)(nil); errors.As(err, &busy) {
 		return ": " + busy.Error()
 	}
-	if undecided := (*undecidedError)(nil); errors.As(err, &undecided) {
-		return ": " + undecided.text
+	if undecided := (*handlers.UndecidedError)(nil); errors.As(err, &undecided) {
+		return ": " + undecided.Error()
 	}
 	return ", see the log of Tollgate"
 }

@@ -18,10 +18,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
@@ -49,7 +56,7 @@ func TestA01NoMoreThanTheLimitIsRead(t *testing.T) {
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", endless)
 	req.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
-	newEndpoint("validate", testOptions(), map[resource]handler{pods: allowAll}).ServeHTTP(answer, req)
+	newEndpoint("validate", testOptions(), map[handlers.Resource]handlers.Handler{pods: allowAll}).ServeHTTP(answer, req)
 	require.Equal(t, http.StatusRequestEntityTooLarge, answer.Code)
 	const buffered = 64 << 10
 	require.LessOrEqual(t, endless.read.Load(), int64(maxBodyBytes+buffered))
@@ -69,7 +76,7 @@ func TestA02LargeBodiesDoNotCrowdOutSmallOnes(t *testing.T) {
 	let := sync.OnceFunc(func() { close(release) })
 	var waiting sync.WaitGroup
 	var holding, busy atomic.Int64
-	url := serveHandler(t, opts, handler(func(_ context.Context, req *review.Request) (Result, error) {
+	url := serveHandler(t, opts, handlers.Handler(func(_ context.Context, req *review.Request) (handlers.Result, error) {
 		if req.Name == "large" {
 			holding.Add(1)
 			<-release
@@ -158,7 +165,7 @@ func TestA09WhatIsNotAReviewIsRefused(t *testing.T) {
 
 func TestA12ACallerThatLeavesEndsTheEvaluation(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
-	url := serveHandler(t, testOptions(), handler(func(ctx context.Context, _ *review.Request) (Result, error) {
+	url := serveHandler(t, testOptions(), handlers.Handler(func(ctx context.Context, _ *review.Request) (handlers.Result, error) {
 		close(started)
 		<-ctx.Done()
 		close(ended)
@@ -201,10 +208,10 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 				var left time.Duration
 				opts := testOptions()
 				opts.Budget = budget
-				endpoint := newEndpoint("validate", opts, map[resource]handler{pods: handler(func(ctx context.Context, _ *review.Request) (Result, error) {
+				endpoint := newEndpoint("validate", opts, map[handlers.Resource]handlers.Handler{pods: handlers.Handler(func(ctx context.Context, _ *review.Request) (handlers.Result, error) {
 					deadline, ok := ctx.Deadline()
 					if !ok {
-						return Result{}, errors.New("no deadline")
+						return handlers.Result{}, errors.New("no deadline")
 					}
 					left = time.Until(deadline)
 					return allowed(), nil
@@ -224,7 +231,7 @@ func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
 func TestE04AVerdictThatComesTooLateIsNone(t *testing.T) {
 	opts := testOptions()
 	opts.Budget = time.Millisecond
-	url := serveHandler(t, opts, handler(func(ctx context.Context, _ *review.Request) (Result, error) {
+	url := serveHandler(t, opts, handlers.Handler(func(ctx context.Context, _ *review.Request) (handlers.Result, error) {
 		<-ctx.Done()
 		return allowed(), nil
 	}))
@@ -234,8 +241,8 @@ func TestE04AVerdictThatComesTooLateIsNone(t *testing.T) {
 
 func TestAFaultIsNeverAVerdict(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(context.Context, *review.Request) (Result, error) {
-		return Result{}, errors.New("secret detail of the inside")
+	url := serveHandler(t, opts, handlers.Handler(func(context.Context, *review.Request) (handlers.Result, error) {
+		return handlers.Result{}, errors.New("secret detail of the inside")
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	require.Equal(t, http.StatusInternalServerError, status)
@@ -245,7 +252,7 @@ func TestAFaultIsNeverAVerdict(t *testing.T) {
 
 func TestB20APanicEndsOneRequest(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(_ context.Context, req *review.Request) (Result, error) {
+	url := serveHandler(t, opts, handlers.Handler(func(_ context.Context, req *review.Request) (handlers.Result, error) {
 		if req.Name == "bad" {
 			panic("nil map")
 		}
@@ -265,7 +272,7 @@ func TestB20APanicEndsOneRequest(t *testing.T) {
 
 func TestTheBudgetIsGivenBack(t *testing.T) {
 	opts := testOptions()
-	endpoint := newEndpoint("validate", opts, map[resource]handler{pods: allowAll})
+	endpoint := newEndpoint("validate", opts, map[handlers.Resource]handlers.Handler{pods: allowAll})
 	url := serveEndpoint(t, endpoint)
 	for _, body := range []string{
 		string(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))),
@@ -293,12 +300,12 @@ func TestF14MetricsHaveAClosedSetOfLabels(t *testing.T) {
 
 func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(context.Context, *review.Request) (Result, error) {
-		return decided(policy.Decide([]policy.Finding{
+	url := serveHandler(t, opts, handlers.Handler(func(context.Context, *review.Request) (handlers.Result, error) {
+		return handlers.Result{Decision: policy.Decide([]policy.Finding{
 			{Policy: "TolerationPolicy/a", Reason: policy.TolerationNotGranted},
 			{Policy: "TolerationPolicy/b", Reason: policy.TolerationNotGranted, Actions: []v1alpha1.ValidationAction{v1alpha1.Warn, v1alpha1.Audit}},
 			{Reason: policy.Invalid},
-		}), nil, nil), nil
+		})}, nil
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	require.Equal(t, http.StatusOK, status, text)
@@ -315,8 +322,8 @@ func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
 
 func TestFindingsOfAReviewWithoutDecisionAreNotCounted(t *testing.T) {
 	opts := testOptions()
-	url := serveHandler(t, opts, handler(func(context.Context, *review.Request) (Result, error) {
-		return decided(policy.Decide([]policy.Finding{{Reason: policy.Invalid}}), nil, nil), errors.New("what else was asked is not known")
+	url := serveHandler(t, opts, handlers.Handler(func(context.Context, *review.Request) (handlers.Result, error) {
+		return handlers.Result{Decision: policy.Decide([]policy.Finding{{Reason: policy.Invalid}})}, errors.New("what else was asked is not known")
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	require.Equal(t, http.StatusInternalServerError, status, text)
@@ -326,11 +333,66 @@ func TestFindingsOfAReviewWithoutDecisionAreNotCounted(t *testing.T) {
 func TestE13TheServersClockMovesNoDeadlineOfAConnection(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		config := testConfig()
-		config.ServerClock = clocktesting.NewFakePassiveClock(time.Now().Add(off))
+		config.Handlers.ServerClock = clocktesting.NewFakePassiveClock(time.Now().Add(off))
 		config.Budget = time.Minute // what is judged is slow to read on a busy machine
 		url := serveEndpoint(t, Validate(config))
 		review := podReview(t, admissionv1.Create, `{"metadata":{"annotations":{"a":"`+strings.Repeat("x", 1<<20)+`"}}}`, "")
 		status, text := post(t, url, marshal(t, review))
 		require.Equal(t, http.StatusOK, status, text)
 	}
+}
+
+func TestResourcesOfDevicesHaveLabelsOfTheirOwn(t *testing.T) {
+	endpoint := Validate(testConfig())
+	label := func(name, subresource string) string {
+		review := podReview(t, admissionv1.Create, `{}`, "")
+		review.Request.Resource = metav1.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: name}
+		review.Request.SubResource = subresource
+		req, err := readRequest(marshal(t, review))
+		require.NoError(t, err)
+		return endpoint.label(req)
+	}
+	for _, name := range []string{"resourceslices", "devicetaintrules", "resourceclaims", "resourceclaimtemplates"} {
+		require.Equal(t, name, label(name, ""))
+	}
+	require.Equal(t, "resourceclaims/status", label("resourceclaims", "status"))
+	require.Equal(t, "other", label("resourceclaims", "anything"))
+	require.Equal(t, "other", label("deviceclasses", ""))
+}
+
+// lenient is an API server that allows everything.
+type lenient struct{}
+
+func (lenient) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	review.Status.Allowed = true
+	return review, nil
+}
+
+func TestAUserWhoseQuestionIsNotPutIsToldSo(t *testing.T) {
+	config := testConfig()
+	config.Handlers.Policies = fixedPolicies{policyset.None().WithTolerations([]v1alpha1.TolerationPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Name: "dedicated"},
+		Spec: v1alpha1.TolerationPolicySpec{
+			Taints: []v1alpha1.TaintSelector{{Key: "dedicated"}}, Grants: []v1alpha1.TolerationGrant{{RBAC: true}},
+		},
+	}})}
+	config.Handlers.Authorizer = auth.NewAuthority(lenient{}, clock.RealClock{}, auth.AuthorityLimits{PerSecond: 0.1, Burst: 4})
+	endpoint := Validate(config)
+	create := func(namespace, user string) *httptest.ResponseRecorder {
+		review := podReview(t, admissionv1.Create, `{"spec":{"tolerations":[{"key":"dedicated","operator":"Exists","effect":"NoSchedule"}]}}`, "")
+		review.Request.UserInfo = authenticationv1.UserInfo{Username: user}
+		review.Request.Namespace = namespace
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(marshal(t, review)))
+		request.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		endpoint.ServeHTTP(answer, request)
+		return answer
+	}
+	for _, user := range []string{"anna", "bert"} {
+		require.Contains(t, create("apple", user).Body.String(), `"allowed":true`)
+	}
+	refused := create("apple", "carl")
+	require.Equal(t, http.StatusInternalServerError, refused.Code, "no verdict")
+	require.Contains(t, refused.Body.String(), `no decision could be made: too many questions about permissions of namespace "apple" are in line`)
+	require.Contains(t, create("apple", "anna").Body.String(), `"allowed":true`, "an answer that is known needs no question")
 }

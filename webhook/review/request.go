@@ -27,6 +27,9 @@ type Request struct {
 	New, Old Value
 	// APIVersion is that of the review, to be answered in.
 	APIVersion string
+	// Unproven says that the caller has not shown that it is the API server. Such a review is
+	// answered, and no other answer depends on what it says.
+	Unproven bool
 }
 
 // Of returns the request that stands in the place of one that was read.

@@ -36,6 +36,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 )
 
 // patience is far above what anything here takes.
@@ -206,11 +207,13 @@ func handler(t *testing.T, found *policies) http.Handler {
 		Options: webhook.Options{
 			Clock: clock.RealClock{}, Metrics: webhook.NewMetrics(prometheus.NewPedanticRegistry()), Budget: patience, Bodies: webhook.NewBodies(64 << 20),
 		},
-		ServerClock: clock.RealClock{},
-		Readers:     webhook.Readers{Policies: k, Namespaces: k, Live: k, Cache: k, RuntimeClasses: k},
-		Authorizers: webhook.Authorizers{Authorizer: authorizer.AuthorizerFunc(k.authorize)},
-		APIServer:   webhook.APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
-		Features:    webhook.Features{SchedulingDirectives: true, DeviceTaintAdmission: true},
+		Handlers: handlers.Config{
+			Clock: clock.RealClock{}, ServerClock: clock.RealClock{},
+			Readers:     handlers.Readers{Policies: k, Namespaces: k, Live: k, Cache: k, RuntimeClasses: k},
+			Authorizers: handlers.Authorizers{Authorizer: authorizer.AuthorizerFunc(k.authorize)},
+			APIServer:   handlers.APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
+			Features:    handlers.Features{SchedulingDirectives: true, DeviceTaintAdmission: true},
+		},
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 )
 
 // Options configure a Checker.
@@ -102,32 +103,32 @@ func NewChecker(options Options) (*Checker, error) {
 	}
 	admission := &c.config.Admission
 	c.server = &APIServer{Reader: c.world, Clock: options.Clock, Admission: admission}
-	config := webhook.Config{
-		Options:     webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())},
-		ServerClock: options.Clock,
-		Readers: webhook.Readers{
+	config := webhook.Config{Options: webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())}}
+	config.Handlers = handlers.Config{
+		Clock: c.pace, ServerClock: options.Clock,
+		Readers: handlers.Readers{
 			Policies: c, Namespaces: c.world, Live: c.world, Cache: c.world,
-			DeviceClasses:  webhook.NewDeviceClasses(c.world, c.world, c.pace),
-			RuntimeClasses: webhook.NewRuntimeClasses(c.world, c.world, c.pace),
+			DeviceClasses:  handlers.NewDeviceClasses(c.world, c.world, c.pace),
+			RuntimeClasses: handlers.NewRuntimeClasses(c.world, c.world, c.pace),
 		},
-		Authorizers: webhook.Authorizers{Authorizer: by},
-		Users: webhook.Users{
+		Authorizers: handlers.Authorizers{Authorizer: by},
+		Users: handlers.Users{
 			Schedulers:          admission.Schedulers,
-			WorkloadControllers: slices.Concat(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers),
+			WorkloadControllers: slices.Concat(handlers.DefaultWorkloadControllers(), admission.WorkloadControllers),
 		},
-		APIServer: webhook.APIServer{
+		APIServer: handlers.APIServer{
 			ExtendedResourceToleration: admission.ExtendedResourceToleration,
 			PodTolerationRestriction:   admission.PodTolerationRestriction,
 			DefaultSeconds:             defaultSeconds(c.config),
 			MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
 		},
-		Features: webhook.Features{
+		Features: handlers.Features{
 			NodeTaintTimestamps:  gates.Enabled(settings.NodeTaintTimestamps),
 			SchedulingDirectives: gates.Enabled(settings.SchedulingDirectives),
 			DeviceTaintAdmission: gates.Enabled(settings.DeviceTaintAdmission),
 			Window:               c.config.Eviction.Mode == configv1alpha1.EvictionWindow,
 		},
-		Trackers: webhook.Trackers{Spread: webhook.NewSpread(webhook.SpreadConfig{
+		Trackers: handlers.Trackers{Spread: handlers.NewSpread(handlers.SpreadConfig{
 			Nodes: c.nodes, Known: func() bool { return c.nodesRead },
 			ComparisonOperators: c.config.Eviction.ComparisonOperators, Clock: c.pace,
 		})},

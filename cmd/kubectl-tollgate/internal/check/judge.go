@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
@@ -153,7 +153,7 @@ func identityOf(o *unstructured.Unstructured) types.UID {
 
 // explained returns the error of a review with advice.
 func explained(err error) error {
-	if errors.Is(err, webhook.ErrUnfollowed) {
+	if errors.Is(err, handlers.ErrUnfollowed) {
 		return errors.New("a TaintPolicy limits how many pods the taint may affect, and it is not known which pods run: " +
 			"ask the cluster itself, by kubectl apply --dry-run=server")
 	}

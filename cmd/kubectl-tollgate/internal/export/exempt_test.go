@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/policy/vap"
-	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 )
 
 // nobody may do nothing.
@@ -40,7 +40,7 @@ func TestControllersAreLetMakeWhatTheyMakeFromTemplates(t *testing.T) {
 	exported := enforce(t, exportAll(t, policiesOf(t, closed)))
 	r := podRequest(podOf(1, func(int) string { return "dedicated" }), nil)
 	require.True(t, ask(t, exported, r, nobody).denied)
-	for _, name := range webhook.DefaultWorkloadControllers() {
+	for _, name := range handlers.DefaultWorkloadControllers() {
 		r.UserInfo.Username = name
 		require.False(t, ask(t, exported, r, nobody).denied, name)
 	}
@@ -58,7 +58,7 @@ func TestControllersOfTheConfigurationAreLetMakeWhatTheyMakeFromTemplates(t *tes
 	}
 	exported := enforce(t, found)
 	r := podRequest(podOf(1, func(int) string { return "dedicated" }), nil)
-	for name, denied := range map[string]bool{"maker": false, "other": false, "jane": true, webhook.DefaultWorkloadControllers()[0]: false} {
+	for name, denied := range map[string]bool{"maker": false, "other": false, "jane": true, handlers.DefaultWorkloadControllers()[0]: false} {
 		r.UserInfo.Username = name
 		require.Equal(t, denied, ask(t, exported, r, nobody).denied, name)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 )
 
 // world is what Tollgate's webhook knows.
@@ -65,12 +66,14 @@ func tollgate(found *policies, namespaces map[string]*corev1.Namespace, by autho
 		Options: webhook.Options{
 			Clock: clock.RealClock{}, Metrics: webhook.NewMetrics(prometheus.NewPedanticRegistry()), Budget: time.Minute, Bodies: webhook.NewBodies(64 << 20),
 		},
-		ServerClock: clock.RealClock{},
-		Readers:     webhook.Readers{Policies: w, Namespaces: w, Live: w, Cache: w, RuntimeClasses: w},
-		Authorizers: webhook.Authorizers{Authorizer: by},
-		Users:       webhook.Users{Selves: []string{"system:serviceaccount:tollgate-system:tollgate"}},
-		APIServer:   webhook.APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
-		Features:    webhook.Features{SchedulingDirectives: true, DeviceTaintAdmission: true},
+		Handlers: handlers.Config{
+			Clock: clock.RealClock{}, ServerClock: clock.RealClock{},
+			Readers:     handlers.Readers{Policies: w, Namespaces: w, Live: w, Cache: w, RuntimeClasses: w},
+			Authorizers: handlers.Authorizers{Authorizer: by},
+			Users:       handlers.Users{Selves: []string{"system:serviceaccount:tollgate-system:tollgate"}},
+			APIServer:   handlers.APIServer{DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, MaxTimeAddedSkew: time.Minute},
+			Features:    handlers.Features{SchedulingDirectives: true, DeviceTaintAdmission: true},
+		},
 	})
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
-	"github.com/tollgate-dev/tollgate/webhook"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
@@ -287,7 +287,7 @@ func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer
 type previewSet struct {
 	view    *preview.View
 	limits  *preview.Limits
-	preview *webhook.Preview
+	preview *handlers.Preview
 }
 
 // addPreviews adds the watch of disruption budgets, and returns the previews.
@@ -318,9 +318,9 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 		View: view, Ledger: state.ledger, Approvals: preview.NewApprovals(p.manager.GetClient()),
 		Authorizer: p.operators, Clock: p.clock,
 	})
-	config := webhook.PreviewConfig{
+	config := handlers.PreviewConfig{
 		View: view, Limits: limits, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
-		Off: map[tracker.SourceKind]string{}, Clock: p.clock, Metrics: webhook.NewPreviewMetrics(ctrlmetrics.Registry),
+		Off: map[tracker.SourceKind]string{}, Clock: p.clock, Metrics: handlers.NewPreviewMetrics(ctrlmetrics.Registry),
 	}
 	if gate := settings.DeviceTaintRules; !p.features.Enabled(gate) {
 		config.Off[tracker.SourceRule], config.Off[tracker.SourcePatch] = string(gate), string(gate)
@@ -331,5 +331,5 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 	if patches != nil {
 		config.Selection = patches
 	}
-	return &previewSet{view: view, limits: limits, preview: webhook.NewPreview(config)}, nil
+	return &previewSet{view: view, limits: limits, preview: handlers.NewPreview(config)}, nil
 }

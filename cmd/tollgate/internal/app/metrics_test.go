@@ -38,6 +38,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
@@ -51,7 +52,7 @@ func registerAll(reg prometheus.Registerer) {
 	Register(reg, "", "", func() bool { return false })
 	certs.NewMetrics(reg)
 	webhook.NewMetrics(reg)
-	webhook.NewPreviewMetrics(reg)
+	handlers.NewPreviewMetrics(reg)
 	policies.NewMetrics(reg)
 	audit.NewMetrics(reg)
 	devicetaints.NewMetrics(reg)

@@ -19,6 +19,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
+	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
@@ -26,7 +27,7 @@ import (
 // and returns its readiness checks. A process without the webhook is ready when the policies are
 // read.
 func (p *program) addAdmission(
-	shutdownCtx, serveCtx context.Context, store *policies.Store, state *evictionState, preview *webhook.Preview,
+	shutdownCtx, serveCtx context.Context, store *policies.Store, state *evictionState, preview *handlers.Preview,
 ) (map[string]healthz.Checker, error) {
 	if p.certificates != nil {
 		if err := p.manager.Add(p.certificates); err != nil {
@@ -46,7 +47,7 @@ func (p *program) addAdmission(
 		}
 	}
 	config := p.webhookConfig(store, state, preview, callers)
-	if outages := config.Outages; outages != nil {
+	if outages := config.Handlers.Outages; outages != nil {
 		follow := func(ctx context.Context) {
 			controllers.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
 		}
@@ -100,40 +101,34 @@ func newCertificates(
 }
 
 func (p *program) webhookConfig(
-	store *policies.Store, state *evictionState, preview *webhook.Preview, callers *auth.Callers,
+	store *policies.Store, state *evictionState, preview *handlers.Preview, callers *auth.Callers,
 ) webhook.Config {
 	admission := p.config.Admission
-	config := webhook.Config{
-		Options: webhook.Options{
-			Clock:   p.local,
-			Callers: callers,
-			Metrics: webhook.NewMetrics(ctrlmetrics.Registry),
-			Budget:  p.config.Webhook.Budget.Duration,
-			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
-		},
-		Trackers:    webhook.Trackers{Preview: preview},
+	config := handlers.Config{
+		Trackers:    handlers.Trackers{Preview: preview},
+		Clock:       p.local,
 		ServerClock: p.clock,
-		Readers: webhook.Readers{
+		Readers: handlers.Readers{
 			Policies:       store,
-			Namespaces:     webhook.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+			Namespaces:     handlers.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 			Live:           p.manager.GetAPIReader(),
 			Cache:          p.manager.GetClient(),
-			DeviceClasses:  webhook.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-			RuntimeClasses: webhook.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+			DeviceClasses:  handlers.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+			RuntimeClasses: handlers.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 		},
-		Authorizers: webhook.Authorizers{Authorizer: p.authorizer, Operators: p.operators},
-		Users: webhook.Users{
+		Authorizers: handlers.Authorizers{Authorizer: p.authorizer, Operators: p.operators},
+		Users: handlers.Users{
 			Selves:              p.components.selves(p.self),
 			Schedulers:          admission.Schedulers,
-			WorkloadControllers: append(webhook.DefaultWorkloadControllers(), admission.WorkloadControllers...),
+			WorkloadControllers: append(handlers.DefaultWorkloadControllers(), admission.WorkloadControllers...),
 		},
-		APIServer: webhook.APIServer{
+		APIServer: handlers.APIServer{
 			ExtendedResourceToleration: admission.ExtendedResourceToleration,
 			PodTolerationRestriction:   admission.PodTolerationRestriction,
 			DefaultSeconds:             p.defaultSeconds(),
 			MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
 		},
-		Features: webhook.Features{
+		Features: handlers.Features{
 			NodeTaintTimestamps:     p.features.Enabled(settings.NodeTaintTimestamps),
 			SchedulingDirectives:    p.features.Enabled(settings.SchedulingDirectives),
 			DeviceTaintAdmission:    p.features.Enabled(settings.DeviceTaintAdmission),
@@ -144,17 +139,26 @@ func (p *program) webhookConfig(
 		},
 	}
 	if config.NodeTaintTimestamps {
-		config.Outages = webhook.NewOutages()
+		config.Outages = handlers.NewOutages()
 	}
 	if state.devices != nil {
 		config.DeviceTaints = state.tracker
 	}
 	if state.nodes {
-		config.Spread = webhook.NewSpread(webhook.SpreadConfig{
+		config.Spread = handlers.NewSpread(handlers.SpreadConfig{
 			Nodes: state.tracker, Known: state.pods, ComparisonOperators: p.config.Eviction.ComparisonOperators, Clock: p.local,
 		})
 	}
-	return config
+	return webhook.Config{
+		Options: webhook.Options{
+			Clock:   p.local,
+			Callers: callers,
+			Metrics: webhook.NewMetrics(ctrlmetrics.Registry),
+			Budget:  p.config.Webhook.Budget.Duration,
+			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
+		},
+		Handlers: config,
+	}
 }
 
 // Access reviews have clients and rate limits of their own, one for tenants and one for

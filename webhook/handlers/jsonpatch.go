@@ -1,0 +1,196 @@
+package handlers
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/placement"
+)
+
+// The paths below are all that placement writes to.
+const (
+	tolerationsPointer  = "/spec/tolerations"
+	gatesPointer        = "/spec/schedulingGates"
+	selectorPointer     = "/spec/nodeSelector"
+	affinityPointer     = "/spec/affinity"
+	nodeAffinityPointer = affinityPointer + "/nodeAffinity"
+	requiredPointer     = nodeAffinityPointer + "/requiredDuringSchedulingIgnoredDuringExecution"
+	spreadPointer       = "/spec/topologySpreadConstraints"
+)
+
+// jsonPatch is a JSON patch that is being written.
+type jsonPatch []jsonpatch.Operation
+
+func (p *jsonPatch) test(pointer string, value any) {
+	*p = append(*p, jsonpatch.NewOperation("test", pointer, value))
+}
+
+func (p *jsonPatch) add(pointer string, value any) {
+	*p = append(*p, jsonpatch.NewOperation("add", pointer, value))
+}
+
+func (p *jsonPatch) replace(pointer string, value any) {
+	*p = append(*p, jsonpatch.NewOperation("replace", pointer, value))
+}
+
+func (p *jsonPatch) remove(pointer string) {
+	*p = append(*p, jsonpatch.NewOperation("remove", pointer, nil))
+}
+
+// stamp writes the time of the taint at a pointer. A test of its key makes a patch that goes to
+// another object than it was made for fail, and not write a time into another taint. A taint
+// without a key is invalid, and a test of a field that is not there would fail.
+func (p *jsonPatch) stamp(pointer, key string, at metav1.Time) {
+	if key != "" {
+		p.test(pointer+"/key", key)
+		p.add(pointer+"/timeAdded", at.UTC().Format(time.RFC3339))
+	}
+}
+
+// podPatch returns the patch that adds the additions to a pod, and lists those that are windows.
+// Each part is guarded by a test of the field that it is added to, and all of it by the name of
+// the pod, so that a patch that went to another object than it was made for would fail.
+func podPatch(p *podFields, m *mark, additions *placement.PodAdditions, windows []v1alpha1.WindowToleration) jsonPatch {
+	var marked, out jsonPatch
+	m.patch(&marked, windows)
+	if additions.Empty() && len(marked) == 0 {
+		return nil
+	}
+	switch {
+	case p.Name != "":
+		out.test("/metadata/name", p.Name)
+	case p.GenerateName != "":
+		out.test("/metadata/generateName", p.GenerateName)
+	}
+	appendAll(&out, tolerationsPointer, p.sent("tolerations"), len(p.Spec.Tolerations), additions.Tolerations)
+	appendAll(&out, gatesPointer, p.sent("schedulingGates"), len(p.Spec.SchedulingGates), additions.Gates)
+	out.selector(p, additions.NodeSelector)
+	out.terms(p, additions.Terms)
+	out.spread(p, additions.Spread)
+	return append(out, marked...)
+}
+
+// appendAll appends items to the list of length n that stands as raw at a pointer. A
+// list that is empty may not be there.
+func appendAll[T any](out *jsonPatch, pointer string, raw json.RawMessage, n int, items []T) {
+	switch {
+	case len(items) == 0:
+	case n == 0:
+		out.add(pointer, items)
+	default:
+		out.test(pointer, raw)
+		for _, item := range items {
+			out.add(pointer+"/-", item)
+		}
+	}
+}
+
+func (p *jsonPatch) selector(pod *podFields, labels []placement.Labelled) {
+	switch {
+	case len(labels) == 0:
+	case len(pod.Spec.NodeSelector) == 0:
+		selector := make(map[string]string, len(labels))
+		for _, l := range labels {
+			selector[l.Key] = l.Value
+		}
+		p.add(selectorPointer, selector)
+	default:
+		p.test(selectorPointer, pod.sent("nodeSelector"))
+		for _, l := range labels {
+			p.add(selectorPointer+"/"+pointerToken(l.Key), l.Value)
+		}
+	}
+}
+
+func (p *jsonPatch) terms(pod *podFields, terms []placement.Term) {
+	if len(terms) == 0 {
+		return
+	}
+	affinity := pod.Spec.Affinity
+	if affinity != nil && affinity.NodeAffinity != nil {
+		p.test(nodeAffinityPointer, pod.sent("affinity", "nodeAffinity"))
+	}
+	for i := range terms {
+		if terms[i].Index < 0 {
+			p.firstTerm(affinity, terms[i].Requirements())
+			continue
+		}
+		pointer := requiredPointer + "/nodeSelectorTerms/" + strconv.Itoa(terms[i].Index) + "/matchExpressions"
+		term := &affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[terms[i].Index]
+		if len(term.MatchExpressions) == 0 {
+			p.add(pointer, terms[i].Requirements())
+			continue
+		}
+		for _, requirement := range terms[i].Requirements() {
+			p.add(pointer+"/-", requirement)
+		}
+	}
+}
+
+// firstTerm adds the first required term to the affinity of a pod, which may be nil.
+func (p *jsonPatch) firstTerm(affinity *corev1.Affinity, requirements []corev1.NodeSelectorRequirement) {
+	required := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: requirements}}}
+	nodeAffinity := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
+	switch {
+	case affinity == nil:
+		p.add(affinityPointer, &corev1.Affinity{NodeAffinity: nodeAffinity})
+	case affinity.NodeAffinity == nil:
+		p.add(nodeAffinityPointer, nodeAffinity)
+	default:
+		p.add(requiredPointer, required)
+	}
+}
+
+func (p *jsonPatch) spread(pod *podFields, defaults []placement.SpreadDefault) {
+	if len(defaults) == 0 {
+		return
+	}
+	p.test(spreadPointer, pod.sent("topologySpreadConstraints"))
+	for i := range defaults {
+		pointer := spreadPointer + "/" + strconv.Itoa(defaults[i].Index)
+		if defaults[i].NodeTaintsPolicy != nil {
+			p.add(pointer+"/nodeTaintsPolicy", defaults[i].NodeTaintsPolicy)
+		}
+		if defaults[i].NodeAffinityPolicy != nil {
+			p.add(pointer+"/nodeAffinityPolicy", defaults[i].NodeAffinityPolicy)
+		}
+	}
+}
+
+// claimPatch returns the patch that adds the additions to each request. Tests of the names keep
+// a toleration from another request than it is for.
+func claimPatch(requests []placedRequest, additions [][]resourcev1.DeviceToleration) jsonPatch {
+	var out jsonPatch
+	for i := range requests {
+		if len(additions[i]) == 0 {
+			continue
+		}
+		for _, name := range requests[i].names {
+			if name.value != "" {
+				out.test(name.pointer, name.value)
+			}
+		}
+		pointer := requests[i].pointer + "/tolerations"
+		if len(requests[i].Tolerations) == 0 {
+			out.add(pointer, additions[i])
+			continue
+		}
+		for _, toleration := range additions[i] {
+			out.add(pointer+"/-", toleration)
+		}
+	}
+	return out
+}
+
+// pointerToken returns a name as it stands in a JSON pointer (RFC 6901).
+func pointerToken(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}

@@ -1,0 +1,257 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/webhook/review"
+)
+
+// nodeLifecycleControllers are the identities under which the node lifecycle
+// controller taints nodes.
+var nodeLifecycleControllers = []string{
+	"system:serviceaccount:kube-system:node-controller",
+	"system:kube-controller-manager",
+}
+
+func isNodeLifecycleController(req *review.Request) bool {
+	return slices.Contains(nodeLifecycleControllers, req.UserInfo.Username)
+}
+
+func decodeNode(v review.Value) (*taint.Node, error) {
+	var f review.Fields
+	metadata := f.At(v, "metadata")
+	node := &taint.Node{Name: f.Text(metadata, "name"), Labels: f.Texts(metadata, "labels")}
+	f.Into(&node.Owners, metadata, "ownerReferences")
+	f.Into(&node.Taints, v, "spec", "taints")
+	return node, f.Err()
+}
+
+// taintsOn returns the taints of a node, none of one that is not there.
+func taintsOn(node *taint.Node) []corev1.Taint {
+	if node == nil {
+		return nil
+	}
+	return node.Taints
+}
+
+// nodeHandler reviews the taints of nodes, and the labels that policies put taints on nodes by.
+type nodeHandler struct {
+	clock    clock.PassiveClock
+	maxSkew  time.Duration
+	enforcer *taintEnforcer
+	preview  *Preview
+	// outages remembers since when nodes have failed.
+	outages *Outages
+	// unstamped says that no times are written.
+	unstamped bool
+}
+
+// mutate adds to nodes that are created the taints that policies register, and writes into
+// taints since when they count. On an update no taint is added: a kubelet's own update that
+// seems to change taints would be refused (TP-18).
+func (h *nodeHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
+	node, old, err := decodeBoth(req, decodeNode)
+	if err != nil {
+		return nil, err
+	}
+	registration := nodeRegistration{taints: slices.Clone(node.Taints), sent: len(node.Taints), replaced: map[int]bool{}}
+	if old == nil {
+		policies, err := inForce(h.enforcer.policies)
+		if err != nil {
+			return nil, err
+		}
+		registration.add(policies.Taints.Register(node.Labels))
+	}
+	var stamps []validation.NodeTimeAdded
+	if !h.unstamped {
+		outage, err := h.outage(req)
+		if err != nil {
+			return nil, err
+		}
+		stamps = validation.StampNode(validation.StampInput{
+			New:                     registration.taints,
+			Old:                     taintsOn(old),
+			NodeLifecycleController: isNodeLifecycleController(req),
+			Outage:                  outage,
+			Now:                     h.clock.Now(),
+		})
+	}
+	out := registration.patch(stamps)
+	if old != nil {
+		return out, nil
+	}
+	// Of a new node Tollgate has added no paired taint.
+	value, err := annotation(req.New, v1alpha1.AnnotationTwins)
+	if value != "" {
+		out.remove("/metadata/annotations/" + pointerToken(v1alpha1.AnnotationTwins))
+	}
+	return out, err
+}
+
+// outage returns since when the node of a request has been tainted because it failed, as far
+// as that is remembered.
+func (h *nodeHandler) outage(req *review.Request) (time.Time, error) {
+	if h.outages == nil || req.Operation != admissionv1.Update || !isNodeLifecycleController(req) {
+		return time.Time{}, nil
+	}
+	var f review.Fields
+	var conditions []corev1.NodeCondition
+	f.Into(&conditions, req.New, "status", "conditions")
+	uid := types.UID(f.Text(req.New, "metadata", "uid"))
+	if err := f.Err(); err != nil {
+		return time.Time{}, err
+	}
+	return h.outages.Since(uid, validation.ReadyOf(conditions)), nil
+}
+
+// validate judges the taints of nodes, and changes that keep nodes from getting rid of them.
+func (h *nodeHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
+	node, old, err := decodeBoth(req, decodeNode)
+	if err != nil {
+		return Result{}, err
+	}
+	before, now, maxSkew := taintsOn(old), h.clock.Now(), h.maxSkew
+	var errs field.ErrorList
+	if isNodeLifecycleController(req) {
+		// Its times are corrected by the mutating endpoint. While that was away, a clock that
+		// is ahead must not keep a node that fails from being tainted, nor must the number of
+		// its taints.
+		maxSkew = -1
+	} else {
+		errs = validation.ValidateNodeCount(node.Taints, before)
+	}
+	found := findings(append(errs, validation.ValidateNode(node.Taints, before, now, maxSkew)...))
+	warnings := validation.NodeWarnings(node.Taints, before, now)
+	if h.enforcer.isSelf(req) {
+		return decided(policy.Decide(found), warnings, nil), nil
+	}
+	marked, err := pairMarkChanged(req)
+	if err != nil {
+		return Result{}, err
+	}
+	policies, err := inForce(h.enforcer.policies)
+	if err != nil {
+		return Result{}, err
+	}
+	set := policies.Taints
+	change := taint.NodeChange{New: node, Old: old, User: &req.UserInfo}
+	writes := taint.NodeWrites(node.Taints, before, now)
+	in := h.enforcer.input(req, set.Chosen(change, writes, now))
+	var preview func() (previewed, error)
+	if !change.Registers() {
+		preview = func() (previewed, error) {
+			// Pods are hit as hard by a taint that a policy keeps on the node, whichever user
+			// adds it, and where the node is new, there may be those of an earlier one of its name.
+			in.Writes = writes
+			return h.preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), before, node.Taints)
+		}
+	}
+	return h.enforcer.decide(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, preview)
+}
+
+// validateStatus judges the changes that a node makes of itself by its status: the API server
+// takes no taints there, but labels.
+func (h *nodeHandler) validateStatus(_ context.Context, req *review.Request) (Result, error) {
+	node, old, err := decodeBoth(req, decodeNode)
+	if err != nil {
+		return Result{}, err
+	}
+	policies, err := inForce(h.enforcer.policies)
+	if err != nil {
+		return Result{}, err
+	}
+	node.Taints = taintsOn(old)
+	found, err := pairMarkChanged(req)
+	if err != nil {
+		return Result{}, err
+	}
+	violations := policies.Taints.JudgeNode(taint.NodeChange{New: node, Old: old, User: &req.UserInfo})
+	return decided(policy.Decide(append(found, violations...)), nil, policies), nil
+}
+
+// pairMarkChanged returns the finding about a request, by another user than Tollgate, that
+// changes which taints of a node are Tollgate's to remove: a node, which may not change its own
+// taints, would so be rid of them.
+func pairMarkChanged(req *review.Request) ([]policy.Finding, error) {
+	now, err := annotation(req.New, v1alpha1.AnnotationTwins)
+	if err != nil {
+		return nil, err
+	}
+	old, err := annotation(req.Old, v1alpha1.AnnotationTwins)
+	if err != nil || now == old {
+		return nil, err
+	}
+	return []policy.Finding{{
+		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationTwins + "]", Value: review.Clip(now),
+		Problem: "says which taints of the node Tollgate added, and removes again",
+		Remedy:  "leave the annotation as it is",
+	}}, nil
+}
+
+// nodeRegistration is the taints of a node that is created while registered taints are added.
+type nodeRegistration struct {
+	taints []corev1.Taint
+	// sent is how many of them the request has, and replaced are the indices of those of these
+	// that differ from the request by now.
+	sent     int
+	replaced map[int]bool
+}
+
+// add adds registered taints. One that is there as it is to be stays, and one of the same key
+// and effect with another value gives way.
+func (n *nodeRegistration) add(registered []taint.Registered) {
+	for _, r := range registered {
+		added := corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect}
+		at := slices.IndexFunc(n.taints, func(t corev1.Taint) bool { return r.Same(&t) })
+		switch {
+		case at < 0:
+			n.taints = append(n.taints, added)
+		case !r.Is(&n.taints[at]):
+			n.taints[at], n.replaced[at] = added, true
+		}
+	}
+}
+
+// patch returns the patch that turns the taints of the request into these, with stamps.
+func (n *nodeRegistration) patch(stamps []validation.NodeTimeAdded) jsonPatch {
+	out := make(jsonPatch, 0, 2*len(stamps))
+	for _, stamp := range stamps {
+		t := &n.taints[stamp.Index]
+		if stamp.Index >= n.sent || n.replaced[stamp.Index] {
+			t.TimeAdded = new(metav1.NewTime(stamp.TimeAdded.UTC()))
+		} else {
+			out.stamp("/spec/taints/"+strconv.Itoa(stamp.Index), t.Key, stamp.TimeAdded)
+		}
+	}
+	for i := range n.sent {
+		if n.replaced[i] {
+			path := "/spec/taints/" + strconv.Itoa(i)
+			out.test(path+"/key", n.taints[i].Key)
+			out.replace(path, n.taints[i])
+		}
+	}
+	added := n.taints[n.sent:]
+	if n.sent == 0 && len(added) > 0 {
+		out.add("/spec/taints", added)
+		return out
+	}
+	for i := range added {
+		out.add("/spec/taints/-", added[i])
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package handlers
+
+import (
+	"context"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/policy/validation"
+	"github.com/tollgate-dev/tollgate/webhook/review"
+)
+
+// patchHandler reviews ResourceSlicePatches: whether they are valid, and their taints like
+// those of DeviceTaintRules. The rules that Tollgate writes out for them are its own
+// writes, and come under this verdict.
+type patchHandler struct {
+	clock    clock.PassiveClock
+	enforcer *taintEnforcer
+	preview  *Preview
+}
+
+// patchWrite is a write of a patch: old is nil when it is created, now when it is
+// deleted.
+type patchWrite struct {
+	// name is that of the patch, unnamed while it is to be generated.
+	name     string
+	now, old *v1alpha1.ResourceSlicePatch
+}
+
+func decodePatches(req *review.Request) (patchWrite, error) {
+	var f review.Fields
+	w := patchWrite{name: writtenName(req)}
+	if req.Operation != admissionv1.Delete {
+		w.now = &v1alpha1.ResourceSlicePatch{}
+		f.Whole(w.now, req.New)
+	}
+	if req.Operation != admissionv1.Create {
+		w.old = &v1alpha1.ResourceSlicePatch{}
+		f.Whole(w.old, req.Old)
+	}
+	return w, f.Err()
+}
+
+// change returns the write as TaintPolicies see it.
+func (w *patchWrite) change() *taint.PatchChange {
+	change := &taint.PatchChange{}
+	if w.name != unnamed {
+		change.Name = w.name
+	}
+	if w.now != nil {
+		change.New = &w.now.Spec.Devices
+	}
+	if w.old != nil && (!w.judged() || w.inForce()) {
+		change.Old = &w.old.Spec.Devices
+	}
+	return change
+}
+
+// inForce reports whether the patch as it was did anything. One that was not valid, stored
+// without a review, did not: that it becomes valid is its beginning.
+func (w *patchWrite) inForce() bool { return len(slicepatch.ValidatePatch(w.old)) == 0 }
+
+// judged reports whether the patch is held against the rules of its own API: a write to one that
+// is on its way out, or beside its spec, is not.
+func (w *patchWrite) judged() bool {
+	return w.now != nil && (w.old == nil || w.now.DeletionTimestamp == nil && !equality.Semantic.DeepEqual(w.now.Spec, w.old.Spec))
+}
+
+// validate implements Handler.
+func (h *patchHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
+	w, err := decodePatches(req)
+	if err != nil {
+		return Result{}, err
+	}
+	var found []policy.Finding
+	var warnings []string
+	if w.judged() {
+		found = findings(append(slicepatch.ValidatePatch(w.now), slicepatch.ValidateFields(w.now, w.old)...))
+		if len(found) == 0 {
+			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), h.clock.Now())...)
+		}
+	}
+	change := w.change()
+	writes := change.Writes()
+	if len(writes) == 0 || h.enforcer.isSelf(req) {
+		return decided(policy.Decide(found), warnings, nil), nil
+	}
+	policies, err := inForce(h.enforcer.policies)
+	if err != nil {
+		return Result{}, err
+	}
+	in := h.enforcer.input(req, writes)
+	in.Patch = change
+	var preview func() (previewed, error)
+	if w.now != nil { // no pod is evicted by the end of a patch
+		preview = func() (previewed, error) { return h.preview.patch(ctx, req, policies.Taints, in, &w) }
+	}
+	return h.enforcer.decide(ctx, policies, in, found, warnings, preview)
+}
+
+// patchedTaints returns the taints of a patch and the names that it selects devices by;
+// zero for no patch.
+func patchedTaints(patch *v1alpha1.ResourceSlicePatch) *validation.Patched {
+	if patch == nil {
+		return &validation.Patched{}
+	}
+	patched := &validation.Patched{Selector: slicepatch.NamesOf(patch.Spec.Devices.Filter)}
+	for i := range patch.Spec.Devices.Taints {
+		t := &patch.Spec.Devices.Taints[i]
+		patched.Taints = append(patched.Taints, resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})
+	}
+	return patched
+}

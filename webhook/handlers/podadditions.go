@@ -1,0 +1,95 @@
+package handlers
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tollgate-dev/tollgate/webhook/review"
+)
+
+// podAdditions finds the tolerations that an administrator's settings add to pods by way of
+// admission plugins of the API server, which run before webhooks. They are no choice
+// of the user who creates the pod.
+type podAdditions struct {
+	runtimeClasses runtimeClasses
+	// extendedResources says whether the API server adds tolerations for extended
+	// resources.
+	extendedResources bool
+	// podTolerationRestriction says whether the API server adds a toleration for
+	// memory pressure.
+	podTolerationRestriction bool
+}
+
+// addedTolerations are the tolerations that are added to a pod.
+type addedTolerations struct {
+	bySettings []corev1.Toleration
+	// forResources is added for the resources that the pod requests. A scheduler puts such a
+	// pod only on a node that has them; past the scheduler nothing does, because kubelets let
+	// in pods that request resources which their nodes do not have.
+	forResources []corev1.Toleration
+}
+
+// of returns the tolerations that are added to pod.
+func (a *podAdditions) of(ctx context.Context, pod *podFields) (addedTolerations, error) {
+	if len(pod.Spec.Tolerations) == 0 {
+		return addedTolerations{}, nil
+	}
+	var to addedTolerations
+	if class := pod.Spec.RuntimeClassName; class != nil {
+		ofClass, err := a.runtimeClasses.Tolerations(ctx, *class)
+		if err != nil {
+			return addedTolerations{}, err
+		}
+		to.bySettings = append(to.bySettings, ofClass...)
+	}
+	if a.podTolerationRestriction {
+		// TP-03; of pods of every quality of service, because the plugin adds it to
+		// most and it is a small thing to have.
+		to.bySettings = append(to.bySettings, corev1.Toleration{
+			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+		})
+	}
+	if !a.extendedResources {
+		return to, nil
+	}
+	var err error
+	to.forResources, err = extendedResourceTolerations(pod)
+	return to, err
+}
+
+// extendedResourceTolerations returns the tolerations that the plugin
+// ExtendedResourceToleration adds: a toleration of the taint named like each extended resource that a
+// container requests (TP-16). It adds that for a request of zero too. Such a pod fits
+// on any node, so to request nothing would be a way to tolerate anything: it is left
+// out here, and judged like a toleration that a user writes.
+func extendedResourceTolerations(pod *podFields) ([]corev1.Toleration, error) {
+	var f review.Fields
+	requested := map[string]bool{}
+	pod.requests(&f, false, func(name string, amount *quantity.Quantity) {
+		if amount.Sign() > 0 && isExtendedResource(name) {
+			requested[name] = true
+		}
+	})
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	tolerations := make([]corev1.Toleration, 0, len(requested))
+	for _, name := range slices.Sorted(maps.Keys(requested)) {
+		tolerations = append(tolerations, corev1.Toleration{
+			Key: name, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+		})
+	}
+	return tolerations, nil
+}
+
+// isExtendedResource reports whether a resource is one that neither Kubernetes
+// nor its quota defines.
+func isExtendedResource(name string) bool {
+	return strings.Contains(name, "/") && !strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) &&
+		!strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix)
+}

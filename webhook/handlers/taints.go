@@ -1,0 +1,77 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/policy/taint"
+	"github.com/tollgate-dev/tollgate/webhook/review"
+)
+
+// taintEnforcer holds writes of taints against TaintPolicies, for the handlers of all objects
+// that carry taints. It is safe for concurrent use.
+type taintEnforcer struct {
+	policies   policySource
+	authorizer authorizer.Authorizer
+	clock      clock.PassiveClock
+	// selves are the users as which Tollgate sends requests. TaintPolicies do not apply to
+	// their writes, because Tollgate writes taints on behalf of policies.
+	selves []string
+}
+
+// isSelf reports whether the request is Tollgate's own.
+func (e *taintEnforcer) isSelf(req *review.Request) bool {
+	return slices.Contains(e.selves, req.UserInfo.Username)
+}
+
+// input returns the input of policies for a request.
+func (e *taintEnforcer) input(req *review.Request, writes []taint.Write) taint.Input {
+	return taint.Input{
+		User:   &req.UserInfo,
+		Review: &cel.Review{Request: &req.AdmissionRequest, Authorizer: e.authorizer},
+		Writes: writes,
+		Now:    e.clock.Now(),
+	}
+}
+
+// decide adds the violations of TaintPolicies to the findings, and unless these deny, those of a
+// preview and its warnings; without a preview where it is nil. An expression that fails is no
+// fault where something else denies.
+func (e *taintEnforcer) decide(
+	ctx context.Context, policies *policyset.Set, in taint.Input, found []policy.Finding, warnings []string, preview func() (previewed, error),
+) (Result, error) {
+	var fault error
+	if len(in.Writes) > 0 && policies.Taints.Len() > 0 {
+		violations, err := policies.Taints.Judge(ctx, in)
+		if err != nil {
+			fault = fmt.Errorf("judge taints: %w", err)
+		} else {
+			found = append(found, violations.Findings...)
+		}
+	}
+	decision := policy.Decide(found)
+	switch {
+	case decision.Verdict == policy.Denied:
+		return decided(decision, warnings, policies), nil
+	case fault != nil:
+		return Result{}, fault
+	case preview == nil:
+		return decided(decision, warnings, policies), nil
+	}
+	seen, err := preview()
+	if err != nil {
+		return Result{}, err
+	}
+	decision = policy.Decide(slices.Concat(decision.Findings, seen.findings))
+	if seen.settled != nil {
+		seen.settled(decision.Verdict == policy.Allowed)
+	}
+	return decided(decision, slices.Concat(warnings, seen.warnings), policies), nil
+}
