@@ -186,7 +186,7 @@ func TestUses(t *testing.T) {
 	tests := map[string]Uses{
 		"true":                                                                  {},
 		"toleration.key == 'x'":                                                 {Judged: true},
-		"namespaceObject.metadata.name == 'x'":                                  {},
+		"namespaceObject.metadata.name == 'x'":                                  {Namespace: true},
 		"request.namespace == 'x'":                                              {Request: []string{"namespace"}},
 		"request.operation == 'CREATE'":                                         {Request: []string{"operation"}},
 		"request.?subResource.orValue('') == ''":                                {Request: []string{"subResource"}},

@@ -84,6 +84,8 @@ type Uses struct {
 	// Judged is set if it reads the judged: toleration, taint or operation. The
 	// others say the same of all tolerations and taints of an object.
 	Judged bool
+	// Namespace is set if it reads namespaceObject.
+	Namespace bool
 	// Request are the fields of request that it reads, sorted. Without Requester it
 	// reads no others.
 	Request []string
@@ -96,6 +98,7 @@ func (u Uses) with(other Uses) Uses {
 		Requester: u.Requester || other.Requester,
 		Object:    u.Object || other.Object,
 		Judged:    u.Judged || other.Judged,
+		Namespace: u.Namespace || other.Namespace,
 		Request:   slices.Compact(fields),
 	}
 }
@@ -112,6 +115,8 @@ func usesOf(checked *cel.Ast) Uses {
 			uses.Object = true
 		case tolerationVar, taintVar, operationVar:
 			uses.Judged = true
+		case admissioncel.NamespaceVarName:
+			uses.Namespace = true
 		case admissioncel.AuthorizerVarName, admissioncel.RequestResourceAuthorizerVarName:
 			uses.Requester = true
 		case admissioncel.RequestVarName:

@@ -26,8 +26,8 @@ type Input struct {
 	// evaluated with the request as usual.
 	RequesterUnknown bool
 
-	// Namespace and NamespaceLabels are the namespace of the object. Labels that
-	// could not be had are nil: they satisfy no selector.
+	// Namespace and NamespaceLabels are the namespace of the object. Nil labels say that the
+	// namespace was not read: an input that needs it (NeedsNamespace) cannot be judged then.
 	Namespace       string
 	NamespaceLabels map[string]string
 

@@ -2,6 +2,7 @@ package toleration
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,6 +20,9 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 	if s.Len() == 0 {
 		return policy.Decide(nil), nil
 	}
+	if in.NamespaceLabels == nil && s.NeedsNamespace(in) {
+		return policy.Decision{}, errNoNamespace
+	}
 	h := newReview(in)
 	for i := range in.Asked {
 		s.judgeList(ctx, &h, &in.Asked[i])
@@ -30,15 +34,46 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 // without a grant for it. It reads neither the namespace nor inherited tolerations, so it can
 // be called before these are read.
 func (s *Set) Concerns(in Input) bool {
-	if s.Len() == 0 {
+	return s.Len() > 0 && s.guardsAny(in, func(*compiled) bool { return true })
+}
+
+// NeedsNamespace reports whether Judge can read the labels of the namespace or namespaceObject:
+// whether a policy that guards a toleration which Judge would evaluate has a grant with a
+// namespaceSelector, or an expression with namespaceObject. It can be called whenever Concerns
+// can.
+func (s *Set) NeedsNamespace(in Input) bool {
+	return s.Len() > 0 && s.namespaced && s.guardsAny(in, func(c *compiled) bool { return c.namespaced })
+}
+
+// NodeNeedsNamespace is NeedsNamespace for JudgeNode.
+func (s *Set) NodeNeedsNamespace(taints []corev1.Taint) bool {
+	if s.Len() == 0 || !s.namespaced {
 		return false
 	}
+	for i := range taints {
+		for position := range s.guardingTaint(&taints[i]) {
+			if s.Policies[position].namespaced {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// errNoNamespace is the error of an input that needs the namespace, and comes without it.
+var errNoNamespace = errors.New("the policies select by the namespace, which was not read")
+
+// guardsAny reports whether a policy for which counts holds guards a toleration that Judge would
+// evaluate. It does not read inherited tolerations.
+func (s *Set) guardsAny(in Input, counts func(*compiled) bool) bool {
 	in.Inherited = nil
 	h := newReview(in)
 	for i := range in.Asked {
 		for _, t := range h.fresh(&in.Asked[i]) {
-			for range s.guarding(&t) {
-				return true
+			for position := range s.guarding(&t) {
+				if counts(s.Policies[position]) {
+					return true
+				}
 			}
 		}
 	}
@@ -138,6 +173,9 @@ func (s *Set) GuardsNode(taints []corev1.Taint) bool {
 func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (policy.Decision, error) {
 	if s.Len() == 0 {
 		return policy.Decide(nil), nil
+	}
+	if in.NamespaceLabels == nil && s.NodeNeedsNamespace(taints) {
+		return policy.Decision{}, errNoNamespace
 	}
 	h := newReview(in)
 	var tolerations Asked

@@ -1,6 +1,7 @@
 package toleration
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 
@@ -64,12 +65,6 @@ func TestJudge(t *testing.T) {
 			labels:    map[string]string{"tier": "gold"},
 			tolerates: `{key: dedicated, operator: Exists}`,
 			refused:   []string{"gold spec.tolerations[0]"},
-		},
-		"labels that are not known satisfy no selector": {
-			policies:  map[string]string{"open": `{taints: [{key: dedicated}], grants: [{namespaceSelector: {matchExpressions: [{key: restricted, operator: DoesNotExist}]}}]}`},
-			namespace: "apple",
-			tolerates: `{key: dedicated, operator: Exists}`,
-			refused:   []string{"open spec.tolerations[0]"},
 		},
 		"a label that is not there is asked for where labels are known": {
 			policies:  map[string]string{"open": `{taints: [{key: dedicated}], grants: [{namespaceSelector: {matchExpressions: [{key: restricted, operator: DoesNotExist}]}}]}`},
@@ -247,5 +242,47 @@ func TestASetMayBeAskedByManyAtOnce(t *testing.T) {
 	askers.Wait()
 	for _, got := range answers {
 		require.Equal(t, want, got)
+	}
+}
+
+func TestThePoliciesThatNeedTheNamespace(t *testing.T) {
+	const byLabels = `namespaceSelector: {matchLabels: {tier: gold}}`
+	tests := map[string]struct {
+		policies  []string
+		tolerates string
+		needs     bool
+	}{
+		"names of namespaces do not":             {[]string{`{taints: [{key: dedicated}], grants: [{namespaces: [apple]}]}`}, dedicatedExists, false},
+		"labels of namespaces do":                {[]string{`{taints: [{key: dedicated}], grants: [{` + byLabels + `}]}`}, dedicatedExists, true},
+		"of a policy for another taint, not":     {[]string{`{taints: [{key: other}], grants: [{` + byLabels + `}]}`, `{taints: [{key: dedicated}]}`}, dedicatedExists, false},
+		"of a policy for no toleration, not":     {[]string{`{taints: [{key: dedicated}], grants: [{` + byLabels + `}]}`}, ``, false},
+		"an expression of a grant does":          {[]string{`{taints: [{key: dedicated}], grants: [{expression: "namespaceObject.metadata.name == 'x'"}]}`}, dedicatedExists, true},
+		"a condition does":                       {[]string{`{taints: [{key: dedicated}], matchConditions: [{name: a, expression: "namespaceObject != null"}]}`}, dedicatedExists, true},
+		"a message does":                         {[]string{`{taints: [{key: dedicated}], messageExpression: "namespaceObject.metadata.name"}`}, dedicatedExists, true},
+		"an expression about the pod does not":   {[]string{`{taints: [{key: dedicated}], grants: [{expression: "pod != null"}]}`}, dedicatedExists, false},
+		"the namespace of the request does not":  {[]string{`{taints: [{key: dedicated}], grants: [{expression: "request.namespace == 'x'"}]}`}, dedicatedExists, false},
+		"a toleration of every taint is guarded": {[]string{`{taints: [{key: dedicated}], grants: [{` + byLabels + `}]}`}, `{operator: Exists}`, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var policies []v1alpha1.TolerationPolicy
+			for i, spec := range tt.policies {
+				policies = append(policies, policyOf(t, "p-"+strconv.Itoa(i), spec))
+			}
+			set := Compile(policies)
+			in := inputOf("apple", tolerationsOf(t, tt.tolerates)...)
+			in.NamespaceLabels = nil
+			require.Equal(t, tt.needs, set.NeedsNamespace(in))
+			_, err := set.Judge(t.Context(), in)
+			taints := []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
+			if !tt.needs {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "the namespace, which was not read", "and no verdict")
+			require.True(t, set.NodeNeedsNamespace(taints))
+			_, err = set.JudgeNode(t.Context(), in, taints)
+			require.ErrorContains(t, err, "the namespace, which was not read")
+		})
 	}
 }

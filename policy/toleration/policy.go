@@ -20,8 +20,9 @@ import (
 type Set struct {
 	policy.Set[*compiled]
 	index selector.Index
-	// labels says that the labels of pods matter to some policy.
-	labels bool
+	// labels says that the labels of pods matter to some policy, namespaced that some policy
+	// is namespaced.
+	labels, namespaced bool
 }
 
 // compiled is a compiled policy. It does not change.
@@ -33,6 +34,9 @@ type compiled struct {
 	// dynamic says that a grant has RBAC or an expression, personal that a grant depends on
 	// the requester, not on the namespace alone.
 	dynamic, personal bool
+	// namespaced says that a grant selects labels of the namespace, or that an expression reads
+	// namespaceObject.
+	namespaced bool
 
 	conditions  cel.Conditions
 	conditional bool
@@ -65,6 +69,7 @@ func (s *Set) Next(policies []v1alpha1.TolerationPolicy) *Set {
 	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
 	next.index = selector.IndexOf(next.Policies, func(c *compiled) []selector.Selector { return c.guards })
 	for _, c := range next.Policies {
+		next.namespaced = next.namespaced || c.namespaced
 		next.labels = next.labels || slices.ContainsFunc(c.grants, func(g grant) bool { return g.object != nil })
 	}
 	return next
@@ -92,11 +97,13 @@ func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
 	c.denies = policy.Denies(c.actions)
 	if c.conditional {
 		c.conditions = cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions)
+		c.namespaced = c.conditions.Uses().Namespace
 	}
 	if text := p.Spec.MessageExpression; text != "" {
 		var errs field.ErrorList
 		c.expression, errs = compileExpression(text, cel.String, spec.Child("messageExpression"))
 		c.problems = append(c.problems, errs...)
+		c.namespaced = c.namespaced || readsNamespace(c.expression)
 	}
 	var granted []string
 	for i := range p.Spec.Grants {
@@ -108,6 +115,7 @@ func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
 		c.grants = append(c.grants, g)
 		c.dynamic = c.dynamic || g.cost() > 0
 		c.personal = c.personal || g.personal()
+		c.namespaced = c.namespaced || g.namespace != nil || readsNamespace(g.expression)
 		granted = append(granted, grantWords(&p.Spec.Grants[i]))
 	}
 	slices.SortStableFunc(c.grants, func(a, b grant) int { return cmp.Compare(a.cost(), b.cost()) })
@@ -125,6 +133,10 @@ func compileExpression(text string, result cel.Type, path *field.Path) (*cel.Pro
 		return nil, errs
 	}
 	return nil, field.ErrorList{field.Invalid(path, text, err.Error())}
+}
+
+func readsNamespace(expression *cel.Program) bool {
+	return expression != nil && expression.Uses().Namespace
 }
 
 // Summary returns the remedy that denials of a policy name, and the keys of the guarded
@@ -223,7 +235,7 @@ func (g *grant) personal() bool {
 	return g.named || g.rbac || g.expression != nil
 }
 
-// covers reports whether the grant is for the namespace. Nil labels are unknown and satisfy
+// covers reports whether the grant is for the namespace. Nil labels were not read and satisfy
 // no selector, not even one for the absence of a label.
 func (g *grant) covers(namespace string, namespaceLabels map[string]string) bool {
 	return g.namespaces.Has(namespace) &&

@@ -80,7 +80,6 @@ type tolerationReview struct {
 	// requests, see podAdditions, and windows those that Tollgate adds. Neither gets a pod past
 	// the scheduler.
 	forResources, windows []corev1.Toleration
-	complete              bool
 }
 
 func (t *tolerationReviewer) review(set *toleration.Set, req *review.Request, subject review.Value, in toleration.Input) *tolerationReview {
@@ -98,7 +97,7 @@ func (r *tolerationReview) judge(ctx context.Context, asked ...toleration.Asked)
 	if !r.set.Concerns(in) {
 		return nil, nil
 	}
-	return r.decide(ctx, asked, func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
+	return r.decide(ctx, asked, r.set.NeedsNamespace(in), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
 		in.Added = slices.Concat(in.Added, r.forResources, r.windows)
 		return r.set.Judge(ctx, in)
 	})
@@ -143,7 +142,7 @@ func (r *tolerationReview) judgeNode(ctx context.Context, node string, path *fie
 	}
 	r.in.Path = path
 	asked := []toleration.Asked{{Path: path, New: has}}
-	return r.decide(ctx, asked, func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
+	return r.decide(ctx, asked, r.set.NodeNeedsNamespace(taints), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
 		return r.set.JudgeNode(ctx, in, taints)
 	})
 }
@@ -167,12 +166,17 @@ func (r *tolerationReview) judgeUnknownNode(ctx context.Context, node string, pa
 	return found, err
 }
 
-// decide decides about the object itself. Only where that refuses it, or fails, the tolerations
+// decide decides about the object itself, with its namespace where that is needed. Only where that refuses it, or fails, the tolerations
 // count that the object inherits from its owner: those that the owner had a moment ago, and
 // before these refuse, those that it has now.
-func (r *tolerationReview) decide(ctx context.Context, asked []toleration.Asked, by func(context.Context, toleration.Input) (policy.Decision, error)) ([]policy.Finding, error) {
-	if err := r.completed(ctx); err != nil {
+func (r *tolerationReview) decide(ctx context.Context, asked []toleration.Asked, namespaced bool, by func(context.Context, toleration.Input) (policy.Decision, error)) ([]policy.Finding, error) {
+	if err := r.completed(); err != nil {
 		return nil, err
+	}
+	if namespaced {
+		if err := r.readNamespace(ctx); err != nil {
+			return nil, err
+		}
 	}
 	in := r.in
 	in.Asked = asked
@@ -213,9 +217,9 @@ func (r *tolerationReview) inherited(ctx context.Context, since time.Time) (inhe
 	return r.owners.of(ctx, r.req.Namespace, owner, revision, since)
 }
 
-// completed adds the namespace, the user and the labels of the request to the input.
-func (r *tolerationReview) completed(ctx context.Context) error {
-	if r.complete {
+// completed adds the user and the labels of the request to the input.
+func (r *tolerationReview) completed() error {
+	if r.in.Review != nil {
 		return nil
 	}
 	var f review.Fields
@@ -226,20 +230,28 @@ func (r *tolerationReview) completed(ctx context.Context) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
+	r.in.Namespace, r.in.User = r.req.Namespace, r.req.UserInfo
+	if r.in.Claim == nil {
+		r.in.ServiceAccount, r.in.Pod = account, objectOf(r.subject)
+	}
+	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Authorizer: r.authorizer}
+	return nil
+}
+
+// readNamespace adds the namespace to the input. A read of the API server is the dearest part of
+// a review, and most policies do not look at labels of namespaces.
+func (r *tolerationReview) readNamespace(ctx context.Context) error {
+	if r.in.NamespaceLabels != nil {
+		return nil
+	}
 	namespace, err := r.namespaces.Confirmed(ctx, r.req.Namespace)
 	if err != nil {
 		return err
 	}
-	r.in.Namespace, r.in.NamespaceLabels = r.req.Namespace, namespace.Labels
+	r.in.NamespaceLabels, r.in.Review.Namespace = namespace.Labels, namespace
 	if r.in.NamespaceLabels == nil {
 		r.in.NamespaceLabels = map[string]string{} // known to have none
 	}
-	r.in.User = r.req.UserInfo
-	if r.in.Claim == nil {
-		r.in.ServiceAccount, r.in.Pod = account, objectOf(r.subject)
-	}
-	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Namespace: namespace, Authorizer: r.authorizer}
-	r.complete = true
 	return nil
 }
 

@@ -274,9 +274,15 @@ func asks(t *testing.T, in *fakeConnection) map[string]int {
 	return count
 }
 
+// byLabels is standingThere with a policy that selects namespaces by their labels: others do not
+// have them read.
+func byLabels() string {
+	return strings.Replace(standingThere, "{namespaces: [banana]}", "{namespaceSelector: {matchLabels: {tier: gold}}}", 1)
+}
+
 func TestAsksTheClusterOnceForEachThing(t *testing.T) {
 	t.Parallel()
-	in, _ := clusterOf(t, standingThere, served())
+	in, _ := clusterOf(t, byLabels(), served())
 	var text strings.Builder
 	for i := range 20 {
 		fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: Pod, metadata: {name: p%d, namespace: apple}, spec: {nodeName: n1, runtimeClassName: special}}\n", i)
@@ -307,7 +313,7 @@ func TestManifestsNeedNoRightsToWhatOnlyGivesPodsSomething(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			in, _ := clusterOf(t, standingThere, served())
+			in, _ := clusterOf(t, byLabels(), served())
 			dynamic, ok := in.clients.Dynamic.(*dynamicfake.FakeDynamicClient)
 			require.True(t, ok)
 			dynamic.PrependReactor(c.verb, c.resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
