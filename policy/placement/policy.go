@@ -126,6 +126,16 @@ func (s *Set) Len() int {
 	return len(s.Policies)
 }
 
+// GivesToPods reports whether a policy gives something to pods.
+func (s *Set) GivesToPods() bool {
+	return s.Len() > 0 && slices.ContainsFunc(s.Policies, func(c *compiled) bool { return c.pod != nil })
+}
+
+// GivesToClaims reports whether a policy gives tolerations to claims.
+func (s *Set) GivesToClaims() bool {
+	return s.Len() > 0 && slices.ContainsFunc(s.Policies, func(c *compiled) bool { return len(c.claim) > 0 })
+}
+
 // match is a compiled match.
 type match struct {
 	namespaces selector.Namespaces

@@ -23,6 +23,13 @@ type Newly struct {
 	Selector string
 }
 
+// GrantsByNamespaceLabels reports whether a policy has a grant with a namespaceSelector.
+func (s *Set) GrantsByNamespaceLabels() bool {
+	return s.Len() > 0 && slices.ContainsFunc(s.Policies, func(c *compiled) bool {
+		return slices.ContainsFunc(c.grants, func(g grant) bool { return g.namespace != nil })
+	})
+}
+
 // NewlySatisfied returns the policies of which a namespace satisfies more grants by
 // its new labels, sorted by name. Old labels are nil where the namespace is created:
 // then a grant that every namespace satisfies, whatever its labels, is not newly

@@ -1,0 +1,380 @@
+package registration
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/deploy/webhooks"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
+)
+
+// Settings are the part of the derivation that does not change while a process runs.
+type Settings struct {
+	// Namespace is the namespace of Tollgate, in which nothing is judged, and of its Service.
+	Namespace, Service string
+	// URL is the address without a path at which the API server calls a Tollgate outside of
+	// its cluster. It replaces the Service.
+	URL string
+	// FailurePolicy replaces Fail, and ExcludedNamespaces are not judged, besides kube-system
+	// and Namespace.
+	FailurePolicy      admissionregistrationv1.FailurePolicyType
+	ExcludedNamespaces []string
+	// DefaultSeconds are those of the tolerations that plain pods have.
+	DefaultSeconds toleration.DefaultSeconds
+	// Window says that the mode is Window.
+	Window bool
+	// NodeTaintTimestamps and DeviceTaintAdmission are the feature gates.
+	NodeTaintTimestamps, DeviceTaintAdmission bool
+	// WarnsOfComparisons says that templates with the operators Lt and Gt bring a warning.
+	WarnsOfComparisons bool
+}
+
+// Webhooks are the entries of both configurations. Every field that the API server sets by
+// default is set, so that they are equal to what it returns.
+type Webhooks struct {
+	Validating []admissionregistrationv1.ValidatingWebhook
+	Mutating   []admissionregistrationv1.MutatingWebhook
+}
+
+// Deriver derives webhooks. It does not change and is safe for concurrent use.
+type Deriver struct {
+	settings   Settings
+	validating map[string]admissionregistrationv1.ValidatingWebhook
+	mutating   map[string]admissionregistrationv1.MutatingWebhook
+	// expressions are the match conditions of all entries, by their names, which are unique.
+	expressions map[string]string
+}
+
+// New returns a deriver, or an error if the manifests are not as it expects them.
+func New(settings Settings) (*Deriver, error) {
+	d := &Deriver{
+		settings:   settings,
+		validating: map[string]admissionregistrationv1.ValidatingWebhook{}, mutating: map[string]admissionregistrationv1.MutatingWebhook{},
+		expressions: map[string]string{},
+	}
+	var validating admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := yaml.UnmarshalStrict(webhooks.Validating, &validating); err != nil {
+		return nil, fmt.Errorf("read the manifest of the validating webhooks: %w", err)
+	}
+	var mutating admissionregistrationv1.MutatingWebhookConfiguration
+	if err := yaml.UnmarshalStrict(webhooks.Mutating, &mutating); err != nil {
+		return nil, fmt.Errorf("read the manifest of the mutating webhooks: %w", err)
+	}
+	for _, w := range validating.Webhooks {
+		d.validating[w.Name] = w
+		d.learn(w.MatchConditions)
+	}
+	for _, w := range mutating.Webhooks {
+		d.mutating[w.Name] = w
+		d.learn(w.MatchConditions)
+	}
+	return d, nil
+}
+
+func (d *Deriver) learn(conditions []admissionregistrationv1.MatchCondition) {
+	for _, c := range conditions {
+		d.expressions[c.Name] = c.Expression
+	}
+}
+
+// suffix ends the names of all entries.
+const suffix = ".tollgate.dev"
+
+// part describes an entry: which part of an entry of a manifest it is.
+type part struct {
+	// name is the name of the entry without its suffix, and of its condition where several
+	// are joined.
+	name string
+	// of is the name of the entry in the manifest, without its suffix.
+	of string
+	// resources and operations are those that it takes of the rules; nil for all of them.
+	resources  []string
+	operations []admissionregistrationv1.OperationType
+	// conditions are the names of the conditions that are about these, in any entry of the
+	// manifests or added.
+	conditions []string
+	// on reports whether the entry is registered; nil for always.
+	on func(*Settings, Reasons) bool
+}
+
+// The conditions that are in no manifest.
+const (
+	notPlain = "pods-are-not-plain"
+	warned   = "templates-bring-warnings"
+)
+
+var (
+	create = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
+	update = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+	remove = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
+	write  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+
+	// workloads are the resources with a template of pods that users write.
+	workloads = []string{
+		"replicationcontrollers", "podtemplates", "deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs",
+	}
+	// ownKinds are the resources of tollgate.dev.
+	ownKinds = []string{
+		"tolerationpolicies", "placementpolicies", "taintpolicies", "gatepolicies", "evictionpolicies", "evictionapprovals", "resourceslicepatches",
+	}
+)
+
+// validatingParts are the entries of the validating configuration.
+var validatingParts = []part{
+	{name: "pods", of: "validate", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, on: without(Pods)},
+	// A pod without what a PlacementPolicy gives is refused, whatever it has.
+	{name: "pods", of: "validate", resources: []string{"pods"}, operations: create, on: with(Pods)},
+	// Kubelets write the status of their pods all the time: this is the one condition then.
+	{
+		name: "pod-updates", of: "validate", resources: []string{"pods", "pods/status"}, operations: update,
+		conditions: []string{"pods-change-what-is-judged"},
+	},
+	{
+		name: "bindings", of: "validate", resources: []string{"pods/binding", "bindings"}, conditions: []string{"not-the-scheduler"},
+		// In mode Window a binding could list windows that Tollgate did not give.
+		on: func(s *Settings, r Reasons) bool { return r&Tolerations != 0 || s.Window },
+	},
+	{
+		name: "templates", of: "validate", resources: append([]string{"controllerrevisions"}, workloads...),
+		conditions: []string{"templates-change-what-is-judged"}, on: with(Tolerations),
+	},
+	{
+		name: "jobs", of: "validate", resources: []string{"jobs"}, operations: update,
+		conditions: []string{"templates-change-what-is-judged"}, on: func(_ *Settings, r Reasons) bool { return r&(Gates|Tolerations) == Gates },
+	},
+	// These are only warned about. Where templates are judged, those are too.
+	{
+		name: "template-warnings", of: "spread", resources: workloads,
+		conditions: []string{"templates-change-what-is-judged", warned}, on: without(Tolerations),
+	},
+	{
+		name: "namespaces", of: "validate", resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"},
+		conditions: []string{"namespaces-change-labels"}, on: with(NamespaceLabels),
+	},
+	{
+		name: "nodes", of: "validate", resources: []string{"nodes"}, operations: update,
+		conditions: []string{"not-the-node-controllers", "nodes-change-taints"},
+	},
+	{
+		name: "node-status", of: "validate", resources: []string{"nodes/status"}, operations: update,
+		conditions: []string{"not-the-node-controllers", "nodes-change-taints"},
+	},
+	{name: "policies", of: "validate", resources: ownKinds, operations: write},
+	{
+		name: "patch-deletions", of: "validate", resources: []string{"resourceslicepatches"}, operations: remove,
+		conditions: []string{"patches-are-deleted-with-taints"},
+	},
+	{
+		name: "device-taint-rules", of: "validate", resources: []string{"devicetaintrules"},
+		conditions: []string{"rules-change-their-spec"}, on: devices,
+	},
+	{
+		name: "resource-slices", of: "validate", resources: []string{"resourceslices"},
+		conditions: []string{"slices-change-taints-by-others-than-drivers"}, on: devices,
+	},
+	{
+		name: "claims", of: "validate", resources: []string{"resourceclaims", "resourceclaimtemplates"},
+		conditions: []string{"claims-are-new-or-change-their-window", "claims-have-tolerations"},
+	},
+	{
+		name: "reservations", of: "validate", resources: []string{"resourceclaims/status"},
+		conditions: []string{"allocated-claims-gain-consumers"}, on: devices,
+	},
+	{name: "node-registration", of: "node-registration"},
+	// Which nodes a constraint counts depends on taints, not on policies.
+	{
+		name: "spread", of: "spread", resources: slices.DeleteFunc(slices.Clone(workloads), func(r string) bool { return r == "daemonsets" }),
+		conditions: []string{"not-made-by-a-controller", "templates-change-how-they-spread"},
+	},
+	{
+		name: "daemonsets", of: "spread", resources: []string{"daemonsets"},
+		conditions: []string{"not-made-by-a-controller", "templates-change-how-they-spread"}, on: with(Pods),
+	},
+	{name: "device-drivers", of: "device-drivers", conditions: []string{"by-drivers", "slices-change-taints"}, on: devices},
+}
+
+// mutatingParts are the entries of the mutating configuration.
+var mutatingParts = []part{
+	{name: "mutate-pods", of: "mutate", resources: []string{"pods"}, conditions: []string{"not-mirrors"}, on: with(Pods | PodWindows)},
+	{
+		name: "mutate-claims", of: "mutate", resources: []string{"resourceclaims", "resourceclaimtemplates"},
+		conditions: []string{"claims-request-devices"}, on: with(Claims | ClaimWindows),
+	},
+	{
+		name: "mutate-nodes", of: "mutate", resources: []string{"nodes"}, conditions: []string{"taints-are-written"},
+		on: func(s *Settings, _ Reasons) bool { return s.NodeTaintTimestamps },
+	},
+	// New nodes get the taints that policies register, with or without a time.
+	{
+		name: "mutate-nodes", of: "mutate", resources: []string{"nodes"}, operations: create,
+		on: func(s *Settings, _ Reasons) bool { return !s.NodeTaintTimestamps },
+	},
+	{
+		name: "mutate-resource-slices", of: "mutate", resources: []string{"resourceslices"},
+		conditions: []string{"slices-with-taints-change-them"}, on: devices,
+	},
+	{
+		name: "mutate-device-taint-rules", of: "mutate", resources: []string{"devicetaintrules"},
+		conditions: []string{"rules-change-their-effect-and-not-its-time"}, on: devices,
+	},
+}
+
+// with returns a function that reports whether there is any of some reasons.
+func with(some Reasons) func(*Settings, Reasons) bool {
+	return func(_ *Settings, r Reasons) bool { return r&some != 0 }
+}
+
+// without returns a function that reports whether there is none of some reasons.
+func without(some Reasons) func(*Settings, Reasons) bool {
+	return func(_ *Settings, r Reasons) bool { return r&some == 0 }
+}
+
+func devices(s *Settings, _ Reasons) bool { return s.DeviceTaintAdmission }
+
+// Derive returns the webhooks for some reasons, which verify Tollgate by a bundle of CAs.
+func (d *Deriver) Derive(reasons Reasons, caBundle []byte) Webhooks {
+	var out Webhooks
+	for i := range validatingParts {
+		p := &validatingParts[i]
+		if p.on != nil && !p.on(&d.settings, reasons) {
+			continue
+		}
+		from := d.validating[p.of+suffix]
+		w := *from.DeepCopy()
+		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
+		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.NamespaceSelector)
+		w.FailurePolicy, w.ObjectSelector = d.failurePolicy(w.FailurePolicy), &metav1.LabelSelector{}
+		out.Validating = append(out.Validating, w)
+	}
+	for i := range mutatingParts {
+		p := &mutatingParts[i]
+		if p.on != nil && !p.on(&d.settings, reasons) {
+			continue
+		}
+		from := d.mutating[p.of+suffix]
+		w := *from.DeepCopy()
+		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
+		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.NamespaceSelector)
+		w.FailurePolicy, w.ObjectSelector = d.failurePolicy(w.FailurePolicy), &metav1.LabelSelector{}
+		out.Mutating = append(out.Mutating, w)
+	}
+	return out
+}
+
+// rules returns the part of rules that an entry has.
+func (p *part) rules(all []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
+	var out []admissionregistrationv1.RuleWithOperations
+	for _, r := range all {
+		if p.resources != nil {
+			r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return !slices.Contains(p.resources, name) })
+		}
+		if p.operations != nil {
+			r.Operations = slices.DeleteFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool { return !slices.Contains(p.operations, o) })
+		}
+		if len(r.Resources) > 0 && len(r.Operations) > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// condition returns the conditions of an entry as one, which ends at its first false part: the
+// API server evaluates all conditions, whatever the first of them says.
+func (d *Deriver) condition(p *part, reasons Reasons) []admissionregistrationv1.MatchCondition {
+	texts := make([]string, len(p.conditions))
+	for i, name := range p.conditions {
+		switch name {
+		case notPlain:
+			texts[i] = plainPod(d.settings.DefaultSeconds)
+		case warned:
+			texts[i] = d.templateWarnings(reasons)
+		default:
+			texts[i] = d.expressions[name]
+		}
+	}
+	switch len(texts) {
+	case 0:
+		return nil
+	case 1:
+		return []admissionregistrationv1.MatchCondition{{Name: p.conditions[0], Expression: texts[0]}}
+	}
+	return []admissionregistrationv1.MatchCondition{{Name: p.name, Expression: "(" + strings.Join(texts, ") && (") + ")"}}
+}
+
+// templateWarnings returns the condition of templates that may bring a warning.
+func (d *Deriver) templateWarnings(reasons Reasons) string {
+	texts := []string{`request.resource.resource != 'daemonsets' && s.?topologySpreadConstraints.orValue([]).exists(c,
+c.whenUnsatisfiable == 'DoNotSchedule' && c.?nodeTaintsPolicy.orValue('Ignore') == 'Ignore')`}
+	if d.settings.WarnsOfComparisons {
+		texts = append(texts, `s.?tolerations.orValue([]).exists(t, t.?operator.orValue('') in ['Lt', 'Gt'])`)
+	}
+	if reasons&Pods != 0 {
+		texts = append(texts, `request.resource.resource == 'daemonsets'`)
+	}
+	return `[request.resource.resource == 'podtemplates' ? object.?template.?spec.orValue({}) :
+request.resource.resource == 'cronjobs' ? object.?spec.?jobTemplate.?spec.?template.?spec.orValue({}) :
+object.?spec.?template.?spec.orValue({})].exists(s,
+` + strings.Join(texts, " ||\n") + ")"
+}
+
+// plainPod returns the condition of pods that are not plain. A pod is plain if it has no
+// tolerations but those that DefaultTolerationSeconds adds, no node, no scheduling gates, no
+// annotation of windows, and no constraint that brings a warning: then neither a rule of
+// Kubernetes nor a TolerationPolicy, GatePolicy or EvictionPolicy has anything to judge.
+func plainPod(seconds toleration.DefaultSeconds) string {
+	return fmt.Sprintf(`!object.spec.?tolerations.orValue([]).all(t,
+t.?operator.orValue('') == 'Exists' && t.?effect.orValue('') == 'NoExecute' && t.?value.orValue('') == '' &&
+(t.?key.orValue('') == 'node.kubernetes.io/not-ready' && t.?tolerationSeconds.orValue(-1) == %d ||
+t.?key.orValue('') == 'node.kubernetes.io/unreachable' && t.?tolerationSeconds.orValue(-1) == %d)) ||
+object.spec.?nodeName.orValue('') != '' ||
+object.spec.?schedulingGates.orValue([]).size() > 0 ||
+object.metadata.?annotations[?'%s'].hasValue() ||
+object.spec.?topologySpreadConstraints.orValue([]).exists(c,
+c.whenUnsatisfiable == 'DoNotSchedule' && c.?nodeTaintsPolicy.orValue('Ignore') == 'Ignore') &&
+!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))`,
+		seconds.NotReady, seconds.Unreachable, v1alpha1.AnnotationWindow)
+}
+
+// client returns how the API server calls an entry.
+func (d *Deriver) client(of admissionregistrationv1.WebhookClientConfig, caBundle []byte) admissionregistrationv1.WebhookClientConfig {
+	path := of.Service.Path
+	if d.settings.URL != "" {
+		return admissionregistrationv1.WebhookClientConfig{URL: new(d.settings.URL + *path), CABundle: caBundle}
+	}
+	return admissionregistrationv1.WebhookClientConfig{
+		Service: &admissionregistrationv1.ServiceReference{
+			Namespace: d.settings.Namespace, Name: d.settings.Service, Path: path, Port: new(int32(443)),
+		},
+		CABundle: caBundle,
+	}
+}
+
+// namespaces returns the selector of an entry: the namespaces outside are kube-system,
+// Tollgate's own and the excluded ones.
+func (d *Deriver) namespaces(of *metav1.LabelSelector) *metav1.LabelSelector {
+	if of == nil {
+		return &metav1.LabelSelector{}
+	}
+	outside := []string{metav1.NamespaceSystem, d.settings.Namespace}
+	for _, name := range d.settings.ExcludedNamespaces {
+		if !slices.Contains(outside, name) {
+			outside = append(outside, name)
+		}
+	}
+	of.MatchExpressions[0].Values = outside
+	return of
+}
+
+func (d *Deriver) failurePolicy(of *admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.FailurePolicyType {
+	if *of == admissionregistrationv1.Fail {
+		return new(cmp.Or(d.settings.FailurePolicy, *of))
+	}
+	return of
+}
