@@ -50,6 +50,8 @@ type exception struct{ path, imports, reason string }
 // arrowExceptions are imports beyond the arrows.
 var arrowExceptions = []exception{
 	{"webhook/registration", "deploy/webhooks", "derives webhooks from the manifests"},
+	{"controllers/registration", "webhook/registration", "writes the webhooks that it derives"},
+	{"controllers/registration", "certs", "reads the annotation of certs with the CA bundle"},
 	{"controllers/webhookwatch", "certs", "compares webhooks with the URLs and annotations that certs writes into them"},
 }
 

@@ -51,6 +51,11 @@ type Options struct {
 	ValidatingWebhooks []string
 	MutatingWebhooks   []string
 
+	// Annotate says that another writer owns the webhooks of the configurations: the bundle
+	// is written into AnnotationBundle of a configuration instead, for that writer. It is not
+	// used with Directory.
+	Annotate bool
+
 	// Recheck is the maximum delay between refreshes, also after errors. By default a
 	// minute, or 10 seconds for files.
 	Recheck time.Duration

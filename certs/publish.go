@@ -28,6 +28,13 @@ import (
 // moves into the cluster.
 const AnnotationServices = "tollgate.dev/replaced-services"
 
+// AnnotationBundle has the CA bundle, in a webhook configuration whose webhooks another writer
+// owns. That writer copies it.
+const AnnotationBundle = "tollgate.dev/ca-bundle"
+
+// errNotCopied is returned while webhooks do not have the bundle of the annotation.
+var errNotCopied = errors.New("the webhooks do not have the annotated CA bundle yet")
+
 // errChanged is returned for an object that changed after it was read; the caller reads
 // all again.
 var errChanged = errors.New("object changed meanwhile")
@@ -40,6 +47,7 @@ type configuration = admissionregistrationv1.ValidatingWebhookConfiguration
 type publisher struct {
 	api      typedadmissionv1.AdmissionregistrationV1Interface
 	targets  []target
+	annotate bool
 	base     *url.URL
 	reporter *reporter
 }
@@ -58,7 +66,7 @@ func (t target) String() string {
 }
 
 func newPublisher(o *Options, base *url.URL, r *reporter) *publisher {
-	p := &publisher{base: base, reporter: r}
+	p := &publisher{base: base, annotate: o.Annotate, reporter: r}
 	if o.Client != nil {
 		p.api = o.Client.AdmissionregistrationV1()
 	}
@@ -139,13 +147,17 @@ func (r *reading) webhooks() []admissionregistrationv1.ValidatingWebhook {
 // which verifies nothing.
 func (r *reading) trusted() []*x509.Certificate {
 	var out []*x509.Certificate
-	var last []byte
+	var bundles [][]byte
 	for _, w := range r.webhooks() {
-		if bytes.Equal(last, w.ClientConfig.CABundle) {
-			continue
+		bundles = append(bundles, w.ClientConfig.CABundle)
+	}
+	for _, c := range r.configurations {
+		if c != nil {
+			bundles = append(bundles, []byte(c.Annotations[AnnotationBundle]))
 		}
-		last = w.ClientConfig.CABundle
-		certs, _ := parseCertificates(last)
+	}
+	for _, bundle := range slices.CompactFunc(bundles, bytes.Equal) {
+		certs, _ := parseCertificates(bundle)
 		out = append(out, slices.DeleteFunc(certs, func(c *x509.Certificate) bool {
 			return !c.IsCA || !strings.HasPrefix(c.Subject.CommonName, caNamePrefix)
 		})...)
@@ -153,7 +165,7 @@ func (r *reading) trusted() []*x509.Certificate {
 	return out
 }
 
-// write writes the bundle where it is missing. If it returns nil, all existing
+// write writes the bundle where it is missing. If it returns nil, all webhooks of all existing
 // configurations hold the bundle.
 func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Certificate) error {
 	data, err := certutil.EncodeCertificates(bundle...)
@@ -165,7 +177,7 @@ func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Ce
 		if found.configurations[i] == nil {
 			continue
 		}
-		patch, err := amend(found.configurations[i], data, p.base)
+		patch, err := p.change(found.configurations[i], data)
 		if err == nil && patch != nil {
 			err = p.patch(ctx, t, patch)
 		}
@@ -177,8 +189,38 @@ func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Ce
 			err = fmt.Errorf("patch %s: %w", t, err)
 		}
 		errs = append(errs, p.reporter.check(ctx, reasonConfigurationWrite, t.String(), err))
+		if p.annotate && slices.ContainsFunc(found.configurations[i].Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+			return !bytes.Equal(w.ClientConfig.CABundle, data)
+		}) {
+			errs = append(errs, fmt.Errorf("%s: %w", t, errNotCopied))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// change returns the JSON patch by which a configuration gets the bundle, or nil if it has it.
+func (p *publisher) change(c *configuration, bundle []byte) ([]byte, error) {
+	if !p.annotate {
+		return amend(c, bundle, p.base)
+	}
+	if c.Annotations[AnnotationBundle] == string(bundle) {
+		return nil, nil
+	}
+	ops := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/resourceVersion", c.ResourceVersion)}
+	if c.Annotations == nil {
+		ops = append(ops, jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{}))
+	}
+	ops = append(ops, jsonpatch.NewOperation("add", annotationPath(AnnotationBundle), string(bundle)))
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return patch, nil
+}
+
+// annotationPath returns the JSON pointer of an annotation.
+func annotationPath(key string) string {
+	return "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1")
 }
 
 // isChanged reports whether an error is a lost race. The API server answers a JSON patch
@@ -220,7 +262,7 @@ func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) { //n
 			add("add", at+"/service", replaced)
 		}
 	}
-	path := "/metadata/annotations/" + strings.ReplaceAll(AnnotationServices, "/", "~1")
+	path := annotationPath(AnnotationServices)
 	_, annotated := c.Annotations[AnnotationServices]
 	switch {
 	case len(after) != 0 && !apiequality.Semantic.DeepEqual(before, after):

@@ -26,7 +26,13 @@ const (
 	reasonInForce  = "InForce"
 	reasonPartOfIt = "PartlyInForce"
 	reasonDisabled = "Disabled"
+	// reasonNotRegistered says that the API server does not call Tollgate as policies need.
+	reasonNotRegistered = "NotRegistered"
 )
+
+// registrationPause is the delay after which a policy is looked at again whose webhooks are being
+// registered.
+const registrationPause = 200 * time.Millisecond
 
 // maxMessage caps the message, which lists all problems of a policy.
 const maxMessage = 1024
@@ -36,8 +42,9 @@ const maxMessage = 1024
 type ReadyController struct {
 	*controllers.Controller[policyKey]
 
-	enabled func(kind policyset.Kind) bool
-	kinds   []policyset.Kind
+	enabled    func(kind policyset.Kind) bool
+	registered func() (registered bool, message string)
+	kinds      []policyset.Kind
 
 	mu     sync.Mutex
 	states map[policyKey]policyState
@@ -59,9 +66,10 @@ type policyState struct {
 }
 
 // NewReady returns a controller; Start starts it. enabled reports whether the feature gate
-// of a kind is on.
-func NewReady(base controllers.Base, enabled func(kind policyset.Kind) bool) *ReadyController {
-	c := &ReadyController{enabled: enabled, kinds: policyset.Kinds()}
+// of a kind is on. registered reports whether the webhooks are registered that the policies in
+// force need, or for how long they have not been: a message says why; nil if they were installed.
+func NewReady(base controllers.Base, enabled func(kind policyset.Kind) bool, registered func() (registered bool, message string)) *ReadyController {
+	c := &ReadyController{enabled: enabled, registered: registered, kinds: policyset.Kinds()}
 	watches := map[client.Object]toolscache.ResourceEventHandler{}
 	for i := range c.kinds {
 		watches[c.kinds[i].New()] = controllers.OnEvent(func(object client.Object) { c.Add(policyKey{i, object.GetName()}) })
@@ -88,6 +96,15 @@ func (c *ReadyController) policiesChanged(context.Context) {
 		if state.condition.Type == "" && current.Holds(state.uid, state.generation) {
 			c.Add(k)
 		}
+	}
+}
+
+// Recheck queues all policies, after registered has another answer.
+func (c *ReadyController) Recheck() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.states {
+		c.Add(k)
 	}
 }
 
@@ -125,8 +142,16 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 	}
 	c.exchange(k, state)
 
-	stored := object.DeepCopyObject().(client.Object)
 	condition := state.condition
+	if enabled && c.registered != nil {
+		switch registered, message := c.registered(); {
+		case message != "":
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonNotRegistered, message
+		case !registered:
+			return registrationPause, nil
+		}
+	}
+	stored := object.DeepCopyObject().(client.Object)
 	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	observed, conditions := kind.Status(object)
 	changed := c.setGuard(object)

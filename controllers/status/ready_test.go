@@ -40,6 +40,8 @@ type world struct {
 	err      error
 	// before is called before each write, nil for nothing.
 	before func()
+	// registration is for the controller, nil for nothing.
+	registration func() (registered bool, message string)
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -147,7 +149,7 @@ func led(t *testing.T, w *world, enabled func(policyset.Kind) bool, test func())
 	c := NewReady(controllers.Base{
 		Cache: w, Status: w.Status(), Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
 		Leads: func() bool { return true }, Timeout: time.Second,
-	}, enabled)
+	}, enabled, w.registration)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- c.Start(ctx) }()

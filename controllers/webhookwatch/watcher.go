@@ -78,7 +78,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Options configures a Watcher. All fields but URL are required.
+// Options configures a Watcher. All fields but URL and Own are required.
 type Options struct {
 	// Client watches the two configurations.
 	Client kubernetes.Interface
@@ -86,6 +86,9 @@ type Options struct {
 	Name string
 	// URL is the address at which the API server calls Tollgate; empty for a Service.
 	URL string
+	// Own reports whether Tollgate wrote the webhooks of a configuration as they are; nil if it
+	// writes none.
+	Own func(object any) bool
 	// Lease is the object of the events.
 	Lease   *corev1.ObjectReference
 	Metrics *Metrics
@@ -155,7 +158,8 @@ func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscach
 			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(object))))
 		},
 		UpdateFunc: func(before, after any) {
-			if what := differences(entriesOf(before), entriesOf(after), w.options.URL); len(what) > 0 {
+			what := differences(entriesOf(before), entriesOf(after), w.options.URL)
+			if len(what) > 0 && (w.options.Own == nil || !w.options.Own(after)) {
 				w.report(ctx, c, changeEdited, after, what)
 			}
 			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(after))))

@@ -17,6 +17,8 @@ func Default() *TollgateConfiguration {
 		Namespace: "tollgate-system",
 		Webhook: WebhookConfiguration{
 			BindAddress:      ":9443",
+			Registration:     RegistrationManual,
+			FailurePolicy:    FailurePolicyFail,
 			Budget:           duration(time.Second),
 			DrainPeriod:      duration(5 * time.Second),
 			MaxInFlightBytes: 32 << 20,

@@ -45,6 +45,14 @@ type WebhookConfiguration struct {
 	// URL registers the webhooks by URL instead of by Service, for a Tollgate outside of
 	// its cluster: https://host:port as the API server reaches it.
 	URL string `json:"url,omitempty"`
+	// Registration is Manual or Managed.
+	Registration RegistrationMode `json:"registration,omitempty"`
+	// FailurePolicy is what Managed registers for everything that is judged: Fail refuses
+	// requests while no replica answers, Ignore lets them pass.
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
+	// ExcludedNamespaces are namespaces in which nothing is judged with Managed, besides
+	// kube-system and Tollgate's own.
+	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
 	// Budget bounds the evaluation of one review.
 	Budget metav1.Duration `json:"budget,omitzero"`
 	// DrainPeriod is how long a terminating replica still answers reviews while it is not
@@ -56,6 +64,29 @@ type WebhookConfiguration struct {
 	// Authentication configures the authentication of callers.
 	Authentication AuthenticationConfiguration `json:"authentication,omitzero"`
 }
+
+// RegistrationMode says which program writes the webhooks by which the API server calls Tollgate.
+type RegistrationMode string
+
+// The modes of registration.
+const (
+	// RegistrationManual leaves the webhooks as they were installed. Tollgate writes their
+	// caBundle and URL.
+	RegistrationManual RegistrationMode = "Manual"
+	// RegistrationManaged has the leader write the webhooks that the policies in force need
+	// into the two installed configurations, which it never creates. It needs
+	// certificates.mode Secret.
+	RegistrationManaged RegistrationMode = "Managed"
+)
+
+// FailurePolicy is the failurePolicy of webhooks.
+type FailurePolicy string
+
+// The failure policies.
+const (
+	FailurePolicyFail   FailurePolicy = "Fail"
+	FailurePolicyIgnore FailurePolicy = "Ignore"
+)
 
 // AuthenticationMode is the mode of the authentication of callers.
 type AuthenticationMode string

@@ -17,6 +17,10 @@ func (c *TollgateConfiguration) Validate() field.ErrorList {
 	errs = append(errs, name(c.Namespace, field.NewPath("namespace"))...)
 	errs = append(errs, c.Webhook.validate(field.NewPath("webhook"))...)
 	errs = append(errs, c.Certificates.validate(field.NewPath("certificates"))...)
+	if c.Webhook.Registration == RegistrationManaged && c.Certificates.Mode == CertificatesFiles {
+		errs = append(errs, field.Invalid(field.NewPath("webhook", "registration"), c.Webhook.Registration,
+			"needs certificates.mode Secret: with Files another program writes the caBundle, and would come too late for a new webhook"))
+	}
 	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
 	errs = append(errs, c.Eviction.validate(field.NewPath("eviction"))...)
 	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
@@ -49,7 +53,26 @@ func (c *WebhookConfiguration) validate(path *field.Path) field.ErrorList {
 	// A smaller limit would refuse a review of the maximum size.
 	const largest = 16 << 20
 	errs = append(errs, atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes"))...)
+	errs = append(errs, c.validateRegistration(path)...)
 	return append(errs, c.Authentication.validate(path.Child("authentication"))...)
+}
+
+func (c *WebhookConfiguration) validateRegistration(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch c.Registration {
+	case RegistrationManual, RegistrationManaged:
+	default:
+		errs = append(errs, field.NotSupported(path.Child("registration"), c.Registration, []RegistrationMode{RegistrationManaged, RegistrationManual}))
+	}
+	switch c.FailurePolicy {
+	case FailurePolicyFail, FailurePolicyIgnore:
+	default:
+		errs = append(errs, field.NotSupported(path.Child("failurePolicy"), c.FailurePolicy, []FailurePolicy{FailurePolicyFail, FailurePolicyIgnore}))
+	}
+	for i, namespace := range c.ExcludedNamespaces {
+		errs = append(errs, name(namespace, path.Child("excludedNamespaces").Index(i))...)
+	}
+	return errs
 }
 
 func (c *AuthenticationConfiguration) validate(path *field.Path) field.ErrorList {

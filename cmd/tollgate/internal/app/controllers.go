@@ -1,8 +1,17 @@
 package app
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
@@ -12,10 +21,12 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/audit"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
+	webhookregistration "github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 // controllerBase returns what the controllers of the leader share.
@@ -27,11 +38,24 @@ func (p *program) controllerBase(store controllers.Policies) controllers.Base {
 }
 
 // addControllers adds the controllers that the leader runs for the policies.
-func (p *program) addControllers(store *policies.Store, state *evictionState, previews *previewSet) {
+func (p *program) addControllers(store *policies.Store, state *evictionState, previews *previewSet) error {
 	base := p.controllerBase(store)
-	p.leader.add(status.NewReady(base, p.judges).Start, webhookwatch.New(base, webhookwatch.Options{
+	watch := webhookwatch.Options{
 		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Lease: p.leaseReference(), Metrics: webhookwatch.NewMetrics(ctrlmetrics.Registry),
-	}).Start)
+	}
+	var registered func() (bool, string)
+	var changed listeners[struct{}]
+	if p.config.Webhook.Registration == configv1alpha1.RegistrationManaged {
+		writer, err := p.newRegistration(base, func() { changed.notify(struct{}{}) })
+		if err != nil {
+			return err
+		}
+		registered, watch.Own = writer.Registered, writer.Wrote
+		p.leader.add(writer.Start)
+	}
+	ready := status.NewReady(base, p.judges, registered)
+	changed.join(func(struct{}) { ready.Recheck() })
+	p.leader.add(ready.Start, webhookwatch.New(base, watch).Start)
 	if p.features.Enabled(settings.TolerationPolicies) && state.tracker != nil {
 		p.leader.add(audit.New(base, audit.Options{
 			Pods: state.tracker, Synced: state.pods, Namespace: p.config.Namespace,
@@ -58,6 +82,57 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 	if p.features.Enabled(settings.TaintPolicies) {
 		p.addTaintControllers(base, state, previews)
 	}
+	return nil
+}
+
+// newRegistration returns the writer of the webhooks, which calls changed when they are registered,
+// or are no more.
+func (p *program) newRegistration(base controllers.Base, changed func()) (*registration.Controller, error) {
+	deriver, err := webhookregistration.New(webhookregistration.Settings{
+		Namespace: p.config.Namespace, Service: p.config.Certificates.ServiceName, URL: p.config.Webhook.URL,
+		FailurePolicy:      admissionregistrationv1.FailurePolicyType(p.config.Webhook.FailurePolicy),
+		ExcludedNamespaces: p.config.Webhook.ExcludedNamespaces,
+		DefaultSeconds:     p.defaultSeconds(), Window: p.window(),
+		NodeTaintTimestamps: p.features.Enabled(settings.NodeTaintTimestamps), DeviceTaintAdmission: p.features.Enabled(settings.DeviceTaintAdmission),
+		WarnsOfComparisons: p.ignoresComparisons(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("webhook.registration: %w", err)
+	}
+	options := registration.Options{
+		Name: objectName, Deriver: deriver, Window: p.window(), Client: p.manager.GetClient(),
+		Namespace: p.config.Namespace, Service: p.config.Certificates.ServiceName,
+		Changed: changed, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
+	}
+	if p.config.Webhook.URL != "" {
+		at, err := url.Parse(p.config.Webhook.URL)
+		if err != nil {
+			return nil, fmt.Errorf("webhook.url: %w", err)
+		}
+		options.Reachable = func(ctx context.Context, caBundle []byte) error {
+			return handshake(ctx, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "443")), caBundle)
+		}
+	}
+	return registration.New(base, options), nil
+}
+
+// handshake returns an error unless a server at an address has a certificate of one of the CAs.
+func handshake(ctx context.Context, address string, caBundle []byte) error {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(caBundle) {
+		return errors.New("the CA bundle has no certificate")
+	}
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return connection.Close()
+}
+
+// ignoresComparisons reports whether pods are evicted in spite of tolerations that compare numbers.
+func (p *program) ignoresComparisons() bool {
+	return !p.config.Eviction.ComparisonOperators && p.config.Eviction.Mode != configv1alpha1.EvictionObserve && p.features.Enabled(settings.NodeTaintEviction)
 }
 
 // pairs reports whether paired rules are written for device taints.

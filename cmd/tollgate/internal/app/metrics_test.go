@@ -27,6 +27,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/audit"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/slicepatches"
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
@@ -59,6 +60,7 @@ func registerAll(reg prometheus.Registerer) {
 	slicepatches.NewMetrics(reg)
 	nodetaints.NewRegisterMetrics(reg)
 	webhookwatch.NewMetrics(reg)
+	registration.NewMetrics(reg)
 	nodetaints.NewTTLMetrics(reg)
 	nodetaints.NewPairingMetrics(reg)
 	evictor.NewMetrics(reg)
@@ -256,21 +258,22 @@ func stabilityOf(name, shipped string) string {
 
 // units of metrics whose names lack one.
 var units = map[string]string{
-	"tollgate_api_resources":               "0 or 1",
-	"tollgate_breakers_tripped":            "policies",
-	"tollgate_evictions_held":              "pods",
-	"tollgate_evictions_pending":           "pods",
-	"tollgate_held_registrations":          "nodes",
-	"tollgate_info":                        "1",
-	"tollgate_leading":                     "0 or 1",
-	"tollgate_mode_misfit":                 "0 or 1",
-	"tollgate_noschedule_unpaired_devices": "taints",
-	"tollgate_policies":                    "policies",
-	"tollgate_policies_stale":              "0 or 1",
-	"tollgate_policy_violations":           "pods",
-	"tollgate_preview_pods":                "pods",
-	"tollgate_tainted_devices":             "devices",
-	"tollgate_webhooks_registered":         "webhooks",
+	"tollgate_api_resources":                "0 or 1",
+	"tollgate_webhook_registration_pending": "0 or 1",
+	"tollgate_breakers_tripped":             "policies",
+	"tollgate_evictions_held":               "pods",
+	"tollgate_evictions_pending":            "pods",
+	"tollgate_held_registrations":           "nodes",
+	"tollgate_info":                         "1",
+	"tollgate_leading":                      "0 or 1",
+	"tollgate_mode_misfit":                  "0 or 1",
+	"tollgate_noschedule_unpaired_devices":  "taints",
+	"tollgate_policies":                     "policies",
+	"tollgate_policies_stale":               "0 or 1",
+	"tollgate_policy_violations":            "pods",
+	"tollgate_preview_pods":                 "pods",
+	"tollgate_tainted_devices":              "devices",
+	"tollgate_webhooks_registered":          "webhooks",
 }
 
 func unitOf(t *testing.T, name string) string {

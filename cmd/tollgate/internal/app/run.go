@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fieldselectors "k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -129,7 +133,15 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}: {Transform: trimNode},
+				// By name and namespace, so that narrow rights suffice.
+				&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, objectName)},
+				&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, objectName)},
+				&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{config.Namespace: {
+					LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: config.Certificates.ServiceName}),
+				}}},
+			},
 		},
 		Metrics:                metrics,
 		HealthProbeBindAddress: config.Health.BindAddress,
@@ -195,7 +207,9 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	if err != nil {
 		return err
 	}
-	p.addControllers(store, state, previews)
+	if err := p.addControllers(store, state, previews); err != nil {
+		return err
+	}
 	if err := p.addPatches(state, patches); err != nil {
 		return err
 	}

@@ -83,6 +83,7 @@ func newCertificates(
 	default:
 		options.Client = clientset
 		options.ValidatingWebhooks, options.MutatingWebhooks = []string{objectName}, []string{objectName}
+		options.Annotate = config.Webhook.Registration == configv1alpha1.RegistrationManaged
 		if own.Mode == configv1alpha1.CertificatesFiles {
 			options.Directory = own.Directory
 			break
@@ -134,8 +135,8 @@ func (p *program) webhookConfig(
 			DeviceTaintAdmission:    p.features.Enabled(settings.DeviceTaintAdmission),
 			WithoutDeviceTaintRules: !p.features.Enabled(settings.DeviceTaintRules),
 			Window:                  p.window(),
-			IgnoreComparisonOperators: !p.config.Eviction.ComparisonOperators &&
-				p.config.Eviction.Mode != configv1alpha1.EvictionObserve && p.features.Enabled(settings.NodeTaintEviction),
+
+			IgnoreComparisonOperators: p.ignoresComparisons(),
 		},
 	}
 	if config.NodeTaintTimestamps {

@@ -1,0 +1,362 @@
+package registration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/time/rate"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/certs"
+	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/webhook/registration"
+)
+
+// AnnotationReasons has the reasons for which there are webhooks, in a webhook configuration.
+const AnnotationReasons = "tollgate.dev/registered-for"
+
+// fieldManager is the field manager of the webhooks.
+const fieldManager = "tollgate-registration"
+
+const (
+	// linger is how long webhooks stay for a reason that has gone.
+	linger = time.Minute
+	// pause is the delay between two attempts while something is missing that no watch reports.
+	pause = time.Second
+	// remembered is how many written lists of webhooks are kept for each configuration, by
+	// which the watcher tells writes of this package from others.
+	remembered = 8
+	// writesPerSecond and writeBurst bound the writes.
+	writesPerSecond = 2
+	writeBurst      = 20
+)
+
+// Writer patches objects; client.Client implements it.
+type Writer interface {
+	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
+}
+
+// Options configures a Controller. Reachable and Changed may be nil.
+type Options struct {
+	// Name is the name of both configurations.
+	Name    string
+	Deriver *registration.Deriver
+	// Window says that the mode is Window.
+	Window bool
+	Client Writer
+	// Namespace and Service name the Service whose endpoints serve the webhooks.
+	Namespace, Service string
+	// Reachable reports whether Tollgate answers at its URL, where it is called by one. It
+	// replaces the endpoints of the Service.
+	Reachable func(ctx context.Context, caBundle []byte) error
+	// Changed is called when Registered returns another message.
+	Changed func()
+	Metrics *Metrics
+}
+
+// Metrics shows whether the webhooks are registered.
+type Metrics struct {
+	pending prometheus.Gauge
+	writes  *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	return &Metrics{
+		pending: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
+			Name: "tollgate_webhook_registration_pending",
+			Help: "1 while the leader cannot register the webhooks that the policies in force need, otherwise 0.",
+		}),
+		writes: controllers.NewCounter(reg, "tollgate_webhook_registration_writes_total",
+			"Writes of the webhooks by the leader.", "configuration", "validating", "mutating"),
+	}
+}
+
+// Controller registers webhooks. Its methods are goroutine-safe.
+type Controller struct {
+	*controllers.Controller[string]
+
+	options Options
+	// limit bounds how often a writer that reverts each write makes this one write again.
+	limit *rate.Limiter
+	// gone has the reasons that policies do not give any more, with the time at which this
+	// leader first saw that. Only the one worker uses it.
+	gone map[registration.Reasons]time.Time
+
+	mu sync.Mutex
+	// version identifies the policies for which the webhooks are registered, and problem says
+	// why they are not.
+	version, problem string
+	// written are the last written lists of webhooks, by configuration.
+	written map[string][]any
+}
+
+// New returns a controller; Start starts it.
+func New(base controllers.Base, options Options) *Controller {
+	c := &Controller{options: options, limit: rate.NewLimiter(writesPerSecond, writeBurst), written: map[string][]any{}}
+	wake := controllers.OnEvent(func(client.Object) { c.Add(options.Name) })
+	watches := map[client.Object]toolscache.ResourceEventHandler{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: wake,
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   wake,
+	}
+	if options.Reachable == nil {
+		watches[&discoveryv1.EndpointSlice{}] = wake
+	}
+	c.Controller = controllers.New(base, controllers.Options[string]{
+		Name: "tollgate-webhook-registration", Watches: watches, Reconcile: c.reconcile,
+		PoliciesChanged: func(context.Context) { c.Add(options.Name) },
+		Started: func() {
+			c.gone = map[registration.Reasons]time.Time{}
+			c.settle("", "")
+			c.Add(options.Name)
+		},
+	})
+	return c
+}
+
+// Start registers webhooks until ctx is done.
+func (c *Controller) Start(ctx context.Context) error {
+	defer c.options.Metrics.pending.Set(0) // The next leader has the metric.
+	return c.Controller.Start(ctx)
+}
+
+// Registered reports whether the webhooks are registered that the policies in force need. If it
+// takes longer than a moment, the message says why they are not.
+func (c *Controller) Registered() (registered bool, message string) {
+	policies := c.Policies.Current()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return policies != nil && c.problem == "" && c.version == policies.Version, c.problem
+}
+
+// settle stores the outcome of an attempt.
+func (c *Controller) settle(version, problem string) {
+	c.mu.Lock()
+	changed := c.problem != problem
+	c.version, c.problem = version, problem
+	c.mu.Unlock()
+	pending := 0.0
+	if problem != "" {
+		pending = 1
+	}
+	c.options.Metrics.pending.Set(pending)
+	if changed && c.options.Changed != nil {
+		c.options.Changed()
+	}
+}
+
+// Wrote reports whether this controller has written the webhooks of a configuration as they are.
+func (c *Controller) Wrote(object any) bool {
+	kind, webhooks := webhooksOf(object)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.written[kind], func(w any) bool { return equality.Semantic.DeepEqual(w, webhooks) })
+}
+
+// webhooksOf returns the kind and the webhooks of a configuration.
+func webhooksOf(object any) (kind string, webhooks any) {
+	switch object := object.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		return "validating", object.Webhooks
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		return "mutating", object.Webhooks
+	}
+	return "", nil
+}
+
+// errTooOften is returned while another writer reverts each write.
+var errTooOften = errors.New("they were written too often just now, maybe because another writer reverts that")
+
+// problemError is an error that the conditions of policies show.
+type problemError string
+
+func (e problemError) Error() string { return string(e) }
+
+// reconcile registers the webhooks.
+func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	policies := c.Policies.Current()
+	if policies == nil {
+		return pause, nil // Nothing is known of policies, and nothing is changed.
+	}
+	again, err := c.register(ctx, name, policies)
+	var problem problemError
+	switch {
+	case err == nil:
+		c.settle(policies.Version, "")
+		return again, nil
+	case errors.As(err, &problem):
+		c.settle("", string(problem))
+		return pause, nil
+	case apierrors.IsConflict(err):
+		return 0, err // The cache is older than the last write.
+	}
+	c.settle("", "The webhooks cannot be registered: "+err.Error())
+	return 0, err
+}
+
+// register writes both configurations, as far as they are there. The mutating one comes first:
+// the validating webhooks refuse pods without what it gives.
+func (c *Controller) register(ctx context.Context, name string, policies *policyset.Set) (time.Duration, error) {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	var found []client.Object
+	var errs []error
+	var unannotated error
+	var held registration.Reasons
+	for _, object := range []client.Object{mutating, validating} {
+		err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, object)
+		kind, _ := webhooksOf(object)
+		switch {
+		case apierrors.IsNotFound(err):
+			errs = append(errs, problemError("The "+kind+" webhook configuration "+name+" does not exist: Tollgate is not called."))
+		case err != nil:
+			return 0, fmt.Errorf("read the %s webhook configuration: %w", kind, err)
+		case object.GetAnnotations()[certs.AnnotationBundle] == "":
+			unannotated = problemError("No replica has written a CA bundle yet.")
+		default:
+			found = append(found, object)
+			held |= registration.Parse(object.GetAnnotations()[AnnotationReasons])
+		}
+	}
+	errs = append(errs, unannotated)
+	if len(found) == 0 {
+		return 0, errors.Join(errs...)
+	}
+	unready := c.ready(ctx, []byte(found[0].GetAnnotations()[certs.AnnotationBundle]))
+	reasons, again := c.reasons(policies, held, unready == nil)
+	for _, object := range found {
+		if err := c.write(ctx, object, reasons, unready == nil); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return again, errors.Join(append(errs, unready)...)
+}
+
+// reasons returns the reasons for which there are webhooks: those that policies give, and those
+// held of the webhooks that are there. The latter are dropped after a while, in which a replica
+// has to be ready: it is not known whether replicas that are not have dropped a policy.
+func (c *Controller) reasons(policies *policyset.Set, held registration.Reasons, ready bool) (reasons registration.Reasons, again time.Duration) {
+	reasons, doubtful := registration.Of(policies, c.options.Window)
+	now := c.Local.Now()
+	for bit := registration.Reasons(1); bit <= registration.All; bit <<= 1 {
+		switch {
+		case reasons&bit != 0 || held&bit == 0:
+			delete(c.gone, bit)
+			continue
+		case doubtful&bit != 0 || !ready:
+			delete(c.gone, bit)
+			reasons |= bit
+			continue
+		}
+		if _, ok := c.gone[bit]; !ok {
+			c.gone[bit] = now
+		}
+		if left := linger - now.Sub(c.gone[bit]); left > 0 {
+			reasons |= bit
+			if again == 0 || left < again {
+				again = left
+			}
+		}
+	}
+	return reasons, again
+}
+
+// write writes the webhooks of a configuration if they are not as they should be. While no
+// replica is ready, it adds and removes none.
+func (c *Controller) write(ctx context.Context, object client.Object, reasons registration.Reasons, ready bool) error {
+	wanted := c.options.Deriver.Derive(reasons, []byte(object.GetAnnotations()[certs.AnnotationBundle]))
+	var webhooks any
+	switch object := object.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		if !ready {
+			wanted.Validating = repaired(object.Webhooks, wanted.Validating, func(w *admissionregistrationv1.ValidatingWebhook) string { return w.Name })
+		}
+		webhooks = wanted.Validating
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		if !ready {
+			wanted.Mutating = repaired(object.Webhooks, wanted.Mutating, func(w *admissionregistrationv1.MutatingWebhook) string { return w.Name })
+		}
+		webhooks = wanted.Mutating
+	}
+	kind, have := webhooksOf(object)
+	if equality.Semantic.DeepEqual(have, webhooks) && (!ready || object.GetAnnotations()[AnnotationReasons] == reasons.String()) {
+		return nil
+	}
+	return c.patch(ctx, kind, object, webhooks, reasons)
+}
+
+// repaired returns the webhooks that are there as they should be.
+func repaired[W any](have, wanted []W, name func(*W) string) []W {
+	out := slices.Clone(have)
+	for i := range out {
+		if k := slices.IndexFunc(wanted, func(w W) bool { return name(&w) == name(&out[i]) }); k >= 0 {
+			out[i] = wanted[k]
+		}
+	}
+	return out
+}
+
+// ready returns an error while no replica answers reviews.
+func (c *Controller) ready(ctx context.Context, caBundle []byte) error {
+	if c.options.Reachable != nil {
+		if err := c.options.Reachable(ctx, caBundle); err != nil {
+			return problemError("Tollgate does not answer at its URL: " + err.Error())
+		}
+		return nil
+	}
+	var list discoveryv1.EndpointSliceList
+	if err := c.Cache.List(ctx, &list, client.InNamespace(c.options.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: c.options.Service}); err != nil {
+		return fmt.Errorf("list the endpoints of the webhooks: %w", err)
+	}
+	for i := range list.Items {
+		for k := range list.Items[i].Endpoints {
+			if ready := list.Items[i].Endpoints[k].Conditions.Ready; ready == nil || *ready {
+				return nil
+			}
+		}
+	}
+	return problemError("No replica is ready to answer reviews.")
+}
+
+// patch replaces the webhooks of exactly the object that was read.
+func (c *Controller) patch(ctx context.Context, kind string, object client.Object, webhooks any, reasons registration.Reasons) error {
+	if !c.limit.AllowN(c.Local.Now(), 1) {
+		return errTooOften
+	}
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(),
+			"annotations": map[string]string{AnnotationReasons: reasons.String()},
+		},
+		"webhooks": webhooks,
+	})
+	if err != nil {
+		return fmt.Errorf("encode webhooks: %w", err)
+	}
+	c.mu.Lock()
+	c.written[kind] = append(c.written[kind], webhooks)
+	c.written[kind] = c.written[kind][max(0, len(c.written[kind])-remembered):]
+	c.mu.Unlock()
+	written := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // A copy of one.
+	if err := c.options.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("write the %s webhook configuration: %w", kind, err)
+	}
+	c.options.Metrics.writes.WithLabelValues(kind).Inc()
+	logr.FromContextOrDiscard(ctx).Info("registered webhooks", "configuration", kind, "for", strings.ReplaceAll(reasons.String(), ",", " "))
+	return nil
+}
