@@ -27,16 +27,35 @@ render monitoring '{resources: [../base], components: [../monitoring, ../monitor
 render apart/self-signed '{resources: [../overlays/self-signed], components: [../components/apart]}'
 render apart/cert-manager '{resources: [../overlays/issued-by-cert-manager], components: [../components/apart]}'
 
+# What differs where the leader registers the webhooks, together and apart.
+render managed '{resources: [../overlays/self-signed], components: [../components/managed]}'
+render apart/managed '{resources: [../overlays/self-signed], components: [../components/apart, ../components/managed]}'
+
 # What monitoring adds. What it changes is for the templates.
 for file in "$files"/self-signed/*; do rm -f "$files/monitoring/$(basename "$file")"; done
 mv "$files"/self-signed/*_customresourcedefinition_* "$files/crds/"
-rm "$files"/{cert-manager,apart/self-signed,apart/cert-manager}/*_customresourcedefinition_*
+rm "$files"/{cert-manager,managed,apart/self-signed,apart/cert-manager,apart/managed}/*_customresourcedefinition_*
+rm "$files"/{managed,apart/managed}/configmap.yaml # the templates add to that of the folder
 for folder in self-signed cert-manager; do
   for file in "$files/apart/$folder"/*; do
     if cmp -s "$file" "$files/$folder/$(basename "$file")"; then rm "$file"; fi
   done
 done
+for file in "$files"/managed/*; do
+  if cmp -s "$file" "$files/self-signed/$(basename "$file")"; then rm "$file"; fi
+done
+# The last of the folders that has a file counts.
+for file in "$files"/apart/managed/*; do
+  for folder in managed apart/self-signed self-signed; do
+    before=$files/$folder/$(basename "$file")
+    if test -e "$before"; then
+      if cmp -s "$file" "$before"; then rm "$file"; fi
+      break
+    fi
+  done
+done
 
 for mode in window observe; do cp "components/$mode/mode.yaml" "$files/config/$mode.yaml"; done
 cp monitoring/endpoint/metrics.yaml "$files/config/metrics.yaml"
+cp components/managed/registration.yaml "$files/config/managed.yaml"
 cp components/callers/callers.yaml "$files/config/callers.yaml"

@@ -23,6 +23,7 @@ var overlays = map[string][]string{
 	"issued-by-cert-manager": {"--set=certificates.mode=CertManager"},
 	"window":                 {"--set=mode=Window"},
 	"observe":                {"--set=mode=Observe"},
+	"managed":                {"--set=webhooks.registration=Managed"},
 	"high-availability":      {"--set=replicas=3,spread.nodes=DoNotSchedule,components=Apart"},
 }
 
@@ -34,6 +35,10 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 		folder := together(t, "components/window", "components/high-availability", "monitoring")
 		requireSame(t, kustomize(t, folder), template(t, "--set=mode=Window,replicas=3,spread.nodes=DoNotSchedule",
 			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
+	})
+	t.Run("with components apart that register webhooks", func(t *testing.T) {
+		folder := together(t, "components/apart", "components/managed")
+		requireSame(t, kustomize(t, folder), template(t, "--set=components=Apart,webhooks.registration=Managed"))
 	})
 	t.Run("with monitoring and cert-manager", func(t *testing.T) {
 		folder := together(t, "components/cert-manager", "components/certificate-files", "monitoring", "monitoring/cert-manager")

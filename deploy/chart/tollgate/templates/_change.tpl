@@ -76,6 +76,11 @@
 {{- if eq (.Values.components | default "Together") "Apart" }}yes{{ end -}}
 {{- end -}}
 
+{{- /* tollgate.managed says something if the leader registers the webhooks. */ -}}
+{{- define "tollgate.managed" -}}
+{{- if eq (.Values.webhooks.registration | default "Manual") "Managed" }}yes{{ end -}}
+{{- end -}}
+
 {{- define "tollgate.evictors" -}}
 {{- dig "replicas" 2 (.Values.evictor | default dict) -}}
 {{- end -}}
@@ -99,6 +104,16 @@
 {{- /* tollgate.settings is what values add to the files of the configuration. */ -}}
 {{- define "tollgate.settings" -}}
 {{- $files := dict -}}
+{{- if include "tollgate.managed" . -}}
+{{- $_ := set $files "15-registration.yaml" (.Files.Get "files/config/managed.yaml") -}}
+{{- $webhook := dict -}}
+{{- if ne .Values.webhooks.failurePolicy "Fail" }}{{ $_ := set $webhook "failurePolicy" .Values.webhooks.failurePolicy }}{{ end -}}
+{{- with .Values.webhooks.excludedNamespaces }}{{ $_ := set $webhook "excludedNamespaces" . }}{{ end -}}
+{{- if $webhook -}}
+{{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
+{{- $_ := set $files "16-webhooks.yaml" (toYaml (merge $head (dict "webhook" $webhook))) -}}
+{{- end -}}
+{{- end -}}
 {{- if ne .Values.mode "Replace" -}}
 {{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/config/%s.yaml" (lower .Values.mode))) -}}
 {{- end -}}
