@@ -210,6 +210,38 @@ func TestAPolicySaysThatItIsInForceOnceItIs(t *testing.T) {
 	})
 }
 
+func TestAPolicyIsReadyOnceItsWebhooksAreRegistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := gatePolicy(1, "example.com/a")
+		w := newWorld(t, object)
+		w.current = w.current.WithGates([]v1alpha1.GatePolicy{*object})
+		registered, message := false, ""
+		w.registration = func() (bool, string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return registered, message
+		}
+		say := func(r bool, m string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			registered, message = r, m
+		}
+		led(t, w, all, func() {
+			require.Nil(t, w.condition(t, object, &object.Status.Conditions), "they are being registered")
+			say(false, "There is no configuration.")
+			rest(time.Second)
+			condition := w.condition(t, object, &object.Status.Conditions)
+			require.Equal(t, metav1.ConditionFalse, condition.Status)
+			require.Equal(t, reasonNotRegistered, condition.Reason)
+			require.Equal(t, "There is no configuration.", condition.Message)
+			say(true, "")
+			w.tell(object)
+			rest(time.Second)
+			require.Equal(t, reasonInForce, w.condition(t, object, &object.Status.Conditions).Reason)
+		})
+	})
+}
+
 func TestD03APolicyThatIsNotValidSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := gatePolicy(1, "a b")

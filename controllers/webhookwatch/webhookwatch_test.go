@@ -270,6 +270,10 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	recorder := &recordedEvents{}
 	watcher := New(controllers.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
 		Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Metrics: NewMetrics(registry),
+		Own: func(object any) bool {
+			c, ok := object.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+			return ok && c.Webhooks[0].TimeoutSeconds != nil
+		},
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -299,11 +303,19 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	trusted.Webhooks[0].ClientConfig.CABundle = []byte("new")
 	_, err := api.Update(t.Context(), trusted, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	open := trusted.DeepCopy()
+	own := trusted.DeepCopy()
+	own.Webhooks[0].TimeoutSeconds = new(int32(1))
+	_, err = api.Update(t.Context(), own, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	own.Webhooks[1].FailurePolicy = new(admissionregistrationv1.Ignore)
+	_, err = api.Update(t.Context(), own, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	open := own.DeepCopy()
+	open.Webhooks[0].TimeoutSeconds, open.Webhooks[1].FailurePolicy = nil, own.Webhooks[1].FailurePolicy
 	open.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
 	_, err = api.Update(t.Context(), open, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 	require.NoError(t, err)
-	editedEvent := "lease Warning WebhooksEdited: ValidatingWebhookConfiguration tollgate was edited by kubectl-edit: webhook a.tollgate.dev: failurePolicy changed"
+	editedEvent := "lease Warning WebhooksEdited: ValidatingWebhookConfiguration tollgate was edited by kubectl-edit: webhook a.tollgate.dev: failurePolicy, timeoutSeconds changed"
 	eventually(editedEvent)
 
 	require.NoError(t, api.Delete(t.Context(), "tollgate", metav1.DeleteOptions{}))
