@@ -410,20 +410,24 @@ func TestAWriterThatRevertsDoesNotKeepThisOneBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(append(installed(), endpoints(true))...)
 		led(t, w, func(c *registration.Controller) {
-			ctx, stop := context.WithCancel(t.Context())
+			stop := make(chan struct{})
 			var reverting sync.WaitGroup
 			reverting.Go(func() {
-				for ctx.Err() == nil {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(200 * time.Millisecond):
+					}
 					v := w.validating(t)
 					v.Webhooks = nil
 					if w.Update(t.Context(), v) == nil {
 						w.tell(v)
 					}
-					time.Sleep(200 * time.Millisecond)
 				}
 			})
 			rest(20 * time.Second)
-			stop()
+			close(stop)
 			reverting.Wait()
 			w.mu.Lock()
 			writes := len(w.patched)
