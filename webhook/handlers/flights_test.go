@@ -43,10 +43,6 @@ func everyFlight(reader client.Reader) map[string]func(context.Context) error {
 			_, err := namespaces.Namespace(ctx, "apple")
 			return err
 		},
-		"confirmed namespace": func(ctx context.Context) error {
-			_, err := namespaces.Confirmed(ctx, "apple")
-			return err
-		},
 		"node": func(ctx context.Context) error {
 			_, _, err := nodes.taints(ctx, "n")
 			return err
@@ -60,7 +56,7 @@ func everyFlight(reader client.Reader) map[string]func(context.Context) error {
 }
 
 func TestOneWhoLeavesDoesNotEndTheReadForTheOthers(t *testing.T) {
-	for _, name := range []string{"namespace", "confirmed namespace", "node", "owner"} {
+	for _, name := range []string{"namespace", "node", "owner"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				objects := storing(

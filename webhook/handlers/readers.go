@@ -34,18 +34,16 @@ type Namespaces struct {
 	clock       clock.PassiveClock
 	unknown     *rate.Limiter
 	confirm     *rate.Limiter
-	// unknowns and confirmed join the reads of the two methods.
-	unknowns, confirmed flights[*corev1.Namespace]
+	flights     flights[*corev1.Namespace]
 }
 
 // NewNamespaces returns a reader of namespaces. Clock is this machine's.
 func NewNamespaces(cache, live client.Reader, clock clock.PassiveClock) *Namespaces {
 	return &Namespaces{
 		cache: cache, live: live, clock: clock,
-		unknown:   rate.NewLimiter(liveReads, liveReadsOnce),
-		confirm:   rate.NewLimiter(confirmations, confirmationsOnce),
-		unknowns:  flights[*corev1.Namespace]{clock: clock},
-		confirmed: flights[*corev1.Namespace]{clock: clock},
+		unknown: rate.NewLimiter(liveReads, liveReadsOnce),
+		confirm: rate.NewLimiter(confirmations, confirmationsOnce),
+		flights: flights[*corev1.Namespace]{clock: clock},
 	}
 }
 
@@ -57,7 +55,7 @@ func (n *Namespaces) Namespace(ctx context.Context, name string) (*corev1.Namesp
 	if !apierrors.IsNotFound(err) {
 		return namespace, err
 	}
-	got, err := n.unknowns.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
+	got, err := n.flights.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
 		if !n.unknown.AllowN(n.clock.Now(), 1) {
 			return nil, errTooManyNamespaces
 		}
@@ -74,16 +72,13 @@ const (
 )
 
 // Confirmed returns a namespace as the API server has it now, so that labels that
-// were changed a moment ago already count (C09). Requests at the same time share a read.
-// Beyond the rate it is the cache's, which lags by as much as a watch does.
+// were changed a moment ago already count (C09). Beyond the rate it is the cache's,
+// which lags by as much as a watch does.
 func (n *Namespaces) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
-	got, err := n.confirmed.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
-		if !n.confirm.AllowN(n.clock.Now(), 1) {
-			return n.Namespace(ctx, name)
-		}
-		return readNamespace(ctx, n.live, name)
-	})
-	return got.value, err
+	if !n.confirm.AllowN(n.clock.Now(), 1) {
+		return n.Namespace(ctx, name)
+	}
+	return readNamespace(ctx, n.live, name)
 }
 
 func readNamespace(ctx context.Context, reader client.Reader, name string) (*corev1.Namespace, error) {
