@@ -4,15 +4,14 @@
 // The leader writes them into two configurations that are installed without webhooks. It never
 // creates one: it has no right to, and each write is a merge patch with the UID and the
 // resourceVersion that were read, which the API server refuses for another object or for none.
-// So a configuration that somebody deletes stays deleted, which is how Tollgate is switched off
-// in an emergency.
+// So a deleted configuration stays deleted: an administrator stops Tollgate by deleting it.
 //
 // A merge patch replaces the whole list of webhooks. Server-side apply would leave what another
 // writer adds to an entry, such as a match condition that is always false.
 //
-// Webhooks are added from the first ready endpoint on. While none is ready, those that are there
-// are kept as they should be, and none is added: pods would be refused for an answer that nobody
-// gives. The CA bundle comes from an annotation that package certs writes, because the process
+// The leader adds webhooks from the first ready endpoint on. While no endpoint is ready, it repairs
+// the webhooks that exist and adds none: the API server would refuse pods, because no replica
+// answers. The CA bundle comes from an annotation that package certs writes, because the process
 // that leads may have no right to read the Secret of the CA.
 //
 // A webhook goes a minute after the last policy that needed it, so that every replica has

@@ -56,7 +56,7 @@ func podWith(tolerations ...corev1.Toleration) *corev1.Pod {
 	}
 }
 
-// dedicated is a toleration that the policies here grant nobody.
+// dedicated returns a toleration that no policy of these tests grants.
 func dedicated() corev1.Toleration {
 	return corev1.Toleration{Key: "registration.example.com/dedicated", Operator: corev1.TolerationOpExists}
 }

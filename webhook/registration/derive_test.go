@@ -184,8 +184,8 @@ func TestTheAPIServerCallsForEachReasonToJudge(t *testing.T) {
 	}
 }
 
-// All reasons together call for what the manifests call for, and otherwise for nothing, with
-// the same consequences where nobody answers.
+// With all reasons, the derived entries match the same requests as the manifests, and have the
+// same failurePolicy for each.
 func TestAllReasonsCallAsTheManifestsDo(t *testing.T) {
 	manifests, managed := shipped(t), entriesOf(derive(t, registration.All, func(s *registration.Settings) { s.Window = true }))
 	outcomes := func(entries []*entry) []string {
