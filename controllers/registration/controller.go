@@ -22,14 +22,22 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
-// AnnotationReasons has the reasons for which there are webhooks, in a webhook configuration.
-const AnnotationReasons = "tollgate.dev/registered-for"
+// Annotations of a webhook configuration.
+const (
+	// AnnotationRegistration is Managed in configurations that are installed for this package.
+	// Others are left alone, so that a rollback to manifests with webhooks keeps these, though
+	// a replica that would replace them may still lead.
+	AnnotationRegistration = "tollgate.dev/registration"
+	// AnnotationReasons has the reasons for which there are webhooks.
+	AnnotationReasons = "tollgate.dev/registered-for"
+)
 
 // fieldManager is the field manager of the webhooks.
 const fieldManager = "tollgate-registration"
@@ -226,6 +234,9 @@ func (c *Controller) register(ctx context.Context, name string, policies *policy
 			errs = append(errs, problemError("The "+kind+" webhook configuration "+name+" does not exist: Tollgate is not called."))
 		case err != nil:
 			return 0, fmt.Errorf("read the %s webhook configuration: %w", kind, err)
+		case object.GetAnnotations()[AnnotationRegistration] != string(configv1alpha1.RegistrationManaged):
+			errs = append(errs, problemError("The "+kind+" webhook configuration "+name+" is not installed for webhook.registration Managed: apply the manifests"+
+				" that are, which annotate it with "+AnnotationRegistration+"=Managed."))
 		case object.GetAnnotations()[certs.AnnotationBundle] == "":
 			unannotated = problemError("No replica has written a CA bundle yet.")
 		default:

@@ -161,7 +161,9 @@ func rest(d time.Duration) {
 // installed returns both configurations as they are installed, with the bundle that replicas
 // annotate.
 func installed() []client.Object {
-	meta := metav1.ObjectMeta{Name: "tollgate", UID: "u", Annotations: map[string]string{certs.AnnotationBundle: "bundle"}}
+	meta := metav1.ObjectMeta{Name: "tollgate", UID: "u", Annotations: map[string]string{
+		certs.AnnotationBundle: "bundle", registration.AnnotationRegistration: "Managed",
+	}}
 	return []client.Object{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *meta.DeepCopy()},
@@ -391,11 +393,41 @@ func TestADeletedConfigurationStaysDeleted(t *testing.T) {
 	})
 }
 
+// As after a rollback to manifests with webhooks, while the replica that registers them still leads.
+func TestAConfigurationThatIsNotForTheLeaderIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(append(installed(), endpoints(true))...)
+		led(t, w, func(c *registration.Controller) {
+			v := w.validating(t)
+			delete(v.Annotations, registration.AnnotationRegistration)
+			v.Webhooks = []admissionregistrationv1.ValidatingWebhook{{Name: "validate.tollgate.dev"}}
+			require.NoError(t, w.Update(t.Context(), v))
+			w.tell(v)
+			w.enforce(guarding("a"))
+			rest(3 * time.Minute)
+			require.Len(t, w.validating(t).Webhooks, 1)
+			ok, message := c.Registered()
+			require.False(t, ok)
+			require.Equal(t, "The validating webhook configuration tollgate is not installed for webhook.registration Managed: apply the manifests that are,"+
+				" which annotate it with tollgate.dev/registration=Managed.", message)
+
+			v = w.validating(t)
+			v.Annotations[registration.AnnotationRegistration] = "Managed"
+			require.NoError(t, w.Update(t.Context(), v))
+			w.tell(v)
+			rest(2 * time.Second)
+			registered(t, c)
+			require.Contains(t, w.names(t), "templates")
+			require.NotContains(t, w.names(t), "validate")
+		})
+	})
+}
+
 func TestWithoutABundleNothingIsRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := append(installed(), endpoints(true))
 		for _, o := range objects[:2] {
-			o.SetAnnotations(nil)
+			o.SetAnnotations(map[string]string{registration.AnnotationRegistration: "Managed"})
 		}
 		w := newWorld(objects...)
 		led(t, w, func(c *registration.Controller) {

@@ -20,16 +20,16 @@ render() {
   sed -i 's/\btollgate-config-[0-9a-z]*\b/tollgate-config/' "$folder/configmap.yaml" "$folder"/*_deployment_*
 }
 
-render self-signed '{resources: [../overlays/self-signed]}'
+render self-signed '{resources: [../overlays/manual]}'
 render cert-manager '{resources: [../overlays/issued-by-cert-manager]}'
 render monitoring '{resources: [../base], components: [../monitoring, ../monitoring/podmonitor]}'
 # What differs where the components run apart.
-render apart/self-signed '{resources: [../overlays/self-signed], components: [../components/apart]}'
+render apart/self-signed '{resources: [../overlays/manual], components: [../components/apart]}'
 render apart/cert-manager '{resources: [../overlays/issued-by-cert-manager], components: [../components/apart]}'
 
 # What differs where the leader registers the webhooks, together and apart.
-render managed '{resources: [../overlays/self-signed], components: [../components/managed]}'
-render apart/managed '{resources: [../overlays/self-signed], components: [../components/apart, ../components/managed]}'
+render managed '{resources: [../overlays/manual], components: [../components/managed]}'
+render apart/managed '{resources: [../overlays/manual], components: [../components/apart, ../components/managed]}'
 
 # What monitoring adds. What it changes is for the templates.
 for file in "$files"/self-signed/*; do rm -f "$files/monitoring/$(basename "$file")"; done

@@ -26,11 +26,12 @@ const (
 
 func TestTollgateIsInstalledByKustomizeSurvivesAnOutageAndLeavesNothing(t *testing.T) {
 	kustomization := filepath.Join(programs.Root, "deploy", "overlays", overlay)
-	machines := startKubelets(t)
 	t.Cleanup(func() {
 		kubectl(t, "delete", "-k", kustomization, "--ignore-not-found", "--timeout="+patience.String())
 	})
 	kubectl(t, "apply", "-k", kustomization)
+	t.Run("it refuses nothing while no machine runs its pods, as when their image cannot be pulled", nothingIsRefused)
+	machines := startKubelets(t)
 	admits(t)
 
 	t.Run("it works with two replicas", func(t *testing.T) {
@@ -53,9 +54,18 @@ func TestTollgateIsInstalledByKustomizeSurvivesAnOutageAndLeavesNothing(t *testi
 	})
 }
 
+func nothingIsRefused(t *testing.T) {
+	client := client(t)
+	for range 10 {
+		require.Zero(t, registered(t))
+		require.NoError(t, create(t.Context(), client, judged()))
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
 // refused tells whether a pod is refused because nobody answers.
 func refused(ctx context.Context, client kubernetes.Interface) error {
-	switch err := create(ctx, client, podOf()); {
+	switch err := create(ctx, client, judged()); {
 	case err == nil:
 		return errors.New("a pod is not refused")
 	case !strings.Contains(err.Error(), "failed calling webhook"):
@@ -65,13 +75,24 @@ func refused(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // changesAreSaid edits one configuration and deletes the other, as an administrator in need
-// or an attacker would, and puts both back.
+// or an attacker would. The leader puts back what is edited, and the manifests what is deleted.
 func changesAreSaid(t *testing.T, kustomization string) {
 	t.Helper()
 	since := time.Now()
+	webhook := func(field string) string {
+		return kubectl(t, "get", "validatingwebhookconfiguration", "tollgate", "-o", "jsonpath={.webhooks[0]."+field+"}")
+	}
+	before := webhook("failurePolicy")
+	require.Equal(t, "Fail", before)
 	kubectl(t, "patch", "validatingwebhookconfiguration", "tollgate", "--type=json",
 		`-p=[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`)
-	said(t, since, "WebhooksEdited", "webhook validate.tollgate.dev: failurePolicy changed")
+	said(t, since, "WebhooksEdited", "webhook "+webhook("name")+": failurePolicy changed")
+	eventually(t, "the edit is taken back", func() error {
+		if now := webhook("failurePolicy"); now != before {
+			return errors.New("failurePolicy is " + now)
+		}
+		return nil
+	})
 	since = time.Now()
 	kubectl(t, "delete", "mutatingwebhookconfiguration", "tollgate")
 	said(t, since, "WebhooksDeleted", "MutatingWebhookConfiguration tollgate was deleted")
@@ -134,7 +155,8 @@ func replicasDie(t *testing.T) {
 func comesBack(t *testing.T, machines *kubelets) {
 	t.Helper()
 	client := client(t)
-	eventually(t, "pods elsewhere are refused", func() error { return refused(t.Context(), client) })
+	eventually(t, "what is judged is refused", func() error { return refused(t.Context(), client) })
+	require.NoError(t, create(t.Context(), client, podOf()), "a plain pod does not call out")
 
 	require.NoError(t, shared.Restart(t.Context(), controlplane.APIServer))
 	eventually(t, "pods elsewhere are still refused", func() error { return refused(t.Context(), client) })

@@ -62,7 +62,13 @@ func podOf(tolerations ...corev1.Toleration) *corev1.Pod {
 	}
 }
 
-// create creates a pod, which is judged, and does not keep it.
+// judged is a pod that is not plain: the API server calls Tollgate for it. No policy guards what it
+// tolerates.
+func judged() *corev1.Pod {
+	return podOf(corev1.Toleration{Key: "judged.example.com/a", Operator: corev1.TolerationOpExists})
+}
+
+// create creates a pod and does not keep it.
 func create(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
@@ -83,14 +89,31 @@ func eventually(t *testing.T, what string, condition func() error) {
 	require.NoError(t, last, what)
 }
 
-// admits waits until pods are admitted and the webhooks answer for it: both are as an
-// administrator finds them after a rollout.
+// registered returns the number of webhooks that there are.
+func registered(t *testing.T) int {
+	t.Helper()
+	webhooks := client(t).AdmissionregistrationV1()
+	validating, err := webhooks.ValidatingWebhookConfigurations().Get(t.Context(), "tollgate", metav1.GetOptions{})
+	require.NoError(t, err)
+	mutating, err := webhooks.MutatingWebhookConfigurations().Get(t.Context(), "tollgate", metav1.GetOptions{})
+	require.NoError(t, err)
+	return len(validating.Webhooks) + len(mutating.Webhooks)
+}
+
+// admits waits until the webhooks are registered, pods are admitted, and the webhooks answer for it:
+// all are as an administrator finds them after a rollout.
 func admits(t *testing.T) {
 	t.Helper()
 	kubectl(t, "rollout", "status", "deployment/tollgate", "-n", system, "--timeout="+patience.String())
 	client := client(t)
+	eventually(t, "the webhooks are registered", func() error {
+		if registered(t) == 0 {
+			return errors.New("there are none")
+		}
+		return nil
+	})
 	eventually(t, "the webhooks answer", func() error {
-		return create(t.Context(), client, podOf())
+		return create(t.Context(), client, judged())
 	})
 }
 

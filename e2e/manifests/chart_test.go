@@ -23,7 +23,7 @@ var overlays = map[string][]string{
 	"issued-by-cert-manager": {"--set=certificates.mode=CertManager"},
 	"window":                 {"--set=mode=Window"},
 	"observe":                {"--set=mode=Observe"},
-	"managed":                {"--set=webhooks.registration=Managed"},
+	"manual":                 {"--set=webhooks.registration=Manual"},
 	"high-availability":      {"--set=replicas=3,spread.nodes=DoNotSchedule,components=Apart"},
 }
 
@@ -32,13 +32,15 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 		t.Run(name, func(t *testing.T) { requireSame(t, kustomize(t, overlay(name)), template(t, values...)) })
 	}
 	t.Run("with components that are put together", func(t *testing.T) {
-		folder := together(t, "components/window", "components/high-availability", "monitoring")
+		folder := together(t, "components/window", "components/high-availability", "components/managed", "monitoring")
 		requireSame(t, kustomize(t, folder), template(t, "--set=mode=Window,replicas=3,spread.nodes=DoNotSchedule",
 			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
 	})
-	t.Run("with components apart that register webhooks", func(t *testing.T) {
-		folder := together(t, "components/apart", "components/managed")
-		requireSame(t, kustomize(t, folder), template(t, "--set=components=Apart,webhooks.registration=Managed"))
+	t.Run("with components apart and all webhooks", func(t *testing.T) {
+		requireSame(t, kustomize(t, together(t, "components/apart")), template(t, "--set=components=Apart,webhooks.registration=Manual"))
+	})
+	t.Run("with components in another order", func(t *testing.T) {
+		requireSame(t, kustomize(t, together(t, "components/managed", "components/apart")), template(t, "--set=components=Apart"))
 	})
 	t.Run("with monitoring and cert-manager", func(t *testing.T) {
 		folder := together(t, "components/cert-manager", "components/certificate-files", "monitoring", "monitoring/cert-manager")
@@ -50,7 +52,7 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 		requireSame(t, kustomize(t, folder), template(t, "--set=certificates.mode=CertManager,monitoring.metrics=true,monitoring.monitor=PodMonitor"))
 	})
 	t.Run("with components apart that are monitored", func(t *testing.T) {
-		folder := together(t, "components/apart", "monitoring")
+		folder := together(t, "components/apart", "components/managed", "monitoring")
 		requireSame(t, kustomize(t, folder), template(t, "--set=components=Apart",
 			"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
 	})
@@ -60,7 +62,7 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 		requireSame(t, kustomize(t, folder), template(t, "--set=components=Apart,certificates.mode=CertManager,monitoring.metrics=true,monitoring.monitor=PodMonitor"))
 	})
 	t.Run("with pods that are monitored", func(t *testing.T) {
-		folder := together(t, "monitoring/endpoint", "monitoring/podmonitor")
+		folder := together(t, "components/managed", "monitoring/endpoint", "monitoring/podmonitor")
 		requireSame(t, kustomize(t, folder), template(t, "--set=monitoring.metrics=true,monitoring.monitor=PodMonitor"))
 	})
 }
@@ -162,6 +164,7 @@ func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 		"a monitor of metrics that are not served":    {"monitoring.monitor=PodMonitor", "monitoring"},
 		"an address that is none":                     {"networkPolicy.apiServer.cidrs={10.0.0.1}", "cidrs"},
 		"a digest that is cut off":                    {"image.digest=sha256:abc", "digest"},
+		"a registration in another case":              {"webhooks.registration=managed", "registration"},
 		"a namespace that cannot be":                  {"webhooks.excludedNamespaces={*}", "excludedNamespaces"},
 		"no namespace of cert-manager":                {"certificates.certManager.namespace=", "namespace"},
 		"an account of cert-manager's in quotes":      {"certificates.certManager.cainjector='a'", "cainjector"},
@@ -187,6 +190,9 @@ func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 		},
 		"a URL, which the policies of the chart refuse": {
 			[]string{"--set=config.webhook.url=https://10.0.0.7:9443"}, "config.webhook.url: the chart installs a Tollgate that is called by its Service",
+		},
+		"webhooks that the leader registers with certificates that cert-manager issues": {
+			[]string{"--set=webhooks.registration=Managed,certificates.mode=CertManager"}, "webhooks.registration: Managed needs certificates.mode SelfSigned",
 		},
 		"a namespace by the name that cert-manager's has elsewhere": {
 			[]string{"--namespace=cert-manager", "--set=certificates.certManager.namespace=pki"}, "namespace cert-manager: that is the name of cert-manager's own",
@@ -244,9 +250,11 @@ func TestTheNamespaceOfTheReleaseIsEverywhere(t *testing.T) {
 		}
 		config := as[corev1.ConfigMap](t, all, "ConfigMap taints/tollgate-config")
 		require.Equal(t, "taints", configOf(t, config).Namespace)
-		webhooks := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration /tollgate")
-		require.Contains(t, webhooks.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values, "taints")
-		require.Equal(t, "taints", webhooks.Webhooks[0].ClientConfig.Service.Namespace)
+		if mode == "CertManager" {
+			webhooks := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration /tollgate")
+			require.Contains(t, webhooks.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values, "taints")
+			require.Equal(t, "taints", webhooks.Webhooks[0].ClientConfig.Service.Namespace)
+		}
 	}
 }
 
@@ -275,16 +283,20 @@ func TestValuesChangeWhatTheyAreNamedFor(t *testing.T) {
 	require.Equal(t, configv1alpha1.EvictionWindow, config.Eviction.Mode)
 	require.Equal(t, 7, config.Eviction.Workers)
 	require.Equal(t, map[string]bool{"GatePolicies": false}, config.FeatureGates)
-
-	webhooks := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration /tollgate")
-	require.Equal(t, admissionregistrationv1.Ignore, *webhooks.Webhooks[0].FailurePolicy)
-	require.Equal(t, []string{"kube-system", "tollgate-system", "storage"}, webhooks.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values)
+	require.Equal(t, configv1alpha1.RegistrationManaged, config.Webhook.Registration)
+	require.Equal(t, configv1alpha1.FailurePolicyIgnore, config.Webhook.FailurePolicy)
+	require.Equal(t, []string{"storage"}, config.Webhook.ExcludedNamespaces)
 
 	for id, object := range all {
 		require.NotContains(t, id, "ValidatingAdmissionPolicy")
 		require.NotContains(t, id, "ResourceQuota")
 		require.NotContains(t, object.GetAnnotations(), "helm.sh/resource-policy")
 	}
+
+	all = template(t, "--set=webhooks.registration=Manual,webhooks.failurePolicy=Ignore,webhooks.excludedNamespaces={storage}")
+	webhooks := as[admissionregistrationv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration /tollgate")
+	require.Equal(t, admissionregistrationv1.Ignore, *webhooks.Webhooks[0].FailurePolicy)
+	require.Equal(t, []string{"kube-system", "tollgate-system", "storage"}, webhooks.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values)
 }
 
 func TestADefinitionIsKeptUnlessSaidOtherwise(t *testing.T) {
@@ -339,6 +351,11 @@ func TestTollgateUnderstandsTheConfigurationOfEachOverlay(t *testing.T) {
 				want = mode
 			}
 			require.Equal(t, want, config.Eviction.Mode)
+			wantRegistration := configv1alpha1.RegistrationManaged
+			if name == "manual" || name == "issued-by-cert-manager" {
+				wantRegistration = configv1alpha1.RegistrationManual
+			}
+			require.Equal(t, wantRegistration, config.Webhook.Registration)
 			require.Equal(t, "tollgate-system", config.Namespace)
 			require.Equal(t, ":8081", config.Health.BindAddress)
 			wantCertificates := configv1alpha1.CertificatesSecret

@@ -87,8 +87,8 @@ func podIn(namespace string) *corev1.Pod {
 	}
 }
 
-// What deploy/README.md says of the time from one kubectl apply until Tollgate answers,
-// which it never does here.
+// What deploy/README.md says of webhooks that are installed as a whole, until Tollgate answers, which it
+// never does here.
 func TestUntilTollgateAnswersPodsElsewhereAreRefused(t *testing.T) {
 	client := clientOf(t, shared.RESTConfig())
 	create := func(namespace string) error {
@@ -113,13 +113,13 @@ func TestUntilTollgateAnswersPodsElsewhereAreRefused(t *testing.T) {
 
 func TestTheWebhooksCanBeAppliedLastAndDeletedFirst(t *testing.T) {
 	const webhooks = "webhookconfiguration.admissionregistration.k8s.io/tollgate"
-	all := kustomize(t, overlay("self-signed"))
-	out, err := install.Kubectl(t.Context(), shared, "apply", "--dry-run=server", "-k", overlay("self-signed"), "-l", "app.kubernetes.io/component!=webhooks")
+	all := kustomize(t, overlay(installed))
+	out, err := install.Kubectl(t.Context(), shared, "apply", "--dry-run=server", "-k", overlay(installed), "-l", "app.kubernetes.io/component!=webhooks")
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), webhooks)
 	require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), len(all)-2, "%s", out)
 
-	out, err = install.Kubectl(t.Context(), shared, "delete", "--dry-run=server", "-k", overlay("self-signed"), "-l", "app.kubernetes.io/component=webhooks")
+	out, err = install.Kubectl(t.Context(), shared, "delete", "--dry-run=server", "-k", overlay(installed), "-l", "app.kubernetes.io/component=webhooks")
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, 2, strings.Count(string(out), "deleted"), "%s", out)
 	require.Contains(t, string(out), "validatingwebhookconfiguration")
@@ -129,13 +129,13 @@ func TestTheWebhooksCanBeAppliedLastAndDeletedFirst(t *testing.T) {
 func TestAllButTheDefinitionsCanBeAppliedAndDeleted(t *testing.T) {
 	const selector, definition = "app.kubernetes.io/component!=definitions", "customresourcedefinition"
 	rest := 0
-	for _, object := range kustomize(t, overlay("self-signed")) {
+	for _, object := range kustomize(t, overlay(installed)) {
 		if object.GetKind() != "CustomResourceDefinition" {
 			rest++
 		}
 	}
 	for _, args := range [][]string{{"apply"}, {"delete", "--ignore-not-found"}} {
-		out, err := install.Kubectl(t.Context(), shared, append(args, "--dry-run=server", "-k", overlay("self-signed"), "-l", selector)...)
+		out, err := install.Kubectl(t.Context(), shared, append(args, "--dry-run=server", "-k", overlay(installed), "-l", selector)...)
 		require.NoError(t, err, "%s", out)
 		require.NotContains(t, string(out), definition)
 		require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), rest, "%s", out)

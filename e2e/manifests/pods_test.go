@@ -151,7 +151,7 @@ func TestPortsOfThePodAreThoseOfTheConfiguration(t *testing.T) {
 	require.Equal(t, ports["webhook"], fmtPort(service.Spec.Ports[0].TargetPort.IntVal))
 	require.Equal(t, service.Spec.Selector, deploymentOf(t, all).Spec.Selector.MatchLabels)
 	require.Equal(t, config.Certificates.ServiceName, service.Name)
-	webhooks := as[admissionregistrationv1.MutatingWebhookConfiguration](t, all, "MutatingWebhookConfiguration /tollgate")
+	webhooks := as[admissionregistrationv1.MutatingWebhookConfiguration](t, kustomize(t, overlay("manual")), "MutatingWebhookConfiguration /tollgate")
 	require.Equal(t, service.Name, webhooks.Webhooks[0].ClientConfig.Service.Name)
 }
 

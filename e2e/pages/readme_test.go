@@ -51,7 +51,7 @@ func TestREADME(t *testing.T) {
 
 const (
 	helmInstall = "helm install tollgate deploy/chart/tollgate -n tollgate-system --create-namespace --wait " +
-		"--set image.repository=registry.example.com/tollgate --set image.tag=v1.2.3 --set webhooks.install=false"
+		"--set image.repository=registry.example.com/tollgate --set image.tag=v1.2.3"
 	taintDevice = "kubectl tollgate taint device gpu.example.com/n7/gpu-0 hot:NoExecute"
 	serve       = "bin/tollgate serve --kubeconfig tollgate.kubeconfig --config tollgate.yaml"
 )
@@ -84,7 +84,6 @@ func (r *reader) deletesSite(t *testing.T) {
 // uninstallsRelease uninstalls what was installed with Helm.
 func (r *reader) uninstallsRelease(t *testing.T) {
 	t.Helper()
-	r.does(t, "helm upgrade tollgate deploy/chart/tollgate -n tollgate-system --reuse-values --set webhooks.install=false")
 	r.does(t, "helm uninstall tollgate -n tollgate-system --wait")
 	r.does(t, "kubectl delete crd -l app.kubernetes.io/name=tollgate")
 	r.does(t, "kubectl delete namespace tollgate-system")

@@ -18,10 +18,10 @@ import (
 	derived "github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
-// protection returns the policies that the overlay managed has for webhooks, in a file.
+// protection returns the policies that the overlay self-signed has for webhooks, in a file.
 func protection(t *testing.T) string {
 	t.Helper()
-	out, err := install.Kubectl(t.Context(), shared, "kustomize", filepath.Join(programs.Root, "deploy", "overlays", "managed"))
+	out, err := install.Kubectl(t.Context(), shared, "kustomize", filepath.Join(programs.Root, "deploy", "overlays", "self-signed"))
 	require.NoError(t, err, string(out))
 	var kept []string
 	for document := range strings.SplitSeq(string(out), "\n---\n") {

@@ -78,7 +78,8 @@
 
 {{- /* tollgate.managed says something if the leader registers the webhooks. */ -}}
 {{- define "tollgate.managed" -}}
-{{- if eq (.Values.webhooks.registration | default "Manual") "Managed" }}yes{{ end -}}
+{{- $default := get (dict "SelfSigned" "Managed" "CertManager" "Manual") .Values.certificates.mode -}}
+{{- if eq (.Values.webhooks.registration | default $default) "Managed" }}yes{{ end -}}
 {{- end -}}
 
 {{- define "tollgate.evictors" -}}
