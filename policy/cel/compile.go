@@ -31,6 +31,8 @@ type Program struct {
 	env  *cel.Env
 	ast  *cel.Ast
 	uses Uses
+	// projections are what it reads of each variable.
+	projections map[string]projection
 	// plans return the evaluators of the expression within each of the limits, made when
 	// first needed: one takes three times the memory of all the rest, and most
 	// policies of a large cluster are never evaluated.
@@ -95,7 +97,7 @@ func compile(env *cel.Env, text string, result Type) (*Program, error) {
 		}
 		return nil, &Error{Problem: problem}
 	}
-	p := &Program{env: env, ast: ast, uses: usesOf(ast)}
+	p := &Program{env: env, ast: ast, uses: usesOf(ast), projections: projectionsOf(ast)}
 	if _, err := p.within(costPerExpression); err != nil {
 		return nil, &Error{Problem: short(err.Error())} // a constant that makes no sense, such as a pattern
 	}

@@ -22,7 +22,7 @@ func newSample(tb testing.TB, object string) *sample {
 	tb.Helper()
 	s := &sample{object: []byte(object), oldObject: []byte(object)}
 	for _, raw := range [][]byte{s.object, s.oldObject} {
-		_, err := s.decoded.decode(raw)
+		_, err := s.decoded.decode(raw, projection{})
 		require.NoError(tb, err)
 	}
 	return s

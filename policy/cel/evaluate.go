@@ -86,7 +86,7 @@ func (p *Program) run(ctx context.Context, review *Review, judged *Judged) (ref.
 	if err != nil {
 		return nil, fmt.Errorf("plan expression: %w", err)
 	}
-	variables := &scope{ctx: ctx, review: review, judged: judged}
+	variables := &scope{ctx: ctx, program: p, review: review, judged: judged}
 	value, details, err := program.ContextEval(ctx, variables)
 	review.charge(details, limits[level])
 	if fault := variables.fault(); fault != nil {

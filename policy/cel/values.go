@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -34,11 +33,16 @@ type seen struct {
 	request, namespace ref.Val
 }
 
-// document is JSON and the value that it decodes to.
+// document is JSON and the value that what is read of it decodes to.
 type document struct {
 	source extract
+	key    string
 	value  ref.Val
 }
+
+// fewParts is how often parts of an object are decoded for expressions that read different ones. Then
+// all of it is.
+const fewParts = 4
 
 // extract is a part of an object, identified by its place in memory: its bytes do not change during
 // a review.
@@ -54,33 +58,40 @@ func extractOf(raw []byte) extract {
 	return extract{first: &raw[0], size: len(raw)}
 }
 
-// decode returns JSON in CEL, as the API server gives it to the expressions of
+// decode returns what is read of JSON in CEL, as the API server gives it to the expressions of
 // admission policies: whole numbers are int, and quantities and times are text.
-func (s *seen) decode(raw []byte) (ref.Val, error) {
+func (s *seen) decode(raw []byte, read projection) (ref.Val, error) {
 	if len(raw) == 0 {
 		return types.NullValue, nil
 	}
-	source := extractOf(raw)
+	source, others := extractOf(raw), 0
 	for _, d := range s.documents {
 		if d.source == source {
-			return d.value, nil
+			if d.key == read.key || d.key == "" {
+				return d.value, nil
+			}
+			others++
 		}
 	}
-	var decoded any
-	if err := kjson.Unmarshal(raw, &decoded); err != nil {
+	if others >= fewParts {
+		read = projection{}
+	}
+	decoded, err := read.parts.decode(raw)
+	if err != nil {
 		return nil, err
 	}
 	value := types.DefaultTypeAdapter.NativeToValue(decoded)
-	s.documents = append(s.documents, document{source: source, value: value})
+	s.documents = append(s.documents, document{source: source, key: read.key, value: value})
 	return value, nil
 }
 
 // scope holds the variables of one evaluation. It implements interpreter.Activation, and
 // authorizer.UnconditionalAuthorizer for the library of Kubernetes.
 type scope struct {
-	ctx    context.Context //nolint:containedctx // The library of Kubernetes passes a context that never ends.
-	review *Review
-	judged *Judged
+	ctx     context.Context //nolint:containedctx // The library of Kubernetes passes a context that never ends.
+	program *Program
+	review  *Review
+	judged  *Judged
 	// unreadable and unauthorized are the first errors of a variable and of a check that could not be
 	// made: to an expression such a check looks like one that was refused.
 	unreadable, unauthorized error
@@ -105,16 +116,16 @@ func (s *scope) fault() error { return errors.Join(s.unreadable, s.unauthorized)
 // resolve returns nil for a name that is no variable.
 func (s *scope) resolve(name string) (ref.Val, error) {
 	request := s.review.request()
-	documents := &s.review.shared().seen
+	documents, read := &s.review.shared().seen, s.program.projections[name]
 	switch name {
 	case admissioncel.ObjectVarName:
-		return documents.decode(request.Object.Raw)
+		return documents.decode(request.Object.Raw, read)
 	case admissioncel.OldObjectVarName:
-		return documents.decode(request.OldObject.Raw)
+		return documents.decode(request.OldObject.Raw, read)
 	case podVar:
-		return documents.decode(s.judged.Pod)
+		return documents.decode(s.judged.Pod, read)
 	case claimVar:
-		return documents.decode(s.judged.Claim)
+		return documents.decode(s.judged.Claim, read)
 	case tolerationVar:
 		return valueOf(tolerationFields(s.judged.Toleration))
 	case taintVar:
@@ -267,7 +278,7 @@ func taintFields(taint any) (*fields, error) {
 	}
 	f.declared = taintType
 	if !added.IsZero() {
-		f.added = added.UTC().Round(0) // without the reading of the monotonic clock
+		f.added = added.UTC().Round(0) // without the projection of the monotonic clock
 	}
 	return f, nil
 }
