@@ -43,6 +43,10 @@ func everyFlight(reader client.Reader) map[string]func(context.Context) error {
 			_, err := namespaces.Namespace(ctx, "apple")
 			return err
 		},
+		"confirmed namespace": func(ctx context.Context) error {
+			_, err := namespaces.Confirmed(ctx, "apple")
+			return err
+		},
 		"node": func(ctx context.Context) error {
 			_, _, err := nodes.taints(ctx, "n")
 			return err
@@ -56,7 +60,7 @@ func everyFlight(reader client.Reader) map[string]func(context.Context) error {
 }
 
 func TestOneWhoLeavesDoesNotEndTheReadForTheOthers(t *testing.T) {
-	for _, name := range []string{"namespace", "node", "owner"} {
+	for _, name := range []string{"namespace", "confirmed namespace", "node", "owner"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				objects := storing(
@@ -73,6 +77,7 @@ func TestOneWhoLeavesDoesNotEndTheReadForTheOthers(t *testing.T) {
 				synctest.Wait()
 				all.Go(func() { stayed = read(t.Context()) })
 				synctest.Wait()
+				time.Sleep(gathering)
 				leave(gone)
 				synctest.Wait()
 				require.ErrorIs(t, left, gone)
@@ -134,6 +139,47 @@ func TestNobodyIsGivenWhatWasReadBeforeTheyAsked(t *testing.T) {
 			require.NoError(t, laterErrs[i])
 			require.Equal(t, 1, first[i].value)
 			require.Equal(t, 2, later[i].value)
+		}
+	})
+}
+
+func TestReadsThatGatherDoNotWaitForOneAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flights := flights[int]{clock: clock.RealClock{}, gathers: gathering}
+		let := []chan struct{}{make(chan struct{}), make(chan struct{})}
+		reads := 0
+		read := func(context.Context) (int, error) {
+			reads++
+			n := reads
+			<-let[n-1]
+			return n, nil
+		}
+		var got [4]landed[int]
+		var errs [4]error
+		var all sync.WaitGroup
+		ask := func(i int) {
+			since := time.Now()
+			all.Go(func() { got[i], errs[i] = flights.read(t.Context(), "a", since, read) })
+			synctest.Wait()
+		}
+		ask(0)
+		time.Sleep(gathering / 2)
+		ask(1)
+		time.Sleep(gathering)
+		require.Equal(t, 1, reads, "for both")
+		ask(2)
+		ask(3)
+		time.Sleep(gathering)
+		synctest.Wait()
+		require.Equal(t, 2, reads, "and one for both who came later, while the first is under way")
+		close(let[1])
+		synctest.Wait()
+		require.Equal(t, 2, got[2].value)
+		close(let[0])
+		all.Wait()
+		for i, want := range []int{1, 1, 2, 2} {
+			require.NoError(t, errs[i])
+			require.Equal(t, want, got[i].value)
 		}
 	})
 }

@@ -34,16 +34,18 @@ type Namespaces struct {
 	clock       clock.PassiveClock
 	unknown     *rate.Limiter
 	confirm     *rate.Limiter
-	flights     flights[*corev1.Namespace]
+	// unknowns and confirmed join the reads of the two methods.
+	unknowns, confirmed flights[*corev1.Namespace]
 }
 
 // NewNamespaces returns a reader of namespaces. Clock is this machine's.
 func NewNamespaces(cache, live client.Reader, clock clock.PassiveClock) *Namespaces {
 	return &Namespaces{
 		cache: cache, live: live, clock: clock,
-		unknown: rate.NewLimiter(liveReads, liveReadsOnce),
-		confirm: rate.NewLimiter(confirmations, confirmationsOnce),
-		flights: flights[*corev1.Namespace]{clock: clock},
+		unknown:   rate.NewLimiter(liveReads, liveReadsOnce),
+		confirm:   rate.NewLimiter(confirmations, confirmationsOnce),
+		unknowns:  flights[*corev1.Namespace]{clock: clock},
+		confirmed: flights[*corev1.Namespace]{clock: clock, gathers: gathering},
 	}
 }
 
@@ -55,7 +57,7 @@ func (n *Namespaces) Namespace(ctx context.Context, name string) (*corev1.Namesp
 	if !apierrors.IsNotFound(err) {
 		return namespace, err
 	}
-	got, err := n.flights.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
+	got, err := n.unknowns.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
 		if !n.unknown.AllowN(n.clock.Now(), 1) {
 			return nil, errTooManyNamespaces
 		}
@@ -72,13 +74,16 @@ const (
 )
 
 // Confirmed returns a namespace as the API server has it now, so that labels that
-// were changed a moment ago already count (C09). Beyond the rate it is the cache's,
-// which lags by as much as a watch does.
+// were changed a moment ago already count (C09). Requests at the same time share a read. Beyond the
+// rate it is the cache's, which lags by as much as a watch does.
 func (n *Namespaces) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
-	if !n.confirm.AllowN(n.clock.Now(), 1) {
-		return n.Namespace(ctx, name)
-	}
-	return readNamespace(ctx, n.live, name)
+	got, err := n.confirmed.read(ctx, name, n.clock.Now(), func(ctx context.Context) (*corev1.Namespace, error) {
+		if !n.confirm.AllowN(n.clock.Now(), 1) {
+			return n.Namespace(ctx, name)
+		}
+		return readNamespace(ctx, n.live, name)
+	})
+	return got.value, err
 }
 
 func readNamespace(ctx context.Context, reader client.Reader, name string) (*corev1.Namespace, error) {
@@ -259,12 +264,18 @@ func (n *liveNodes) taints(ctx context.Context, name string) ([]corev1.Taint, bo
 // longer than its own time.
 const flightTimeout = 2 * time.Second
 
+// gathering is how long a read that a review cannot wait for twice waits for others to join it.
+const gathering = time.Millisecond
+
 // flights joins reads of the same object at the same time into one. No waiting request ends it
 // for the others, and none gets the result of a read that began before it. It is safe for
 // concurrent use.
 type flights[T any] struct {
 	clock clock.PassiveClock
-	group singleflight.Group
+	// gathers is how long a read waits for others to join it before it begins. Who comes later does not
+	// wait for it then: reads of the same object overlap, and one begins in each such time at most.
+	gathers time.Duration
+	group   singleflight.Group
 }
 
 // landed is the result of a read, and when the read began: earlier writes are in it.
@@ -273,15 +284,19 @@ type landed[T any] struct {
 	asOf  time.Time
 }
 
-// read returns the result of a read under a key that began no earlier than since. To wait for a
-// read that is under way and begin another after it keeps it at one read at a time for each key,
-// however many requests there are.
+// read returns the result of a read under a key that began no earlier than since. Unless reads gather,
+// to wait for a read that is under way and begin another after it keeps it at one read at a time for
+// each key, however many requests there are.
 func (f *flights[T]) read(ctx context.Context, key string, since time.Time, read func(context.Context) (T, error)) (landed[T], error) {
 	for {
 		result := f.group.DoChan(key, func() (any, error) {
 			// The request that came first may be over before the read is.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
 			defer cancel()
+			if f.gathers > 0 {
+				time.Sleep(f.gathers)
+				f.group.Forget(key)
+			}
 			got := landed[T]{asOf: f.clock.Now()}
 			var err error
 			got.value, err = read(ctx)
