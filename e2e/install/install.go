@@ -45,6 +45,8 @@ type Options struct {
 	Replica bool
 	// Patch changes the configuration before it is written. It may be nil.
 	Patch func(config map[string]any)
+	// Managed has the leader register the webhooks. By default they are those of deploy/overlays/outside.
+	Managed bool
 	// Args are further arguments of "tollgate serve".
 	Args []string
 	// Account is the ServiceAccount that it is. Empty is that of deploy/.
@@ -85,6 +87,11 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	if options.Account == "" {
 		options.Account = serviceAccount
 	}
+	if options.Managed {
+		managed := filepath.Join(options.Programs.Root, "e2e", "install", "managed")
+		options.Rights, options.Webhooks = filepath.Join(managed, "rights"), filepath.Join(managed, "webhooks")
+		options.Patch = patchedManaged(options.Patch)
+	}
 	if options.Rights == "" {
 		var err error
 		if options.Rights, err = rights(deploy); err != nil {
@@ -113,6 +120,21 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, options Options
 		}
 	}
 	return t, t.waitAdmits(ctx)
+}
+
+// patchedManaged adds to a patch that the leader registers the webhooks.
+func patchedManaged(patch func(config map[string]any)) func(config map[string]any) {
+	return func(config map[string]any) {
+		if patch != nil {
+			patch(config)
+		}
+		webhook, ok := config["webhook"].(map[string]any)
+		if !ok {
+			webhook = map[string]any{}
+			config["webhook"] = webhook
+		}
+		webhook["registration"] = "Managed"
+	}
 }
 
 // rights is the kustomization with all that Tollgate needs to run, but not itself. Versions

@@ -83,11 +83,14 @@ func extract(ctx context.Context, revision, dir string) error {
 func TestTollgateIsInstalledUpgradedAndRolledBackByHelm(t *testing.T) {
 	earlier, chart := earlierChart(t), filepath.Join(programs.Root, chartPath)
 	wait := []string{"--wait", "--timeout", patience.String()}
-	startKubelets(t)
 	t.Cleanup(func() {
 		helm(t, "uninstall", release, "--ignore-not-found", "--wait")
 		kubectl(t, "delete", "namespace", system, "--ignore-not-found", "--timeout="+patience.String())
 	})
+	helm(t, "install", release, chart, "--create-namespace")
+	nothingIsRefused(t) // while no machine runs its pods, as when their image cannot be pulled
+	helm(t, "uninstall", release)
+	startKubelets(t)
 	helm(t, append([]string{"install", release, earlier, "--create-namespace", "--set", "image.tag=earlier,crds.keep=false,webhooks.registration=Manual"}, wait...)...)
 	admits(t)
 	works(t)

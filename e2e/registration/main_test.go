@@ -40,30 +40,24 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 		return nil, err
 	}
 	// The configurations are there before Tollgate is.
-	if err := install.Apply(ctx, cp, testdata("webhooks")); err != nil {
+	if err := install.Apply(ctx, cp, webhooks()); err != nil {
 		return nil, err
 	}
 	if err := nothingIsRefused(ctx); err != nil {
 		return nil, fmt.Errorf("before Tollgate runs: %w", err)
 	}
 	tollgate, err = install.Install(ctx, cp, install.Options{
-		Programs: programs, Rights: testdata("rights"), Webhooks: testdata("webhooks"), Patch: managed,
+		Programs: programs, Managed: true, Patch: succeeding,
 	})
 	return nil, err
 }
 
-// managed configures a Tollgate that registers its webhooks, and whose successor does not wait
-// long for the lease.
-func managed(config map[string]any) {
-	webhook, ok := config["webhook"].(map[string]any)
-	if !ok {
-		webhook = map[string]any{}
-		config["webhook"] = webhook
-	}
-	webhook["registration"] = "Managed"
+// succeeding configures a Tollgate whose successor does not wait long for the lease.
+func succeeding(config map[string]any) {
 	config["leaderElection"] = map[string]any{"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
 }
 
-func testdata(name string) string {
-	return filepath.Join(programs.Root, "e2e", "registration", "testdata", name)
+// webhooks is the kustomization of the configurations as they are installed.
+func webhooks() string {
+	return filepath.Join(programs.Root, "e2e", "install", "managed", "webhooks")
 }

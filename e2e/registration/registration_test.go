@@ -246,7 +246,7 @@ func TestADeletedConfigurationStaysDeleted(t *testing.T) {
 	require.True(t, tollgate.Alive())
 	require.True(t, apierrors.IsNotFound(api(t).Get(t.Context(), client.ObjectKeyFromObject(gone), gone)))
 
-	require.NoError(t, install.Apply(t.Context(), shared, testdata("webhooks")))
+	require.NoError(t, install.Apply(t.Context(), shared, webhooks()))
 	eventually(t, patience, func() error { return refused(t) })
 	eventually(t, patience, func() error { return ready(t, policy, metav1.ConditionTrue, "InForce") })
 }
@@ -283,7 +283,7 @@ func TestUninstallRefusesNothing(t *testing.T) {
 	require.NoError(t, nothingIsRefused(t.Context()))
 	require.Empty(t, registered(t))
 
-	require.NoError(t, install.Apply(t.Context(), shared, testdata("webhooks")))
+	require.NoError(t, install.Apply(t.Context(), shared, webhooks()))
 	require.NoError(t, tollgate.Start(t.Context()))
 	eventually(t, patience, func() error { return refused(t) })
 }

@@ -234,12 +234,15 @@ func (s *server) counts(ctx context.Context) (reviews int, allocated float64, er
 
 // installTollgate installs the program as a user would, and returns it as a server.
 func (s *stage) installTollgate(ctx context.Context) (*install.Tollgate, *server, error) {
-	installed, err := install.Install(ctx, s.cp, install.Options{Programs: s.programs})
+	installed, err := install.Install(ctx, s.cp, install.Options{Programs: s.programs, Managed: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	bundle, err := s.caOfTollgate(ctx)
-	if err != nil {
+	var bundle []byte
+	if err := until(ctx, "the webhooks are registered", func(ctx context.Context) (err error) {
+		bundle, err = s.caOfTollgate(ctx)
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
 	v := &server{
@@ -255,8 +258,8 @@ func (s *stage) uninstallTollgate(ctx context.Context, installed *install.Tollga
 	if err := installed.Terminate(ctx); err != nil {
 		return err
 	}
-	overlay := filepath.Join(s.programs.Root, "deploy", "overlays", "outside")
-	if out, err := install.Kubectl(ctx, s.cp, "delete", "-k", overlay, "--ignore-not-found"); err != nil {
+	out, err := install.Kubectl(ctx, s.cp, "delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", install.Name)
+	if err != nil {
 		return fmt.Errorf("unregister tollgate: %w\n%s", err, out)
 	}
 	return nil
