@@ -30,7 +30,9 @@ func TestTollgateIsInstalledByKustomizeSurvivesAnOutageAndLeavesNothing(t *testi
 		kubectl(t, "delete", "-k", kustomization, "--ignore-not-found", "--timeout="+patience.String())
 	})
 	kubectl(t, "apply", "-k", kustomization)
-	t.Run("it refuses nothing while no machine runs its pods, as when their image cannot be pulled", nothingIsRefused)
+	t.Run("it refuses nothing while no machine runs its pods, as when their image cannot be pulled", func(t *testing.T) {
+		nothingIsRefused(t)
+	})
 	machines := startKubelets(t)
 	admits(t)
 
@@ -55,6 +57,7 @@ func TestTollgateIsInstalledByKustomizeSurvivesAnOutageAndLeavesNothing(t *testi
 }
 
 func nothingIsRefused(t *testing.T) {
+	t.Helper()
 	client := client(t)
 	for range 10 {
 		require.Zero(t, registered(t))

@@ -294,7 +294,9 @@ func (f *flights[T]) read(ctx context.Context, key string, since time.Time, read
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
 			defer cancel()
 			if f.gathers > 0 {
-				time.Sleep(f.gathers)
+				gathers, end := context.WithTimeout(ctx, f.gathers)
+				<-gathers.Done()
+				end()
 				f.group.Forget(key)
 			}
 			got := landed[T]{asOf: f.clock.Now()}
