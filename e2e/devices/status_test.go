@@ -39,8 +39,17 @@ func kubectlWait(t *testing.T, rule string) func() time.Time {
 	}
 }
 
-func TestKubectlWaitDoesNotReturnEarlyDE76(t *testing.T) {
-	t.Parallel()
+// Not beside the others: a rule can be over 5 s after it was written, and pods have to come before that.
+func TestKubectlWaitDoesNotReturnEarlyDE76(t *testing.T) { //nolint:paralleltest // See above.
+	for attempt := 1; lateOnes(t) == 0; attempt++ {
+		require.Less(t, attempt, 3, "this machine places no pod within 3 s")
+	}
+}
+
+// lateOnes places pods while kubectl waits for a rule, and returns how many came before the rule could be
+// over. Kubectl has to wait for these.
+func lateOnes(t *testing.T) int {
+	t.Helper()
 	// What the scheduler has allocated before it saw the taint, and writes after. A rule settles for 5 s
 	// before it can say that it is over: on a busy machine fewer pods come within these.
 	const most, lasts = 6, 3 * time.Second
@@ -69,13 +78,15 @@ func TestKubectlWaitDoesNotReturnEarlyDE76(t *testing.T) {
 		}
 		<-ticker.C
 	}
-	require.NotEmpty(t, inTime, "no pod was placed within %s", lasts)
 	returned := wait()
 	deleted := s.waitDeletions(t, placed)
 	for _, name := range inTime {
 		require.True(t, deleted[name].Before(returned), "%s left at %s, kubectl returned at %s", name, deleted[name], returned)
 	}
-	s.requireCompleted(t, s.waitCondition(t, rule.Name, inProgress, "False "), placed)
+	if len(inTime) > 0 {
+		s.requireCompleted(t, s.waitCondition(t, rule.Name, inProgress, "False "), placed)
+	}
+	return len(inTime)
 }
 
 func TestKubectlWaitsForTolerationsToRunOut(t *testing.T) {
