@@ -40,7 +40,7 @@ func kubectlWait(t *testing.T, rule string) func() time.Time {
 }
 
 // Not beside the others: a rule can be over 5 s after it was written, and pods have to come before that.
-func TestKubectlWaitDoesNotReturnEarlyDE76(t *testing.T) { //nolint:paralleltest // See above.
+func TestKubectlWaitDoesNotReturnEarlyDE76(t *testing.T) {
 	for attempt := 1; lateOnes(t) == 0; attempt++ {
 		require.Less(t, attempt, 3, "this machine places no pod within 3 s")
 	}

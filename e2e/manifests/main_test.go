@@ -17,7 +17,7 @@ import (
 const (
 	// patience is far above what anything here takes.
 	patience = time.Minute
-	// installed is the overlay that is: it has all webhooks, though nobody answers.
+	// installed is the overlay that TestMain applies. Its webhooks call Tollgate, of which no replica runs.
 	installed = "manual"
 )
 

@@ -100,19 +100,27 @@ func TestAReadThatHangsIsAnError(t *testing.T) {
 	})
 }
 
+// twoReads returns a read that counts itself in reads and ends when its channel of let is closed.
+func twoReads() (let [2]chan struct{}, reads *int, read func(context.Context) (int, error)) {
+	let, reads = [2]chan struct{}{make(chan struct{}), make(chan struct{})}, new(int)
+	return let, reads, func(context.Context) (int, error) {
+		*reads++
+		n := *reads
+		<-let[n-1]
+		return n, nil
+	}
+}
+
 func TestNobodyIsGivenWhatWasReadBeforeTheyAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flights := flights[int]{clock: clock.RealClock{}}
-		let := []chan struct{}{make(chan struct{}), make(chan struct{})}
-		reads := 0
-		read := func(context.Context) (int, error) {
-			reads++
-			n := reads
-			<-let[n-1]
+		let, reads, begin := twoReads()
+		read := func(ctx context.Context) (int, error) {
+			n, err := begin(ctx)
 			if n == 1 {
-				return n, io.ErrUnexpectedEOF // which is no news to those who came later
+				err = io.ErrUnexpectedEOF // which is no news to those who came later
 			}
-			return n, nil
+			return n, err
 		}
 		var first, later [2]landed[int]
 		var firstErrs, laterErrs [2]error
@@ -128,10 +136,10 @@ func TestNobodyIsGivenWhatWasReadBeforeTheyAsked(t *testing.T) {
 			all.Go(func() { later[i], laterErrs[i] = flights.read(t.Context(), "a", since, read) })
 		}
 		synctest.Wait()
-		require.Equal(t, 1, reads, "it is one read at a time")
+		require.Equal(t, 1, *reads, "it is one read at a time")
 		close(let[0])
 		synctest.Wait()
-		require.Equal(t, 2, reads, "and one for all who came later")
+		require.Equal(t, 2, *reads, "and one for all who came later")
 		close(let[1])
 		all.Wait()
 		for i := range first {
@@ -146,14 +154,7 @@ func TestNobodyIsGivenWhatWasReadBeforeTheyAsked(t *testing.T) {
 func TestReadsThatGatherDoNotWaitForOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flights := flights[int]{clock: clock.RealClock{}, gathers: gathering}
-		let := []chan struct{}{make(chan struct{}), make(chan struct{})}
-		reads := 0
-		read := func(context.Context) (int, error) {
-			reads++
-			n := reads
-			<-let[n-1]
-			return n, nil
-		}
+		let, reads, read := twoReads()
 		var got [4]landed[int]
 		var errs [4]error
 		var all sync.WaitGroup
@@ -166,12 +167,13 @@ func TestReadsThatGatherDoNotWaitForOneAnother(t *testing.T) {
 		time.Sleep(gathering / 2)
 		ask(1)
 		time.Sleep(gathering)
-		require.Equal(t, 1, reads, "for both")
+		synctest.Wait()
+		require.Equal(t, 1, *reads, "for both")
 		ask(2)
 		ask(3)
 		time.Sleep(gathering)
 		synctest.Wait()
-		require.Equal(t, 2, reads, "and one for both who came later, while the first is under way")
+		require.Equal(t, 2, *reads, "and one for both who came later, while the first is under way")
 		close(let[1])
 		synctest.Wait()
 		require.Equal(t, 2, got[2].value)
