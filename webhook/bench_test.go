@@ -132,19 +132,31 @@ func BenchmarkReview(b *testing.B) {
 // time, that does not vary with the machine. How many policies there are costs
 // nothing, and those that look at the pod cost little (PA5, PA9).
 func TestAReviewAllocatesLittle(t *testing.T) {
-	body := typicalReview(t)
-	allocations := func(policies int, matches matching) float64 {
-		endpoint := Validate(withPolicies(policyset.None().WithTolerations(guardingShare(policies, matches, ""))))
-		judge := func() {
-			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", bytes.NewReader(body))
-			req.Header.Set("Content-Type", "application/json")
-			endpoint.ServeHTTP(&discard{header: http.Header{}}, req)
-		}
-		judge()
-		return testing.AllocsPerRun(200, judge)
+	const expression = "toleration.key == 'dedicated' && pod.metadata.labels.app == 'web'"
+	guarding := func(n int, matches matching, expression string) *policyset.Set {
+		return policyset.None().WithTolerations(guardingShare(n, matches, expression))
 	}
-	one := allocations(1, all)
-	require.LessOrEqual(t, one, float64(150))
-	require.LessOrEqual(t, allocations(1000, onePercent), one+5)
-	require.LessOrEqual(t, allocations(1000, all), one+5)
+	body := typicalReview(t)
+	for name, tt := range map[string]struct {
+		policies *policyset.Set
+		endpoint func(Config) *Endpoint
+		// most includes what the request costs.
+		most float64
+	}{
+		"a policy that grants by namespace":            {guarding(1, all, ""), Validate, 105},
+		"a thousand, of which ten match":               {guarding(1000, onePercent, ""), Validate, 105},
+		"a thousand that match":                        {guarding(1000, all, ""), Validate, 105},
+		"a policy that grants by expression":           {guarding(1, all, expression), Validate, 155},
+		"a thousand that grant by the same expression": {guarding(1000, all, expression), Validate, 155},
+		"a policy that gives pods a node selector":     {policyset.None().WithPlacement(givingShare(1, all)), Mutate, 135},
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint := tt.endpoint(withPolicies(tt.policies))
+			require.LessOrEqual(t, testing.AllocsPerRun(200, func() {
+				req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate?timeout=3s", bytes.NewReader(body))
+				req.Header.Set("Content-Type", "application/json")
+				endpoint.ServeHTTP(&discard{header: http.Header{}}, req)
+			}), tt.most)
+		})
+	}
 }

@@ -129,7 +129,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	// The API server counts from here too, and keys of callers may have to be waited for.
 	start := e.opts.Clock.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(r.URL.Query().Get("timeout"), e.opts.Budget))
+	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(timeoutIn(r.URL.RawQuery), e.opts.Budget))
 	defer cancel()
 	// Before all else: an unknown caller learns nothing, and costs nothing.
 	visit, known := e.guard.Identify(r.WithContext(ctx))
@@ -316,6 +316,17 @@ func readUntil(ctx context.Context, start time.Time) time.Time {
 
 // hintMargin is left of the API server's timeout for the way back.
 const hintMargin = 500 * time.Millisecond
+
+// timeoutIn returns the parameter by which the API server announces how long it waits: no escapes are
+// needed for it.
+func timeoutIn(query string) string {
+	for parameter := range strings.SplitSeq(query, "&") {
+		if hint, ok := strings.CutPrefix(parameter, "timeout="); ok {
+			return hint
+		}
+	}
+	return ""
+}
 
 // allowedTime returns how long a review may take: the budget, or less where the
 // API server announces (in whole seconds, rounded up) that it will not wait that

@@ -136,12 +136,12 @@ func (p parts) decodeObject(raw []byte) (object map[string]any, ok bool) {
 		if !ok || string(colon) != ":" || len(value) == 0 || len(comma) > 0 && string(comma) != "," {
 			return nil, false
 		}
-		if within, read := p[name]; read {
+		if within, read := p[string(name)]; read {
 			decoded, err := within.decode(value)
 			if err != nil {
 				return nil, false
 			}
-			object[name] = decoded
+			object[string(name)] = decoded
 		}
 	}
 }
@@ -183,9 +183,11 @@ func cut(text []byte) (first, rest []byte) {
 }
 
 // unquote returns the string that quoted is.
-func unquote(quoted []byte) (text string, ok bool) {
+func unquote(quoted []byte) (text []byte, ok bool) {
 	if n := len(quoted); n > 1 && quoted[0] == '"' && quoted[n-1] == '"' && bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
-		return string(quoted[1 : n-1]), true
+		return quoted[1 : n-1], true
 	}
-	return text, json.Unmarshal(quoted, &text) == nil
+	var unescaped string
+	err := json.Unmarshal(quoted, &unescaped)
+	return []byte(unescaped), err == nil
 }

@@ -93,14 +93,9 @@ func (p *Program) evaluationOf(judged *Judged) (evaluation, error) {
 	if !p.uses.Judged {
 		return e, nil
 	}
-	toleration, tolerationErr := tolerationFields(judged.Toleration)
-	if toleration != nil {
-		e.toleration = toleration.fieldValues
-	}
-	taint, taintErr := taintFields(judged.Taint)
-	if taint != nil {
-		e.taint = taint.fieldValues
-	}
+	var tolerationErr, taintErr error
+	e.toleration, tolerationErr = tolerationFields(judged.Toleration)
+	e.taint, taintErr = taintFields(judged.Taint)
 	e.operation = judged.Operation
 	return e, errors.Join(tolerationErr, taintErr)
 }

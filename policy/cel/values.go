@@ -127,9 +127,11 @@ func (s *scope) resolve(name string) (ref.Val, error) {
 	case claimVar:
 		return documents.decode(s.judged.Claim, read)
 	case tolerationVar:
-		return valueOf(tolerationFields(s.judged.Toleration))
+		values, err := tolerationFields(s.judged.Toleration)
+		return valueOf(s.judged.Toleration, values, err)
 	case taintVar:
-		return valueOf(taintFields(s.judged.Taint))
+		values, err := taintFields(s.judged.Taint)
+		return valueOf(s.judged.Taint, values, err)
 	case operationVar:
 		return types.String(s.judged.Operation), nil
 	case admissioncel.RequestVarName:
@@ -241,19 +243,18 @@ type fieldValues struct {
 	added                        time.Time
 }
 
-// tolerationFields returns a toleration in CEL, nil for none.
-func tolerationFields(toleration any) (*fields, error) {
-	var f *fields
+// tolerationFields returns what a toleration holds; nothing for none.
+func tolerationFields(toleration any) (f fieldValues, err error) {
 	var seconds *int64
 	switch t := toleration.(type) {
 	case nil:
-		return nil, nil
+		return f, nil
 	case *corev1.Toleration:
-		f, seconds = &fields{native: t, fieldValues: fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}}, t.TolerationSeconds
+		f, seconds = fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}, t.TolerationSeconds
 	case *resourcev1.DeviceToleration:
-		f, seconds = &fields{native: t, fieldValues: fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}}, t.TolerationSeconds
+		f, seconds = fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}, t.TolerationSeconds
 	default:
-		return nil, fmt.Errorf("no toleration: %T", toleration)
+		return f, fmt.Errorf("no toleration: %T", toleration)
 	}
 	f.declared = tolerationType
 	if seconds != nil {
@@ -262,19 +263,18 @@ func tolerationFields(toleration any) (*fields, error) {
 	return f, nil
 }
 
-// taintFields returns a taint in CEL, nil for none.
-func taintFields(taint any) (*fields, error) {
-	var f *fields
+// taintFields returns what a taint holds; nothing for none.
+func taintFields(taint any) (f fieldValues, err error) {
 	var added *metav1.Time
 	switch t := taint.(type) {
 	case nil:
-		return nil, nil
+		return f, nil
 	case *corev1.Taint:
-		f, added = &fields{native: t, fieldValues: fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}}, t.TimeAdded
+		f, added = fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}, t.TimeAdded
 	case *resourcev1.DeviceTaint:
-		f, added = &fields{native: t, fieldValues: fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}}, t.TimeAdded
+		f, added = fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}, t.TimeAdded
 	default:
-		return nil, fmt.Errorf("no taint: %T", taint)
+		return f, fmt.Errorf("no taint: %T", taint)
 	}
 	f.declared = taintType
 	if !added.IsZero() {
@@ -283,12 +283,12 @@ func taintFields(taint any) (*fields, error) {
 	return f, nil
 }
 
-// valueOf returns fields in CEL, null for none.
-func valueOf(f *fields, err error) (ref.Val, error) {
-	if f == nil {
+// valueOf returns a toleration or a taint in CEL, which holds the fields; null for none.
+func valueOf(native any, f fieldValues, err error) (ref.Val, error) {
+	if f.declared == nil {
 		return types.NullValue, err
 	}
-	return f, err
+	return &fields{fieldValues: f, native: native}, err
 }
 
 // find returns the value of a field, nil if it has none, and whether it is set.

@@ -226,7 +226,7 @@ func requireTightened(t *testing.T, before, after *corev1.PodSpec) {
 	old.Spec.NodeName, updated.Spec.NodeName = "", ""
 	old.Spec.SchedulingGates, updated.Spec.SchedulingGates = gate, gate
 	updated.Spec.TopologySpreadConstraints = old.Spec.TopologySpreadConstraints
-	for _, err := range validation.ValidatePodUpdate(updated, old) {
+	for _, err := range validation.ValidatePodUpdate(&updated.Spec, &old.Spec) {
 		require.NotContains(t, err.Detail, "stay", "%v", err)
 		require.NotContains(t, err.Detail, "narrow", "%v", err)
 	}

@@ -36,6 +36,8 @@ type review struct {
 	refusalsAside int
 	// fault is the first reason why a policy could not be judged.
 	fault error
+	// last is what expressions were last given.
+	last *cel.Judged
 }
 
 // condition says whether the conditions of a policy hold for the request.
@@ -181,9 +183,9 @@ func (h *review) judgeDynamic(ctx context.Context, q *question, r *outcome) {
 			continue
 		}
 		granted, err := h.grants(ctx, g, q)
-		var failed *cel.FailedError
+		failed, failure := errors.AsType[*cel.FailedError](err)
 		switch {
-		case errors.As(err, &failed):
+		case failure:
 			r.note(fmt.Sprintf("the expression of grants[%d] failed: %s", g.position, policy.Short(failed.Problem, maxNote)))
 		case err != nil && g.fits(q.t, q.outlasts):
 			r.fault = errors.Join(r.fault, fmt.Errorf("ask grants[%d] of TolerationPolicy %s: %w", g.position, q.policy.name, err))
@@ -228,9 +230,13 @@ func (h *review) celReview(c *compiled) *cel.Review {
 	return h.in.Review.Aside()
 }
 
+// judged returns what expressions read of the toleration, the same for policies one after the other.
 func (h *review) judged(q *question) *cel.Judged {
 	current := q.asked.current()
-	return &cel.Judged{Toleration: current.written(q.i), Pod: h.in.Pod, Claim: h.in.Claim}
+	if t := current.written(q.i); h.last == nil || h.last.Toleration != t {
+		h.last = &cel.Judged{Toleration: t, Pod: h.in.Pod, Claim: h.in.Claim}
+	}
+	return h.last
 }
 
 // may reports whether RBAC allows the requester, or the service account of the pod, to

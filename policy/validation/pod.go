@@ -13,40 +13,46 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// The fields of a pod that are judged. Most pods have no error in them, so their paths are made once.
+var (
+	specPath         = field.NewPath("spec")
+	gatesPath        = specPath.Child("schedulingGates")
+	nodeSelectorPath = specPath.Child("nodeSelector")
+	nodeAffinityPath = specPath.Child("affinity", "nodeAffinity")
+)
+
 // ValidatePodCreate returns the errors of the scheduling gates, the node selector
 // and the node affinity of a pod that is about to be created.
-func ValidatePodCreate(pod *corev1.Pod) field.ErrorList {
-	path := field.NewPath("spec")
-	errs := validateSyntax(&pod.Spec, true, path)
-	if pod.Spec.NodeName != "" && len(pod.Spec.SchedulingGates) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("nodeName"),
+func ValidatePodCreate(spec *corev1.PodSpec) field.ErrorList {
+	errs := validateSyntax(spec, true)
+	if spec.NodeName != "" && len(spec.SchedulingGates) > 0 {
+		errs = append(errs, field.Forbidden(specPath.Child("nodeName"),
 			"a pod that is held by scheduling gates has no node yet: leave out one or the other"))
 	}
 	return errs
 }
 
-// ValidatePodUpdate returns the errors of the scheduling directives of pod as an
+// ValidatePodUpdate returns the errors of the scheduling directives of a pod as an
 // update of old. Changes to other fields are not looked at.
 //
 // Changes that Kubernetes allows to no pod are reported once, at spec, with the
 // names of the fields in the text: the path is the API server's.
-func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
-	path := field.NewPath("spec")
-	errs := validateSyntax(&pod.Spec, labelValuesAreStrict(&old.Spec), path)
-	errs = append(errs, validateGatesRemoved(pod.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
+func ValidatePodUpdate(spec, old *corev1.PodSpec) field.ErrorList {
+	errs := validateSyntax(spec, labelValuesAreStrict(old))
+	errs = append(errs, validateGatesRemoved(spec.SchedulingGates, old.SchedulingGates)...)
 
-	gated := len(old.Spec.SchedulingGates) > 0
+	gated := len(old.SchedulingGates) > 0
 	if gated {
-		errs = append(errs, validateSelectorTightened(pod.Spec.NodeSelector, old.Spec.NodeSelector, path.Child("nodeSelector"))...)
-		errs = append(errs, validateAffinityTightened(pod.Spec.Affinity, old.Spec.Affinity, path.Child("affinity", "nodeAffinity"))...)
+		errs = append(errs, validateSelectorTightened(spec.NodeSelector, old.NodeSelector)...)
+		errs = append(errs, validateAffinityTightened(spec.Affinity, old.Affinity)...)
 	}
-	return append(errs, validateFixedFields(&pod.Spec, &old.Spec, gated, path)...)
+	return append(errs, validateFixedFields(spec, old, gated)...)
 }
 
 // validateGatesRemoved holds gates to those of old. The order may change.
 //
 // A new name that stands twice is reported once, where it stands last.
-func validateGatesRemoved(gates, old []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {
+func validateGatesRemoved(gates, old []corev1.PodSchedulingGate) field.ErrorList {
 	reported := make(sets.Set[string], len(old)+len(gates))
 	for _, gate := range old {
 		reported.Insert(gate.Name)
@@ -57,17 +63,17 @@ func validateGatesRemoved(gates, old []corev1.PodSchedulingGate, path *field.Pat
 			continue
 		}
 		reported.Insert(gate.Name)
-		errs = append(errs, field.Forbidden(path.Index(i).Child("name"),
+		errs = append(errs, field.Forbidden(gatesPath.Index(i).Child("name"),
 			fmt.Sprintf("gate %q was not there before: the gates of an existing pod can only be taken away", gate.Name)))
 	}
 	return errs
 }
 
 // validateSelectorTightened holds selector to the entries of old, and more.
-func validateSelectorTightened(selector, old map[string]string, path *field.Path) field.ErrorList {
+func validateSelectorTightened(selector, old map[string]string) field.ErrorList {
 	for _, key := range slices.Sorted(maps.Keys(old)) {
 		if value, ok := selector[key]; !ok || value != old[key] {
-			return field.ErrorList{field.Invalid(path, selector,
+			return field.ErrorList{field.Invalid(nodeSelectorPath, selector,
 				fmt.Sprintf("%s=%s must stay: behind a scheduling gate keys may be added, none changed or taken away", key, old[key]))}
 		}
 	}
@@ -78,12 +84,12 @@ func validateSelectorTightened(selector, old map[string]string, path *field.Path
 // each with the same requirements first. Terms are ORed, so another term would
 // widen; requirements are ANDed, so another requirement narrows. Where nothing was
 // required, anything may be. Preferred terms bind no pod and may change freely.
-func validateAffinityTightened(affinity, old *corev1.Affinity, path *field.Path) field.ErrorList {
+func validateAffinityTightened(affinity, old *corev1.Affinity) field.ErrorList {
 	terms, oldTerms := requiredTerms(affinity), requiredTerms(old)
 	if len(oldTerms) == 0 {
 		return nil
 	}
-	path = path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	path := nodeAffinityPath.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 	if len(terms) != len(oldTerms) {
 		return field.ErrorList{field.Invalid(path, terms,
 			"the number of terms must stay as it is: requirements may be appended to each of them")}
@@ -119,7 +125,7 @@ func requiredTerms(affinity *corev1.Affinity) []corev1.NodeSelectorTerm {
 }
 
 // validateFixedFields returns one error with the names of the directives that changed and may not.
-func validateFixedFields(spec, old *corev1.PodSpec, gated bool, path *field.Path) field.ErrorList {
+func validateFixedFields(spec, old *corev1.PodSpec, gated bool) field.ErrorList {
 	var fields []string
 	add := func(name string, same bool) {
 		if !same {
@@ -139,7 +145,7 @@ func validateFixedFields(spec, old *corev1.PodSpec, gated bool, path *field.Path
 	if !gated && (slices.Contains(fields, "nodeSelector") || slices.Contains(fields, "affinity")) {
 		detail += ": node selector and node affinity only while a scheduling gate holds it"
 	}
-	return field.ErrorList{field.Forbidden(path, detail)}
+	return field.ErrorList{field.Forbidden(specPath, detail)}
 }
 
 // sameAffinity reports whether the parts of affinity that may not change are as

@@ -40,7 +40,7 @@ func TestValidateCreate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			requireErrors(t, validation.ValidatePodCreate(&corev1.Pod{Spec: tc.spec}), tc.want...)
+			requireErrors(t, validation.ValidatePodCreate(&tc.spec), tc.want...)
 		})
 	}
 }

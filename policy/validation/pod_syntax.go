@@ -31,17 +31,16 @@ func labelValuesAreStrict(spec *corev1.PodSpec) bool {
 
 // validateSyntax judges the directives that an update may bring, each as it stands. Strict says
 // that the values of required node affinity must be label values.
-func validateSyntax(spec *corev1.PodSpec, strict bool, path *field.Path) field.ErrorList {
+func validateSyntax(spec *corev1.PodSpec, strict bool) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
-		at := path.Child("nodeSelector")
-		errs = append(errs, metavalidation.ValidateLabelName(key, at)...)
-		errs = append(errs, validateLabelValue(spec.NodeSelector[key], at)...)
+		errs = append(errs, metavalidation.ValidateLabelName(key, nodeSelectorPath)...)
+		errs = append(errs, validateLabelValue(spec.NodeSelector[key], nodeSelectorPath)...)
 	}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
-		errs = append(errs, validateNodeAffinity(spec.Affinity.NodeAffinity, strict, path.Child("affinity", "nodeAffinity"))...)
+		errs = append(errs, validateNodeAffinity(spec.Affinity.NodeAffinity, strict, nodeAffinityPath)...)
 	}
-	return append(errs, validateGates(spec.SchedulingGates, path.Child("schedulingGates"))...)
+	return append(errs, validateGates(spec.SchedulingGates, gatesPath)...)
 }
 
 func validateGates(gates []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {

@@ -50,8 +50,8 @@ func runUpdates(t *testing.T, cases map[string]updateCase) {
 			if pod.Spec.SchedulingGates == nil {
 				pod.Spec.SchedulingGates = gates(tc.gates...)
 			}
-			requireErrors(t, validation.ValidatePodUpdate(pod, old), tc.want...)
-			require.Empty(t, validation.ValidatePodUpdate(old, old), "a pod that does not change")
+			requireErrors(t, validation.ValidatePodUpdate(&pod.Spec, &old.Spec), tc.want...)
+			require.Empty(t, validation.ValidatePodUpdate(&old.Spec, &old.Spec), "a pod that does not change")
 		})
 	}
 }
@@ -182,13 +182,13 @@ func TestTheFieldsThatStandAreNamed(t *testing.T) {
 	t.Parallel()
 	old := &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "a"}}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "b", NodeSelector: map[string]string{"zone": "a"}}}
-	errs := validation.ValidatePodUpdate(pod, old)
+	errs := validation.ValidatePodUpdate(&pod.Spec, &old.Spec)
 	require.Len(t, errs, 1)
 	require.Equal(t, "nodeSelector, schedulerName may not change once the pod is created: "+
 		"node selector and node affinity only while a scheduling gate holds it", errs[0].Detail)
 	old.Spec.SchedulingGates = gates("hold")
 	pod.Spec.SchedulingGates = gates("hold")
-	errs = validation.ValidatePodUpdate(pod, old)
+	errs = validation.ValidatePodUpdate(&pod.Spec, &old.Spec)
 	require.Len(t, errs, 1)
 	require.Equal(t, "schedulerName may not change once the pod is created", errs[0].Detail)
 }
@@ -237,13 +237,13 @@ func FuzzValidateUpdate(f *testing.F) {
 			return
 		}
 		before := pod.DeepCopy()
-		errs := validation.ValidatePodUpdate(&pod, &old)
+		errs := validation.ValidatePodUpdate(&pod.Spec, &old.Spec)
 		require.Equal(t, before, &pod, "the pod was altered")
 		for _, err := range errs {
 			require.True(t, strings.HasPrefix(err.Field, "spec"), err.Field)
 		}
-		if pod.Spec.NodeName == "" && len(validation.ValidatePodCreate(&pod)) == 0 {
-			require.Empty(t, validation.ValidatePodUpdate(&pod, &pod), "a proper pod that does not change")
+		if pod.Spec.NodeName == "" && len(validation.ValidatePodCreate(&pod.Spec)) == 0 {
+			require.Empty(t, validation.ValidatePodUpdate(&pod.Spec, &pod.Spec), "a proper pod that does not change")
 		}
 	})
 }
@@ -265,7 +265,7 @@ func BenchmarkValidateUpdate(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				validation.ValidatePodUpdate(bench.pod, bench.old)
+				validation.ValidatePodUpdate(&bench.pod.Spec, &bench.old.Spec)
 			}
 		})
 	}

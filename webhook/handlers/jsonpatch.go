@@ -191,6 +191,7 @@ func claimPatch(requests []placedRequest, additions [][]resourcev1.DeviceTolerat
 }
 
 // pointerToken returns a name as it stands in a JSON pointer (RFC 6901).
-func pointerToken(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+func pointerToken(name string) string { return pointerEscapes.Replace(name) }
+
+// pointerEscapes is made once: to build a Replacer allocates more than all else in a patch.
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -16,10 +16,12 @@ import (
 // To read these and decode no others costs a tenth of decoding a pod, and nothing that a newer
 // API server adds to pods can matter.
 type podFields struct {
-	// Pod has of the metadata the annotation of mirrors, and of the spec nodeName, hostNetwork,
-	// runtimeClassName, tolerations, schedulingGates, nodeSelector and affinity. The fields that
-	// placement looks at are added by forPlacement. All others are zero.
-	corev1.Pod
+	// Annotations has that of mirrors, and Spec has nodeName, hostNetwork, runtimeClassName,
+	// tolerations, schedulingGates, nodeSelector and affinity. All else is zero, but for what
+	// decodePlacedPod adds.
+	Annotations, Labels map[string]string
+	Name, GenerateName  string
+	Spec                corev1.PodSpec
 
 	value, metadata, spec review.Value
 }
@@ -53,7 +55,8 @@ func readTolerations(f *review.Fields, v review.Value) []corev1.Toleration {
 	if !f.Fits(v) {
 		return nil
 	}
-	var all []corev1.Toleration
+	// Most have three fields or four, which are values too.
+	all := slices.Grow([]corev1.Toleration(nil), v.Size()/4)
 	for _, item := range f.Items(v) {
 		all = append(all, corev1.Toleration{
 			Key:               f.Text(item, "key"),

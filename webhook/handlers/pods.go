@@ -29,6 +29,11 @@ var daemonSetControllers = []string{
 // DefaultSchedulers returns the identity under which Kubernetes' scheduler binds pods.
 func DefaultSchedulers() []string { return []string{"system:kube-scheduler"} }
 
+var (
+	tolerationsPath = field.NewPath("spec", "tolerations")
+	nodeNamePath    = field.NewPath("spec", "nodeName")
+)
+
 // podHandler reviews the creation and the update of pods.
 //
 // A grant that looks at more than tolerations, such as the labels or the service account
@@ -96,16 +101,16 @@ func (h *podHandler) validate(ctx context.Context, req *review.Request) (Result,
 	if err != nil {
 		return Result{}, err
 	}
-	path := field.NewPath("spec").Child("tolerations")
+	path := tolerationsPath
 	before := tolerationsOf(old)
 	// The rules of Kubernetes itself (AV-23 to AV-28, SD-01 to SD-14).
 	errs := toleration.ValidateTolerations(pod.Spec.Tolerations, before, path)
 	switch {
 	case !h.directives:
 	case old == nil:
-		errs = append(errs, validation.ValidatePodCreate(&pod.Pod)...)
+		errs = append(errs, validation.ValidatePodCreate(&pod.Spec)...)
 	default:
-		errs = append(errs, validation.ValidatePodUpdate(&pod.Pod, &old.Pod)...)
+		errs = append(errs, validation.ValidatePodUpdate(&pod.Spec, &old.Spec)...)
 	}
 	found := findings(errs)
 	violations, err := h.byPolicies(ctx, policies, req, pod, old, path)
@@ -201,7 +206,7 @@ func (h *podHandler) placedByUser(ctx context.Context, judged *tolerationReview,
 		return nil, err
 	}
 	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(marked.value))
-	violations, err := judged.judgeNode(ctx, pod.Spec.NodeName, field.NewPath("spec", "nodeName"), has)
+	violations, err := judged.judgeNode(ctx, pod.Spec.NodeName, nodeNamePath, has)
 	return append(found, violations...), err
 }
 

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
@@ -80,7 +81,7 @@ func (s *Spread) pod(req *review.Request) []string {
 	if err != nil {
 		return nil
 	}
-	return s.warnings(&pod.Pod, field.NewPath("spec"), unknownSize)
+	return s.warnings(pod, field.NewPath("spec"), unknownSize)
 }
 
 // template returns the warnings about a template that is written, with what
@@ -101,7 +102,7 @@ func (s *Spread) template(ctx context.Context, placer *placementMatcher, policie
 		additions := matching.GivePod(placement.Pod{Spec: &pod.Spec})
 		additions.Apply(&pod.Spec)
 	}
-	return s.warnings(&pod.Pod, path, sizeOf(req.New))
+	return s.warnings(pod, path, sizeOf(req.New))
 }
 
 // spreadsOtherwise reports whether any field that spread depends on differs from the former
@@ -146,11 +147,12 @@ func sizeOf(workload review.Value) int {
 // warnings returns the warnings about a pod whose spec stands at path, where more of its
 // kind may be there at once than fit. Constraints that the API server refuses are none of
 // this.
-func (s *Spread) warnings(pod *corev1.Pod, path *field.Path, size int) []string {
+func (s *Spread) warnings(pod *podFields, path *field.Path, size int) []string {
 	if pod.Spec.NodeName != "" || len(pod.Spec.TopologySpreadConstraints) == 0 {
 		return nil
 	}
-	asked, err := spread.Read(pod, spread.Options{ComparisonOperators: s.config.ComparisonOperators})
+	written := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec}
+	asked, err := spread.Read(&written, spread.Options{ComparisonOperators: s.config.ComparisonOperators})
 	if err != nil {
 		return nil
 	}

@@ -188,7 +188,7 @@ func sized(t *testing.T, workload any, spec string) string {
 func TestSpreadFollowsNodes(t *testing.T) {
 	s, tr, clock := spreadOver(true, zoned("a", "a"), zoned("c", "c"))
 	pod := spreadPod(func(*corev1.Pod) {})
-	warnings := func() int { return len(s.warnings(&pod, nil, unknownSize)) }
+	warnings := func() int { return len(s.warnings(&podFields{Labels: pod.Labels, Spec: pod.Spec}, nil, unknownSize)) }
 	require.Zero(t, warnings())
 	tainted := zoned("c", "c", brokenDisk)
 	tr.SetNode(tainted, clock.Now())
@@ -205,11 +205,11 @@ func TestSpreadFollowsNodes(t *testing.T) {
 func TestSpreadDoesNotSlowReviewsDown(t *testing.T) {
 	s, _, _ := spreadOver(true, largeCluster()...)
 	pod := spreadPod(func(*corev1.Pod) {})
-	require.Len(t, s.warnings(&pod, nil, unknownSize), 1)
+	require.Len(t, s.warnings(&podFields{Labels: pod.Labels, Spec: pod.Spec}, nil, unknownSize), 1)
 	for i := range 300 {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: fmt.Sprint("key-", i), Operator: corev1.TolerationOpExists})
 	}
-	require.Empty(t, s.warnings(&pod, nil, unknownSize))
+	require.Empty(t, s.warnings(&podFields{Labels: pod.Labels, Spec: pod.Spec}, nil, unknownSize))
 }
 
 // largeCluster has 5,000 nodes with the labels of a cloud, in 10 zones of which one is

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -45,6 +46,8 @@ type options struct {
 	// policies are the numbers of policies that are compared, beside none and one. Pods are created
 	// under the first.
 	policies []int
+	// only is what a setting's name matches to be measured; nil means all.
+	only     *regexp.Regexp
 	dryRun   bool
 	quick    bool
 	markdown bool
@@ -75,6 +78,10 @@ func newCommand() *cobra.Command {
 	flags.IntVar(&o.pods, "pods", 500, "pods of a kind created through the API server, twice in a round for each policy engine; zero leaves that out")
 	flags.IntVar(&o.rounds, "rounds", 10, "rounds of either")
 	flags.IntSliceVar(&o.policies, "policies", []int{100, 1000}, "numbers of policies, beside none and one; pods are created under one and under the first of these")
+	flags.Func("only", "a regular expression: the settings that reviews are measured under, by their names in the table (default all)", func(text string) (err error) {
+		o.only, err = regexp.Compile(text)
+		return err
+	})
 	flags.BoolVar(&o.dryRun, "dry-run", false, "create pods as dry runs: admission alone, without etcd and without watches")
 	flags.BoolVar(&o.quick, "quick", false, "try it out: few policies, reviews and pods, one round; the figures mean little")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")

@@ -76,7 +76,7 @@ func (o *options) settings() []setting {
 	}
 	list = append(list, setting{group: mutating, label: "no policy", path: webhook.PathMutate})
 	add(mutating, "placement", webhook.PathMutate, placements)
-	return list
+	return slices.DeleteFunc(list, func(s setting) bool { return o.only != nil && !o.only.MatchString(s.String()) })
 }
 
 // costs are what reviews cost a server, in each round and by its name.
