@@ -80,9 +80,10 @@ func union[T any](all []given[T], covers func(have, want *T) bool) []given[T] {
 	var kept []given[T]
 	for i, want := range all {
 		covered := false
-		for j, have := range all {
+		for j := 0; j < len(all) && !covered; j++ {
+			have := all[j]
 			// Of those that cover each other the first is kept.
-			covered = covered || i != j && covers(have.value, want.value) && (j < i || !covers(want.value, have.value))
+			covered = i != j && covers(have.value, want.value) && (j < i || !covers(want.value, have.value))
 		}
 		if !covered {
 			kept = append(kept, want)

@@ -84,7 +84,7 @@ func (m Matching) needs() []need {
 	for _, c := range m.policies {
 		for _, s := range c.pod.nodes.labels {
 			n := merged[s.key]
-			n.NodeSelectorRequirement = inValues(s.key, sortedSet(slices.Concat(n.Values, s.values))...)
+			n.Values = append(n.Values, s.values...)
 			n.selector = n.selector || s.selector
 			n.policies = append(n.policies, c.name)
 			merged[s.key] = n
@@ -93,7 +93,8 @@ func (m Matching) needs() []need {
 			all = append(all, need{NodeSelectorRequirement: c.pod.nodes.others[i], policies: []string{c.name}})
 		}
 	}
-	for _, n := range merged {
+	for key, n := range merged {
+		n.NodeSelectorRequirement = inValues(key, sortedSet(n.Values)...)
 		n.selector = n.selector && len(n.Values) == 1
 		all = append(all, n)
 	}
