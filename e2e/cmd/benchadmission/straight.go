@@ -42,6 +42,18 @@ type setting struct {
 
 func (s setting) String() string { return s.group + ", " + s.label }
 
+// grants are the ways to grant the toleration that are compared.
+var grants = []struct {
+	label string
+	grant v1alpha1.TolerationGrant
+}{
+	{"by namespace", v1alpha1.TolerationGrant{Namespaces: []string{granted}}},
+	{"by RBAC", v1alpha1.TolerationGrant{RBAC: true}},
+	{"by expression", v1alpha1.TolerationGrant{
+		Expression: `toleration.key == "` + taintKey + `" && pod.metadata.labels.app == "` + granted + `"`,
+	}},
+}
+
 // settings are those that are compared.
 func (o *options) settings() []setting {
 	const validating, mutating = "Tollgate, validating", "Tollgate, mutating"
@@ -60,16 +72,7 @@ func (o *options) settings() []setting {
 			}
 		}
 	}
-	for _, by := range []struct {
-		label string
-		grant v1alpha1.TolerationGrant
-	}{
-		{"by namespace", v1alpha1.TolerationGrant{Namespaces: []string{granted}}},
-		{"by RBAC", v1alpha1.TolerationGrant{RBAC: true}},
-		{"by expression", v1alpha1.TolerationGrant{
-			Expression: `toleration.key == "` + taintKey + `" && pod.metadata.labels.app == "` + granted + `"`,
-		}},
-	} {
+	for _, by := range grants {
 		add(validating, by.label, webhook.PathValidate, func(n int, matches matching) []client.Object {
 			return guards(n, matches, by.grant)
 		})
@@ -113,31 +116,50 @@ func (s *stage) straight(ctx context.Context) (tables []report.Table, err error)
 	settings := s.options.settings()
 	size := len(reviews[webhook.PathValidate])
 	var measured []costs
+	var growths []growth
 	defer func() {
 		if len(measured) > 0 {
-			tables = []report.Table{s.tabulate(size, settings, measured)}
+			tables = append(tables, s.tabulate(size, settings, measured))
+		}
+		if len(growths) > 0 {
+			tables = append(tables, tabulateGrowth(growths))
 		}
 	}()
 	for _, setting := range settings {
-		s.say("reviews: %s", setting)
-		body := reviews[setting.path]
-		if err := s.apply(ctx, tollgate, setting, body); err != nil {
-			return nil, fmt.Errorf("%s: %w", setting, err)
-		}
-		costs, err := s.compare(ctx, servers, setting, body)
-		for again := 1; err != nil && again < tries && ctx.Err() == nil; again++ {
-			s.say("measured anew, since on a busy machine a review can come too late: %v", err)
-			costs, err = s.compare(ctx, servers, setting, body)
-		}
+		costs, err := s.under(ctx, servers, setting, reviews[setting.path], s.options.rounds)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", setting, err)
+			return nil, err
 		}
 		measured = append(measured, costs)
+	}
+	for _, by := range s.options.growing() {
+		g, err := s.growth(ctx, servers, by, reviews[webhook.PathValidate])
+		if err != nil {
+			return nil, err
+		}
+		growths = append(growths, g)
 	}
 	if err := s.clearPolicies(ctx); err != nil {
 		return nil, err
 	}
 	return nil, s.uninstallTollgate(ctx, installed, tollgate)
+}
+
+// under measures all servers under the policies of a setting.
+func (s *stage) under(ctx context.Context, servers []*server, setting setting, body []byte, rounds int) (costs, error) {
+	s.say("reviews: %s", setting)
+	if err := s.apply(ctx, servers[len(servers)-1], setting, body); err != nil {
+		return costs{}, fmt.Errorf("%s: %w", setting, err)
+	}
+	measured, err := s.compare(ctx, servers, setting, body, rounds)
+	for again := 1; err != nil && again < tries && ctx.Err() == nil; again++ {
+		s.say("measured anew, since on a busy machine a review can come too late: %v", err)
+		measured, err = s.compare(ctx, servers, setting, body, rounds)
+	}
+	if err != nil {
+		return costs{}, fmt.Errorf("%s: %w", setting, err)
+	}
+	return measured, nil
 }
 
 // apply puts the policies of a setting in the place of those that there are, and returns when Tollgate
@@ -173,7 +195,7 @@ func (s *stage) apply(ctx context.Context, tollgate *server, setting setting, bo
 }
 
 // compare measures all servers in rounds, in small batches and in an order that turns.
-func (s *stage) compare(ctx context.Context, servers []*server, setting setting, body []byte) (costs, error) {
+func (s *stage) compare(ctx context.Context, servers []*server, setting setting, body []byte, rounds int) (costs, error) {
 	review := func(v *server, n int) error {
 		path, want := pathReview, []string{saysAllowed}
 		if v.name == install.Name {
@@ -192,7 +214,7 @@ func (s *stage) compare(ctx context.Context, servers []*server, setting setting,
 		}
 	}
 	order := slices.Clone(servers)
-	for range s.options.rounds {
+	for range rounds {
 		used := map[string]time.Duration{}
 		for done := 0; done < s.options.reviews; done += batch {
 			n := min(batch, s.options.reviews-done)
