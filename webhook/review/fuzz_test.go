@@ -22,7 +22,7 @@ const maxFuzzed = 4000
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `[]`, `null`, `true`, ` { "a" : [ 1 , -0.5e+3 , "b" ] } `, `{"a":{"a":{"a":[[],{}]}}}`, `"\u00e9\ud83d\ude00\ud800\n\/"`, `{"\u0061":1,"b":"\""}`,
-		`{"a":1,"a":2}`, `{"managedFields":[{"f:a":{}}],"b":1}`, `01`, `1.`, `-`, `1e`, `"\x"`, `"\u12"`, `{"a"}`, `{"a":}`, `[1,]`, `{,}`, `nul`, `tru`, "\"\xff\"", "\"\x01\"", `{"a":1}{`, "\ufeff{}",
+		`{"a":1,"a":2}`, `{"managedFields":[{"f:a":{}}],"b":1}`, `01`, `1.`, `-`, `1e`, `"\x"`, `"\u12"`, `{"a"}`, `{"a":}`, `[1,]`, `{,}`, `nul`, `tru`, "\"\xff\"", "\"\x01\"", `{"a":1}{`, "\ufeff{}", `1e700`,
 		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1),
 	} {
 		f.Add([]byte(text))
@@ -38,12 +38,16 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.True(t, valid, "%q", text)
+		var want any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &want); err != nil {
+			// The grammar has numbers that no float64 holds. Who reads one gets the error.
+			require.ErrorContains(t, err, "cannot unmarshal number")
+			return
+		}
 		got, duplicates := whole(t, v)
 		if duplicates {
 			return // the decoder takes the last one
 		}
-		var want any
-		require.NoError(t, kjson.UnmarshalCaseSensitivePreserveInts(text, &want))
 		require.Equal(t, withoutManagedFields(want), got, "%q", text)
 	})
 }
