@@ -230,8 +230,8 @@ fmt: $(LINT) ## Format the code.
 	@for module in $(MODULES); do (cd $$module && $(LINT) fmt ./...); done
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, the files of the chart, and the manuals of commands and metrics.
-	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) docs/cli.md and docs/metrics.md)
+generate: ## Generate deepcopy functions, CRDs, the files and the README of the chart, and the manuals of commands and metrics.
+	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) its table of values$(comma) docs/cli.md and docs/metrics.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
 	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/kubectl-tollgate -update >/dev/null
@@ -239,6 +239,7 @@ generate: ## Generate deepcopy functions, CRDs, the files of the chart, and the 
 	@$(GO) test -count=1 -run TestTheMetricsAreDocumentedAsTheyAre ./cmd/tollgate/internal/app -update >/dev/null
 	@# Last, because the chart is made of what the others write.
 	@KUSTOMIZE="$(GO) run $(KUSTOMIZE)" deploy/chart/generate.sh
+	@$(GO) test -count=1 -run TestTheReadMeListsTheValuesOfTheSchema ./deploy/chart -update >/dev/null
 
 .PHONY: versions
 versions: ## Write the go.mod files from which older versions of Kubernetes are built.

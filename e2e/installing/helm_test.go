@@ -104,6 +104,8 @@ func TestTollgateIsInstalledUpgradedAndRolledBackByHelm(t *testing.T) {
 	all.requireUnharmed(t, "E06 while helm upgraded Tollgate")
 	clocks.requireKept("after an upgrade")
 	works(t)
+	helm(t, "test", release)
+	require.NotContains(t, kubectl(t, "get", "evictionpolicies", "-o", "name"), "helm-test")
 
 	all = startLoad(t)
 	// Or Helm says that what it applies is the leader's: docs/registration.md.

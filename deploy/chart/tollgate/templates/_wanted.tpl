@@ -17,6 +17,8 @@ yes
 {{- if $values.webhooks.install }}yes{{ end -}}
 {{- else if or (hasPrefix "ValidatingAdmissionPolicy" $kind) (eq .object.metadata.name "tollgate-administrator") -}}
 {{- if $values.protection.install }}yes{{ end -}}
+{{- else if eq $kind "ServiceAccount" -}}
+{{- if dig "create" true ($values.serviceAccount | default dict) }}yes{{ end -}}
 {{- else if eq $kind "NetworkPolicy" -}}
 {{- if $values.networkPolicy.install }}yes{{ end -}}
 {{- else if eq $kind "ResourceQuota" -}}
