@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,7 +100,7 @@ func row(t *testing.T, v value) string {
 	switch {
 	case v.name == "tolerations" || v.name == "nodeSelector" || v.name == "resources":
 		fallback = "see [values.yaml](values.yaml)"
-	case !reflect.ValueOf(v.fallback).IsZero() && !isEmpty(v.fallback) || v.fallback == false:
+	case !isEmpty(v.fallback):
 		text, err := json.Marshal(v.fallback)
 		require.NoError(t, err)
 		fallback = "`" + strings.Trim(string(text), `"`) + "`"
@@ -110,9 +109,20 @@ func row(t *testing.T, v value) string {
 	return fmt.Sprintf("| `%s` | %s | %s |\n", v.name, fallback, description)
 }
 
+// isEmpty tells whether a default says nothing. false and 0 do.
 func isEmpty(value any) bool {
-	v := reflect.ValueOf(value)
-	return (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	default:
+		return false
+	}
 }
 
 // With -update, as make generate runs it, it writes the table.

@@ -205,6 +205,8 @@ func TestTheChartRefusesValuesThatItDoesNotUnderstand(t *testing.T) {
 		"a label that cannot be":                      {"commonLabels.team=a b", "/commonLabels/team"},
 		"an account that cannot be":                   {"serviceAccount.name=A", "/serviceAccount/name"},
 		"a constraint without a topology":             {"topologySpreadConstraints[0].maxSkew=1", "/topologySpreadConstraints/0"},
+		"more new pods than the quota has room for":   {"rollingUpdate.maxSurge=2", "/rollingUpdate/maxSurge"},
+		"a share of pods that may be missing":         {"rollingUpdate.maxUnavailable=25%", "/rollingUpdate/maxUnavailable"},
 		"an interval without a unit":                  {"monitoring.interval=30", "/monitoring/interval"},
 	}
 	for name, tt := range tests {
@@ -233,6 +235,12 @@ func TestTheChartRefusesValuesThatDoNotBelongTogether(t *testing.T) {
 		},
 		"a namespace by the name that cert-manager's has elsewhere": {
 			[]string{"--namespace=cert-manager", "--set=certificates.certManager.namespace=pki"}, "namespace cert-manager: that is the name of cert-manager's own",
+		},
+		"the port of the kubelet in the network of the node": {
+			[]string{"--set=hostNetwork=true,ports.webhook=10250"}, "ports.webhook: 10250 is the port of the kubelet",
+		},
+		"a rollout that could replace no pod": {
+			[]string{"--set=rollingUpdate.maxSurge=0"}, "rollingUpdate: maxSurge and maxUnavailable are both 0",
 		},
 		"two ports that are the same": {
 			[]string{"--set=ports.health=9443"}, "ports: webhook 9443, health 9443 and metrics 8080: each needs a port of its own",

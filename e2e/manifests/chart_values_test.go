@@ -67,6 +67,27 @@ func TestWebhooksAreAnsweredInTheNetworkOfTheNodes(t *testing.T) {
 	require.Equal(t, []int32{10260, 10262}, open)
 }
 
+// Where each node has a replica already, no other fits beside it.
+func TestARolloutNeedsNoFurtherNodeIfItIsToldSo(t *testing.T) {
+	all := template(t, "--set=components=Apart,rollingUpdate.maxSurge=0,rollingUpdate.maxUnavailable=1")
+	for _, name := range []string{"tollgate", "tollgate-evictor"} {
+		rollout := as[appsv1.Deployment](t, all, "Deployment tollgate-system/"+name).Spec.Strategy.RollingUpdate
+		require.Equal(t, int32(0), rollout.MaxSurge.IntVal)
+		require.Equal(t, int32(1), rollout.MaxUnavailable.IntVal)
+	}
+}
+
+func TestASpreadConstraintSelectsThePodsOfItsDeploymentOrWhatItSays(t *testing.T) {
+	const constraint = `{"maxSkew":1,"topologyKey":"rack","whenUnsatisfiable":"ScheduleAnyway"`
+	all := template(t, "--set=components=Apart",
+		"--set-json=topologySpreadConstraints=["+constraint+`},`+constraint+`,"labelSelector":{"matchLabels":{"team":"platform"}}}]`)
+	for _, name := range []string{"tollgate", "tollgate-evictor"} {
+		constraints := as[appsv1.Deployment](t, all, "Deployment tollgate-system/"+name).Spec.Template.Spec.TopologySpreadConstraints
+		require.Equal(t, map[string]string{"app.kubernetes.io/name": name}, constraints[1].LabelSelector.MatchLabels)
+		require.Equal(t, map[string]string{"team": "platform"}, constraints[2].LabelSelector.MatchLabels)
+	}
+}
+
 func TestMetricsThatAreNotServedStayOnLoopbackOnAnyPort(t *testing.T) {
 	all := template(t, "--set=ports.metrics=10262")
 	config := configOf(t, as[corev1.ConfigMap](t, all, "ConfigMap tollgate-system/tollgate-config"))

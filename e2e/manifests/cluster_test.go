@@ -30,6 +30,12 @@ func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
 // Prometheus operator.
 func dryRun(t *testing.T, all objects) {
 	t.Helper()
+	require.NotContains(t, dryRunOutput(t, all), "Warning")
+}
+
+// dryRunOutput is what kubectl prints, warnings of the API server included.
+func dryRunOutput(t *testing.T, all objects) string {
+	t.Helper()
 	var text strings.Builder
 	for _, object := range all {
 		if group := object.GroupVersionKind().Group; group == "cert-manager.io" || group == "monitoring.coreos.com" {
@@ -43,7 +49,7 @@ func dryRun(t *testing.T, all objects) {
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
 	out, err := install.Kubectl(t.Context(), shared, "apply", "--dry-run=server", "--validate=strict", "-f", file)
 	require.NoError(t, err, "%s", out)
-	require.NotContains(t, string(out), "Warning")
+	return string(out)
 }
 
 func TestTheAPIServerAcceptsEveryOverlay(t *testing.T) {
@@ -57,7 +63,22 @@ func TestTheAPIServerAcceptsEveryOverlay(t *testing.T) {
 func TestTheAPIServerAcceptsTheChartWithAllThatValuesCanChange(t *testing.T) {
 	dryRun(t, template(t, "--set=webhooks.excludedNamespaces={storage},networkPolicy.apiServer.cidrs={10.0.0.0/28}",
 		"--set=podDisruptionBudget.maxUnavailable=50%,image.pullPolicy=Always,imagePullSecrets[0].name=a,config.eviction.workers=7",
-		"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true"))
+		"--set=monitoring.metrics=true,monitoring.monitor=ServiceMonitor,monitoring.rules=true,monitoring.dashboard=true",
+		"--set=monitoring.monitorLabels.release=stack,monitoring.ruleLabels.release=stack,monitoring.interval=15s",
+		"--set=ports.webhook=10260,ports.health=10261,ports.metrics=10262,rollingUpdate.maxSurge=0,rollingUpdate.maxUnavailable=1",
+		"--set=components=Apart,commonLabels.team=platform,serviceAccount.name=gate,serviceAccount.annotations.role=evicts",
+		"--set=log.level=debug,log.format=text,extraArgs={--kubeconfig=/etc/extra/kubeconfig}",
+		"--set=extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://proxy.example.com:3128,extraEnvFrom[0].secretRef.name=settings",
+		"--set=extraVolumes[0].name=extra,extraVolumes[0].secret.secretName=extra",
+		"--set=extraVolumeMounts[0].name=extra,extraVolumeMounts[0].mountPath=/etc/extra",
+		"--set=topologySpreadConstraints[0].maxSkew=1,topologySpreadConstraints[0].topologyKey=rack,topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway"))
+}
+
+// The namespace of the test admits restricted pods only.
+func TestTheAPIServerWarnsOfTheNetworkOfTheNodesAndOfNothingElse(t *testing.T) {
+	out := dryRunOutput(t, template(t, "--set=hostNetwork=true,monitoring.metrics=true"))
+	require.Equal(t, 1, strings.Count(out, "Warning"), out)
+	require.Contains(t, out, `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true)`+"\n")
 }
 
 // The namespace admits restricted pods only, and the controllers of Kubernetes make these.

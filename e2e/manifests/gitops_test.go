@@ -130,3 +130,31 @@ func TestTheValuesForManagedClustersRender(t *testing.T) {
 	aks := templateWith(t, manifestOf(t, path, "aks.yaml"))
 	require.Equal(t, "true", aks["MutatingWebhookConfiguration /tollgate"].GetAnnotations()["admissions.enforcer/disabled"])
 }
+
+// What is not rendered is read: every block is one or more whole objects, or values, and what one names is there.
+func TestWhatTheGitOpsPagesShowNamesWhatIsThere(t *testing.T) {
+	for _, path := range []string{"docs/argo-cd.md", "docs/flux.md"} {
+		t.Run(path, func(t *testing.T) {
+			shown := map[string]map[string]any{}
+			for _, block := range fenced.FindAllStringSubmatch(page(t, path), -1) {
+				for document := range strings.SplitSeq(block[2], "\n---\n") {
+					var object map[string]any
+					require.NoError(t, yaml.UnmarshalStrict([]byte(document), &object), "%s of %s", block[1], path)
+					if kind, ok := object["kind"].(string); ok {
+						require.NotEmpty(t, object["apiVersion"], "%s of %s", block[1], path)
+						shown[kind+" "+field(t, object, "metadata", "name").(string)] = object
+					}
+				}
+			}
+			require.GreaterOrEqual(t, len(shown), 2)
+			for id, object := range shown {
+				needs, _, err := unstructured.NestedSlice(object, "spec", "dependsOn")
+				require.NoError(t, err, id)
+				for _, need := range needs {
+					kind, _, _ := strings.Cut(id, " ")
+					require.Contains(t, shown, kind+" "+need.(map[string]any)["name"].(string), "%s depends on what %s does not show", id, path)
+				}
+			}
+		})
+	}
+}

@@ -21,6 +21,7 @@
 {{- $evictor := eq .object.metadata.name "tollgate-evictor" -}}
 {{- $replicas := $evictor | ternary (include "tollgate.evictors" .root | int) (int $values.replicas) -}}
 {{- $_ := set .object.spec "replicas" $replicas -}}
+{{- $_ := set .object.spec.strategy "rollingUpdate" (include "tollgate.rollout" .root | fromJson) -}}
 {{- $template := .object.spec.template -}}
 {{- $pod := $template.spec -}}
 {{- $container := first $pod.containers -}}
@@ -92,7 +93,8 @@
 {{- end -}}
 {{- with $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" (concat $container.volumeMounts .) }}{{ end -}}
 {{- range $values.topologySpreadConstraints | default list -}}
-{{- $constraint := merge (deepCopy .) (dict "labelSelector" $.selector) -}}
+{{- $constraint := deepCopy . -}}
+{{- if not .labelSelector }}{{ $_ := set $constraint "labelSelector" $.selector }}{{ end -}}
 {{- $_ := set $pod "topologySpreadConstraints" (append $pod.topologySpreadConstraints $constraint) -}}
 {{- end -}}
 {{- end -}}
@@ -118,6 +120,12 @@
 {{- define "tollgate.dashboard" -}}
 {{- $_ := set .object.metadata "labels" (merge dict (.root.Values.monitoring.dashboardLabels | default dict) .object.metadata.labels) -}}
 {{- with .root.Values.monitoring.dashboardAnnotations }}{{ $_ := set $.object.metadata "annotations" . }}{{ end -}}
+{{- end -}}
+
+{{- /* tollgate.rollout is how pods are replaced. Not by merge: it takes 0 for a value that is absent. */ -}}
+{{- define "tollgate.rollout" -}}
+{{- $rollout := .Values.rollingUpdate | default dict -}}
+{{- dict "maxSurge" (dig "maxSurge" 1 $rollout | int) "maxUnavailable" (dig "maxUnavailable" 0 $rollout | int) | toJson -}}
 {{- end -}}
 
 {{- /* tollgate.folder is where the files are of how certificates come. */ -}}

@@ -29,6 +29,17 @@
 {{- if ne 3 (list (int $ports.webhook) (int $ports.health) (int $ports.metrics) | uniq | len) -}}
 {{- fail (printf "ports: webhook %d, health %d and metrics %d: each needs a port of its own" (int $ports.webhook) (int $ports.health) (int $ports.metrics)) -}}
 {{- end -}}
+{{- if .Values.hostNetwork -}}
+{{- range $name, $port := $ports -}}
+{{- if eq 10250 (int $port) -}}
+{{- fail (printf "ports.%s: 10250 is the port of the kubelet, which hostNetwork shares with the pods: choose another" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $rollout := include "tollgate.rollout" . | fromJson -}}
+{{- if not (or $rollout.maxSurge $rollout.maxUnavailable) -}}
+{{- fail "rollingUpdate: maxSurge and maxUnavailable are both 0, so that no pod could be replaced: set one of them to 1" -}}
+{{- end -}}
 {{- $said := dict "--config" "config" "--components" "components" "--evictor-user" "serviceAccount.name" -}}
 {{- $said = merge $said (dict "--log-format" "log.format" "--verbose" "log.level" "-v" "log.level") -}}
 {{- range $i, $argument := .Values.extraArgs | default list -}}
