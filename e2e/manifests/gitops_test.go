@@ -129,6 +129,12 @@ func TestTheValuesForManagedClustersRender(t *testing.T) {
 
 	aks := templateWith(t, manifestOf(t, path, "aks.yaml"))
 	require.Equal(t, "true", aks["MutatingWebhookConfiguration /tollgate"].GetAnnotations()["admissions.enforcer/disabled"])
+
+	autopilot := templateWith(t, manifestOf(t, path, "autopilot.yaml"))
+	require.Equal(t, configv1alpha1.RegistrationManual, configOf(t, configMapOf(t, autopilot)).Webhook.Registration)
+	rules, err := yaml.Marshal(autopilot["ValidatingWebhookConfiguration /tollgate"].Object["webhooks"])
+	require.NoError(t, err)
+	require.NotContains(t, string(rules), "- '*'", "each resource is named")
 }
 
 // What is not rendered is read: every block is one or more whole objects, or values, and what one names is there.
