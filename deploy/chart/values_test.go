@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -61,7 +62,7 @@ func read(t *testing.T, file string, into any) {
 func valuesOf(t *testing.T, s schema, defaults map[string]any, prefix string) []value {
 	t.Helper()
 	var values []value
-	for _, key := range sorted(s.Properties) {
+	for _, key := range slices.Sorted(maps.Keys(s.Properties)) {
 		name, below := prefix+key, s.Properties[key]
 		if name == "global" {
 			continue
@@ -80,15 +81,6 @@ func valuesOf(t *testing.T, s schema, defaults map[string]any, prefix string) []
 		require.Contains(t, s.Properties, key, "%s%s of values.yaml is not in the schema", prefix, key)
 	}
 	return values
-}
-
-func sorted[V any](from map[string]V) []string {
-	var keys []string
-	for key := range from {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 var page = regexp.MustCompile(`docs/([a-z-]+)\.md(#[a-z-]+)?`)
