@@ -81,6 +81,17 @@ func TestTheAPIServerWarnsOfTheNetworkOfTheNodesAndOfNothingElse(t *testing.T) {
 	require.Contains(t, out, `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true)`+"\n")
 }
 
+// The webhooks of the overlay call Tollgate, of which no replica runs.
+func TestTheTestOfAReleaseFailsWhereNobodyAnswers(t *testing.T) {
+	out, err := helm(t, "template", "tollgate", chart(), "--namespace=tollgate-system", "--show-only=templates/tests/policy.yaml")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(file, out, 0o600))
+	out, err = install.Kubectl(t.Context(), shared, "create", "--dry-run=server", "-f", file)
+	require.Error(t, err)
+	require.Contains(t, string(out), `failed calling webhook "validate.tollgate.dev"`)
+}
+
 // The namespace admits restricted pods only, and the controllers of Kubernetes make these.
 func TestL08RestrictedPodsRunOnNodesOfTheirOwn(t *testing.T) {
 	client := clientOf(t, shared.RESTConfig())
