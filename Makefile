@@ -14,12 +14,14 @@ GOTESTSUM := gotest.tools/gotestsum@v1.13.0
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 HELM_VERSION := v4.3.1
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+COSIGN_VERSION := v3.1.3
 
 GO ?= go
 BIN := $(CURDIR)/bin
 LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 KUBE_API_LINTER := $(BIN)/kube-api-linter-$(KUBE_API_LINTER_VERSION)
 HELM := $(BIN)/helm-$(HELM_VERSION)
+COSIGN := $(BIN)/cosign-$(COSIGN_VERSION)
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
 PROMTOOL := $(BIN)/promtool-$(PROMETHEUS_VERSION)
@@ -36,7 +38,7 @@ RETRY ?=
 FLAKY := $(BIN)/flaky.txt
 
 # Every folder with a go.mod of its own.
-MODULES := . e2e scheduler deploy/image
+MODULES := . e2e scheduler deploy/image deploy/release
 
 # What make soak does.
 OPERATIONS ?= 1000000
@@ -54,6 +56,13 @@ ATTACK ?= 2m
 
 # The versions of Kubernetes that make test-versions tries.
 VERSIONS ?= 1.37.1 1.36.3 1.35.4 1.34.4
+
+# What make release builds, where it publishes with PUBLISH=1, and cosign's private key. Without a
+# key cosign signs as the identity that GitHub vouches for.
+VERSION ?=
+REGISTRY ?= ghcr.io/tollgate-dev
+PUBLISH ?=
+KEY ?=
 
 # What make cluster-up starts. K8S is one of VERSIONS; empty is the newest.
 K8S ?=
@@ -90,6 +99,8 @@ test-unit: ## Run the unit tests, with the race detector unless RACE= is empty.
 	@$(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(RACE) $(PLAIN) ./...
 	@$(call say,tests of the scheduler (the first build takes a few minutes))
 	@cd scheduler && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(RACE) $(PLAIN) ./...
+	@$(call say,tests of the release)
+	@cd deploy/release && $(GO) run $(GOTESTSUM) --format pkgname-and-test-fails -- $(RACE) $(PLAIN) ./...
 	@$(call say,the list of make mutations fits the source)
 	@cd e2e && $(GO) test -count=1 ./cmd/mutations
 
@@ -200,6 +211,11 @@ image-verify: ## Build the image for all platforms again elsewhere, from nothing
 	@$(call say,building the image twice$(comma) the second time from nothing (some minutes))
 	@cd deploy/image && TOLLGATE_IMAGE_COLD=1 TOLLGATE_IMAGE_PLATFORMS=linux/amd64$(comma)linux/arm64 $(GO) test -count=1 -v -timeout 2h ./...
 
+.PHONY: release
+release: $(HELM) $(if $(PUBLISH),$(COSIGN)) ## Build a release from its tag into dist. VERSION=v0.1.0 REGISTRY=ghcr.io/tollgate-dev PUBLISH=1 KEY=cosign.key
+	@cd deploy/release && $(GO) run . --root=$(CURDIR) --output=$(CURDIR)/dist --version=$(VERSION) --registry=$(REGISTRY) \
+		--helm=$(HELM) --kustomize="$(GO) run $(KUSTOMIZE)" --cosign=$(COSIGN) $(if $(PUBLISH),--publish) $(if $(KEY),--key=$(abspath $(KEY)))
+
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities in what Tollgate calls. Asks https://vuln.go.dev.
 	@$(GO) run $(GOVULNCHECK) ./...
@@ -259,7 +275,7 @@ helm: $(HELM) ## Build bin/helm.
 
 .PHONY: clean
 clean: cluster-down ## End the cluster and remove what was built.
-	@rm -rf $(BIN) .cluster
+	@rm -rf $(BIN) dist .cluster
 
 $(PROMETHEUS) $(PROMTOOL): $(BIN)/%-$(PROMETHEUS_VERSION):
 	@$(call say,building $* $(PROMETHEUS_VERSION) (some minutes))
@@ -282,3 +298,8 @@ $(HELM):
 	@rm -f $(BIN)/helm # the link to another version, through which nothing is to be written
 	@GOBIN=$(BIN) $(GO) install helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
 	@mv $(BIN)/helm $@
+
+$(COSIGN):
+	@$(call say,building cosign $(COSIGN_VERSION) (some minutes))
+	@GOBIN=$(BIN) $(GO) install github.com/sigstore/cosign/v3/cmd/cosign@$(COSIGN_VERSION)
+	@mv $(BIN)/cosign $@

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // Expressions of policies name time zones, and the image has no database of them.
 
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/app"
 )

@@ -197,6 +197,13 @@ func TestTheProgramNeedsNoLibrary(t *testing.T) {
 	}
 }
 
+func TestTheProgramHasTheDatabaseOfTimeZones(t *testing.T) {
+	t.Parallel()
+	for _, p := range shared.programs {
+		require.True(t, bytes.Contains(p.content, []byte("America/Argentina/Buenos_Aires")), p.architecture)
+	}
+}
+
 func TestTheImageGoesThroughARegistry(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// checksums is the file with the SHA-256 of all others, as sha256sum --check reads it.
+const checksums = "checksums.txt"
+
+func (r *release) writeChecksums() error {
+	names := slices.Sorted(slices.Values(r.assets))
+	var text strings.Builder
+	for _, name := range names {
+		content, err := os.ReadFile(r.path(name))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		text.WriteString(sum(content) + "  " + name + "\n")
+	}
+	return r.write(checksums, []byte(text.String()))
+}
