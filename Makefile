@@ -15,6 +15,9 @@ KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 HELM_VERSION := v4.3.1
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 COSIGN_VERSION := v3.1.3
+# As in deploy/release/go.mod.
+CRANE_VERSION := v0.21.7
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 GO ?= go
 BIN := $(CURDIR)/bin
@@ -22,6 +25,7 @@ LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 KUBE_API_LINTER := $(BIN)/kube-api-linter-$(KUBE_API_LINTER_VERSION)
 HELM := $(BIN)/helm-$(HELM_VERSION)
 COSIGN := $(BIN)/cosign-$(COSIGN_VERSION)
+CRANE := $(BIN)/crane-$(CRANE_VERSION)
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
 PROMTOOL := $(BIN)/promtool-$(PROMETHEUS_VERSION)
@@ -90,7 +94,7 @@ test: ## Run unit tests, then on a real control plane what Tollgate is for, with
 	@$(MAKE) --no-print-directory RACE= test-unit test-e2e
 
 .PHONY: test-all
-test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-attack, test-image, test-monitoring, test-versions.
+test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-attack, test-image, test-monitoring, test-release, test-versions.
 	@$(MAKE) --no-print-directory test-unit test-e2e E2E=all RETRY=1
 
 .PHONY: test-unit
@@ -134,6 +138,14 @@ test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with prom
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,Prometheus scrapes a real control plane (a minute))
 	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test $(TEST) -timeout 20m ./monitoring
+
+.PHONY: test-release
+test-release: $(HELM) $(COSIGN) $(CRANE) ## Release a clone to a registry on this machine, and install Tollgate from what was published alone.
+	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
+	@cd e2e && $(GO) run ./cmd/cluster build --programs
+	@$(call say,releasing a clone$(comma) and installing from what was published (some minutes))
+	@cd e2e && TOLLGATE_BUILT=1 TOLLGATE_HELM=$(HELM) TOLLGATE_COSIGN=$(COSIGN) TOLLGATE_CRANE=$(CRANE) TOLLGATE_KUSTOMIZE="$(GO) run $(KUSTOMIZE)" \
+		$(GO) test -v $(PLAIN) -timeout 1h ./release
 
 .PHONY: test-attack
 test-attack: ## Attack the port of Tollgate on a real control plane, and compare how long reviews take without that and with it. ATTACK=2m
@@ -233,13 +245,18 @@ cluster-down: ## End what make cluster-up started.
 	@cd e2e && $(GO) run ./cmd/cluster down
 
 .PHONY: lint
-lint: lint-api $(LINT) ## Check the code with golangci-lint, and the API with kube-api-linter.
+lint: lint-api lint-workflows $(LINT) ## Check the code with golangci-lint, the API with kube-api-linter, and the workflows with actionlint.
 	@for module in $(MODULES); do $(call say,linting $$module); (cd $$module && $(LINT) run ./...); done
 
 .PHONY: lint-api
 lint-api: $(KUBE_API_LINTER) ## Check the API against Kubernetes' conventions.
 	@$(call say,checking the API against Kubernetes' conventions)
 	@$(KUBE_API_LINTER) run --config=api/kube-api-linter.yml ./api/v1alpha1/...
+
+.PHONY: lint-workflows
+lint-workflows: ## Check the workflows of GitHub with actionlint.
+	@$(call say,checking the workflows)
+	@$(GO) run $(ACTIONLINT) -color
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code.
@@ -303,3 +320,8 @@ $(COSIGN):
 	@$(call say,building cosign $(COSIGN_VERSION) (some minutes))
 	@GOBIN=$(BIN) $(GO) install github.com/sigstore/cosign/v3/cmd/cosign@$(COSIGN_VERSION)
 	@mv $(BIN)/cosign $@
+
+$(CRANE):
+	@$(call say,building crane $(CRANE_VERSION))
+	@GOBIN=$(BIN) $(GO) install github.com/google/go-containerregistry/cmd/crane@$(CRANE_VERSION)
+	@mv $(BIN)/crane $@
