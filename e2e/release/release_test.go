@@ -147,7 +147,7 @@ func build(t *testing.T, checkout string, p *published, folder string, args ...s
 	args = append([]string{
 		"run", ".", "--root", checkout, "--output", folder, "--version", p.version, "--registry", p.registry, "--downloads", p.downloads,
 		"--helm", tools["TOLLGATE_HELM"], "--kustomize", tools["TOLLGATE_KUSTOMIZE"], "--cosign", tools["TOLLGATE_COSIGN"],
-		"--image-platforms", "linux/" + runtime.GOARCH, "--plugin-platforms", runtime.GOOS + "/" + runtime.GOARCH + ",windows/amd64",
+		"--image-platforms", "linux/" + runtime.GOARCH, "--plugin-platforms", runtime.GOOS + "/" + runtime.GOARCH,
 	}, args...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir, cmd.Env = filepath.Join(checkout, "deploy", "release"), append(os.Environ(), password)
