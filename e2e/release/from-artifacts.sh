@@ -78,9 +78,14 @@ plugin() {
   prints "$VERSION" kubectl tollgate --version
 }
 
-refused() {
-  prints "TolerationPolicy/from-artifacts" kubectl run thief --image=registry.k8s.io/pause:3.10 --dry-run=server \
+# tolerating creates a pod that Tollgate would be asked about, and does not keep it.
+tolerating() {
+  kubectl run thief --image=registry.k8s.io/pause:3.10 --dry-run=server \
     --overrides='{"spec":{"tolerations":[{"key":"from-artifacts.example.com/a","operator":"Exists"}]}}'
+}
+
+refused() {
+  prints "TolerationPolicy/from-artifacts" tolerating
 }
 
 write_policy() {
@@ -123,6 +128,21 @@ ready() {
 nothing_left() {
   test -z "$(kubectl get customresourcedefinitions,clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,flowschemas \
     -l app.kubernetes.io/name=tollgate -o name)" && ! kubectl get namespace $system >last-output 2>&1
+}
+
+# not_pulled installs an image that is not in the registry. Nothing in the cluster changes by that.
+not_pulled() {
+  say "installing an image that cannot be pulled"
+  sed "s|image: $REGISTRY/tollgate:.*|image: $REGISTRY/missing:$VERSION|" install.yaml >missing.yaml
+  kubectl apply -f missing.yaml
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    tolerating
+    sleep 0.5
+  done
+  test "$(kubectl -n $system get deployment tollgate -o 'jsonpath={.status.readyReplicas}')" = ""
+  test -z "$(kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -l app.kubernetes.io/name=tollgate -o 'jsonpath={.items[*].webhooks[*].name}')"
+  kubectl delete -f missing.yaml --ignore-not-found
+  eventually nothing_left
 }
 
 by_helm() {
@@ -177,6 +197,7 @@ for step in "${@:-all}"; do
     kubectl cordon "$NODE"
     verify
     plugin
+    not_pulled
     by_helm
     by_kustomize
     by_manifest
