@@ -69,6 +69,9 @@ func parse(args []string) (options, error) {
 			return o, fmt.Errorf("find folder %s: %w", *path, err)
 		}
 	}
+	if inside, err := filepath.Rel(o.output, o.root); err == nil && inside != ".." && !strings.HasPrefix(inside, ".."+string(filepath.Separator)) {
+		return o, fmt.Errorf("--output %s is replaced, and holds the repository %s: name another folder, such as dist", o.output, o.root)
+	}
 	return o, nil
 }
 
@@ -109,7 +112,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := r.check(ctx); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(r.output); err != nil {
+	if err := os.RemoveAll(r.output); err != nil { //nolint:gosec // The folder is the caller's, and does not hold the repository.
 		return fmt.Errorf("remove what was built before: %w", err)
 	}
 	if err := os.MkdirAll(r.output, 0o755); err != nil { //nolint:gosec // It is no secret.

@@ -109,8 +109,10 @@ func TestWhatCannotBeReleasedIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 			t.Helper()
 			git(t, root, "commit", "--quiet", "--allow-empty", "--message", "Second")
 		}, err: "HEAD does not have the tag v0.2.0 (its tags: [])"},
-		"manifests of another version": {version: "v0.2.1", change: func(t *testing.T, root string) { t.Helper(); git(t, root, "tag", "v0.2.1") },
-			err: `deploy/base/kustomization.yaml: images[].newTag is "v0.2.0", and would have to be v0.2.1`},
+		"manifests of another version": {
+			version: "v0.2.1", change: func(t *testing.T, root string) { t.Helper(); git(t, root, "tag", "v0.2.1") },
+			err: `deploy/base/kustomization.yaml: images[].newTag is "v0.2.0", and would have to be v0.2.1`,
+		},
 		"a version that the changelog does not have": {version: "v0.2.1", change: func(t *testing.T, root string) {
 			t.Helper()
 			write(t, root, "deploy/base/kustomization.yaml", "images: [{newTag: v0.2.1}]\n")
@@ -143,6 +145,12 @@ func TestACommitWithItsTagCanBeReleased(t *testing.T) {
 func TestArgumentsThatAreWrongAreNamed(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, run(t.Context(), []string{"--version", "v0.2.0"}, io.Discard), "--output is empty")
+	root := repository(t)
+	for _, output := range []string{root, filepath.Dir(root)} {
+		err := run(t.Context(), []string{"--version", "v0.2.0", "--root", root, "--output", output}, io.Discard)
+		require.ErrorContains(t, err, "is replaced, and holds the repository "+root)
+		require.DirExists(t, root)
+	}
 	_, err := pluginFor("linux", "v0.2.0")
 	require.ErrorContains(t, err, `platform "linux" is not of the form os/architecture`)
 	_, err = (&release{}).command(t.Context(), " ")
