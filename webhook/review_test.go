@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -253,6 +254,82 @@ func TestB09MissingObjectsAreRefused(t *testing.T) {
 	}
 }
 
+// A review whose parts contradict each other comes from no API server, and what it calls a pod
+// may be read as something else.
+func TestB10AnObjectOfAnotherKindThanTheRequestSaysIsRefused(t *testing.T) {
+	url := serveEndpoint(t, Validate(testConfig()))
+	tests := map[string]struct {
+		change  func(*admissionv1.AdmissionRequest)
+		refusal string
+	}{
+		"a pod":                                    {func(*admissionv1.AdmissionRequest) {}, ""},
+		"an object that does not say what it is":   {object(`{"spec":{}}`), ""},
+		"an object of another kind":                {object(`{"apiVersion":"v1","kind":"Node"}`), `request.object is a "Node" of "v1", and request.kind says "Pod" of "v1"`},
+		"an object of another version":             {object(`{"apiVersion":"v2","kind":"Pod"}`), `request.object is a "Pod" of "v2", and request.kind says "Pod" of "v1"`},
+		"an object of another group":               {object(`{"apiVersion":"apps/v1","kind":"Pod"}`), `request.object is a "Pod" of "apps/v1"`},
+		"an object with an escape in the name":     {object(`{"\u006bind":"Node"}`), `request.object is a "Node"`},
+		"an object whose kind is a number":         {object(`{"kind":7}`), "decode kind: not a string"},
+		"an object whose kind stands twice":        {object(`{"kind":"Pod","kind":"Node"}`), `duplicate field "kind"`},
+		"a request of another kind":                {func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Node" }, `request.kind says "Node" of "v1"`},
+		"an object before that is of another kind": {was(`{"apiVersion":"v1","kind":"Node"}`), `request.oldObject is a "Node"`},
+		"a resource of another version":            {func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v2" }, `request.resource.version of pods is "v2", want v1`},
+		"a resource of no version":                 {func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "" }, `request.resource.version of pods is "", want v1`},
+		"a resource of another group":              {func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "apps" }, "this path does not judge pods.apps"},
+		"a subresource with which nothing is done": {func(r *admissionv1.AdmissionRequest) { r.SubResource = "eviction" }, "this path does not judge pods/eviction"},
+		"claims in a version with other fields": {func(r *admissionv1.AdmissionRequest) {
+			r.Kind = metav1.GroupVersionKind{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaim"}
+			r.Resource = metav1.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta1", Resource: "resourceclaims"}
+			r.Object.Raw = []byte(`{"spec":{"devices":{"requests":[{"name":"r","tolerations":[{"operator":"Exists"}]}]}}}`)
+		}, `request.resource.version of resourceclaims.resource.k8s.io is "v1beta1", want v1`},
+		"rules in their beta version": {func(r *admissionv1.AdmissionRequest) {
+			r.Kind = metav1.GroupVersionKind{Group: "resource.k8s.io", Version: "v1beta2", Kind: "DeviceTaintRule"}
+			r.Resource = metav1.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta2", Resource: "devicetaintrules"}
+			r.Object.Raw = []byte(`{"apiVersion":"resource.k8s.io/v1beta2","kind":"DeviceTaintRule","spec":{"taint":{"key":"k","effect":"None"}}}`)
+		}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			asked := podReview(t, admissionv1.Create, simplePod, "")
+			tt.change(asked.Request)
+			status, text := post(t, url, marshal(t, asked))
+			if tt.refusal == "" {
+				require.Equal(t, http.StatusOK, status, text)
+				return
+			}
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Contains(t, text, tt.refusal)
+		})
+	}
+}
+
+// object has a request create an object, and was update it.
+func object(raw string) func(*admissionv1.AdmissionRequest) {
+	return func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(raw) }
+}
+
+func was(raw string) func(*admissionv1.AdmissionRequest) {
+	return func(r *admissionv1.AdmissionRequest) {
+		r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(raw)
+	}
+}
+
+func TestB14APodWithoutANameIsJudgedAsAnyOther(t *testing.T) {
+	url := serveEndpoint(t, Validate(testConfig()))
+	for name, metadata := range map[string]string{
+		"a name that is generated": `{"generateName":"p-"}`, "no name": `{}`, "no metadata": `null`, "an empty name": `{"name":""}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for tolerations, allowed := range map[string]bool{`[]`: true, `[{"key":"dedicated","operator":"Exists"}]`: false} {
+				asked := podReview(t, admissionv1.Create, `{"metadata":`+metadata+`,"spec":{"tolerations":`+tolerations+`}}`, "")
+				asked.Request.Name = ""
+				status, text := post(t, url, marshal(t, asked))
+				require.Equal(t, http.StatusOK, status, text)
+				require.Equal(t, allowed, answerOf(t, text).Response.Allowed)
+			}
+		})
+	}
+}
+
 func TestB15ADryRunGetsTheSameVerdict(t *testing.T) {
 	config := testConfig()
 	url := serveEndpoint(t, Validate(config))
@@ -266,4 +343,19 @@ func TestB15ADryRunGetsTheSameVerdict(t *testing.T) {
 	counted, err := config.Metrics.requests.GetMetricWithLabelValues("validate", "pods", "CREATE", "denied", "true")
 	require.NoError(t, err)
 	require.InDelta(t, 1, valueOf(t, counted), 0)
+}
+
+func TestB16OptionsOfAnotherKindChangeNothing(t *testing.T) {
+	url := serveEndpoint(t, Validate(testConfig()))
+	asked := podReview(t, admissionv1.Create, `{"spec":{"tolerations":[{"key":"dedicated","operator":"Exists"}]}}`, "")
+	_, want := post(t, url, marshal(t, asked))
+	require.False(t, answerOf(t, want).Response.Allowed)
+	for _, options := range []string{
+		`null`, `{}`, `[]`, `7`, `"x"`, `{"apiVersion":"meta.k8s.io/v1","kind":"DeleteOptions","gracePeriodSeconds":"soon"}`,
+	} {
+		asked.Request.Options.Raw = []byte(options)
+		status, text := post(t, url, marshal(t, asked))
+		require.Equal(t, http.StatusOK, status, text)
+		require.Equal(t, want, text, options)
+	}
 }

@@ -3,9 +3,11 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,9 +99,14 @@ func newEndpoint(name string, opts Options, byResource map[handlers.Resource]han
 // Review decides about a request of the API server, or of this process. An error means that
 // no decision could be made.
 func (e *Endpoint) Review(ctx context.Context, req *review.Request) (handlers.Result, error) {
-	handle, ok := e.handlers[resourceOf(req)]
+	resource := resourceOf(req)
+	handle, ok := e.handlers[resource]
 	if !ok {
 		return handlers.Result{}, &review.BadError{Err: errors.New("this path does not judge " + describe(req))}
+	}
+	if versions := resource.Versions(); !slices.Contains(versions, req.Resource.Version) {
+		return handlers.Result{}, &review.BadError{Err: fmt.Errorf("request.resource.version of %s is %q, want %s",
+			describe(req), review.Clip(req.Resource.Version), strings.Join(versions, " or "))}
 	}
 	result, err := handle(auth.InNamespace(ctx, req.Namespace), req)
 	if err == nil {

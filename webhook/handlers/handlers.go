@@ -18,6 +18,19 @@ import (
 // Resource names a resource, or a subresource of one.
 type Resource struct{ Group, Name, Subresource string }
 
+// Versions returns the versions in which the handlers read a resource. The fields of others may
+// mean something else, and the API server converts what it is asked to review.
+func (r Resource) Versions() []string {
+	switch {
+	case r.Group == v1alpha1.GroupVersion.Group:
+		return []string{v1alpha1.GroupVersion.Version}
+	case r == taintRules:
+		return []string{"v1", "v1beta2", "v1alpha3"}
+	default:
+		return []string{"v1"}
+	}
+}
+
 // Handler reviews the requests for one resource. An error means that no decision could be
 // made; it is never shown to the client.
 type Handler func(ctx context.Context, req *review.Request) (Result, error)

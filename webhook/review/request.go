@@ -141,10 +141,27 @@ func (r *Reader) Read(body []byte) (*Request, error) {
 	if dryRun := f.At(request, "dryRun"); !dryRun.IsNull() {
 		req.DryRun = new(f.Bool(dryRun))
 	}
+	req.isDescribed(&f, "request.object", req.New)
+	req.isDescribed(&f, "request.oldObject", req.Old)
 	if f.err != nil {
 		return nil, f.err
 	}
 	return req, req.check()
+}
+
+// isDescribed makes sure that an object is of the kind and the version that the request names:
+// fields of another one would be read as if they meant the same. API servers say both, and where
+// one is missing there is nothing to compare.
+func (r *Request) isDescribed(f *Fields, name string, object Value) {
+	if r.Kind.Kind == "" || object.IsNull() || !object.opens('{') {
+		return
+	}
+	version, kind := f.Text(object, "apiVersion"), f.Text(object, "kind")
+	want := metav1.GroupVersion{Group: r.Kind.Group, Version: r.Kind.Version}.String()
+	if f.err == nil && (kind != "" && kind != r.Kind.Kind || version != "" && version != want) {
+		f.err = fmt.Errorf("%s is a %q of %q, and request.kind says %q of %q",
+			name, Clip(kind), Clip(version), Clip(r.Kind.Kind), Clip(want))
+	}
 }
 
 // check makes sure that the objects that an operation is about are there: a handler that got no
