@@ -2,15 +2,23 @@ package webhook
 
 import (
 	"bufio"
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 func TestE04ABodyThatDoesNotComeHoldsItsRoomNoLongerThanAVerdictIsOfUse(t *testing.T) {
@@ -43,6 +51,66 @@ func TestE04ABodyThatDoesNotComeHoldsItsRoomNoLongerThanAVerdictIsOfUse(t *testi
 				require.Equal(t, "the body did not arrive in time\n", string(text))
 				require.NoError(t, response.Body.Close())
 			})
+		})
+	}
+}
+
+// What stands behind a body, or is missing of it, is never read as a review.
+func TestA06ABodyOfAnotherLengthThanItsHeaderSays(t *testing.T) {
+	var reviews atomic.Int64
+	url := serveHandler(t, testOptions(), func(context.Context, *review.Request) (handlers.Result, error) {
+		reviews.Add(1)
+		return allowed(), nil
+	})
+	body := marshal(t, podReview(t, admissionv1.Create, simplePod, ""))
+	const header = "POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	length := func(more int) string { return fmt.Sprintf("Content-Length: %d\r\n", len(body)+more) }
+	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	for name, tt := range map[string]struct {
+		request string
+		answers []int
+		reviews int64
+		// ends says that the client sends nothing more, and waits for the answer.
+		ends bool
+	}{
+		"as long as it says":       {header + length(0) + "\r\n" + string(body), []int{http.StatusOK}, 1, false},
+		"shorter than it says":     {header + length(1) + "\r\n" + string(body), []int{http.StatusBadRequest}, 0, true},
+		"longer than it says":      {header + length(-1) + "\r\n" + string(body), []int{http.StatusBadRequest}, 0, false},
+		"with a second review":     {header + length(0) + "\r\n" + string(body) + string(body), []int{http.StatusOK, http.StatusBadRequest}, 1, false},
+		"of two lengths":           {header + length(0) + length(1) + "\r\n" + string(body), []int{http.StatusBadRequest}, 0, false},
+		"of a negative length":     {header + "Content-Length: -1\r\n\r\n" + string(body), []int{http.StatusBadRequest}, 0, false},
+		"of a length in words":     {header + "Content-Length: all\r\n\r\n" + string(body), []int{http.StatusBadRequest}, 0, false},
+		"in an unknown encoding":   {header + "Transfer-Encoding: gzip, chunked\r\n\r\n" + chunked, []int{http.StatusNotImplemented}, 0, false},
+		"in chunks":                {header + "Transfer-Encoding: chunked\r\n\r\n" + chunked, []int{http.StatusOK}, 1, false},
+		"in chunks that end early": {header + "Transfer-Encoding: chunked\r\n\r\n" + chunked[:len(chunked)/2], []int{http.StatusBadRequest}, 0, true},
+		// Chunks count, as RFC 9112 says: nothing of the body is left that could be another request.
+		"in chunks and with a length": {header + length(-10) + "Transfer-Encoding: chunked\r\n\r\n" + chunked, []int{http.StatusOK}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reviews.Store(0)
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+			_, err = io.WriteString(conn, tt.request)
+			require.NoError(t, err)
+			end := sync.OnceFunc(func() { _ = conn.(*net.TCPConn).CloseWrite() }) //nolint:forcetypeassert // It is one of TCP.
+			if tt.ends {
+				end()
+			}
+			answers := bufio.NewReader(conn)
+			for _, want := range tt.answers {
+				answer, err := http.ReadResponse(answers, nil)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, answer.Body)
+				require.NoError(t, err)
+				require.NoError(t, answer.Body.Close())
+				require.Equal(t, want, answer.StatusCode)
+				end() // A client that ends before its answer has left.
+			}
+			_, err = answers.ReadByte()
+			require.ErrorIs(t, err, io.EOF, "the connection is closed")
+			require.Equal(t, tt.reviews, reviews.Load())
 		})
 	}
 }
