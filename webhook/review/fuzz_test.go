@@ -34,16 +34,14 @@ func FuzzParse(f *testing.F) {
 		v, err := Parse(text)
 		valid := json.Valid(text) && utf8.Valid(text)
 		if err != nil {
-			require.True(t, !valid || errors.Is(err, errDepth), "%q: %v", text, err)
+			// The grammar has numbers that no decoder holds.
+			tooLarge := kjson.UnmarshalCaseSensitivePreserveInts(text, new(any)) != nil
+			require.True(t, !valid || tooLarge || errors.Is(err, errDepth), "%q: %v", text, err)
 			return
 		}
 		require.True(t, valid, "%q", text)
 		var want any
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &want); err != nil {
-			// The grammar has numbers that no float64 holds. Who reads one gets the error.
-			require.ErrorContains(t, err, "cannot unmarshal number")
-			return
-		}
+		require.NoError(t, kjson.UnmarshalCaseSensitivePreserveInts(text, &want))
 		got, duplicates := whole(t, v)
 		if duplicates {
 			return // the decoder takes the last one

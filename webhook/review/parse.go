@@ -1,9 +1,11 @@
 package review
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -244,8 +246,24 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// number reads a number.
+// number reads a number that a decoder can hold.
 func (p *parser) number() error {
+	start := p.at
+	if err := p.digitsOfNumber(); err != nil {
+		return err
+	}
+	// Only one with an exponent, or with so many digits, is beyond what a float64 can be.
+	text := p.text[start:p.at]
+	if len(text) <= 300 && !bytes.ContainsAny(text, "eE") {
+		return nil
+	}
+	if _, err := strconv.ParseFloat(string(text), 64); err != nil {
+		return fmt.Errorf("the number %s is out of range", Clip(string(text)))
+	}
+	return nil
+}
+
+func (p *parser) digitsOfNumber() error {
 	if p.text[p.at] == '-' {
 		p.at++
 	}

@@ -36,6 +36,7 @@ func TestAMemberOfAnObject(t *testing.T) {
 		"another name twice":      {data: `{"b":1,"b":2,"a":3}`, want: "3"},
 		"a list, not an object":   {data: `[1]`, problem: "not an object"},
 		"a number":                {data: `1`, problem: "not an object"},
+		"a number too large":      {data: `{"a":1,"b":[1e700]}`, want: "1", problem: "the number 1e700 is out of range"},
 		"cut off":                 {data: `{"a":`, problem: "unexpected end of JSON"},
 		"cut off in a name":       {data: `{"a`, problem: "unexpected end of JSON"},
 		"cut off at a quote":      {data: `{"`, problem: "unexpected end of JSON"},
