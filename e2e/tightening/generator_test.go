@@ -28,10 +28,10 @@ func TestEveryPodThatIsDrawnCanBeCreated(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 1_000 {
 		pod := generatePod(r)
-		require.Empty(t, validation.ValidatePodCreate(pod))
+		require.Empty(t, validation.ValidatePodCreate(&pod.Spec))
 		addOldTerm(r, pod)
-		require.NotEmpty(t, validation.ValidatePodCreate(pod), "an API server of today would not have stored it")
-		require.Empty(t, validation.ValidatePodUpdate(pod, pod), "it stands, once stored")
+		require.NotEmpty(t, validation.ValidatePodCreate(&pod.Spec), "an API server of today would not have stored it")
+		require.Empty(t, validation.ValidatePodUpdate(&pod.Spec, &pod.Spec), "it stands, once stored")
 	}
 }
 
@@ -43,7 +43,7 @@ func TestUpdatesAreAllowedAndRefusedAboutAsOften(t *testing.T) {
 	refused := 0
 	for range pairs {
 		old, pod := generateUpdate(r)
-		if len(validation.ValidatePodUpdate(pod, old)) > 0 {
+		if len(validation.ValidatePodUpdate(&pod.Spec, &old.Spec)) > 0 {
 			refused++
 		}
 	}
@@ -67,7 +67,7 @@ func TestEveryChangeMeetsItsRule(t *testing.T) {
 				pod := old.DeepCopy()
 				slices.Concat(changes(r, pod))[i].apply()
 				switch {
-				case len(validation.ValidatePodUpdate(pod, old)) > 0:
+				case len(validation.ValidatePodUpdate(&pod.Spec, &old.Spec)) > 0:
 					refused++
 				case !reflect.DeepEqual(pod, old):
 					allowed++
@@ -94,14 +94,14 @@ func TestAllowedUpdatesCompose(t *testing.T) {
 	for range pairs {
 		old, pod := generateUpdate(r)
 		next := changePod(r, pod)
-		if len(validation.ValidatePodUpdate(pod, old)) > 0 || len(validation.ValidatePodUpdate(next, pod)) > 0 {
+		if len(validation.ValidatePodUpdate(&pod.Spec, &old.Spec)) > 0 || len(validation.ValidatePodUpdate(&next.Spec, &pod.Spec)) > 0 {
 			continue
 		}
 		composed++
 		if (old.Spec.Affinity == nil) != (next.Spec.Affinity == nil) {
 			old.Spec.Affinity, next.Spec.Affinity = nil, nil
 		}
-		require.Empty(t, validation.ValidatePodUpdate(next, old), "seed %d: %v, %v, %v", seed, old.Spec, pod.Spec, next.Spec)
+		require.Empty(t, validation.ValidatePodUpdate(&next.Spec, &old.Spec), "seed %d: %v, %v, %v", seed, old.Spec, pod.Spec, next.Spec)
 	}
 	require.Greater(t, composed, pairs/10, "seed %d", seed)
 }
