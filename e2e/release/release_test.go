@@ -15,12 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/kubelet"
+	"github.com/tollgate-dev/tollgate/e2e/process"
 )
 
 // password protects the key that the test signs with.
@@ -102,22 +102,13 @@ func startRegistry(t *testing.T) string {
 	ports, err := controlplane.FreePorts(t.Context(), 1)
 	require.NoError(t, err)
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, tools["TOLLGATE_CRANE"], "registry", "serve", "--address", address, "--disk", t.TempDir())
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait()
+	p, err := process.Start(process.Spec{
+		Name: "registry", Path: tools["TOLLGATE_CRANE"], Args: []string{"registry", "serve", "--address", address, "--disk", t.TempDir()},
+		Log: shared.LogPath("registry"),
 	})
-	require.Eventually(t, func() bool {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/v2/", http.NoBody)
-		require.NoError(t, err)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false
-		}
-		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
-	}, time.Minute, 50*time.Millisecond, "the registry answers")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Kill(context.WithoutCancel(t.Context()))) })
+	require.NoError(t, controlplane.WaitReady(t.Context(), p, http.DefaultClient, "http://"+address+"/v2/"))
 	return address
 }
 

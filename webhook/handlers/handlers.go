@@ -23,13 +23,19 @@ type Resource struct{ Group, Name, Subresource string }
 func (r Resource) Versions() []string {
 	switch {
 	case r.Group == v1alpha1.GroupVersion.Group:
-		return []string{v1alpha1.GroupVersion.Version}
+		return policyVersions
 	case r == taintRules:
-		return []string{"v1", "v1beta2", "v1alpha3"}
+		return taintRuleVersions
 	default:
-		return []string{"v1"}
+		return otherVersions
 	}
 }
+
+var (
+	policyVersions    = []string{v1alpha1.GroupVersion.Version}
+	taintRuleVersions = []string{"v1", "v1beta2", "v1alpha3"}
+	otherVersions     = []string{"v1"}
+)
 
 // Handler reviews the requests for one resource. An error means that no decision could be
 // made; it is never shown to the client.

@@ -101,10 +101,9 @@ func (h *podHandler) validate(ctx context.Context, req *review.Request) (Result,
 	if err != nil {
 		return Result{}, err
 	}
-	path := tolerationsPath
 	before := tolerationsOf(old)
 	// The rules of Kubernetes itself (AV-23 to AV-28, SD-01 to SD-14).
-	errs := toleration.ValidateTolerations(pod.Spec.Tolerations, before, path)
+	errs := toleration.ValidateTolerations(pod.Spec.Tolerations, before, tolerationsPath)
 	switch {
 	case !h.directives:
 	case old == nil:
@@ -113,7 +112,7 @@ func (h *podHandler) validate(ctx context.Context, req *review.Request) (Result,
 		errs = append(errs, validation.ValidatePodUpdate(&pod.Spec, &old.Spec)...)
 	}
 	found := findings(errs)
-	violations, err := h.byPolicies(ctx, policies, req, pod, old, path)
+	violations, err := h.byPolicies(ctx, policies, req, pod, old)
 	if err != nil {
 		return Result{}, err
 	}
@@ -134,7 +133,7 @@ func (h *podHandler) validate(ctx context.Context, req *review.Request) (Result,
 		warnings = h.spread.pod(req)
 	}
 	if h.ignoreComparisons {
-		warnings = append(warnings, comparisonWarnings(pod.Spec.Tolerations, before, path)...)
+		warnings = append(warnings, comparisonWarnings(pod.Spec.Tolerations, before, tolerationsPath)...)
 	}
 	return decided(policy.Decide(found), warnings, policies), nil
 }
@@ -146,7 +145,7 @@ func tolerationsOf(pod *podFields) []corev1.Toleration {
 	return pod.Spec.Tolerations
 }
 
-func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, pod, old *podFields, path *field.Path) ([]policy.Finding, error) {
+func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, pod, old *podFields) ([]policy.Finding, error) {
 	var additions addedTolerations
 	var err error
 	if policies.Tolerations.Len() > 0 {
@@ -172,7 +171,7 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 		return nil, err
 	}
 	judged.windows = nodeWindows(windows)
-	violations, err := judged.judge(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations, Old: tolerationsOf(old)})
+	violations, err := judged.judge(ctx, toleration.Asked{Path: tolerationsPath, New: pod.Spec.Tolerations, Old: tolerationsOf(old)})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +185,7 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 	}
 	// The last scheduling gate goes. A field that a policy was already found to be violated by is
 	// not named twice.
-	again, err := judged.judgeUngated(ctx, toleration.Asked{Path: path, New: pod.Spec.Tolerations})
+	again, err := judged.judgeUngated(ctx, toleration.Asked{Path: tolerationsPath, New: pod.Spec.Tolerations})
 	all := found
 	for _, f := range again {
 		if !slices.ContainsFunc(found, func(g policy.Finding) bool { return g.Policy == f.Policy && g.Field == f.Field }) {

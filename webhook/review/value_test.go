@@ -1,6 +1,7 @@
 package review
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,8 @@ func TestAMemberOfAnObject(t *testing.T) {
 		"a list, not an object":   {data: `[1]`, problem: "not an object"},
 		"a number":                {data: `1`, problem: "not an object"},
 		"a number too large":      {data: `{"a":1,"b":[1e700]}`, want: "1", problem: "the number 1e700 is out of range"},
+		"too many digits":         {data: `{"a":` + strings.Repeat("9", 400) + `}`, problem: "is out of range"},
+		"many digits":             {data: `{"a":0.` + strings.Repeat("9", 400) + `}`, want: "0." + strings.Repeat("9", 400)},
 		"cut off":                 {data: `{"a":`, problem: "unexpected end of JSON"},
 		"cut off in a name":       {data: `{"a`, problem: "unexpected end of JSON"},
 		"cut off at a quote":      {data: `{"`, problem: "unexpected end of JSON"},
