@@ -84,7 +84,7 @@ func (s *Store) defined(ctx context.Context, w *watched) error {
 // but brings nothing, and neither reports an error.
 func (s *Store) check(ctx context.Context) {
 	for _, w := range s.watched {
-		stored, err := s.live(ctx, w)
+		stored, err := s.storedGenerations(ctx, w)
 		if ctx.Err() != nil {
 			return
 		}
@@ -107,14 +107,31 @@ func (s *Store) live(ctx context.Context, w *watched) (objects, error) {
 	return w.read(ctx, s.options.Live)
 }
 
+// storedGenerations returns the generations of the policies of a kind, by UID, as the API server has
+// them. It asks for metadata alone: the other fields are most of what a list costs.
+func (s *Store) storedGenerations(ctx context.Context, w *watched) (map[types.UID]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(w.Name + "List"))
+	if err := s.options.Live.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list %s: %w", w.Resource, err)
+	}
+	generations := make(map[types.UID]int64, len(list.Items))
+	for i := range list.Items {
+		generations[list.Items[i].UID] = list.Items[i].Generation
+	}
+	return generations, nil
+}
+
 // compare notes whether the watch of a kind has the stored policies. One that is missing at one
 // look may be on its way; one that is missing at two in a row is not believed to come.
-func (s *Store) compare(ctx context.Context, w *watched, stored objects) {
+func (s *Store) compare(ctx context.Context, w *watched, stored map[types.UID]int64) {
 	cached, err := w.cached(ctx, s.options.Cache)
 	if err != nil {
 		return // The next change is read again, and reports the error.
 	}
-	if maps.Equal(stored.generations(), cached.generations()) {
+	if maps.Equal(stored, cached.generations()) {
 		if w.blind {
 			logr.FromContextOrDiscard(ctx).Info("the watch of policies brings what is stored again", "kind", w.Name)
 		}
@@ -139,7 +156,7 @@ func (s *Store) source(ctx context.Context, w *watched) (objects, error) {
 	}
 	stored, err := s.live(ctx, w)
 	if err == nil {
-		s.compare(ctx, w, stored)
+		s.compare(ctx, w, stored.generations())
 	}
 	return stored, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,9 @@ func (w *world) ServerResourcesForGroupVersionWithContext(context.Context, strin
 type live struct{ *world }
 
 func (l live) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if metadata, ok := list.(*metav1.PartialObjectMetadataList); ok {
+		return l.listMetadata(ctx, metadata)
+	}
 	if err := l.world.List(ctx, list, opts...); err != nil {
 		return err
 	}
@@ -110,6 +114,22 @@ func (l live) List(ctx context.Context, list client.ObjectList, opts ...client.L
 		evictions.Items = l.storedEvictions
 	}
 	return l.liveErr
+}
+
+// listMetadata lists the metadata of the policies of a kind.
+func (l live) listMetadata(ctx context.Context, metadata *metav1.PartialObjectMetadataList) error {
+	kind, ok := policyset.KindOf(strings.TrimSuffix(metadata.Kind, "List"))
+	if !ok {
+		return fmt.Errorf("%s is no list of policies", metadata.Kind)
+	}
+	list := kind.NewList()
+	if err := l.List(ctx, list); err != nil {
+		return err
+	}
+	for _, p := range kind.Items(list) {
+		metadata.Items = append(metadata.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: p.GetUID(), Generation: p.GetGeneration()}})
+	}
+	return nil
 }
 
 type fakeInformer struct {
