@@ -208,6 +208,8 @@ bench: ## Run the benchmarks: admission, decisions, eviction and scheduling besi
 	@$(call say,pods with devices: the scheduler that applies patches beside Kubernetes' own$(comma) without patches)
 	@cd scheduler && $(GO) test -run '^$$' -bench . -benchmem ./...
 	@cd e2e && $(GO) run ./cmd/benchschedule
+	@$(call say,what Tollgate uses for a pod beside 12$(comma)000)
+	@cd e2e && $(GO) run ./cmd/benchpods
 
 .PHONY: size
 size: ## Print how much Go code there is, by room. cd e2e && go run ./cmd/size -h explains it

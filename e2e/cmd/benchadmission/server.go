@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -124,15 +123,4 @@ func do(client *http.Client, request *http.Request) ([]byte, error) {
 		return nil, errors.New("the connection is not one of HTTP/1.1")
 	}
 	return answer, nil
-}
-
-// cpu returns what a process has used, to the nanosecond; see clock_getcpuclockid(3) for the
-// number of its clock. /proc counts in hundredths of a second.
-func cpu(pid int) (time.Duration, error) {
-	const clockOfScheduler = 2
-	var used unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|clockOfScheduler), &used); err != nil { //nolint:gosec // PIDs have 22 bits.
-		return 0, fmt.Errorf("read CPU time of process %d: %w", pid, err)
-	}
-	return time.Duration(used.Nano()), nil
 }

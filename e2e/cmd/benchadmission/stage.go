@@ -302,7 +302,7 @@ func rested(ctx context.Context, pids ...int) error {
 	return untilEvery(ctx, restInterval, "all is at rest", func(context.Context) error {
 		var now time.Duration
 		for _, pid := range pids {
-			used, err := cpu(pid)
+			used, err := report.CPUTime(pid)
 			if err != nil {
 				return err
 			}

@@ -219,14 +219,14 @@ func (s *stage) compare(ctx context.Context, servers []*server, setting setting,
 		for done := 0; done < s.options.reviews; done += batch {
 			n := min(batch, s.options.reviews-done)
 			for _, v := range order {
-				before, err := cpu(v.pid)
+				before, err := report.CPUTime(v.pid)
 				if err != nil {
 					return c, err
 				}
 				if err := review(v, n); err != nil {
 					return c, err
 				}
-				after, err := cpu(v.pid)
+				after, err := report.CPUTime(v.pid)
 				if err != nil {
 					return c, err
 				}

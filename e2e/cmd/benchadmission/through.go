@@ -267,8 +267,8 @@ func (p *plane) measure(ctx context.Context, guarded bool) (creation, error) {
 		return m, err
 	}
 	cpus := func() (spent [2]time.Duration, err error) {
-		if spent[0], err = cpu(apiServer); err == nil && p.pid != 0 {
-			spent[1], err = cpu(p.pid)
+		if spent[0], err = report.CPUTime(apiServer); err == nil && p.pid != 0 {
+			spent[1], err = report.CPUTime(p.pid)
 		}
 		return spent, err
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
@@ -134,7 +135,7 @@ func (s *stage) measure(ctx context.Context, who scheduler) (measurement, error)
 	if err != nil {
 		return measurement{}, err
 	}
-	used, err := processorTime(s.cp.RunningPIDs()[controlplane.Scheduler])
+	used, err := report.CPUTime(s.cp.RunningPIDs()[controlplane.Scheduler])
 	if err != nil {
 		return measurement{}, err
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +27,6 @@ const (
 	atOnce = 32
 	// patience is how long a step may take.
 	patience = 5 * time.Minute
-	// ticks are how many units of /proc/PID/stat make a second, on every Linux there is.
-	ticks = 100
 )
 
 // publish creates the class, and a pool for each node.
@@ -172,27 +168,4 @@ func (b *bindings) wait(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("%d of %d pods have a node: %w", len(b.bound), b.want, err)
 	}
 	return b.last.Sub(b.first), nil
-}
-
-// processorTime is what a process has used: the 14th and the 15th field of its stat,
-// counted after its name, which may have spaces in it.
-func processorTime(pid int) (time.Duration, error) {
-	content, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, fmt.Errorf("read processor time: %w", err)
-	}
-	_, after, _ := strings.Cut(string(content), ") ")
-	fields := strings.Fields(after)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read processor time: %q", content)
-	}
-	var used time.Duration
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read processor time: %w", err)
-		}
-		used += time.Duration(n) * time.Second / ticks
-	}
-	return used, nil
 }
