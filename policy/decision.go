@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -32,8 +33,8 @@ func (v Verdict) String() string {
 type Finding struct {
 	// Reason names the kind of finding.
 	Reason Reason
-	// Policy is "Kind/name" of the policy that is violated; empty for a rule that
-	// holds without one.
+	// Policy is "Kind/name" of the policy that is violated, or of several as JoinRefs joins
+	// them; empty for a rule that holds without one.
 	Policy string
 	// Actions say what the finding leads to. None means Deny.
 	Actions []v1alpha1.ValidationAction
@@ -136,6 +137,22 @@ func Ref(kind, name string) string {
 	}
 	return kind + "/" + name
 }
+
+const refSeparator = ", "
+
+// JoinRefs returns how messages refer to several policies.
+func JoinRefs(refs []string) string { return strings.Join(refs, refSeparator) }
+
+// Policies returns "Kind/name" of each policy that is violated, or one empty string for a
+// rule that holds without one.
+func (f Finding) Policies() iter.Seq[string] { return strings.SplitSeq(f.Policy, refSeparator) }
+
+// MaxNamed is the number of policies that the labels of a metric name. The others have
+// OtherName together, so that the number of series has a limit.
+const (
+	MaxNamed  = 500
+	OtherName = "other"
+)
 
 // Unjudged reports whether admission never judges the objects of a namespace: the
 // namespaceSelector of the webhooks leaves out kube-system and the namespace of Tollgate, so

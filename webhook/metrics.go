@@ -1,9 +1,9 @@
 package webhook
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,11 +18,13 @@ import (
 
 // Metrics counts the reviews of the admission endpoints. Its labels come from closed
 // sets: endpoints, the resources that are judged, operations, verdicts, kinds of
-// policies, and reasons and actions of findings.
+// policies, and reasons and actions of findings. Administrators choose the names of
+// policies; the number of names is limited.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	findings *prometheus.CounterVec
+	named    *named
 	refusals *prometheus.CounterVec
 	panics   prometheus.Counter
 	// connections counts those that a limit closed.
@@ -44,8 +46,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"endpoint", "resource", "verdict"}),
 		findings: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_policy_findings_total",
-			Help: "What was found not to be as a policy, or a rule that holds without one (none), asks: by the kind of policy, the reason (see docs/refusals.md), and what followed (deny, warn, audit). Dry runs count too.",
-		}, []string{"kind", "reason", "action"}),
+			Help: "What was found not to be as a policy, or a rule that holds without one (none), asks: by the kind and the name of the policy, the reason (see docs/refusals.md), and what followed (deny, warn, audit). What violates several policies counts for each. Dry runs count too.",
+		}, []string{"kind", "policy", "reason", "action"}),
+		named: &named{policies: map[string]struct{}{}},
 		refusals: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_admission_refused_total",
 			Help: "HTTP requests refused before a verdict, by endpoint and HTTP status.",
@@ -77,17 +80,41 @@ func (m *Metrics) observe(endpoint, resource string, req *review.Request, result
 	}
 }
 
-// found counts a finding once for each of its actions.
+// found counts a finding once for each of its policies and actions.
 func (m *Metrics) found(f *policy.Finding) {
-	kind, _, _ := strings.Cut(f.Policy, "/")
-	kind = cmp.Or(kind, "none")
 	actions := f.Actions
 	if len(actions) == 0 {
 		actions = []v1alpha1.ValidationAction{v1alpha1.Deny}
 	}
-	for _, action := range actions {
-		m.findings.WithLabelValues(kind, string(f.Reason), strings.ToLower(string(action))).Inc()
+	for ref := range f.Policies() {
+		kind, name := "none", "none"
+		if ref != "" {
+			kind, name = m.named.labels(ref)
+		}
+		for _, action := range actions {
+			m.findings.WithLabelValues(kind, name, string(f.Reason), strings.ToLower(string(action))).Inc()
+		}
 	}
+}
+
+// named has the policies that labels name: the first policy.MaxNamed that have findings.
+type named struct {
+	mu       sync.Mutex
+	policies map[string]struct{}
+}
+
+// labels returns the labels kind and policy for "Kind/name".
+func (n *named) labels(ref string) (kind, name string) {
+	kind, name, _ = strings.Cut(ref, "/")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.policies[ref]; !known {
+		if len(n.policies) >= policy.MaxNamed {
+			return kind, policy.OtherName
+		}
+		n.policies[ref] = struct{}{}
+	}
+	return kind, name
 }
 
 func (m *Metrics) refused(endpoint string, status int) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -298,26 +299,49 @@ func TestF14MetricsHaveAClosedSetOfLabels(t *testing.T) {
 	require.Equal(t, 1, testutil.CollectAndCount(opts.Metrics.requests))
 }
 
-func TestFindingsAreCountedByKindReasonAndAction(t *testing.T) {
+func TestFindingsAreCountedByPolicyReasonAndAction(t *testing.T) {
 	opts := testOptions()
 	url := serveHandler(t, opts, handlers.Handler(func(context.Context, *review.Request) (handlers.Result, error) {
 		return handlers.Result{Decision: policy.Decide([]policy.Finding{
 			{Policy: "TolerationPolicy/a", Reason: policy.TolerationNotGranted},
 			{Policy: "TolerationPolicy/b", Reason: policy.TolerationNotGranted, Actions: []v1alpha1.ValidationAction{v1alpha1.Warn, v1alpha1.Audit}},
+			{Policy: policy.JoinRefs([]string{"PlacementPolicy/a", "PlacementPolicy/b"}), Reason: policy.PlacementContradicted},
 			{Reason: policy.Invalid},
 		})}, nil
 	}))
 	status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
 	require.Equal(t, http.StatusOK, status, text)
 	for _, labels := range [][]string{
-		{"TolerationPolicy", "TolerationNotGranted", "deny"},
-		{"TolerationPolicy", "TolerationNotGranted", "warn"},
-		{"TolerationPolicy", "TolerationNotGranted", "audit"},
-		{"none", "Invalid", "deny"},
+		{"TolerationPolicy", "a", "TolerationNotGranted", "deny"},
+		{"TolerationPolicy", "b", "TolerationNotGranted", "warn"},
+		{"TolerationPolicy", "b", "TolerationNotGranted", "audit"},
+		{"PlacementPolicy", "a", "PlacementContradicted", "deny"},
+		{"PlacementPolicy", "b", "PlacementContradicted", "deny"},
+		{"none", "none", "Invalid", "deny"},
 	} {
 		require.InDelta(t, 1, testutil.ToFloat64(opts.Metrics.findings.WithLabelValues(labels...)), 0, "%v", labels)
 	}
-	require.Equal(t, 4, testutil.CollectAndCount(opts.Metrics.findings))
+	require.Equal(t, 6, testutil.CollectAndCount(opts.Metrics.findings))
+}
+
+func TestF14FindingsAreCountedForALimitedNumberOfPolicies(t *testing.T) {
+	opts := testOptions()
+	url := serveHandler(t, opts, handlers.Handler(func(context.Context, *review.Request) (handlers.Result, error) {
+		var findings []policy.Finding
+		for i := range policy.MaxNamed + 3 {
+			findings = append(findings, policy.Finding{Policy: fmt.Sprintf("TolerationPolicy/p%03d", i), Reason: policy.TolerationNotGranted})
+		}
+		return handlers.Result{Decision: policy.Decide(findings)}, nil
+	}))
+	for range 2 {
+		status, text := post(t, url, marshal(t, podReview(t, admissionv1.Create, simplePod, "")))
+		require.Equal(t, http.StatusOK, status, text)
+	}
+	require.Equal(t, policy.MaxNamed+1, testutil.CollectAndCount(opts.Metrics.findings))
+	for name, want := range map[string]int{"p000": 2, policy.OtherName: 6} {
+		counted := opts.Metrics.findings.WithLabelValues("TolerationPolicy", name, "TolerationNotGranted", "deny")
+		require.InDelta(t, want, testutil.ToFloat64(counted), 0, name)
+	}
 }
 
 func TestFindingsOfAReviewWithoutDecisionAreNotCounted(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -232,9 +233,27 @@ func TestC28PodsThatStoodBeforeThePolicyAreCountedAndNamed(t *testing.T) {
 			require.Equal(t, "p09", found.Sample[9].Name)
 			require.Contains(t, found.Sample[0].Toleration, "dedicated")
 			require.Equal(t, &v1alpha1.TolerationViolations{}, w.violations(1))
-			require.InDelta(t, 15, testutil.ToFloat64(w.metrics.violations), 0)
+			require.InDelta(t, 15, testutil.ToFloat64(w.metrics.violations.WithLabelValues("TolerationPolicy", "a")), 0)
+			require.Zero(t, testutil.ToFloat64(w.metrics.violations.WithLabelValues("TolerationPolicy", "b")))
 		})
-		require.Zero(t, testutil.ToFloat64(w.metrics.violations), "the next leader says how many")
+		require.Zero(t, testutil.CollectAndCount(w.metrics.violations), "the next leader says how many")
+	})
+}
+
+func TestF14TheMetricOfViolationsNamesALimitedNumberOfPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.tracker.SetPod(pod("kiwi", "p", tolerating, nil))
+		var guards []v1alpha1.TolerationPolicy
+		for i := range policy.MaxNamed + 3 {
+			guards = append(guards, guarding(fmt.Sprintf("p%03d", i)))
+		}
+		w.enforce(guards...)
+		lead(t, w, func() {
+			require.Equal(t, policy.MaxNamed+1, testutil.CollectAndCount(w.metrics.violations))
+			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.violations.WithLabelValues("TolerationPolicy", "p000")), 0)
+			require.InDelta(t, 3, testutil.ToFloat64(w.metrics.violations.WithLabelValues("TolerationPolicy", policy.OtherName)), 0)
+		})
 	})
 }
 
@@ -268,6 +287,7 @@ func TestC28ViolationsOfAGuardAreInTheStatusOfItsPlacementPolicy(t *testing.T) {
 		lead(t, w, func() {
 			require.EqualValues(t, 1, violations().Count)
 			require.Equal(t, "kiwi", violations().Sample[0].Namespace)
+			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.violations.WithLabelValues("PlacementPolicy", policy.Name)), 0)
 			rest(time.Minute)
 			require.Equal(t, 1, w.count())
 
@@ -275,6 +295,7 @@ func TestC28ViolationsOfAGuardAreInTheStatusOfItsPlacementPolicy(t *testing.T) {
 			place(policy)
 			rest(time.Minute)
 			require.Nil(t, violations(), "a policy without a guard has none")
+			require.Zero(t, testutil.CollectAndCount(w.metrics.violations))
 			require.Equal(t, 2, w.count())
 		})
 	})

@@ -1,12 +1,14 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
@@ -43,23 +46,56 @@ const (
 
 // Metrics shows the results of the leader.
 type Metrics struct {
-	violations prometheus.Gauge
-	duration   prometheus.Gauge
+	violations *prometheus.GaugeVec
+	// shown are the policies that have a series, as "Kind/name". Only Start uses it.
+	shown    map[string]int32
+	duration prometheus.Gauge
 }
 
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	factory := promauto.With(reg)
 	return &Metrics{
-		violations: factory.NewGauge(prometheus.GaugeOpts{
+		violations: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_policy_violations",
-			Help: "Existing pods that a TolerationPolicy or the guard of a PlacementPolicy would refuse today, counted once for each such policy, as the leader last found.",
-		}),
+			Help: "Existing pods that a TolerationPolicy or the guard of a PlacementPolicy would refuse today, by the kind and the name of the policy, as the leader last found.",
+		}, []string{"kind", "policy"}),
 		duration: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_policy_audit_duration_seconds",
 			Help: "How long the last look at all pods took.",
 		}),
 	}
+}
+
+// set shows the violations of policies, and removes what it has shown of others.
+func (m *Metrics) set(policies []audited, found map[string]*v1alpha1.TolerationViolations) {
+	counts := map[string]int32{}
+	for _, p := range slices.SortedFunc(slices.Values(policies), func(a, b audited) int { return cmp.Compare(a.name, b.name) }) {
+		if p.name == "" {
+			continue
+		}
+		ref := policy.Ref("TolerationPolicy", p.name)
+		if len(counts) >= policy.MaxNamed {
+			kind, _, _ := strings.Cut(ref, "/")
+			ref = kind + "/" + policy.OtherName
+		}
+		count := int32(0)
+		if violations := found[p.name]; violations != nil {
+			count = violations.Count
+		}
+		counts[ref] += count
+	}
+	for ref := range m.shown {
+		if _, ok := counts[ref]; !ok {
+			kind, name, _ := strings.Cut(ref, "/")
+			m.violations.DeleteLabelValues(kind, name)
+		}
+	}
+	for ref, count := range counts {
+		kind, name, _ := strings.Cut(ref, "/")
+		m.violations.WithLabelValues(kind, name).Set(float64(count))
+	}
+	m.shown = counts
 }
 
 // Options configures a Controller. All fields are required.
@@ -94,7 +130,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.lastWrites = map[types.UID]time.Time{}
 	changed, unsubscribe := c.Policies.Subscribe()
 	defer unsubscribe()
-	defer c.options.Metrics.violations.Set(0) // The next leader exports the metric.
+	defer c.options.Metrics.set(nil, nil) // The next leader exports the metric.
 
 	failures := 0 // in a row
 	for {
@@ -162,22 +198,20 @@ func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed 
 	}
 	duration = c.Local.Since(began)
 	c.options.Metrics.duration.Set(duration.Seconds())
-	total := 0
-	for _, violations := range found {
-		total += int(violations.Count)
+	policies, err := c.audited(ctx)
+	if err != nil {
+		return duration, err
 	}
-	c.options.Metrics.violations.Set(float64(total))
-	return duration, c.write(ctx, current, found, changed)
+	c.options.Metrics.set(policies, found)
+	return duration, c.write(ctx, current, policies, found, changed)
 }
 
 // write writes the violations into the statuses that differ. If that takes longer than
 // writeFor and policies changed meanwhile, the next audit writes the rest. A refused write
 // does not stop the others.
-func (c *Controller) write(ctx context.Context, current *policyset.Set, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{}) error {
-	policies, err := c.audited(ctx)
-	if err != nil {
-		return err
-	}
+func (c *Controller) write(
+	ctx context.Context, current *policyset.Set, policies []audited, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{},
+) error {
 	now := c.Local.Now()
 	maps.DeleteFunc(c.lastWrites, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
 	var errs []error

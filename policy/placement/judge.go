@@ -182,7 +182,7 @@ func refsTo(names []string) string {
 	for _, name := range names {
 		refs = append(refs, refTo(name))
 	}
-	return strings.Join(refs, ", ")
+	return policy.JoinRefs(refs)
 }
 
 func termPath(index int) string {

@@ -1,7 +1,13 @@
 package app
 
+import (
+	"strconv"
+
+	"github.com/tollgate-dev/tollgate/policy"
+)
+
 // metricsIntro begins docs/metrics.md.
-const metricsIntro = `# Metrics
+var metricsIntro = `# Metrics
 
 <!-- Written by make generate from the metrics themselves. -->
 
@@ -14,8 +20,12 @@ There is no profiling endpoint.
 [deploy/monitoring](../deploy/monitoring) has what Prometheus and Grafana need: who may scrape, a ServiceMonitor or a
 PodMonitor, rules, and a dashboard. [alerts.md](alerts.md) says what to do about each alert.
 
-Labels have closed sets of values, which no name of a pod, node, namespace or policy is among. Names of drivers are: those
-of the first hundred, and ` + "`other`" + ` for the rest.
+Labels have closed sets of values. No name of a pod, node or namespace is among them. Names of policies and drivers are, up to a
+limit: the first ` + strconv.Itoa(policy.MaxNamed) + ` policies that a replica counts something for, and ` + strconv.Itoa(maxDrivers) + ` drivers; the others have the value ` + "`other`" + ` together. The
+name of a policy goes with its ` + "`kind`" + `, and both are ` + "`none`" + ` for a rule that holds without a policy.
+
+No metric has the label ` + "`cluster`" + `: Prometheus adds it, and the rules and the dashboard go by it
+([several clusters](../deploy/monitoring/README.md#several-clusters)).
 
 What only the leader does, it alone counts; the others say 0 or nothing. Sum it up, or take the maximum, over replicas.
 
