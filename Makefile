@@ -131,12 +131,12 @@ test-e2e: helm ## Run tests on a real etcd, API server, controller manager and s
 		exit $${failed:-0}
 
 .PHONY: test-monitoring
-test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with promtool, and with a Prometheus that scrapes a real control plane.
+test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with promtool, and with a Prometheus that has two real control planes.
 	@$(call say,checking and testing the rules)
-	@cd deploy/monitoring/rules && $(PROMTOOL) check rules --lint=all --lint-fatal tollgate.yaml && $(PROMTOOL) test rules tollgate.test.yaml
+	@cd deploy/monitoring/rules && $(PROMTOOL) check rules --lint=all --lint-fatal tollgate.yaml && $(PROMTOOL) test rules *.test.yaml
 	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
 	@cd e2e && $(GO) run ./cmd/cluster build
-	@$(call say,Prometheus scrapes a real control plane (a minute))
+	@$(call say,Prometheus scrapes two real control planes (two minutes))
 	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test $(TEST) -timeout 20m ./monitoring
 
 .PHONY: test-release

@@ -16,8 +16,10 @@ import (
 const (
 	rulesFile = "rules/tollgate.yaml"
 	testsFile = "rules/tollgate.test.yaml"
-	alertsDoc = "../../docs/alerts.md"
-	dashboard = "dashboards/tollgate.json"
+	// clustersFile has the tests in which one Prometheus has two clusters.
+	clustersFile = "rules/clusters.test.yaml"
+	alertsDoc    = "../../docs/alerts.md"
+	dashboard    = "dashboards/tollgate.json"
 )
 
 type group struct {
@@ -74,6 +76,7 @@ func TestEveryAlertSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		seen[alert.Alert] = true
 		require.Contains(t, []string{"critical", "warning"}, alert.Labels["severity"], alert.Alert)
 		require.True(t, strings.HasSuffix(alert.Annotations["summary"], "."), alert.Alert)
+		require.True(t, strings.HasPrefix(alert.Annotations["summary"], "{{ with $labels.cluster }}{{ . }}: {{ end }}"), "%s names the cluster", alert.Alert)
 		require.True(t, strings.HasSuffix(alert.Annotations["description"], "."), alert.Alert)
 		require.Equal(t, "https://github.com/tollgate-dev/tollgate/blob/main/docs/alerts.md#"+strings.ToLower(alert.Alert), alert.Annotations["runbook_url"])
 		require.Contains(t, doc, "\n## "+alert.Alert+"\n", "docs/alerts.md")
@@ -111,6 +114,58 @@ func TestEveryAlertHasATestInWhichItFiresAndOneInWhichItDoesNot(t *testing.T) {
 	for _, alert := range alerts(t) {
 		require.True(t, fires[alert.Alert], "no test in which %s fires", alert.Alert)
 		require.True(t, quiet[alert.Alert], "no test in which %s stays quiet", alert.Alert)
+	}
+}
+
+// aggregation matches an aggregation of PromQL up to the labels that it keeps.
+var aggregation = regexp.MustCompile(`\b(?:sum|min|max|avg|count|group|stddev|stdvar|topk|bottomk|quantile|count_values)\b(?: (?:by|without))? ?\([^()]*`)
+
+// requireByCluster fails if an aggregation of the expression adds clusters up.
+func requireByCluster(t *testing.T, expr, where string) {
+	t.Helper()
+	for _, found := range aggregation.FindAllString(expr, -1) {
+		require.Regexp(t, ` by \(cluster\b`, found, where)
+	}
+	for _, matched := range regexp.MustCompile(`\bon \(([^()]*)`).FindAllStringSubmatch(expr, -1) {
+		require.Contains(t, strings.Split(matched[1], ", "), "cluster", where)
+	}
+}
+
+func TestRulesJudgeEachClusterByItself(t *testing.T) {
+	t.Parallel()
+	for _, g := range groups(t) {
+		for _, r := range g.Rules {
+			requireByCluster(t, r.Expr, r.Record+r.Alert)
+		}
+	}
+}
+
+// An alert that is tested without clusters alone may take one cluster's well-being for that of all.
+func TestEveryAlertHasATestInWhichOneOfTwoClustersFails(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Tests []struct {
+			Expressions []struct {
+				Expr    string `json:"expr"`
+				Samples []struct {
+					Labels string `json:"labels"`
+				} `json:"exp_samples"`
+			} `json:"promql_expr_test"`
+		} `json:"tests"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, clustersFile)), &file))
+	fires := map[string]bool{}
+	for _, test := range file.Tests {
+		for _, e := range test.Expressions {
+			require.Equal(t, `count by (alertname, cluster) (ALERTS{alertstate="firing"})`, e.Expr, "counts the alerts of both clusters")
+			for _, sample := range e.Samples {
+				fires[sample.Labels] = true
+			}
+		}
+	}
+	for _, alert := range alerts(t) {
+		east, west := `{alertname="`+alert.Alert+`", cluster="east"}`, `{alertname="`+alert.Alert+`", cluster="west"}`
+		require.True(t, fires[east] || fires[west], "no test in which %s fires for one of two clusters", alert.Alert)
 	}
 }
 
@@ -160,17 +215,25 @@ func TestEveryPanelSaysWhatItShowsAndInWhat(t *testing.T) {
 		Title      string `json:"title"`
 		Templating struct {
 			List []struct {
-				Name string `json:"name"`
-				Type string `json:"type"`
+				Name       string `json:"name"`
+				Type       string `json:"type"`
+				Multi      bool   `json:"multi"`
+				IncludeAll bool   `json:"includeAll"`
+				AllValue   string `json:"allValue"`
 			} `json:"list"`
 		} `json:"templating"`
 		Panels []panel `json:"panels"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(read(t, dashboard)), &board))
 	require.Equal(t, "tollgate", board.UID)
-	require.Len(t, board.Templating.List, 2)
+	require.Len(t, board.Templating.List, 3)
 	require.Equal(t, "datasource", board.Templating.List[0].Type)
-	require.Equal(t, "job", board.Templating.List[1].Name)
+	cluster := board.Templating.List[1]
+	require.Equal(t, "cluster", cluster.Name)
+	require.True(t, cluster.Multi)
+	require.True(t, cluster.IncludeAll)
+	require.Equal(t, ".*", cluster.AllValue, "matches series without the label, too")
+	require.Equal(t, "job", board.Templating.List[2].Name)
 	// Units that Grafana knows.
 	units := []string{"short", "s", "bytes", "ops", "reqps", "percentunit"}
 	ids, rows := map[int]bool{}, []string{}
@@ -197,7 +260,9 @@ func TestEveryPanelSaysWhatItShowsAndInWhat(t *testing.T) {
 		require.NotEmpty(t, p.Targets, p.Title)
 		for i, target := range p.Targets {
 			require.Equal(t, string(rune('A'+i)), target.RefID, p.Title)
-			require.NotEmpty(t, target.Legend, p.Title)
+			require.True(t, strings.HasPrefix(target.Legend, "{{cluster}} "), p.Title)
+			require.Contains(t, target.Expr, `cluster=~"$cluster"`, p.Title)
+			requireByCluster(t, target.Expr, p.Title)
 			require.Regexp(t, `job=~"\$job"|tollgate:|name=~"\.\+\[\.\]tollgate\[\.\]dev"`, target.Expr, "%s: selects the job", p.Title)
 		}
 	}
