@@ -30,16 +30,16 @@ const (
 )
 
 // makeActivity has Tollgate do some of all that it does, so that there is something to see.
-func makeActivity(ctx context.Context) error {
-	client, err := newClient()
+func (c *cluster) makeActivity(ctx context.Context) error {
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	name, err := shared.CreateNamespace(ctx, "monitoring-")
+	name, err := c.CreateNamespace(ctx, "monitoring-")
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, filepath.Join("testdata", "activity.yaml")); err != nil {
+	if err := c.apply(ctx, filepath.Join("testdata", "activity.yaml")); err != nil {
 		return err
 	}
 	for i, key := range []string{plainKey, breakerKey, budgetKey} {
@@ -47,17 +47,17 @@ func makeActivity(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := again(ctx, client, name); err != nil {
+	if err := c.again(ctx, client, name); err != nil {
 		return err
 	}
-	return errors.Join(refusedToleration(ctx, client, name), badUpdate(ctx, client, name), strayRequest(ctx))
+	return errors.Join(refusedToleration(ctx, client, name), badUpdate(ctx, client, name), c.strayRequest(ctx))
 }
 
 // again has a pod evicted and a taint previewed once more, after Prometheus has seen the first: a
 // rate knows nothing of what a counter began with.
-func again(ctx context.Context, client kubernetes.Interface, namespace string) error {
+func (c *cluster) again(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	if err := poll(ctx, "the first evictions are scraped", func(ctx context.Context) error {
-		evicted, err := scraper.total(ctx, evictedPods)
+		evicted, err := scraper.total(ctx, c.evictedPods())
 		if err == nil && evicted < 4 {
 			err = fmt.Errorf("%v evicted", evicted)
 		}
@@ -75,12 +75,12 @@ func again(ctx context.Context, client kubernetes.Interface, namespace string) e
 
 // keepSpreading has the scheduler spread a pod again and again until stop is called, because a
 // rate is of what goes on, and the scheduler measures its plugins for one pod in ten.
-func keepSpreading(ctx context.Context) (stop func(), err error) {
-	client, err := newClient()
+func (c *cluster) keepSpreading(ctx context.Context) (stop func(), err error) {
+	client, err := c.client()
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := shared.CreateNamespace(ctx, "spread-")
+	namespace, err := c.CreateNamespace(ctx, "spread-")
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +178,8 @@ func badUpdate(ctx context.Context, client kubernetes.Interface, namespace strin
 }
 
 // strayRequest sends the webhook what is no review.
-func strayRequest(ctx context.Context) error {
-	status, _, err := ask(ctx, tollgate.WebhookURL+"/validate", "")
+func (c *cluster) strayRequest(ctx context.Context) error {
+	status, _, err := ask(ctx, c.tollgate.WebhookURL+"/validate", "")
 	if err == nil && status != http.StatusMethodNotAllowed {
 		err = fmt.Errorf("the webhook answers a GET with %d", status)
 	}

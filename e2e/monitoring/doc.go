@@ -1,9 +1,10 @@
-// Package monitoring has a real Prometheus scrape Tollgate, kube-apiserver and
-// kube-scheduler on a real control plane, with the rights, the rules and the dashboard
-// that ship.
+// Package monitoring has real Prometheuses scrape Tollgate, kube-apiserver and
+// kube-scheduler on two real control planes, with the rights, the rules and the dashboard
+// that ship. One Prometheus has the metrics of both.
 //
-// It needs a Prometheus, which make test-monitoring builds and names in
-// TOLLGATE_PROMETHEUS. Without, its tests do not run, and it says so.
+// They need a Prometheus, which make test-monitoring builds and names in
+// TOLLGATE_PROMETHEUS. Without, the tests do not run, and say so.
 //
-// Its control plane is its own: metrics need authorization, and the tests run apart.
+// The control planes are the package's own: metrics need authorization, and the tests run
+// apart.
 package monitoring

@@ -35,7 +35,7 @@ func ask(ctx context.Context, url, token string) (int, string, error) {
 
 func tokenOf(t *testing.T, serviceAccount string) string {
 	t.Helper()
-	client, err := newClient()
+	client, err := east.client()
 	require.NoError(t, err)
 	request := &authenticationv1.TokenRequest{}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), serviceAccount, request, metav1.CreateOptions{})
@@ -44,7 +44,7 @@ func tokenOf(t *testing.T, serviceAccount string) string {
 }
 
 func TestF12MetricsAreShownToTheScraperAndToNobodyElse(t *testing.T) {
-	url := strings.Replace(tollgate.MetricsURL, "http://", "https://", 1)
+	url := strings.Replace(east.tollgate.MetricsURL, "http://", "https://", 1)
 	for name, test := range map[string]struct {
 		token string
 		want  int
@@ -62,7 +62,7 @@ func TestF12MetricsAreShownToTheScraperAndToNobodyElse(t *testing.T) {
 		})
 	}
 	t.Run("by plain HTTP nobody", func(t *testing.T) {
-		status, body, err := ask(t.Context(), tollgate.MetricsURL, tokenOf(t, "tollgate-scraper"))
+		status, body, err := ask(t.Context(), east.tollgate.MetricsURL, tokenOf(t, "tollgate-scraper"))
 		if err != nil {
 			// The refusal is lost if the connection is closed before all of the request was read.
 			require.True(t, errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF), "%v", err)
@@ -75,8 +75,8 @@ func TestF12MetricsAreShownToTheScraperAndToNobodyElse(t *testing.T) {
 
 func TestF12NoProfilesAreServed(t *testing.T) {
 	token := tokenOf(t, "tollgate-scraper")
-	metrics := strings.TrimSuffix(strings.Replace(tollgate.MetricsURL, "http://", "https://", 1), "/metrics")
-	for _, base := range []string{metrics, tollgate.HealthURL, tollgate.WebhookURL} {
+	metrics := strings.TrimSuffix(strings.Replace(east.tollgate.MetricsURL, "http://", "https://", 1), "/metrics")
+	for _, base := range []string{metrics, east.tollgate.HealthURL, east.tollgate.WebhookURL} {
 		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/vars"} {
 			status, _, err := ask(t.Context(), base+path, token)
 			require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestF12NoProfilesAreServed(t *testing.T) {
 }
 
 func TestTheScraperMayDoNothingElse(t *testing.T) {
-	config := shared.As("system:serviceaccount:"+namespace+":tollgate-scraper", "system:serviceaccounts")
+	config := east.As("system:serviceaccount:"+namespace+":tollgate-scraper", "system:serviceaccounts")
 	require.NotNil(t, config)
 	allowed := rulesOf(t, config)
 	require.Equal(t, []string{"get /tollgate/metrics"}, allowed)

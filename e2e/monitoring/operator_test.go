@@ -29,7 +29,7 @@ func TestTheOperatorsKindsAreAccepted(t *testing.T) {
 		file := filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+kind+".yaml")
 		kubectl(t, "create", "-f", file)
 		eventually(t, kind, func(ctx context.Context) error {
-			out, err := install.Kubectl(ctx, shared, "get", kind, "-A")
+			out, err := install.Kubectl(ctx, east.ControlPlane, "get", kind, "-A")
 			if err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
@@ -41,12 +41,12 @@ func TestTheOperatorsKindsAreAccepted(t *testing.T) {
 	} {
 		kubectl(t, "create", "--validate=strict", "-f", file)
 	}
-	out, err = install.Kubectl(t.Context(), shared, "-n", namespace, "get", "servicemonitor/tollgate", "podmonitor/tollgate", "prometheusrule/tollgate", "-o", "name")
+	out, err = install.Kubectl(t.Context(), east.ControlPlane, "-n", namespace, "get", "servicemonitor/tollgate", "podmonitor/tollgate", "prometheusrule/tollgate", "-o", "name")
 	require.NoError(t, err, "%s", out)
 }
 
 func kubectl(t *testing.T, args ...string) {
 	t.Helper()
-	out, err := install.Kubectl(t.Context(), shared, args...)
+	out, err := install.Kubectl(t.Context(), east.ControlPlane, args...)
 	require.NoError(t, err, "%s", out)
 }

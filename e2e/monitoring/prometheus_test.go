@@ -1,16 +1,21 @@
 package monitoring
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,36 +32,85 @@ type prometheus struct {
 	dir string
 }
 
-// configuration has it scrape as the monitors that ship say, but often.
+// configuration has a Prometheus scrape a cluster as the monitors that ship say, but often.
 const configuration = `
-global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
-rule_files: [%[1]q]
 scrape_configs:
   - job_name: tollgate
     scheme: https
     authorization: {credentials_file: token}
     tls_config: {ca_file: tollgate-ca.crt, server_name: tollgate.tollgate-system.svc}
-    static_configs: [{targets: [%[2]q]}]
+    static_configs: [{targets: [%[1]q], labels: %[4]s}]
   - job_name: kube-apiserver
     scheme: https
     scrape_interval: 3s
     scrape_timeout: 3s
     tls_config: {ca_file: ca.crt, cert_file: client.crt, key_file: client.key}
-    static_configs: [{targets: [%[3]q]}]
+    static_configs: [{targets: [%[2]q], labels: %[4]s}]
   - job_name: kube-scheduler
     scheme: https
     tls_config: {ca_file: ca.crt, cert_file: client.crt, key_file: client.key}
-    static_configs: [{targets: [%[4]q]}]
+    static_configs: [{targets: [%[3]q], labels: %[4]s}]
 `
 
-func startPrometheus(ctx context.Context, program string) (*prometheus, error) {
+// central is how the Prometheus is configured that has both clusters. It scrapes east itself, so it
+// adds the label cluster to what it scrapes.
+const central = `
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [rules.yaml]
+`
+
+// remote is how the Prometheus Agent of west is configured. The label is one of its external labels.
+const remote = `
+global: {scrape_interval: 1s, scrape_timeout: 1s, external_labels: {cluster: west}}
+remote_write: [{url: %q, queue_config: {batch_send_deadline: 1s}}]
+`
+
+// absentFor is the time for which TollgateAbsent waits, in the rules that ship.
+var absentFor = regexp.MustCompile(`(?s)(- alert: TollgateAbsent\n.*?\n +for: )5m\n`)
+
+// startCentral starts the Prometheus that has both clusters, with the rules that ship.
+func startCentral(ctx context.Context, program string) (*prometheus, error) {
+	rules, err := os.ReadFile(shipped("rules", "tollgate.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("read the rules: %w", err)
+	}
+	// A test waits for this alert.
+	soon := absentFor.ReplaceAll(rules, []byte("${1}5s\n"))
+	if bytes.Equal(soon, rules) {
+		return nil, errors.New("TollgateAbsent does not wait for 5m")
+	}
+	files := map[string][]byte{"prometheus.yml": []byte(central + east.scraped("{cluster: east}")), "rules.yaml": soon}
+	return east.startPrometheus(ctx, program, files, "--web.enable-remote-write-receiver", "--storage.tsdb.path")
+}
+
+// startAgent starts the Prometheus Agent of west, which writes to another Prometheus.
+func startAgent(ctx context.Context, program string, to *prometheus) (*prometheus, error) {
+	files := map[string][]byte{"prometheus.yml": []byte(fmt.Sprintf(remote, to.url+"/api/v1/write") + west.scraped("{}"))}
+	return west.startPrometheus(ctx, program, files, "--agent", "--storage.agent.path")
+}
+
+// scraped returns the part of a configuration that scrapes the cluster.
+func (c *cluster) scraped(labels string) string {
+	endpoint := strings.TrimSuffix(strings.TrimPrefix(c.tollgate.MetricsURL, "http://"), "/metrics")
+	host := func(component string) string { return strings.TrimPrefix(c.URL(component), "https://") }
+	return fmt.Sprintf(configuration, endpoint, host(controlplane.APIServer), host(controlplane.Scheduler), labels)
+}
+
+// startPrometheus starts a Prometheus that may scrape the cluster, from files, and returns when it is
+// ready. The last argument is the flag for the folder of its data.
+func (c *cluster) startPrometheus(ctx context.Context, program string, files map[string][]byte, args ...string) (*prometheus, error) {
 	dir, err := os.MkdirTemp("", "tollgate-prometheus-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	p := &prometheus{dir: dir}
-	if err := p.writeFiles(ctx); err != nil {
+	if err := c.addCredentials(ctx, files); err != nil {
 		return nil, err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return nil, fmt.Errorf("write for Prometheus: %w", err)
+		}
 	}
 	ports, err := controlplane.FreePorts(ctx, 1)
 	if err != nil {
@@ -65,46 +119,35 @@ func startPrometheus(ctx context.Context, program string) (*prometheus, error) {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
 	p.url = "http://" + address
 	p.process, err = process.Start(process.Spec{
-		Name: "prometheus", Path: program, Log: shared.LogPath("prometheus"),
-		Args: []string{
-			"--config.file=" + filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path=" + filepath.Join(dir, "data"),
-			"--web.listen-address=" + address,
-		},
+		Name: "prometheus", Path: program, Log: c.LogPath("prometheus"),
+		Args: slices.Concat(
+			[]string{"--config.file=" + filepath.Join(dir, "prometheus.yml"), "--web.listen-address=" + address}, args, []string{filepath.Join(dir, "data")}),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return p, poll(ctx, "Prometheus is ready", func(ctx context.Context) error {
 		if !p.process.Alive() {
-			return fmt.Errorf("it ended with %s, see %s", p.process.Exit(), shared.LogPath("prometheus"))
+			return fmt.Errorf("it ended with %s, see %s", p.process.Exit(), c.LogPath("prometheus"))
 		}
 		_, err := p.fetch(ctx, "/-/ready", nil)
 		return err
 	})
 }
 
-// writeFiles writes its configuration and what it needs to scrape.
-func (p *prometheus) writeFiles(ctx context.Context) error {
-	token, err := secret(ctx, "tollgate-scraper", "token")
+// addCredentials adds what is needed to scrape the cluster to files.
+func (c *cluster) addCredentials(ctx context.Context, files map[string][]byte) error {
+	token, err := c.secret(ctx, "tollgate-scraper", "token")
 	if err != nil {
 		return err
 	}
-	ca, err := secret(ctx, "tollgate-serving-certificate", "ca.crt")
+	ca, err := c.secret(ctx, "tollgate-serving-certificate", "ca.crt")
 	if err != nil {
 		return err
 	}
-	admin := shared.RESTConfig()
-	endpoint := strings.TrimSuffix(strings.TrimPrefix(tollgate.MetricsURL, "http://"), "/metrics")
-	host := func(component string) string { return strings.TrimPrefix(shared.URL(component), "https://") }
-	for name, content := range map[string][]byte{
-		"token": token, "tollgate-ca.crt": ca, "ca.crt": admin.CAData, "client.crt": admin.CertData, "client.key": admin.KeyData,
-		"prometheus.yml": fmt.Appendf(nil, configuration, shipped("rules", "tollgate.yaml"),
-			endpoint, host(controlplane.APIServer), host(controlplane.Scheduler)),
-	} {
-		if err := os.WriteFile(filepath.Join(p.dir, name), content, 0o600); err != nil {
-			return fmt.Errorf("write for Prometheus: %w", err)
-		}
-	}
+	admin := c.RESTConfig()
+	files["token"], files["tollgate-ca.crt"] = token, ca
+	files["ca.crt"], files["client.crt"], files["client.key"] = admin.CAData, admin.CertData, admin.KeyData
 	return nil
 }
 
@@ -182,16 +225,25 @@ func (p *prometheus) total(ctx context.Context, expr string) (float64, error) {
 	return sum, err
 }
 
-// numbers reports whether an expression has a sample with a number, now.
-func (p *prometheus) numbers(ctx context.Context, expr string) error {
+// clusters reports whether an expression has a sample with a number for each of the clusters, and
+// none of another one, now.
+func (p *prometheus) clusters(ctx context.Context, expr string, want ...*cluster) error {
 	samples, err := p.query(ctx, expr)
 	if err != nil {
 		return err
 	}
+	found := map[string]bool{}
 	for i := range samples {
 		if !math.IsNaN(samples[i].number()) {
-			return nil
+			found[samples[i].Metric["cluster"]] = true
 		}
 	}
-	return fmt.Errorf("%d samples without a number: %s", len(samples), expr)
+	names := map[string]bool{}
+	for _, c := range want {
+		names[c.name] = true
+	}
+	if !maps.Equal(found, names) {
+		return fmt.Errorf("%d samples, numbers of %v, not of %v: %s", len(samples), found, names, expr)
+	}
+	return nil
 }

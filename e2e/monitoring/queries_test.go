@@ -25,47 +25,54 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 }
 
 func TestAllTargetsAreUp(t *testing.T) {
-	eventually(t, "targets are up", func(ctx context.Context) error {
-		var data struct {
-			Active []struct {
-				Labels map[string]string `json:"labels"`
-				Health string            `json:"health"`
-				Error  string            `json:"lastError"`
-			} `json:"activeTargets"`
+	for name, p := range map[string]*prometheus{"east": scraper, "west": agent} {
+		eventually(t, "targets of "+name+" are up", p.up)
+	}
+}
+
+// up reports whether a Prometheus scrapes all that there is in its cluster.
+func (p *prometheus) up(ctx context.Context) error {
+	var data struct {
+		Active []struct {
+			Labels map[string]string `json:"labels"`
+			Health string            `json:"health"`
+			Error  string            `json:"lastError"`
+		} `json:"activeTargets"`
+	}
+	if err := p.get(ctx, "targets", nil, &data); err != nil {
+		return err
+	}
+	if len(data.Active) != 3 {
+		return fmt.Errorf("%d targets", len(data.Active))
+	}
+	for _, target := range data.Active {
+		if target.Health != "up" {
+			return fmt.Errorf("%s is %s: %s", target.Labels["job"], target.Health, target.Error)
 		}
-		if err := scraper.get(ctx, "targets", nil, &data); err != nil {
-			return err
-		}
-		if len(data.Active) != 3 {
-			return fmt.Errorf("%d targets", len(data.Active))
-		}
-		for _, target := range data.Active {
-			if target.Health != "up" {
-				return fmt.Errorf("%s is %s: %s", target.Labels["job"], target.Health, target.Error)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // evictedPods is what a dashboard would say of how many pods were evicted.
-const evictedPods = `sum(tollgate_evictions_total{outcome="evicted"})`
+func (c *cluster) evictedPods() string {
+	return `sum(tollgate_evictions_total{outcome="evicted", cluster="` + c.name + `"})`
+}
 
 func TestTheCounterOfEvictionsRisesWithAnEviction(t *testing.T) {
-	client, err := newClient()
+	client, err := east.client()
 	require.NoError(t, err)
-	name, err := shared.CreateNamespace(t.Context(), "rises-")
+	name, err := east.CreateNamespace(t.Context(), "rises-")
 	require.NoError(t, err)
 	// What is evicted before the test is over by now, or is held.
 	eventually(t, "earlier evictions are counted", func(ctx context.Context) error {
-		if evicted, err := scraper.total(ctx, evictedPods); err != nil || evicted < 5 {
+		if evicted, err := scraper.total(ctx, east.evictedPods()); err != nil || evicted < 5 {
 			return errors.Join(err, fmt.Errorf("%v evicted", evicted))
 		}
 		return nil
 	})
-	before, err := scraper.total(t.Context(), evictedPods)
+	before, err := scraper.total(t.Context(), east.evictedPods())
 	require.NoError(t, err)
-	kubernetesName := `taint_eviction_controller_pod_deletions_total`
+	kubernetesName := `taint_eviction_controller_pod_deletions_total{cluster="east"}`
 	deleted, err := scraper.total(t.Context(), kubernetesName)
 	require.NoError(t, err)
 	node := controlplane.NodeName(4)
@@ -78,7 +85,7 @@ func TestTheCounterOfEvictionsRisesWithAnEviction(t *testing.T) {
 			[]byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 	})
-	for query, from := range map[string]float64{evictedPods: before, kubernetesName: deleted} {
+	for query, from := range map[string]float64{east.evictedPods(): before, kubernetesName: deleted} {
 		eventually(t, query, func(ctx context.Context) error {
 			if now, err := scraper.total(ctx, query); err != nil || now != from+1 {
 				return errors.Join(err, fmt.Errorf("%v, not %v", now, from+1))
@@ -105,24 +112,40 @@ func quiet(query string) bool {
 	return false
 }
 
-func TestEveryQueryOfTheDashboardHasData(t *testing.T) {
-	for title, queries := range dashboardQueries(t) {
-		for _, query := range queries {
-			t.Run(title, func(t *testing.T) {
-				if quiet(query) {
-					_, err := scraper.query(t.Context(), query)
-					require.NoError(t, err)
-					return
-				}
-				eventually(t, query, func(ctx context.Context) error { return scraper.numbers(ctx, query) })
-			})
+// selections are values of the variable cluster of the dashboard as Grafana sends them, with the
+// clusters that are chosen by them.
+var selections = map[string]struct {
+	value string
+	chose []*cluster
+}{
+	"one cluster":              {"east", []*cluster{east}},
+	"the other one":            {"west", []*cluster{west}},
+	"both":                     {"(east|west)", []*cluster{east, west}},
+	"all":                      {".*", []*cluster{east, west}},
+	"one that does not exist":  {"north", nil},
+	"one and another, unknown": {"(north|west)", []*cluster{west}},
+}
+
+func TestEveryQueryOfTheDashboardHasDataOfTheClustersThatAreChosen(t *testing.T) {
+	for name, selection := range selections {
+		for title, queries := range dashboardQueries(t, selection.value) {
+			for _, query := range queries {
+				t.Run(name+": "+title, func(t *testing.T) {
+					if quiet(query) {
+						_, err := scraper.query(t.Context(), query)
+						require.NoError(t, err)
+						return
+					}
+					eventually(t, query, func(ctx context.Context) error { return scraper.clusters(ctx, query, selection.chose...) })
+				})
+			}
 		}
 	}
 }
 
 // dashboardQueries returns the queries of the dashboard by the title of their panel, as
-// Grafana sends them.
-func dashboardQueries(t *testing.T) map[string][]string {
+// Grafana sends them for a value of the variable cluster.
+func dashboardQueries(t *testing.T, cluster string) map[string][]string {
 	t.Helper()
 	data, err := os.ReadFile(shipped("dashboards", "tollgate.json"))
 	require.NoError(t, err)
@@ -141,7 +164,7 @@ func dashboardQueries(t *testing.T) map[string][]string {
 		} `json:"annotations"`
 	}
 	require.NoError(t, json.Unmarshal(data, &board))
-	variables := strings.NewReplacer("$job", ".+", "$__rate_interval", "5m")
+	variables := strings.NewReplacer("$cluster", cluster, "$job", ".+", "$__rate_interval", "5m")
 	queries := map[string][]string{}
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
@@ -195,10 +218,62 @@ func TestAllRulesAreEvaluated(t *testing.T) {
 	})
 }
 
+// What is recorded of two clusters is two series, and an alert is of one of them.
+func TestEveryRuleKeepsTheClustersApart(t *testing.T) {
+	rules, err := loadedRules(t.Context())
+	require.NoError(t, err)
+	for _, rule := range rules {
+		t.Run(rule.Name, func(t *testing.T) {
+			if rule.Type == "recording" && !quiet(rule.Name) {
+				eventually(t, rule.Name, func(ctx context.Context) error {
+					return errors.Join(scraper.clusters(ctx, rule.Query, both()...), scraper.clusters(ctx, rule.Name, both()...))
+				})
+			}
+			samples, err := scraper.query(t.Context(), rule.Query)
+			require.NoError(t, err)
+			for _, found := range samples {
+				require.Contains(t, []string{east.name, west.name}, found.Metric["cluster"])
+			}
+		})
+	}
+}
+
+func TestTheAlertOfAClusterWithoutTollgateNamesThatOneAlone(t *testing.T) {
+	const absent = `ALERTS{alertstate="firing", alertname="TollgateAbsent"}`
+	eventually(t, "both clusters are known", func(ctx context.Context) error {
+		return scraper.clusters(ctx, "tollgate:replicas:count", both()...)
+	})
+	require.NoError(t, scraper.clusters(t.Context(), missing(t)))
+	require.NoError(t, west.tollgate.Terminate(t.Context()))
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		require.NoError(t, west.tollgate.Start(ctx))
+		require.NoError(t, poll(ctx, "the alert ends", func(ctx context.Context) error { return scraper.clusters(ctx, absent) }))
+	})
+	eventually(t, "the alert of west", func(ctx context.Context) error { return scraper.clusters(ctx, absent, west) })
+	require.NoError(t, scraper.clusters(t.Context(), missing(t), west))
+	// The leader of the other cluster goes on as if nothing was.
+	require.NoError(t, scraper.clusters(t.Context(), "tollgate_leading == 1", east))
+	others, err := scraper.query(t.Context(), `ALERTS{alertstate="firing", alertname=~"TollgateNoLeader|TollgateTwoLeaders"}`)
+	require.NoError(t, err)
+	require.Empty(t, others)
+}
+
+// missing returns the expression of the rule that docs/alerts.md gives to those whose clusters all
+// have Tollgate.
+func missing(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile(programs.Root + "/docs/alerts.md")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`- alert: TollgateMissing\n  expr: (.*)\n`).FindSubmatch(page)
+	require.NotNil(t, found)
+	return string(found[1])
+}
+
 func TestAnAlertFiresWhenWhatItIsAboutIsSo(t *testing.T) {
 	firing := func(names string) string { return `ALERTS{alertstate="firing", alertname=~"` + names + `"}` }
 	eventually(t, "the alert of the breaker that holds", func(ctx context.Context) error {
-		return scraper.numbers(ctx, firing("TollgateBreakerTripped"))
+		return scraper.clusters(ctx, firing("TollgateBreakerTripped"), both()...)
 	})
 	// Those that a slow machine is no reason for.
 	wrong, err := scraper.query(t.Context(), firing("TollgateAbsent|TollgateTwoLeaders|TollgateCertificate.*|TollgateBothEvictorsActive|TollgateEvictionsHeld"))
@@ -234,7 +309,9 @@ func TestWhatRulesLookAtIsThere(t *testing.T) {
 				continue
 			}
 			t.Run(rule.Name, func(t *testing.T) {
-				eventually(t, selector, func(ctx context.Context) error { return scraper.numbers(ctx, selector) })
+				// A counter may be gone where Tollgate was started anew.
+				seen := "last_over_time(" + selector + "[1h])"
+				eventually(t, selector, func(ctx context.Context) error { return scraper.clusters(ctx, seen, both()...) })
 			})
 		}
 	}

@@ -17,7 +17,7 @@ import (
 func rulesOf(t *testing.T, config *rest.Config) []string {
 	t.Helper()
 	var all [2][]string
-	for i, who := range []*rest.Config{config, shared.As("nobody", "system:serviceaccounts")} {
+	for i, who := range []*rest.Config{config, east.As("nobody", "system:serviceaccounts")} {
 		client, err := kubernetes.NewForConfig(who)
 		require.NoError(t, err)
 		review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
