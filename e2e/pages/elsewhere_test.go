@@ -12,6 +12,8 @@ func elsewhere() []unrun {
 		evictors = "kube-controller-manager --controllers=*,-taint-eviction-controller,-device-taint-eviction-controller"
 		streams  = "the kubelets that are played here serve no logs and no ports"
 		endless  = "it goes on until it is interrupted; e2e/cli runs it"
+		engine   = "it needs a container engine, which the tests do without"
+		pushes   = "the kubelets that are played here take the image from this checkout; deploy/image pushes one to a registry"
 	)
 	return []unrun{
 		{"README.md", "make demo", builds},
@@ -23,6 +25,13 @@ func elsewhere() []unrun {
 		{"README.md", "make build", builds + ", and has built it"},
 		{"README.md", evictors, "the control planes of the tests run with this flag: see e2e/controlplane"},
 		{"README.md", "kubectl tollgate evictions -w", endless},
+		{"docs/quickstart.md", "kind create cluster", engine},
+		{"docs/quickstart.md", "git clone https://github.com/tollgate-dev/tollgate && cd tollgate", "the reader is in a checkout"},
+		{"docs/quickstart.md", "make image", builds},
+		{
+			"docs/quickstart.md",
+			"go run github.com/google/go-containerregistry/cmd/crane@v0.21.7 push bin/image registry.example.com/tollgate:v1.2.3", pushes,
+		},
 		{"docs/troubleshooting.md", "kubectl -n tollgate-system port-forward POD 8081", streams},
 		{"docs/troubleshooting.md", "curl 'localhost:8081/readyz?verbose'", "it goes through that port; TestTroubleshooting asks without it"},
 		{"docs/troubleshooting.md", "kubectl logs -n tollgate-system -l app.kubernetes.io/name=tollgate", streams},
