@@ -18,6 +18,7 @@ COSIGN_VERSION := v3.1.3
 # As in deploy/release/go.mod.
 CRANE_VERSION := v0.21.7
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+D2_VERSION := v0.7.2
 
 GO ?= go
 BIN := $(CURDIR)/bin
@@ -26,6 +27,7 @@ KUBE_API_LINTER := $(BIN)/kube-api-linter-$(KUBE_API_LINTER_VERSION)
 HELM := $(BIN)/helm-$(HELM_VERSION)
 COSIGN := $(BIN)/cosign-$(COSIGN_VERSION)
 CRANE := $(BIN)/crane-$(CRANE_VERSION)
+D2 := $(BIN)/d2-$(D2_VERSION)
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
 PROMTOOL := $(BIN)/promtool-$(PROMETHEUS_VERSION)
@@ -43,6 +45,9 @@ FLAKY := $(BIN)/flaky.txt
 
 # Every folder with a go.mod of its own.
 MODULES := . e2e scheduler deploy/image deploy/release
+
+# What make generate writes beside api and deploy.
+GENERATED := docs/cli.md docs/metrics.md docs/diagrams
 
 # What make soak does.
 OPERATIONS ?= 1000000
@@ -265,7 +270,7 @@ fmt: $(LINT) ## Format the code.
 	@for module in $(MODULES); do (cd $$module && $(LINT) fmt ./...); done
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, the files and the README of the chart, and the manuals of commands and metrics.
+generate: diagrams ## Generate deepcopy functions, CRDs, the files and the README of the chart, the manuals of commands and metrics, and diagrams.
 	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) its table of values$(comma) docs/cli.md and docs/metrics.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
@@ -276,6 +281,12 @@ generate: ## Generate deepcopy functions, CRDs, the files and the README of the 
 	@KUSTOMIZE="$(GO) run $(KUSTOMIZE)" deploy/chart/generate.sh
 	@$(GO) test -count=1 -run TestTheReadMeListsTheValuesOfTheSchema ./deploy/chart -update >/dev/null
 
+.PHONY: diagrams
+diagrams: $(D2) ## Draw the diagrams of docs/diagrams from their texts.
+	@$(call say,drawing docs/diagrams)
+	@for text in docs/diagrams/*.d2; do $(D2) --layout=dagre --theme=0 --dark-theme=200 --pad=16 $$text $${text%.d2}.svg 2>$(BIN)/d2.log || { cat $(BIN)/d2.log; exit 1; }; done
+	@chmod 644 docs/diagrams/*.svg
+
 .PHONY: versions
 versions: ## Write the go.mod files from which older versions of Kubernetes are built.
 	@$(call say,writing e2e/versions)
@@ -285,8 +296,8 @@ versions: ## Write the go.mod files from which older versions of Kubernetes are 
 verify: generate ## Fail if generated files or go.mod are not as they should be.
 	@for module in $(MODULES); do $(call say,checking go.mod of $$module); (cd $$module && $(GO) mod tidy -diff && $(GO) mod verify >/dev/null); done
 	@$(call say,checking that nothing was left to generate)
-	@git diff --exit-code -- api deploy docs/cli.md docs/metrics.md || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
-	@untracked=$$(git ls-files --others --exclude-standard -- api deploy docs/cli.md docs/metrics.md); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
+	@git diff --exit-code -- api deploy $(GENERATED) || { echo 'generated files are out of date: run make generate and commit'; exit 1; }
+	@untracked=$$(git ls-files --others --exclude-standard -- api deploy $(GENERATED)); test -z "$$untracked" || { echo "not committed: $$untracked"; exit 1; }
 
 .PHONY: helm
 helm: $(HELM) ## Build bin/helm.
@@ -317,6 +328,11 @@ $(HELM):
 	@rm -f $(BIN)/helm # the link to another version, through which nothing is to be written
 	@GOBIN=$(BIN) $(GO) install helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
 	@mv $(BIN)/helm $@
+
+$(D2):
+	@$(call say,building d2 $(D2_VERSION) (a minute or two))
+	@GOBIN=$(BIN) $(GO) install oss.terrastruct.com/d2@$(D2_VERSION)
+	@mv $(BIN)/d2 $@
 
 $(COSIGN):
 	@$(call say,building cosign $(COSIGN_VERSION) (some minutes))
