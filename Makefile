@@ -18,6 +18,7 @@ COSIGN_VERSION := v3.1.3
 # As in deploy/release/go.mod.
 CRANE_VERSION := v0.21.7
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+CRD_REF_DOCS_VERSION := v0.3.0
 D2_VERSION := v0.7.2
 
 GO ?= go
@@ -27,6 +28,7 @@ KUBE_API_LINTER := $(BIN)/kube-api-linter-$(KUBE_API_LINTER_VERSION)
 HELM := $(BIN)/helm-$(HELM_VERSION)
 COSIGN := $(BIN)/cosign-$(COSIGN_VERSION)
 CRANE := $(BIN)/crane-$(CRANE_VERSION)
+CRD_REF_DOCS := $(BIN)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 D2 := $(BIN)/d2-$(D2_VERSION)
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
@@ -47,7 +49,7 @@ FLAKY := $(BIN)/flaky.txt
 MODULES := . e2e scheduler deploy/image deploy/release
 
 # What make generate writes beside api and deploy.
-GENERATED := docs/cli.md docs/metrics.md docs/diagrams
+GENERATED := docs/api.md docs/cli.md docs/metrics.md docs/diagrams
 
 # What make soak does.
 OPERATIONS ?= 1000000
@@ -270,10 +272,11 @@ fmt: $(LINT) ## Format the code.
 	@for module in $(MODULES); do (cd $$module && $(LINT) fmt ./...); done
 
 .PHONY: generate
-generate: diagrams ## Generate deepcopy functions, CRDs, the files and the README of the chart, the manuals of commands and metrics, and diagrams.
-	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) its table of values$(comma) docs/cli.md and docs/metrics.md)
+generate: diagrams $(CRD_REF_DOCS) ## Generate deepcopy functions, CRDs, the chart, the reference of the API, the manuals of commands and metrics, and diagrams.
+	@$(call say,generating deepcopy functions$(comma) CRDs$(comma) the chart$(comma) its table of values$(comma) docs/api.md$(comma) docs/cli.md and docs/metrics.md)
 	@$(GO) run $(CONTROLLER_GEN) object paths=./api/...
 	@$(GO) run $(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=deploy/crd
+	@$(CRD_REF_DOCS) --source-path=api/v1alpha1 --config=api/crd-ref-docs.yml --renderer=markdown --output-path=docs/api.md --log-level=error
 	@$(GO) test -count=1 -run TestTheManualIsAsTheCommandsAre ./cmd/kubectl-tollgate -update >/dev/null
 	@$(GO) test -count=1 -run TestTheRulesForTheOperatorAreThePlainOnes ./deploy/monitoring -update >/dev/null
 	@$(GO) test -count=1 -run TestTheMetricsAreDocumentedAsTheyAre ./cmd/tollgate/internal/app -update >/dev/null
@@ -328,6 +331,11 @@ $(HELM):
 	@rm -f $(BIN)/helm # the link to another version, through which nothing is to be written
 	@GOBIN=$(BIN) $(GO) install helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
 	@mv $(BIN)/helm $@
+
+$(CRD_REF_DOCS):
+	@$(call say,building crd-ref-docs $(CRD_REF_DOCS_VERSION))
+	@GOBIN=$(BIN) $(GO) install github.com/elastic/crd-ref-docs@$(CRD_REF_DOCS_VERSION)
+	@mv $(BIN)/crd-ref-docs $@
 
 $(D2):
 	@$(call say,building d2 $(D2_VERSION) (a minute or two))
