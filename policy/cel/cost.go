@@ -397,5 +397,7 @@ func (m *meter) readJSON(value any) {
 		}
 	case string:
 		m.total += perBytes(len(v))
+	case ref.Val:
+		m.read(v)
 	}
 }

@@ -271,3 +271,68 @@ func TestBoundedFunctionsDoWhatTheyDoUpstream(t *testing.T) {
 		require.ErrorAs(t, err, new(*FailedError), text)
 	}
 }
+
+// costOf returns the cost that was taken from the budget of a review.
+func costOf(spent uint64) uint64 {
+	var cost uint64
+	for taken(cost) < spent {
+		cost++
+	}
+	return cost
+}
+
+// A pod may have 256 KiB of annotations, and as many labels as fit into an object.
+func TestB19APatternOverVeryLongLabelsAndAnnotationsCostsInProportionToThem(t *testing.T) {
+	t.Parallel()
+	const longest = 256 << 10
+	annotated := func(bytes int) *Judged {
+		return &Judged{Toleration: numbered(0).Toleration, Pod: []byte(`{"metadata":{"annotations":{"a":"` + strings.Repeat("a", bytes) + `"}},"spec":{}}`)}
+	}
+	labelled := func(bytes int) *Judged {
+		var labels strings.Builder
+		for i := 0; labels.Len() < bytes; i++ {
+			fmt.Fprintf(&labels, `,"example.com/%06d":%q`, i, strings.Repeat("a", 63))
+		}
+		return &Judged{Toleration: numbered(0).Toleration, Pod: []byte(`{"metadata":{"labels":{"first":"a"` + labels.String() + `}},"spec":{}}`)}
+	}
+	tests := map[string]struct {
+		text string
+		pod  func(bytes int) *Judged
+		// fails says that the longest costs more than an expression may.
+		fails bool
+	}{
+		"a plain pattern":                  {"pod.metadata.annotations['a'].matches('^b')", annotated, false},
+		"one on which others backtrack":    {"pod.metadata.annotations['a'].matches('^(a+)+$')", annotated, false},
+		"alternatives of the same":         {"pod.metadata.annotations['a'].matches('(a|aa)+b$')", annotated, false},
+		"what follows anything":            {"pod.metadata.annotations['a'].matches('.*.*.*=.*')", annotated, false},
+		"what is found":                    {"pod.metadata.annotations['a'].find('b') == 'b'", annotated, false},
+		"a pattern of many steps":          {"pod.metadata.annotations['a'].matches('((a{10}){10}){5}b')", annotated, true},
+		"a pattern over each of the names": {"pod.metadata.labels.all(name, name.matches('^[a-z./0-9]+$'))", labelled, false},
+		"a pattern over each of the texts": {"pod.metadata.labels.exists(name, pod.metadata.labels[name].matches('^(a|b)*c'))", labelled, true},
+		"a pattern over one of the labels": {"pod.metadata.labels['example.com/000001'].matches('^(a|b)*c')", labelled, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := mustCompile(t, OfToleration, tt.text)
+			cost := func(bytes int) (uint64, error) {
+				r := review("anna")
+				_, err := program.Bool(t.Context(), r, tt.pod(bytes))
+				require.LessOrEqual(t, r.spent, taken(costPerExpression))
+				return costOf(r.spent), err
+			}
+			few, err := cost(longest / 128)
+			require.NoError(t, err)
+			more, err := cost(longest / 64)
+			require.NoError(t, err)
+			require.LessOrEqual(t, more, 2*few+1, "twice as many bytes")
+			most, err := cost(longest)
+			if tt.fails {
+				require.EqualError(t, err, tooCostly)
+				return
+			}
+			require.NoError(t, err)
+			require.LessOrEqual(t, most, 128*(few+1), "128 times as many bytes")
+		})
+	}
+}

@@ -87,6 +87,8 @@ func (p *Program) run(ctx context.Context, review *Review, judged *Judged) (ref.
 		return nil, fmt.Errorf("plan expression: %w", err)
 	}
 	variables := &scope{ctx: ctx, program: p, review: review, judged: judged}
+	values := &review.shared().seen
+	values.misread = ""
 	value, details, err := program.ContextEval(ctx, variables)
 	review.charge(details, limits[level])
 	if fault := variables.fault(); fault != nil {
@@ -94,6 +96,9 @@ func (p *Program) run(ctx context.Context, review *Review, judged *Judged) (ref.
 	}
 	if err != nil {
 		return nil, p.failure(ctx, err, level)
+	}
+	if values.misread != "" {
+		return nil, &FailedError{Problem: values.misread}
 	}
 	return value, nil
 }

@@ -31,6 +31,9 @@ import (
 type seen struct {
 	documents          []document
 	request, namespace ref.Val
+	// misread is why the evaluation under way fails, although it may have a result: it has read
+	// parameters for a driver that can be read in another way.
+	misread string
 }
 
 // document is JSON and the value that what is read of it decodes to.
@@ -80,6 +83,7 @@ func (s *seen) decode(raw []byte, read projection) (ref.Val, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.withParameters(decoded, raw)
 	value := types.DefaultTypeAdapter.NativeToValue(decoded)
 	s.documents = append(s.documents, document{source: source, key: read.key, value: value})
 	return value, nil

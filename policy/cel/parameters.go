@@ -1,0 +1,179 @@
+package cel
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	sjson "sigs.k8s.io/json"
+)
+
+// An API server stores the parameters for a driver, opaque.parameters of a claim, byte for byte: a
+// key may be there twice, or in another case. The driver may read another value than an
+// expression: encoding/json takes the last one, whatever its case. So an evaluation fails that reads
+// such a key (B06). All other objects are written by the API server itself, with each key once.
+const (
+	opaqueMember     = "opaque"
+	parametersMember = "parameters"
+)
+
+// ambiguousKeys is why an evaluation fails that reads parameters in which a key is there twice.
+const ambiguousKeys = "opaque.parameters have a key twice, or in several cases: the driver may read another value"
+
+// withParameters puts parameters in their places in a value that was decoded of raw.
+func (s *seen) withParameters(decoded any, raw []byte) {
+	if !bytes.Contains(raw, []byte(opaqueMember)) {
+		return
+	}
+	// What cannot be decoded was refused before.
+	repeated, _ := sjson.UnmarshalStrict(raw, new(any), sjson.DisallowDuplicateFields)
+	s.markParameters(decoded, len(repeated) > 0)
+}
+
+// markParameters is withParameters for a value within. Repeated says that some key is there twice.
+func (s *seen) markParameters(in any, repeated bool) {
+	switch in := in.(type) {
+	case []any:
+		for _, item := range in {
+			s.markParameters(item, repeated)
+		}
+	case map[string]any:
+		for name, member := range in {
+			opaque, isObject := member.(map[string]any)
+			given, isGiven := opaque[parametersMember]
+			if name == opaqueMember && isObject && isGiven {
+				adapter := parameterAdapter{seen: s, ambiguous: repeated || hasVariants(given)}
+				opaque[parametersMember] = adapter.NativeToValue(given)
+				continue
+			}
+			s.markParameters(member, repeated)
+		}
+	}
+}
+
+// hasVariants reports whether an object within a value has keys that differ in nothing but case.
+func hasVariants(in any) bool {
+	switch in := in.(type) {
+	case []any:
+		return slices.ContainsFunc(in, hasVariants)
+	case map[string]any:
+		names := make(map[string]struct{}, len(in))
+		for name, member := range in {
+			names[folded(name)] = struct{}{}
+			if hasVariants(member) {
+				return true
+			}
+		}
+		return len(names) < len(in)
+	default:
+		return false
+	}
+}
+
+// folded returns the same for names that differ in nothing but case, as encoding/json and
+// strings.EqualFold compare them.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			least = min(least, other)
+		}
+		return least
+	}, name)
+}
+
+// parameterAdapter makes values of decoded JSON, with parameters for its objects. It implements
+// types.Adapter.
+type parameterAdapter struct {
+	seen      *seen
+	ambiguous bool
+}
+
+// NativeToValue implements types.Adapter.
+func (a parameterAdapter) NativeToValue(native any) ref.Val {
+	switch v := native.(type) {
+	case map[string]any:
+		return &parameters{Mapper: types.NewStringInterfaceMap(a, v), adapter: a, members: v}
+	case []any:
+		return types.NewDynamicList(a, v)
+	default:
+		return types.DefaultTypeAdapter.NativeToValue(native)
+	}
+}
+
+// parameters is an object of the parameters for a driver. It notes what makes the evaluation that
+// reads it fail.
+type parameters struct {
+	traits.Mapper
+
+	adapter parameterAdapter
+	members map[string]any
+}
+
+// all notes that any of the parameters may be read.
+func (p *parameters) all() {
+	if p.adapter.ambiguous {
+		p.adapter.seen.misread = ambiguousKeys
+	}
+}
+
+// one notes that a key is read.
+func (p *parameters) one(key ref.Val) {
+	p.all()
+	name, isText := key.(types.String)
+	if _, exact := p.members[string(name)]; exact || !isText {
+		return
+	}
+	for _, other := range slices.Sorted(maps.Keys(p.members)) {
+		if strings.EqualFold(other, string(name)) {
+			p.adapter.seen.misread = fmt.Sprintf("opaque.parameters have the key %s, which a driver may read as %s", short(other), short(string(name)))
+		}
+	}
+}
+
+// Find implements traits.Mapper.
+func (p *parameters) Find(key ref.Val) (ref.Val, bool) {
+	p.one(key)
+	return p.Mapper.Find(key)
+}
+
+// Get implements traits.Indexer.
+func (p *parameters) Get(key ref.Val) ref.Val {
+	p.one(key)
+	return p.Mapper.Get(key)
+}
+
+// Contains implements traits.Container.
+func (p *parameters) Contains(key ref.Val) ref.Val {
+	p.one(key)
+	return p.Mapper.Contains(key)
+}
+
+// Iterator implements traits.Iterable.
+func (p *parameters) Iterator() traits.Iterator {
+	p.all()
+	return p.Mapper.Iterator()
+}
+
+// Size implements traits.Sizer.
+func (p *parameters) Size() ref.Val {
+	p.all()
+	return p.Mapper.Size()
+}
+
+// Equal implements ref.Val.
+func (p *parameters) Equal(other ref.Val) ref.Val {
+	p.all()
+	if mapper, ok := other.(traits.Mapper); ok {
+		for keys := mapper.Iterator(); keys.HasNext() == types.True; {
+			p.one(keys.Next())
+		}
+	}
+	return p.Mapper.Equal(other)
+}
