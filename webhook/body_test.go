@@ -3,6 +3,7 @@ package webhook
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,6 +113,58 @@ func TestA06ABodyOfAnotherLengthThanItsHeaderSays(t *testing.T) {
 			_, err = answers.ReadByte()
 			require.ErrorIs(t, err, io.EOF, "the connection is closed")
 			require.Equal(t, tt.reviews, reviews.Load())
+		})
+	}
+}
+
+// A length beside chunks is how a request is hidden from a proxy: net/http obeys the chunks and
+// says nothing of the length, so the connection ends with the answer.
+func TestA06AConnectionEndsWithABodyInChunks(t *testing.T) {
+	var reviews atomic.Int64
+	url := serveHandler(t, testOptions(), func(context.Context, *review.Request) (handlers.Result, error) {
+		reviews.Add(1)
+		return allowed(), nil
+	})
+	body := marshal(t, podReview(t, admissionv1.Create, simplePod, ""))
+	whole := requestOf(body)
+	header, _, _ := strings.Cut(whole, "Content-Length:")
+	chunked := fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	for name, request := range map[string]string{
+		"without a length":         header + chunked,
+		"with their own length":    header + fmt.Sprintf("Content-Length: %d\r\n", len(chunked)) + chunked,
+		"with a shorter length":    header + "Content-Length: 4\r\n" + chunked,
+		"with a length beyond":     header + fmt.Sprintf("Content-Length: %d\r\n", len(chunked)+len(whole)) + chunked,
+		"with a length behind":     header + strings.Replace(chunked, "\r\n\r\n", "\r\nContent-Length: 4\r\n\r\n", 1),
+		"of a review that is none": header + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			reviews.Store(0)
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+			_, err = io.WriteString(conn, request+whole)
+			require.NoError(t, err)
+			answers := bufio.NewReader(conn)
+			answer, err := http.ReadResponse(answers, nil)
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, answer.Body)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			require.True(t, answer.Close, "it says so")
+			if name == "of a review that is none" {
+				require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+				require.Zero(t, reviews.Load())
+			} else {
+				require.Equal(t, http.StatusOK, answer.StatusCode)
+				require.Equal(t, int64(1), reviews.Load())
+			}
+			more, err := io.ReadAll(answers)
+			if !errors.Is(err, syscall.ECONNRESET) { // It has not read what was behind.
+				require.NoError(t, err)
+			}
+			require.Empty(t, more, "the request behind it is not answered")
+			require.LessOrEqual(t, reviews.Load(), int64(1), "nor judged")
 		})
 	}
 }

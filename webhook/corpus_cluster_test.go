@@ -165,7 +165,13 @@ func (s selection) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePa
 // config returns a webhook with everything switched on, but for what the settings say.
 func (c *cluster) config(t *testing.T, settings []string) webhook.Config {
 	t.Helper()
-	s := c.setup()
+	return c.configOn(t, settings, clock.RealClock{})
+}
+
+// configOn is config on a machine with a clock.
+func (c *cluster) configOn(t *testing.T, settings []string, machine clock.PassiveClock) webhook.Config {
+	t.Helper()
+	s := c.setup(machine)
 	for _, name := range settings {
 		set, known := knownSettings()[name]
 		require.True(t, known, "there is no setting %q", name)
@@ -183,8 +189,8 @@ func (c *cluster) config(t *testing.T, settings []string) webhook.Config {
 	return s.config
 }
 
-func (c *cluster) setup() *setup {
-	server, machine := clocktesting.NewFakePassiveClock(now), clock.RealClock{}
+func (c *cluster) setup(machine clock.PassiveClock) *setup {
+	server := clocktesting.NewFakePassiveClock(now)
 	yes := func() bool { return true }
 	devices, known := sliceview.New(), tracker.New()
 	outages := handlers.NewOutages()

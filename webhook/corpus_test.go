@@ -173,17 +173,41 @@ func TestTheCorpus(t *testing.T) {
 // one review left behind counts for another.
 func serving(t *testing.T, c *cluster, settings []string) string {
 	t.Helper()
-	config := c.config(t, settings)
-	server := webhook.NewServer(webhook.ServerOptions{Budget: config.Budget, Metrics: config.Metrics})
-	server.Register(webhook.PathMutate, webhook.Mutate(config))
-	server.Register(webhook.PathValidate, webhook.Validate(config))
-	listening := httptest.NewServer(server.WebhookMux())
+	listening := httptest.NewServer(handlerOf(c.config(t, settings)))
 	t.Cleanup(listening.Close)
 	return listening.URL
 }
 
+// handlerOf serves the endpoints on their paths.
+func handlerOf(config webhook.Config) http.Handler {
+	server := webhook.NewServer(webhook.ServerOptions{Budget: config.Budget, Metrics: config.Metrics})
+	server.Register(webhook.PathMutate, webhook.Mutate(config))
+	server.Register(webhook.PathValidate, webhook.Validate(config))
+	return server.WebhookMux()
+}
+
 // post sends the review to its endpoint and returns the answer.
 func (r *recording) post(t *testing.T, url string) answered {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}}
+	resp, err := client.Do(r.httpRequest(t, url))
+	require.NoError(t, err)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return answerOf(t, resp, text)
+}
+
+// ask is post without a connection.
+func (r *recording) ask(t *testing.T, handler http.Handler) answered {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, r.httpRequest(t, "http://tollgate.example.com"))
+	return answerOf(t, answer.Result(), answer.Body.Bytes()) //nolint:bodyclose // It is of a recorder.
+}
+
+// httpRequest returns the request that the recording says.
+func (r *recording) httpRequest(t *testing.T, url string) *http.Request {
 	t.Helper()
 	body := []byte(r.Body)
 	if len(r.Review) > 0 {
@@ -206,13 +230,7 @@ func (r *recording) post(t *testing.T, url string) answered {
 		// An answer that comes before the body has been read is lost to a client that writes.
 		req.Header.Set("Expect", "100-continue")
 	}
-	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	require.NoError(t, err)
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	return answerOf(t, resp, text)
+	return req
 }
 
 // encodedPatch is a patch in an answer. In a string its quotes would be escaped.

@@ -153,6 +153,16 @@ func postAs(t *testing.T, url, contentType string, body io.Reader) (int, string)
 	return resp.StatusCode, string(answer)
 }
 
+// record sends a body to an endpoint without a connection, and returns the answer.
+func record(t *testing.T, endpoint http.Handler, body []byte) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", bytes.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	endpoint.ServeHTTP(answer, request)
+	return answer
+}
+
 // podReview returns the review of a pod that an API server would send.
 func podReview(t *testing.T, operation admissionv1.Operation, object, old string) admissionv1.AdmissionReview {
 	t.Helper()

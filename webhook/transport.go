@@ -134,6 +134,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "internal error", http.StatusInternalServerError)
 		}
 	}()
+	if len(r.TransferEncoding) > 0 {
+		// It may have come with a length too, which net/http takes away, and hide another request
+		// behind it: RFC 9112 lets the connection not be used again (A06).
+		w.Header().Set("Connection", "close")
+	}
 	// The API server counts from here too, and keys of callers may have to be waited for.
 	start := e.opts.Clock.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(timeoutIn(r.URL.RawQuery), e.opts.Budget))

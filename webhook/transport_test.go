@@ -165,24 +165,68 @@ func TestA09WhatIsNotAReviewIsRefused(t *testing.T) {
 }
 
 func TestA12ACallerThatLeavesEndsTheEvaluation(t *testing.T) {
-	started, ended := make(chan struct{}), make(chan struct{})
-	url := serveHandler(t, testOptions(), handlers.Handler(func(ctx context.Context, _ *review.Request) (handlers.Result, error) {
-		close(started)
-		<-ctx.Done()
-		close(ended)
-		return allowed(), nil
-	}))
-	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))))
-	require.NoError(t, err)
-	req.Header.Set("Content-Type", "application/json")
-	go func() { <-started; leave() }()
-	resp, err := http.DefaultClient.Do(req)
-	if err == nil {
-		_ = resp.Body.Close()
+	for name, multiplexed := range map[string]bool{"with its connection, over HTTP/1.1": false, "with its stream, over HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			opts := testOptions()
+			started, ended := make(chan struct{}), make(chan struct{})
+			server := httptest.NewUnstartedServer(newEndpoint("validate", opts, map[handlers.Resource]handlers.Handler{
+				pods: func(ctx context.Context, _ *review.Request) (handlers.Result, error) {
+					close(started)
+					<-ctx.Done()
+					close(ended)
+					return allowed(), nil
+				},
+			}))
+			server.EnableHTTP2 = multiplexed
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			ctx, leave := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, bytes.NewReader(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))))
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			go func() { <-started; leave() }()
+			resp, err := server.Client().Do(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			require.ErrorIs(t, err, context.Canceled)
+			<-ended
+			requireNoVerdict(t, opts.Metrics)
+		})
 	}
-	require.ErrorIs(t, err, context.Canceled)
-	<-ended
+	t.Run("at once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			opts := testOptions()
+			started, ended := make(chan struct{}), make(chan struct{})
+			client := pipeTo(t, newEndpoint("validate", opts, map[handlers.Resource]handlers.Handler{
+				pods: func(ctx context.Context, _ *review.Request) (handlers.Result, error) {
+					close(started)
+					<-ctx.Done()
+					close(ended)
+					return allowed(), nil
+				},
+			}))
+			_, err := io.WriteString(client, requestOf(marshal(t, podReview(t, admissionv1.Create, simplePod, ""))))
+			require.NoError(t, err)
+			<-started
+			left := time.Now()
+			require.NoError(t, client.Close())
+			<-ended
+			require.Zero(t, time.Since(left), "nothing is waited for")
+			requireNoVerdict(t, opts.Metrics)
+		})
+	})
+}
+
+// requireNoVerdict waits for the one review to be counted, and fails if it was as one with a verdict.
+func requireNoVerdict(t *testing.T, m *Metrics) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return testutil.ToFloat64(m.requests.WithLabelValues("validate", "pods", "CREATE", "error", "false")) == 1
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, 1, testutil.CollectAndCount(m.requests), "no other verdict")
+	require.Equal(t, 1, testutil.CollectAndCount(m.duration), "nor how long one took")
+	require.Zero(t, testutil.CollectAndCount(m.findings))
 }
 
 func TestA13TheAnnouncedTimeoutOnlyShortens(t *testing.T) {
