@@ -73,7 +73,7 @@ func TestReviewsAreComparedByRound(t *testing.T) {
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--rounds=0"}, {"--reviews=-1"}, {"--pods=-1"}, {"--policies=0"}} {
+	for _, args := range [][]string{{"--rounds=0"}, {"--reviews=-1"}, {"--pods=-1"}, {"--plain=-1"}, {"--policies=0"}} {
 		cmd := newCommand()
 		cmd.SetArgs(args)
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "--rounds and --policies must be at least 1", args)

@@ -78,7 +78,7 @@ func bench(ctx context.Context, out, progress io.Writer, o options) (err error) 
 	defer func() { err = errors.Join(err, s.cp.Stop(context.WithoutCancel(ctx))) }()
 	m.Command = o.command
 	var tables []report.Table
-	for _, part := range []func(context.Context) ([]report.Table, error){s.straight, s.through} {
+	for _, part := range []func(context.Context) ([]report.Table, error){s.straight, s.plain, s.through} {
 		measured, failed := part(ctx)
 		tables = append(tables, measured...)
 		if failed != nil {

@@ -73,17 +73,9 @@ func (s *stage) through(ctx context.Context) (tables []report.Table, err error) 
 	if s.options.pods == 0 {
 		return nil, nil
 	}
-	plane := &plane{stage: s, on: noEngine}
-	for range connections {
-		config := s.cp.RESTConfig()
-		config.ContentType = "application/vnd.kubernetes.protobuf"
-		// Clients whose connections are dialled by functions of their own share none.
-		config.Dial = (&net.Dialer{}).DialContext
-		c, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return nil, fmt.Errorf("make client: %w", err)
-		}
-		plane.clients = append(plane.clients, c)
+	plane, err := s.newPlane(s.options.dryRun)
+	if err != nil {
+		return nil, err
 	}
 	if plane.bare, err = s.start(ctx, bare); err != nil {
 		return nil, err
@@ -109,11 +101,29 @@ func (s *stage) through(ctx context.Context) (tables []report.Table, err error) 
 	return s.tabulateCreations(scenes, all), err
 }
 
+// newPlane connects the clients that create pods, or that only pretend to.
+func (s *stage) newPlane(dryRun bool) (*plane, error) {
+	p := &plane{stage: s, on: noEngine, dryRun: dryRun}
+	for range connections {
+		config := s.cp.RESTConfig()
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		// Clients whose connections are dialled by functions of their own share none.
+		config.Dial = (&net.Dialer{}).DialContext
+		c, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("make client: %w", err)
+		}
+		p.clients = append(p.clients, c)
+	}
+	return p, nil
+}
+
 // plane is the API server with one engine at a time.
 type plane struct {
 	*stage
 
 	clients []kubernetes.Interface
+	dryRun  bool
 	bare    *server
 	// on is the engine that judges now, and off ends it.
 	on  engine
@@ -293,7 +303,7 @@ func (p *plane) measure(ctx context.Context, guarded bool) (creation, error) {
 // createPods creates pods on all connections at once, and returns how long each took.
 func (p *plane) createPods(ctx context.Context, guarded bool, n int) ([]time.Duration, error) {
 	var options metav1.CreateOptions
-	if p.options.dryRun {
+	if p.dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	took := make([][]time.Duration, connections)
