@@ -203,7 +203,7 @@ func (r *recording) ask(t *testing.T, handler http.Handler) answered {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, r.httpRequest(t, "http://tollgate.example.com"))
-	return answerOf(t, answer.Result(), answer.Body.Bytes()) //nolint:bodyclose // It is of a recorder.
+	return answerOf(t, answer.Result(), answer.Body.Bytes())
 }
 
 // httpRequest returns the request that the recording says.

@@ -65,9 +65,9 @@ var fieldsOfPods = map[reflect.Type]map[string]string{
 // jsonNames returns the fields of a type by their names in JSON.
 func jsonNames(of reflect.Type) map[string]reflect.StructField {
 	named := map[string]reflect.StructField{}
-	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-		named[name] = of.Field(i)
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		named[name] = field
 	}
 	return named
 }
