@@ -286,6 +286,7 @@ var quietSelectors = map[string]string{
 	`tollgate:admission_errors:ratio5m`:                                                                           "no review is without a decision",
 	`tollgate_admission_requests_total{verdict="error"}`:                                                          "likewise",
 	`tollgate_policies_watch_blind_total`:                                                                         "no watch is blind here",
+	`tollgate_webhook_registration_pending`:                                                                       "the webhooks are registered by hand here",
 	`tollgate_eviction_retries_total{reason=~"denied|invalid|budgets"}`:                                           "nobody refuses evictions here",
 	`apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name=~".+[.]tollgate[.]dev"}`: "no call fails here",
 	`apiserver_admission_webhook_fail_open_count{name=~".+[.]tollgate[.]dev"}`:                                    "likewise",
