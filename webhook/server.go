@@ -27,6 +27,11 @@ const (
 	headerBytes = 64 << 10
 	// streams bounds the requests at one time on a connection of HTTP/2 (A07).
 	streams = 100
+	// connectionBuffer bounds what is received on a connection of HTTP/2 before a handler reads it,
+	// which has no room among Bodies, and frameBuffer a frame of it. They are the least that net/http
+	// takes; by default it holds a MiB of each (A02).
+	connectionBuffer = 64 << 10
+	frameBuffer      = 16 << 10
 	// connectionLimit bounds the connections that are open, of all clients (A11). Each takes
 	// some 50 KiB while it is idle.
 	connectionLimit = 2000
@@ -105,7 +110,10 @@ func (s *Server) server(ctx context.Context) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: streams, MaxReadFrameSize: frameBuffer,
+			MaxReceiveBufferPerConnection: connectionBuffer, MaxReceiveBufferPerStream: connectionBuffer,
+		},
 		// From the header on: endpoints set tighter deadlines for a body and for an answer.
 		WriteTimeout: s.options.Budget + bodyTimeout + 2*writeTimeout,
 	}

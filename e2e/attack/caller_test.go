@@ -103,8 +103,12 @@ func encode(value any) []byte {
 // ask sends a review and returns whether the pod is allowed. An error means that there was no
 // verdict.
 func (c *caller) ask(ctx context.Context, body []byte) (allowed bool, err error) {
-	url := tollgate.WebhookURL + "/validate?timeout=" + reviewTimeout.String()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	return c.askAt(ctx, "/validate?timeout="+reviewTimeout.String(), body)
+}
+
+// askAt is ask at a path.
+func (c *caller) askAt(ctx context.Context, path string, body []byte) (allowed bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, tollgate.WebhookURL+path, bytes.NewReader(body))
 	if err != nil {
 		return false, err
 	}

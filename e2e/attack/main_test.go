@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -32,7 +33,9 @@ func run(m *testing.M) int {
 		if err := programs.BuildTollgate(ctx); err != nil {
 			return nil, err
 		}
-		tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs})
+		// As deploy/base does for a container with this limit of memory.
+		limit := fmt.Sprintf("GOMEMLIMIT=%d000000B", memoryLimit>>20)
+		tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Env: []string{limit}})
 		return nil, err
 	})
 }

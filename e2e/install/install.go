@@ -49,6 +49,8 @@ type Options struct {
 	Managed bool
 	// Args are further arguments of "tollgate serve".
 	Args []string
+	// Env holds KEY=VALUE pairs that are added to its environment.
+	Env []string
 	// Account is the ServiceAccount that it is. Empty is that of deploy/.
 	Account string
 	// Rights and Webhooks are the kustomizations of what it needs to run and of what makes
@@ -207,6 +209,7 @@ func prepare(ctx context.Context, cp *controlplane.ControlPlane, options Options
 		Name:     options.Name,
 		Path:     options.Programs.Tollgate(),
 		Args:     append([]string{"serve", "--config", t.ConfigPath, "--kubeconfig", t.Kubeconfig}, options.Args...),
+		Env:      options.Env,
 		Log:      t.LogPath,
 		Detached: cp.Detached(),
 	}

@@ -1,0 +1,220 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// longest is the largest review that is read.
+	longest = 7 << 20
+	// growth is what one review that is too large may take at most.
+	growth = 16 << 20
+	// flooders send large reviews at the same time, and floods is for how long.
+	flooders = 500
+	floods   = 5 * time.Second
+)
+
+func TestA01ABodyThatIsTooLargeTakesLittleMemory(t *testing.T) {
+	roots := caBundle(t)
+	body := bytes.Repeat([]byte(" "), longest+1)
+	for name, of := range map[string]func() io.Reader{
+		"of a length that is said": func() io.Reader { return bytes.NewReader(body) },
+		"in chunks":                func() io.Reader { return struct{ io.Reader }{bytes.NewReader(body)} },
+	} {
+		for protocol, client := range map[string]*http.Client{
+			"HTTP/1.1": {Transport: plainTransport(roots, attackerAddress)}, "HTTP/2": {Transport: transport(roots, attackerAddress)},
+		} {
+			t.Run(name+" over "+protocol, func(t *testing.T) {
+				atRest(t)
+				before, _ := memory(t)
+				forgetMost(t)
+				// A client that writes while it is refused may lose the answer, so it asks before it writes.
+				status, text := send(t, client, of())
+				_, most := memory(t)
+				require.Equal(t, http.StatusRequestEntityTooLarge, status, text)
+				t.Logf("%.1f MiB before, %.1f MiB more at most", mebibytes(before), mebibytes(most-before))
+				require.LessOrEqual(t, most-before, int64(growth))
+				allowed, err := newCaller(roots, attackerAddress).ask(t.Context(), review(ordinary, "default", ""))
+				require.NoError(t, err, "the next review is answered")
+				require.True(t, allowed)
+			})
+		}
+	}
+}
+
+// plainTransport is transport over HTTP/1.1.
+func plainTransport(roots *x509.CertPool, from string) *http.Transport {
+	over := transport(roots, from)
+	over.ForceAttemptHTTP2 = false
+	over.Protocols = new(http.Protocols)
+	over.Protocols.SetHTTP1(true)
+	over.ExpectContinueTimeout = reviewTimeout
+	return over
+}
+
+func send(t *testing.T, client *http.Client, body io.Reader) (status int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tollgate.WebhookURL+"/validate", body)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Expect", "100-continue")
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode, string(answer)
+}
+
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
+
+// flood is what became of reviews of almost the largest size.
+type flood struct {
+	// judged had a verdict, busy were told to come again, and cut lost their connection while they wrote.
+	judged, busy, late, cut atomic.Int64
+	// strange are other answers.
+	mu      sync.Mutex
+	strange map[string]int
+}
+
+// rush sends a large review from each client again and again until ctx is done.
+func (f *flood) rush(ctx context.Context, roots *x509.CertPool) *sync.WaitGroup {
+	body := review(ordinary, "default", "")
+	note := []byte(`"metadata":{`)
+	large := bytes.Replace(body, note, fmt.Appendf(note, `"annotations":{"a":"%s"},`, strings.Repeat("x", 6900<<10)), 1)
+	var running sync.WaitGroup
+	for range flooders {
+		client := &http.Client{Transport: transport(roots, attackerAddress)}
+		running.Go(func() {
+			defer client.CloseIdleConnections()
+			for ctx.Err() == nil {
+				f.send(ctx, client, large)
+			}
+		})
+	}
+	return &running
+}
+
+func (f *flood) send(ctx context.Context, client *http.Client, body []byte) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, tollgate.WebhookURL+"/validate?timeout=30s", bytes.NewReader(body))
+	if err != nil {
+		return
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.cut.Add(1)
+		}
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, _ := io.ReadAll(response.Body)
+	switch {
+	case response.StatusCode == http.StatusOK:
+		f.judged.Add(1)
+	case response.StatusCode == http.StatusTooManyRequests && response.Header.Get("Retry-After") != "":
+		f.busy.Add(1)
+	case strings.Contains(string(text), "did not arrive in time"):
+		f.late.Add(1)
+	default:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.strange == nil {
+			f.strange = map[string]int{}
+		}
+		f.strange[fmt.Sprintf("%d %s", response.StatusCode, text)]++
+	}
+}
+
+// String says what became of them.
+func (f *flood) String() string {
+	return fmt.Sprintf("%d judged, %d told to come again, %d too late, %d lost their connection, others: %v",
+		f.judged.Load(), f.busy.Load(), f.late.Load(), f.cut.Load(), f.strange)
+}
+
+// Reviews of 3.4 GiB in sum come at the same time. They are for another endpoint than small ones, so
+// that the metrics of these are apart.
+func TestA02AFloodOfLargeBodiesKeepsNoSmallReviewFromItsVerdict(t *testing.T) {
+	roots := caBundle(t)
+	quiet := atRest(t)
+	before, _ := memory(t)
+	forgetMost(t)
+	start := admitted(t, "mutate")
+	ctx, halt := context.WithCancel(t.Context())
+	var large flood
+	running := large.rush(ctx, roots)
+	small := &measurement{}
+	caller := newCaller(roots, "127.0.0.1")
+	caller.Timeout = time.Minute // The attacker shares the processors with it.
+	var asking sync.WaitGroup
+	every(t.Context(), floods, perSecond, func() {
+		asking.Go(func() {
+			began := time.Now()
+			allowed, err := caller.askAt(t.Context(), "/mutate?timeout=30s", review(ordinary, "default", ""))
+			small.note(time.Since(began), allowed, err)
+		})
+	})
+	halt()
+	asking.Wait()
+	running.Wait()
+	_, most := memory(t)
+
+	took := admitted(t, "mutate")
+	t.Logf("large: %v", &large)
+	t.Logf("small, with the way there and back: %v", small)
+	t.Logf("small, in Tollgate: %d reviews, 99%% within %s", took.GetSampleCount()-start.GetSampleCount(), within(start, took, 0.99))
+	t.Logf("memory: %.0f MiB before, %.0f MiB at most", mebibytes(before), mebibytes(most))
+	require.Empty(t, small.failures())
+	// Whether one arrives in time hangs on how busy the machine is.
+	require.Positive(t, large.judged.Load()+large.late.Load(), "some of them have room")
+	require.Positive(t, large.busy.Load(), "others are told so")
+	require.Empty(t, large.strange)
+	require.LessOrEqual(t, most, int64(memoryLimit))
+	t.Logf("at rest again after %s", quiet.requireAgain(t).Round(time.Millisecond))
+}
+
+// admitted returns how long reviews of pods took in Tollgate that were allowed by an endpoint.
+func admitted(t *testing.T, endpoint string) *dto.Histogram {
+	t.Helper()
+	family, err := series(t.Context(), "tollgate_admission_duration_seconds")
+	require.NoError(t, err)
+	for _, metric := range family.GetMetric() {
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		if labels["endpoint"] == endpoint && labels["resource"] == "pods" && labels["verdict"] == "allowed" {
+			return metric.GetHistogram()
+		}
+	}
+	return &dto.Histogram{}
+}
+
+// within returns the bound of the bucket below which so many reviews were, between two readings.
+func within(before, after *dto.Histogram, part float64) time.Duration {
+	earlier := map[float64]uint64{}
+	for _, bucket := range before.GetBucket() {
+		earlier[bucket.GetUpperBound()] = bucket.GetCumulativeCount()
+	}
+	all := after.GetSampleCount() - before.GetSampleCount()
+	for _, bucket := range after.GetBucket() {
+		if n := bucket.GetCumulativeCount() - earlier[bucket.GetUpperBound()]; float64(n) >= part*float64(all) {
+			return time.Duration(bucket.GetUpperBound() * float64(time.Second))
+		}
+	}
+	return time.Hour
+}
