@@ -1,5 +1,6 @@
 # Tollgate needs Go, git, make and a C compiler (for the race detector). All else
-# is built from Go modules, at the versions pinned here and in the go.mod files.
+# is built from Go modules, at the versions pinned here and in the go.mod files. The site of the
+# documentation alone needs Node.js 20 and npm (make site).
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -30,6 +31,7 @@ COSIGN := $(BIN)/cosign-$(COSIGN_VERSION)
 CRANE := $(BIN)/crane-$(CRANE_VERSION)
 CRD_REF_DOCS := $(BIN)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 D2 := $(BIN)/d2-$(D2_VERSION)
+SITE := $(BIN)/site
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
 PROMTOOL := $(BIN)/promtool-$(PROMETHEUS_VERSION)
@@ -289,6 +291,17 @@ diagrams: $(D2) ## Draw the diagrams of docs/diagrams from their texts.
 	@$(call say,drawing docs/diagrams)
 	@for text in docs/diagrams/*.d2; do $(D2) --layout=dagre --theme=0 --dark-theme=200 --pad=16 $$text $${text%.d2}.svg 2>$(BIN)/d2.log || { cat $(BIN)/d2.log; exit 1; }; done
 	@chmod 644 docs/diagrams/*.svg
+
+.PHONY: site
+site: ## Build the documentation as a site with search into bin/site/dist. Needs Node.js and npm.
+	@$(call say,building the site)
+	@mkdir -p $(SITE) && cp -R site/. $(SITE)/
+	@cd $(SITE) && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+
+.PHONY: test-site
+test-site: site ## Build the site, and test its links and its search.
+	@$(call say,testing the site)
+	@cd $(SITE) && npm test
 
 .PHONY: versions
 versions: ## Write the go.mod files from which older versions of Kubernetes are built.
