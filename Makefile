@@ -77,6 +77,11 @@ REGISTRY ?= ghcr.io/tollgate-dev
 PUBLISH ?=
 KEY ?=
 
+# The specs of Kubernetes that make conformance runs: a part of the name of a group in
+# e2e/cmd/conformance/specs.yaml; empty is all. UPDATE=1 writes the table into docs/parity.md.
+SPECS ?=
+UPDATE ?=
+
 # What make cluster-up starts. K8S is one of VERSIONS; empty is the newest.
 K8S ?=
 NODES ?= 5
@@ -172,6 +177,11 @@ test-versions: ## Run the tests that show what works on each version of Kubernet
 		$(call say,what works on Kubernetes $$version); \
 		(cd e2e && TOLLGATE_K8S=$$version $(GO) run $(GOTESTSUM) --format standard-verbose -- $(TEST) -p 1 -timeout 30m ./install ./compatibility); \
 	done
+
+.PHONY: conformance
+conformance: ## Run Kubernetes' own end-to-end specs with Tollgate and without, and compare. SPECS=quota UPDATE=1
+	@$(call say,Kubernetes' own specs on two control planes at once (some 20 minutes$(comma) and 15 more to build the first time))
+	@cd e2e && $(GO) run ./cmd/conformance $(if $(SPECS),--specs='$(SPECS)') $(if $(UPDATE),--update)
 
 .PHONY: soak
 soak: ## Run what takes longer: a million operations on the tracker, 10,000 policies, crashes, both evictors. OPERATIONS=1000000 SEED=

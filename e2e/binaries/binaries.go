@@ -66,6 +66,12 @@ func (b Binaries) Plugin() string { return filepath.Join(b.Root, "bin", "kubectl
 // It is of KubernetesVersion whatever the control plane is.
 func (b Binaries) Scheduler() string { return filepath.Join(b.Root, "bin", "kube-scheduler") }
 
+// Conformance is the program of Kubernetes' own end-to-end specs, of KubernetesVersion.
+func (b Binaries) Conformance() string { return filepath.Join(b.Root, "bin", "e2e.test") }
+
+// Ginkgo is the program that runs those specs, several at once.
+func (b Binaries) Ginkgo() string { return filepath.Join(b.Root, "bin", "ginkgo") }
+
 // Envtest is the directory to give as envtest's BinaryAssetsDirectory.
 func (b Binaries) Envtest() string { return filepath.Join(b.dir(), "envtest") }
 
@@ -108,6 +114,30 @@ func (b Binaries) BuildPlugin(ctx context.Context) error {
 func (b Binaries) BuildScheduler(ctx context.Context) error {
 	return b.locked(ctx, func() error {
 		return b.goBuild(ctx, filepath.Join(b.Root, "scheduler"), b.Scheduler(), "./cmd/kube-scheduler", linkedAsKubernetes(KubernetesVersion))
+	})
+}
+
+// BuildConformance builds the program of Kubernetes' own end-to-end specs, unchanged, and Ginkgo,
+// from the versions of e2e. The go.mod of e2e names them all and lacks only some checksums, which
+// "go mod tidy" would remove again: they are added to a copy.
+func (b Binaries) BuildConformance(ctx context.Context) error {
+	e2e, copied := filepath.Join(b.Root, "e2e"), filepath.Join(b.Root, "bin", "conformance")
+	return b.locked(ctx, func() error {
+		for _, ending := range []string{".mod", ".sum"} {
+			content, err := os.ReadFile(filepath.Join(e2e, "go"+ending))
+			if err != nil {
+				return fmt.Errorf("read versions of e2e: %w", err)
+			}
+			if err := os.WriteFile(copied+ending, content, 0o600); err != nil {
+				return fmt.Errorf("copy versions of e2e: %w", err)
+			}
+		}
+		versions := []string{"-mod=mod", "-modfile=" + copied + ".mod", linkedAsKubernetes(KubernetesVersion)}
+		specs := append([]string{"test", "-c", "-vet=off", "-o", b.Conformance()}, versions...)
+		if err := b.compile(ctx, e2e, "k8s.io/kubernetes/test/e2e", specs); err != nil {
+			return err
+		}
+		return b.goBuild(ctx, e2e, b.Ginkgo(), "github.com/onsi/ginkgo/v2/ginkgo", versions...)
 	})
 }
 

@@ -14,11 +14,15 @@ import (
 // reportInterval is how often a build that takes long says where it is.
 const reportInterval = 10 * time.Second
 
-// goBuild builds one program. The go command names each module that it fetches
+// goBuild builds one program.
+func (b Binaries) goBuild(ctx context.Context, dir, output, pkg string, flags ...string) error {
+	return b.compile(ctx, dir, pkg, append([]string{"build", "-v", "-o", output}, flags...))
+}
+
+// compile runs the go command on a package. The go command names each module that it fetches
 // and, as -v asks, each package that it compiles; what else it prints is why it
 // failed.
-func (b Binaries) goBuild(ctx context.Context, dir, output, pkg string, flags ...string) error {
-	args := append([]string{"build", "-v", "-o", output}, flags...)
+func (b Binaries) compile(ctx context.Context, dir, pkg string, args []string) error {
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...) //nolint:gosec // The arguments are this package's own.
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Minute // what it has printed must have been read by then
