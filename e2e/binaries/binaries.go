@@ -124,11 +124,11 @@ func (b Binaries) BuildConformance(ctx context.Context) error {
 	e2e, copied := filepath.Join(b.Root, "e2e"), filepath.Join(b.Root, "bin", "conformance")
 	return b.locked(ctx, func() error {
 		for _, ending := range []string{".mod", ".sum"} {
-			content, err := os.ReadFile(filepath.Join(e2e, "go"+ending))
+			content, err := os.ReadFile(filepath.Join(e2e, "go"+ending)) //nolint:gosec // It is a file of the repository.
 			if err != nil {
 				return fmt.Errorf("read versions of e2e: %w", err)
 			}
-			if err := os.WriteFile(copied+ending, content, 0o600); err != nil {
+			if err := os.WriteFile(copied+ending, content, 0o600); err != nil { //nolint:gosec // It goes to bin/.
 				return fmt.Errorf("copy versions of e2e: %w", err)
 			}
 		}

@@ -132,7 +132,7 @@ func TestTheTablesReplaceThoseOfThePage(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Dir(page), 0o750))
 	require.NoError(t, os.WriteFile(page, []byte("before\n"+tableBegins+"old\n"+tableEnds+"after\n"), 0o600))
 	require.NoError(t, publish(root, "new\n"))
-	content, err := os.ReadFile(page) //nolint:gosec // It is the test's own.
+	content, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Equal(t, "before\n"+tableBegins+"\nnew\n\n"+tableEnds+"after\n", string(content))
 

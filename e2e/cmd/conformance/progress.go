@@ -28,7 +28,7 @@ func (p *progress) Write(text []byte) (int, error) {
 		p.count += n
 		if time.Since(p.told) > progressInterval {
 			p.told = time.Now()
-			p.say(fmt.Sprintf("%d specs have ended", p.count))
+			p.say(fmt.Sprintf("specs that have ended: %d", p.count))
 		}
 	}
 	return p.log.Write(text)

@@ -20,12 +20,12 @@ func TestProgressIsToldNowAndThen(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, text, n)
 		}
-		require.Equal(t, []string{"1 specs have ended"}, told)
+		require.Equal(t, []string{"specs that have ended: 1"}, told)
 
 		<-time.After(2 * progressInterval)
 		_, err := p.Write([]byte("• [FAILED]"))
 		require.NoError(t, err)
-		require.Equal(t, []string{"1 specs have ended", "3 specs have ended"}, told)
+		require.Equal(t, []string{"specs that have ended: 1", "specs that have ended: 3"}, told)
 		require.Equal(t, "Will run 3 specs\n••• [FAILED]", log.String())
 	})
 }

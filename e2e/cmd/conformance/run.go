@@ -166,6 +166,6 @@ func (s *stage) runSpecs(ctx context.Context, cp *controlplane.ControlPlane, sid
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("run the specs %s Tollgate: %w (log: %s)", side.name, err, logPath), runErr)
 	}
-	say(fmt.Sprintf("all %d specs have ended", len(ran.ran)))
+	say(fmt.Sprintf("all specs have ended: %d", len(ran.ran)))
 	return ran, nil
 }
