@@ -32,6 +32,8 @@ var exercised = map[string]func(*testing.T){
 	"gentle-eviction.yaml":  TestSampleOfGentleEvictions,
 	"stop-evictions.yaml":   TestSampleOfStoppedEvictions,
 	"device-patches.yaml":   TestSampleOfDevicePatches,
+	"autoscalers.yaml":      TestSampleOfAutoscalers,
+	"node-health.yaml":      TestSampleOfNodeHealth,
 }
 
 func TestEverySampleIsExercised(t *testing.T) {
