@@ -97,9 +97,11 @@ func (f *flood) rush(ctx context.Context, roots *x509.CertPool) *sync.WaitGroup 
 	large := bytes.Replace(body, note, fmt.Appendf(note, `"annotations":{"a":"%s"},`, strings.Repeat("x", 6900<<10)), 1)
 	var running sync.WaitGroup
 	for range flooders {
-		client := &http.Client{Transport: transport(roots, attackerAddress)}
+		over := transport(roots, attackerAddress)
+		// A connection is not idle yet when the last review on it is given up.
+		over.IdleConnTimeout = time.Second
+		client := &http.Client{Transport: over}
 		running.Go(func() {
-			defer client.CloseIdleConnections()
 			for ctx.Err() == nil {
 				f.send(ctx, client, large)
 			}
