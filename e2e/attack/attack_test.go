@@ -44,6 +44,14 @@ func duration(t *testing.T) (lasts time.Duration, measured bool) {
 	return lasts, true
 }
 
+// requireMeasured skips a test that takes all processors and much memory, where other tests share them.
+func requireMeasured(t *testing.T) {
+	t.Helper()
+	if _, measured := duration(t); !measured {
+		t.Skip("it takes the whole machine: make test-attack")
+	}
+}
+
 // An attacker's pod holds 200 streams open, sends half headers and asks 60 questions about
 // permissions a second. None of the reviews of others fails for it.
 func TestAnAttackerOnThePortKeepsNobodyFromAReview(t *testing.T) {

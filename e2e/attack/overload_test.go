@@ -115,6 +115,7 @@ func costly(t *testing.T, c *caller) {
 // are judged at a time, so they take time from each other and from cheap ones, see docs/security.md:
 // what becomes of them is told, and asserted is that it is over soon after.
 func TestA14AnOverloadIsOverWhenItEnds(t *testing.T) {
+	requireMeasured(t)
 	lasts, _ := duration(t)
 	roots := caBundle(t)
 	user, attacker := newCaller(roots, "127.0.0.1"), newCaller(roots, attackerAddress)
