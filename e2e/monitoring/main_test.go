@@ -92,11 +92,11 @@ func (r *running) start(ctx context.Context, program string) (err error) {
 	if scraper, err = startCentral(ctx, program); err != nil {
 		return err
 	}
-	*r = append(*r, scraper.stop) //nolint:contextcheck // ctx may be over by then
+	*r = append(*r, scraper.stop)
 	if agent, err = startAgent(ctx, program, scraper); err != nil {
 		return err
 	}
-	*r = append(*r, agent.stop) //nolint:contextcheck // likewise
+	*r = append(*r, agent.stop)
 	if err := each(ctx, func(ctx context.Context, c *cluster) error { return c.makeActivity(ctx) }); err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 
 // Grafana generates these types, and the packages of its plugins, from the schemas of its dashboards.
 // They refuse fields that a dashboard, a panel, its options, its custom field configuration or a
-// query of Prometheus does not have, and name those that are missing. Of fieldConfig.defaults, and
-// of what variables and annotations hold, they check the types of the fields alone.
+// query of Prometheus does not have, and name those that are missing. They let through unknown fields
+// of fieldConfig.defaults, and unknown values of fields that have a set of them.
 func TestTheDashboardHasTheFormOfGrafanasSchema(t *testing.T) {
 	cog.NewRuntime().RegisterPanelcfgVariant(stat.VariantConfig())
 	cog.NewRuntime().RegisterPanelcfgVariant(timeseries.VariantConfig())
@@ -24,7 +24,7 @@ func TestTheDashboardHasTheFormOfGrafanasSchema(t *testing.T) {
 	data, err := os.ReadFile(shipped("dashboards", "tollgate.json"))
 	require.NoError(t, err)
 
-	var board dashboard.Dashboard
+	var board dashboard.Dashboard //nolint:staticcheck // The file has the classic form, not that of v2.
 	require.Empty(t, problems(board.UnmarshalJSONStrict(data)))
 	require.Empty(t, problems(board.Validate()))
 	require.Greater(t, len(board.Panels), 40)
