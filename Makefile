@@ -180,7 +180,7 @@ test-versions: ## Run the tests that show what works on each version of Kubernet
 
 .PHONY: conformance
 conformance: ## Run Kubernetes' own end-to-end specs with Tollgate and without, and compare. SPECS=quota UPDATE=1
-	@$(call say,Kubernetes' own specs on two control planes at once (some 25 minutes$(comma) and more to build the first time))
+	@$(call say,Kubernetes' own specs on two control planes at once (some 40 minutes$(comma) and more to build the first time))
 	@cd e2e && $(GO) run ./cmd/conformance $(if $(SPECS),--specs='$(SPECS)') $(if $(UPDATE),--update)
 
 .PHONY: soak
