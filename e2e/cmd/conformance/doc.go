@@ -15,5 +15,6 @@
 //
 // That a fault is found can be tried with an argument for Tollgate that switches its evictor off:
 //
-//	go run ./cmd/conformance --specs=NoExecuteTaintManager --tollgate-args=--components=webhook
+//	go run ./cmd/conformance --specs=NoExecuteTaintManager \
+//		--tollgate-args=--components=webhook,--evictor-user=system:serviceaccount:tollgate-system:tollgate
 package main
