@@ -100,8 +100,12 @@ func (f *frames) close() {
 func header(of *hpack.Encoder, into *bytes.Buffer) []byte {
 	into.Reset()
 	for _, field := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "tollgate"}, {Name: ":path", Value: "/validate"},
-		{Name: "content-type", Value: "application/json"}, {Name: "content-length", Value: "1000"},
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "https"},
+		{Name: ":authority", Value: "tollgate"},
+		{Name: ":path", Value: "/validate"},
+		{Name: "content-type", Value: "application/json"},
+		{Name: "content-length", Value: "1000"},
 	} {
 		_ = of.WriteField(field) // into memory
 	}
@@ -113,7 +117,7 @@ func (f *frames) reset(most int) (n int) {
 	var into bytes.Buffer
 	encoder := hpack.NewEncoder(&into)
 	for ; n < most; n++ {
-		stream := uint32(2*n + 1) //nolint:gosec // There are some thousands.
+		stream := uint32(2*n + 1)
 		if f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header(encoder, &into), EndHeaders: true}) != nil {
 			return n
 		}
@@ -197,13 +201,13 @@ func TestA07AHeaderWithoutEndEndsTheConnection(t *testing.T) {
 // which is told what became of them.
 func goOn(t *testing.T, roots *x509.CertPool) (end func(tell func(*measurement))) {
 	t.Helper()
-	ctx, halt := context.WithCancel(t.Context())
+	halted, halt := context.WithCancel(t.Context())
 	caller := newCaller(roots, "127.0.0.1")
 	caller.Timeout = time.Minute // The attacker shares the processors with it.
 	m := &measurement{}
 	var running sync.WaitGroup
 	running.Go(func() {
-		every(ctx, time.Hour, perSecond, func() {
+		every(halted, time.Hour, perSecond, func() { //nolint:contextcheck // A review that was sent is waited for.
 			began := time.Now()
 			allowed, err := caller.askAt(t.Context(), "/validate?timeout=30s", review(ordinary, "default", ""))
 			m.note(time.Since(began), allowed, err)
