@@ -15,7 +15,7 @@ const comparisonPage = "docs/comparison.md"
 var (
 	// linkToTest is a link from a page in docs to a file with tests, whose text is the name of a test in it.
 	linkToTest = regexp.MustCompile(`\[(Test\w+)\]\(\.\./([^)]+_test\.go)\)`)
-	// linkToSource is a link to a page of somebody else.
+	// linkToSource is a link to the documentation, the source or an issue of another project.
 	linkToSource = regexp.MustCompile(`\]\(https://[^)\s]+\)`)
 	// between are the lines between the head of a table and its rows.
 	between = regexp.MustCompile(`^\|(-+\|)+$`)

@@ -21,7 +21,7 @@ func manyTolerations(n int, key string) string {
 		strings.TrimSuffix(sequence(n, `{"key":"`+key+`%05d","operator":"Exists","effect":"NoSchedule"},`), ",") + `]}}`
 }
 
-// guardingConfig has a policy by which nobody may tolerate the taints of a domain.
+// guardingConfig has a TolerationPolicy that guards the taints of a domain and grants them to no namespace.
 func guardingConfig() Config {
 	config := testConfig()
 	config.Handlers.Policies = fixedPolicies{policyset.None().WithTolerations([]v1alpha1.TolerationPolicy{{

@@ -90,7 +90,7 @@ func goroutines(ctx context.Context) (int, error) {
 	return int(family.GetMetric()[0].GetGauge().GetValue()), nil
 }
 
-// rest is what Tollgate is like when nobody asks it.
+// rest is the number of goroutines that Tollgate has without requests.
 type rest struct{ goroutines int }
 
 // atRest waits until Tollgate does nothing, and returns what it is like then.

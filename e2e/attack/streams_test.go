@@ -128,7 +128,7 @@ func (f *frames) reset(most int) (n int) {
 	return n
 }
 
-// A client that opens streams and resets them at once makes the server begin what nobody waits for
+// A server starts a handler for each stream, also for those that the client resets at once
 // (CVE-2023-44487).
 func TestA07StreamsThatAreResetAtOnceLeaveNothingBehind(t *testing.T) {
 	roots := caBundle(t)

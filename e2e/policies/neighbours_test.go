@@ -11,7 +11,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-// untaintNode takes the taints with a key off a node as somebody.
+// untaintNode removes the taints with a key from a node, with the rights of a user.
 func (p *person) untaintNode(t *testing.T, name, key string) error {
 	t.Helper()
 	var left []corev1.Taint

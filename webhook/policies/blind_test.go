@@ -69,6 +69,7 @@ func TestI06AWatchThatIsOnlyLateIsBelieved(t *testing.T) {
 			time.Sleep(checkPause)
 		}
 		require.Zero(t, w.blind("EvictionPolicy"))
+		w.quietly(func() { require.Zero(t, w.whole, "the API server is asked for metadata alone") })
 	})
 }
 

@@ -52,6 +52,8 @@ type world struct {
 	undefined        int
 	handlers         []toolscache.ResourceEventHandler
 	lists            int
+	// whole counts the lists of the API server with specs.
+	whole int
 }
 
 func (w *world) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
@@ -102,6 +104,14 @@ func (l live) List(ctx context.Context, list client.ObjectList, opts ...client.L
 	if metadata, ok := list.(*metav1.PartialObjectMetadataList); ok {
 		return l.listMetadata(ctx, metadata)
 	}
+	l.mu.Lock()
+	l.whole++
+	l.mu.Unlock()
+	return l.storedIn(ctx, list, opts...)
+}
+
+// storedIn lists policies as the API server has them.
+func (l live) storedIn(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if err := l.world.List(ctx, list, opts...); err != nil {
 		return err
 	}
@@ -123,7 +133,7 @@ func (l live) listMetadata(ctx context.Context, metadata *metav1.PartialObjectMe
 		return fmt.Errorf("%s is no list of policies", metadata.Kind)
 	}
 	list := kind.NewList()
-	if err := l.List(ctx, list); err != nil {
+	if err := l.storedIn(ctx, list); err != nil {
 		return err
 	}
 	for _, p := range kind.Items(list) {

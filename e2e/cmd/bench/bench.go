@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/command"
 	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 )
@@ -33,10 +33,7 @@ type stage struct {
 
 // bench measures what the options ask for, and prints it.
 func bench(ctx context.Context, out, progress io.Writer, o options) error {
-	start := time.Now()
-	say := func(format string, args ...any) {
-		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
-	}
+	say := command.Progress(progress)
 	root, err := binaries.Root(".")
 	if err != nil {
 		return err

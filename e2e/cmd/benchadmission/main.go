@@ -5,19 +5,17 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/command"
 )
 
 func main() {
@@ -25,16 +23,10 @@ func main() {
 }
 
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	ctrl.SetLogger(logr.Discard())
 	cmd := newCommand()
 	cmd.SetArgs(args)
-	if err := cmd.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "benchadmission:", err)
-		return 1
-	}
-	return 0
+	return command.Run(cmd)
 }
 
 // options are what the command line says.

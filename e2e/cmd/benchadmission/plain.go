@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -155,7 +154,7 @@ func (p *plane) unregister(ctx context.Context) (restore func() error, err error
 		}
 	}
 	restore = func() error {
-		for _, configuration := range slices.Clone(found) {
+		for _, configuration := range found {
 			configuration.SetResourceVersion("")
 			configuration.SetUID("")
 			if err := p.client.Create(ctx, configuration); err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/command"
 	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/devices/dra"
@@ -62,10 +63,7 @@ type stage struct {
 }
 
 func bench(ctx context.Context, out, progress io.Writer, o options) (err error) {
-	start := time.Now()
-	say := func(format string, args ...any) {
-		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
-	}
+	say := command.Progress(progress)
 	root, err := binaries.Root(".")
 	if err != nil {
 		return err

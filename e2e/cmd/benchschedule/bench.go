@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/command"
 	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/install"
@@ -46,10 +47,7 @@ type stage struct {
 }
 
 func bench(ctx context.Context, out, progress io.Writer, o options) (err error) {
-	start := time.Now()
-	say := func(format string, args ...any) {
-		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
-	}
+	say := command.Progress(progress)
 	s, err := newStage(ctx, o, say)
 	if err != nil {
 		return err

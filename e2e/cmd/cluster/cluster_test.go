@@ -26,7 +26,7 @@ func cli(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	root, err := binaries.Root(".")
 	require.NoError(t, err)
-	cmd := command()
+	cmd := newCommand()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetArgs(append(args, "--dir="+filepath.Join(root, ".cluster-command's-test")))
@@ -236,7 +236,7 @@ func TestSchedulerFor(t *testing.T) {
 
 func TestAnUnknownEvictionStopsBeforeAnythingStarts(t *testing.T) {
 	t.Parallel()
-	cmd := command()
+	cmd := newCommand()
 	cmd.SetOut(new(bytes.Buffer))
 	cmd.SetArgs([]string{"up", "--tollgate=0", "--eviction=maybe", "--dir=" + t.TempDir()})
 	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), `eviction "maybe" is none of tollgate, builtin, both`)
@@ -244,7 +244,7 @@ func TestAnUnknownEvictionStopsBeforeAnythingStarts(t *testing.T) {
 
 func TestAnUnknownVersionStopsBeforeAnythingStarts(t *testing.T) {
 	t.Parallel()
-	cmd := command()
+	cmd := newCommand()
 	cmd.SetOut(new(bytes.Buffer))
 	cmd.SetArgs([]string{"up", "--tollgate=0", "--kubernetes=1.36", "--dir=" + t.TempDir()})
 	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), `version "1.36" of Kubernetes is none of v1.37.1, v1.36.3`)

@@ -6,31 +6,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
+	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/command"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/filelock"
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "cluster: %v\n", err)
-		return 1
-	}
-	return 0
+	os.Exit(command.Run(newCommand()))
 }
 
 // cluster is what the subcommands work on.
@@ -40,7 +29,7 @@ type cluster struct {
 	progress func(step string)
 }
 
-func command() *cobra.Command {
+func newCommand() *cobra.Command {
 	var c cluster
 	var kubernetes string
 	root := &cobra.Command{
