@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -211,6 +212,9 @@ func (e *Endpoint) answer(ctx context.Context, req *review.Request, start time.T
 // change itself, and nothing of the cluster.
 func textOfUndecided(err error) string {
 	if busy := (*auth.BusyError)(nil); errors.As(err, &busy) {
+		return ": " + busy.Error()
+	}
+	if busy := (*cel.BusyError)(nil); errors.As(err, &busy) {
 		return ": " + busy.Error()
 	}
 	if undecided := (*handlers.UndecidedError)(nil); errors.As(err, &undecided) {

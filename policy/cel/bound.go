@@ -24,8 +24,8 @@ const boundedPrefix = "bounded "
 const readText = boundedPrefix + "text"
 
 // bounded makes calls of functions with a price end an evaluation that cannot pay for
-// them, as the interpreter itself does, and matches patterns within bounds.
-func bounded(env *cel.Env) interpreter.InterpretableDecoratorV2 {
+// them within a limit, as the interpreter itself does, and matches patterns within bounds.
+func bounded(env *cel.Env, limit uint64) interpreter.InterpretableDecoratorV2 {
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
 		if !ok {
@@ -33,12 +33,12 @@ func bounded(env *cel.Env) interpreter.InterpretableDecoratorV2 {
 		}
 		switch name := call.Function(); name {
 		case "matches", "find", "findAll":
-			return boundPattern(call)
+			return boundPattern(call, limit)
 		case operators.Equals, operators.NotEquals:
 			return newCall(call, name, call.Args(), func(args ...ref.Val) ref.Val {
 				switch args[0].(type) {
 				case traits.Mapper, traits.Lister, *types.Optional:
-					afford(comparisonPrice(args))
+					afford(limit, comparisonPrice(args))
 				}
 				equal := types.Equal(args[0], args[1])
 				if name == operators.NotEquals {
@@ -47,15 +47,15 @@ func bounded(env *cel.Env) interpreter.InterpretableDecoratorV2 {
 				return equal
 			}), nil
 		case operators.In, operators.OldIn:
-			return boundMembership(env, call)
+			return boundMembership(env, call, limit)
 		case operators.Add:
 			if call.OverloadID() == overloads.AddList || call.OverloadID() == "" {
-				return payFirst(env, call, sumPrice)
+				return payFirst(env, call, limit, sumPrice)
 			}
 			return i, nil
 		default:
 			if price, ok := prices[name]; ok {
-				return payFirst(env, call, price)
+				return payFirst(env, call, limit, price)
 			}
 			return i, nil
 		}
@@ -67,20 +67,20 @@ func newCall(call interpreter.InterpretableCall, name string, args []interpreter
 }
 
 // payFirst returns a call that ends the evaluation unless its price can be paid.
-func payFirst(env *cel.Env, call interpreter.InterpretableCall, price func([]ref.Val) uint64) (interpreter.InterpretableV2, error) {
+func payFirst(env *cel.Env, call interpreter.InterpretableCall, limit uint64, price func([]ref.Val) uint64) (interpreter.InterpretableV2, error) {
 	do, err := implementationOf(env, call)
 	if do == nil || err != nil {
 		return call, err
 	}
 	return newCall(call, call.Function(), call.Args(), func(args ...ref.Val) ref.Val {
-		afford(price(args))
+		afford(limit, price(args))
 		return do(args...)
 	}), nil
 }
 
-// afford ends the evaluation if a call costs more than any expression may.
-func afford(cost uint64) {
-	if cost > costPerExpression {
+// afford ends the evaluation if a call costs more than all of it may.
+func afford(limit, cost uint64) {
+	if cost > limit {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: tooCostly})
 	}
 }
@@ -88,17 +88,17 @@ func afford(cost uint64) {
 // boundMembership bounds the search of a value in a list. Lists of constants become
 // sets, in which it is found at once, and which cost nothing: there, the cost is that of the
 // value, as all of it is read.
-func boundMembership(env *cel.Env, call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
+func boundMembership(env *cel.Env, call interpreter.InterpretableCall, limit uint64) (interpreter.InterpretableV2, error) {
 	args := call.Args()
 	if _, ok := args[1].(interpreter.InterpretableConst); !ok || call.OverloadID() != overloads.InList {
-		return payFirst(env, call, membershipPrice)
+		return payFirst(env, call, limit, membershipPrice)
 	}
 	do, err := implementationOf(env, call)
 	if _, ok := args[0].(interpreter.InterpretableConst); ok || do == nil || err != nil {
 		return call, err
 	}
 	value := interpreter.NewCall(args[0].ID(), readText, "", args[:1:1], func(args ...ref.Val) ref.Val {
-		afford(textPrice(args[0]))
+		afford(limit, textPrice(args[0]))
 		return args[0]
 	})
 	return newCall(call, call.Function(), []interpreter.InterpretableV2{value, args[1]}, do), nil
@@ -135,7 +135,7 @@ func implementationOf(env *cel.Env, call interpreter.InterpretableCall) (functio
 // boundPattern replaces a call that matches a pattern. A constant pattern is compiled
 // here, once, and an error of it is one of the expression. The overload of such a call is
 // its number of steps.
-func boundPattern(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
+func boundPattern(call interpreter.InterpretableCall, limit uint64) (interpreter.InterpretableV2, error) {
 	var constant *regexp.Regexp
 	overload := ""
 	if value, ok := call.Args()[1].(interpreter.InterpretableConst); ok {
@@ -161,13 +161,13 @@ func boundPattern(call interpreter.InterpretableCall) (interpreter.Interpretable
 			if !ok {
 				return types.MaybeNoSuchOverloadErr(args[1])
 			}
-			afford(units(len(source)) * costOfStep)
+			afford(limit, units(len(source))*costOfStep)
 			var err error
 			if pattern, err = compilePattern(string(source)); err != nil {
 				return types.WrapErr(err)
 			}
 		}
-		afford(patternPrice(name, overload, args))
+		afford(limit, patternPrice(name, overload, args))
 		return match(name, pattern, string(text), args)
 	}), nil
 }

@@ -115,7 +115,7 @@ func (p *Program) within(cost uint64) (cel.Program, error) {
 	return p.env.Program(p.ast,
 		cel.CostLimit(cost),
 		cel.CostTracking(&costs{}),
-		cel.CustomDecoratorV2(bounded(p.env)),
+		cel.CustomDecoratorV2(bounded(p.env, cost)),
 		cel.InterruptCheckFrequency(checkFrequency),
 	)
 }

@@ -37,10 +37,17 @@ const perByte = 0.01
 // unaffordable is the cost of a call that no expression may make.
 const unaffordable = 2 * costPerExpression
 
+// costAtOnce is the cost that expressions of a review may have together, as counted by taken, before
+// all that they evaluate has to wait for a turn: about 1 ms.
+const costAtOnce uint64 = 10_000
+
 const (
 	tooCostly = "costs more than an expression may: look at less, or at fewer elements"
 	exhausted = "the expressions of this request together cost more than they may"
 )
+
+// errExhausted is the failure of an expression that its review cannot pay for.
+var errExhausted = &FailedError{Problem: exhausted}
 
 // squared is the cost at which half of the time goes into counting it.
 const squared = 2_000
@@ -51,6 +58,9 @@ func taken(cost uint64) uint64 { return cost + cost*cost/squared }
 // limits are the costs at which an evaluation may end: the usual one, and those for
 // when a review has little left. A plan has its limit built in, so they are few.
 var limits = [...]uint64{costPerExpression, 5_000, 1_000}
+
+// little is the level of an evaluation that needs no turn: it takes 0.15 ms at most.
+const little = len(limits) - 1
 
 // affordable returns the limit of the next evaluation: the highest that does not
 // take more than the rest of the budget, if there is one.
@@ -64,13 +74,12 @@ func (r *Review) affordable() (level int, ok bool) {
 	return 0, false
 }
 
-// charge counts the cost of an evaluation, which is its limit if it is not known.
-func (r *Review) charge(details *cel.EvalDetails, limit uint64) {
-	cost := details.ActualCost()
-	if cost == nil {
-		cost = &limit
+// takenBy returns what an evaluation takes of a budget: as much as its limit does if its cost is not known.
+func takenBy(details *cel.EvalDetails, limit uint64) uint64 {
+	if cost := details.ActualCost(); cost != nil {
+		return taken(min(*cost, limit))
 	}
-	r.spent += taken(min(*cost, limit))
+	return taken(limit)
 }
 
 // prices are the costs of the functions that can take more time or memory than their

@@ -76,31 +76,53 @@ func (p *Program) evaluate(ctx context.Context, review *Review, judged *Judged) 
 	return value, err
 }
 
-// run evaluates as much as the review can pay for.
+// run evaluates as much as the review can pay for: at once what costs as little as most expressions
+// do, and what costs more when it has a turn.
 func (p *Program) run(ctx context.Context, review *Review, judged *Judged) (ref.Val, error) {
 	level, ok := review.affordable()
 	if !ok {
-		return nil, &FailedError{Problem: exhausted}
+		return nil, errExhausted
 	}
+	main := review.shared()
+	if main.spentAtOnce <= costAtOnce {
+		value, cost, err := p.attempt(&scope{ctx: ctx, program: p, review: review, judged: judged}, little)
+		main.spentAtOnce += cost
+		if level == little || !errors.Is(err, errExhausted) {
+			review.spent += cost
+			return value, err
+		}
+	}
+	if err := main.Turns.take(ctx, !main.hadTurn); err != nil {
+		return nil, err
+	}
+	main.hadTurn = true
+	variables := &scope{ctx: ctx, program: p, review: review, judged: judged, turns: main.Turns}
+	defer variables.leave()
+	value, cost, err := p.attempt(variables, level)
+	review.spent += cost
+	return value, err
+}
+
+// attempt evaluates within the limit of a level. It returns what that takes of a budget as well.
+func (p *Program) attempt(variables *scope, level int) (ref.Val, uint64, error) {
 	program, err := p.plans[level]()
 	if err != nil {
-		return nil, fmt.Errorf("plan expression: %w", err)
+		return nil, 0, fmt.Errorf("plan expression: %w", err)
 	}
-	variables := &scope{ctx: ctx, program: p, review: review, judged: judged}
-	values := &review.shared().seen
+	values := &variables.review.shared().seen
 	values.misread = ""
-	value, details, err := program.ContextEval(ctx, variables)
-	review.charge(details, limits[level])
+	value, details, err := program.ContextEval(variables.ctx, variables)
+	cost := takenBy(details, limits[level])
 	if fault := variables.fault(); fault != nil {
-		return nil, fmt.Errorf("evaluate expression: %w", fault)
+		return nil, cost, fmt.Errorf("evaluate expression: %w", fault)
 	}
 	if err != nil {
-		return nil, p.failure(ctx, err, level)
+		return nil, cost, p.failure(variables.ctx, err, level)
 	}
 	if values.misread != "" {
-		return nil, &FailedError{Problem: values.misread}
+		return nil, cost, &FailedError{Problem: values.misread}
 	}
-	return value, nil
+	return value, cost, nil
 }
 
 // failure tells the failures of an expression from faults.
@@ -110,7 +132,7 @@ func (p *Program) failure(ctx context.Context, err error, level int) error {
 	}
 	if cancelled := (interpreter.EvalCancelledError{}); errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded {
 		if level > 0 {
-			return &FailedError{Problem: exhausted}
+			return errExhausted
 		}
 		return &FailedError{Problem: tooCostly}
 	}

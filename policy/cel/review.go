@@ -19,6 +19,8 @@ type Review struct {
 	Namespace *corev1.Namespace
 	// Authorizer answers the checks of authorizer, and those of rbac: true.
 	Authorizer authorizer.Authorizer
+	// Turns bound how many costly evaluations of all reviews run at the same time; nil does not.
+	Turns *Turns
 
 	// main is the review that this one is beside, or nil.
 	main  *Review
@@ -27,6 +29,9 @@ type Review struct {
 	seen    seen
 	answers map[evaluation]answer
 	spent   uint64
+	// spentAtOnce is what was evaluated without a turn, and hadTurn is true after the first one.
+	spentAtOnce uint64
+	hadTurn     bool
 }
 
 // Aside returns the same review for expressions that refuse nothing: messages, and those of policies

@@ -96,6 +96,8 @@ type scope struct {
 	program *Program
 	review  *Review
 	judged  *Judged
+	// turns are where the evaluation has a turn; nil if it needs none.
+	turns *Turns
 	// unreadable and unauthorized are the first errors of a variable and of a check that could not be
 	// made: to an expression such a check looks like one that was refused.
 	unreadable, unauthorized error
@@ -197,10 +199,28 @@ var errNoAuthorizer = errors.New("nobody can be asked what is authorized")
 func (s *scope) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := authorizer.DecisionNoOpinion, "", errNoAuthorizer
 	if s.review.Authorizer != nil {
-		decision, reason, err = s.review.Authorizer.Authorize(s.ctx, attributes) //nolint:contextcheck // see scope.ctx
+		decision, reason, err = s.ask(attributes)
 	}
 	s.unauthorized = cmp.Or(s.unauthorized, err)
 	return decision, reason, err
+}
+
+// ask asks the authorizer. Its answer may take long, so others have the turn meanwhile.
+func (s *scope) ask(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	turns := s.turns
+	s.leave()
+	decision, reason, err := s.review.Authorizer.Authorize(s.ctx, attributes) //nolint:contextcheck // see scope.ctx
+	if failed := turns.take(s.ctx, false); failed != nil {
+		return authorizer.DecisionNoOpinion, "", cmp.Or(err, failed)
+	}
+	s.turns = turns
+	return decision, reason, err
+}
+
+// leave gives back the turn of the evaluation, if it has one.
+func (s *scope) leave() {
+	s.turns.leave()
+	s.turns = nil
 }
 
 // The types of toleration and taint, alike for nodes and devices. That they are

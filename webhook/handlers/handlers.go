@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
@@ -89,10 +90,15 @@ type Authorizers struct {
 	// Authorizer answers the questions of policies about pods, workloads and claims. Any
 	// tenant decides how many these are.
 	Authorizer authorizer.Authorizer
+	// Turns bound how many costly expressions about these are evaluated at the same time; nil does not.
+	Turns *cel.Turns
 	// Operators answers the questions about writes of taints and of labels of namespaces.
 	// It shares no limit with Authorizer, so that a tenant cannot keep an operator from
 	// taking a taint off. Nil is Authorizer.
 	Operators authorizer.Authorizer
+	// OperatorTurns are the turns for writes of taints and of labels of namespaces, apart for the same
+	// reason; nil bounds nothing.
+	OperatorTurns *cel.Turns
 }
 
 // Users are the users that have a part of their own in admission.
@@ -204,6 +210,7 @@ func Validating(c Config) map[Resource]Handler {
 	reviewer := &tolerationReviewer{
 		namespaces: c.Namespaces,
 		authorizer: c.Authorizer,
+		turns:      c.Turns,
 		owners:     newOwners(c.Live, c.Clock, c.WorkloadControllers),
 		nodes:      newLiveNodes(c.Live, c.Cache, c.Clock),
 	}
@@ -263,7 +270,7 @@ func Validating(c Config) map[Resource]Handler {
 }
 
 func (c *Config) enforcer() *taintEnforcer {
-	enforcer := &taintEnforcer{policies: c.Policies, authorizer: c.Operators, clock: c.ServerClock, selves: c.Selves}
+	enforcer := &taintEnforcer{policies: c.Policies, authorizer: c.Operators, turns: c.OperatorTurns, clock: c.ServerClock, selves: c.Selves}
 	if enforcer.authorizer == nil {
 		enforcer.authorizer = c.Authorizer
 	}
@@ -273,7 +280,7 @@ func (c *Config) enforcer() *taintEnforcer {
 func (c *Config) windows() *windows { return &windows{on: c.Window, namespaces: c.Namespaces} }
 
 func (c *Config) placement() *placementMatcher {
-	return &placementMatcher{namespaces: c.Namespaces, classes: c.DeviceClasses, authorizer: c.Authorizer}
+	return &placementMatcher{namespaces: c.Namespaces, classes: c.DeviceClasses, authorizer: c.Authorizer, turns: c.Turns}
 }
 
 // enabled puts a handler in place that allows where the admission of devices is off. Claims

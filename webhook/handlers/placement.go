@@ -28,6 +28,7 @@ type placementMatcher struct {
 	// classes is nil where devices are not known: then no pod uses a class.
 	classes    deviceClasses
 	authorizer authorizer.Authorizer
+	turns      *cel.Turns
 }
 
 // subject returns the subject that policies match, of an object with labels.
@@ -37,7 +38,7 @@ func (p *placementMatcher) subject(ctx context.Context, req *review.Request, lab
 		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
 	}
 	subject := &placement.Subject{
-		Review:          &cel.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: p.authorizer},
+		Review:          &cel.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: p.authorizer, Turns: p.turns},
 		Namespace:       req.Namespace,
 		NamespaceLabels: namespace.Labels,
 		Labels:          labels,

@@ -20,6 +20,7 @@ import (
 type taintEnforcer struct {
 	policies   policySource
 	authorizer authorizer.Authorizer
+	turns      *cel.Turns
 	clock      clock.PassiveClock
 	// selves are the users as which Tollgate sends requests. TaintPolicies do not apply to
 	// their writes, because Tollgate writes taints on behalf of policies.
@@ -35,7 +36,7 @@ func (e *taintEnforcer) isSelf(req *review.Request) bool {
 func (e *taintEnforcer) input(req *review.Request, writes []taint.Write) taint.Input {
 	return taint.Input{
 		User:   &req.UserInfo,
-		Review: &cel.Review{Request: &req.AdmissionRequest, Authorizer: e.authorizer},
+		Review: &cel.Review{Request: &req.AdmissionRequest, Authorizer: e.authorizer, Turns: e.turns},
 		Writes: writes,
 		Now:    e.clock.Now(),
 	}

@@ -61,6 +61,7 @@ type namespaceReader interface {
 type tolerationReviewer struct {
 	namespaces namespaceReader
 	authorizer authorizer.Authorizer
+	turns      *cel.Turns
 	owners     *owners
 	nodes      *liveNodes
 }
@@ -234,7 +235,7 @@ func (r *tolerationReview) completed() error {
 	if r.in.Claim == nil {
 		r.in.ServiceAccount, r.in.Pod = account, objectOf(r.subject)
 	}
-	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Authorizer: r.authorizer}
+	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Authorizer: r.authorizer, Turns: r.turns}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -16,6 +17,7 @@ import (
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
@@ -69,6 +71,16 @@ func (p *program) addAdmission(
 	}, nil
 }
 
+// waitingTurns is how many costly evaluations may wait for each that runs. One takes some 35 ms at
+// most, so the last one waits no longer than 0.3 s, and who may not wait is told so at once.
+const waitingTurns = 8
+
+// turns returns turns for as many costly evaluations as there are processors.
+func turns() *cel.Turns {
+	running := runtime.GOMAXPROCS(0)
+	return cel.NewTurns(running, waitingTurns*running)
+}
+
 // newCertificates returns the certificates of the webhooks and the metrics, or of the metrics only;
 // nil if neither is served by HTTPS.
 func newCertificates(
@@ -117,7 +129,9 @@ func (p *program) webhookConfig(
 			DeviceClasses:  handlers.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 			RuntimeClasses: handlers.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 		},
-		Authorizers: handlers.Authorizers{Authorizer: p.authorizer, Operators: p.operators},
+		Authorizers: handlers.Authorizers{
+			Authorizer: p.authorizer, Turns: turns(), Operators: p.operators, OperatorTurns: turns(),
+		},
 		Users: handlers.Users{
 			Selves:              p.components.selves(p.self),
 			Schedulers:          admission.Schedulers,
