@@ -51,7 +51,7 @@ func TestTurnsA14(t *testing.T) {
 		_, err := mustCompile(t, OfRequest, costlyText).Bool(t.Context(), &Review{Turns: turns}, nil)
 		require.ErrorAs(t, err, new(*BusyError))
 		require.NotErrorAs(t, err, new(*FailedError))
-		require.EqualError(t, err, "0 costly expressions of other requests wait to be evaluated; try again later")
+		require.EqualError(t, err, "0 requests wait for costly expressions to be evaluated; try again later")
 	})
 	t.Run("one waits for its turn, and the next is told at once", func(t *testing.T) {
 		t.Parallel()
@@ -107,6 +107,35 @@ func TestTurnsA14(t *testing.T) {
 			turns.leave()
 			waits.Wait()
 		})
+	})
+	t.Run("who has had a turn goes before who waits for the first", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			turns := NewTurns(1, 1)
+			require.NoError(t, turns.take(t.Context(), true))
+			order := make(chan string, 2)
+			for _, first := range []bool{true, false} {
+				go func() {
+					require.NoError(t, turns.take(t.Context(), first))
+					order <- map[bool]string{true: "first", false: "begun"}[first]
+					turns.leave()
+				}()
+				synctest.Wait()
+			}
+			turns.leave()
+			require.Equal(t, "begun", <-order)
+			require.Equal(t, "first", <-order)
+		})
+	})
+	t.Run("a turn that comes when its review has ended is not lost", func(t *testing.T) {
+		t.Parallel()
+		turns := NewTurns(1, 1)
+		require.NoError(t, turns.take(t.Context(), true))
+		turn, err := turns.enter(true)
+		require.NoError(t, err)
+		turns.leave() // the turn is given, and nobody looks
+		turns.abandon(turn)
+		require.NoError(t, turns.take(t.Context(), true))
 	})
 	t.Run("others have the turn while an expression waits for an authorizer", func(t *testing.T) {
 		t.Parallel()

@@ -71,9 +71,9 @@ func (p *program) addAdmission(
 	}, nil
 }
 
-// waitingTurns is how many costly evaluations may wait for each that runs. One takes some 35 ms at
-// most, so the last one waits no longer than 0.3 s, and who may not wait is told so at once.
-const waitingTurns = 8
+// waitingTurns is how many reviews may wait for each costly evaluation that runs. The expressions of a
+// review take 0.1 s at most, so the last of them waits no longer than 0.4 s.
+const waitingTurns = 4
 
 // turns returns turns for as many costly evaluations as there are processors.
 func turns() *cel.Turns {
