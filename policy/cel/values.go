@@ -209,7 +209,7 @@ func (s *scope) Authorize(_ context.Context, attributes authorizer.Attributes) (
 func (s *scope) ask(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	turns := s.turns
 	s.leave()
-	decision, reason, err := s.review.Authorizer.Authorize(s.ctx, attributes) //nolint:contextcheck // see scope.ctx
+	decision, reason, err := s.review.Authorizer.Authorize(s.ctx, attributes)
 	if failed := turns.take(s.ctx, false); failed != nil {
 		return authorizer.DecisionNoOpinion, "", cmp.Or(err, failed)
 	}
