@@ -18,6 +18,24 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
+// The condition by which plain pods call nobody does not ask for what is invalid, because the API server
+// refuses that before it calls a validating webhook.
+func TestAV23TheAPIServerRefusesInvalidTolerationsBeforeTollgateIsAsked(t *testing.T) {
+	const notReady = "node.kubernetes.io/not-ready"
+	valued := forSeconds(notReady, 300)
+	valued.Value = "x"
+	everywhere := forSeconds(notReady, 300)
+	everywhere.Effect = ""
+	for name, toleration := range map[string]corev1.Toleration{
+		"a value with Exists": valued, "seconds for all effects": everywhere,
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := admit(t.Context(), clientOf(t), "default", podWith(toleration))
+			require.True(t, apierrors.IsInvalid(err), "%v", err)
+		})
+	}
+}
+
 func TestAPolicyGrantsByNameByPrefixAndByLabels(t *testing.T) {
 	const key = "grants.example.com/dedicated"
 	named, prefixed := namespaceOf(t, "granted-"), namespaceOf(t, "team-")

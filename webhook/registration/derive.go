@@ -249,7 +249,7 @@ func (d *Deriver) Derive(reasons Reasons, caBundle []byte) Webhooks {
 		from := d.validating[p.of+suffix]
 		w := *from.DeepCopy()
 		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
-		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.NamespaceSelector)
+		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.Rules, w.NamespaceSelector)
 		w.FailurePolicy, w.ObjectSelector = d.failurePolicy(w.FailurePolicy), &metav1.LabelSelector{}
 		out.Validating = append(out.Validating, w)
 	}
@@ -261,7 +261,7 @@ func (d *Deriver) Derive(reasons Reasons, caBundle []byte) Webhooks {
 		from := d.mutating[p.of+suffix]
 		w := *from.DeepCopy()
 		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
-		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.NamespaceSelector)
+		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.Rules, w.NamespaceSelector)
 		w.FailurePolicy, w.ObjectSelector = d.failurePolicy(w.FailurePolicy), &metav1.LabelSelector{}
 		out.Mutating = append(out.Mutating, w)
 	}
@@ -328,18 +328,25 @@ object.?spec.?template.?spec.orValue({})].exists(s,
 // tolerations but those that DefaultTolerationSeconds adds, no node, no scheduling gates, no
 // annotation of windows, and no constraint that brings a warning: then neither a rule of
 // Kubernetes nor a TolerationPolicy, GatePolicy or EvictionPolicy has anything to judge.
+//
+// Every plain pod of the cluster pays for each step of it, so it does not ask what the API server
+// has made sure of before it calls a validating webhook: a toleration with seconds is one of
+// NoExecute, and one that Exists has no value (AV-23).
 func plainPod(seconds toleration.DefaultSeconds) string {
-	return fmt.Sprintf(`!object.spec.?tolerations.orValue([]).all(t,
-t.?operator.orValue('') == 'Exists' && t.?effect.orValue('') == 'NoExecute' && t.?value.orValue('') == '' &&
-(t.?key.orValue('') == 'node.kubernetes.io/not-ready' && t.?tolerationSeconds.orValue(-1) == %d ||
-t.?key.orValue('') == 'node.kubernetes.io/unreachable' && t.?tolerationSeconds.orValue(-1) == %d)) ||
-object.spec.?nodeName.orValue('') != '' ||
-object.spec.?schedulingGates.orValue([]).size() > 0 ||
-object.metadata.?annotations[?'%s'].hasValue() ||
-object.spec.?topologySpreadConstraints.orValue([]).exists(c,
+	const notReady, unreachable = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+	byDefault := fmt.Sprintf("t.tolerationSeconds == %d && has(t.key) && t.key in ['%s', '%s']", seconds.NotReady, notReady, unreachable)
+	if seconds.NotReady != seconds.Unreachable {
+		byDefault = fmt.Sprintf("has(t.key) && (t.key == '%s' ? t.tolerationSeconds == %d : t.key == '%s' && t.tolerationSeconds == %d)",
+			notReady, seconds.NotReady, unreachable, seconds.Unreachable)
+	}
+	return fmt.Sprintf(`has(object.spec.tolerations) && !object.spec.tolerations.all(t,
+has(t.tolerationSeconds) && has(t.operator) && t.operator == 'Exists' && %s) ||
+has(object.spec.nodeName) && object.spec.nodeName != '' ||
+has(object.spec.schedulingGates) && object.spec.schedulingGates.size() > 0 ||
+has(object.metadata.annotations) && '%s' in object.metadata.annotations ||
+has(object.spec.topologySpreadConstraints) && object.spec.topologySpreadConstraints.exists(c,
 c.whenUnsatisfiable == 'DoNotSchedule' && c.?nodeTaintsPolicy.orValue('Ignore') == 'Ignore') &&
-!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))`,
-		seconds.NotReady, seconds.Unreachable, v1alpha1.AnnotationWindow)
+!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))`, byDefault, v1alpha1.AnnotationWindow)
 }
 
 // client returns how the API server calls an entry.
@@ -356,10 +363,11 @@ func (d *Deriver) client(of admissionregistrationv1.WebhookClientConfig, caBundl
 	}
 }
 
-// namespaces returns the selector of an entry: the namespaces outside are kube-system,
-// Tollgate's own and the excluded ones.
-func (d *Deriver) namespaces(of *metav1.LabelSelector) *metav1.LabelSelector {
-	if of == nil {
+// namespaces returns the selector of an entry with rules: the namespaces outside are kube-system,
+// Tollgate's own and the excluded ones. An entry for cluster-scoped resources has none: the API server
+// would look up the namespace of every request for it, whatever its resource is.
+func (d *Deriver) namespaces(rules []admissionregistrationv1.RuleWithOperations, of *metav1.LabelSelector) *metav1.LabelSelector {
+	if of == nil || !slices.ContainsFunc(rules, hasNamespace) {
 		return &metav1.LabelSelector{}
 	}
 	outside := []string{metav1.NamespaceSystem, d.settings.Namespace}
@@ -370,6 +378,11 @@ func (d *Deriver) namespaces(of *metav1.LabelSelector) *metav1.LabelSelector {
 	}
 	of.MatchExpressions[0].Values = outside
 	return of
+}
+
+// hasNamespace reports whether objects that a rule is about are in a namespace, or are one.
+func hasNamespace(rule admissionregistrationv1.RuleWithOperations) bool {
+	return rule.Scope == nil || *rule.Scope != admissionregistrationv1.ClusterScope || slices.Contains(rule.Resources, "namespaces")
 }
 
 func (d *Deriver) failurePolicy(of *admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.FailurePolicyType {

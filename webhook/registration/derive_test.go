@@ -70,7 +70,6 @@ var judged = map[string]struct {
 	"default tolerations for another time":          {request{"pods", "", strings.ReplaceAll(plain, "300", "301"), "", "bob"}, "pods", 0, ""},
 	"default tolerations for ever":                  {request{"pods", "", strings.ReplaceAll(plain, ", tolerationSeconds: 300", ""), "", "bob"}, "pods", 0, ""},
 	"default seconds exchanged":                     {request{"pods", "", strings.ReplaceAll(plain, "300", "60"), "", "bob"}, "pods", 0, ""},
-	"a default toleration of all effects":           {request{"pods", "", strings.ReplaceAll(plain, "effect: NoExecute, tolerationSeconds: 300", "tolerationSeconds: 300"), "", "bob"}, "pods", 0, ""},
 	"a default toleration with a value":             {request{"pods", "", strings.ReplaceAll(plain, "operator: Exists", `operator: Equal, value: ""`), "", "bob"}, "pods", 0, ""},
 	"a pod on a node":                               {request{"pods", "", `{metadata: {}, spec: {nodeName: n}}`, "", "bob"}, "pods", 0, ""},
 	"a pod behind a gate":                           {request{"pods", "", `{metadata: {}, spec: {schedulingGates: [{name: a}]}}`, "", "bob"}, "pods", 0, ""},
@@ -184,6 +183,34 @@ func TestTheAPIServerCallsForEachReasonToJudge(t *testing.T) {
 	}
 }
 
+// Where the API server adds the default tolerations for the same time, plain pods are told by fewer steps.
+func TestPodsAreJudgedByTheSameReasonsWhereDefaultSecondsAreAlike(t *testing.T) {
+	alike := entriesOf(derive(t, 0, func(s *registration.Settings) { s.DefaultSeconds.Unreachable = 300 }))
+	for name, tt := range judged {
+		t.Run(name, func(t *testing.T) {
+			tt.request.object = strings.ReplaceAll(tt.request.object, "tolerationSeconds: 60", "tolerationSeconds: 300")
+			want := strings.Fields(tt.always)
+			slices.Sort(want)
+			if name == "default seconds exchanged" {
+				want = []string{} // They are alike by now.
+			}
+			got, _ := called(t, alike, &tt.request)
+			require.Equal(t, append([]string{}, want...), namesOf(got))
+		})
+	}
+}
+
+// Entries for resources outside of namespaces select none: the API server looks up the namespace of each
+// request for each entry that does, whatever the resource.
+func TestOnlyEntriesForWhatIsInNamespacesSelectThem(t *testing.T) {
+	for _, e := range entriesOf(derive(t, registration.All, nil)) {
+		inside := slices.ContainsFunc(e.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+			return *r.Scope == admissionregistrationv1.NamespacedScope || slices.Contains(r.Resources, "namespaces")
+		})
+		require.Equal(t, inside, len(e.NamespaceSelector.MatchExpressions) > 0, e.Name)
+	}
+}
+
 // With all reasons, the derived entries match the same requests as the manifests, and have the
 // same failurePolicy for each.
 func TestAllReasonsCallAsTheManifestsDo(t *testing.T) {
@@ -207,9 +234,10 @@ func TestAllReasonsCallAsTheManifestsDo(t *testing.T) {
 	})
 }
 
-// namespaces returns the selector of an entry; nil selects all namespaces, as an empty one does.
-func namespaces(e *entry) string {
-	if e.NamespaceSelector == nil {
+// namespaces returns the namespaces whose objects of a resource an entry is about. Nil selects all of them, as
+// an empty selector does, and so does any selector where the objects are in none and are none.
+func namespaces(e *entry, r *admissionregistrationv1.RuleWithOperations, resource string) string {
+	if e.NamespaceSelector == nil || *r.Scope == admissionregistrationv1.ClusterScope && !strings.HasPrefix(resource, "namespaces") {
 		return metav1.FormatLabelSelector(&metav1.LabelSelector{})
 	}
 	return metav1.FormatLabelSelector(e.NamespaceSelector)
@@ -227,7 +255,7 @@ func covered(entries []entry) []string {
 						for _, operation := range r.Operations {
 							out = append(out, fmt.Sprint(e.ClientConfig.Service.Name, " ", e.ClientConfig.Service.Namespace, " ", *e.ClientConfig.Service.Path, " ", group, " ", version, " ", resource, " ", operation, " ", *r.Scope, " ",
 								*e.FailurePolicy, *e.TimeoutSeconds, *e.MatchPolicy, *e.SideEffects, e.AdmissionReviewVersions, " ",
-								namespaces(e), " ", e.reinvocation != nil && *e.reinvocation == "IfNeeded"))
+								namespaces(e, &r, resource), " ", e.reinvocation != nil && *e.reinvocation == "IfNeeded"))
 						}
 					}
 				}
