@@ -37,6 +37,9 @@ type options struct {
 	rounds        int
 	// plain is the number of rounds in which plain pods are created with and without webhooks.
 	plain int
+	// beside is the number of rounds in which plain pods are created in a namespace that webhooks cover
+	// and in one that they leave out.
+	beside int
 	// policies are the numbers of policies that are compared, beside none and one. Pods are created
 	// under the first.
 	policies []int
@@ -61,8 +64,8 @@ func newCommand() *cobra.Command {
 			if o.quick {
 				o.shrink()
 			}
-			if min(o.reviews, o.pods, o.plain) < 0 || o.rounds < 1 || slices.Min(o.policies) < 1 {
-				return errors.New("--rounds and --policies must be at least 1, and --reviews, --pods and --plain not negative")
+			if min(o.reviews, o.pods, o.plain, o.beside) < 0 || o.rounds < 1 || slices.Min(o.policies) < 1 {
+				return errors.New("--rounds and --policies must be at least 1, and --reviews, --pods, --plain and --beside not negative")
 			}
 			return bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 		},
@@ -72,6 +75,7 @@ func newCommand() *cobra.Command {
 	flags.IntVar(&o.pods, "pods", 500, "pods of a kind created through the API server, twice in a round for each policy engine; zero leaves that out")
 	flags.IntVar(&o.rounds, "rounds", 10, "rounds of either")
 	flags.IntVar(&o.plain, "plain", 40, "rounds in which plain pods are created with the webhooks and without; zero leaves that out")
+	flags.IntVar(&o.beside, "beside", 40, "rounds in which plain pods are created in a namespace that the webhooks cover and in one that they leave out; zero leaves that out")
 	flags.IntSliceVar(&o.policies, "policies", []int{100, 1000}, "numbers of policies, beside none and one; pods are created under one and under the first of these")
 	flags.Func("only", "a regular expression: the settings that reviews are measured under, by their names in the table (default all)", func(text string) (err error) {
 		o.only, err = regexp.Compile(text)
@@ -87,5 +91,5 @@ func newCommand() *cobra.Command {
 
 // shrink leaves few of all. What makes no sense stays as it is.
 func (o *options) shrink() {
-	o.reviews, o.pods, o.rounds, o.plain, o.policies = min(o.reviews, 48), min(o.pods, 24), min(o.rounds, 1), min(o.plain, 1), []int{10}
+	o.reviews, o.pods, o.rounds, o.plain, o.beside, o.policies = min(o.reviews, 48), min(o.pods, 24), min(o.rounds, 1), min(o.plain, 1), min(o.beside, 1), []int{10}
 }

@@ -264,7 +264,7 @@ func (p *plane) remove(ctx context.Context, objects []client.Object) error {
 // measure creates pods and deletes them again.
 func (p *plane) measure(ctx context.Context, guarded bool) (creation, error) {
 	// Connections are opened, and what an engine has to fill is filled.
-	if _, err := p.createPods(ctx, guarded, min(p.options.pods, batch)); err != nil {
+	if _, err := p.createPods(ctx, granted, guarded, min(p.options.pods, batch)); err != nil {
 		return creation{}, err
 	}
 	m := creation{pods: p.options.pods}
@@ -287,7 +287,7 @@ func (p *plane) measure(ctx context.Context, guarded bool) (creation, error) {
 		return m, err
 	}
 	start := time.Now()
-	if m.latencies, err = p.createPods(ctx, guarded, m.pods); err != nil {
+	if m.latencies, err = p.createPods(ctx, granted, guarded, m.pods); err != nil {
 		return m, err
 	}
 	m.took = time.Since(start)
@@ -297,11 +297,11 @@ func (p *plane) measure(ctx context.Context, guarded bool) (creation, error) {
 		return m, err
 	}
 	m.apiServer, m.engine = after[0]-before[0], after[1]-before[1]
-	return m, p.deletePods(ctx)
+	return m, p.deletePods(ctx, granted)
 }
 
-// createPods creates pods on all connections at once, and returns how long each took.
-func (p *plane) createPods(ctx context.Context, guarded bool, n int) ([]time.Duration, error) {
+// createPods creates pods in a namespace on all connections at once, and returns how long each took.
+func (p *plane) createPods(ctx context.Context, namespace string, guarded bool, n int) ([]time.Duration, error) {
 	var options metav1.CreateOptions
 	if p.dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -311,10 +311,10 @@ func (p *plane) createPods(ctx context.Context, guarded bool, n int) ([]time.Dur
 	for i, c := range p.clients {
 		jobs.Go(func() error {
 			// Each its own: clients write to what they encode.
-			template := pod(granted, guarded)
+			template := pod(namespace, guarded)
 			for range (n + i) / connections {
 				start := time.Now()
-				if _, err := c.CoreV1().Pods(granted).Create(ctx, template, options); err != nil {
+				if _, err := c.CoreV1().Pods(namespace).Create(ctx, template, options); err != nil {
 					return fmt.Errorf("create pod: %w", err)
 				}
 				took[i] = append(took[i], time.Since(start))
@@ -328,16 +328,16 @@ func (p *plane) createPods(ctx context.Context, guarded bool, n int) ([]time.Dur
 	return slices.Sorted(slices.Values(slices.Concat(took...))), nil
 }
 
-// deletePods deletes all pods, so that etcd does not grow and no watcher holds more of them under one
+// deletePods deletes all pods of a namespace, so that etcd does not grow and no watcher holds more of them under one
 // engine than under another.
-func (p *plane) deletePods(ctx context.Context) error {
-	err := p.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(granted), client.GracePeriodSeconds(0))
+func (p *plane) deletePods(ctx context.Context, namespace string) error {
+	err := p.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0))
 	if err != nil {
 		return fmt.Errorf("delete pods: %w", err)
 	}
 	return until(ctx, "the pods are gone", func(ctx context.Context) error {
 		var left corev1.PodList
-		err := p.client.List(ctx, &left, client.InNamespace(granted), client.Limit(1))
+		err := p.client.List(ctx, &left, client.InNamespace(namespace), client.Limit(1))
 		if err == nil && len(left.Items) > 0 {
 			err = errors.New("some are there")
 		}
