@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/cert-manager/cert-manager v1.21.2
 	github.com/grafana/grafana-foundation-sdk/go v0.0.22
+	github.com/openreports/reports-api v0.2.1
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/server/v3 v3.7.3
 	k8s.io/kubectl v0.37.1

@@ -51,6 +51,7 @@ type world struct {
 	refused    string // the policy whose status is
 	writes     int
 	changed    chan struct{}
+	reports    *ReportOptions
 }
 
 func newWorld() *world {
@@ -169,9 +170,9 @@ func (w *world) controller() *Controller {
 		}
 	}
 	return New(controllers.Base{
-		Cache: w, Status: w, Policies: w, Local: clock.RealClock{}, Leads: flag(&w.leads), Timeout: time.Second,
+		Cache: w, Status: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: flag(&w.leads), Timeout: time.Second,
 	}, Options{
-		Pods: w.tracker, Synced: flag(&w.synced), DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, Metrics: w.metrics,
+		Pods: w.tracker, Synced: flag(&w.synced), DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, Metrics: w.metrics, Reports: w.reports,
 	})
 }
 
@@ -310,7 +311,7 @@ func TestPodsThatAdmissionNeverJudgesAreNoViolations(t *testing.T) {
 	w.enforce(guarding("a"))
 	c := w.controller()
 	c.options.Namespace = "tollgate-system"
-	found, err := c.scan(t.Context(), w.current.Tolerations)
+	found, _, err := c.scan(t.Context(), w.current.Tolerations)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, found["a"].Count)
 	require.Equal(t, "kiwi", found["a"].Sample[0].Namespace)
@@ -331,7 +332,7 @@ func TestAnAuditDependsOnWhatIsKnownOfAPod(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			w := newWorld()
 			w.tracker.SetPod(pod("banana", "p", tolerating, c.origin))
-			found, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}))
+			found, _, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}))
 			require.NoError(t, err)
 			require.Equal(t, c.violates, len(found) == 1)
 		})
@@ -362,7 +363,7 @@ func TestC16WhatKubernetesAddsIsNotHeldAgainstAPod(t *testing.T) {
 	}, nil))
 	w.classes = []nodev1.RuntimeClass{{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{brought}}}, {}}
 	w.enforce(policy)
-	found, err := w.controller().scan(t.Context(), w.current.Tolerations)
+	found, _, err := w.controller().scan(t.Context(), w.current.Tolerations)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, found["a"].Count)
 	require.Equal(t, "own", found["a"].Sample[0].Name)
@@ -382,7 +383,7 @@ func TestWhatTollgateGaveIsNotHeldAgainstAPod(t *testing.T) {
 	for _, p := range []tracker.Pod{pod("kiwi", "chosen", list, nil), given, another} {
 		w.tracker.SetPod(p)
 	}
-	found, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{policy}))
+	found, _, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{policy}))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, found["a"].Count)
 	require.Equal(t, []string{"another", "chosen"}, []string{found["a"].Sample[0].Name, found["a"].Sample[1].Name})
@@ -526,7 +527,7 @@ func BenchmarkAudit100000Pods(b *testing.B) {
 	c := w.controller()
 	b.ReportAllocs()
 	for b.Loop() {
-		found, err := c.scan(b.Context(), set)
+		found, _, err := c.scan(b.Context(), set)
 		if err != nil || len(found) == 0 {
 			b.Fatal(err, len(found))
 		}

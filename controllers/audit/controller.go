@@ -98,7 +98,7 @@ func (m *Metrics) set(policies []audited, found map[string]*v1alpha1.TolerationV
 	m.shown = counts
 }
 
-// Options configures a Controller. All fields are required.
+// Options configures a Controller. All fields but Reports are required.
 type Options struct {
 	// Pods has the pods on nodes, and Synced reports whether it has all of them.
 	Pods   *tracker.Tracker
@@ -109,6 +109,8 @@ type Options struct {
 	// DefaultSeconds configures the API server's DefaultTolerationSeconds.
 	DefaultSeconds toleration.DefaultSeconds
 	Metrics        *Metrics
+	// Reports configures the Reports of OpenReports. It is nil if none are written.
+	Reports *ReportOptions
 }
 
 // Controller counts violations. Its cache holds namespaces, RuntimeClasses and policies.
@@ -118,6 +120,8 @@ type Controller struct {
 	options Options
 	// lastWrites are the times of recent status writes. Only Start uses them.
 	lastWrites map[types.UID]time.Time
+	// reports is nil if no Reports are written.
+	reports *reports
 }
 
 // New returns a controller; Start starts it.
@@ -128,6 +132,9 @@ func New(base controllers.Base, options Options) *Controller {
 // Start runs the controller until ctx is done.
 func (c *Controller) Start(ctx context.Context) error {
 	c.lastWrites = map[types.UID]time.Time{}
+	if c.options.Reports != nil {
+		c.reports = &reports{Controller: c, options: c.options.Reports, lastWrites: map[string]time.Time{}}
+	}
 	changed, unsubscribe := c.Policies.Subscribe()
 	defer unsubscribe()
 	defer c.options.Metrics.set(nil, nil) // The next leader exports the metric.
@@ -192,7 +199,7 @@ func (c *Controller) pause(ctx context.Context, d time.Duration, early <-chan st
 // audit scans all pods, writes changed statuses, and returns the duration of the scan.
 func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed <-chan struct{}) (duration time.Duration, err error) {
 	began := c.Local.Now()
-	found, err := c.scan(ctx, current.Tolerations)
+	found, namespaces, err := c.scan(ctx, current.Tolerations)
 	if err != nil {
 		return 0, fmt.Errorf("look for violations: %w", err)
 	}
@@ -203,7 +210,11 @@ func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed 
 		return duration, err
 	}
 	c.options.Metrics.set(policies, found)
-	return duration, c.write(ctx, current, policies, found, changed)
+	err = c.write(ctx, current, policies, found, changed)
+	if c.reports != nil {
+		err = errors.Join(err, c.reports.write(ctx, policies, namespaces))
+	}
+	return duration, err
 }
 
 // write writes the violations into the statuses that differ. If that takes longer than

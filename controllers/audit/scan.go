@@ -49,18 +49,24 @@ type scan struct {
 	namespaceCache map[string]*corev1.Namespace
 	// results are by the name of the policy.
 	results map[string]*v1alpha1.TolerationViolations
-	err     error
+	// findings are by namespace; nil if no Reports are written.
+	findings map[string]*findings
+	err      error
 }
 
-// scan returns the violations by the name of the policy.
-func (c *Controller) scan(ctx context.Context, set *toleration.Set) (map[string]*v1alpha1.TolerationViolations, error) {
+// scan returns the violations by the name of the policy, and by namespace if Reports are
+// written.
+func (c *Controller) scan(ctx context.Context, set *toleration.Set) (map[string]*v1alpha1.TolerationViolations, map[string]*findings, error) {
 	var classes nodev1.RuntimeClassList
 	if err := c.Cache.List(ctx, &classes); err != nil {
-		return nil, fmt.Errorf("list runtime classes: %w", err)
+		return nil, nil, fmt.Errorf("list runtime classes: %w", err)
 	}
 	s := &scan{
 		Controller: c, set: set, verdicts: map[group][]toleration.Violation{},
 		namespaceCache: map[string]*corev1.Namespace{}, results: map[string]*v1alpha1.TolerationViolations{},
+	}
+	if c.options.Reports != nil {
+		s.findings = map[string]*findings{}
 	}
 	for i := range classes.Items {
 		if scheduling := classes.Items[i].Scheduling; scheduling != nil {
@@ -77,7 +83,7 @@ func (c *Controller) scan(ctx context.Context, set *toleration.Set) (map[string]
 			s.record(pod, v)
 		}
 	})
-	return s.results, s.err
+	return s.results, s.findings, s.err
 }
 
 func groupOf(pod *tracker.Pod, withLabels bool) group {
@@ -153,6 +159,12 @@ func (s *scan) record(pod *tracker.Pod, v toleration.Violation) {
 		s.results[v.Policy] = found
 	}
 	found.Count++
+	if s.findings != nil {
+		if s.findings[pod.Namespace] == nil {
+			s.findings[pod.Namespace] = &findings{}
+		}
+		s.findings[pod.Namespace].add(finding{key: pod.Key, Violation: v})
+	}
 	sample := v1alpha1.TolerationViolation{Namespace: pod.Namespace, Name: pod.Name, Toleration: v.Toleration}
 	at, _ := slices.BinarySearchFunc(found.Sample, sample, func(a, b v1alpha1.TolerationViolation) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

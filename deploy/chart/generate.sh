@@ -31,17 +31,20 @@ render apart/cert-manager '{resources: [../overlays/issued-by-cert-manager], com
 render managed '{resources: [../overlays/manual], components: [../components/managed]}'
 render apart/managed '{resources: [../overlays/manual], components: [../components/apart, ../components/managed]}'
 
+# What Reports of OpenReports need.
+render open-reports '{resources: [../overlays/manual], components: [../components/open-reports]}'
+
 # What monitoring adds. What it changes is for the templates.
 for file in "$files"/self-signed/*; do rm -f "$files/monitoring/$(basename "$file")"; done
 mv "$files"/self-signed/*_customresourcedefinition_* "$files/crds/"
-rm "$files"/{cert-manager,managed,apart/self-signed,apart/cert-manager,apart/managed}/*_customresourcedefinition_*
-rm "$files"/{managed,apart/managed}/configmap.yaml # the templates add to that of the folder
+rm "$files"/{cert-manager,managed,open-reports,apart/self-signed,apart/cert-manager,apart/managed}/*_customresourcedefinition_*
+rm "$files"/{managed,open-reports,apart/managed}/configmap.yaml # the templates add to that of the folder
 for folder in self-signed cert-manager; do
   for file in "$files/apart/$folder"/*; do
     if cmp -s "$file" "$files/$folder/$(basename "$file")"; then rm "$file"; fi
   done
 done
-for file in "$files"/managed/*; do
+for file in "$files"/managed/* "$files"/open-reports/*; do
   if cmp -s "$file" "$files/self-signed/$(basename "$file")"; then rm "$file"; fi
 done
 # The last of the folders that has a file counts.
@@ -58,4 +61,5 @@ done
 for mode in window observe; do cp "components/$mode/mode.yaml" "$files/config/$mode.yaml"; done
 cp monitoring/endpoint/metrics.yaml "$files/config/metrics.yaml"
 cp components/managed/registration.yaml "$files/config/managed.yaml"
+cp components/open-reports/open-reports.yaml "$files/config/open-reports.yaml"
 cp components/callers/callers.yaml "$files/config/callers.yaml"

@@ -42,6 +42,13 @@ func TestTheChartIsTheSameAsTheManifests(t *testing.T) {
 	t.Run("with components in another order", func(t *testing.T) {
 		requireSame(t, kustomize(t, together(t, "components/managed", "components/apart")), template(t, "--set=components=Apart"))
 	})
+	t.Run("with Reports of OpenReports", func(t *testing.T) {
+		requireSame(t, kustomize(t, together(t, "components/managed", "components/open-reports")), template(t, "--set=audit.openReports=true"))
+	})
+	t.Run("with Reports of OpenReports and components apart", func(t *testing.T) {
+		requireSame(t, kustomize(t, together(t, "components/apart", "components/open-reports")),
+			template(t, "--set=components=Apart,webhooks.registration=Manual,audit.openReports=true"))
+	})
 	t.Run("with monitoring and cert-manager", func(t *testing.T) {
 		folder := together(t, "components/cert-manager", "components/certificate-files", "monitoring", "monitoring/cert-manager")
 		requireSame(t, kustomize(t, folder), template(t, "--set=certificates.mode=CertManager",

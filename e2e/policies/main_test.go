@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -82,8 +83,15 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 		// So that who is started after a crash does not wait long for the lease. What is
 		// between the first two is how long one attempt may take.
 		config["leaderElection"] = map[string]any{"leaseDuration": "8s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+		config["audit"] = map[string]any{"openReports": true}
 	}})
-	return nil, err
+	if err != nil {
+		return nil, err
+	}
+	if err := install.Apply(ctx, cp, filepath.Join(programs.Root, "deploy", "components", "open-reports", "rights")); err != nil {
+		return nil, err
+	}
+	return nil, install.ApplyCRD(ctx, cp, "github.com/openreports/reports-api", "config/crd/openreports.io_reports.yaml")
 }
 
 // tenants is the group that everybody is in who is no administrator.

@@ -82,6 +82,9 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 	if out, err := install.Kubectl(ctx, cp, "apply", "-f", "testdata/tenants.yaml"); err != nil {
 		return nil, fmt.Errorf("apply testdata/tenants.yaml: %w\n%s", err, out)
 	}
+	if err := install.ApplyCRD(ctx, cp, "github.com/openreports/reports-api", "config/crd/openreports.io_reports.yaml"); err != nil {
+		return nil, err
+	}
 	webhook, err = install.Install(ctx, cp, install.Options{
 		Name: "webhook", Programs: programs, Patch: configure, Account: webhookAccount,
 		Args:   []string{"--components=webhook", "--evictor-user=" + accounts + evictorAccount},
@@ -100,6 +103,7 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane) (func()
 // ends, so it may be long: who loses it asks anew for what was refused.
 func configure(config map[string]any) {
 	config["leaderElection"] = map[string]any{"leaseDuration": "60s", "renewDeadline": "45s", "retryPeriod": "500ms"}
+	config["audit"] = map[string]any{"openReports": true}
 	config["certificates"] = map[string]any{"servingDuration": "30s", "caDuration": "1h"}
 }
 

@@ -114,6 +114,7 @@ var neverAllowed = map[string]grant{
 	"change claims":                                {verb: "patch", resource: "resourceclaims", group: "resource.k8s.io", namespace: "default"},
 	"write policies":                               {verb: "patch", resource: "tolerationpolicies", group: "tollgate.dev"},
 	"approve evictions":                            {verb: "create", resource: "evictionapprovals", group: "tollgate.dev"},
+	"change other Reports":                         {verb: "update", resource: "reports", group: "openreports.io", name: "other", namespace: "default"},
 	"grant itself more":                            {verb: "patch", resource: "clusterroles", group: "rbac.authorization.k8s.io", name: "tollgate"},
 	"bind itself to more":                          {verb: "create", resource: "clusterrolebindings", group: "rbac.authorization.k8s.io"},
 	"act as somebody else":                         {verb: "impersonate", resource: "users"},
@@ -134,6 +135,7 @@ var neverAllowedToTheWebhook = map[string]grant{
 	"make rules":                         {verb: "create", resource: "devicetaintrules", group: "resource.k8s.io"},
 	"delete rules":                       {verb: "delete", resource: "devicetaintrules", group: "resource.k8s.io"},
 	"say how far a rule is":              {verb: "patch", resource: "devicetaintrules/status", group: "resource.k8s.io"},
+	"write Reports":                      {verb: "create", resource: "reports", group: "openreports.io", namespace: "default"},
 	"write events":                       {verb: "create", resource: "events", namespace: "default"},
 	"take the lease":                     {verb: "update", resource: "leases", group: "coordination.k8s.io", name: "tollgate", namespace: "tollgate-system"},
 }

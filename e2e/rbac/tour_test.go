@@ -22,6 +22,7 @@ func tour(t *testing.T) {
 	kubectl(t, nil, "apply", "-f", "testdata/policies.yaml")
 	inForce(t)
 	t.Run("workloads of each kind", tourOfWorkloads)
+	t.Run("reports", tourOfReports)
 	t.Run("nodes", tourOfNodes)
 	t.Run("evictions", tourOfEvictions)
 	t.Run("a breaker and an approval", tourOfBreakers)
@@ -68,6 +69,24 @@ spec:
       tolerations: [{key: tour.example.com/x, operator: Exists}]
       containers: [{name: c, image: image}]
 `, "--dry-run=server")
+}
+
+// tourOfReports has a pod that stood before its policy reported, the policy changed, and the pod
+// deleted.
+func tourOfReports(t *testing.T) {
+	write(t, alice, "create", podOn("tour", "early", controlplane.NodeName(1), "  tolerations: [{key: late.example.com/x, operator: Exists}]"))
+	const policy = `kind: TolerationPolicy
+metadata: {name: late}
+spec: {taints: [{key: late.example.com/x}], grants: [{namespaces: [%s]}]}
+`
+	report := []string{"-n", "tour", "get", "reports.openreports.io/tollgate", "-o", "jsonpath={.results[*].message}"}
+	for _, namespace := range []string{"elsewhere", "anywhere"} {
+		write(t, nil, "apply", fmt.Sprintf(policy, namespace))
+		becomes(t, "the pod is reported", has(namespace), report...)
+	}
+	kubectl(t, nil, "-n", "tour", "delete", "pod", "early")
+	gone(t, "-n", "tour", "reports.openreports.io/tollgate")
+	kubectl(t, nil, "delete", "tolerationpolicy", "late")
 }
 
 // tourOfNodes has a node registered, a taint of a node end, and the authorizer asked.

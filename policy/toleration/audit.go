@@ -43,6 +43,10 @@ type Violation struct {
 	// Field is where that stands: within the tolerations of a pod, or in the list of its
 	// request.
 	Field string
+	// Allowed describes the grants of the policy.
+	Allowed string
+	// Denies is false when the policy only warns of what it does not grant, or records it.
+	Denies bool
 }
 
 // AuditNeedsLabels reports whether labels of pods make a difference to some policy.
@@ -75,7 +79,9 @@ func (s *Set) Audit(ctx context.Context, in AuditInput) ([]Violation, error) {
 				case r.fault != nil:
 					return nil, r.fault
 				default:
-					violated[position] = Violation{Policy: c.name, Toleration: describe(&t), Field: list.Path.Index(n).String()}
+					violated[position] = Violation{
+						Policy: c.name, Toleration: describe(&t), Field: list.Path.Index(n).String(), Allowed: c.remedy, Denies: c.denies,
+					}
 				}
 			}
 		}

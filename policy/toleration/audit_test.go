@@ -75,7 +75,7 @@ func TestAnAuditNamesEachPolicyOnceWithItsFirstToleration(t *testing.T) {
 	set := Compile([]v1alpha1.TolerationPolicy{
 		policyOf(t, "z", `{taints: [{key: other}]}`),
 		policyOf(t, "a", `{taints: [{key: dedicated}]}`),
-		policyOf(t, "b", `{taints: [{key: dedicated, values: [x]}, {key: example.com/*}]}`),
+		policyOf(t, "b", `{taints: [{key: dedicated, values: [x]}, {key: example.com/*}], grants: [{namespaces: [pear]}], validationActions: [Warn]}`),
 	})
 	got, err := set.Audit(t.Context(), standing(t, "apple", `
 		{key: dedicated, value: blue}
@@ -84,9 +84,9 @@ func TestAnAuditNamesEachPolicyOnceWithItsFirstToleration(t *testing.T) {
 		{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}`))
 	require.NoError(t, err)
 	require.Equal(t, []Violation{
-		{Policy: "a", Toleration: "key=dedicated operator=Equal value=blue", Field: "tolerations[0]"},
-		{Policy: "b", Toleration: "key=dedicated operator=Exists", Field: "tolerations[1]"},
-		{Policy: "z", Toleration: "operator=Exists effect=NoSchedule (every taint of the effect)", Field: "tolerations[2]"},
+		{Policy: "a", Toleration: "key=dedicated operator=Equal value=blue", Field: "tolerations[0]", Allowed: "nobody is allowed to tolerate it", Denies: true},
+		{Policy: "b", Toleration: "key=dedicated operator=Exists", Field: "tolerations[1]", Allowed: "allowed in namespaces pear"},
+		{Policy: "z", Toleration: "operator=Exists effect=NoSchedule (every taint of the effect)", Field: "tolerations[2]", Allowed: "nobody is allowed to tolerate it", Denies: true},
 	}, got)
 }
 
@@ -105,7 +105,9 @@ func TestAnAuditLooksAtTheRequestsOfClaims(t *testing.T) {
 	in.AddedDevices = []resourcev1.DeviceToleration{given}
 	got, err := set.Audit(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, []Violation{{Policy: "gpus", Toleration: "key=example.com/hot operator=Exists", Field: "requests[1][1]"}}, got)
+	require.Equal(t, []Violation{{
+		Policy: "gpus", Toleration: "key=example.com/hot operator=Exists", Field: "requests[1][1]", Allowed: "nobody is allowed to tolerate it", Denies: true,
+	}}, got)
 }
 
 func TestC16AnAuditLeavesOutWhatKubernetesAdds(t *testing.T) {

@@ -22,6 +22,7 @@ func TestAnEmptyConfigurationHasDefaults(t *testing.T) {
 	require.Equal(t, 5*time.Second, config.Webhook.DrainPeriod.Duration)
 	require.Equal(t, v1alpha1.AuthenticationOptional, config.Webhook.Authentication.Mode)
 	require.True(t, config.Webhook.Authentication.Tokens.Enabled)
+	require.False(t, config.Audit.OpenReports)
 }
 
 func TestWhatIsSetStays(t *testing.T) {
@@ -29,6 +30,7 @@ func TestWhatIsSetStays(t *testing.T) {
 webhook: {bindAddress: "127.0.0.1:7443", url: "https://127.0.0.1:7443"}
 admission: {defaultNotReadyTolerationSeconds: 0}
 eviction: {mode: Window}
+audit: {openReports: true}
 leaderElection: {enabled: false}
 featureGates: {NodeTaintEviction: false}
 `))
@@ -37,6 +39,7 @@ featureGates: {NodeTaintEviction: false}
 	require.Zero(t, config.Admission.DefaultNotReadyTolerationSeconds)
 	require.Equal(t, v1alpha1.EvictionWindow, config.Eviction.Mode)
 	require.Equal(t, 64, config.Eviction.Workers)
+	require.True(t, config.Audit.OpenReports)
 	require.False(t, config.LeaderElection.Enabled)
 	require.Equal(t, map[string]bool{"NodeTaintEviction": false}, config.FeatureGates)
 }

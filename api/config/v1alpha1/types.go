@@ -24,6 +24,8 @@ type TollgateConfiguration struct {
 	Certificates CertificatesConfiguration `json:"certificates,omitzero"`
 	// Admission configures the built-in rules.
 	Admission AdmissionConfiguration `json:"admission,omitzero"`
+	// Audit configures the search for pods that a policy would refuse today.
+	Audit AuditConfiguration `json:"audit,omitzero"`
 	// Eviction configures evictions.
 	Eviction EvictionConfiguration `json:"eviction,omitzero"`
 	// LeaderElection configures which replica evicts.
@@ -193,6 +195,14 @@ type AdmissionConfiguration struct {
 	// checked, beside the controllers of Kubernetes. They may only pass on the tolerations
 	// of the live owner of a pod.
 	WorkloadControllers []string `json:"workloadControllers,omitempty"`
+}
+
+// AuditConfiguration configures the search for pods that a TolerationPolicy, or the guard of
+// a PlacementPolicy, would refuse today.
+type AuditConfiguration struct {
+	// OpenReports writes the pods that are found as Reports of openreports.io/v1alpha1 too,
+	// one for each namespace. It needs rights that are not granted by default.
+	OpenReports bool `json:"openReports,omitempty"`
 }
 
 // EvictionMode is the relation of Tollgate to the eviction controllers of Kubernetes.

@@ -57,9 +57,13 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 	changed.join(func(struct{}) { ready.Recheck() })
 	p.leader.add(ready.Start, webhookwatch.New(base, watch).Start)
 	if p.features.Enabled(settings.TolerationPolicies) && state.tracker != nil {
+		reports, err := p.addReports()
+		if err != nil {
+			return err
+		}
 		p.leader.add(audit.New(base, audit.Options{
 			Pods: state.tracker, Synced: state.pods, Namespace: p.config.Namespace,
-			DefaultSeconds: p.defaultSeconds(), Metrics: audit.NewMetrics(ctrlmetrics.Registry),
+			DefaultSeconds: p.defaultSeconds(), Metrics: audit.NewMetrics(ctrlmetrics.Registry), Reports: reports,
 		}).Start)
 	}
 	if p.pairs(state) {

@@ -53,7 +53,7 @@ func (p *program) newDeviceWatch(feed *informer.DeviceFeed, guard *informer.Guar
 		Clock:     p.local,
 		Resources: d.resources(p.clientset, feed, informer.Guarded(guard)),
 		Known:     func(synced bool) { d.setSynced(synced, feed.SetKnown) },
-		Metrics:   apidiscovery.NewMetrics(ctrlmetrics.Registry),
+		Metrics:   p.resourceMetrics(),
 	})
 	return d
 }

@@ -56,6 +56,7 @@ func registerAll(reg prometheus.Registerer) {
 	handlers.NewPreviewMetrics(reg)
 	policies.NewMetrics(reg)
 	audit.NewMetrics(reg)
+	audit.NewReportMetrics(reg)
 	devicetaints.NewMetrics(reg)
 	slicepatches.NewMetrics(reg)
 	nodetaints.NewRegisterMetrics(reg)

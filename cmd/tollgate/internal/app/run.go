@@ -34,6 +34,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
+	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
 	"github.com/tollgate-dev/tollgate/evictor/panics"
@@ -68,6 +69,8 @@ type program struct {
 	// self is the user name of this process.
 	self      string
 	recorders recorders
+	// resources are the metrics of discovery, nil before they are used.
+	resources *apidiscovery.Metrics
 	// lock is nil without leader election.
 	lock *leader.Lock
 	// leader has the controllers that only the leader runs.

@@ -149,6 +149,11 @@
 {{- if eq (.Values.webhooks.registration | default $default) "Managed" }}yes{{ end -}}
 {{- end -}}
 
+{{- /* tollgate.openReports says something if the leader writes Reports of OpenReports. */ -}}
+{{- define "tollgate.openReports" -}}
+{{- if dig "openReports" false (.Values.audit | default dict) }}yes{{ end -}}
+{{- end -}}
+
 {{- define "tollgate.evictors" -}}
 {{- dig "replicas" 2 (.Values.evictor | default dict) -}}
 {{- end -}}
@@ -185,6 +190,7 @@
 {{- if ne .Values.mode "Replace" -}}
 {{- $_ := set $files "30-mode.yaml" (.Files.Get (printf "files/config/%s.yaml" (lower .Values.mode))) -}}
 {{- end -}}
+{{- if include "tollgate.openReports" . }}{{ $_ := set $files "35-open-reports.yaml" (.Files.Get "files/config/open-reports.yaml") }}{{ end -}}
 {{- if .Values.monitoring.metrics }}{{ $_ := set $files "40-metrics.yaml" (.Files.Get "files/config/metrics.yaml") }}{{ end -}}
 {{- $addresses := include "tollgate.addresses" . | fromJson -}}
 {{- if $addresses -}}

@@ -1,0 +1,318 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/toleration"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const (
+	// reportName is the name of the Report of each namespace, by which RBAC limits what may be
+	// changed, and reportSource is its source.
+	reportName   = "tollgate"
+	reportSource = "tollgate"
+	// maxResults is the maximum number of results in a Report. Its summary counts all.
+	maxResults = 100
+	// rereadPause is the delay between two lists of the Reports, after which those that another
+	// client has changed or deleted are written again, and reportsPage the size of a page.
+	rereadPause = 10 * time.Minute
+	reportsPage = 100
+
+	resultFail openreportsv1alpha1.Result = "fail"
+	resultWarn openreportsv1alpha1.Result = "warn"
+)
+
+// ReportClient lists Reports without a cache, and writes them.
+type ReportClient interface {
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
+	Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error
+	Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error
+}
+
+// ReportOptions configures the Reports of OpenReports. All fields are required.
+type ReportOptions struct {
+	Client ReportClient
+	// Served reports whether the API server serves Reports.
+	Served  func() bool
+	Metrics *ReportMetrics
+}
+
+// ReportMetrics counts the writes of Reports.
+type ReportMetrics struct {
+	writes *prometheus.CounterVec
+}
+
+// The values of the label of ReportMetrics.
+const (
+	outcomeWritten = "written"
+	outcomeDeleted = "deleted"
+	outcomeFailed  = "failed"
+)
+
+// NewReportMetrics registers the metrics with reg.
+func NewReportMetrics(reg prometheus.Registerer) *ReportMetrics {
+	return &ReportMetrics{writes: controllers.NewCounter(reg, "tollgate_policy_report_writes_total",
+		"Writes of Reports of OpenReports by the leader, and those that failed.", "outcome", outcomeWritten, outcomeDeleted, outcomeFailed)}
+}
+
+// findings are the violations by the pods of one namespace.
+type findings struct {
+	summary openreportsv1alpha1.ReportSummary
+	// named are the first violations in the order of pods and policies.
+	named []finding
+}
+
+// finding is a violation by one pod.
+type finding struct {
+	key tracker.Key
+	toleration.Violation
+}
+
+func (f finding) compare(other finding) int {
+	return cmp.Or(cmp.Compare(f.key.Name, other.key.Name), cmp.Compare(f.key.UID, other.key.UID), cmp.Compare(f.Policy, other.Policy))
+}
+
+// add counts a violation, and names it if it is among the first in order.
+func (f *findings) add(one finding) {
+	if one.Denies {
+		f.summary.Fail++
+	} else {
+		f.summary.Warn++
+	}
+	at, _ := slices.BinarySearchFunc(f.named, one, finding.compare)
+	if at == maxResults {
+		return
+	}
+	f.named = slices.Insert(f.named, at, one)
+	if len(f.named) > maxResults {
+		f.named = f.named[:maxResults]
+	}
+}
+
+// reports writes Reports of OpenReports. Only Start uses it.
+type reports struct {
+	*Controller
+
+	options *ReportOptions
+	// written are the Reports as they were last read or written, by namespace; nil before they
+	// are read.
+	written map[string]*openreportsv1alpha1.Report
+	readAt  time.Time
+	// lastWrites are the times of recent writes, by namespace.
+	lastWrites map[string]time.Time
+}
+
+// write writes the Reports that differ from what was found, and deletes those of namespaces
+// without violations. A refused write does not stop the others.
+func (r *reports) write(ctx context.Context, policies []audited, found map[string]*findings) error {
+	if !r.options.Served() {
+		r.written = nil // Reports that are served again may be others.
+		return nil
+	}
+	now := r.Local.Now()
+	if r.written == nil || now.Sub(r.readAt) >= rereadPause {
+		if err := r.read(ctx); err != nil {
+			r.options.Metrics.writes.WithLabelValues(outcomeFailed).Inc()
+			return err
+		}
+	}
+	maps.DeleteFunc(r.lastWrites, func(_ string, at time.Time) bool { return now.Sub(at) >= writePause })
+	objects := map[string]client.Object{}
+	for _, p := range policies {
+		objects[p.name] = p.object
+	}
+	namespaces := map[string]struct{}{}
+	for namespace := range found {
+		namespaces[namespace] = struct{}{}
+	}
+	for namespace := range r.written {
+		namespaces[namespace] = struct{}{}
+	}
+	var errs []error
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		if _, ok := r.lastWrites[namespace]; ok || !r.Leads() {
+			continue
+		}
+		err := r.writeOne(ctx, namespace, found[namespace], objects)
+		errs = append(errs, err)
+		if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+			break // An unreachable API server would fail the rest too.
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// read lists the Reports of all namespaces.
+func (r *reports) read(ctx context.Context) error {
+	read, readAt := map[string]*openreportsv1alpha1.Report{}, r.Local.Now()
+	for next := ""; ; {
+		page, err := r.page(ctx, next)
+		if err != nil {
+			return fmt.Errorf("list Reports of OpenReports: %w", err)
+		}
+		for i := range page.Items {
+			read[page.Items[i].Namespace] = &page.Items[i]
+		}
+		if next = page.Continue; next == "" {
+			r.written, r.readAt = read, readAt
+			return nil
+		}
+	}
+}
+
+func (r *reports) page(ctx context.Context, next string) (*openreportsv1alpha1.ReportList, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	page := &openreportsv1alpha1.ReportList{}
+	err := r.options.Client.List(ctx, page, client.MatchingFields{metav1.ObjectNameField: reportName},
+		client.Limit(reportsPage), client.Continue(next))
+	return page, err
+}
+
+// writeOne creates, updates or deletes the Report of one namespace, if it differs.
+func (r *reports) writeOne(ctx context.Context, namespace string, found *findings, policies map[string]client.Object) error {
+	before := r.written[namespace]
+	var after *openreportsv1alpha1.Report
+	if found != nil {
+		after = report(namespace, found, policies, before, r.Clock.Now())
+		if before != nil && same(before, after) {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	outcome := outcomeWritten
+	var err error
+	switch {
+	case after == nil:
+		outcome = outcomeDeleted
+		uid := before.UID
+		err = r.options.Client.Delete(ctx, before, client.Preconditions{UID: &uid})
+	case before == nil:
+		err = r.options.Client.Create(ctx, after)
+	default:
+		after.ResourceVersion = before.ResourceVersion
+		err = r.options.Client.Update(ctx, after)
+	}
+	switch {
+	case err == nil:
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		// Another client has changed or deleted it, or the namespace is gone: the next scan lists
+		// all of them.
+		delete(r.written, namespace)
+		r.readAt = time.Time{}
+		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		r.lastWrites[namespace] = r.Local.Now()
+		return nil
+	default:
+		r.options.Metrics.writes.WithLabelValues(outcomeFailed).Inc()
+		return fmt.Errorf("write Report of OpenReports %s/%s: %w", namespace, reportName, err)
+	}
+	r.options.Metrics.writes.WithLabelValues(outcome).Inc()
+	r.lastWrites[namespace] = r.Local.Now()
+	if after == nil {
+		delete(r.written, namespace)
+	} else {
+		r.written[namespace] = after
+	}
+	return nil
+}
+
+// report returns the Report of a namespace. Results that are in before keep their time.
+func report(namespace string, found *findings, policies map[string]client.Object, before *openreportsv1alpha1.Report, now time.Time) *openreportsv1alpha1.Report {
+	since := map[string]metav1.Timestamp{}
+	if before != nil {
+		for i := range before.Results {
+			if result := &before.Results[i]; len(result.Subjects) > 0 {
+				since[resultID(result.Policy, result.Subjects[0].UID)] = result.Timestamp
+			}
+		}
+	}
+	made := &openreportsv1alpha1.Report{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: reportName,
+			Labels:          map[string]string{"app.kubernetes.io/managed-by": reportSource},
+			OwnerReferences: owners(found, policies),
+		},
+		Source: reportSource,
+		Configuration: &openreportsv1alpha1.ReportConfiguration{Limits: openreportsv1alpha1.Limits{
+			MaxResults:   maxResults,
+			StatusFilter: []openreportsv1alpha1.StatusFilter{openreportsv1alpha1.StatusFilter(resultFail), openreportsv1alpha1.StatusFilter(resultWarn)},
+		}},
+		Summary: found.summary,
+	}
+	for _, f := range found.named {
+		ref := policy.Ref("TolerationPolicy", f.Policy)
+		timestamp, ok := since[resultID(ref, f.key.UID)]
+		if !ok {
+			timestamp = metav1.Timestamp{Seconds: now.Unix()}
+		}
+		result := openreportsv1alpha1.ReportResult{
+			Policy: ref, Rule: "tolerations", Category: "Taints and tolerations", Result: resultWarn, Timestamp: timestamp,
+			Subjects: []corev1.ObjectReference{{
+				APIVersion: "v1", Kind: "Pod", Namespace: f.key.Namespace, Name: f.key.Name, UID: f.key.UID,
+			}},
+			Description: f.Toleration + " is not granted: " + f.Allowed,
+		}
+		if f.Denies {
+			result.Result, result.Scored = resultFail, true
+		}
+		made.Results = append(made.Results, result)
+	}
+	return made
+}
+
+// resultID identifies a result in its Report.
+func resultID(policy string, pod types.UID) string { return policy + " " + string(pod) }
+
+// owners returns references to the policies of the results, so that the Report is deleted with
+// the last of them.
+func owners(found *findings, policies map[string]client.Object) []metav1.OwnerReference {
+	names := map[string]struct{}{}
+	for _, f := range found.named {
+		names[f.Policy] = struct{}{}
+	}
+	var owners []metav1.OwnerReference
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		object, ok := policies[name]
+		if !ok {
+			continue
+		}
+		kind, _, _ := strings.Cut(policy.Ref("TolerationPolicy", name), "/")
+		owners = append(owners, metav1.OwnerReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: object.GetName(), UID: object.GetUID(),
+		})
+	}
+	return owners
+}
+
+// same reports whether a Report that was read or written says what another would.
+func same(before, after *openreportsv1alpha1.Report) bool {
+	return before.Source == after.Source && before.Summary == after.Summary &&
+		before.Labels["app.kubernetes.io/managed-by"] == reportSource &&
+		equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) &&
+		equality.Semantic.DeepEqual(before.Configuration, after.Configuration) &&
+		equality.Semantic.DeepEqual(before.Results, after.Results)
+}
