@@ -23,6 +23,11 @@
 // if the object were created today. The creator is unknown then, so conditions on the creator
 // count as satisfied, as in package audit.
 //
+// # NodePools
+//
+// Karpenter launches nodes for pods that fit its NodePools. The command warns of a NodePool that
+// does not name a taint that TaintPolicies register on its nodes.
+//
 // Reports are text, JSON, YAML, JUnit for the pages of a CI system, or SARIF for findings beside
 // the code.
 package check
@@ -75,7 +80,9 @@ a cluster. The verdict is that of Tollgate's webhook on the creation of each obj
 the API server has added by then is added first: default tolerations and fields, what a
 RuntimeClass brings, the priority, the taint of a new node; then what PlacementPolicies and
 TaintPolicies give. Pods, templates of pods, claims and their templates, nodes, namespaces,
-slices, DeviceTaintRules and Tollgate's own objects are judged, and others left out. What
+slices, DeviceTaintRules and Tollgate's own objects are judged, and others left out. A NodePool
+of Karpenter (karpenter.sh/v1) is warned of if it does not name the taints that TaintPolicies
+register on its nodes. What
 Kubernetes itself thinks of an object is not looked at. What was read from a cluster is judged
 as if it were created anew: a pod that is bound already, as one put past the scheduler.
 
@@ -100,7 +107,8 @@ what is not known.
 Without manifests, --cluster asks what TolerationPolicies, those of -p or else those of the
 cluster, would refuse of the pods, templates and claims that stand there. Nobody knows who
 created these: what policies say of that is not held against them. That takes the right to list
-them, namespaces, and policies.
+them, namespaces, and policies. Where Karpenter is installed, and no namespace is named, NodePools
+are looked at as above.
 
 Limits of TaintPolicies on how many pods a taint may affect are not known here: an object
 that they would have to be looked at for is undecided.
@@ -275,7 +283,11 @@ func (c *command) judge(ctx context.Context, options Options, objects []Object, 
 	report.By, report.Policies = c.by.String(), options.Policies.Len()
 	for _, object := range objects {
 		if !checker.Judged(object.Unstructured) {
-			report.Skipped++
+			if pool, ok := checker.JudgeNodePool(object); ok {
+				report.Results = append(report.Results, pool)
+			} else {
+				report.Skipped++
+			}
 			continue
 		}
 		if err := ctx.Err(); err != nil {

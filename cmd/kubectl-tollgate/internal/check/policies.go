@@ -263,6 +263,21 @@ func (c *command) scan(ctx context.Context, given Policies, report *Report) erro
 		return err
 	}
 	defer clients.Progress.End()
+	namespace, named, err := c.namespace()
+	if err != nil {
+		return err
+	}
+	if named {
+		return c.scanTolerations(ctx, clients, namespace, given, report)
+	}
+	if err := c.scanTolerations(ctx, clients, metav1.NamespaceAll, given, report); err != nil {
+		return err
+	}
+	return c.scanNodePools(ctx, clients, given, report)
+}
+
+// scanTolerations judges the tolerations of pods, templates and claims in a namespace, or in all.
+func (c *command) scanTolerations(ctx context.Context, clients *cli.Clients, namespace string, given Policies, report *Report) error {
 	if len(c.policies) == 0 {
 		served, err := given.read(ctx, clients, "tolerationpolicies")
 		if err != nil {
@@ -282,24 +297,11 @@ func (c *command) scan(ctx context.Context, given Policies, report *Report) erro
 		report.Notes = append(report.Notes, "there is no TolerationPolicy to judge by: everything is allowed")
 		return nil
 	}
-	namespace, named, err := c.namespace()
-	if err != nil {
-		return err
-	}
-	if !named {
-		namespace = metav1.NamespaceAll
-	}
 	e := &existing{
 		Clients: clients, set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{},
 		defaults: defaultSeconds(c.config), namespace: namespace, tollgate: c.config.Namespace,
 		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
-		take: func(result Result) {
-			if result.Verdict == Allowed && c.output.Format != "wide" { // There may be thousands.
-				report.Unlisted++
-				return
-			}
-			report.Results = append(report.Results, result)
-		},
+		take: func(result Result) { c.take(report, result) },
 	}
 	for i := range policies {
 		e.policies[policies[i].Name] = &policies[i].Spec
