@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
@@ -58,6 +59,8 @@ type Options struct {
 	Bodies *Bodies
 	// Callers identifies the callers; nil accepts every client that reaches the port.
 	Callers *auth.Callers
+	// Tracer makes a span of each review; nil makes none.
+	Tracer trace.Tracer
 }
 
 // Config is the configuration of an endpoint and of its handlers.
@@ -173,7 +176,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// No answer depends on reviews of pods.
 	req.Unproven = req.Resource.Resource != "pods" && !visit.Proven(req.Resource.Group)
-	send := e.answer(ctx, req, start)
+	send := e.answer(ctx, r.Header, req, start)
 	reader.Close()
 	// A client that reads its answer slowly does not hold the room of its body.
 	taken.release()
@@ -182,8 +185,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer decides about a request and returns the function that writes the response, which does
 // not refer to the body.
-func (e *Endpoint) answer(ctx context.Context, req *review.Request, start time.Time) func(http.ResponseWriter) {
-	result, err := e.Review(ctx, req)
+func (e *Endpoint) answer(ctx context.Context, header http.Header, req *review.Request, start time.Time) func(http.ResponseWriter) {
+	result, err := e.traced(ctx, header, req, start)
 	e.opts.Metrics.observe(e.name, e.label(req), req, &result, err, e.opts.Clock.Since(start))
 	if bad := (*review.BadError)(nil); errors.As(err, &bad) {
 		return func(w http.ResponseWriter) { e.refuse(w, http.StatusBadRequest, bad.Error()) }

@@ -37,6 +37,8 @@ var (
 	// trusted signs for the API server's webhook client.
 	trusted *authority
 	client  kubernetes.Interface
+	// traces receives the spans of the API server and of Tollgate.
+	traces *collector
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -54,10 +56,21 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	options := controlplane.Options{Nodes: 1, ExtraArgs: map[string][]string{controlplane.APIServer: {
-		"--admission-control-config-file=" + config,
+	// TestMain has no *testing.T to take a context from.
+	if traces, err = startCollector(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer traces.server.Stop()
+	tracing, err := traces.apiServerArgs(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	options := controlplane.Options{Nodes: 1, ExtraArgs: map[string][]string{controlplane.APIServer: append(tracing,
+		"--admission-control-config-file="+config,
 		"--feature-gates=APIServerWebhookAuthenticationToken=true",
-	}}}
+	)}}
 	return suite.Run(m, "callers", options, func(ctx context.Context, cp *controlplane.ControlPlane) (func(), error) {
 		return nil, installTollgate(ctx, cp, filepath.Join(dir, "ca.crt"))
 	})
@@ -107,6 +120,7 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane, ca stri
 		return err
 	}
 	tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Patch: func(config map[string]any) {
+		config["tracing"] = map[string]any{"enabled": true, "endpoint": traces.address}
 		webhook, _ := config["webhook"].(map[string]any)
 		webhook["authentication"] = map[string]any{
 			"mode":     "Required",

@@ -39,6 +39,7 @@ export const sidebar = [
     'Monitoring': 'deploy/monitoring/README.md',
     'Alerts': 'docs/alerts.md',
     'Metrics': 'docs/metrics.md',
+    'Traces': 'docs/tracing.md',
     'Autoscalers and health monitors': 'docs/neighbours.md',
     'Troubleshooting': 'docs/troubleshooting.md',
     'Refusals': 'docs/refusals.md',

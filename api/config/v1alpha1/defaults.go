@@ -49,6 +49,7 @@ func Default() *TollgateConfiguration {
 		},
 		ClientConnection: ClientConnectionConfiguration{QPS: 400, Burst: 800, WatchSilence: duration(150 * time.Second)},
 		Metrics:          MetricsConfiguration{BindAddress: "127.0.0.1:8080", Authorization: MetricsAuto},
+		Tracing:          TracingConfiguration{Endpoint: "localhost:4317"}, // the port of OTLP over gRPC
 		Health:           EndpointConfiguration{BindAddress: "127.0.0.1:8081"},
 	}
 }

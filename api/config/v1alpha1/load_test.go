@@ -23,6 +23,7 @@ func TestAnEmptyConfigurationHasDefaults(t *testing.T) {
 	require.Equal(t, v1alpha1.AuthenticationOptional, config.Webhook.Authentication.Mode)
 	require.True(t, config.Webhook.Authentication.Tokens.Enabled)
 	require.False(t, config.Audit.OpenReports)
+	require.Equal(t, v1alpha1.TracingConfiguration{Endpoint: "localhost:4317"}, config.Tracing)
 }
 
 func TestWhatIsSetStays(t *testing.T) {

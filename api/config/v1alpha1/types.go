@@ -34,6 +34,8 @@ type TollgateConfiguration struct {
 	ClientConnection ClientConnectionConfiguration `json:"clientConnection,omitzero"`
 	// Metrics configures the endpoint of metrics.
 	Metrics MetricsConfiguration `json:"metrics,omitzero"`
+	// Tracing configures traces of OpenTelemetry.
+	Tracing TracingConfiguration `json:"tracing,omitzero"`
 	// Health configures the endpoint of /healthz and /readyz.
 	Health EndpointConfiguration `json:"health,omitzero"`
 	// FeatureGates enables and disables features by name.
@@ -296,6 +298,18 @@ func (c *MetricsConfiguration) Asked() bool {
 	}
 	ip := net.ParseIP(host)
 	return host != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+// TracingConfiguration configures traces of OpenTelemetry. The API server continues its own
+// traces into webhooks where its tracing is configured.
+type TracingConfiguration struct {
+	// Enabled sends a span for each traced review.
+	Enabled bool `json:"enabled,omitempty"`
+	// Endpoint is host:port of the collector, which is sent OTLP over gRPC without TLS.
+	Endpoint string `json:"endpoint,omitempty"`
+	// SamplingRatePerMillion is how many of a million reviews are traced that come without a
+	// decision of the API server. Where that has decided, its decision holds.
+	SamplingRatePerMillion int32 `json:"samplingRatePerMillion,omitempty"`
 }
 
 // EndpointConfiguration configures a plain HTTP endpoint.

@@ -31,6 +31,7 @@ func (c *TollgateConfiguration) Validate() field.ErrorList {
 	errs = append(errs, atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst"))...)
 	errs = append(errs, positive(c.ClientConnection.WatchSilence.Duration, connection.Child("watchSilence"))...)
 	errs = append(errs, c.Metrics.validate(field.NewPath("metrics"))...)
+	errs = append(errs, c.Tracing.validate(field.NewPath("tracing"))...)
 	errs = append(errs, address(c.Health.BindAddress, true, field.NewPath("health", "bindAddress"))...)
 	return errs
 }
@@ -41,6 +42,14 @@ func (c *MetricsConfiguration) validate(path *field.Path) field.ErrorList {
 	case MetricsAuto, MetricsRBAC, MetricsNone:
 	default:
 		errs = append(errs, field.NotSupported(path.Child("authorization"), c.Authorization, []MetricsAuthorization{MetricsAuto, MetricsRBAC, MetricsNone}))
+	}
+	return errs
+}
+
+func (c *TracingConfiguration) validate(path *field.Path) field.ErrorList {
+	errs := address(c.Endpoint, false, path.Child("endpoint"))
+	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > 1_000_000 {
+		errs = append(errs, field.Invalid(path.Child("samplingRatePerMillion"), c.SamplingRatePerMillion, "must be from 0 to 1000000"))
 	}
 	return errs
 }

@@ -28,23 +28,18 @@ var nodePools = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1"
 const nodePoolLabel = "karpenter.sh/nodepool"
 
 // nodePool is the part of a NodePool that says what labels and taints its nodes have. The fields
-// are those of karpenter.sh/v1.
+// are those of karpenter.sh/v1; encoding/json finds them in spite of their case.
 type nodePool struct {
-	Metadata struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
-	Spec struct {
+	Metadata struct{ Name string }
+	Spec     struct {
 		Template struct {
-			Metadata struct {
-				Labels map[string]string `json:"labels"`
-			} `json:"metadata"`
-			Spec struct {
-				Taints        []corev1.Taint                   `json:"taints"`
-				StartupTaints []corev1.Taint                   `json:"startupTaints"`
-				Requirements  []corev1.NodeSelectorRequirement `json:"requirements"`
-			} `json:"spec"`
-		} `json:"template"`
-	} `json:"spec"`
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Taints, StartupTaints []corev1.Taint
+				Requirements          []corev1.NodeSelectorRequirement
+			}
+		}
+	}
 }
 
 func isNodePool(object *unstructured.Unstructured) bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +70,8 @@ type program struct {
 	// self is the user name of this process.
 	self      string
 	recorders recorders
+	// tracer makes spans of reviews, nil if tracing is not enabled.
+	tracer trace.Tracer
 	// resources are the metrics of discovery, nil before they are used.
 	resources *apidiscovery.Metrics
 	// lock is nil without leader election.
@@ -194,6 +197,11 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 		return err
 	}
 	defer p.recorders.stop()
+	var stopTracing func()
+	if p.tracer, stopTracing, err = newTracer(ctx, &config.Tracing); err != nil {
+		return err
+	}
+	defer stopTracing()
 	store, err := p.addPolicies(ctx)
 	if err != nil {
 		return err

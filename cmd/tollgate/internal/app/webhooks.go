@@ -171,6 +171,7 @@ func (p *program) webhookConfig(
 			Metrics: webhook.NewMetrics(ctrlmetrics.Registry),
 			Budget:  p.config.Webhook.Budget.Duration,
 			Bodies:  webhook.NewBodies(p.config.Webhook.MaxInFlightBytes),
+			Tracer:  p.tracer,
 		},
 		Handlers: config,
 	}
