@@ -89,13 +89,13 @@ func (b Binaries) BuildControlPlane(ctx context.Context) error {
 	})
 }
 
-// BuildTollgate builds the server.
+// BuildTollgate builds the server, with the tag of the image.
 func (b Binaries) BuildTollgate(ctx context.Context) error {
 	if b.Built {
 		return nil
 	}
 	return b.locked(ctx, func() error {
-		return b.goBuild(ctx, b.Root, b.Tollgate(), "./cmd/tollgate")
+		return b.goBuild(ctx, b.Root, b.Tollgate(), "./cmd/tollgate", "-tags=grpcnotrace")
 	})
 }
 
