@@ -87,6 +87,8 @@ func TestL07ABadSettingIsNamed(t *testing.T) {
 		"a port out of range":                {head + "metrics: {bindAddress: ':70000'}", "metrics.bindAddress"},
 		"a URL without TLS":                  {head + "webhook: {url: 'http://a:1'}", "webhook.url"},
 		"a URL with a path":                  {head + "webhook: {url: 'https://a:1/x'}", "webhook.url"},
+		"a collector without a port":         {head + "tracing: {endpoint: here}", `tracing.endpoint: Invalid value: "here"`},
+		"more than all traces":               {head + "tracing: {samplingRatePerMillion: 1000001}", "tracing.samplingRatePerMillion: Invalid value: 1000001"},
 		"a duration of no unit":              {head + "webhook: {budget: '3'}", "missing unit"},
 		"a negative duration":                {head + "webhook: {budget: -3s}", "webhook.budget"},
 		"a lease shorter than its renewal":   {head + "leaderElection: {leaseDuration: 5s}", "leaderElection.leaseDuration"},
