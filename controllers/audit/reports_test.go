@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -242,7 +243,7 @@ func TestReportsAreWrittenWhereTheyAreServed(t *testing.T) {
 }
 
 func TestAReportThatIsRefusedKeepsNoOther(t *testing.T) {
-	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "reports"}, reportName, fmt.Errorf("namespace is being terminated"))
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "reports"}, reportName, errors.New("namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for sentence, c := range map[string]struct {
 		err    error

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -87,7 +88,7 @@ func attributesOf(list []*commonv1.KeyValue) map[string]string {
 	for _, a := range list {
 		all[a.GetKey()] = a.GetValue().GetStringValue()
 		if _, ok := a.GetValue().GetValue().(*commonv1.AnyValue_IntValue); ok {
-			all[a.GetKey()] = fmt.Sprint(a.GetValue().GetIntValue())
+			all[a.GetKey()] = strconv.FormatInt(a.GetValue().GetIntValue(), 10)
 		}
 	}
 	return all

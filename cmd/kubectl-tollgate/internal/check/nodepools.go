@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,9 +51,7 @@ func isNodePool(object *unstructured.Unstructured) bool {
 // several values are not among them.
 func (p *nodePool) labels() map[string]string {
 	labels := map[string]string{nodePoolLabel: p.Metadata.Name}
-	for key, value := range p.Spec.Template.Metadata.Labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, p.Spec.Template.Metadata.Labels)
 	for _, r := range p.Spec.Template.Spec.Requirements {
 		if r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
 			labels[r.Key] = r.Values[0]
