@@ -33,7 +33,9 @@ func (e *Endpoint) traced(ctx context.Context, header http.Header, req *review.R
 		return result, err
 	}
 	// The request refers to the buffer of its body, and the span lasts longer.
-	text := func(key, value string) attribute.KeyValue { return attribute.String(key, strings.Clone(review.Clip(value))) }
+	text := func(key, value string) attribute.KeyValue {
+		return attribute.String(key, strings.Clone(review.Clip(value)))
+	}
 	span.SetAttributes(
 		attribute.String("tollgate.endpoint", e.name),
 		text("tollgate.resource", e.label(req)),

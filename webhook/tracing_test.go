@@ -47,7 +47,7 @@ func TestAReviewIsASpanOfTheTraceOfTheAPIServer(t *testing.T) {
 	require.Equal(t, "review", span.Name)
 	got := map[attribute.Key]string{}
 	for _, a := range span.Attributes {
-		got[a.Key] = a.Value.Emit()
+		got[a.Key] = a.Value.String()
 	}
 	require.Equal(t, "validate", got["tollgate.endpoint"])
 	require.Equal(t, "pods", got["tollgate.resource"])

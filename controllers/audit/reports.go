@@ -85,8 +85,9 @@ type findings struct {
 
 // finding is a violation by one pod.
 type finding struct {
-	key tracker.Key
 	toleration.Violation
+
+	key tracker.Key
 }
 
 func (f finding) compare(other finding) int {

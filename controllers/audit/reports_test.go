@@ -78,7 +78,7 @@ func newReporting(t *testing.T) *reporting {
 				return c.Update(ctx, object, opts...)
 			},
 		}).Build()
-	r.world.reports = &ReportOptions{
+	r.reports = &ReportOptions{
 		Client: r.Client, Metrics: NewReportMetrics(prometheus.NewPedanticRegistry()),
 		Served: func() bool {
 			r.mu.Lock()
@@ -205,8 +205,8 @@ func TestAReportThatAnotherClientChangedIsWrittenAgain(t *testing.T) {
 		lead(t, r.world, func() {
 			kiwi, banana := r.all(t)["kiwi"], r.all(t)["banana"]
 			kiwi.Results = nil
-			require.NoError(t, r.Client.Update(t.Context(), &kiwi))
-			require.NoError(t, r.Client.Delete(t.Context(), &banana))
+			require.NoError(t, r.Update(t.Context(), &kiwi))
+			require.NoError(t, r.Delete(t.Context(), &banana))
 			rest(rereadPause + time.Minute)
 			require.Len(t, r.all(t)["kiwi"].Results, 1)
 			require.Len(t, r.all(t)["banana"].Results, 1)
@@ -214,7 +214,7 @@ func TestAReportThatAnotherClientChangedIsWrittenAgain(t *testing.T) {
 
 			// It notices at once where it writes itself.
 			banana = r.all(t)["banana"]
-			require.NoError(t, r.Client.Delete(t.Context(), &banana))
+			require.NoError(t, r.Delete(t.Context(), &banana))
 			r.tracker.SetPod(pod("banana", "q", tolerating, nil))
 			rest(2 * time.Minute)
 			require.Len(t, r.all(t)["banana"].Results, 2)
