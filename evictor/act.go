@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -98,7 +99,7 @@ func (e *Evictor) still(goal *target) error {
 // nil for none. One is deleted in spite of its budget only
 // if that did not let it go before: however long it was held by anything else, its
 // budget is asked.
-func (e *Evictor) method(goal *target, reason *Reason, policy *eviction.Policy) method {
+func (e *Evictor) method(goal *target, reason *decide.Reason, policy *eviction.Policy) method {
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return methodDelete
 	}
@@ -114,7 +115,7 @@ func (t *target) patience() (end time.Time, ending bool) {
 }
 
 // patience is that of one reason, which a policy governs, nil for none.
-func patience(reason *Reason, policy *eviction.Policy) (end time.Time, ending bool) {
+func patience(reason *decide.Reason, policy *eviction.Policy) (end time.Time, ending bool) {
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict || policy.DeleteAfter == nil {
 		return time.Time{}, false
 	}
@@ -141,7 +142,7 @@ func (e *Evictor) blocked(ctx context.Context, goal *target, done attempt, err e
 	var holds []hold
 	for i := range goal.open.because {
 		reason, policy := &goal.open.because[i], goal.open.treatment(i).Policy
-		asked := originOf(reason) == originOf(&goal.cause)
+		asked := reason.Origin() == goal.cause.Origin()
 		if !asked && e.method(goal, reason, policy) != methodEvict {
 			continue
 		}
@@ -171,7 +172,7 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how method) {
 	e.fit.SawEviction(now)
 	e.watchLoops(ctx, goal, now)
 	logr.FromContextOrDiscard(ctx).Info("evicted pod", "pod", key.String(), "uid", key.UID, "node", goal.pod.NodeName, "method", how,
-		"because", reasons(goal.decision.Because), "late", late.String())
+		"because", goal.decision.Reasons(), "late", late.String())
 }
 
 // failed enters a failed attempt, tells of it when it lasts, and returns the eviction as
@@ -245,20 +246,4 @@ func (e *Evictor) readPod(ctx context.Context, key tracker.Key) (*corev1.Pod, er
 // gone ends the eviction of a pod that does not exist any more.
 func (e *Evictor) gone(ctx context.Context, key tracker.Key) {
 	e.overtaken(ctx, key, Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
-}
-
-// reasons returns what is logged of because.
-func reasons(because []Reason) []string {
-	texts := make([]string, 0, len(because))
-	for _, reason := range because {
-		text := reason.Taint.String() + " since " + reason.Taint.TimeAdded.UTC().Format(time.RFC3339)
-		if source := reason.Taint.Source; source.Kind.OnDevice() {
-			text += " by " + string(source.Kind) + " " + source.Name + " on " + reason.Device.String() + " in claim " + reason.Claim.Name
-		}
-		if patch := reason.Taint.Patch; patch.Name != "" {
-			text += " for " + string(tracker.SourcePatch) + " " + patch.Name
-		}
-		texts = append(texts, text)
-	}
-	return texts
 }

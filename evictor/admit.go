@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
@@ -129,6 +130,6 @@ func (e *Evictor) stillTripped(goal *target) bool {
 	return true
 }
 
-func causeOf(reason *Reason) breaker.Cause {
+func causeOf(reason *decide.Reason) breaker.Cause {
 	return breaker.Cause{Carrier: reason.Taint.Source, Patch: reason.Taint.Patch, Key: reason.Taint.Key, Effect: reason.Taint.Effect}
 }

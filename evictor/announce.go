@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -115,7 +116,7 @@ func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error)
 
 // whatFor names the taint because of which a pod was made to leave, the object that somebody
 // wrote it into, and the device.
-func whatFor(cause *Reason) string {
+func whatFor(cause *decide.Reason) string {
 	author := cause.Taint.Author()
 	text := "taint " + cause.Taint.String() + " of " + reference(author, "").Kind + " " + author.Name
 	if author.Kind.OnDevice() {

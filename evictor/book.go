@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -117,7 +118,7 @@ func (b *book) drop() []tracker.Source {
 }
 
 // plan enters an eviction, or the new deadline of one.
-func (b *book) plan(key tracker.Key, decision Decision) {
+func (b *book) plan(key tracker.Key, decision decide.Decision) {
 	rules := rulesAmong(decision.Because)
 	if news := b.enter(key, decision, rules); len(news) > 0 {
 		b.changed(news)
@@ -125,7 +126,7 @@ func (b *book) plan(key tracker.Key, decision Decision) {
 }
 
 // enter is plan, and returns the rules to tell of.
-func (b *book) enter(key tracker.Key, decision Decision, rules []tracker.Source) []tracker.Source {
+func (b *book) enter(key tracker.Key, decision decide.Decision, rules []tracker.Source) []tracker.Source {
 	source := decision.Because[0].Taint.Source.Kind
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -96,7 +97,7 @@ func (b *book) counted() []tracker.Source {
 
 // rulesAmong returns the DeviceTaintRules among reasons and the patches that they are
 // written out for, sorted and each once.
-func rulesAmong(because []Reason) []tracker.Source {
+func rulesAmong(because []decide.Reason) []tracker.Source {
 	var rules []tracker.Source
 	for i := range because {
 		source, author := because[i].Taint.Source, because[i].Taint.Author()

@@ -7,8 +7,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -24,8 +26,8 @@ func TestBook(t *testing.T) {
 		t.Parallel()
 		b := emptyBook()
 		down, denied := tracker.Key{Name: "down"}, tracker.Key{Name: "denied"}
-		b.plan(down, Decide(noon, onNode(podSince(0), taintSince("gpu", 0))))
-		b.plan(denied, Decide(noon, onNode(podSince(0), taintSince("gpu", 0))))
+		b.plan(down, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
+		b.plan(denied, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
 		b.fail(down, Unavailable, attempt{})
 		b.fail(denied, Denied, attempt{})
 		require.Equal(t, []tracker.Key{down}, b.recover(noon))
@@ -69,14 +71,23 @@ func (l *listener) heard() []string {
 	return told
 }
 
-func becauseOf(rules ...string) Decision {
-	var taints []tracker.Taint
-	for i, rule := range rules {
-		taint := ruleTaint(rule, "k", i)
-		taint.Source.UID = types.UID(rule + "-rule-uid")
-		taints = append(taints, taint)
+// dueBecause returns the decision about a pod that is due since noon because of a taint of each
+// source.
+func dueBecause(sources ...tracker.Source) decide.Decision {
+	var reasons []decide.Reason
+	for _, source := range sources {
+		taint := tracker.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: noon, Source: source}
+		reasons = append(reasons, decide.Reason{Taint: taint, At: noon})
 	}
-	return Decide(noon, holding(held(gpu0, "c", nil, taints...)))
+	return decide.NewDecision(noon, reasons)
+}
+
+func becauseOf(rules ...string) decide.Decision {
+	var sources []tracker.Source
+	for _, rule := range rules {
+		sources = append(sources, tracker.Source{Kind: tracker.SourceRule, Name: rule, UID: types.UID(rule + "-rule-uid")})
+	}
+	return dueBecause(sources...)
 }
 
 func TestBookTellsOfRules(t *testing.T) {
@@ -132,7 +143,7 @@ func TestBookTellsOfRules(t *testing.T) {
 	t.Run("a pod whose node alone is tainted concerns no rule", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
-		l.book.plan(a, Decide(noon, onNode(podSince(0), taintSince("gpu", 0))))
+		l.book.plan(a, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
 		l.book.close(a, Evicted, nil)
 		require.Empty(t, l.heard())
 	})

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -76,7 +77,7 @@ func (w *world) startWithStatus() *ruleStatus {
 		Objects: rulestatus.Objects{Tracker: w.tracker, Applier: s, Written: func(*tracker.Rule) bool { return true }},
 		Evictor: rulestatus.Evictor{
 			Decide: func(situation tracker.Situation) bool {
-				return w.options.Rules.Decide(time.Now(), situation).Verdict == EvictAt
+				return w.options.Rules.Decide(time.Now(), situation).Verdict == decide.EvictAt
 			},
 			Evicted: w.evictor.EvictedBy, Unanswered: w.evictor.Unanswered, Forget: w.evictor.Forget,
 			Held: w.evictor.HeldFor, PodsChanged: func([]tracker.Key) {},

@@ -1,11 +1,9 @@
-// Package evictor carries out NoExecute: it decides when a pod has to leave, because
-// of a taint of its node or of a device that it uses, waits until then, and deletes
-// it.
+// Package evictor carries out NoExecute: it waits until a pod has to leave, because
+// of a taint of its node or of a device that it uses, and deletes it.
 //
-// Decide is pure. It gets values and the time and returns a deadline and the
-// reasons. A queue of deadlines only wakes: what is true is computed again when
-// a deadline comes, so that a cancelled eviction is one for which Decide now says
-// Keep. The effector makes the requests, each bound to the UID and the resource
+// Package decide decides when that is. A queue of deadlines only wakes: the decision
+// is made again when a deadline comes, so that a cancelled eviction is one for which
+// the decision is Keep now. The effector makes the requests, each bound to the UID and the resource
 // version that the decision was made on.
 //
 // Before it deletes, the evictor looks at the object that carries the taint, a node,

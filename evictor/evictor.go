@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -116,7 +117,7 @@ type Clocks struct {
 
 // Decisions are the settings and policies by which pods are evicted or held.
 type Decisions struct {
-	Rules Rules
+	Rules decide.Rules
 	// Mode is how far taints have an effect at all; ModeReplace when empty.
 	Mode Mode
 	// Policies returns the EvictionPolicies in force; nil for none. NamespaceLabels

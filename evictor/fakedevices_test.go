@@ -126,3 +126,12 @@ func tolerated(key string, seconds int64) []resourcev1.DeviceToleration {
 	}
 	return []resourcev1.DeviceToleration{toleration}
 }
+
+// several joins tolerations.
+func several(lists ...[]resourcev1.DeviceToleration) []resourcev1.DeviceToleration {
+	var all []resourcev1.DeviceToleration
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all
+}

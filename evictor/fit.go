@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -89,7 +90,7 @@ func (e *Evictor) overdue(now time.Time) int {
 		if !ok {
 			continue
 		}
-		if decision := rules.Decide(now, e.asOthersSee(situation)); decision.Verdict == EvictAt && now.Sub(decision.At) > patience {
+		if decision := rules.Decide(now, e.asOthersSee(situation)); decision.Verdict == decide.EvictAt && now.Sub(decision.At) > patience {
 			count++
 		}
 	}

@@ -1,11 +1,13 @@
 package evictor
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -40,13 +42,13 @@ type gate struct {
 
 // grounds are the reasons that make a pod leave now, the earliest first.
 type grounds struct {
-	because []Reason
+	because []decide.Reason
 	// treatments says how each is carried out; nil for as Kubernetes does it.
 	treatments []eviction.Treatment
 	// holds is why the other reasons that are due do not count, the earliest first.
 	holds []hold
 	// due are all of them.
-	due []Reason
+	due []decide.Reason
 }
 
 func (g *grounds) treatment(at int) eviction.Treatment {
@@ -58,7 +60,7 @@ func (g *grounds) treatment(at int) eviction.Treatment {
 
 // without takes out a reason that turned out to be held.
 func (g *grounds) without(held hold) {
-	at := slices.IndexFunc(g.because, func(r Reason) bool { return originOf(&r) == held.from })
+	at := slices.IndexFunc(g.because, func(r decide.Reason) bool { return r.Origin() == held.from })
 	if at < 0 {
 		return
 	}
@@ -73,19 +75,19 @@ func (g *grounds) without(held hold) {
 
 // place returns where what is held stands among the reasons.
 func (g *grounds) place(held hold) int {
-	return slices.IndexFunc(g.due, func(r Reason) bool { return originOf(&r) == held.from })
+	return slices.IndexFunc(g.due, func(r decide.Reason) bool { return r.Origin() == held.from })
 }
 
 // pass returns which of the reasons that are due make pod leave.
-func (g *gate) pass(now time.Time, pod *tracker.Pod, due []Reason) grounds {
+func (g *gate) pass(now time.Time, pod *tracker.Pod, due []decide.Reason) grounds {
 	set := g.policies()
 	if set.Len() == 0 && g.mode != ModeWindow && g.open(now, pod, due) {
 		return grounds{because: due, due: due}
 	}
-	passed := grounds{due: due, because: make([]Reason, 0, len(due)), treatments: make([]eviction.Treatment, 0, len(due))}
-	subject := SubjectOf(pod, g.namespaces)
+	passed := grounds{due: due, because: make([]decide.Reason, 0, len(due)), treatments: make([]eviction.Treatment, 0, len(due))}
+	subject := decide.SubjectOf(pod, g.namespaces)
 	for i := range due {
-		treatment, err := Treat(set, &due[i], &subject)
+		treatment, err := decide.Treat(set, &due[i], &subject)
 		held, isHeld := g.holds(now, pod, &due[i], treatment, err)
 		if isHeld {
 			passed.holds = append(passed.holds, held)
@@ -98,7 +100,7 @@ func (g *gate) pass(now time.Time, pod *tracker.Pod, due []Reason) grounds {
 }
 
 // open reports whether nothing holds any reason where no policy does.
-func (g *gate) open(now time.Time, pod *tracker.Pod, due []Reason) bool {
+func (g *gate) open(now time.Time, pod *tracker.Pod, due []decide.Reason) bool {
 	for i := range due {
 		if _, held := g.holds(now, pod, &due[i], eviction.Treatment{}, nil); held {
 			return false
@@ -108,7 +110,7 @@ func (g *gate) open(now time.Time, pod *tracker.Pod, due []Reason) bool {
 }
 
 // holds returns what holds a reason. What only a policy can end comes first.
-func (g *gate) holds(now time.Time, pod *tracker.Pod, reason *Reason, treatment eviction.Treatment, unknown error) (hold, bool) {
+func (g *gate) holds(now time.Time, pod *tracker.Pod, reason *decide.Reason, treatment eviction.Treatment, unknown error) (hold, bool) {
 	policy := treatment.Policy
 	if why, name := HeldByPolicy(treatment, unknown); why != "" {
 		held := newHold(reason, why, policy)
@@ -145,10 +147,31 @@ func (g *gate) nodesDown(now time.Time, taint *tracker.Taint) bool {
 // windowed leaves of the reasons of a pod those for which it was given a window: in
 // mode Window all others are the business of Kubernetes' own controllers. Where it
 // cannot be told yet the reason is left, and held when it is due.
-func (g *gate) windowed(pod *tracker.Pod, because []Reason) []Reason {
-	set, subject := g.policies(), SubjectOf(pod, g.namespaces)
-	return slices.DeleteFunc(because, func(reason Reason) bool {
-		treatment, err := Treat(set, &reason, &subject)
+func (g *gate) windowed(pod *tracker.Pod, because []decide.Reason) []decide.Reason {
+	set, subject := g.policies(), decide.SubjectOf(pod, g.namespaces)
+	return slices.DeleteFunc(because, func(reason decide.Reason) bool {
+		treatment, err := decide.Treat(set, &reason, &subject)
 		return err == nil && (treatment.Policy == nil || treatment.Policy.WindowSeconds == nil)
 	})
+}
+
+// HeldByPolicy returns why an EvictionPolicy does not let an eviction be carried out,
+// whatever else happens, and the name of that policy. Both are empty when none does.
+// Unknown is the error of Treat.
+func HeldByPolicy(treatment eviction.Treatment, unknown error) (why HoldReason, policy string) {
+	switch {
+	case unknown != nil:
+		if asks, ok := errors.AsType[*eviction.NamespaceUnknownError](unknown); ok {
+			policy = asks.Policy
+		}
+		return HoldNamespaceUnknown, policy
+	case treatment.Policy == nil:
+		return "", ""
+	case treatment.Policy.Paused:
+		return HoldPaused, treatment.Policy.Name
+	case treatment.Protected:
+		return HoldProtected, treatment.Policy.Name
+	default:
+		return "", ""
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -101,11 +102,11 @@ func TestGateAgainstOracle(t *testing.T) {
 			disruption: &NodeDisruption{}, loops: newLoopWatch(),
 		}
 		g.observe = func(now time.Time, nodes, down int) { g.disruption.Observe(now, nodes, down) }
-		var due []Reason
+		var due []decide.Reason
 		for i, key := range keys {
 			if random.IntN(2) == 0 {
 				taint := tracker.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, Source: tracker.Source{Kind: tracker.SourceNode, Name: "n"}}
-				due = append(due, Reason{Taint: taint, At: noon, position: i})
+				due = append(due, decide.Reason{Taint: taint, At: noon, Position: i})
 			}
 		}
 		pod := trackedPod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -80,7 +81,7 @@ type hold struct {
 	episode
 
 	// from is the reason that is held, again when the hold may be over.
-	from  origin
+	from  decide.Origin
 	again time.Duration
 	// policy is the name of the policy that holds, taint what is held.
 	policy, taint string
@@ -102,10 +103,10 @@ type episode struct {
 }
 
 // newHold returns the hold of a reason by a policy, nil for none.
-func newHold(of *Reason, reason HoldReason, by *eviction.Policy) hold {
+func newHold(of *decide.Reason, reason HoldReason, by *eviction.Policy) hold {
 	h := hold{
 		episode: episode{carrier: of.Taint.Source, reason: reason},
-		from:    originOf(of), again: heldPause, taint: of.Taint.String(), author: of.Taint.Author(),
+		from:    of.Origin(), again: heldPause, taint: of.Taint.String(), author: of.Taint.Author(),
 	}
 	if by != nil {
 		h.episode.policy, h.policy = by.UID, by.Name

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -221,11 +222,11 @@ func TestPlacesInLine(t *testing.T) {
 
 func TestBudgetHoldsStandInTheOrderOfTheReasons(t *testing.T) {
 	t.Parallel()
-	var because []Reason
+	var because []decide.Reason
 	for i := range 3 {
-		because = append(because, Reason{Taint: tracker.Taint{
+		because = append(because, decide.Reason{Taint: tracker.Taint{
 			Key: strconv.Itoa(i), Effect: corev1.TaintEffectNoExecute, Source: tracker.Source{Kind: tracker.SourceNode, Name: "n"},
-		}, position: i})
+		}, Position: i})
 	}
 	open := grounds{due: because, because: because[:2], holds: []hold{newHold(&because[2], HoldPaused, nil)}}
 	open.without(newHold(&because[1], HoldBudget, nil))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -17,14 +18,14 @@ const leasePause = time.Second
 // target is a pod that has to leave now, and why.
 type target struct {
 	pod      tracker.Pod
-	decision Decision
+	decision decide.Decision
 	// now is when that was decided.
 	now time.Time
 	// open are the reasons that nothing holds.
 	open grounds
 	// cause is the reason that was confirmed, which the marks on the pod go by, and
 	// treatment how the eviction is carried out because of it.
-	cause     Reason
+	cause     decide.Reason
 	treatment eviction.Treatment
 }
 
@@ -150,7 +151,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, tried []hold) (targe
 	}
 	now := e.clock.Now()
 	decision := e.decide(now, situation)
-	if decision.Verdict == Keep {
+	if decision.Verdict == decide.Keep {
 		e.keep(ctx, situation.Pod)
 		return target{}, 0, false
 	}
@@ -178,7 +179,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, tried []hold) (targe
 
 // nextLook returns when a pod is looked at again of which every reason that is due is
 // held: at the latest when the next one is due.
-func nextLook(now time.Time, decision *Decision, holds []hold) time.Duration {
+func nextLook(now time.Time, decision *decide.Decision, holds []hold) time.Duration {
 	again := heldPause
 	if due := len(decision.Due(now)); due < len(decision.Because) {
 		again = min(again, decision.Because[due].At.Sub(now))
@@ -190,13 +191,13 @@ func nextLook(now time.Time, decision *Decision, holds []hold) time.Duration {
 }
 
 // decide decides about a pod as the mode has it.
-func (e *Evictor) decide(now time.Time, situation tracker.Situation) Decision {
+func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Decision {
 	situation.Taints = e.gate.disruption.Recount(situation.Taints)
 	decision := e.options.Rules.Decide(now, situation)
-	if e.options.Mode != ModeWindow || decision.Verdict == Keep {
+	if e.options.Mode != ModeWindow || decision.Verdict == decide.Keep {
 		return decision
 	}
-	return decisionOf(now, e.gate.windowed(&situation.Pod, decision.Because))
+	return decide.NewDecision(now, e.gate.windowed(&situation.Pod, decision.Because))
 }
 
 // keep withdraws the eviction of a pod that exists, if there was one.

@@ -124,6 +124,9 @@ func noExecute(key string) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.NewTime(time.Now().Truncate(time.Second)))}
 }
 
+// noon is the time at which tests decide.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
 // tolerationFor returns a toleration of a key for some seconds.
 func tolerationFor(key string, n int64) corev1.Toleration {
 	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &n}

@@ -32,7 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -211,7 +211,7 @@ func (c *cluster) setup(machine clock.PassiveClock) *setup {
 	return &setup{
 		tracker: known,
 		view: preview.Options{
-			Tracker: known, Rules: evictor.Rules{}, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes,
+			Tracker: known, Rules: decide.Rules{}, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes,
 			Policies: func() *eviction.Set { return c.policies.Evictions }, NamespaceLabels: c.namespaceLabels,
 		},
 		preview: &handlers.PreviewConfig{

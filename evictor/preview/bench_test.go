@@ -11,7 +11,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -104,7 +104,7 @@ func BenchmarkPreview(b *testing.B) {
 	b.Run("rule and limit/pods=10000/hit before=10000", func(b *testing.B) {
 		hit := full()
 		hit.tracker.SetRule(rule("before", &resourcev1.DeviceTaintSelector{}, deviceTaint("k", 0)), noon)
-		ledger := NewLedger(hit.tracker, evictor.Rules{}, hit.clock)
+		ledger := NewLedger(hit.tracker, decide.Rules{}, hit.clock)
 		median(b, func() {
 			changes, err := s.view.Rule(nil, everything, noon)
 			say(changes, err, benchPods)

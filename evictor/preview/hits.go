@@ -3,7 +3,7 @@ package preview
 import (
 	"time"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -23,7 +23,7 @@ type Hit struct {
 // hits returns the taints because of which a pod has to leave, or had to when it began
 // to. Those that an EvictionPolicy protects it from are not among them; that one is
 // paused changes nothing, since it is only for now.
-func hits(rules evictor.Rules, treatments *treatments, situation *tracker.Situation) []Hit {
+func hits(rules decide.Rules, treatments *treatments, situation *tracker.Situation) []Hit {
 	pod := situation.Pod
 	if pod.Terminating {
 		pod.Terminating, pod.Finished = false, false
@@ -55,10 +55,10 @@ func hits(rules evictor.Rules, treatments *treatments, situation *tracker.Situat
 }
 
 // decide reports whether the pod has to leave because of the taint alone.
-func (h *Hit) decide(rules evictor.Rules, alone tracker.Situation) bool {
+func (h *Hit) decide(rules decide.Rules, alone tracker.Situation) bool {
 	decision := rules.Decide(time.Time{}, alone)
 	h.At = decision.At
-	return decision.Verdict == evictor.EvictAt
+	return decision.Verdict == decide.EvictAt
 }
 
 // protected reports whether the governing EvictionPolicy protects the pod.

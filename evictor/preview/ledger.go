@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -30,7 +30,7 @@ const (
 // are goroutine-safe.
 type Ledger struct {
 	tracker *tracker.Tracker
-	rules   evictor.Rules
+	rules   decide.Rules
 	clock   clock.PassiveClock
 	most    int
 	// treating is set before the ledger is used.
@@ -64,7 +64,7 @@ type Admission struct {
 }
 
 // NewLedger returns a ledger that tells the time by the clock of the API server.
-func NewLedger(t *tracker.Tracker, rules evictor.Rules, clk clock.PassiveClock) *Ledger {
+func NewLedger(t *tracker.Tracker, rules decide.Rules, clk clock.PassiveClock) *Ledger {
 	return &Ledger{tracker: t, rules: rules, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{}}
 }
 

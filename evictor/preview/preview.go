@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -28,7 +28,7 @@ type Pod struct {
 	Guarded, Ownerless bool
 	// Because are the reasons, the most urgent first. What an EvictionPolicy protects the
 	// pod from is none.
-	Because []evictor.Reason
+	Because []decide.Reason
 	// Paused is true when the EvictionPolicy that governs its eviction is paused.
 	Paused bool
 }
@@ -68,7 +68,7 @@ type Within struct {
 
 // foreteller is what a forecast is made with.
 type foreteller struct {
-	rules      evictor.Rules
+	rules      decide.Rules
 	now        time.Time
 	guarded    func(*tracker.Pod) bool
 	treatments *treatments
@@ -138,12 +138,12 @@ func compareKeys(a, b tracker.Key) int {
 // would leave, or sooner, without the policy that protects it names that policy.
 func (t *foreteller) foretell(change *tracker.Change) (Pod, prospect, bool) {
 	after := t.rules.Decide(t.now, change.After)
-	if after.Verdict != evictor.EvictAt {
+	if after.Verdict != decide.EvictAt {
 		return Pod{}, prospect{}, false
 	}
 	before := t.rules.Decide(t.now, change.Before)
 	becomes := t.treatments.settle(t.now, &change.After.Pod, after)
-	if becomes.Verdict != evictor.EvictAt {
+	if becomes.Verdict != decide.EvictAt {
 		if !t.hastens(&before, &after) {
 			becomes.protected = nil
 		}
@@ -158,8 +158,8 @@ func (t *foreteller) foretell(change *tracker.Change) (Pod, prospect, bool) {
 }
 
 // hastens reports whether a pod that has to leave did not have to before, or later.
-func (t *foreteller) hastens(before, after *evictor.Decision) bool {
-	return before.Verdict != evictor.EvictAt || sooner(after.At, before.At, t.now)
+func (t *foreteller) hastens(before, after *decide.Decision) bool {
+	return before.Verdict != decide.EvictAt || sooner(after.At, before.At, t.now)
 }
 
 // sooner reports whether a deadline comes before another one, as seen at now.
@@ -168,7 +168,7 @@ func sooner(at, was, now time.Time) bool {
 }
 
 // wait returns for how long a pod may stay, as its toleration says it.
-func wait(decision *evictor.Decision) time.Duration {
+func wait(decision *decide.Decision) time.Duration {
 	left := decision.Wait
 	if decision.Because[0].Tolerated {
 		left -= resolution

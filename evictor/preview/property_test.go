@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -69,17 +69,17 @@ func TestWhatIsForetoldIsWhatThenHappens(t *testing.T) {
 	}
 }
 
-func decisions(t *tracker.Tracker, keys []tracker.Key, now time.Time) map[tracker.Key]evictor.Decision {
-	all := map[tracker.Key]evictor.Decision{}
+func decisions(t *tracker.Tracker, keys []tracker.Key, now time.Time) map[tracker.Key]decide.Decision {
+	all := map[tracker.Key]decide.Decision{}
 	for _, key := range keys {
 		situation, _ := t.Lookup(key)
-		all[key] = evictor.Decide(now, situation)
+		all[key] = decide.Rules{}.Decide(now, situation)
 	}
 	return all
 }
 
 // requireForecast counts anew, in the plainest way.
-func requireForecast(t *testing.T, what string, f *Forecast, tr *tracker.Tracker, before, after map[tracker.Key]evictor.Decision, now time.Time) {
+func requireForecast(t *testing.T, what string, f *Forecast, tr *tracker.Tracker, before, after map[tracker.Key]decide.Decision, now time.Time) {
 	t.Helper()
 	got := map[tracker.Key]Pod{}
 	for _, pod := range f.Pods {
@@ -90,8 +90,8 @@ func requireForecast(t *testing.T, what string, f *Forecast, tr *tracker.Tracker
 	var pods, dueNow, guarded, ownerless, sooner int
 	for key, decision := range after {
 		was := before[key]
-		hastened := was.Verdict == evictor.EvictAt && was.At.After(now) && decision.At.Before(was.At)
-		if decision.Verdict == evictor.Keep || (was.Verdict == evictor.EvictAt && !hastened) {
+		hastened := was.Verdict == decide.EvictAt && was.At.After(now) && decision.At.Before(was.At)
+		if decision.Verdict == decide.Keep || (was.Verdict == decide.EvictAt && !hastened) {
 			require.NotContains(t, got, key, what)
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -65,7 +65,7 @@ func (t *treatments) of(pod *tracker.Pod, taint *tracker.Taint, driver string) e
 
 // prospect is what becomes of a pod as far as EvictionPolicies let it leave.
 type prospect struct {
-	evictor.Decision
+	decide.Decision
 
 	// protected is the policy because of which it stays, and paused the one that holds
 	// it for now; nil for none.
@@ -76,12 +76,12 @@ type prospect struct {
 
 // settle returns what becomes of a pod that has to leave by a decision. What a policy
 // protects it from is no reason. It is held when every reason that is due by then is.
-func (t *treatments) settle(now time.Time, pod *tracker.Pod, decision evictor.Decision) prospect {
+func (t *treatments) settle(now time.Time, pod *tracker.Pod, decision decide.Decision) prospect {
 	p := prospect{Decision: decision}
-	if t == nil || decision.Verdict != evictor.EvictAt {
+	if t == nil || decision.Verdict != decide.EvictAt {
 		return p
 	}
-	var left []evictor.Reason
+	var left []decide.Reason
 	var ways []eviction.Treatment
 	for i := range decision.Because {
 		reason := &decision.Because[i]
@@ -93,19 +93,19 @@ func (t *treatments) settle(now time.Time, pod *tracker.Pod, decision evictor.De
 		}
 	}
 	if len(left) == 0 {
-		p.Decision = evictor.Decision{}
+		p.Decision = decide.Decision{}
 		return p
 	}
 	at := left[0].At
 	p.protected = nil
-	p.Decision = evictor.Decision{Verdict: evictor.EvictAt, At: at, Wait: max(at.Sub(now), 0), Because: left}
+	p.Decision = decide.Decision{Verdict: decide.EvictAt, At: at, Wait: max(at.Sub(now), 0), Because: left}
 	p.breakers, p.paused = cause(left, ways, later(at, now))
 	return p
 }
 
 // cause returns the breakers of the first reason that is due by then and that no pause
 // holds; if there is none, the policy that holds the first.
-func cause(reasons []evictor.Reason, ways []eviction.Treatment, by time.Time) (breakers []*eviction.Policy, paused *eviction.Policy) {
+func cause(reasons []decide.Reason, ways []eviction.Treatment, by time.Time) (breakers []*eviction.Policy, paused *eviction.Policy) {
 	for i := range reasons {
 		if reasons[i].At.After(by) {
 			break

@@ -15,7 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -238,7 +238,7 @@ func TestLimitsCountNoPodsThatAreProtectedButThoseThatAreHeld(t *testing.T) {
 			clk := clocktesting.NewFakePassiveClock(noon)
 			tr := tracker.New()
 			view := viewWith(tr, tt.policy)
-			ledger := NewLedger(tr, evictor.Rules{}, clk).WithPolicies(view.options.Policies, view.options.NamespaceLabels)
+			ledger := NewLedger(tr, decide.Rules{}, clk).WithPolicies(view.options.Policies, view.options.NamespaceLabels)
 			tr.SetNode(node("n"), at(-60))
 			for i := range 10 {
 				tr.SetPod(workload("p"+strconv.Itoa(i), []string{"db", "web"}[min(i/4, 1)]))
@@ -293,7 +293,7 @@ func TestWhatPoliciesProtectIsAsIfItWereNotTainted(t *testing.T) {
 		}
 		for key, decision := range after {
 			was := before[key]
-			leaves := decision.Verdict == evictor.EvictAt && (was.Verdict == evictor.Keep || was.At.After(now) && decision.At.Before(was.At))
+			leaves := decision.Verdict == decide.EvictAt && (was.Verdict == decide.Keep || was.At.After(now) && decision.At.Before(was.At))
 			require.Equal(t, leaves, struck[key], "seed %d, world %d", seed, i)
 			if !leaves {
 				require.NotContains(t, got, key, "seed %d, world %d", seed, i)
@@ -331,8 +331,8 @@ func (r random) policies() []v1alpha1.EvictionPolicy {
 }
 
 // unprotected decides about pods with the taints left out that a policy protects from.
-func unprotected(tr *tracker.Tracker, keys []tracker.Key, set *eviction.Set, now time.Time) map[tracker.Key]evictor.Decision {
-	all := map[tracker.Key]evictor.Decision{}
+func unprotected(tr *tracker.Tracker, keys []tracker.Key, set *eviction.Set, now time.Time) map[tracker.Key]decide.Decision {
+	all := map[tracker.Key]decide.Decision{}
 	for _, key := range keys {
 		s, _ := tr.Lookup(key)
 		left := func(target v1alpha1.TaintTarget, driver string, taints []tracker.Taint) []tracker.Taint {
@@ -355,7 +355,7 @@ func unprotected(tr *tracker.Tracker, keys []tracker.Key, set *eviction.Set, now
 			}
 			s.Devices[i].Taints = left(v1alpha1.TaintTargetDevice, used.ID.Driver, used.Taints)
 		}
-		all[key] = evictor.Decide(now, s)
+		all[key] = decide.Rules{}.Decide(now, s)
 	}
 	return all
 }

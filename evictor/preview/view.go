@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -26,7 +26,7 @@ var (
 type Options struct {
 	Tracker *tracker.Tracker
 	// Rules are those of the evictor.
-	Rules evictor.Rules
+	Rules decide.Rules
 	// PodsKnown, NodesKnown, DevicesKnown and BudgetsKnown report whether the tracker
 	// knows all of them that there were at the start. Where the taints of nodes or of
 	// devices are not followed, theirs is nil. Without the budgets a forecast is made all
@@ -71,7 +71,7 @@ func (v *View) read(known func() bool) error {
 }
 
 // Rules returns the rules by which the view decides.
-func (v *View) Rules() evictor.Rules { return v.options.Rules }
+func (v *View) Rules() decide.Rules { return v.options.Rules }
 
 // Live returns how many pods of the cluster are on nodes and neither over nor on their
 // way out.

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -65,7 +65,7 @@ func newBlast(t *testing.T, policies ...v1alpha1.TaintPolicy) *blast {
 		tracker: tracker.New(), clock: clocktesting.NewFakePassiveClock(noon), approvals: &givenApprovals{},
 	}
 	b.enforcer = &taintEnforcer{policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)}, clock: b.clock}
-	b.ledger = preview.NewLedger(b.tracker, evictor.Rules{}, b.clock)
+	b.ledger = preview.NewLedger(b.tracker, decide.Rules{}, b.clock)
 	read := func() bool { return !b.unread }
 	b.show(preview.Options{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
 	b.tracker.SetDevicesKnown(true)

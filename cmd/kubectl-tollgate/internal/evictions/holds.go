@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -23,12 +24,12 @@ var holdStates = map[evictor.HoldReason]State{evictor.HoldPaused: Paused, evicto
 
 // byTollgate returns the eviction of a pod by Tollgate for at least one reason. A protected
 // reason comes first only if all are.
-func (m *Moment) byTollgate(pod *tracker.Pod, because []evictor.Reason) Eviction {
-	subject := evictor.SubjectOf(pod, m.Namespaces)
+func (m *Moment) byTollgate(pod *tracker.Pod, because []decide.Reason) Eviction {
+	subject := decide.SubjectOf(pod, m.Namespaces)
 	evictions := make([]Eviction, 0, len(because)) // One for each reason.
 	for i := range because {
 		reason := &because[i]
-		way, unknown := evictor.Treat(m.Set, reason, &subject)
+		way, unknown := decide.Treat(m.Set, reason, &subject)
 		e := Eviction{At: reason.At, By: ByTollgate, Hold: m.hold(pod, reason, way, unknown), Because: slices.Concat(because[i:i+1], because[:i], because[i+1:])}
 		if way.Policy != nil {
 			e.Policy = way.Policy.Name
@@ -59,7 +60,7 @@ func (m *Moment) byTollgate(pod *tracker.Pod, because []evictor.Reason) Eviction
 
 // hold returns the hold of a pod for one taint. Pause and protection apply before the deadline
 // too.
-func (m *Moment) hold(pod *tracker.Pod, reason *evictor.Reason, way eviction.Treatment, unknown error) Hold {
+func (m *Moment) hold(pod *tracker.Pod, reason *decide.Reason, way eviction.Treatment, unknown error) Hold {
 	// Labels that the command lacks may be known to Tollgate.
 	if why, policy := evictor.HeldByPolicy(way, unknown); why != "" && why != evictor.HoldNamespaceUnknown {
 		by := "EvictionPolicy/" + policy
@@ -97,7 +98,7 @@ func (m *Moment) hold(pod *tracker.Pod, reason *evictor.Reason, way eviction.Tre
 }
 
 // budget returns the hold by disruption budgets, for pods that are evicted by the eviction API.
-func (m *Moment) budget(pod *tracker.Pod, reason *evictor.Reason, policy *eviction.Policy) Hold {
+func (m *Moment) budget(pod *tracker.Pod, reason *decide.Reason, policy *eviction.Policy) Hold {
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return Hold{}
 	}
@@ -136,7 +137,7 @@ func (m *Moment) budget(pod *tracker.Pod, reason *evictor.Reason, policy *evicti
 
 // reported returns the hold that only Tollgate knows, of any pod with a taint: from events on the
 // object with the taint or its patch, or from the status of a rule.
-func (m *Moment) reported(reason *evictor.Reason) Hold {
+func (m *Moment) reported(reason *decide.Reason) Hold {
 	for _, source := range []tracker.Source{reason.Taint.Author(), reason.Taint.Source} {
 		if hold := m.Events.hold(source, reason.Taint.String()); !hold.None() {
 			return hold

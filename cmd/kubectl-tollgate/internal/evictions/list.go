@@ -13,6 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -56,7 +57,7 @@ type Eviction struct {
 	At time.Time
 	// Because are the taints that evict it: first the one that State, At and Hold refer to, then
 	// the others, the earliest first. It is never empty.
-	Because []evictor.Reason
+	Because []decide.Reason
 	// By is who evicts it: ByTollgate or ByKubernetes.
 	By string
 	// Policy is the name of the EvictionPolicy that governs the first reason, empty for
@@ -114,7 +115,7 @@ type Filter struct {
 
 func (f *Filter) matches(e *Eviction) bool {
 	from := func(kind tracker.SourceKind, name string) bool {
-		return name == "" || slices.ContainsFunc(e.Because, func(r evictor.Reason) bool { return r.Taint.From(kind, name) })
+		return name == "" || slices.ContainsFunc(e.Because, func(r decide.Reason) bool { return r.Taint.From(kind, name) })
 	}
 	return (f.Node == "" || e.Node == f.Node) && from(tracker.SourceRule, f.Rule) && from(tracker.SourcePatch, f.Patch)
 }
@@ -123,7 +124,7 @@ func (f *Filter) matches(e *Eviction) bool {
 type Cluster struct {
 	Tracker *tracker.Tracker
 	// Rules are the rules of the evictor, without the tolerations of mode Window.
-	Rules evictor.Rules
+	Rules decide.Rules
 	// Mode is the mode of Tollgate; empty where it is not installed.
 	Mode configv1alpha1.EvictionMode
 	// NodesOff is true if Tollgate does not evict for node taints, DevicesOff for device taints:
@@ -227,13 +228,13 @@ func (m *Moment) Eviction(of *tracker.Situation) (Eviction, bool) {
 // eviction: by Tollgate for ours, unless held, or by the Kubernetes controllers, which ignore
 // holds, for theirs.
 func (m *Moment) decide(s *tracker.Situation) (Eviction, bool) {
-	var ours []evictor.Reason
+	var ours []decide.Reason
 	theirs := m.Rules.Decide(m.now, *s).Because
 	switch m.Mode {
 	case configv1alpha1.EvictionReplace:
-		off := func(r evictor.Reason) bool { return !m.evicts(&r) }
+		off := func(r decide.Reason) bool { return !m.evicts(&r) }
 		ours = slices.DeleteFunc(slices.Clone(theirs), off)
-		theirs = slices.DeleteFunc(slices.Clone(theirs), func(r evictor.Reason) bool { return !off(r) })
+		theirs = slices.DeleteFunc(slices.Clone(theirs), func(r decide.Reason) bool { return !off(r) })
 	case configv1alpha1.EvictionWindow:
 		ours = m.inWindow(s)
 	case configv1alpha1.EvictionObserve:
@@ -266,7 +267,7 @@ func (m *Moment) decide(s *tracker.Situation) (Eviction, bool) {
 }
 
 // evicts reports whether Tollgate evicts for the kind of taint of a reason.
-func (m *Moment) evicts(reason *evictor.Reason) bool {
+func (m *Moment) evicts(reason *decide.Reason) bool {
 	if reason.Taint.Source.Kind.OnDevice() {
 		return !m.DevicesOff
 	}
@@ -274,10 +275,10 @@ func (m *Moment) evicts(reason *evictor.Reason) bool {
 }
 
 // joinReasons appends those of others whose taints are not in because.
-func joinReasons(because, others []evictor.Reason) []evictor.Reason {
+func joinReasons(because, others []decide.Reason) []decide.Reason {
 	because = slices.Clone(because)
 	for i := range others {
-		same := func(r evictor.Reason) bool {
+		same := func(r decide.Reason) bool {
 			return r.Taint.Source == others[i].Taint.Source && r.Device == others[i].Device && r.Taint.String() == others[i].Taint.String()
 		}
 		if !slices.ContainsFunc(because, same) {
@@ -289,13 +290,13 @@ func joinReasons(because, others []evictor.Reason) []evictor.Reason {
 
 // inWindow returns the reasons to leave within the windows of a pod, after which Kubernetes
 // deletes it. Other reasons are left to Kubernetes.
-func (m *Moment) inWindow(s *tracker.Situation) []evictor.Reason {
+func (m *Moment) inWindow(s *tracker.Situation) []decide.Reason {
 	rules := m.Rules
 	rules.Window = true
 	decision := rules.Decide(m.now, *s)
-	subject := evictor.SubjectOf(&s.Pod, m.Namespaces)
-	return slices.DeleteFunc(slices.Clone(decision.Because), func(reason evictor.Reason) bool {
-		way, err := evictor.Treat(m.Set, &reason, &subject)
+	subject := decide.SubjectOf(&s.Pod, m.Namespaces)
+	return slices.DeleteFunc(slices.Clone(decision.Because), func(reason decide.Reason) bool {
+		way, err := decide.Treat(m.Set, &reason, &subject)
 		return !m.evicts(&reason) || (err == nil && (way.Policy == nil || way.Policy.WindowSeconds == nil))
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -182,7 +183,7 @@ func ref(source tracker.Source) string {
 
 // cause returns the taint that evicts a pod, without the domain of its key and the effect, which
 // is always NoExecute.
-func cause(reason *evictor.Reason) string {
+func cause(reason *decide.Reason) string {
 	key := reason.Taint.Key
 	if _, name, found := strings.Cut(key, "/"); found {
 		key = name

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -16,7 +16,7 @@ func TestThatItIsNotAskedWhoWroteIsSaid(t *testing.T) {
 	t.Parallel()
 	list := make([]Eviction, maxObjects+1)
 	for i := range list {
-		list[i].Because = []evictor.Reason{{Taint: tracker.Taint{Source: tracker.Source{Kind: tracker.SourceNode, Name: strconv.Itoa(i)}}}}
+		list[i].Because = []decide.Reason{{Taint: tracker.Taint{Source: tracker.Source{Kind: tracker.SourceNode, Name: strconv.Itoa(i)}}}}
 	}
 	note, err := AddWriters(t.Context(), nil, nil, list)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 )
 
 // terminating explains a pod that is being deleted.
@@ -47,7 +47,7 @@ func (w *World) evictedBecause(pod *corev1.Pod, events []*corev1.Event, now time
 	situation := w.situation(pod)
 	situation.Pod.Terminating, situation.Pod.Finished = false, false
 	decision := w.Rules.Decide(now, situation)
-	if decision.Verdict == evictor.EvictAt && !decision.At.After(now) {
+	if decision.Verdict == decide.EvictAt && !decision.At.After(now) {
 		return Cause{causeOf(&decision.Because[0]), "it was evicted: " + w.why(pod, &decision.Because[0], now)}
 	}
 	if len(events) > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -111,7 +112,7 @@ func (w *World) leaving(p *Pod, pod *corev1.Pod, e *evictions.Eviction, now time
 	}
 }
 
-func causeOf(reason *evictor.Reason) CauseKind {
+func causeOf(reason *decide.Reason) CauseKind {
 	if reason.Device == (device.ID{}) {
 		return CauseNodeTaint
 	}
@@ -119,7 +120,7 @@ func causeOf(reason *evictor.Reason) CauseKind {
 }
 
 // taintOf returns the taint of a reason, and its object.
-func (w *World) taintOf(reason *evictor.Reason) string {
+func (w *World) taintOf(reason *decide.Reason) string {
 	text, source := "taint "+reason.Taint.String()+" of ", sourceWords(reason.Taint.Author())
 	if reason.Device == (device.ID{}) {
 		return text + source
@@ -128,7 +129,7 @@ func (w *World) taintOf(reason *evictor.Reason) string {
 }
 
 // why describes a reason to leave, with the toleration that ends first, which the evictor uses.
-func (w *World) why(pod *corev1.Pod, reason *evictor.Reason, now time.Time) string {
+func (w *World) why(pod *corev1.Pod, reason *decide.Reason, now time.Time) string {
 	var m Taint
 	claim := ""
 	if reason.Device == (device.ID{}) {
@@ -182,8 +183,8 @@ func (w *World) eviction(pod *tracker.Pod, found *evictions.Eviction) *Eviction 
 	if found.By != evictions.ByTollgate {
 		return e
 	}
-	subject := evictor.SubjectOf(pod, w.Evictions.Namespaces)
-	way, err := evictor.Treat(w.Evictions.Set, &found.Because[0], &subject)
+	subject := decide.SubjectOf(pod, w.Evictions.Namespaces)
+	way, err := decide.Treat(w.Evictions.Set, &found.Because[0], &subject)
 	if err != nil {
 		return e // Without the labels of the namespace no policy applies, as in forecasts.
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -34,7 +34,7 @@ type Taint struct {
 }
 
 // match returns a taint of a node with the toleration of a pod that matches it.
-func match(rules evictor.Rules, tolerations []corev1.Toleration, taint *corev1.Taint) Taint {
+func match(rules decide.Rules, tolerations []corev1.Toleration, taint *corev1.Taint) Taint {
 	m := Taint{Taint: taint.ToString()}
 	if taint.TimeAdded != nil && !taint.TimeAdded.IsZero() {
 		m.Since = taint.TimeAdded
@@ -91,7 +91,7 @@ func repels(effect corev1.TaintEffect) bool {
 // leaves returns when a pod has to leave because of one taint alone; nil for never.
 func (w *World) leaves(now time.Time, alone tracker.Situation) *metav1.Time {
 	decision := w.Rules.Decide(now, alone)
-	if decision.Verdict != evictor.EvictAt {
+	if decision.Verdict != decide.EvictAt {
 		return nil
 	}
 	return evictions.TimeOrNone(decision.At)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -180,7 +180,7 @@ func (t *Teller) pod(p *preview.Pod) pod {
 	return described
 }
 
-func reasonOf(r *evictor.Reason) reason {
+func reasonOf(r *decide.Reason) reason {
 	described := reason{Taint: r.Taint.String(), Tolerated: r.Tolerated, LeavesAt: metav1.NewTime(r.At)}
 	if author := r.Taint.Author(); author.Name != unnamed {
 		described.Source = string(author.Kind) + "/" + author.Name

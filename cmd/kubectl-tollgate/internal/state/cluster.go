@@ -24,7 +24,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -66,7 +66,7 @@ type Cluster struct {
 	// Tollgate is the state of Tollgate by its Lease.
 	Tollgate Tollgate
 	// Rules are the rules of the evictor.
-	Rules evictor.Rules
+	Rules decide.Rules
 	// Policies are the stored EvictionPolicies, and all other policies if Wants.Policies is set.
 	// Foretold returns those in force for pods.
 	Policies *policyset.Set
@@ -189,11 +189,11 @@ func (t *Tollgate) heedsPolicies() bool {
 
 // rules returns the rules of the evictor. Comparing says that pods have comparison operators,
 // which the API server accepts only where they are enabled (AV-25).
-func (t *Tollgate) rules(comparing bool) evictor.Rules {
+func (t *Tollgate) rules(comparing bool) decide.Rules {
 	if !t.Told {
-		return evictor.Rules{ComparisonOperators: comparing}
+		return decide.Rules{ComparisonOperators: comparing}
 	}
-	return evictor.Rules{
+	return decide.Rules{
 		ComparisonOperators: t.Terms.ComparisonOperators, MaxHold: t.Terms.MaxHold,
 		Window: t.Terms.Mode == configv1alpha1.EvictionWindow,
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -115,7 +115,7 @@ func (p *program) statusOptions(state *evictionState) rulestatus.Options {
 	return rulestatus.Options{
 		Evictor: rulestatus.Evictor{
 			Decide: func(situation tracker.Situation) bool {
-				return state.rules.Decide(p.clock.Now(), situation).Verdict == evictor.EvictAt
+				return state.rules.Decide(p.clock.Now(), situation).Verdict == decide.EvictAt
 			},
 			Evicted: state.evictor.EvictedBy, Forget: state.evictor.Forget, Unanswered: state.evictor.Unanswered,
 			Held: state.evictor.HeldFor, PodsChanged: state.evictor.PodsChanged,

@@ -20,6 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -45,7 +46,7 @@ type evictionState struct {
 	// tracker is nil when eviction is off for nodes and for devices.
 	tracker *tracker.Tracker
 	evictor *evictor.Evictor
-	rules   evictor.Rules
+	rules   decide.Rules
 	// pods reports whether the list of pods, and of nodes if they are watched, is complete, and
 	// synced whether the policies are read too.
 	pods, synced func() bool
@@ -115,7 +116,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		Lease: breaker.Lease{Leads: p.leads, Timeout: p.attemptTimeout()},
 		Clock: p.clock, Local: p.local, Metrics: breaker.NewMetrics(ctrlmetrics.Registry),
 	})
-	rules := evictor.Rules{
+	rules := decide.Rules{
 		ComparisonOperators: p.config.Eviction.ComparisonOperators,
 		MaxHold:             p.config.Eviction.MaxHold.Duration,
 		Window:              p.config.Eviction.Mode == configv1alpha1.EvictionWindow,

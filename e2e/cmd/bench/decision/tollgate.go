@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -27,7 +27,7 @@ func (c *Cluster) Tollgate(now time.Time) (time.Duration, error) {
 	t.SetDevicesKnown(true)
 	queue := workqueue.NewTyped[tracker.Key]()
 	defer queue.ShutDown()
-	pending := map[tracker.Key]evictor.Decision{}
+	pending := map[tracker.Key]decide.Decision{}
 
 	start := time.Now()
 	for _, key := range t.SetRule(tracker.RuleOf(c.rule), now) {
@@ -35,7 +35,7 @@ func (c *Cluster) Tollgate(now time.Time) (time.Duration, error) {
 		if !known {
 			continue
 		}
-		if decision := (evictor.Rules{}).Decide(now, situation); decision.Verdict == evictor.EvictAt {
+		if decision := (decide.Rules{}).Decide(now, situation); decision.Verdict == decide.EvictAt {
 			pending[key] = decision
 			queue.Add(key)
 		}

@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
@@ -22,7 +22,7 @@ func (r Rules) onDevice(because []Reason, used *tracker.TaintedDevice) []Reason 
 	}
 	for i := range used.Taints {
 		taint := &used.Taints[i]
-		reason := Reason{Taint: *taint, Device: used.ID, Claim: used.Claim, At: r.began(taint), position: i}
+		reason := Reason{Taint: *taint, Device: used.ID, Claim: used.Claim, At: r.began(taint), Position: i}
 		seconds, tolerated := device.Toleration(tolerations, taint.Key, taint.Value, resourcev1.DeviceTaintEffectNoExecute)
 		if tolerated {
 			end, ending := ends(reason.At, seconds)

@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"math"
@@ -10,8 +10,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
-
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func at(n int) time.Time { return noon.Add(seconds(n)) }
 
@@ -31,6 +29,11 @@ func podSince(n int, tolerations ...corev1.Toleration) tracker.Pod {
 // onNode returns the situation of a pod on a node with these taints.
 func onNode(pod tracker.Pod, taints ...tracker.Taint) tracker.Situation {
 	return tracker.Situation{Pod: pod, Taints: taints}
+}
+
+// byDefault returns the decision by the rules of Kubernetes.
+func byDefault(now time.Time, situation tracker.Situation) Decision {
+	return Rules{}.Decide(now, situation)
 }
 
 func TestDecide(t *testing.T) {
@@ -121,7 +124,7 @@ func TestDecideNeverEarly(t *testing.T) {
 			truly := noon.Add(fraction)
 			taint := taintSince("gpu", 0)
 			taint.TimeAdded = truly.Truncate(time.Second)
-			got := Decide(noon, onNode(podSince(-5, tolerationFor("gpu", 10)), taint))
+			got := byDefault(noon, onNode(podSince(-5, tolerationFor("gpu", 10)), taint))
 			require.False(t, got.At.Before(truly.Add(10*time.Second)), "early after %s", fraction)
 			require.Less(t, got.At.Sub(truly.Add(10*time.Second)), time.Second+1)
 		}
@@ -133,12 +136,12 @@ func TestDecideNeverEarly(t *testing.T) {
 		seen.TimeAdded, seen.Stamped = noon.Add(700*time.Millisecond), false
 		stamped := taintSince("gpu", 0)
 		pod := podSince(-5, tolerationFor("gpu", 10))
-		require.Equal(t, Decide(noon, onNode(pod, seen)).At, Decide(noon, onNode(pod, stamped)).At)
+		require.Equal(t, byDefault(noon, onNode(pod, seen)).At, byDefault(noon, onNode(pod, stamped)).At)
 	})
 
 	t.Run("H07 the time a pod was bound stands for any instant of its second too", func(t *testing.T) {
 		t.Parallel()
-		got := Decide(noon, onNode(podSince(50, tolerationFor("gpu", 10)), taintSince("gpu", 0)))
+		got := byDefault(noon, onNode(podSince(50, tolerationFor("gpu", 10)), taintSince("gpu", 0)))
 		require.Equal(t, at(61), got.At)
 	})
 }
@@ -146,7 +149,7 @@ func TestDecideNeverEarly(t *testing.T) {
 func TestDecisionExplainsItself(t *testing.T) {
 	t.Parallel()
 	pod := podSince(0, tolerationFor("gpu", 60), forever("net"))
-	got := Decide(noon, onNode(pod, taintSince("net", 0), taintSince("gpu", 0), taintSince("disk", 5), taintSince("cpu", 5)))
+	got := byDefault(noon, onNode(pod, taintSince("net", 0), taintSince("gpu", 0), taintSince("disk", 5), taintSince("cpu", 5)))
 	var because []string
 	for _, reason := range got.Because {
 		because = append(because, reason.Taint.String())
@@ -158,7 +161,7 @@ func TestDecisionExplainsItself(t *testing.T) {
 	require.Equal(t, "keep", Keep.String())
 	require.Equal(t, []string{
 		"cpu:NoExecute since 2026-03-01T12:00:05Z", "disk:NoExecute since 2026-03-01T12:00:05Z", "gpu:NoExecute since 2026-03-01T12:00:00Z",
-	}, reasons(got.Because))
+	}, got.Reasons())
 }
 
 func with(pod tracker.Pod, change func(*tracker.Pod)) tracker.Pod {

@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"math"
@@ -109,7 +109,7 @@ func forRandomSituations(t *testing.T, property func(g generator, situation trac
 
 // leavesAt returns when a pod has to leave; never is the end of time.
 func leavesAt(situation tracker.Situation) time.Time {
-	if d := Decide(noon, situation); d.Verdict == EvictAt {
+	if d := byDefault(noon, situation); d.Verdict == EvictAt {
 		return d.At
 	}
 	return time.Unix(math.MaxInt32*1000, 0)
@@ -122,7 +122,7 @@ func TestDecideDeviceProperties(t *testing.T) {
 		t.Parallel()
 		gone := 0
 		forRandomSituations(t, func(g generator, situation tracker.Situation) {
-			d := Decide(noon, situation)
+			d := byDefault(noon, situation)
 			pod := situation.Pod
 			kept := pod.NodeName == "" || pod.Finished || pod.Terminating || pod.Mirror
 			for _, instant := range []time.Time{g.instant(), g.instant().Add(seconds(30)), d.At, d.At.Add(-1), d.At.Add(1)} {
@@ -179,7 +179,7 @@ func TestDecideDeviceProperties(t *testing.T) {
 				shuffled.Devices[i].Tolerations = slices.Clone(shuffled.Devices[i].Tolerations)
 				shuffle(g, shuffled.Devices[i].Tolerations)
 			}
-			a, b := Decide(noon, situation), Decide(noon, shuffled)
+			a, b := byDefault(noon, situation), byDefault(noon, shuffled)
 			require.Equal(t, a.At, b.At)
 			require.Equal(t, sources(a), sources(b))
 		})
@@ -189,12 +189,14 @@ func TestDecideDeviceProperties(t *testing.T) {
 		t.Parallel()
 		forRandomSituations(t, func(_ generator, situation tracker.Situation) {
 			got := map[string]int{}
-			for _, rule := range rulesAmong(Decide(noon, situation).Because) {
-				got[rule.Name]++
+			for _, reason := range byDefault(noon, situation).Because {
+				if reason.Taint.Source.Kind == tracker.SourceRule {
+					got[reason.Taint.Source.Name]++
+				}
 			}
 			for _, rule := range []string{"r", "s", "t"} {
 				alone := 0
-				if Decide(noon, only(situation, rule)).Verdict == EvictAt {
+				if byDefault(noon, only(situation, rule)).Verdict == EvictAt {
 					alone = 1
 				}
 				require.Equal(t, alone, got[rule], "rule %s in %+v", rule, situation)
@@ -205,7 +207,7 @@ func TestDecideDeviceProperties(t *testing.T) {
 	t.Run("DE-54 NE-07 decided again later, by another leader, it is the same", func(t *testing.T) {
 		t.Parallel()
 		forRandomSituations(t, func(g generator, situation tracker.Situation) {
-			first, again := Decide(noon, situation), Decide(g.instant().Add(time.Hour), situation)
+			first, again := byDefault(noon, situation), byDefault(g.instant().Add(time.Hour), situation)
 			first.Wait, again.Wait = 0, 0
 			require.Equal(t, first, again)
 		})
@@ -214,11 +216,11 @@ func TestDecideDeviceProperties(t *testing.T) {
 	t.Run("DE-28 the reasons are in order, none of them later than it has to be", func(t *testing.T) {
 		t.Parallel()
 		forRandomSituations(t, func(_ generator, situation tracker.Situation) {
-			because := Decide(noon, situation).Because
+			because := byDefault(noon, situation).Because
 			require.True(t, slices.IsSortedFunc(because, compareReasons))
 			for i := range because {
 				for j := range because[:i] {
-					require.NotEqual(t, originOf(&because[i]), originOf(&because[j]))
+					require.NotEqual(t, because[i].Origin(), because[j].Origin())
 				}
 			}
 		})

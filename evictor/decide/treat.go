@@ -1,8 +1,6 @@
-package evictor
+package decide
 
 import (
-	"errors"
-
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -30,25 +28,4 @@ func Treat(set *eviction.Set, reason *Reason, subject *eviction.Subject) (evicti
 		taint.Target, taint.Driver = v1alpha1.TaintTargetDevice, reason.Device.Driver
 	}
 	return set.For(&taint, subject)
-}
-
-// HeldByPolicy returns why an EvictionPolicy does not let an eviction be carried out,
-// whatever else happens, and the name of that policy. Both are empty when none does.
-// Unknown is the error of Treat.
-func HeldByPolicy(treatment eviction.Treatment, unknown error) (why HoldReason, policy string) {
-	switch {
-	case unknown != nil:
-		if asks, ok := errors.AsType[*eviction.NamespaceUnknownError](unknown); ok {
-			policy = asks.Policy
-		}
-		return HoldNamespaceUnknown, policy
-	case treatment.Policy == nil:
-		return "", ""
-	case treatment.Policy.Paused:
-		return HoldPaused, treatment.Policy.Name
-	case treatment.Protected:
-		return HoldProtected, treatment.Policy.Name
-	default:
-		return "", ""
-	}
 }

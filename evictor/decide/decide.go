@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"time"
@@ -35,8 +35,8 @@ type Reason struct {
 	Tolerated bool
 	// At is when the pod has to leave because of this taint.
 	At time.Time
-	// position is where the taint stands among those of its node or device.
-	position int
+	// Position is the index of the taint among the taints of its node or device.
+	Position int
 }
 
 // Decision is a verdict and what led to it.
@@ -61,6 +61,23 @@ func (d *Decision) Due(now time.Time) []Reason {
 	return d.Because
 }
 
+// Reasons returns the reasons as they are written in logs.
+func (d *Decision) Reasons() []string {
+	texts := make([]string, 0, len(d.Because))
+	for i := range d.Because {
+		reason := &d.Because[i]
+		text := reason.Taint.String() + " since " + reason.Taint.TimeAdded.UTC().Format(time.RFC3339)
+		if source := reason.Taint.Source; source.Kind.OnDevice() {
+			text += " by " + string(source.Kind) + " " + source.Name + " on " + reason.Device.String() + " in claim " + reason.Claim.Name
+		}
+		if patch := reason.Taint.Patch; patch.Name != "" {
+			text += " for " + string(tracker.SourcePatch) + " " + patch.Name
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
 // Rules are the choices a cluster has about what a decision means. The zero
 // Rules are those of Kubernetes by default.
 type Rules struct {
@@ -74,11 +91,6 @@ type Rules struct {
 	// Window leaves out tolerations that pods and claims were given in mode Window:
 	// they keep Kubernetes' own controllers off, and not Tollgate.
 	Window bool
-}
-
-// Decide reports what is to become of a pod, by the rules of Kubernetes.
-func Decide(now time.Time, situation tracker.Situation) Decision {
-	return Rules{}.Decide(now, situation)
 }
 
 // Decide reports what is to become of a pod under the NoExecute taints that hold
@@ -102,11 +114,11 @@ func (r Rules) Decide(now time.Time, situation tracker.Situation) Decision {
 	for i := range situation.Devices {
 		because = r.onDevice(because, &situation.Devices[i])
 	}
-	return decisionOf(now, ordered(because))
+	return NewDecision(now, ordered(because))
 }
 
-// decisionOf returns the decision that reasons lead to, the earliest first.
-func decisionOf(now time.Time, because []Reason) Decision {
+// NewDecision returns the decision that reasons lead to, which are in order of their deadlines.
+func NewDecision(now time.Time, because []Reason) Decision {
 	if len(because) == 0 {
 		return Decision{}
 	}

@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func BenchmarkDecide(b *testing.B) {
 			situation := onNode(podSince(0, defaults...), taint)
 			b.ReportAllocs()
 			for b.Loop() {
-				if Decide(noon, situation).Verdict != EvictAt {
+				if byDefault(noon, situation).Verdict != EvictAt {
 					b.Fatal("the pod has to leave")
 				}
 			}
@@ -56,7 +56,7 @@ func BenchmarkNodeTainted(b *testing.B) {
 				decided := 0
 				for _, key := range tr.SetNode(node, noon) {
 					situation, _ := tr.Lookup(key)
-					if Decide(noon, situation).Verdict == EvictAt {
+					if byDefault(noon, situation).Verdict == EvictAt {
 						decided++
 					}
 				}
@@ -85,7 +85,7 @@ func BenchmarkDecideDevice(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if Decide(noon, situation).Verdict != EvictAt {
+				if byDefault(noon, situation).Verdict != EvictAt {
 					b.Fatal("the pod has to leave")
 				}
 			}
@@ -99,9 +99,15 @@ func BenchmarkRuleTainted(b *testing.B) {
 	for _, count := range []int{100, 1000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("%d pods", count), func(b *testing.B) {
 			tr := clusterOfDevices(count)
-			rule := tracker.RuleOf(newRule("r", "", resourcev1.DeviceTaint{
-				Key: "broken", Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: new(metav1.NewTime(noon)),
-			}))
+			rule := tracker.RuleOf(&resourcev1.DeviceTaintRule{
+				ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r-rule-uid", Generation: 1},
+				Spec: resourcev1.DeviceTaintRuleSpec{
+					DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: new(driverX)},
+					Taint: resourcev1.DeviceTaint{
+						Key: "broken", Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: new(metav1.NewTime(noon)),
+					},
+				},
+			})
 			version := 0
 			b.ReportAllocs()
 			for b.Loop() {
@@ -110,7 +116,7 @@ func BenchmarkRuleTainted(b *testing.B) {
 				decided := 0
 				for _, key := range tr.SetRule(rule, noon) {
 					situation, _ := tr.Lookup(key)
-					if Decide(noon, situation).Verdict == EvictAt {
+					if byDefault(noon, situation).Verdict == EvictAt {
 						decided++
 					}
 				}

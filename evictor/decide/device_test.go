@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"math"
@@ -48,15 +48,6 @@ func holding(devices ...tracker.TaintedDevice) tracker.Situation {
 // anyEffectToleration tolerates a key whatever the effect.
 func anyEffectToleration(key string, seconds *int64) []resourcev1.DeviceToleration {
 	return []resourcev1.DeviceToleration{{Key: key, Operator: resourcev1.DeviceTolerationOpExists, TolerationSeconds: seconds}}
-}
-
-// several joins tolerations.
-func several(lists ...[]resourcev1.DeviceToleration) []resourcev1.DeviceToleration {
-	var all []resourcev1.DeviceToleration
-	for _, list := range lists {
-		all = append(all, list...)
-	}
-	return all
 }
 
 func TestDecideDevices(t *testing.T) {
@@ -124,7 +115,7 @@ func TestDecideDevices(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := Decide(noon, test.in)
+			got := byDefault(noon, test.in)
 			if test.want.IsZero() {
 				require.Equal(t, Decision{}, got)
 				return
@@ -153,7 +144,7 @@ func TestDecideDevicesNeverEarly(t *testing.T) {
 			truly := noon.Add(fraction)
 			taint := sliceTaint("gpu", 0)
 			taint.TimeAdded = truly.Truncate(time.Second)
-			got := Decide(noon, holding(held(gpu0, "c", tolerated("gpu", 10), taint)))
+			got := byDefault(noon, holding(held(gpu0, "c", tolerated("gpu", 10), taint)))
 			require.False(t, got.At.Before(truly.Add(10*time.Second)), "early after %s", fraction)
 			require.Less(t, got.At.Sub(truly.Add(10*time.Second)), time.Second+1)
 		}
@@ -169,7 +160,7 @@ func TestDecideDevicesNeverEarly(t *testing.T) {
 		tr.SetPod(tracker.PodOf(using(newPod("p", "n"), "c")))
 		situation, ok := tr.Lookup(tracker.Key{Namespace: "default", Name: "p", UID: "p-uid"})
 		require.True(t, ok)
-		require.Equal(t, at(68), Decide(noon, situation).At)
+		require.Equal(t, at(68), byDefault(noon, situation).At)
 	})
 
 	t.Run("H01 how long a taint of the future is waited for can be bounded", func(t *testing.T) {
@@ -194,7 +185,7 @@ func TestDecisionAboutDevicesExplainsItself(t *testing.T) {
 		)
 		situation.Taints = []tracker.Taint{taintSince("net", -2000), taintSince("disk", -2000)}
 		situation.Pod.Bound = at(0)
-		got := reasons(Decide(noon, situation).Because)
+		got := byDefault(noon, situation)
 		require.Equal(t, []string{
 			"k:NoExecute since 2026-03-01T11:59:55Z by devicetaintrule soon on a.example.com/z/z in claim d",
 			"l:NoExecute since 2026-03-01T12:00:00Z by devicetaintrule a on gpu.example.com/pool/gpu-0 in claim c",
@@ -206,12 +197,12 @@ func TestDecisionAboutDevicesExplainsItself(t *testing.T) {
 			"a:NoExecute since 2026-03-01T12:00:00Z by resourceslice slice on gpu.example.com/pool/gpu-1 in claim c",
 			"disk:NoExecute since 2026-03-01T11:26:40Z",
 			"net:NoExecute since 2026-03-01T11:26:40Z",
-		}, got)
+		}, got.Reasons())
 	})
 
 	t.Run("DE-28 a rule is one reason, with the device that is due first", func(t *testing.T) {
 		t.Parallel()
-		got := Decide(noon, holding(
+		got := byDefault(noon, holding(
 			held(gpu0, "c", tolerated("k", 60), ruleTaint("r", "k", 0)),
 			held(gpu1, "d", tolerated("k", 30), ruleTaint("r", "k", 0)),
 		))
@@ -226,12 +217,12 @@ func TestDecisionAboutDevicesExplainsItself(t *testing.T) {
 		t.Parallel()
 		one, two := ruleTaint("r", "k", 0), ruleTaint("r", "k", 0)
 		one.Source.UID, two.Source.UID = "1", "2"
-		require.Len(t, Decide(noon, holding(held(gpu0, "c", nil, one), held(gpu1, "c", nil, two))).Because, 2)
+		require.Len(t, byDefault(noon, holding(held(gpu0, "c", nil, one), held(gpu1, "c", nil, two))).Because, 2)
 	})
 
 	t.Run("DE-14 DE-28 a taint of a device that two claims share is one reason, the same taint twice on it are two", func(t *testing.T) {
 		t.Parallel()
-		got := Decide(noon, holding(
+		got := byDefault(noon, holding(
 			held(gpu0, "b", nil, sliceTaint("k", 0), sliceTaint("k", 0)),
 			held(gpu0, "a", nil, sliceTaint("k", 0), sliceTaint("k", 0)),
 		))
@@ -243,7 +234,7 @@ func TestDecisionAboutDevicesExplainsItself(t *testing.T) {
 		t.Parallel()
 		situation := holding(held(gpu0, "c", tolerated("k", 60), ruleTaint("r", "k", 0)))
 		situation.Taints = []tracker.Taint{taintSince("disk", 30)}
-		got := Decide(noon, situation)
+		got := byDefault(noon, situation)
 		require.Equal(t, at(30), got.At)
 		require.Equal(t, tracker.SourceNode, got.Because[0].Taint.Source.Kind)
 		require.Zero(t, got.Because[0].Device)

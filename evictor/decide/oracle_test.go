@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"math"
@@ -136,7 +136,7 @@ func forRandom(t *testing.T, property func(g generator, pod tracker.Pod, taints 
 
 // deadline returns when a pod has to leave; never is the end of time.
 func deadline(pod tracker.Pod, taints []tracker.Taint) time.Time {
-	if d := Decide(noon, onNode(pod, taints...)); d.Verdict == EvictAt {
+	if d := byDefault(noon, onNode(pod, taints...)); d.Verdict == EvictAt {
 		return d.At
 	}
 	return time.Unix(math.MaxInt32*1000, 0)
@@ -149,7 +149,7 @@ func TestDecideProperties(t *testing.T) {
 		t.Parallel()
 		gone := 0
 		forRandom(t, func(g generator, pod tracker.Pod, taints []tracker.Taint) {
-			d := Decide(noon, onNode(pod, taints...))
+			d := byDefault(noon, onNode(pod, taints...))
 			instants := []time.Time{g.instant(), g.instant().Add(seconds(30)), d.At, d.At.Add(-1), d.At.Add(1)}
 			for _, instant := range instants {
 				if instant.Year() < 2000 {
@@ -195,7 +195,7 @@ func TestDecideProperties(t *testing.T) {
 	t.Run("NE-07 decided again later, by another leader, the deadline is the same", func(t *testing.T) {
 		t.Parallel()
 		forRandom(t, func(g generator, pod tracker.Pod, taints []tracker.Taint) {
-			first, again := Decide(noon, onNode(pod, taints...)), Decide(g.instant().Add(time.Hour), onNode(pod, taints...))
+			first, again := byDefault(noon, onNode(pod, taints...)), byDefault(g.instant().Add(time.Hour), onNode(pod, taints...))
 			require.Equal(t, first.Verdict, again.Verdict)
 			require.Equal(t, first.At, again.At)
 			require.Equal(t, first.Because, again.Because)

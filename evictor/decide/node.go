@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +19,7 @@ func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint
 	}
 	for i := range taints {
 		taint := &taints[i]
-		reason := Reason{Taint: *taint, At: later(r.began(taint), pod.Bound), position: i}
+		reason := Reason{Taint: *taint, At: later(r.began(taint), pod.Bound), Position: i}
 		seconds, tolerated := r.podToleration(tolerations, taint)
 		if tolerated {
 			end, ending := ends(reason.At, seconds)

@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"cmp"
@@ -16,27 +16,28 @@ func ordered(because []Reason) []Reason {
 		return because
 	}
 	slices.SortFunc(because, compareReasons)
-	seen := make(map[origin]struct{}, len(because))
+	seen := make(map[Origin]struct{}, len(because))
 	return slices.DeleteFunc(because, func(reason Reason) bool {
-		from := originOf(&reason)
+		from := reason.Origin()
 		_, again := seen[from]
 		seen[from] = struct{}{}
 		return again
 	})
 }
 
-// origin is what makes two reasons the same.
-type origin struct {
+// Origin identifies a reason: two reasons with the same origin are one.
+type Origin struct {
 	source   tracker.Source
 	device   device.ID
 	position int
 }
 
-func originOf(reason *Reason) origin {
-	if reason.Taint.Source.Kind == tracker.SourceRule {
-		return origin{source: reason.Taint.Source}
+// Origin returns the origin of the reason.
+func (r *Reason) Origin() Origin {
+	if r.Taint.Source.Kind == tracker.SourceRule {
+		return Origin{source: r.Taint.Source}
 	}
-	return origin{source: reason.Taint.Source, device: reason.Device, position: reason.position}
+	return Origin{source: r.Taint.Source, device: r.Device, position: r.Position}
 }
 
 // compareReasons orders reasons by deadline, and where that is the same rules by
@@ -59,7 +60,7 @@ func compareReasons(a, b Reason) int {
 	}
 	return cmp.Or(
 		compareDevices(a.Device, b.Device),
-		cmp.Compare(a.position, b.position),
+		cmp.Compare(a.Position, b.Position),
 		cmp.Compare(a.Claim.Namespace, b.Claim.Namespace),
 		cmp.Compare(a.Claim.Name, b.Claim.Name),
 	)

@@ -1,4 +1,4 @@
-package evictor
+package decide
 
 import (
 	"slices"
