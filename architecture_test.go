@@ -59,6 +59,7 @@ var arrowExceptions = []exception{
 var narrower = []exception{
 	{"webhook/handlers", "net/http", "takes requests and returns results"},
 	{"webhook/review", module, "reads reviews by libraries alone"},
+	{"evictor/act", module + "/evictor", "makes the requests that it is given"},
 	{"evictor/decide", module + "/evictor", "decides from values of tracker and policy"},
 }
 
@@ -76,8 +77,6 @@ var edges = []exception{
 	{path: "tracker/sliceview/view.go", reason: "is an informer of client-go"},
 	{path: "evictor/act.go", reason: "deletes pods and logs"},
 	{path: "evictor/carrier.go", reason: "reads the objects that carry taints"},
-	{path: "evictor/effector.go", reason: "writes to the API server"},
-	{path: "evictor/effector_evict.go", reason: "writes to the API server"},
 	{path: "evictor/evictor.go", reason: "holds the clients"},
 	{path: "evictor/fit.go", reason: "logs"},
 	{path: "evictor/decide/match.go", reason: "gives ToleratesTaint of Kubernetes an empty logger"},
@@ -86,6 +85,7 @@ var edges = []exception{
 	{path: "evictor/run.go", reason: "runs and logs"},
 	{path: "evictor/stamp.go", reason: "writes to nodes"},
 	{path: "evictor/step.go", reason: "logs"},
+	{path: "evictor/act", reason: "writes to the API server"},
 	{path: "evictor/breaker", reason: "keeps its state in the status of EvictionPolicies"},
 	{path: "evictor/preview/approvals.go", reason: "lists policies through a reader of controller-runtime"},
 	{path: "evictor/panics", reason: "counts and logs"},

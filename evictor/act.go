@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -29,49 +30,49 @@ const blockedBase = time.Second
 func (e *Evictor) act(ctx context.Context, goal *target, leave passage) ([]hold, error) {
 	key := goal.pod.Key
 	what := e.order(goal)
-	e.book.try(key, what.method)
-	done, err := e.effector.evict(ctx, what)
-	leave.settle(e.local.Now(), done.mayHaveWorked(err))
-	if err != nil && done.mayHaveWorked(err) {
+	e.book.try(key, what.Method)
+	done, err := e.effector.Evict(ctx, what)
+	leave.settle(e.local.Now(), done.MayHaveWorked(err))
+	if err != nil && done.MayHaveWorked(err) {
 		e.book.spend(key, leave, instantOf(e.local.Now()))
 	}
-	if done.answer != nil {
-		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.answer)))
+	if done.Answer != nil {
+		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.Answer)))
 	}
-	switch failure := classify(err); {
-	case failure == Conflict && !done.changed:
+	switch failure := act.Classify(err); {
+	case failure == act.Conflict && !done.Changed:
 		e.failed(ctx, key, done, err)
 		return nil, errors.Join(err, e.reread(ctx, key))
-	case failure.blocked():
+	case failure.Blocked():
 		return e.blocked(ctx, goal, done, err), nil
-	case failure != NoFailure:
+	case failure != act.NoFailure:
 		e.failed(ctx, key, done, err)
 		return nil, err
 	}
-	switch done.outcome {
-	case Evicted:
-		e.evicted(ctx, goal, what.method)
-	case Terminating:
-		e.overtaken(ctx, key, Terminating, e.tracker.SetTerminating)
-	case Gone:
+	switch done.Outcome {
+	case act.Evicted:
+		e.evicted(ctx, goal, what.Method)
+	case act.Terminating:
+		e.overtaken(ctx, key, act.Terminating, e.tracker.SetTerminating)
+	case act.Gone:
 		if err := e.lookAgain(ctx, key); err != nil {
 			e.failed(ctx, key, done, err)
 			return nil, err
 		}
-	case Unfinished:
+	case act.Unfinished:
 	}
 	e.PodsChanged(e.book.recover(e.local.Now()))
 	return nil, nil
 }
 
 // order returns what is to be done to a pod.
-func (e *Evictor) order(goal *target) order {
-	what := order{
-		pod: goal.pod, cause: goal.cause.Taint.Source.Kind, method: e.method(goal, &goal.cause, goal.treatment.Policy), mark: e.book.canMark(goal.pod.Key),
-		holds: func() error { return e.still(goal) },
+func (e *Evictor) order(goal *target) act.Order {
+	what := act.Order{
+		Pod: goal.pod, Cause: goal.cause.Taint.Source.Kind, Method: e.method(goal, &goal.cause, goal.treatment.Policy), Mark: e.book.canMark(goal.pod.Key),
+		Holds: func() error { return e.still(goal) },
 	}
-	if what.method == methodEvict {
-		what.guarded = e.guarded(&goal.pod)
+	if what.Method == act.Evict {
+		what.Guarded = e.guarded(&goal.pod)
 	}
 	return what
 }
@@ -99,14 +100,14 @@ func (e *Evictor) still(goal *target) error {
 // nil for none. One is deleted in spite of its budget only
 // if that did not let it go before: however long it was held by anything else, its
 // budget is asked.
-func (e *Evictor) method(goal *target, reason *decide.Reason, policy *eviction.Policy) method {
+func (e *Evictor) method(goal *target, reason *decide.Reason, policy *eviction.Policy) act.Method {
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
-		return methodDelete
+		return act.Delete
 	}
 	if end, ending := patience(reason, policy); ending && !goal.now.Before(end) && e.book.wasBlocked(goal.pod.Key) {
-		return methodDelete
+		return act.Delete
 	}
-	return methodEvict
+	return act.Evict
 }
 
 // patience returns until when the budget of a pod is respected; false for always.
@@ -136,14 +137,14 @@ func (e *Evictor) guarded(pod *tracker.Pod) bool {
 // blocked returns the reasons that its budget holds, of a pod that it did not let go, and
 // when to ask again. It is the same budget for all that are to ask it; for one that is
 // not, or not any more, the pod still leaves.
-func (e *Evictor) blocked(ctx context.Context, goal *target, done attempt, err error) []hold {
+func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, err error) []hold {
 	now := e.failed(ctx, goal.pod.Key, done, err)
 	wait := min(blockedBase<<min(now.failures-1, 5), heldPause)
 	var holds []hold
 	for i := range goal.open.because {
 		reason, policy := &goal.open.because[i], goal.open.treatment(i).Policy
 		asked := reason.Origin() == goal.cause.Origin()
-		if !asked && e.method(goal, reason, policy) != methodEvict {
+		if !asked && e.method(goal, reason, policy) != act.Evict {
 			continue
 		}
 		held := newHold(reason, HoldBudget, policy)
@@ -159,15 +160,15 @@ func (e *Evictor) blocked(ctx context.Context, goal *target, done attempt, err e
 // evicted ends an eviction that was carried out. Until the tracker knows, from here or
 // from the watch, the pod is as it was, and in the hands of this worker: nobody else
 // acts on it.
-func (e *Evictor) evicted(ctx context.Context, goal *target, how method) {
+func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 	key := goal.pod.Key
 	source := goal.cause.Taint.Source
 	now := e.clock.Now()
 	late := now.Sub(goal.cause.At)
-	if _, _, ok := e.book.close(key, Evicted, e.tracker.SetTerminating); !ok {
+	if _, _, ok := e.book.close(key, act.Evicted, e.tracker.SetTerminating); !ok {
 		return
 	}
-	e.metrics.ended(source.Kind, how, Evicted, late)
+	e.metrics.ended(source.Kind, how, act.Evicted, late)
 	e.announce.evicted(goal, how, e.tracker.UIDOf(goal.cause.Taint.Author()))
 	e.fit.SawEviction(now)
 	e.watchLoops(ctx, goal, now)
@@ -177,11 +178,11 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how method) {
 
 // failed enters a failed attempt, tells of it when it lasts, and returns the eviction as
 // it is then.
-func (e *Evictor) failed(ctx context.Context, key tracker.Key, done attempt, err error) entry {
-	failure := classify(err)
+func (e *Evictor) failed(ctx context.Context, key tracker.Key, done act.Attempt, err error) entry {
+	failure := act.Classify(err)
 	e.metrics.retries.WithLabelValues(string(failure)).Inc()
 	now := e.book.fail(key, failure, done)
-	if !failure.blocked() {
+	if !failure.Blocked() {
 		e.book.free(key, true)
 	}
 	logger := logr.FromContextOrDiscard(ctx)
@@ -222,7 +223,7 @@ func (e *Evictor) lookAgain(ctx context.Context, key tracker.Key) error {
 	case exists == nil:
 		e.gone(ctx, key)
 	case exists.UID == key.UID:
-		return conflict(key.Name, errFound)
+		return act.NewConflict(key.Name, errFound)
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ func (e *Evictor) lookAgain(ctx context.Context, key tracker.Key) error {
 func (e *Evictor) readPod(ctx context.Context, key tracker.Key) (*corev1.Pod, error) {
 	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	switch {
-	case classify(err) == NotFound:
+	case act.Classify(err) == act.NotFound:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read pod: %w", err)
@@ -245,5 +246,5 @@ func (e *Evictor) readPod(ctx context.Context, key tracker.Key) (*corev1.Pod, er
 
 // gone ends the eviction of a pod that does not exist any more.
 func (e *Evictor) gone(ctx context.Context, key tracker.Key) {
-	e.overtaken(ctx, key, Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
+	e.overtaken(ctx, key, act.Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
 }

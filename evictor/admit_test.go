@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tollgate-dev/tollgate/evictor/act"
 )
 
 // awayEffector evicts every pod in 20 ms, but for a time in which nobody answers. Who asks
@@ -21,7 +23,7 @@ type awayEffector struct {
 	hung int
 }
 
-func (a *awayEffector) evict(ctx context.Context, _ order) (attempt, error) {
+func (a *awayEffector) Evict(ctx context.Context, _ act.Order) (act.Attempt, error) {
 	took := 20 * time.Millisecond
 	if now := time.Now(); !now.Before(a.gone) && now.Before(a.back) {
 		took = a.back.Sub(now)
@@ -31,10 +33,10 @@ func (a *awayEffector) evict(ctx context.Context, _ order) (attempt, error) {
 	defer answer.Stop()
 	select {
 	case <-ctx.Done():
-		return attempt{sent: true}, apierrors.NewTimeoutError("nobody answers", 0)
+		return act.Attempt{Sent: true}, apierrors.NewTimeoutError("nobody answers", 0)
 	case now := <-answer.C:
 		a.note(func() { a.left = append(a.left, now) })
-		return attempt{outcome: Evicted, sent: true}, nil
+		return act.Attempt{Outcome: act.Evicted, Sent: true}, nil
 	}
 }
 

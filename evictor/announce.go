@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -81,7 +82,7 @@ func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 
 // evicted tells of a pod that was made to leave, because of a taint that somebody wrote
 // into the object that is known as uid.
-func (a *announcer) evicted(goal *target, how method, uid types.UID) {
+func (a *announcer) evicted(goal *target, how act.Method, uid types.UID) {
 	because := &goal.cause.Taint
 	source := because.Author()
 	// The message is that of Kubernetes, which names no taint.
@@ -111,7 +112,7 @@ func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
 // does not where the rate of events is used up, or while they are withheld.
 func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) bool {
 	return a.onPod(key, cause, nil, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
-		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+explain(err))
+		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+act.Explain(err))
 }
 
 // whatFor names the taint because of which a pod was made to leave, the object that somebody
@@ -127,11 +128,11 @@ func whatFor(cause *decide.Reason) string {
 
 // evictedMessage says how a pod was made to leave. Where no policy asks for more, the
 // words are those of Kubernetes.
-func evictedMessage(goal *target, how method) string {
+func evictedMessage(goal *target, how act.Method) string {
 	words := phrasesFor(goal.cause.Taint.Source.Kind)
 	policy := goal.treatment.Policy
 	switch end, ending := goal.patience(); {
-	case how == methodEvict:
+	case how == act.Evict:
 		return words.evicting(goal.pod.Key) + ", as EvictionPolicy " + policy.Name + " says"
 	case ending:
 		return words.marking(goal.pod.Key) + ": its PodDisruptionBudget did not let it go until " +

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -22,7 +23,7 @@ type entry struct {
 	// written out for.
 	rules []tracker.Source
 	// failure is why the last attempt failed; failures counts attempts in a row.
-	failure  Failure
+	failure  act.Failure
 	failures int
 	// unmarkable counts refusals of the condition, the last of which was at refused, by the
 	// local clock. At markTries it is left out.
@@ -39,10 +40,10 @@ type entry struct {
 	blocked bool
 	// method is how the pod was last made to leave, empty before the first attempt;
 	// marked is true once its condition was set here.
-	method method
+	method act.Method
 	marked bool
 	// logged is the failure that the log told of, and announced the one that an event did.
-	logged, announced Failure
+	logged, announced act.Failure
 }
 
 // markTries is how often the DisruptionTarget condition may be refused before
@@ -132,7 +133,7 @@ func (b *book) enter(key tracker.Key, decision decide.Decision, rules []tracker.
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
 	if !ok {
-		e = &entry{method: methodDelete, entered: b.local()}
+		e = &entry{method: act.Delete, entered: b.local()}
 		b.entries[key] = e
 		b.metrics.pending.WithLabelValues(string(source)).Inc()
 	} else if e.source != source {
@@ -164,7 +165,7 @@ func (b *book) entered(key tracker.Key) time.Time {
 }
 
 // try enters that an attempt begins.
-func (b *book) try(key tracker.Key, how method) {
+func (b *book) try(key tracker.Key, how act.Method) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e, ok := b.entries[key]; ok {
@@ -182,7 +183,7 @@ func (b *book) wasBlocked(key tracker.Key) bool {
 }
 
 // fail enters a failed attempt and returns the entry as it is then.
-func (b *book) fail(key tracker.Key, failure Failure, done attempt) entry {
+func (b *book) fail(key tracker.Key, failure act.Failure, done act.Attempt) entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
@@ -191,15 +192,15 @@ func (b *book) fail(key tracker.Key, failure Failure, done attempt) entry {
 	}
 	e.failure = failure
 	e.failures++
-	if !e.sent && done.sent && failure.Ambiguous() {
+	if !e.sent && done.Sent && failure.Ambiguous() {
 		e.sent, e.asked = true, e.rules
 	}
 	if !e.sent {
 		delete(b.unanswered, key)
 	}
-	e.blocked = e.blocked || failure.blocked()
-	e.marked = e.marked || (done.answer != nil && !done.changed)
-	if now := b.local(); done.unmarkable && (!failure.transient() || e.unmarkable == 0 || now.Sub(e.refused) >= markPause) {
+	e.blocked = e.blocked || failure.Blocked()
+	e.marked = e.marked || (done.Answer != nil && !done.Changed)
+	if now := b.local(); done.Unmarkable && (!failure.Transient() || e.unmarkable == 0 || now.Sub(e.refused) >= markPause) {
 		e.unmarkable++
 		e.refused = now
 	}
@@ -207,7 +208,7 @@ func (b *book) fail(key tracker.Key, failure Failure, done attempt) entry {
 }
 
 // logged remembers that the log told of the failure of a pod.
-func (b *book) logged(key tracker.Key, failure Failure) {
+func (b *book) logged(key tracker.Key, failure act.Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e, ok := b.entries[key]; ok {
@@ -216,7 +217,7 @@ func (b *book) logged(key tracker.Key, failure Failure) {
 }
 
 // announced remembers that an event told of the failure of a pod.
-func (b *book) announced(key tracker.Key, failure Failure) {
+func (b *book) announced(key tracker.Key, failure act.Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e, ok := b.entries[key]; ok {
@@ -232,7 +233,7 @@ func (b *book) announced(key tracker.Key, failure Failure) {
 // if it does. It comes after the count: who asks in between finds the pod twice, as
 // one that has to leave and as one that has left, rather than not at all. Where the
 // watch was faster than the answer, the pod is among the unanswered until it is counted.
-func (b *book) close(key tracker.Key, outcome Outcome, learn func(tracker.Key)) (entry, Outcome, bool) {
+func (b *book) close(key tracker.Key, outcome act.Outcome, learn func(tracker.Key)) (entry, act.Outcome, bool) {
 	ended, outcome, ok := b.take(key, outcome)
 	if learn != nil {
 		learn(key)
@@ -243,7 +244,7 @@ func (b *book) close(key tracker.Key, outcome Outcome, learn func(tracker.Key)) 
 	return ended, outcome, ok
 }
 
-func (b *book) take(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
+func (b *book) take(key tracker.Key, outcome act.Outcome) (entry, act.Outcome, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
@@ -255,10 +256,10 @@ func (b *book) take(key tracker.Key, outcome Outcome) (entry, Outcome, bool) {
 	b.held.remove(key)
 	b.metrics.pending.WithLabelValues(string(e.source)).Dec()
 	switch {
-	case outcome == Evicted:
+	case outcome == act.Evicted:
 		b.count(e.rules)
-	case e.sent && outcome != Unfinished:
-		outcome = Evicted
+	case e.sent && outcome != act.Unfinished:
+		outcome = act.Evicted
 		b.count(e.asked)
 	}
 	return *e, outcome, true
@@ -290,8 +291,8 @@ func (b *book) recover(now time.Time) []tracker.Key {
 	b.recovered = now
 	var keys []tracker.Key
 	for key, e := range b.entries {
-		if e.failure.transient() {
-			e.failure = NoFailure
+		if e.failure.Transient() {
+			e.failure = act.NoFailure
 			keys = append(keys, key)
 		}
 	}

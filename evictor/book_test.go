@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -28,10 +29,10 @@ func TestBook(t *testing.T) {
 		down, denied := tracker.Key{Name: "down"}, tracker.Key{Name: "denied"}
 		b.plan(down, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
 		b.plan(denied, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
-		b.fail(down, Unavailable, attempt{})
-		b.fail(denied, Denied, attempt{})
+		b.fail(down, act.Unavailable, act.Attempt{})
+		b.fail(denied, act.Denied, act.Attempt{})
 		require.Equal(t, []tracker.Key{down}, b.recover(noon))
-		b.fail(down, Unavailable, attempt{})
+		b.fail(down, act.Unavailable, act.Attempt{})
 		require.Empty(t, b.recover(noon.Add(recoveryPause-1)))
 		require.Equal(t, []tracker.Key{down}, b.recover(noon.Add(recoveryPause)))
 		require.Empty(t, b.recover(noon.Add(2*recoveryPause)))
@@ -40,9 +41,9 @@ func TestBook(t *testing.T) {
 	t.Run("what is not in the book can fail and be closed", func(t *testing.T) {
 		t.Parallel()
 		b := emptyBook()
-		require.Equal(t, entry{failure: Denied, failures: 1}, b.fail(tracker.Key{}, Denied, attempt{}))
+		require.Equal(t, entry{failure: act.Denied, failures: 1}, b.fail(tracker.Key{}, act.Denied, act.Attempt{}))
 		require.True(t, b.canMark(tracker.Key{}))
-		_, _, ok := b.close(tracker.Key{}, Gone, nil)
+		_, _, ok := b.close(tracker.Key{}, act.Gone, nil)
 		require.False(t, ok)
 	})
 }
@@ -107,12 +108,12 @@ func TestBookTellsOfRules(t *testing.T) {
 		heard := l.heard()
 		slices.Sort(heard)
 		require.Equal(t, []string{"r", "t", "u"}, heard)
-		_, outcome, ok := l.book.close(a, Unfinished, nil)
+		_, outcome, ok := l.book.close(a, act.Unfinished, nil)
 		require.True(t, ok)
-		require.Equal(t, Unfinished, outcome)
+		require.Equal(t, act.Unfinished, outcome)
 		require.Equal(t, []string{"s", "t", "u"}, l.heard())
 		require.Zero(t, l.book.evictedBy("s-rule-uid"))
-		l.book.close(b, Gone, nil)
+		l.book.close(b, act.Gone, nil)
 		require.Equal(t, []string{"r"}, l.heard())
 		require.Zero(t, l.book.evictedBy("r-rule-uid"))
 	})
@@ -123,8 +124,8 @@ func TestBookTellsOfRules(t *testing.T) {
 		l.book.plan(a, becauseOf("r", "s"))
 		counted := 0
 		l.book.changed = func([]tracker.Source) { counted = l.book.evictedBy("r-rule-uid") }
-		_, outcome, _ := l.book.close(a, Evicted, nil)
-		require.Equal(t, Evicted, outcome)
+		_, outcome, _ := l.book.close(a, act.Evicted, nil)
+		require.Equal(t, act.Evicted, outcome)
 		require.Equal(t, 1, counted)
 		require.Equal(t, 1, l.book.evictedBy("s-rule-uid"))
 	})
@@ -132,9 +133,9 @@ func TestBookTellsOfRules(t *testing.T) {
 	t.Run("I04 a deletion whose answer was lost is ours when the pod goes, and is not when it stays", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
-		for key, end := range map[tracker.Key]Outcome{a: Gone, b: Unfinished} {
+		for key, end := range map[tracker.Key]act.Outcome{a: act.Gone, b: act.Unfinished} {
 			l.book.plan(key, becauseOf("r"))
-			l.book.fail(key, Timeout, attempt{sent: true})
+			l.book.fail(key, act.Timeout, act.Attempt{Sent: true})
 			l.book.close(key, end, nil)
 		}
 		require.Equal(t, 1, l.book.evictedBy("r-rule-uid"))
@@ -144,7 +145,7 @@ func TestBookTellsOfRules(t *testing.T) {
 		t.Parallel()
 		l := listening()
 		l.book.plan(a, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
-		l.book.close(a, Evicted, nil)
+		l.book.close(a, act.Evicted, nil)
 		require.Empty(t, l.heard())
 	})
 
@@ -157,7 +158,7 @@ func TestBookTellsOfRules(t *testing.T) {
 		require.Equal(t, []string{"r"}, l.heard())
 		l.book.plan(a, anew)
 		require.Equal(t, []string{"r", "r"}, l.heard())
-		l.book.close(a, Evicted, nil)
+		l.book.close(a, act.Evicted, nil)
 		require.Equal(t, 1, l.book.evictedBy("another"))
 		require.Len(t, l.book.evicted, 1)
 	})

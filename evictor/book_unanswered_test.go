@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -120,14 +121,14 @@ func crowd(w *world, n int, tolerate int64) []string {
 // lateAnswers carries out what is asked for at once, and answers later: the watch is
 // faster. The fake client itself cannot be slow: it answers one request at a time.
 type lateAnswers struct {
-	effector
+	act.Effector
 
 	// answer returns what comes instead of an answer.
-	answer func(what order, done attempt, err error) (attempt, error)
+	answer func(what act.Order, done act.Attempt, err error) (act.Attempt, error)
 }
 
-func (l lateAnswers) evict(ctx context.Context, what order) (attempt, error) {
-	done, err := l.effector.evict(ctx, what)
+func (l lateAnswers) Evict(ctx context.Context, what act.Order) (act.Attempt, error) {
+	done, err := l.Effector.Evict(ctx, what)
 	return l.answer(what, done, err)
 }
 
@@ -144,11 +145,11 @@ func TestDE77RuleWaitsForAnswers(t *testing.T) {
 					w.api.graceful = graceful
 					crowd(w, 20, 6)
 					s := w.startWithStatus()
-					w.evictor.effector = lateAnswers{w.evictor.effector, func(_ order, done attempt, err error) (attempt, error) {
+					w.evictor.effector = lateAnswers{w.evictor.effector, func(_ act.Order, done act.Attempt, err error) (act.Attempt, error) {
 						// From before the status may be written again until after that.
 						time.Sleep(seconds(8))
 						if err == nil && lost != nil {
-							return attempt{sent: true}, lost
+							return act.Attempt{Sent: true}, lost
 						}
 						return done, err
 					}}
@@ -224,16 +225,16 @@ func (a *accepted) play() {
 }
 
 // answer counts what was accepted, and lets some time pass. Some answers are lost.
-func (a *accepted) answer(what order, done attempt, err error) (attempt, error) {
-	if err != nil || done.outcome != Evicted {
+func (a *accepted) answer(what act.Order, done act.Attempt, err error) (act.Attempt, error) {
+	if err != nil || done.Outcome != act.Evicted {
 		return done, err
 	}
 	a.mu.Lock()
-	a.pods[what.pod.Name]++
+	a.pods[what.Pod.Name]++
 	a.mu.Unlock()
 	time.Sleep(time.Duration(a.chance(12_000)) * time.Millisecond)
 	if a.chance(3) == 0 {
-		return attempt{sent: true}, errLost
+		return act.Attempt{Sent: true}, errLost
 	}
 	return done, nil
 }
@@ -262,19 +263,19 @@ func TestBookUnanswered(t *testing.T) {
 	t.Run("DE-77 a pod is unanswered from the request on until it is known what came of it", func(t *testing.T) {
 		t.Parallel()
 		for sentence, end := range map[string]func(b *book){
-			"it was evicted":           func(b *book) { b.close(a, Evicted, nil) },
-			"somebody else deleted it": func(b *book) { b.close(a, Terminating, nil) },
-			"it need not leave":        func(b *book) { b.close(a, Unfinished, nil) },
-			"the request was refused":  func(b *book) { b.fail(a, Denied, attempt{sent: true}) },
+			"it was evicted":           func(b *book) { b.close(a, act.Evicted, nil) },
+			"somebody else deleted it": func(b *book) { b.close(a, act.Terminating, nil) },
+			"it need not leave":        func(b *book) { b.close(a, act.Unfinished, nil) },
+			"the request was refused":  func(b *book) { b.fail(a, act.Denied, act.Attempt{Sent: true}) },
 			"the lease was lost":       func(b *book) { b.empty() },
-			"nothing was asked for":    func(b *book) { b.fail(a, Timeout, attempt{unmarkable: true}) },
+			"nothing was asked for":    func(b *book) { b.fail(a, act.Timeout, act.Attempt{Unmarkable: true}) },
 		} {
 			b := emptyBook()
-			b.try(a, methodDelete)
+			b.try(a, act.Delete)
 			require.Empty(t, b.unanswered, "there is no such eviction")
 			b.plan(a, becauseOf("r"))
 			require.Empty(t, b.unansweredFor(r))
-			b.try(a, methodDelete)
+			b.try(a, act.Delete)
 			require.Equal(t, []tracker.Key{a}, b.unansweredFor(r))
 			require.Empty(t, b.unansweredFor(s))
 			end(b)
@@ -286,12 +287,12 @@ func TestBookUnanswered(t *testing.T) {
 		t.Parallel()
 		b := emptyBook()
 		b.plan(a, becauseOf("r"))
-		b.try(a, methodDelete)
-		b.fail(a, Timeout, attempt{sent: true})
-		b.try(a, methodDelete)
-		b.fail(a, Throttled, attempt{sent: true})
+		b.try(a, act.Delete)
+		b.fail(a, act.Timeout, act.Attempt{Sent: true})
+		b.try(a, act.Delete)
+		b.fail(a, act.Throttled, act.Attempt{Sent: true})
 		require.Equal(t, []tracker.Key{a}, b.unansweredFor(r))
-		b.close(a, Gone, nil)
+		b.close(a, act.Gone, nil)
 		require.Empty(t, b.unanswered)
 		require.Equal(t, 1, b.evictedBy(r))
 	})
@@ -300,12 +301,12 @@ func TestBookUnanswered(t *testing.T) {
 		t.Parallel()
 		l := listening()
 		l.book.plan(a, becauseOf("r", "s"))
-		l.book.try(a, methodDelete)
-		l.book.fail(a, Timeout, attempt{sent: true})
+		l.book.try(a, act.Delete)
+		l.book.fail(a, act.Timeout, act.Attempt{Sent: true})
 		// The claim by which r applies is seen released before the pod is seen gone.
 		l.book.plan(a, becauseOf("s"))
 		l.heard()
-		l.book.close(a, Gone, nil)
+		l.book.close(a, act.Gone, nil)
 		require.Equal(t, []string{"r", "s"}, l.heard())
 		require.Equal(t, 1, l.book.evictedBy(r))
 		require.Equal(t, 1, l.book.evictedBy(s))
@@ -315,9 +316,9 @@ func TestBookUnanswered(t *testing.T) {
 		t.Parallel()
 		b := emptyBook()
 		b.plan(a, becauseOf("r", "s"))
-		b.fail(a, Timeout, attempt{sent: true})
+		b.fail(a, act.Timeout, act.Attempt{Sent: true})
 		b.plan(a, becauseOf("s"))
-		b.close(a, Evicted, nil)
+		b.close(a, act.Evicted, nil)
 		require.Zero(t, b.evictedBy(r))
 		require.Equal(t, 1, b.evictedBy(s))
 	})

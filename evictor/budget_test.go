@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -211,20 +212,20 @@ func TestClassifyBudgets(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		err  error
-		want Failure
+		want act.Failure
 		says string
 	}{
-		{"a budget that lets nobody go", errBudget, BudgetExceeded, "The disruption budget web needs 2 healthy pods and has 2 currently"},
-		{"a budget with a negative number", errBadBudget, BudgetExceeded, "The disruption budget web does not allow evicting pods currently: pdb disruptions allowed is negative"},
-		{"two budgets", errTwoBudgets, TwoBudgets, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."},
-		{"an API server that is busy", errBusy, Throttled, "throttled"},
-		{"a deadline", context.DeadlineExceeded, Timeout, "timeout"},
+		{"a budget that lets nobody go", errBudget, act.BudgetExceeded, "The disruption budget web needs 2 healthy pods and has 2 currently"},
+		{"a budget with a negative number", errBadBudget, act.BudgetExceeded, "The disruption budget web does not allow evicting pods currently: pdb disruptions allowed is negative"},
+		{"two budgets", errTwoBudgets, act.TwoBudgets, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."},
+		{"an API server that is busy", errBusy, act.Throttled, "throttled"},
+		{"a deadline", context.DeadlineExceeded, act.Timeout, "timeout"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, test.want, classify(test.err))
-			require.Equal(t, test.says, explain(test.err))
-			require.False(t, test.want.blocked() && (test.want.Ambiguous() || test.want.transient()))
+			require.Equal(t, test.want, act.Classify(test.err))
+			require.Equal(t, test.says, act.Explain(test.err))
+			require.False(t, test.want.Blocked() && (test.want.Ambiguous() || test.want.Transient()))
 		})
 	}
 }

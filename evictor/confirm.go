@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -133,17 +134,17 @@ func (c *confirmer) load(ctx context.Context, object objectName, wanted need) ([
 	uid, before := c.known(object), c.tracker.VersionOf(tracker.Source{Kind: object.kind, Name: object.name})
 	asked := instantOf(c.local.Now())
 	found, err := c.carriers[object.kind].read(ctx, object.name)
-	switch classify(err) {
-	case NoFailure:
-	case NotFound:
+	switch act.Classify(err) {
+	case act.NoFailure:
+	case act.NotFound:
 		// Who answers for the API server may be wrong once.
-		if found, err = c.carriers[object.kind].read(ctx, object.name); classify(err) == NotFound {
+		if found, err = c.carriers[object.kind].read(ctx, object.name); act.Classify(err) == act.NotFound {
 			return c.gone(object, uid), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
+	case act.Conflict, act.Throttled, act.BudgetExceeded, act.TwoBudgets, act.Denied, act.Invalid, act.Timeout, act.Unavailable:
 		return nil, err
 	}
 	return c.saw(object, found, uid, before, asked), nil

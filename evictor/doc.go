@@ -3,7 +3,7 @@
 //
 // Package decide decides when that is. A queue of deadlines only wakes: the decision
 // is made again when a deadline comes, so that a cancelled eviction is one for which
-// the decision is Keep now. The effector makes the requests, each bound to the UID and the resource
+// the decision is Keep now. Package act makes the requests, each bound to the UID and the resource
 // version that the decision was made on.
 //
 // Before it deletes, the evictor looks at the object that carries the taint, a node,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
@@ -148,7 +149,7 @@ type Evictor struct {
 	clock    clock.PassiveClock
 	local    clock.WithTicker
 	metrics  *Metrics
-	effector effector
+	effector act.Effector
 	book     *book
 	confirm  *confirmer
 	announce *announcer
@@ -175,10 +176,10 @@ func New(options Options) (*Evictor, error) {
 	if options.Client == nil {
 		return nil, errors.New("evictor needs a client")
 	}
-	return newEvictor(options, newMethods(options.Client, options.Clock))
+	return newEvictor(options, act.New(options.Client, options.Clock))
 }
 
-func newEvictor(options Options, effector effector) (*Evictor, error) {
+func newEvictor(options Options, effector act.Effector) (*Evictor, error) {
 	if options.Tracker == nil || options.Synced == nil || options.Recorder == nil || options.Clock == nil || options.Metrics == nil {
 		return nil, errors.New("evictor needs a tracker, synced, a recorder, a clock and metrics")
 	}

@@ -164,7 +164,7 @@ func anotherReason(w *world) {
 	require.Equal(w.t, []request{
 		"get devicetaintrules r", "get devicetaintrules s", "get nodes n", "patch pods/status default/a", "delete pods default/a",
 	}, w.api.took())
-	require.Equal(w.t, nodeMark.reason, tracker.PodOf(w.api.pod(podA)).Disruption.Reason)
+	require.Equal(w.t, "DeletionByTaintManager", tracker.PodOf(w.api.pod(podA)).Disruption.Reason)
 	require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "source=node", "outcome=evicted"), 0)
 	w.pass(announceTick)
 	require.Empty(w.t, w.deviceRecorder.took())

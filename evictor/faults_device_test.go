@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -176,8 +177,8 @@ func markedBySource(w *world) {
 	w.update(podA, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{tolerationFor("disk", 90)} })
 	w.start()
 	w.pass(2 * time.Minute)
-	require.Equal(w.t, deviceMark.reason, tracker.PodOf(w.api.pod(podA)).Disruption.Reason)
-	require.Equal(w.t, nodeMark.reason, tracker.PodOf(w.api.pod(podB)).Disruption.Reason)
+	require.Equal(w.t, "DeletionByDeviceTaintManager", tracker.PodOf(w.api.pod(podA)).Disruption.Reason)
+	require.Equal(w.t, "DeletionByTaintManager", tracker.PodOf(w.api.pod(podB)).Disruption.Reason)
 	require.Equal(w.t, []string{
 		"Pod default/b Normal TaintManagerEviction: Marking for deletion Pod default/b",
 		"Node m Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint",
@@ -364,9 +365,9 @@ func (c slowCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slice
 	return c.carriers.ReadSlice(ctx, name)
 }
 
-type slowEffector struct{ effector }
+type slowEffector struct{ act.Effector }
 
-func (s slowEffector) evict(ctx context.Context, what order) (attempt, error) {
+func (s slowEffector) Evict(ctx context.Context, what act.Order) (act.Attempt, error) {
 	time.Sleep(time.Second)
-	return s.effector.evict(ctx, what)
+	return s.Effector.Evict(ctx, what)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -130,9 +131,9 @@ func (m *Metrics) longestOverdue() float64 {
 }
 
 // ended counts an eviction that came to an end.
-func (m *Metrics) ended(source tracker.SourceKind, how method, outcome Outcome, late time.Duration) {
+func (m *Metrics) ended(source tracker.SourceKind, how act.Method, outcome act.Outcome, late time.Duration) {
 	m.evictions.WithLabelValues(string(source), string(how), outcome.String()).Inc()
-	if outcome != Evicted {
+	if outcome != act.Evicted {
 		return
 	}
 	seconds := max(late, 0).Seconds()

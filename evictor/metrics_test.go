@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -36,10 +37,10 @@ func TestMetrics(t *testing.T) {
 		t.Parallel()
 		registry := prometheus.NewPedanticRegistry()
 		metrics := NewMetrics(registry)
-		metrics.ended(tracker.SourceNode, methodDelete, Evicted, 1500*time.Millisecond)
-		metrics.ended(tracker.SourceNode, methodDelete, Evicted, -time.Second)
-		metrics.ended(tracker.SourceNode, methodDelete, Gone, time.Hour)
-		metrics.ended(tracker.SourceNode, methodDelete, Terminating, time.Hour)
+		metrics.ended(tracker.SourceNode, act.Delete, act.Evicted, 1500*time.Millisecond)
+		metrics.ended(tracker.SourceNode, act.Delete, act.Evicted, -time.Second)
+		metrics.ended(tracker.SourceNode, act.Delete, act.Gone, time.Hour)
+		metrics.ended(tracker.SourceNode, act.Delete, act.Terminating, time.Hour)
 		want := `
 # HELP taint_eviction_controller_pod_deletion_duration_seconds Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.
 # TYPE taint_eviction_controller_pod_deletion_duration_seconds histogram
@@ -75,10 +76,10 @@ tollgate_evictions_total{method="delete",outcome="terminating",source="node"} 1
 		t.Parallel()
 		registry := prometheus.NewPedanticRegistry()
 		metrics := NewMetrics(registry)
-		metrics.ended(tracker.SourceRule, methodDelete, Evicted, 1500*time.Millisecond)
-		metrics.ended(tracker.SourceSlice, methodDelete, Evicted, 20*time.Second)
-		metrics.ended(tracker.SourceRule, methodDelete, Gone, time.Hour)
-		metrics.ended(tracker.SourceSlice, methodDelete, Terminating, time.Hour)
+		metrics.ended(tracker.SourceRule, act.Delete, act.Evicted, 1500*time.Millisecond)
+		metrics.ended(tracker.SourceSlice, act.Delete, act.Evicted, 20*time.Second)
+		metrics.ended(tracker.SourceRule, act.Delete, act.Gone, time.Hour)
+		metrics.ended(tracker.SourceSlice, act.Delete, act.Terminating, time.Hour)
 		want := `
 # HELP device_taint_eviction_controller_pod_deletion_duration_seconds Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.
 # TYPE device_taint_eviction_controller_pod_deletion_duration_seconds histogram
@@ -171,9 +172,9 @@ tollgate_evictions_total{method="delete",outcome="terminating",source="resources
 		t.Parallel()
 		registry := prometheus.NewPedanticRegistry()
 		metrics := NewMetrics(registry)
-		metrics.ended(tracker.SourceNode, methodDelete, Evicted, 0)
-		metrics.ended(tracker.SourceRule, methodDelete, Evicted, 0)
-		metrics.retries.WithLabelValues(string(Denied)).Inc()
+		metrics.ended(tracker.SourceNode, act.Delete, act.Evicted, 0)
+		metrics.ended(tracker.SourceRule, act.Delete, act.Evicted, 0)
+		metrics.retries.WithLabelValues(string(act.Denied)).Inc()
 		metrics.oddTimes.WithLabelValues(directionPast).Inc()
 		problems, err := testutil.GatherAndLint(registry)
 		require.NoError(t, err)

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/evictor/act"
 )
 
 // TestEveryOrder has the events of a scenario come in every order in which watches
@@ -132,19 +134,22 @@ type quickEffector struct {
 	left  map[string]string
 }
 
-func (q *quickEffector) evict(_ context.Context, what order) (attempt, error) {
-	pod, cause := what.pod, what.cause
+func (q *quickEffector) Evict(_ context.Context, what act.Order) (act.Attempt, error) {
+	pod, reason := what.Pod, builtIn[0]
+	if what.Cause.OnDevice() {
+		reason = builtIn[1]
+	}
 	now := q.api.pod(pod.String())
 	switch {
 	case now == nil || now.UID != pod.UID:
-		return attempt{outcome: Gone}, nil
+		return act.Attempt{Outcome: act.Gone}, nil
 	case now.ResourceVersion != pod.ResourceVersion:
-		return attempt{}, errConflict
+		return act.Attempt{}, errConflict
 	}
 	now.DeletionTimestamp = new(metav1.Now())
 	q.api.store(now)
-	q.left[pod.String()] = fmt.Sprintf("%s gone after %s, %s", pod.String(), time.Since(q.began).Round(time.Second), markText(cause).reason)
-	return attempt{outcome: Evicted}, nil
+	q.left[pod.String()] = fmt.Sprintf("%s gone after %s, %s", pod.String(), time.Since(q.began).Round(time.Second), reason)
+	return act.Attempt{Outcome: act.Evicted}, nil
 }
 
 // permutations yields every order of events in which those of one object stay in

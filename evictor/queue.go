@@ -6,6 +6,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/evictor/act"
 )
 
 const (
@@ -60,7 +62,7 @@ func (q *queue[T]) sleep(item T, wait time.Duration) {
 // ask for anything.
 func (q *queue[T]) retry(item T, cause error) {
 	wait := q.backoff.When(item)
-	if classify(cause) == Conflict {
+	if act.Classify(cause) == act.Conflict {
 		wait = min(wait, conflictMax)
 	}
 	if seconds, ok := apierrors.SuggestsClientDelay(cause); ok {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -243,43 +240,6 @@ func TestI05TheConditionDoesNotHoldUpADeletion(t *testing.T) {
 			require.Equal(t, 1, matches(w.api.took(), "patch pods/status default/a"))
 		})
 	})
-}
-
-// TestARequestThatWasNeverSentDidNothing asks a real client, whose limiter does not wait
-// beyond the end of an attempt.
-func TestARequestThatWasNeverSentDidNothing(t *testing.T) {
-	t.Parallel()
-	var served atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		served.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
-	}))
-	t.Cleanup(server.Close)
-	limited, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: 0.001, Burst: 1})
-	require.NoError(t, err)
-	for _, how := range []struct {
-		name string
-		by   effector
-	}{
-		{"a deletion", &deleter{pods: limited.CoreV1(), clock: clock.RealClock{}}},
-		{"an eviction", &apiEvictor{pods: limited.CoreV1()}},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		before := served.Load()
-		done, err := how.by.evict(ctx, order{pod: trackedPod(nil)})
-		cancel()
-		sent := served.Load() > before
-		require.Equal(t, sent, done.mayHaveWorked(err), "%s: %v", how.name, err)
-		require.Equal(t, how.name == "a deletion", sent, "only the first gets the token")
-	}
-}
-
-func TestL2ABudgetThatOthersWriteIsAConflict(t *testing.T) {
-	t.Parallel()
-	contended := apierrors.NewTimeoutError(`couldn't update PodDisruptionBudget "web" due to conflicts`, 10)
-	require.Equal(t, Conflict, classify(contended))
-	require.False(t, attempt{sent: true}.mayHaveWorked(contended))
 }
 
 func TestEachPodThatIsHeldUpIsToldOf(t *testing.T) {

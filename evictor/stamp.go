@@ -16,6 +16,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -74,7 +75,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 
 // ignoreNotFound wraps err, unless it says that the node is gone.
 func ignoreNotFound(verb string, err error) error {
-	if classify(err) == NotFound {
+	if act.Classify(err) == act.NotFound {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", verb, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -73,7 +74,7 @@ func (e *Evictor) attempt(ctx context.Context, key tracker.Key) (wait time.Durat
 		goal, wait, err := e.confirmed(ctx, key, looked, tried)
 		if err != nil {
 			e.lines.StepAside(key)
-			e.failed(ctx, key, attempt{}, err)
+			e.failed(ctx, key, act.Attempt{}, err)
 			return 0, asked, err
 		}
 		if goal == nil {
@@ -120,10 +121,10 @@ func (e *Evictor) confirmed(ctx context.Context, key tracker.Key, looked map[obj
 		}
 		changed, err := e.confirm.confirm(ctx, object, need{bound: goal.pod.Bound, since: e.book.entered(key)})
 		e.PodsChanged(changed)
-		switch classify(err) {
-		case Timeout, Throttled, Conflict:
+		switch act.Classify(err) {
+		case act.Timeout, act.Throttled, act.Conflict:
 			return nil, 0, err
-		case NoFailure, NotFound, BudgetExceeded, TwoBudgets, Denied, Invalid, Unavailable:
+		case act.NoFailure, act.NotFound, act.BudgetExceeded, act.TwoBudgets, act.Denied, act.Invalid, act.Unavailable:
 			looked[object] = err
 		}
 	}
@@ -146,7 +147,7 @@ func pick(open *grounds, looked map[objectName]error) (int, error) {
 func (e *Evictor) due(ctx context.Context, key tracker.Key, tried []hold) (target, time.Duration, bool) {
 	situation, ok := e.tracker.Lookup(key)
 	if !ok {
-		e.overtaken(ctx, key, Gone, nil)
+		e.overtaken(ctx, key, act.Gone, nil)
 		return target{}, 0, false
 	}
 	now := e.clock.Now()
@@ -204,10 +205,10 @@ func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Deci
 func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	if pod.Terminating {
 		e.suspect(&pod)
-		e.overtaken(ctx, pod.Key, Terminating, nil)
+		e.overtaken(ctx, pod.Key, act.Terminating, nil)
 		return
 	}
-	ended, _, ok := e.book.close(pod.Key, Unfinished, nil)
+	ended, _, ok := e.book.close(pod.Key, act.Unfinished, nil)
 	if !ok {
 		return
 	}
@@ -219,7 +220,7 @@ func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 
 // overtaken ends the eviction of a pod that is gone or on its way out, which the
 // tracker learns by learn if it does not know yet.
-func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome Outcome, learn func(tracker.Key)) {
+func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome act.Outcome, learn func(tracker.Key)) {
 	ended, outcome, ok := e.book.close(key, outcome, learn)
 	if !ok {
 		return

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -125,7 +126,7 @@ func termMarkRefused(w *world) {
 	w.api.setFaults(nil, nil)
 	w.lead()
 	w.leaves(podA)
-	require.Equal(w.t, nodeMark.reason, tracker.PodOf(w.api.pod(podA)).Disruption.Reason)
+	require.Equal(w.t, "DeletionByTaintManager", tracker.PodOf(w.api.pod(podA)).Disruption.Reason)
 }
 
 func termCounts(w *world) {
@@ -205,20 +206,20 @@ func TestCountedBeforeItShows(t *testing.T) {
 
 // saying is an effector that always says the same.
 type saying struct {
-	outcome Outcome
+	outcome act.Outcome
 	asked   atomic.Int32
 }
 
-func (s *saying) evict(context.Context, order) (attempt, error) {
+func (s *saying) Evict(context.Context, act.Order) (act.Attempt, error) {
 	s.asked.Add(1)
-	return attempt{outcome: s.outcome}, nil
+	return act.Attempt{Outcome: s.outcome}, nil
 }
 
 // TestOutcomesAreLearned has an evictor be told what became of a pod before the
 // watch says so.
 func TestOutcomesAreLearned(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []Outcome{Evicted, Gone, Terminating} {
+	for _, outcome := range []act.Outcome{act.Evicted, act.Gone, act.Terminating} {
 		t.Run("I08 a pod that is "+outcome.String()+" is not asked for again, whatever the watch says", func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
@@ -227,7 +228,7 @@ func TestOutcomesAreLearned(t *testing.T) {
 				w.evictor.effector = effector
 				pod := newPod("a", "n")
 				w.setPod(pod)
-				if outcome == Gone {
+				if outcome == act.Gone {
 					w.api.pods.clear()
 					w.api.remove(podA)
 				}

@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/evictor/act"
 )
 
 const (
@@ -112,14 +114,14 @@ func (t *throttle) leave(asked bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy--
-	switch classify(err) {
-	case Throttled:
+	switch act.Classify(err) {
+	case act.Throttled:
 		t.slow(err)
-	case NoFailure:
+	case act.NoFailure:
 		if asked {
 			t.limit = min(t.limit+1/t.limit, t.most)
 		}
-	case NotFound, Conflict, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
+	case act.NotFound, act.Conflict, act.BudgetExceeded, act.TwoBudgets, act.Denied, act.Invalid, act.Timeout, act.Unavailable:
 	}
 	t.call()
 }

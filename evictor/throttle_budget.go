@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -109,7 +110,7 @@ func (d *door) room(now time.Time) int {
 // budgetOf returns the UID of the PodDisruptionBudget that is asked in an attempt, empty
 // for none. Of several none is: the API server refuses that at once.
 func (e *Evictor) budgetOf(goal *target) types.UID {
-	if e.method(goal, &goal.cause, goal.treatment.Policy) != methodEvict {
+	if e.method(goal, &goal.cause, goal.treatment.Policy) != act.Evict {
 		return ""
 	}
 	var only types.UID

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -124,11 +125,11 @@ type crowdedBudget struct {
 	free, budgeted []time.Time
 }
 
-func (c *crowdedBudget) evict(_ context.Context, what order) (attempt, error) {
-	if !what.guarded {
+func (c *crowdedBudget) Evict(_ context.Context, what act.Order) (act.Attempt, error) {
+	if !what.Guarded {
 		time.Sleep(10 * time.Millisecond)
 		c.note(func() { c.free = append(c.free, time.Now()) })
-		return attempt{outcome: Evicted, sent: true}, nil
+		return act.Attempt{Outcome: act.Evicted, Sent: true}, nil
 	}
 	c.note(func() {
 		c.asking++
@@ -139,7 +140,7 @@ func (c *crowdedBudget) evict(_ context.Context, what order) (attempt, error) {
 		c.asking--
 		c.budgeted = append(c.budgeted, time.Now())
 	})
-	return attempt{outcome: Evicted, sent: true}, nil
+	return act.Attempt{Outcome: act.Evicted, Sent: true}, nil
 }
 
 func (c *crowdedBudget) note(what func()) {

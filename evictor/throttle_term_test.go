@@ -3,9 +3,7 @@ package evictor
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+
+	"github.com/tollgate-dev/tollgate/evictor/act"
 )
 
 // errBusyWebhook is what the API server makes of a webhook that answers 429.
@@ -88,7 +86,7 @@ func TestThrottleOutlivesATerm(t *testing.T) {
 	t.Run("I05 a webhook that answers 429 slows down nobody else, and is asked again within 30 s", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, func(w *world) {
-			require.Equal(t, Denied, classify(errBusyWebhook))
+			require.Equal(t, act.Denied, act.Classify(errBusyWebhook))
 			w.start()
 			w.setPod(newPod("a", "n"))
 			w.setPod(newPod("b", "n"))
@@ -110,49 +108,7 @@ func TestWebhooksPickTheirCodes(t *testing.T) {
 		err := *errBusyWebhook
 		err.ErrStatus.Code = code
 		err.ErrStatus.Reason = map[int32]metav1.StatusReason{404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonConflict}[code]
-		require.Equal(t, Denied, classify(&err), code)
+		require.Equal(t, act.Denied, act.Classify(&err), code)
 	}
-	require.Equal(t, Denied, classify(apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": timeout`))))
-}
-
-// TestINV5ServerErrorsAreHandedBack asks a server that carries out what it then says
-// failed: a request made again by client-go would hide that.
-func TestINV5ServerErrorsAreHandedBack(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		code              int
-		contentType, body string
-		failure           Failure
-		after             int
-	}{
-		"I04 503 of a proxy": {http.StatusServiceUnavailable, "text/html", "<html>busy</html>", Unavailable, 2},
-		"I04 504 of a proxy": {http.StatusGatewayTimeout, "text/plain", "late", Timeout, 2},
-		"I04 500 of the API server": {
-			http.StatusInternalServerError, "application/json",
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"details":{"retryAfterSeconds":2}}`, Unavailable, 2,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var asked atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
-				asked.Add(1)
-				answer.Header().Set("Content-Type", test.contentType)
-				answer.Header().Set("Retry-After", "2")
-				answer.WriteHeader(test.code)
-				_, _ = io.WriteString(answer, test.body)
-			}))
-			defer server.Close()
-			config := &rest.Config{Host: server.URL}
-			config.Wrap(PromptAnswers)
-			client, err := kubernetes.NewForConfig(config)
-			require.NoError(t, err)
-			done, err := (&apiEvictor{pods: client.CoreV1()}).evict(t.Context(), order{pod: trackedPod(nil), method: methodEvict})
-			require.Equal(t, test.failure, classify(err), "%v", err)
-			require.True(t, done.mayHaveWorked(err))
-			after, _ := apierrors.SuggestsClientDelay(err)
-			require.Equal(t, test.after, after)
-			require.EqualValues(t, 1, asked.Load())
-		})
-	}
+	require.Equal(t, act.Denied, act.Classify(apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": timeout`))))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
@@ -250,7 +251,7 @@ func namespaceHandler(changed func(name string)) toolscache.ResourceEventHandler
 // the evictor handles it.
 func (p *program) evictingClient() (kubernetes.Interface, error) {
 	connection := rest.CopyConfig(p.connection)
-	connection.Wrap(evictor.PromptAnswers)
+	connection.Wrap(act.PromptAnswers)
 	clientset, err := kubernetes.NewForConfig(protobuf(connection))
 	if err != nil {
 		return nil, fmt.Errorf("make a client for evictions: %w", err)

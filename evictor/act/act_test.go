@@ -1,23 +1,32 @@
-package evictor
+package act
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
+
+// noon is when pods are marked.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // trackedPod returns a pod as the tracker holds it.
 func trackedPod(change func(*corev1.Pod)) tracker.Pod {
@@ -106,10 +115,10 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceNode, mark: true})
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: true})
 		require.NoError(t, err)
-		require.Equal(t, Evicted, done.outcome)
-		require.Equal(t, "8", done.answer.ResourceVersion)
+		require.Equal(t, Evicted, done.Outcome)
+		require.Equal(t, "8", done.Answer.ResourceVersion)
 		require.Len(t, client.Actions(), 2)
 		patched := client.Actions()[0].(clienttesting.PatchActionImpl)
 		require.Equal(t, types.StrategicMergePatchType, patched.PatchType)
@@ -124,9 +133,9 @@ func TestDeleter(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		pod := trackedPod(disrupted("True", nodeMark.reason, nodeMark.message, 3))
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), order{pod: pod, cause: tracker.SourceNode, mark: true})
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: pod, Cause: tracker.SourceNode, Mark: true})
 		require.NoError(t, err)
-		require.Equal(t, Evicted, done.outcome)
+		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 1)
 		deleted := client.Actions()[0].(clienttesting.DeleteActionImpl)
 		require.Equal(t, &metav1.Preconditions{UID: new(types.UID("u")), ResourceVersion: new("7")}, deleted.DeleteOptions.Preconditions)
@@ -139,9 +148,9 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceRule, mark: true})
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceRule, Mark: true})
 		require.NoError(t, err)
-		require.Equal(t, Evicted, done.outcome)
+		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 2)
 		require.Contains(t, string(client.Actions()[0].(clienttesting.PatchActionImpl).Patch), "DeletionByDeviceTaintManager")
 		deleted := client.Actions()[1].(clienttesting.DeleteActionImpl)
@@ -151,12 +160,12 @@ func TestDeleter(t *testing.T) {
 	t.Run("NE-17 a pod that is gone is gone, with no event and no retry", func(t *testing.T) {
 		t.Parallel()
 		d := &deleter{pods: fake.NewClientset().CoreV1(), clock: clock}
-		done, err := d.evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceNode, mark: true})
+		done, err := d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: true})
 		require.NoError(t, err)
-		require.Equal(t, attempt{outcome: Gone}, done)
-		done, err = d.evict(t.Context(), order{pod: trackedPod(nil), cause: tracker.SourceNode})
+		require.Equal(t, Attempt{Outcome: Gone}, done)
+		done, err = d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode})
 		require.NoError(t, err)
-		require.Equal(t, attempt{outcome: Gone, sent: true}, done)
+		require.Equal(t, Attempt{Outcome: Gone, Sent: true}, done)
 	})
 }
 
@@ -168,38 +177,39 @@ func TestOutcomeStrings(t *testing.T) {
 	require.Equal(t, "terminating", Terminating.String())
 }
 
-func TestEventsNE21(t *testing.T) {
+// TestARequestThatWasNeverSentDidNothing asks a real client, whose limiter does not wait
+// beyond the end of an attempt.
+func TestARequestThatWasNeverSentDidNothing(t *testing.T) {
 	t.Parallel()
-	t.Run("NE-21 NE-22 an event names the pod with its UID, and is written once the deletion was accepted", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, func(w *world) {
-			w.setNode("n", noExecute("gpu"))
-			w.setPod(newPod("a", "n"))
-			w.api.setFaults(first(3, is("delete pods"), errDown), nil)
-			w.start()
-			w.pass(5 * time.Millisecond)
-			require.Empty(w.t, w.recorder.took())
-			w.pass(time.Minute)
-			require.Equal(w.t, []string{
-				"Pod default/a Normal TaintManagerEviction: Marking for deletion Pod default/a",
-				"Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint",
-			}, w.recorder.took())
-			require.Equal(w.t, []corev1.ObjectReference{
-				{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "a", UID: "a-uid"},
-				{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n-uid", FieldPath: "spec{gpu:NoExecute}"},
-			}, w.recorder.refs)
-			require.Equal(w.t, []map[string]string{
-				{"tollgate.dev/evicted-because": "taint gpu:NoExecute of Node n"}, // on the pod
-				{"tollgate.dev/evicted-because": "taint gpu:NoExecute of Node n"}, // in sum on the node
-			}, w.recorder.annotations)
-		})
-	})
-	t.Run("NE-21 DE-42 what an event on a pod leaves unsaid names the object that somebody wrote", func(t *testing.T) {
-		t.Parallel()
-		taint := tracker.Taint{Key: "hot", Value: "1", Effect: corev1.TaintEffectNoExecute, Source: tracker.Source{Kind: tracker.SourceRule, Name: "p-1"}}
-		used := device.ID{Driver: "d", Pool: "p", Name: "0"}
-		require.Equal(t, "taint hot=1:NoExecute of DeviceTaintRule p-1, device d/p/0", whatFor(&decide.Reason{Taint: taint, Device: used}))
-		taint.Patch = tracker.PatchRef{Name: "p"}
-		require.Equal(t, "taint hot=1:NoExecute of ResourceSlicePatch p, device d/p/0", whatFor(&decide.Reason{Taint: taint, Device: used}))
-	})
+	var served atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		served.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+	}))
+	t.Cleanup(server.Close)
+	limited, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: 0.001, Burst: 1})
+	require.NoError(t, err)
+	for _, how := range []struct {
+		name string
+		by   Effector
+	}{
+		{"a deletion", &deleter{pods: limited.CoreV1(), clock: clock.RealClock{}}},
+		{"an eviction", &apiEvictor{pods: limited.CoreV1()}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		before := served.Load()
+		done, err := how.by.Evict(ctx, Order{Pod: trackedPod(nil)})
+		cancel()
+		sent := served.Load() > before
+		require.Equal(t, sent, done.MayHaveWorked(err), "%s: %v", how.name, err)
+		require.Equal(t, how.name == "a deletion", sent, "only the first gets the token")
+	}
+}
+
+func TestL2ABudgetThatOthersWriteIsAConflict(t *testing.T) {
+	t.Parallel()
+	contended := apierrors.NewTimeoutError(`couldn't update PodDisruptionBudget "web" due to conflicts`, 10)
+	require.Equal(t, Conflict, Classify(contended))
+	require.False(t, Attempt{Sent: true}.MayHaveWorked(contended))
 }

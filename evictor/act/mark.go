@@ -1,4 +1,4 @@
-package evictor
+package act
 
 import (
 	"context"

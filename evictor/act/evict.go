@@ -1,4 +1,4 @@
-package evictor
+package act
 
 import (
 	"context"
@@ -21,15 +21,15 @@ type apiEvictor struct {
 	pods corev1client.PodsGetter
 }
 
-// evict makes one attempt. The API server takes a pod off its budget before it looks
+// Evict makes one attempt. The API server takes a pod off its budget before it looks
 // at the preconditions, and a pod that then stays is given back only after two minutes
 // (pkg/registry/core/pod/storage/eviction.go). So a pod with a budget is read first:
 // a version that is out of date must not cost its neighbours their turn.
-func (v *apiEvictor) evict(ctx context.Context, what order) (attempt, error) {
-	var done attempt
-	pod := &what.pod
-	if what.guarded {
-		if done, err := v.look(ctx, &what); err != nil || done.outcome != Unfinished {
+func (v *apiEvictor) Evict(ctx context.Context, what Order) (Attempt, error) {
+	var done Attempt
+	pod := &what.Pod
+	if what.Guarded {
+		if done, err := v.look(ctx, &what); err != nil || done.Outcome != Unfinished {
 			return done, err
 		}
 	}
@@ -37,20 +37,20 @@ func (v *apiEvictor) evict(ctx context.Context, what order) (attempt, error) {
 		return done, err
 	}
 	var err error
-	done.sent, err = send(ctx, func(ctx context.Context) error {
+	done.Sent, err = send(ctx, func(ctx context.Context) error {
 		return v.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: thatOne(pod, pod.ResourceVersion)},
 		})
 	})
-	switch classify(err) {
+	switch Classify(err) {
 	case NoFailure:
-		done.outcome = Evicted
+		done.Outcome = Evicted
 	case NotFound:
 		if isOther(err) {
-			return done, fmt.Errorf("evict pod: %w", conflict(pod.Name, err))
+			return done, fmt.Errorf("evict pod: %w", NewConflict(pod.Name, err))
 		}
-		done.outcome = Gone
+		done.Outcome = Gone
 	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
 		return done, fmt.Errorf("evict pod: %w", err)
 	}
@@ -58,27 +58,28 @@ func (v *apiEvictor) evict(ctx context.Context, what order) (attempt, error) {
 }
 
 // look reads the pod and makes sure that it is as it was decided about.
-func (v *apiEvictor) look(ctx context.Context, what *order) (attempt, error) {
-	found, err := v.pods.Pods(what.pod.Namespace).Get(ctx, what.pod.Name, metav1.GetOptions{})
-	switch classify(err) {
+func (v *apiEvictor) look(ctx context.Context, what *Order) (Attempt, error) {
+	found, err := v.pods.Pods(what.Pod.Namespace).Get(ctx, what.Pod.Name, metav1.GetOptions{})
+	switch Classify(err) {
 	case NoFailure:
 	case NotFound:
-		return attempt{outcome: Gone}, nil
+		return Attempt{Outcome: Gone}, nil
 	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
-		return attempt{}, fmt.Errorf("read pod: %w", err)
+		return Attempt{}, fmt.Errorf("read pod: %w", err)
 	}
 	switch {
-	case found.UID != what.pod.UID:
-		return attempt{outcome: Gone}, nil
+	case found.UID != what.Pod.UID:
+		return Attempt{Outcome: Gone}, nil
 	case found.DeletionTimestamp != nil:
-		return attempt{outcome: Terminating, answer: found}, nil
-	case found.ResourceVersion != what.pod.ResourceVersion:
-		return attempt{answer: found, changed: true}, fmt.Errorf("read pod: %w", conflict(found.Name, errChanged))
+		return Attempt{Outcome: Terminating, Answer: found}, nil
+	case found.ResourceVersion != what.Pod.ResourceVersion:
+		return Attempt{Answer: found, Changed: true}, fmt.Errorf("read pod: %w", NewConflict(found.Name, errChanged))
 	}
-	return attempt{}, nil
+	return Attempt{}, nil
 }
 
-func conflict(name string, cause error) error {
+// NewConflict returns the error of a request for a pod that is not as it was decided about.
+func NewConflict(name string, cause error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, cause)
 }
 

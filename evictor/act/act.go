@@ -1,4 +1,7 @@
-package evictor
+// Package act makes the requests of an eviction: it marks and deletes a pod or asks the Eviction
+// API, each time for the pod in the version that was decided on, and says what an error means
+// for the next attempt.
+package act
 
 import (
 	"context"
@@ -44,76 +47,79 @@ func (o Outcome) String() string {
 	return "unfinished"
 }
 
-// method is how a pod is made to leave. The values are metric labels.
-type method string
+// Method is how a pod is made to leave. The values are metric labels.
+type Method string
 
+// The methods.
 const (
-	// methodDelete deletes the pod, as Kubernetes' own controllers do.
-	methodDelete method = "delete"
-	// methodEvict asks the Eviction API, which honours PodDisruptionBudgets.
-	methodEvict method = "evict"
+	// Delete deletes the pod, as Kubernetes' own controllers do.
+	Delete Method = "delete"
+	// Evict asks the Eviction API, which honours PodDisruptionBudgets.
+	Evict Method = "evict"
 )
 
-// order is what is to be done to a pod.
-type order struct {
-	// pod is the pod, in the version that was decided on.
-	pod    tracker.Pod
-	method method
-	// cause is the kind of object that carries the taint because of which it leaves.
-	cause tracker.SourceKind
-	// mark is true when the DisruptionTarget condition is to be set before a deletion:
+// Order is what is to be done to a pod.
+type Order struct {
+	// Pod is the pod, in the version that was decided on.
+	Pod    tracker.Pod
+	Method Method
+	// Cause is the kind of object that carries the taint because of which it leaves.
+	Cause tracker.SourceKind
+	// Mark is true when the DisruptionTarget condition is to be set before a deletion:
 	// it explains an eviction and must not prevent it. The Eviction API sets its own.
-	mark bool
-	// guarded is true when a PodDisruptionBudget is known that guards the pod.
-	guarded bool
-	// holds is asked immediately before each request: an error says that the decision is
+	Mark bool
+	// Guarded is true when a PodDisruptionBudget is known that guards the pod.
+	Guarded bool
+	// Holds is asked immediately before each request: an error says that the decision is
 	// not to be carried out any more. Nil stands for one that always is.
-	holds func() error
+	Holds func() error
 }
 
 // still returns an error if the decision is not to be carried out any more.
-func (o *order) still() error {
-	if o.holds == nil {
+func (o *Order) still() error {
+	if o.Holds == nil {
 		return nil
 	}
-	return o.holds()
+	return o.Holds()
 }
 
-// attempt is what came of one try to evict a pod.
-type attempt struct {
-	outcome Outcome
-	// answer is the pod as the API server last returned it, nil when it did not.
-	answer *corev1.Pod
-	// changed is true when answer shows that the pod is not as it was decided about.
-	changed bool
-	// unmarkable is true when the API server answered that it did not set the condition.
-	unmarkable bool
-	// sent is true when the pod's end was asked for, whatever came of it.
-	sent bool
+// Attempt is the result of one try to evict a pod.
+type Attempt struct {
+	Outcome Outcome
+	// Answer is the pod as the API server last returned it, nil when it did not.
+	Answer *corev1.Pod
+	// Changed is true when Answer shows that the pod is not as it was decided about.
+	Changed bool
+	// Unmarkable is true when the API server answered that it did not set the condition.
+	Unmarkable bool
+	// Sent is true when the end of the pod was asked for, with any result.
+	Sent bool
 }
 
-// mayHaveWorked reports whether the pod is gone because of the attempt, or may be.
-func (a attempt) mayHaveWorked(err error) bool {
-	return (err == nil && a.outcome == Evicted) || (a.sent && classify(err).Ambiguous())
+// MayHaveWorked reports whether the pod is gone because of the attempt, or may be.
+func (a Attempt) MayHaveWorked(err error) bool {
+	return (err == nil && a.Outcome == Evicted) || (a.Sent && Classify(err).Ambiguous())
 }
 
-// effector carries out evictions. It makes every request on condition that the pod
+// Effector carries out evictions. It makes every request on condition that the pod
 // still is the one, in the version, that the decision was made on.
-type effector interface {
-	// evict makes one attempt.
-	evict(ctx context.Context, what order) (attempt, error)
+type Effector interface {
+	// Evict makes one attempt.
+	Evict(ctx context.Context, what Order) (Attempt, error)
 }
 
 // methods carries out each order by its method.
-type methods map[method]effector
+type methods map[Method]Effector
 
-func newMethods(client kubernetes.Interface, now clock.PassiveClock) methods {
+// New returns an effector that makes its requests by a client.
+func New(client kubernetes.Interface, now clock.PassiveClock) Effector {
 	pods := client.CoreV1()
-	return methods{methodDelete: &deleter{pods: pods, clock: now}, methodEvict: &apiEvictor{pods: pods}}
+	return methods{Delete: &deleter{pods: pods, clock: now}, Evict: &apiEvictor{pods: pods}}
 }
 
-func (m methods) evict(ctx context.Context, what order) (attempt, error) {
-	return m[what.method].evict(ctx, what)
+// Evict makes an attempt by the method of the order.
+func (m methods) Evict(ctx context.Context, what Order) (Attempt, error) {
+	return m[what.Method].Evict(ctx, what)
 }
 
 // deleter evicts as Kubernetes does: it sets the DisruptionTarget condition and
@@ -124,27 +130,28 @@ type deleter struct {
 	clock clock.PassiveClock
 }
 
-func (d *deleter) evict(ctx context.Context, what order) (attempt, error) {
-	var done attempt
-	pod := &what.pod
+// Evict makes one attempt.
+func (d *deleter) Evict(ctx context.Context, what Order) (Attempt, error) {
+	var done Attempt
+	pod := &what.Pod
 	version := pod.ResourceVersion
 	if err := what.still(); err != nil {
 		return done, err
 	}
-	if what.mark && !marked(*pod, what.cause) {
-		answer, err := d.mark(ctx, *pod, what.cause)
-		switch classify(err) {
+	if what.Mark && !marked(*pod, what.Cause) {
+		answer, err := d.mark(ctx, *pod, what.Cause)
+		switch Classify(err) {
 		case NoFailure:
 		case NotFound:
-			done.outcome = Gone
+			done.Outcome = Gone
 			return done, nil
 		case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
-			done.unmarkable = answered(err)
+			done.Unmarkable = answered(err)
 			return done, fmt.Errorf("mark pod: %w", err)
 		}
-		done.answer = answer
+		done.Answer = answer
 		if answer.DeletionTimestamp != nil {
-			done.outcome = Terminating
+			done.Outcome = Terminating
 			return done, nil
 		}
 		version = answer.ResourceVersion
@@ -153,14 +160,14 @@ func (d *deleter) evict(ctx context.Context, what order) (attempt, error) {
 		}
 	}
 	var err error
-	done.sent, err = send(ctx, func(ctx context.Context) error {
+	done.Sent, err = send(ctx, func(ctx context.Context) error {
 		return d.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})
 	})
-	switch classify(err) {
+	switch Classify(err) {
 	case NoFailure:
-		done.outcome = Evicted
+		done.Outcome = Evicted
 	case NotFound:
-		done.outcome = Gone
+		done.Outcome = Gone
 	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
 		return done, fmt.Errorf("delete pod: %w", err)
 	}

@@ -1,4 +1,4 @@
-package evictor
+package act
 
 import (
 	"context"
@@ -12,6 +12,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Errors as the API server and client-go return them.
+var (
+	podResource  = schema.GroupResource{Resource: "pods"}
+	errConflict  = apierrors.NewConflict(podResource, "a", errors.New("changed"))
+	errDenied    = apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request"))
+	errBusy      = apierrors.NewTooManyRequests("busy", 7)
+	errDown      = apierrors.NewInternalError(errors.New("no storage"))
+	errLost      = fmt.Errorf("read answer: %w", context.DeadlineExceeded)
+	errNotServed = apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "r", "404 page not found", 0, true)
 )
 
 func TestClassify(t *testing.T) {
@@ -46,15 +57,15 @@ func TestClassify(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, test.want, classify(test.err))
+			require.Equal(t, test.want, Classify(test.err))
 		})
 	}
-	require.Equal(t, `pods "a" is forbidden: admission webhook denied the request`, explain(fmt.Errorf("delete pod: %w", errDenied)))
-	require.Equal(t, "unavailable", explain(errDown), "what goes on inside the API server is not for users")
-	require.Len(t, explain(apierrors.NewBadRequest(strings.Repeat("x", 1000))), longestMessage)
+	require.Equal(t, `pods "a" is forbidden: admission webhook denied the request`, Explain(fmt.Errorf("delete pod: %w", errDenied)))
+	require.Equal(t, "unavailable", Explain(errDown), "what goes on inside the API server is not for users")
+	require.Len(t, Explain(apierrors.NewBadRequest(strings.Repeat("x", 1000))), longestMessage)
 	require.True(t, Timeout.Ambiguous())
 	require.True(t, Unavailable.Ambiguous())
 	require.False(t, Conflict.Ambiguous())
-	require.True(t, Throttled.transient())
-	require.False(t, Denied.transient())
+	require.True(t, Throttled.Transient())
+	require.False(t, Denied.Transient())
 }

@@ -1,4 +1,4 @@
-package evictor
+package act
 
 import (
 	"context"
@@ -50,25 +50,25 @@ func (f Failure) Ambiguous() bool {
 	return f == Timeout || f == Unavailable
 }
 
-// transient reports whether the failure is one of the API server as a whole, so
+// Transient reports whether the failure is one of the API server as a whole, so
 // that the next request that goes well says that it is over for all.
-func (f Failure) transient() bool {
+func (f Failure) Transient() bool {
 	return f == Timeout || f == Unavailable || f == Throttled
 }
 
-// blocked reports whether budgets are what holds the pod up: the API server is well,
+// Blocked reports whether budgets are what holds the pod up: the API server is well,
 // and it may take hours until another answer can be expected.
-func (f Failure) blocked() bool {
+func (f Failure) Blocked() bool {
 	return f == BudgetExceeded || f == TwoBudgets
 }
 
 // longestMessage bounds what is repeated of the words of others.
 const longestMessage = 300
 
-// explain returns what users are told about err: the words of whoever refused the
+// Explain returns what users are told about err: the words of whoever refused the
 // request, which are meant for them, and else the kind of failure.
-func explain(err error) string {
-	failure := classify(err)
+func Explain(err error) string {
+	failure := Classify(err)
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return string(failure)
@@ -86,8 +86,8 @@ func explain(err error) string {
 	return strings.ToValidUTF8(message[:min(len(message), longestMessage)], "")
 }
 
-// classify returns what err says about the request that it came from.
-func classify(err error) Failure {
+// Classify returns what err says about the request that it came from.
+func Classify(err error) Failure {
 	switch {
 	case err == nil:
 		return NoFailure
