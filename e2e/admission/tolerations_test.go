@@ -18,8 +18,8 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// The condition by which plain pods call nobody does not ask for what is invalid, because the API server
-// refuses that before it calls a validating webhook.
+// The match condition of the entry for pods relies on this: it does not look at the value or the effect of a
+// toleration with tolerationSeconds.
 func TestAV23TheAPIServerRefusesInvalidTolerationsBeforeTollgateIsAsked(t *testing.T) {
 	const notReady = "node.kubernetes.io/not-ready"
 	valued := forSeconds(notReady, 300)

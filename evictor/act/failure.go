@@ -65,8 +65,8 @@ func (f Failure) Blocked() bool {
 // longestMessage bounds what is repeated of the words of others.
 const longestMessage = 300
 
-// Explain returns what users are told about err: the words of whoever refused the
-// request, which are meant for them, and else the kind of failure.
+// Explain returns the text about err for events. It is the message of the server or webhook where that
+// refused the request for a reason that users can change, and otherwise the kind of failure.
 func Explain(err error) string {
 	failure := Classify(err)
 	var status apierrors.APIStatus
