@@ -63,7 +63,7 @@ func BenchmarkEvaluate(b *testing.B) {
 			r, j := review("anna"), judged(toleration())
 			b.ReportAllocs()
 			for b.Loop() {
-				r.spent, r.answers = 0, nil
+				r.spent, r.answers = 0, answers{}
 				if _, err := program.Bool(b.Context(), r, j); err != nil {
 					b.Fatal(err)
 				}
@@ -89,7 +89,7 @@ func BenchmarkEvaluateWhatCostsTooMuch(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			r := tt.object.review()
 			for b.Loop() {
-				r.spent, r.answers = 0, nil
+				r.spent, r.answers = 0, answers{}
 				_, _ = program.Bool(b.Context(), r, nil)
 			}
 		})

@@ -209,7 +209,7 @@ func TestManyCheapExpressionsFitIntoAReview(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, got)
 	}
-	require.Len(t, r.answers, maxAnswers)
+	require.Len(t, r.answers.more, maxAnswers-1)
 }
 
 // numbered returns a toleration that is like no other.

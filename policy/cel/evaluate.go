@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -65,14 +66,14 @@ func (p *Program) evaluate(ctx context.Context, review *Review, judged *Judged) 
 	if err != nil {
 		return nil, fmt.Errorf("evaluate expression: %w", err)
 	}
-	if kept, ok := review.shared().answers[evaluation]; ok {
+	if kept, ok := review.shared().answers.of(&evaluation); ok {
 		if kept.failed != nil {
 			return nil, kept.failed
 		}
 		return kept.value, nil
 	}
 	value, err := p.run(ctx, review, judged)
-	review.keep(evaluation, value, err)
+	review.keep(&evaluation, value, err)
 	return value, err
 }
 
@@ -111,7 +112,13 @@ func (p *Program) attempt(variables *scope, level int) (ref.Val, uint64, error) 
 	}
 	values := &variables.review.shared().seen
 	values.misread = ""
-	value, details, err := program.ContextEval(variables.ctx, variables)
+	var value ref.Val
+	var details *cel.EvalDetails
+	if level == little {
+		value, details, err = program.Eval(variables) // It ends before the context would be looked at.
+	} else {
+		value, details, err = program.ContextEval(variables.ctx, variables)
+	}
 	cost := takenBy(details, limits[level])
 	if fault := variables.fault(); fault != nil {
 		return nil, cost, fmt.Errorf("evaluate expression: %w", fault)

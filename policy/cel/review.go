@@ -27,7 +27,7 @@ type Review struct {
 	aside *Review
 
 	seen    seen
-	answers map[evaluation]answer
+	answers answers
 	spent   uint64
 	// spentAtOnce is what was evaluated without a turn, and hadTurn is true after the first one.
 	spentAtOnce uint64
@@ -88,6 +88,44 @@ type answer struct {
 	failed *FailedError
 }
 
+// answers are those of a review. The first one stands apart: most reviews have no other, and a map for
+// it alone is twice as large.
+type answers struct {
+	first *firstAnswer
+	more  map[evaluation]answer
+}
+
+type firstAnswer struct {
+	evaluation
+
+	answer answer
+}
+
+// of returns the answer of an evaluation; false for none.
+func (a *answers) of(e *evaluation) (answer, bool) {
+	if a.first == nil {
+		return answer{}, false
+	}
+	if a.first.evaluation == *e {
+		return a.first.answer, true
+	}
+	kept, ok := a.more[*e]
+	return kept, ok
+}
+
+// keep adds an answer, as long as there is room.
+func (a *answers) keep(e *evaluation, kept answer) {
+	switch {
+	case a.first == nil:
+		a.first = &firstAnswer{*e, kept}
+	case len(a.more) < maxAnswers-1:
+		if a.more == nil {
+			a.more = map[evaluation]answer{}
+		}
+		a.more[*e] = kept
+	}
+}
+
 // evaluationOf returns the evaluation of the program. An expression that does not read the
 // toleration is evaluated once for all of them.
 func (p *Program) evaluationOf(judged *Judged) (evaluation, error) {
@@ -105,19 +143,12 @@ func (p *Program) evaluationOf(judged *Judged) (evaluation, error) {
 	return e, errors.Join(tolerationErr, taintErr)
 }
 
-// keep keeps an answer, as long as there is room. A fault is no answer, and neither is a
-// budget that was too small for one.
-func (r *Review) keep(e evaluation, value ref.Val, err error) {
+// keep keeps an answer. A fault is no answer, and neither is a budget that was too small for
+// one.
+func (r *Review) keep(e *evaluation, value ref.Val, err error) {
 	var failed *FailedError
 	if err != nil && (!errors.As(err, &failed) || failed.Problem == exhausted) {
 		return
 	}
-	answers := &r.shared().answers
-	if len(*answers) >= maxAnswers {
-		return
-	}
-	if *answers == nil {
-		*answers = map[evaluation]answer{}
-	}
-	(*answers)[e] = answer{value: value, failed: failed}
+	r.shared().answers.keep(e, answer{value: value, failed: failed})
 }
