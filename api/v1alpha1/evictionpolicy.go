@@ -89,6 +89,17 @@ type EvictionPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not negative"
 	DeleteAfter *metav1.Duration `json:"deleteAfter,omitempty"`
 
+	// mark is how pods get the DisruptionTarget condition with method Delete. Before (the
+	// default) is as Kubernetes: it is set, then the pod is deleted. ByEvictionAPI takes one
+	// request instead of two, for pods that no PodDisruptionBudget selects: the Eviction API
+	// sets the condition, with reason EvictionByEvictionAPI, and deletes. WhileTerminating
+	// deletes first and sets the condition while the pod terminates, if it lasts that long;
+	// pods of Jobs are marked before all the same.
+	//
+	// +optional
+	// +kubebuilder:default=Before
+	Mark EvictionMark `json:"mark,omitempty"`
+
 	// pace bounds how fast pods leave.
 	//
 	// +optional
@@ -136,6 +147,22 @@ const (
 	EvictionMethodDelete EvictionMethod = "Delete"
 	// EvictionMethodEvict uses the Eviction API, which honours PodDisruptionBudgets.
 	EvictionMethodEvict EvictionMethod = "Evict"
+)
+
+// EvictionMark is how a pod gets the DisruptionTarget condition.
+//
+// +kubebuilder:validation:Enum=Before;ByEvictionAPI;WhileTerminating
+type EvictionMark string
+
+// The marks.
+const (
+	// EvictionMarkBefore sets the condition before the pod is deleted, as Kubernetes' own
+	// controllers do.
+	EvictionMarkBefore EvictionMark = "Before"
+	// EvictionMarkByEvictionAPI has the Eviction API set it.
+	EvictionMarkByEvictionAPI EvictionMark = "ByEvictionAPI"
+	// EvictionMarkWhileTerminating sets it after the pod was deleted.
+	EvictionMarkWhileTerminating EvictionMark = "WhileTerminating"
 )
 
 // LimitScope says which evictions a pace or a breaker is about.
@@ -367,3 +394,17 @@ type BreakerGrant struct {
 // those of Kubernetes: the taint, its object and the device. On the summary events of
 // objects that carry taints, it lists the taints and the object.
 const AnnotationEvictedBecause = "tollgate.dev/evicted-because"
+
+// Annotations of the events EvictionHeld and EvictionReleased on objects that carry taints.
+const (
+	// AnnotationHeldTaint is the taint because of which pods are held.
+	AnnotationHeldTaint = "tollgate.dev/held-taint"
+	// AnnotationHeldReason is the reason, as in the metric tollgate_evictions_held.
+	AnnotationHeldReason = "tollgate.dev/held-reason"
+	// AnnotationHeldPolicy is the name of the EvictionPolicy that holds the pods, if one does.
+	AnnotationHeldPolicy = "tollgate.dev/held-policy"
+)
+
+// AnnotationHeldUpBecause is the annotation of events on pods that the API server does not let go:
+// its answer.
+const AnnotationHeldUpBecause = "tollgate.dev/held-up-because"

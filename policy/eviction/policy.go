@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ type Policy struct {
 	Created    time.Time
 
 	Method v1alpha1.EvictionMethod // Delete or Evict
+	Mark   v1alpha1.EvictionMark   // Before, ByEvictionAPI or WhileTerminating; Before with method Evict
 	// DeleteAfter is how long after its due time a pod is deleted that could not be
 	// evicted; nil for never, as always with method Delete.
 	DeleteAfter *time.Duration
@@ -104,6 +106,7 @@ func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 		Priority:   spec.Priority,
 		Created:    in.CreationTimestamp.Time,
 		Method:     methodOf(spec.Method),
+		Mark:       markOf(spec),
 		Pace:       paceOf(spec.Pace),
 		Breaker:    breakerOf(spec.Breaker),
 		Paused:     spec.Paused,
@@ -155,6 +158,15 @@ func methodOf(method v1alpha1.EvictionMethod) v1alpha1.EvictionMethod {
 		return v1alpha1.EvictionMethodDelete
 	}
 	return v1alpha1.EvictionMethodEvict
+}
+
+// markOf returns Before for a mark that is not known, and with method Evict, where the Eviction API
+// marks.
+func markOf(spec *v1alpha1.EvictionPolicySpec) v1alpha1.EvictionMark {
+	if methodOf(spec.Method) == v1alpha1.EvictionMethodDelete && slices.Contains(marks, spec.Mark) {
+		return spec.Mark
+	}
+	return v1alpha1.EvictionMarkBefore
 }
 
 func scopeOf(scope v1alpha1.LimitScope) v1alpha1.LimitScope {

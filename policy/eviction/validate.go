@@ -66,11 +66,21 @@ func validateEffects(list []v1alpha1.TaintSelector, path *field.Path) field.Erro
 	return errs
 }
 
+// marks are the ways in which pods get the DisruptionTarget condition.
+var marks = []v1alpha1.EvictionMark{v1alpha1.EvictionMarkBefore, v1alpha1.EvictionMarkByEvictionAPI, v1alpha1.EvictionMarkWhileTerminating}
+
 func validateMethod(s *v1alpha1.EvictionPolicySpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	methods := []v1alpha1.EvictionMethod{v1alpha1.EvictionMethodDelete, v1alpha1.EvictionMethodEvict}
 	if s.Method != "" && !slices.Contains(methods, s.Method) {
 		errs = append(errs, field.NotSupported(path.Child("method"), s.Method, methods))
+	}
+	switch {
+	case s.Mark == "" || s.Mark == v1alpha1.EvictionMarkBefore:
+	case !slices.Contains(marks, s.Mark):
+		errs = append(errs, field.NotSupported(path.Child("mark"), s.Mark, marks))
+	case methodOf(s.Method) == v1alpha1.EvictionMethodEvict:
+		errs = append(errs, field.Forbidden(path.Child("mark"), "needs method Delete: with Evict the Eviction API sets the condition"))
 	}
 	if s.DeleteAfter == nil {
 		return errs

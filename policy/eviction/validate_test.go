@@ -56,9 +56,13 @@ func TestD03ValidatePolicy(t *testing.T) {
 		"pods that cannot be selected":       {func(s *v1alpha1.EvictionPolicySpec) { s.PodSelector = unreadable() }, []string{"spec.podSelector.matchExpressions[0].operator"}},
 		"a label that is none":               {func(s *v1alpha1.EvictionPolicySpec) { s.PodSelector = labelled("a b", "") }, []string{"spec.podSelector.matchLabels"}},
 		"a method that is not known":         {func(s *v1alpha1.EvictionPolicySpec) { s.Method = "Ask" }, []string{"spec.method"}},
-		"a negative time":                    {func(s *v1alpha1.EvictionPolicySpec) { s.Method, s.DeleteAfter = evict, new(seconds(-1)) }, []string{"spec.deleteAfter"}},
-		"a time without a budget":            {func(s *v1alpha1.EvictionPolicySpec) { s.DeleteAfter = new(seconds(1)) }, []string{"spec.deleteAfter"}},
-		"no pace":                            {func(s *v1alpha1.EvictionPolicySpec) { s.Pace = &v1alpha1.EvictionPace{} }, []string{"spec.pace.podsPerSecond"}},
+		"a mark that is not known":           {func(s *v1alpha1.EvictionPolicySpec) { s.Mark = "Later" }, []string{"spec.mark"}},
+		"a mark beside that of the Eviction API": {func(s *v1alpha1.EvictionPolicySpec) {
+			s.Method, s.Mark = evict, v1alpha1.EvictionMarkWhileTerminating
+		}, []string{"spec.mark"}},
+		"a negative time":         {func(s *v1alpha1.EvictionPolicySpec) { s.Method, s.DeleteAfter = evict, new(seconds(-1)) }, []string{"spec.deleteAfter"}},
+		"a time without a budget": {func(s *v1alpha1.EvictionPolicySpec) { s.DeleteAfter = new(seconds(1)) }, []string{"spec.deleteAfter"}},
+		"no pace":                 {func(s *v1alpha1.EvictionPolicySpec) { s.Pace = &v1alpha1.EvictionPace{} }, []string{"spec.pace.podsPerSecond"}},
 		"a pace out of bounds": {func(s *v1alpha1.EvictionPolicySpec) {
 			s.Pace = &v1alpha1.EvictionPace{PodsPerSecond: maxRate + 1, Burst: maxRate + 1, Scope: "Some"}
 		}, []string{"spec.pace.podsPerSecond", "spec.pace.burst", "spec.pace.scope"}},
