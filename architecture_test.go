@@ -61,6 +61,10 @@ var narrower = []exception{
 	{"webhook/review", module, "reads reviews by libraries alone"},
 	{"evictor/act", module + "/evictor", "makes the requests that it is given"},
 	{"evictor/decide", module + "/evictor", "decides from values of tracker and policy"},
+	{"evictor/checks", module + "/evictor/act", "decides before a request is made"},
+	{"evictor/checks", module + "/evictor/confirm", "decides before a request is made"},
+	{"evictor/confirm", module + "/evictor/decide", "reads objects, whatever is decided from them"},
+	{"evictor/confirm", module + "/evictor/checks", "reads objects, whatever is decided from them"},
 }
 
 // pure are the folders that stay free of clients, logs and metrics, with all below.
@@ -76,7 +80,6 @@ var edges = []exception{
 	{path: "tracker/sliceview/subscriber.go", reason: "calls event handlers of client-go"},
 	{path: "tracker/sliceview/view.go", reason: "is an informer of client-go"},
 	{path: "evictor/act.go", reason: "deletes pods and logs"},
-	{path: "evictor/carrier.go", reason: "reads the objects that carry taints"},
 	{path: "evictor/evictor.go", reason: "holds the clients"},
 	{path: "evictor/fit.go", reason: "logs"},
 	{path: "evictor/decide/match.go", reason: "gives ToleratesTaint of Kubernetes an empty logger"},
@@ -87,6 +90,7 @@ var edges = []exception{
 	{path: "evictor/step.go", reason: "logs"},
 	{path: "evictor/act", reason: "writes to the API server"},
 	{path: "evictor/breaker", reason: "keeps its state in the status of EvictionPolicies"},
+	{path: "evictor/confirm", reason: "reads the objects that carry taints"},
 	{path: "evictor/preview/approvals.go", reason: "lists policies through a reader of controller-runtime"},
 	{path: "evictor/panics", reason: "counts and logs"},
 	{path: "evictor/rulestatus", reason: "writes the status of rules"},
@@ -94,6 +98,8 @@ var edges = []exception{
 
 // impureImports are imports of packages with edges by pure packages.
 var impureImports = []exception{
+	{"evictor/checks", "evictor/decide", "asks about the reasons of a decision"},
+	{"evictor/checks", "evictor/breaker", "asks breakers"},
 	{"evictor/preview", "evictor/decide", "foretells with the decision of the evictor"},
 	{"evictor/preview", "evictor/breaker", "foretells with the limits of breakers, which are values"},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -12,8 +13,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/act"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
-	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -22,32 +23,34 @@ import (
 const heldUpAfter = 5
 
 // blockedBase is the first wait of a pod that its budget does not let go. It doubles
-// up to heldPause; that a budget allows more is told by the watch.
+// up to checks.Recheck; that a budget allows more is told by the watch.
 const blockedBase = time.Second
 
-// act makes the requests of one attempt to evict a pod. It returns which of its reasons
-// a budget holds, if one does.
-func (e *Evictor) act(ctx context.Context, goal *target, leave passage) ([]hold, error) {
+// act makes the requests of one attempt to evict a pod, and ends what the checks have given. If a
+// budget blocks the pod, the reasons that this holds are added to held.
+func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held heldReasons) (blocked bool, err error) {
 	key := goal.pod.Key
 	what := e.order(goal)
 	e.book.try(key, what.Method)
 	done, err := e.effector.Evict(ctx, what)
-	leave.settle(e.local.Now(), done.MayHaveWorked(err))
-	if err != nil && done.MayHaveWorked(err) {
-		e.book.spend(key, leave, instantOf(e.local.Now()))
+	end := checks.Stayed
+	if done.MayHaveWorked(err) {
+		end = checks.Left
 	}
+	pass.End(e.now(), end)
 	if done.Answer != nil {
 		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.Answer)))
 	}
 	switch failure := act.Classify(err); {
 	case failure == act.Conflict && !done.Changed:
 		e.failed(ctx, key, done, err)
-		return nil, errors.Join(err, e.reread(ctx, key))
+		return false, errors.Join(err, e.reread(ctx, key))
 	case failure.Blocked():
-		return e.blocked(ctx, goal, done, err), nil
+		e.blocked(ctx, goal, done, err, held)
+		return true, nil
 	case failure != act.NoFailure:
 		e.failed(ctx, key, done, err)
-		return nil, err
+		return false, err
 	}
 	switch done.Outcome {
 	case act.Evicted:
@@ -57,24 +60,36 @@ func (e *Evictor) act(ctx context.Context, goal *target, leave passage) ([]hold,
 	case act.Gone:
 		if err := e.lookAgain(ctx, key); err != nil {
 			e.failed(ctx, key, done, err)
-			return nil, err
+			return false, err
 		}
 	case act.Unfinished:
 	}
 	e.PodsChanged(e.book.recover(e.local.Now()))
-	return nil, nil
+	return false, nil
 }
 
-// order returns what is to be done to a pod.
+// order returns the requests to be made for a pod.
 func (e *Evictor) order(goal *target) act.Order {
 	what := act.Order{
-		Pod: goal.pod, Cause: goal.cause.Taint.Source.Kind, Method: e.method(goal, &goal.cause, goal.treatment.Policy), Mark: e.book.canMark(goal.pod.Key),
+		Pod: goal.pod, Cause: goal.cause.Taint.Source.Kind, Method: e.method(goal, goal.cause), Mark: e.mark(goal),
 		Holds: func() error { return e.still(goal) },
 	}
-	if what.Method == act.Evict {
-		what.Guarded = e.guarded(&goal.pod)
+	if what.Method == act.Evict || what.Mark == v1alpha1.EvictionMarkByEvictionAPI {
+		what.Guarded = slices.ContainsFunc(e.tracker.Budgets(goal.pod.Namespace), func(budget tracker.Budget) bool { return budget.Guards(&goal.pod) })
 	}
 	return what
+}
+
+// mark returns how a pod is marked before it is deleted, empty for not at all.
+func (e *Evictor) mark(goal *target) v1alpha1.EvictionMark {
+	policy := goal.cause.treatment.Policy
+	switch {
+	case !e.book.canMark(goal.pod.Key):
+		return ""
+	case policy == nil:
+		return v1alpha1.EvictionMarkBefore
+	}
+	return policy.Mark
 }
 
 // errNotLeading and errOutdated end an attempt before a request. As after an answer that did
@@ -90,71 +105,52 @@ func (e *Evictor) still(goal *target) error {
 	switch {
 	case !e.options.Leads():
 		return errNotLeading
-	case !e.confirm.recent(nameOf(goal.cause.Taint.Source)):
+	case !e.confirm.Recent(confirm.ObjectOf(goal.cause.Taint.Source)):
 		return errOutdated
 	}
 	return nil
 }
 
-// method returns how a pod is made to leave because of a reason that a policy governs,
-// nil for none. One is deleted in spite of its budget only
-// if that did not let it go before: however long it was held by anything else, its
-// budget is asked.
-func (e *Evictor) method(goal *target, reason *decide.Reason, policy *eviction.Policy) act.Method {
+// method returns how a pod is made to leave because of a reason. A pod is deleted in spite of its
+// budget only if that did not let it go before: however long it was held by anything else, its budget is
+// asked.
+func (e *Evictor) method(goal *target, reason *dueReason) act.Method {
+	policy := reason.treatment.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return act.Delete
 	}
-	if end, ending := patience(reason, policy); ending && !goal.now.Before(end) && e.book.wasBlocked(goal.pod.Key) {
+	if end, ending := reason.patience(); ending && !goal.now.Before(end) && e.book.wasBlocked(goal.pod.Key) {
 		return act.Delete
 	}
 	return act.Evict
 }
 
 // patience returns until when the budget of a pod is respected; false for always.
-func (t *target) patience() (end time.Time, ending bool) {
-	return patience(&t.cause, t.treatment.Policy)
-}
-
-// patience is that of one reason, which a policy governs, nil for none.
-func patience(reason *decide.Reason, policy *eviction.Policy) (end time.Time, ending bool) {
+func (r *dueReason) patience() (end time.Time, ending bool) {
+	policy := r.treatment.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict || policy.DeleteAfter == nil {
 		return time.Time{}, false
 	}
-	return reason.At.Add(*policy.DeleteAfter), true
+	return r.At.Add(*policy.DeleteAfter), true
 }
 
-// guarded reports whether a PodDisruptionBudget guards a pod.
-func (e *Evictor) guarded(pod *tracker.Pod) bool {
-	budgets := e.tracker.Budgets(pod.Namespace)
-	for i := range budgets {
-		if budgets[i].Guards(pod) {
-			return true
-		}
-	}
-	return false
-}
-
-// blocked returns the reasons that its budget holds, of a pod that it did not let go, and
-// when to ask again. It is the same budget for all that are to ask it; for one that is
-// not, or not any more, the pod still leaves.
-func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, err error) []hold {
+// blocked records that its budget did not let a pod go, and adds the reasons that this holds: those for
+// which the same budget is to be asked. For any other the pod still leaves.
+func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, err error, held heldReasons) {
 	now := e.failed(ctx, goal.pod.Key, done, err)
-	wait := min(blockedBase<<min(now.failures-1, 5), heldPause)
-	var holds []hold
-	for i := range goal.open.because {
-		reason, policy := &goal.open.because[i], goal.open.treatment(i).Policy
-		asked := reason.Origin() == goal.cause.Origin()
-		if !asked && e.method(goal, reason, policy) != act.Evict {
+	wait := min(blockedBase<<min(now.failures-1, 5), checks.Recheck)
+	for i := range goal.due {
+		reason := &goal.due[i]
+		if reason.held != nil || (reason != goal.cause && e.method(goal, reason) != act.Evict) {
 			continue
 		}
-		held := newHold(reason, HoldBudget, policy)
-		held.again = wait
-		if end, ending := patience(reason, policy); ending {
-			held.again = min(wait, max(end.Sub(e.clock.Now()), time.Millisecond))
+		hold := checks.NewHold(checks.Budget, reason.treatment.Policy)
+		hold.Again = wait
+		if end, ending := reason.patience(); ending {
+			hold.Again = min(wait, max(end.Sub(e.clock.Now()), time.Millisecond))
 		}
-		holds = append(holds, held)
+		held[reason.Origin()] = hold
 	}
-	return holds
 }
 
 // evicted ends an eviction that was carried out. Until the tracker knows, from here or

@@ -10,13 +10,13 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/act"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -86,7 +86,7 @@ func (a *announcer) evicted(goal *target, how act.Method, uid types.UID) {
 	because := &goal.cause.Taint
 	source := because.Author()
 	// The message is that of Kubernetes, which names no taint.
-	named := map[string]string{v1alpha1.AnnotationEvictedBecause: whatFor(&goal.cause)}
+	named := map[string]string{v1alpha1.AnnotationEvictedBecause: whatFor(goal.cause)}
 	a.onPod(goal.pod.Key, source.Kind, named, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,13 +111,14 @@ func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
 // heldUp tells of a pod that has to leave and is not let go, and reports whether it did: it
 // does not where the rate of events is used up, or while they are withheld.
 func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) bool {
-	return a.onPod(key, cause, nil, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
-		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+act.Explain(err))
+	why := act.Explain(err)
+	return a.onPod(key, cause, map[string]string{v1alpha1.AnnotationHeldUpBecause: why}, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
+		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+why)
 }
 
 // whatFor names the taint because of which a pod was made to leave, the object that somebody
 // wrote it into, and the device.
-func whatFor(cause *decide.Reason) string {
+func whatFor(cause *dueReason) string {
 	author := cause.Taint.Author()
 	text := "taint " + cause.Taint.String() + " of " + reference(author, "").Kind + " " + author.Name
 	if author.Kind.OnDevice() {
@@ -130,8 +131,8 @@ func whatFor(cause *decide.Reason) string {
 // words are those of Kubernetes.
 func evictedMessage(goal *target, how act.Method) string {
 	words := phrasesFor(goal.cause.Taint.Source.Kind)
-	policy := goal.treatment.Policy
-	switch end, ending := goal.patience(); {
+	policy := goal.cause.treatment.Policy
+	switch end, ending := goal.cause.patience(); {
 	case how == act.Evict:
 		return words.evicting(goal.pod.Key) + ", as EvictionPolicy " + policy.Name + " says"
 	case ending:
@@ -210,4 +211,20 @@ func sortedKeys(set map[string]struct{}) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// reference names the object that is known under a source of taints.
+func reference(source tracker.Source, uid types.UID) *corev1.ObjectReference {
+	ref := &corev1.ObjectReference{Name: source.Name, UID: uid}
+	switch source.Kind {
+	case tracker.SourceNode:
+		ref.APIVersion, ref.Kind = "v1", "Node"
+	case tracker.SourceSlice:
+		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "ResourceSlice"
+	case tracker.SourceRule:
+		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "DeviceTaintRule"
+	case tracker.SourcePatch:
+		ref.APIVersion, ref.Kind = v1alpha1.GroupVersion.String(), "ResourceSlicePatch"
+	}
+	return ref
 }

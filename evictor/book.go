@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -29,8 +30,6 @@ type entry struct {
 	// local clock. At markTries it is left out.
 	unmarkable int
 	refused    time.Time
-	// spent is what the pod has cost already, although it has not left.
-	spent spent
 	// sent is true when a deletion was asked for and may have been done, although
 	// no answer said so. asked are the rules that were among the reasons then: what is
 	// known of its claims may change before it is known that the pod has left.
@@ -63,7 +62,6 @@ const recoveryPause = 5 * time.Second
 // book holds the evictions that are decided and not done. It is what metrics,
 // events and the status of rules are made from; decisions do not depend on it.
 type book struct {
-	metrics *Metrics
 	// changed is told the rules and patches for which other pods have to leave than
 	// before, or were evicted. It is called without the lock.
 	changed func(authors []tracker.Source)
@@ -86,11 +84,11 @@ type book struct {
 	evicted map[types.UID]count
 }
 
-func newBook(metrics *Metrics, changed func(authors []tracker.Source), exists func(author tracker.Source) bool) *book {
+func newBook(changed func(authors []tracker.Source), exists func(author tracker.Source) bool) *book {
 	return &book{
-		metrics: metrics, changed: changed, exists: exists, local: func() time.Time { return time.Time{} },
+		changed: changed, exists: exists, local: func() time.Time { return time.Time{} },
 		entries: map[tracker.Key]*entry{}, unanswered: map[tracker.Key]struct{}{},
-		held: newHeldPods(metrics), evicted: map[types.UID]count{},
+		held: newHeldPods(), evicted: map[types.UID]count{},
 	}
 }
 
@@ -109,7 +107,6 @@ func (b *book) drop() []tracker.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
-		b.metrics.pending.WithLabelValues(string(e.source)).Dec()
 		rules = append(rules, e.rules...)
 	}
 	clear(b.entries)
@@ -135,10 +132,6 @@ func (b *book) enter(key tracker.Key, decision decide.Decision, rules []tracker.
 	if !ok {
 		e = &entry{method: act.Delete, entered: b.local()}
 		b.entries[key] = e
-		b.metrics.pending.WithLabelValues(string(source)).Inc()
-	} else if e.source != source {
-		b.metrics.pending.WithLabelValues(string(e.source)).Dec()
-		b.metrics.pending.WithLabelValues(string(source)).Inc()
 	}
 	e.at, e.source = decision.At, source
 	before := e.rules
@@ -253,8 +246,7 @@ func (b *book) take(key tracker.Key, outcome act.Outcome) (entry, act.Outcome, b
 	}
 	delete(b.entries, key)
 	delete(b.unanswered, key)
-	b.held.remove(key)
-	b.metrics.pending.WithLabelValues(string(e.source)).Dec()
+	b.held.set(key, nil)
 	switch {
 	case outcome == act.Evicted:
 		b.count(e.rules)
@@ -265,18 +257,41 @@ func (b *book) take(key tracker.Key, outcome act.Outcome) (entry, act.Outcome, b
 	return *e, outcome, true
 }
 
-// longestOverdue returns for how long the pod has had to leave at now that should have left
-// first, of those that nothing holds; zero for none.
-func (b *book) longestOverdue(now time.Time) time.Duration {
+// pending reports whether the eviction of a pod has been decided and is not over.
+func (b *book) pending(key tracker.Key) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var longest time.Duration
+	return b.entries[key] != nil
+}
+
+// counts are the numbers of a book.
+type counts struct {
+	// pending are the pods that have to leave, and held those that are held, by the kind of object
+	// that carries the taint.
+	pending map[tracker.SourceKind]int
+	held    map[tracker.SourceKind]map[checks.Reason]int
+	// overdue is for how long the pod has had to leave that should have left first, of those that
+	// nothing holds; zero for none.
+	overdue time.Duration
+}
+
+// counts returns the numbers at now.
+func (b *book) counts(now time.Time) counts {
+	c := counts{pending: map[tracker.SourceKind]int{}, held: map[tracker.SourceKind]map[checks.Reason]int{}}
+	for _, kind := range carrierKinds {
+		c.held[kind] = map[checks.Reason]int{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for key, e := range b.entries {
-		if _, held := b.held.pods[key]; !held {
-			longest = max(longest, now.Sub(e.at))
+		c.pending[e.source]++
+		if held := b.held.pods[key]; held != nil {
+			c.held[e.source][held.holds[0].reason]++
+		} else {
+			c.overdue = max(c.overdue, now.Sub(e.at))
 		}
 	}
-	return longest
+	return c
 }
 
 // recover is called when a request went well. It returns the evictions that wait

@@ -6,39 +6,39 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// heldPods is what holds the pods of a book. It is guarded by the lock of the book.
+// heldPods are the pods of a book that are held. The lock of the book guards it.
 type heldPods struct {
-	metrics *Metrics
-	// pods are those that are held.
 	pods map[tracker.Key]*heldPod
-	// episodes counts pods by what holds them. One with several reasons to leave counts
-	// for each.
-	episodes map[episode]*tallyHeld
+	// tallies are computed from pods when they are asked for; nil after a change.
+	tallies map[episode]toldOf
+	// told are the episodes that an event told of.
+	told map[episode]toldOf
 }
 
-// heldPod is what holds one pod: for each of its reasons that are due one hold, the
-// earliest first.
+// heldPod is what holds one pod: one hold for each of its reasons that are due, the earliest
+// first.
 type heldPod struct {
 	holds []hold
 	since time.Time
-	// counted is the kind of object that the gauge counts the pod for.
-	counted tracker.SourceKind
 }
 
-// tallyHeld is how many pods are held in an episode, and what is said of it.
-type tallyHeld struct {
+// toldOf is an episode, and how many pods are held in it.
+type toldOf struct {
+	episode
+
 	pods int
 	// policy is the name of the policy that holds, taint one of the taints.
 	policy, taint string
-	// told is true once an event told of the episode, and quiet if none ever does.
-	told, quiet bool
+	// quiet is true if no event tells of it.
+	quiet bool
 }
 
-func newHeldPods(metrics *Metrics) heldPods {
-	return heldPods{metrics: metrics, pods: map[tracker.Key]*heldPod{}, episodes: map[episode]*tallyHeld{}}
+func newHeldPods() heldPods {
+	return heldPods{pods: map[tracker.Key]*heldPod{}, told: map[episode]toldOf{}}
 }
 
 // hold enters what holds a pod, which must not be empty, and reports whether the rules
@@ -62,12 +62,11 @@ func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []tracker
 		before.holds = holds
 		return nil
 	}
-	after := &heldPod{holds: holds, since: now, counted: e.source}
+	after := &heldPod{holds: holds, since: now}
 	if before != nil {
 		after.since = before.since
 	}
-	b.held.remove(key)
-	b.held.add(key, after)
+	b.held.set(key, after)
 	return e.rules
 }
 
@@ -88,10 +87,10 @@ func (b *book) enterFree(key tracker.Key, tried bool) []tracker.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, ok := b.held.pods[key]
-	if !ok || (!tried && slices.ContainsFunc(h.holds, func(h hold) bool { return h.reason.foundByTrying() })) {
+	if !ok || (!tried && slices.ContainsFunc(h.holds, func(h hold) bool { return h.reason.FoundByRequest() })) {
 		return nil
 	}
-	b.held.remove(key)
+	b.held.set(key, nil)
 	if e := b.entries[key]; e != nil {
 		return e.rules
 	}
@@ -103,7 +102,7 @@ func (b *book) tripped(key tracker.Key) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, ok := b.held.pods[key]
-	return ok && slices.ContainsFunc(h.holds, func(h hold) bool { return h.reason == HoldBreakerTripped })
+	return ok && slices.ContainsFunc(h.holds, func(h hold) bool { return h.reason == checks.BreakerTripped })
 }
 
 // heldKeys returns the pods that a policy holds, all if its UID is empty.
@@ -147,7 +146,7 @@ func (b *book) heldByBreaker() map[types.UID]int {
 func (h *heldPod) eachBreaker(visit func(types.UID)) {
 	for i := range h.holds {
 		of := h.holds[i].episode
-		if of.reason != HoldBreakerTripped {
+		if of.reason != checks.BreakerTripped {
 			continue
 		}
 		if !slices.ContainsFunc(h.holds[:i], func(h hold) bool { return h.reason == of.reason && h.episode.policy == of.policy }) {
@@ -161,33 +160,56 @@ func (h *heldPod) eachBreaker(visit func(types.UID)) {
 func (b *book) heldFor(rule types.UID) (pods int, most toldOf) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for of, t := range b.held.episodes {
-		if rule == "" || of.carrier.UID != rule || t.pods == 0 {
+	for of, tally := range b.held.tally() {
+		if rule == "" || of.carrier.UID != rule {
 			continue
 		}
-		pods += t.pods
-		if t.pods > most.pods || (t.pods == most.pods && of.reason < most.reason) {
-			most = toldOf{episode: of, pods: t.pods, policy: t.policy, taint: t.taint}
+		pods += tally.pods
+		if tally.pods > most.pods || (tally.pods == most.pods && of.reason < most.reason) {
+			most = tally
 		}
 	}
 	return pods, most
 }
 
-func (h *heldPods) add(key tracker.Key, pod *heldPod) {
-	h.pods[key] = pod
-	h.metrics.held.WithLabelValues(string(pod.counted), string(pod.holds[0].reason)).Inc()
-	pod.eachEpisode(func(of episode, one *hold, quiet bool) {
-		t := h.episodes[of]
-		if t == nil {
-			t = &tallyHeld{policy: one.policy, taint: one.taint, quiet: quiet}
-			h.episodes[of] = t
-		}
-		t.pods++
-	})
+// set records what holds a pod, nil for nothing.
+func (h *heldPods) set(key tracker.Key, pod *heldPod) {
+	if pod == nil {
+		delete(h.pods, key)
+	} else {
+		h.pods[key] = pod
+	}
+	h.tallies = nil
+}
+
+// clear drops all pods and all that events told of.
+func (h *heldPods) clear() {
+	clear(h.pods)
+	clear(h.told)
+	h.tallies = nil
+}
+
+// tally counts pods by what holds them. A pod with several reasons to leave counts for each.
+func (h *heldPods) tally() map[episode]toldOf {
+	if h.tallies != nil {
+		return h.tallies
+	}
+	h.tallies = map[episode]toldOf{}
+	for _, pod := range h.pods {
+		pod.eachEpisode(func(of episode, one *hold, quiet bool) {
+			tally, ok := h.tallies[of]
+			if !ok {
+				tally = toldOf{episode: of, policy: one.policy, taint: one.taint, quiet: quiet}
+			}
+			tally.pods++
+			h.tallies[of] = tally
+		})
+	}
+	return h.tallies
 }
 
 // eachEpisode visits what holds the pod: the episode of each of its reasons, and that of
-// each patch among their authors, once. A reason that is a patch's is not told of by
+// each patch among their authors, once. No event tells of a reason of a patch by
 // itself: there may be one for each device.
 func (h *heldPod) eachEpisode(visit func(of episode, one *hold, quiet bool)) {
 	for i := range h.holds {
@@ -200,47 +222,25 @@ func (h *heldPod) eachEpisode(visit func(of episode, one *hold, quiet bool)) {
 	}
 }
 
-func (h *heldPods) remove(key tracker.Key) {
-	pod, ok := h.pods[key]
-	if !ok {
-		return
-	}
-	delete(h.pods, key)
-	h.metrics.held.WithLabelValues(string(pod.counted), string(pod.holds[0].reason)).Dec()
-	pod.eachEpisode(func(of episode, _ *hold, _ bool) { h.episodes[of].pods-- })
-}
-
-// clear takes out all pods and all that was to be told of.
-func (h *heldPods) clear() {
-	for key := range h.pods {
-		h.remove(key)
-	}
-	clear(h.episodes)
-}
-
-// toldOf is an episode that has begun or is over.
-type toldOf struct {
-	episode
-
-	pods          int
-	policy, taint string
-}
-
-// news returns the episodes that have begun and were not told of, as far as may lets
-// them, and those that are over. One that is over before it was told of is none.
+// news returns the episodes that have begun since the last call, as far as may allows an event, and
+// those that are over. An episode that is over before an event told of it is left out.
 func (b *book) news(may func() bool) (begun, over []toldOf) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for of, t := range b.held.episodes {
-		switch said := (toldOf{episode: of, pods: t.pods, policy: t.policy, taint: t.taint}); {
-		case t.pods == 0:
-			delete(b.held.episodes, of)
-			if t.told && may() {
-				over = append(over, said)
-			}
-		case !t.told && !t.quiet && may():
-			t.told = true
-			begun = append(begun, said)
+	tallies := b.held.tally()
+	for of, said := range b.held.told {
+		if _, lasts := tallies[of]; lasts {
+			continue
+		}
+		delete(b.held.told, of)
+		if may() {
+			over = append(over, said)
+		}
+	}
+	for of, tally := range tallies {
+		if _, told := b.held.told[of]; !told && !tally.quiet && may() {
+			b.held.told[of] = tally
+			begun = append(begun, tally)
 		}
 	}
 	return begun, over

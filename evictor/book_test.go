@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +16,7 @@ import (
 
 // emptyBook returns a book whose rules all exist and nobody listens to.
 func emptyBook() *book {
-	return newBook(NewMetrics(prometheus.NewPedanticRegistry()), func([]tracker.Source) {}, func(tracker.Source) bool { return true })
+	return newBook(func([]tracker.Source) {}, func(tracker.Source) bool { return true })
 }
 
 func TestBook(t *testing.T) {
@@ -56,7 +55,7 @@ type listener struct {
 
 func listening() *listener {
 	l := &listener{}
-	l.book = newBook(NewMetrics(prometheus.NewPedanticRegistry()), func(rules []tracker.Source) {
+	l.book = newBook(func(rules []tracker.Source) {
 		l.book.evictedBy("any")
 		for _, rule := range rules {
 			l.told = append(l.told, rule.Name)

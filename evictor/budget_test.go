@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -30,7 +31,7 @@ func TestG18(t *testing.T) {
 			w.setPod(labelled(newPod("a", "n"), "web"))
 			w.pass(10 * time.Hour)
 			w.stays(podA)
-			w.holds(HoldBudget, 1)
+			w.holds(checks.Budget, 1)
 			require.Zero(w.t, matches(w.api.took(), "delete pods"))
 			events := w.recorder.took()
 			require.Equal(w.t, 1, matches(events, "Node n Warning EvictionHeld: Holding 1 pod that has to leave because of taint gpu:NoExecute: their PodDisruptionBudgets do not let them go."))
@@ -53,7 +54,7 @@ func TestG18(t *testing.T) {
 			w.allow("web", 1)
 			w.pass(10 * time.Millisecond)
 			require.NotEqual(w.t, w.leaving(podA), w.leaving(podB), "one of both")
-			w.holds(HoldBudget, 1)
+			w.holds(checks.Budget, 1)
 			w.allow("web", 0)
 			w.allow("web", 1)
 			w.pass(10 * time.Millisecond)
@@ -67,29 +68,32 @@ func TestG18(t *testing.T) {
 			w.setPod(labelled(newPod("a", "n"), "web", "db"))
 			w.pass(10 * time.Minute)
 			w.stays(podA)
-			w.holds(HoldBudget, 1)
+			w.holds(checks.Budget, 1)
 			require.Equal(w.t, 1, matches(w.recorder.took(), "Pod default/a Warning TaintManagerEvictionHeldUp: Pod default/a has to leave its node, and this is tried again and again: This pod has more than one PodDisruptionBudget"))
+			require.Contains(w.t, w.recorder.annotations, map[string]string{
+				"tollgate.dev/held-up-because": "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+			}, "what commands read")
 			require.Positive(w.t, w.value("tollgate_eviction_retries_total", "reason=budgets"))
 			w.api.mu.Lock()
 			delete(w.api.budgets, "db")
 			w.api.mu.Unlock()
-			w.pass(heldPause)
+			w.pass(checks.Recheck)
 			w.leaves(podA)
 		},
 		"G18 a budget whose numbers make no sense is one that blocks": func(w *world) {
 			w.api.setFaults(every(is("create pods/eviction"), errBadBudget), nil)
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Minute)
-			w.holds(HoldBudget, 1)
+			w.holds(checks.Budget, 1)
 			w.api.setFaults(nil, nil)
-			w.pass(heldPause)
+			w.pass(checks.Recheck)
 			w.leaves(podA)
 		},
 		"G18 a blocked pod whose taint goes is held no more": func(w *world) {
 			w.allow("web", 0)
 			w.setPod(labelled(newPod("a", "n"), "web"))
 			w.pass(time.Minute)
-			w.holds(HoldBudget, 1)
+			w.holds(checks.Budget, 1)
 			w.setNode("n")
 			w.pass(time.Second)
 			w.holds("", 0)
@@ -203,7 +207,7 @@ func TestBlockedPodsHoldUpNobody(t *testing.T) {
 		w.setNode("n", noExecute("gpu"))
 		w.pass(6 * time.Second)
 		require.Equal(t, 20, w.gone(40), "whom budgets block uses up no pace")
-		w.holds(HoldBudget, 20)
+		w.holds(checks.Budget, 20)
 	})
 }
 

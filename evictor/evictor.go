@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
@@ -67,7 +69,7 @@ type Requests struct {
 	Client kubernetes.Interface
 	// Carriers reads ResourceSlices and DeviceTaintRules as they are now, the latter
 	// in whatever version they are served; by Client and resource.k8s.io/v1 when nil.
-	Carriers carriers
+	Carriers confirm.Carriers
 	// Workers is how many pods that use claims, and how many that do not, are evicted
 	// at once; DefaultWorkers when zero.
 	Workers int
@@ -128,7 +130,7 @@ type Decisions struct {
 	NamespaceLabels func(name string) (labels.Labels, bool)
 	// Breakers bound how many pods leave in a window. Without any, pods that a breaker
 	// is to bound are held.
-	Breakers breakers
+	Breakers checks.Breakers
 }
 
 // Listeners are functions that the evictor calls, which must not block. Each may be nil.
@@ -150,17 +152,23 @@ type Evictor struct {
 	local    clock.WithTicker
 	metrics  *Metrics
 	effector act.Effector
+	late     *act.LateMarks
 	book     *book
-	confirm  *confirmer
+	confirm  *confirm.Confirmer
 	announce *announcer
 	odd      *oddTimes
 	stamper  *stamper
 	hands    *hands
-	gate     *gate
-	lines    *ratelimit.Lines
 	throttle *throttle
 	fit      *modeCheck
 	round    round
+	// standing are the checks that give nothing, and granting those that give something to a pod,
+	// the last of which is breaker.
+	standing, granting checks.List
+	breaker            checks.Check
+	rates              *ratelimit.Queue
+	disruption         *checks.NodeDisruption
+	loops              *checks.Loops
 	// woken counts how often those that are held were to be looked at.
 	woken atomic.Uint64
 	// looked is when overdue pods were last counted; it belongs to housekeep.
@@ -176,43 +184,45 @@ func New(options Options) (*Evictor, error) {
 	if options.Client == nil {
 		return nil, errors.New("evictor needs a client")
 	}
-	return newEvictor(options, act.New(options.Client, options.Clock))
-}
-
-func newEvictor(options Options, effector act.Effector) (*Evictor, error) {
 	if options.Tracker == nil || options.Synced == nil || options.Recorder == nil || options.Clock == nil || options.Metrics == nil {
 		return nil, errors.New("evictor needs a tracker, synced, a recorder, a clock and metrics")
 	}
 	options = withModeDefaults(withDefaults(options))
 	if options.Carriers == nil {
-		options.Carriers = typedCarriers{options.Client.ResourceV1()}
+		options.Carriers = confirm.TypedCarriers{Client: options.Client.ResourceV1()}
 	}
+	late := act.NewLateMarks(options.Client, options.Clock, options.Leads)
 	e := &Evictor{
 		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
-		effector: effector,
-		announce: newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local, options.EventRate, options.EventBurst),
-		hands:    newHands(),
-		gate: &gate{
-			tracker: options.Tracker, mode: options.Mode, policies: options.Policies, namespaces: options.NamespaceLabels,
-			disruption: &NodeDisruption{}, loops: newLoopWatch(),
-		},
-		lines:    ratelimit.NewLines(),
-		throttle: newThrottle(2*options.Workers, options.Local),
-		fit:      newModeCheck(options.Mode),
+		effector: act.New(options.Client, options.Clock, late), late: late,
+		announce:   newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local, options.EventRate, options.EventBurst),
+		hands:      newHands(),
+		throttle:   newThrottle(2*options.Workers, options.Local),
+		fit:        newModeCheck(options.Mode),
+		rates:      ratelimit.NewQueue(),
+		disruption: &checks.NodeDisruption{},
+		loops:      checks.NewLoops(),
 	}
-	e.gate.observe = e.observeNodes
-	e.book = newBook(options.Metrics, e.authorsChanged, func(author tracker.Source) bool {
+	e.book = newBook(e.authorsChanged, func(author tracker.Source) bool {
 		return e.tracker.UIDOf(author) == author.UID
 	})
 	e.book.local = options.Local.Now
-	e.metrics.overdue.Store(new(e.longestOverdue))
-	e.confirm = newConfirmer(options)
-	e.odd = &oddTimes{announce: e.announce, metrics: options.Metrics, told: map[objectName][]tracker.Taint{}}
+	e.standing = checks.Standing(checks.Cluster{
+		Tracker: options.Tracker, NodesDown: e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.lookAtNodes,
+	})
+	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.book.pending, Wake: e.PodsChanged})
+	e.breaker = checks.Breaker(options.Breakers)
+	e.granting = checks.List{checks.Rate(e.rates), budgets, e.breaker}
+	e.metrics.counts.Store(new(e.counts))
+	e.confirm = confirm.New(confirm.Options{
+		Tracker: options.Tracker, Nodes: options.Client.CoreV1(), Carriers: options.Carriers, Clock: options.Clock, Local: options.Local,
+		MaxAge: options.MaxAge, AttemptTimeout: options.AttemptTimeout,
+	})
+	e.odd = &oddTimes{announce: e.announce, metrics: options.Metrics, told: map[confirm.Object][]tracker.Taint{}}
 	e.stamper = &stamper{
 		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
-		saw: func(node *corev1.Node, uid types.UID, asked instant) {
-			object := objectName{kind: tracker.SourceNode, name: node.Name}
-			e.PodsChanged(e.confirm.saw(object, nodeAnswer(e.tracker, node), uid, "", asked))
+		saw: func(node *corev1.Node, uid types.UID, asked confirm.Instant) {
+			e.PodsChanged(e.confirm.SawNode(node, uid, asked))
 		},
 	}
 	return e, nil
@@ -261,7 +271,7 @@ func withModeDefaults(o Options) Options {
 		o.Policies = func() *eviction.Set { return nil }
 	}
 	if o.Breakers == nil {
-		o.Breakers = shut{}
+		o.Breakers = checks.NoBreakers{}
 	}
 	if o.FitChanged == nil {
 		o.FitChanged = func(ModeFinding) {}

@@ -82,3 +82,10 @@ func (w *world) allow(budget string, pods int) {
 	}
 	w.pass(0)
 }
+
+// setBudgetQuietly sets how many pods a budget lets go, and the watch does not tell of it.
+func (f *fakeAPI) setBudgetQuietly(budget string, pods int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.budgets[budget] = pods
+}

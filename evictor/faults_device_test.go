@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -321,7 +322,7 @@ func deviceSummaries(w *world) {
 	require.Equal(w.t, corev1.ObjectReference{APIVersion: "resource.k8s.io/v1", Kind: "DeviceTaintRule", Name: "r", UID: "r-rule-uid", FieldPath: "spec{gpu:NoExecute}"}, w.deviceRecorder.refs[len(w.deviceRecorder.refs)-1])
 	w.pass(time.Minute)
 	require.Empty(w.t, w.evictor.announce.tallies)
-	require.Empty(w.t, w.evictor.confirm.read)
+	require.Zero(w.t, w.evictor.confirm.Len())
 }
 
 // handlersDoNotWait tells of everything from this goroutine, as informers do from
@@ -332,7 +333,7 @@ func handlersDoNotWait(w *world) {
 		w.set(newClaim(name, "gpu-0", nil, name))
 		w.setPod(using(newPod(name, "n"), name))
 	}
-	w.options.Carriers = slowCarriers{typedCarriers{w.api.client.ResourceV1()}}
+	w.options.Carriers = slowCarriers{confirm.TypedCarriers{Client: w.api.client.ResourceV1()}}
 	w.start()
 	w.evictor.effector = slowEffector{w.evictor.effector}
 	w.api.store(newRule("r", "", deviceTaint("gpu")))
@@ -353,16 +354,16 @@ func handlersDoNotWait(w *world) {
 
 // slowCarriers and slowEffector take a second for everything. The fake client
 // itself cannot be slow: it answers one request at a time.
-type slowCarriers struct{ carriers }
+type slowCarriers struct{ confirm.Carriers }
 
 func (c slowCarriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
 	time.Sleep(time.Second)
-	return c.carriers.ReadRule(ctx, name)
+	return c.Carriers.ReadRule(ctx, name)
 }
 
 func (c slowCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, error) {
 	time.Sleep(time.Second)
-	return c.carriers.ReadSlice(ctx, name)
+	return c.Carriers.ReadSlice(ctx, name)
 }
 
 type slowEffector struct{ act.Effector }

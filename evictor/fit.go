@@ -18,15 +18,14 @@ const overduePause = 30 * time.Second
 // loopReason is the reason of events about loops, on the objects that carry the taints.
 const loopReason = "EvictionLoop"
 
-// observeNodes records how many nodes there are and how many of them are down. While all
-// are, evictions because of that are held (J03). Nothing is recorded before the first list of
-// nodes is complete: a list that begins with a node that is down would look like an outage.
-func (e *Evictor) observeNodes(now time.Time, nodes, down int) {
-	switch e.gate.disruption.Observe(now, nodes, down) {
-	case EvictionsStopped, EvictionsResumed:
+// lookAtNodes records how many nodes there are and how many of them are down. While all are, evictions
+// because of that are held (J03). Nothing is recorded before the first list of nodes is complete: a list
+// that begins with a node that is down would look like an outage.
+func (e *Evictor) lookAtNodes(now time.Time) {
+	nodes, down := e.tracker.NodesDown()
+	if e.disruption.Observe(now, nodes, down) {
 		// What was held is let go, and what was counted counts anew.
 		e.PodsChanged(e.tracker.Exposed())
-	case DisruptionUnchanged:
 	}
 }
 
@@ -97,13 +96,13 @@ func (e *Evictor) overdue(now time.Time) int {
 	return count
 }
 
-// longestOverdue returns for how long the pod has had to leave that should have left first
-// and that nothing holds. In mode Observe others make pods leave.
-func (e *Evictor) longestOverdue() time.Duration {
+// counts returns the numbers of the book. In mode Observe others make pods leave, so that none is overdue.
+func (e *Evictor) counts() counts {
+	numbers := e.book.counts(e.clock.Now())
 	if e.options.Mode == ModeObserve {
-		return 0
+		numbers.overdue = 0
 	}
-	return e.book.longestOverdue(e.clock.Now())
+	return numbers
 }
 
 // asOthersSee returns a situation without the taints that evict for Tollgate alone.
@@ -139,7 +138,7 @@ func (b *book) dueBy(at time.Time) []tracker.Key {
 // watchLoops takes in an eviction, and tells of a loop that it turns out to be part of
 // (J12).
 func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
-	loop, found := e.gate.loops.Evicted(now, &goal.pod, &goal.cause.Taint)
+	loop, found := e.loops.Evicted(now, &goal.pod, &goal.cause.Taint)
 	if !found {
 		return
 	}
@@ -152,7 +151,7 @@ func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 
 // remedyOf returns what becomes of a loop.
 func remedyOf(goal *target) string {
-	if goal.treatment.Policy == nil {
+	if goal.cause.treatment.Policy == nil {
 		return "No EvictionPolicy decides about them, so they are not slowed down"
 	}
 	return "They are evicted more slowly from now on"

@@ -6,83 +6,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/evictor/decide"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
-	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// HoldReason is why a pod that has to leave by now stays. The values are metric labels.
-type HoldReason string
-
-// The reasons.
-const (
-	// HoldPaused says that the policy that governs the eviction is paused.
-	HoldPaused HoldReason = "paused"
-	// HoldProtected says that the policy that governs the eviction protects the pod.
-	HoldProtected HoldReason = "protected"
-	// HoldNodesDown says that every node is down, which is more likely a fault of the
-	// control plane than of all nodes at once (J03).
-	HoldNodesDown HoldReason = "nodes_down"
-	// HoldLooping says that the pods of one controller are evicted again and again
-	// because of one taint (J12).
-	HoldLooping HoldReason = "looping"
-	// HoldTwinMissing says that nothing keeps the pod from coming back yet: in mode
-	// Window the NoSchedule twin of the taint comes first.
-	HoldTwinMissing HoldReason = "twin_missing"
-	// HoldNamespaceUnknown says that a policy asks for labels of a namespace that are
-	// not known.
-	HoldNamespaceUnknown HoldReason = "namespace_unknown"
-	// HoldBreakerTripped says that as many pods have left as a breaker lets go.
-	HoldBreakerTripped HoldReason = "breaker_tripped"
-	// HoldBudget says that a PodDisruptionBudget does not let the pod go.
-	HoldBudget HoldReason = "budget"
-)
-
-// holdReasons are all of them.
-func holdReasons() []HoldReason {
-	return []HoldReason{
-		HoldPaused, HoldProtected, HoldNodesDown, HoldLooping, HoldTwinMissing, HoldNamespaceUnknown, HoldBreakerTripped, HoldBudget,
-	}
-}
-
-// Condition returns the reason as conditions have it.
-func (r HoldReason) Condition() string {
-	switch r {
-	case HoldPaused:
-		return "Paused"
-	case HoldProtected:
-		return "Protected"
-	case HoldNodesDown:
-		return "NodesDown"
-	case HoldLooping:
-		return "Looping"
-	case HoldTwinMissing:
-		return "TwinMissing"
-	case HoldNamespaceUnknown:
-		return "NamespaceUnknown"
-	case HoldBreakerTripped:
-		return "BreakerTripped"
-	case HoldBudget:
-		return "BudgetExceeded"
-	}
-	return "Held"
-}
-
-// foundByTrying reports whether only an attempt can tell that the hold is over.
-func (r HoldReason) foundByTrying() bool { return r == HoldBreakerTripped || r == HoldBudget }
-
-// heldPause is how long a pod that is held is not looked at, unless something happens
-// that may end the hold. It bounds what it costs that something of that kind is missed.
-const heldPause = 30 * time.Second
-
-// hold is why one taint does not make a pod leave although it is due.
+// hold is one reason of a pod that is due and held.
 type hold struct {
 	episode
 
-	// from is the reason that is held, again when the hold may be over.
-	from  decide.Origin
-	again time.Duration
 	// policy is the name of the policy that holds, taint what is held.
 	policy, taint string
 	// author is the object in which the taint was written: the carrier, or its patch.
@@ -94,24 +26,20 @@ func (h *hold) whole() episode {
 	return episode{carrier: h.author, reason: h.reason, policy: h.episode.policy}
 }
 
-// episode is what holds of many pods have in common: they are told of together.
+// episode is what holds of many pods have in common: one event tells of them.
 type episode struct {
 	carrier tracker.Source
-	reason  HoldReason
+	reason  checks.Reason
 	// policy is the UID of the policy that holds, empty for none.
 	policy types.UID
 }
 
-// newHold returns the hold of a reason by a policy, nil for none.
-func newHold(of *decide.Reason, reason HoldReason, by *eviction.Policy) hold {
-	h := hold{
-		episode: episode{carrier: of.Taint.Source, reason: reason},
-		from:    of.Origin(), again: heldPause, taint: of.Taint.String(), author: of.Taint.Author(),
+// newHold returns the hold of a reason that is held.
+func newHold(of *dueReason) hold {
+	return hold{
+		episode: episode{carrier: of.Taint.Source, reason: of.held.Reason, policy: of.held.Policy},
+		policy:  of.held.PolicyName, taint: of.Taint.String(), author: of.Taint.Author(),
 	}
-	if by != nil {
-		h.episode.policy, h.policy = by.UID, by.Name
-	}
-	return h
 }
 
 // Held is a pod that has to leave by now and is held.
@@ -120,7 +48,7 @@ type Held struct {
 	// Carrier is the object whose taint is the earliest reason to leave, or the patch that
 	// it is written out for.
 	Carrier tracker.Source
-	Reason  HoldReason
+	Reason  checks.Reason
 	// Policy and PolicyName are those of the policy that holds, empty for none.
 	Policy     types.UID
 	PolicyName string
@@ -169,7 +97,7 @@ func (e *Evictor) NamespaceChanged(name string) {
 // hold, or held, is looked at. It does not block.
 func (e *Evictor) PoliciesChanged() {
 	e.woken.Add(1)
-	e.lines.Update(e.local.Now(), ratelimit.LimitsOf(e.options.Policies().All()))
+	e.rates.Update(e.local.Now(), ratelimit.LimitsOf(e.options.Policies().All()))
 	if e.options.Mode == ModeWindow {
 		// The policies say for which taints there is a window at all.
 		e.PodsChanged(e.tracker.Exposed())

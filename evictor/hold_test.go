@@ -11,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-func (w *world) holds(reason HoldReason, pods int) {
+func (w *world) holds(reason checks.Reason, pods int) {
 	w.t.Helper()
 	held := w.evictor.Held()
 	require.Len(w.t, held, pods)
@@ -35,7 +36,7 @@ func TestHolds(t *testing.T) {
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Hour)
 			w.stays(podA)
-			w.holds(HoldPaused, 1)
+			w.holds(checks.Paused, 1)
 			require.Empty(w.t, w.api.took(), "what is held costs no request")
 			require.Zero(w.t, w.value("tollgate_eviction_overdue_seconds"), "what is held is not late")
 			w.setPolicy(newPolicy("p", nil))
@@ -51,7 +52,7 @@ func TestHolds(t *testing.T) {
 			w.setPolicy(newPolicy("p", paused))
 			w.pass(time.Hour)
 			w.stays(podA)
-			w.holds(HoldPaused, 1)
+			w.holds(checks.Paused, 1)
 		},
 		"a policy that goes lets go what it held": func(w *world) {
 			w.setPolicy(newPolicy("p", paused))
@@ -76,7 +77,7 @@ func TestHolds(t *testing.T) {
 			w.pass(time.Minute)
 			w.stays(podA)
 			w.leaves(podB)
-			w.holds(HoldProtected, 1)
+			w.holds(checks.Protected, 1)
 		},
 		"a reason that is not held evicts, and is what the pod is marked for": func(w *world) {
 			w.setPolicy(newPolicy("p", paused, "gpu"))
@@ -85,7 +86,7 @@ func TestHolds(t *testing.T) {
 			w.setPod(newPod("a", "n", tolerationFor("disk", 10)))
 			w.setNode("n", noExecute("gpu"), noExecute("disk"))
 			w.pass(5 * time.Second)
-			w.holds(HoldPaused, 1)
+			w.holds(checks.Paused, 1)
 			w.pass(10 * time.Second)
 			w.leaves(podA)
 			require.Contains(w.t, w.recorder.took(), "Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint")
@@ -96,7 +97,7 @@ func TestHolds(t *testing.T) {
 			w.setNode("n", noExecute("gpu"))
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Second)
-			w.holds(HoldPaused, 1)
+			w.holds(checks.Paused, 1)
 			w.setNode("n")
 			w.holds("", 0)
 			require.Zero(w.t, w.value("tollgate_evictions_pending"))
@@ -110,9 +111,9 @@ func TestHolds(t *testing.T) {
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Minute)
 			w.stays(podA)
-			w.holds(HoldNamespaceUnknown, 1)
+			w.holds(checks.NamespaceUnknown, 1)
 			known.Store(true)
-			w.pass(heldPause)
+			w.pass(checks.Recheck)
 			w.leaves(podA)
 		},
 		"a namespace whose labels change wakes what is held there, and nobody else": func(w *world) {
@@ -128,7 +129,7 @@ func TestHolds(t *testing.T) {
 			w.setNode("n", noExecute("gpu"))
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Second)
-			w.holds(HoldPaused, 1)
+			w.holds(checks.Paused, 1)
 			asked.Store(0)
 			w.evictor.NamespaceChanged("other")
 			w.pass(time.Millisecond)
@@ -144,7 +145,7 @@ func TestHolds(t *testing.T) {
 			w.setPod(newPod("a", "n", tolerationFor(corev1.TaintNodeUnreachable, 300)))
 			w.pass(time.Hour)
 			w.stays(podA)
-			w.holds(HoldNodesDown, 1)
+			w.holds(checks.NodesDown, 1)
 			w.setNode("m")
 			w.pass(299 * time.Second)
 			w.stays(podA)
@@ -171,7 +172,7 @@ func TestHolds(t *testing.T) {
 			w.lead()
 			w.pass(time.Second)
 			require.True(w.t, w.evictor.Settled())
-			w.holds(HoldPaused, 1)
+			w.holds(checks.Paused, 1)
 			w.stays(podA)
 		},
 	} {
@@ -196,13 +197,16 @@ func TestJ01(t *testing.T) {
 			w.set(newRule("r", "", deviceTaint("broken")))
 			w.pass(10 * time.Minute)
 			require.Equal(w.t, 3, w.gone(10))
-			w.holds(HoldBreakerTripped, 7)
+			w.holds(checks.BreakerTripped, 7)
 			require.Equal(w.t, map[types.UID]int{"p-policy-uid": 7}, w.evictor.HeldByPolicy())
 			pods, reason, why := w.evictor.HeldFor("r-rule-uid")
 			require.Equal(w.t, 7, pods)
 			require.Equal(w.t, "BreakerTripped", reason)
 			require.Contains(w.t, why, "EvictionPolicy p")
 			require.Equal(w.t, 1, matches(w.deviceRecorder.took(), "DeviceTaintRule r Warning EvictionHeld: Holding 7 pods that have to leave because of taint broken:NoExecute: the breaker of EvictionPolicy p "))
+			require.Contains(w.t, w.deviceRecorder.annotations, map[string]string{
+				"tollgate.dev/held-taint": "broken:NoExecute", "tollgate.dev/held-reason": "breaker_tripped", "tollgate.dev/held-policy": "p",
+			}, "what commands read")
 
 			r.set(5, 0)
 			w.evictor.WakeHeld("p-policy-uid")
@@ -222,7 +226,7 @@ func TestJ01(t *testing.T) {
 			w.setNode("n", noExecute("gpu"))
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Second)
-			w.holds(HoldBreakerTripped, 1)
+			w.holds(checks.BreakerTripped, 1)
 			w.api.took()
 			w.pass(time.Hour)
 			require.Empty(w.t, w.api.took())
@@ -234,7 +238,7 @@ func TestJ01(t *testing.T) {
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Second)
 			r.set(2, 0)
-			w.pass(heldPause)
+			w.pass(checks.Recheck)
 			w.leaves(podA)
 		},
 		"J05 while leave is being written a pod waits, held by nothing": func(w *world, r *rooms) {
@@ -279,7 +283,7 @@ func TestJ01(t *testing.T) {
 			w.setPod(newPod("a", "n"))
 			w.pass(time.Hour)
 			w.stays(podA)
-			w.holds(HoldBreakerTripped, 1)
+			w.holds(checks.BreakerTripped, 1)
 		})
 	})
 }
@@ -318,7 +322,7 @@ func TestPacedEvictions(t *testing.T) {
 		w.setPolicy(newPolicy("p", nil))
 		w.pass(10 * time.Millisecond)
 		require.Equal(t, 20, w.gone(20), "without a pace all leave at once")
-		require.Zero(t, w.evictor.lines.Len())
+		require.Zero(t, w.evictor.rates.Len())
 	})
 }
 
@@ -343,7 +347,7 @@ func TestObserveEvictsNobody(t *testing.T) {
 
 func TestHeldMessages(t *testing.T) {
 	t.Parallel()
-	for _, reason := range holdReasons() {
+	for _, reason := range checks.Reasons() {
 		said := heldMessage(&toldOf{episode: episode{carrier: tracker.Source{}, reason: reason}, pods: 1, policy: "p", taint: "a:NoExecute"})
 		require.NotContains(t, said, "taint a:NoExecute: "+string(reason), "the reason is said in words")
 		require.Contains(t, said, "Holding 1 pod that has to leave because of taint a:NoExecute: ")

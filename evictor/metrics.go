@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -19,17 +20,14 @@ type Metrics struct {
 	ofDevices deletions
 	evictions *prometheus.CounterVec
 	lateness  *prometheus.HistogramVec
-	pending   *prometheus.GaugeVec
-	held      *prometheus.GaugeVec
 	misfit    *prometheus.GaugeVec
 	loops     prometheus.Counter
 	retries   *prometheus.CounterVec
 	dropped   prometheus.Counter
 	stamped   prometheus.Counter
 	oddTimes  *prometheus.CounterVec
-	// overdue returns for how long the pod that should have left first has had to leave;
-	// nil before there is an evictor.
-	overdue atomic.Pointer[func() time.Duration]
+	// counts returns the numbers of the book; nil before there is an evictor.
+	counts atomic.Pointer[func() counts]
 }
 
 // deletions are the metrics of one of Kubernetes' controllers.
@@ -69,14 +67,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time between the moment a pod had to leave and the moment its deletion was accepted.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 		}, []string{"source"}),
-		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tollgate_evictions_pending",
-			Help: "Pods that have to leave, now or at a time that is set.",
-		}, []string{"source"}),
-		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tollgate_evictions_held",
-			Help: "Pods that have to leave by now and are held, by the kind of object that carries the taint and by what holds them.",
-		}, []string{"source", "reason"}),
 		misfit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_mode_misfit",
 			Help: "1 while what the cluster does does not fit the mode of Tollgate, by what is wrong.",
@@ -102,32 +92,55 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "NoExecute taints of nodes and of DeviceTaintRules whose time is far ahead of or far behind the moment they appeared.",
 		}, []string{"direction"}),
 	}
-	overdue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tollgate_eviction_overdue_seconds",
-		Help: "For how long the pod has had to leave that should have left first, of the pods that nothing holds. 0 when there is none, and on replicas that do not lead.",
-	}, m.longestOverdue)
 	reg.MustRegister(
-		overdue, m.ofNodes.total, m.ofNodes.duration, m.ofDevices.total, m.ofDevices.duration,
-		m.evictions, m.lateness, m.pending, m.held, m.misfit, m.loops, m.retries, m.dropped, m.stamped, m.oddTimes,
+		BookCollector{m}, m.ofNodes.total, m.ofNodes.duration, m.ofDevices.total, m.ofDevices.duration,
+		m.evictions, m.lateness, m.misfit, m.loops, m.retries, m.dropped, m.stamped, m.oddTimes,
 	)
-	for _, source := range []tracker.SourceKind{tracker.SourceNode, tracker.SourceSlice, tracker.SourceRule} {
-		m.pending.WithLabelValues(string(source)).Set(0)
-		for _, reason := range holdReasons() {
-			m.held.WithLabelValues(string(source), string(reason)).Set(0)
-		}
-	}
 	for _, finding := range ModeFindings {
 		m.misfit.WithLabelValues(finding.String()).Set(0)
 	}
 	return m
 }
 
-func (m *Metrics) longestOverdue() float64 {
-	overdue := m.overdue.Load()
-	if overdue == nil {
-		return 0
+// carrierKinds are the kinds of objects that carry NoExecute taints.
+var carrierKinds = []tracker.SourceKind{tracker.SourceNode, tracker.SourceSlice, tracker.SourceRule}
+
+// The metrics that are computed from the book at each scrape.
+var (
+	pendingDesc = prometheus.NewDesc("tollgate_evictions_pending",
+		"Pods that have to leave, now or at a time that is set.", []string{"source"}, nil)
+	heldDesc = prometheus.NewDesc("tollgate_evictions_held",
+		"Pods that have to leave by now and are held, by the kind of object that carries the taint and by what holds them.", []string{"source", "reason"}, nil)
+	overdueDesc = prometheus.NewDesc("tollgate_eviction_overdue_seconds",
+		"For how long the pod has had to leave that should have left first, of the pods that nothing holds. 0 when there is none, and on replicas that do not lead.", nil, nil)
+)
+
+// BookCollector computes the numbers of pending and held evictions at each scrape.
+type BookCollector struct{ of *Metrics }
+
+// Describe implements prometheus.Collector.
+func (BookCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- pendingDesc
+	descs <- heldDesc
+	descs <- overdueDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c BookCollector) Collect(metrics chan<- prometheus.Metric) {
+	var numbers counts
+	if of := c.of.counts.Load(); of != nil {
+		numbers = (*of)()
 	}
-	return (*overdue)().Seconds()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	for _, source := range carrierKinds {
+		gauge(pendingDesc, float64(numbers.pending[source]), string(source))
+		for _, reason := range checks.Reasons() {
+			gauge(heldDesc, float64(numbers.held[source][reason]), string(source), string(reason))
+		}
+	}
+	gauge(overdueDesc, numbers.overdue.Seconds())
 }
 
 // ended counts an eviction that came to an end.

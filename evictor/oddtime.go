@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -43,12 +44,12 @@ type oddTimes struct {
 
 	mu sync.Mutex
 	// told holds what was reported, by the object that carries it.
-	told map[objectName][]tracker.Taint
+	told map[confirm.Object][]tracker.Taint
 }
 
 // check looks at the NoExecute taints of an object that is known as uid.
 func (o *oddTimes) check(source tracker.Source, uid types.UID, taints []tracker.Taint) {
-	for _, taint := range o.news(nameOf(source), taints) {
+	for _, taint := range o.news(confirm.ObjectOf(source), taints) {
 		direction, _ := oddTime(taint)
 		o.metrics.oddTimes.WithLabelValues(direction).Inc()
 		about, known := source, uid
@@ -62,7 +63,7 @@ func (o *oddTimes) check(source tracker.Source, uid types.UID, taints []tracker.
 }
 
 // news returns the odd taints that were not reported yet.
-func (o *oddTimes) news(object objectName, taints []tracker.Taint) []tracker.Taint {
+func (o *oddTimes) news(object confirm.Object, taints []tracker.Taint) []tracker.Taint {
 	var all, fresh []tracker.Taint
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +85,7 @@ func (o *oddTimes) news(object objectName, taints []tracker.Taint) []tracker.Tai
 }
 
 // objects returns those of which something was reported.
-func (o *oddTimes) objects() []objectName {
+func (o *oddTimes) objects() []confirm.Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.told))

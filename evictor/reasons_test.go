@@ -1,20 +1,17 @@
 package evictor
 
 import (
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // TestReasonsBesideABudget shows pods with several reasons to leave, of which a budget
@@ -38,7 +35,7 @@ func TestReasonsBesideABudget(t *testing.T) {
 			w.setPod(labelled(newPod("a", "n", tolerationFor("zzz", 600)), "web"))
 			w.pass(599 * time.Second)
 			w.stays(podA)
-			w.holds(HoldBudget, 1)
+			w.holds(checks.Budget, 1)
 			w.pass(3 * time.Second)
 			w.leaves(podA)
 		},
@@ -76,7 +73,7 @@ func TestReasonsBesideABudget(t *testing.T) {
 }
 
 // holder returns what the status of policies is made from.
-func (w *world) holder() (reason HoldReason, policy string) {
+func (w *world) holder() (reason checks.Reason, policy string) {
 	w.t.Helper()
 	held := w.evictor.Held()
 	require.Len(w.t, held, 1)
@@ -92,7 +89,7 @@ func TestTheEarliestReasonIsShown(t *testing.T) {
 		w.setPod(newPod("a", "n"))
 		w.pass(time.Second)
 		reason, policy := w.holder()
-		require.Equal(t, HoldBreakerTripped, reason)
+		require.Equal(t, checks.BreakerTripped, reason)
 		require.Equal(t, "p", policy)
 	})
 }
@@ -100,7 +97,7 @@ func TestTheEarliestReasonIsShown(t *testing.T) {
 // firstBound are breakers of which that of the first policy, by name, is always tripped.
 type firstBound struct{}
 
-func (firstBound) Ask(policies []*eviction.Policy, _ breaker.Cause) breaker.Answer {
+func (firstBound) Ask(_ types.UID, policies []*eviction.Policy, _ breaker.Cause) breaker.Answer {
 	first := policies[0]
 	for _, policy := range policies {
 		if policy.Name < first.Name {
@@ -218,23 +215,4 @@ func TestPlacesInLine(t *testing.T) {
 			w.leaves(podB)
 		})
 	})
-}
-
-func TestBudgetHoldsStandInTheOrderOfTheReasons(t *testing.T) {
-	t.Parallel()
-	var because []decide.Reason
-	for i := range 3 {
-		because = append(because, decide.Reason{Taint: tracker.Taint{
-			Key: strconv.Itoa(i), Effect: corev1.TaintEffectNoExecute, Source: tracker.Source{Kind: tracker.SourceNode, Name: "n"},
-		}, Position: i})
-	}
-	open := grounds{due: because, because: because[:2], holds: []hold{newHold(&because[2], HoldPaused, nil)}}
-	open.without(newHold(&because[1], HoldBudget, nil))
-	open.without(newHold(&because[0], HoldBreakerTripped, nil))
-	require.Empty(t, open.because)
-	var order []HoldReason
-	for _, held := range open.holds {
-		order = append(order, held.reason)
-	}
-	require.Equal(t, []HoldReason{HoldBreakerTripped, HoldBudget, HoldPaused}, order)
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 )
 
 // What a replica saw in its last term says nothing about when the nodes came back.
@@ -55,7 +56,7 @@ func TestAPatchThatIsMadeAnewWhilePodsAreHeldLetsThemGo(t *testing.T) {
 		w.set(rule)
 		w.start()
 		w.pass(time.Second)
-		w.holds(HoldPaused, 1)
+		w.holds(checks.Paused, 1)
 
 		const second types.UID = "uid-of-the-second"
 		again := rule.DeepCopy()
@@ -63,7 +64,7 @@ func TestAPatchThatIsMadeAnewWhilePodsAreHeldLetsThemGo(t *testing.T) {
 		again.OwnerReferences[0].UID = second
 		w.set(again)
 		w.pass(time.Second)
-		w.holds(HoldPaused, 1)
+		w.holds(checks.Paused, 1)
 
 		w.setPolicy(newPolicy("p", nil))
 		w.pass(time.Second)

@@ -119,7 +119,7 @@ type rooms struct {
 	asked []breaker.Cause
 }
 
-func (r *rooms) Ask(policies []*eviction.Policy, cause breaker.Cause) breaker.Answer {
+func (r *rooms) Ask(_ types.UID, policies []*eviction.Policy, cause breaker.Cause) breaker.Answer {
 	gone := r.gone()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,9 +27,9 @@ func (e *Evictor) Start(ctx context.Context) error {
 	}
 	queues := newQueues(e.local)
 	e.fit.Leads(e.clock.Now())
-	e.gate.disruption.Reset()
+	e.disruption.Reset()
 	e.run(queues)
-	e.lookAtNodes()
+	e.lookAtNodes(e.clock.Now())
 	defer e.run(nil)
 
 	var running sync.WaitGroup
@@ -39,7 +39,8 @@ func (e *Evictor) Start(ctx context.Context) error {
 		}
 	}
 	running.Go(func() { queues.nodes.work(stopping(ctx, e.stampStep)) })
-	running.Go(func() { e.lines.Run(ctx, e.local, e.PodsChanged) })
+	running.Go(func() { e.rates.Run(ctx, e.local, e.PodsChanged) })
+	running.Go(func() { e.late.Run(ctx) })
 	running.Go(func() { e.housekeep(ctx) })
 	e.lookAtAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
@@ -48,7 +49,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 	queues.shutDown()
 	running.Wait()
 	e.round.end()
-	e.lines.Clear()
+	e.rates.Clear()
 	e.book.empty()
 	e.announce.flush(true)
 	return nil
@@ -58,11 +59,11 @@ func (e *Evictor) Start(ctx context.Context) error {
 // is left of an earlier lease, during which nobody said what has gone since.
 func (e *Evictor) lookAtAll() {
 	for _, object := range e.odd.objects() {
-		switch object.kind {
+		switch object.Kind {
 		case tracker.SourceNode:
-			e.NodeChanged(object.name)
+			e.NodeChanged(object.Name)
 		case tracker.SourceRule:
-			e.RuleChanged(object.name)
+			e.RuleChanged(object.Name)
 		case tracker.SourceSlice, tracker.SourcePatch:
 		}
 	}
@@ -122,12 +123,6 @@ func (e *Evictor) missing() []string {
 	return e.options.Missing()
 }
 
-// lookAtNodes looks whether all nodes are down.
-func (e *Evictor) lookAtNodes() {
-	nodes, down := e.tracker.NodesDown()
-	e.observeNodes(e.clock.Now(), nodes, down)
-}
-
 // housekeep writes summaries, forgets what has become old, and looks whether all nodes are
 // down.
 func (e *Evictor) housekeep(ctx context.Context) {
@@ -140,8 +135,8 @@ func (e *Evictor) housekeep(ctx context.Context) {
 		case <-ticker.C():
 			e.announce.flush(false)
 			e.announce.flushHeld(e.book, e.tracker.UIDOf)
-			e.confirm.sweep()
-			e.lookAtNodes()
+			e.confirm.Sweep()
+			e.lookAtNodes(e.clock.Now())
 			e.checkFit(ctx)
 		}
 	}

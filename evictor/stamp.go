@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -31,7 +32,7 @@ type stamper struct {
 	metrics *Metrics
 	// saw takes in what the API server returned to a request made at asked, when
 	// the node was known as uid.
-	saw func(node *corev1.Node, uid types.UID, asked instant)
+	saw func(node *corev1.Node, uid types.UID, asked confirm.Instant)
 }
 
 // bare reports whether there is a taint without a time.
@@ -47,7 +48,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if !bare(known) {
 		return nil
 	}
-	asked := instantOf(s.local.Now())
+	asked := confirm.InstantOf(s.local.Now())
 	node, err := s.nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound("read node", err)
@@ -62,7 +63,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	asked = instantOf(s.local.Now())
+	asked = confirm.InstantOf(s.local.Now())
 	answer, err := s.nodes.Nodes().Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return ignoreNotFound("stamp taints of node", err)

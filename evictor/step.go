@@ -2,11 +2,14 @@ package evictor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -16,110 +19,119 @@ import (
 // been renewed in time. Either it is renewed soon, or the process ends.
 const leasePause = time.Second
 
-// target is a pod that has to leave now, and why.
+// target is a pod that has to leave now.
 type target struct {
 	pod      tracker.Pod
 	decision decide.Decision
-	// now is when that was decided.
+	// now is the time of the decision.
 	now time.Time
-	// open are the reasons that nothing holds.
-	open grounds
-	// cause is the reason that was confirmed, which the marks on the pod go by, and
-	// treatment how the eviction is carried out because of it.
-	cause     decide.Reason
-	treatment eviction.Treatment
+	// due are the reasons that are due, the earliest first, and cause the one that the pod is
+	// evicted for, once it is known.
+	due   []dueReason
+	cause *dueReason
 }
 
-// step handles one pod. An error means that it is tried again; a positive
-// duration that it is not time yet; zero that it is done or need not be done.
+// dueReason is a reason to leave that is due.
+type dueReason struct {
+	*decide.Reason
+
+	// treatment is how the eviction is carried out because of it, and unknown the error if
+	// that cannot be told.
+	treatment eviction.Treatment
+	unknown   error
+	// held is why the pod is held in spite of it; nil if it is not.
+	held *checks.Hold
+}
+
+// heldReasons are the reasons that the checks turned out to hold, in one attempt.
+type heldReasons map[decide.Origin]*checks.Hold
+
+// step handles one pod. An error means that it is tried again; a positive duration, that it is not
+// time yet; zero, that it is done or need not be done.
 func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, error) {
 	defer e.round.done(key)
 	woken := e.woken.Load()
 	wait, err := e.look(ctx, key)
 	if err == nil && wait > 0 && woken != e.woken.Load() {
-		// Whoever woke what is held may have looked before this pod was entered.
+		// Held pods may have been woken before this one was recorded as held.
 		return time.Millisecond, nil
 	}
 	return wait, err
 }
 
-// look decides about a pod and evicts it if nothing holds it.
+// look decides about a pod, and evicts it if nothing holds it.
 func (e *Evictor) look(ctx context.Context, key tracker.Key) (time.Duration, error) {
-	goal, wait, due := e.due(ctx, key, nil)
+	goal, wait := e.due(ctx, key, nil)
 	switch {
-	case !due:
-		e.lines.Leave(e.local.Now(), key)
+	case goal == nil:
+		e.rates.Leave(e.local.Now(), key, false)
 		return wait, nil
-	case e.stillTripped(&goal):
-		return heldPause, nil
+	case e.stillTripped(goal):
+		return checks.Recheck, nil
 	case !e.throttle.enter(ctx):
 		return 0, nil
 	}
-	wait, asked, err := e.attempt(ctx, key)
+	wait, asked, err := e.attempt(ctx, goal)
 	e.throttle.leave(asked, err)
 	return wait, err
 }
 
-// attempt makes one attempt to evict a pod, and reports whether the API server was asked
-// for that. The next reason is tried where a breaker or a budget holds the first.
-func (e *Evictor) attempt(ctx context.Context, key tracker.Key) (wait time.Duration, asked bool, err error) {
+// attempt makes one attempt to evict a pod, and reports whether the API server was asked for that.
+// The next reason is tried where a breaker or a budget holds the first.
+func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration, asked bool, err error) {
 	if !e.options.Leads() {
 		return leasePause, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
-	looked := map[objectName]error{}
-	var tried []hold
+	key, looked, held := goal.pod.Key, map[confirm.Object]error{}, heldReasons{}
 	for {
-		goal, wait, err := e.confirmed(ctx, key, looked, tried)
+		goal, wait, err = e.confirmed(ctx, goal, looked, held)
 		if err != nil {
-			e.lines.StepAside(key)
+			e.rates.StepAside(e.local.Now(), key)
 			e.failed(ctx, key, act.Attempt{}, err)
 			return 0, asked, err
 		}
 		if goal == nil {
-			e.lines.Leave(e.local.Now(), key)
-			return wait, asked, nil
+			break
 		}
-		leave, held, wait := e.admit(goal)
+		pass, answer := e.granting.Ask(e.now(), e.evictionOf(goal, goal.cause))
 		switch {
-		case held != nil:
-			tried = append(tried, *held)
-			continue
-		case wait > 0:
-			return wait, asked, nil
+		case answer.Wait > 0:
+			return answer.Wait, asked, nil
+		case answer.Hold != nil:
+			held[goal.cause.Origin()] = answer.Hold
+		default:
+			asked = true
+			if blocked, err := e.act(ctx, goal, pass, held); !blocked {
+				return 0, asked, err
+			}
 		}
-		asked = true
-		blocked, err := e.act(ctx, goal, leave)
-		if len(blocked) == 0 {
-			return 0, asked, err
+		if goal, wait = e.due(ctx, key, held); goal == nil {
+			break
 		}
-		tried = append(tried, blocked...)
 	}
+	e.rates.Leave(e.local.Now(), key, false)
+	return wait, asked, nil
 }
 
-// confirmed makes sure that a pod has to leave: the object that carries the taint
-// is looked at itself, and with what is found it is decided anew. If that taint is
-// gone, it is the turn of the next. If an object cannot be read, another that is as
-// good a reason is tried, unless that would only take more time. Without a target,
-// the pod need not leave yet, and has to wait.
-func (e *Evictor) confirmed(ctx context.Context, key tracker.Key, looked map[objectName]error, tried []hold) (*target, time.Duration, error) {
+// confirmed makes sure that a pod has to leave: it reads the object that carries the taint, and
+// decides again with what it found. If that taint is gone, it is the turn of the next. If an
+// object cannot be read, another that is as good a reason is tried, unless that would only take more
+// time. Without a target the pod need not leave yet, and has to wait.
+func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[confirm.Object]error, held heldReasons) (*target, time.Duration, error) {
 	for {
-		goal, wait, due := e.due(ctx, key, tried)
-		if !due {
-			return nil, wait, nil
-		}
-		at, err := pick(&goal.open, looked)
+		cause, err := pick(goal, looked)
 		if err != nil {
 			return nil, 0, err
 		}
-		cause := goal.open.because[at]
-		object := nameOf(cause.Taint.Source)
+		object := confirm.ObjectOf(cause.Taint.Source)
 		if _, done := looked[object]; done {
-			goal.cause, goal.treatment = cause, goal.open.treatment(at)
-			return &goal, 0, nil
+			goal.cause = cause
+			return goal, 0, nil
 		}
-		changed, err := e.confirm.confirm(ctx, object, need{bound: goal.pod.Bound, since: e.book.entered(key)})
+		key := goal.pod.Key
+		changed, err := e.confirm.Confirm(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: e.book.entered(key)})
 		e.PodsChanged(changed)
 		switch act.Classify(err) {
 		case act.Timeout, act.Throttled, act.Conflict:
@@ -127,78 +139,169 @@ func (e *Evictor) confirmed(ctx context.Context, key tracker.Key, looked map[obj
 		case act.NoFailure, act.NotFound, act.BudgetExceeded, act.TwoBudgets, act.Denied, act.Invalid, act.Unavailable:
 			looked[object] = err
 		}
-	}
-}
-
-// pick returns which reason is the first whose object could be read, or was not tried
-// yet. If there is none, it returns what came of the first.
-func pick(open *grounds, looked map[objectName]error) (int, error) {
-	for i := range open.because {
-		if looked[nameOf(open.because[i].Taint.Source)] == nil {
-			return i, nil
+		var wait time.Duration
+		if goal, wait = e.due(ctx, key, held); goal == nil {
+			return nil, wait, nil
 		}
 	}
-	return 0, looked[nameOf(open.because[0].Taint.Source)]
 }
 
-// due decides about a pod and enters in the book what follows. It returns what to
-// do when it has to be done now, else how long to wait, zero for nothing to do. What
-// breakers and budgets turned out to hold is tried.
-func (e *Evictor) due(ctx context.Context, key tracker.Key, tried []hold) (target, time.Duration, bool) {
+// pick returns the first reason that nothing holds whose object could be read, or was not tried
+// yet. If there is none, it returns the error of the first.
+func pick(goal *target, looked map[confirm.Object]error) (*dueReason, error) {
+	var first error
+	for i := range goal.due {
+		reason := &goal.due[i]
+		if reason.held != nil {
+			continue
+		}
+		err := looked[confirm.ObjectOf(reason.Taint.Source)]
+		if err == nil {
+			return reason, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+// due decides about a pod and records what follows. It returns the pod if it has to leave now and
+// something lets it; else nil and how long to wait, zero for nothing to do. Held are the reasons
+// that turned out to be held.
+func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*target, time.Duration) {
 	situation, ok := e.tracker.Lookup(key)
 	if !ok {
 		e.overtaken(ctx, key, act.Gone, nil)
-		return target{}, 0, false
+		return nil, 0
 	}
 	now := e.clock.Now()
 	decision := e.decide(now, situation)
 	if decision.Verdict == decide.Keep {
 		e.keep(ctx, situation.Pod)
-		return target{}, 0, false
+		return nil, 0
 	}
 	e.book.plan(key, decision)
 	if decision.Wait > 0 {
 		e.book.free(key, true)
-		return target{}, decision.Wait, false
+		return nil, decision.Wait
 	}
 	if e.options.Mode == ModeObserve {
-		// What is evicted by others is held by nobody.
-		return target{}, longestSleep, false
+		return nil, longestSleep // Others evict the pod.
 	}
-	goal := target{pod: situation.Pod, decision: decision, now: now}
-	goal.open = e.gate.pass(now, &goal.pod, decision.Due(now))
-	for i := range tried {
-		goal.open.without(tried[i])
-	}
-	if len(goal.open.because) == 0 {
-		e.book.hold(key, goal.open.holds, now)
-		return target{}, nextLook(now, &decision, goal.open.holds), false
+	goal := &target{pod: situation.Pod, decision: decision, now: now}
+	if !e.checkReasons(goal, held) {
+		e.book.hold(key, goal.holds(), now)
+		return nil, goal.nextLook()
 	}
 	e.book.free(key, false)
-	return goal, 0, true
+	return goal, 0
 }
 
-// nextLook returns when a pod is looked at again of which every reason that is due is
-// held: at the latest when the next one is due.
-func nextLook(now time.Time, decision *decide.Decision, holds []hold) time.Duration {
-	again := heldPause
-	if due := len(decision.Due(now)); due < len(decision.Because) {
-		again = min(again, decision.Because[due].At.Sub(now))
+// checkReasons asks the standing checks about each reason that is due, and reports whether the
+// pod has to leave because of at least one.
+func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes bool) {
+	due := goal.decision.Due(goal.now)
+	set := e.options.Policies()
+	var subject eviction.Subject
+	if set.Len() > 0 {
+		subject = decide.SubjectOf(&goal.pod, e.options.NamespaceLabels)
 	}
-	for i := range holds {
-		again = min(again, holds[i].again)
+	goal.due = make([]dueReason, len(due))
+	for i := range due {
+		reason := &goal.due[i]
+		reason.Reason = &due[i]
+		reason.treatment, reason.unknown = decide.Treat(set, &due[i], &subject)
+		_, answer := e.standing.Ask(checks.Now{Server: goal.now}, e.evictionOf(goal, reason))
+		reason.held = answer.Hold
+		if reason.held == nil {
+			reason.held = held[reason.Origin()]
+		}
+		goes = goes || reason.held == nil
+	}
+	return goes
+}
+
+// evictionOf returns what the checks are asked about.
+func (e *Evictor) evictionOf(goal *target, reason *dueReason) *checks.Eviction {
+	return &checks.Eviction{
+		Pod: &goal.pod, Reason: reason.Reason, Treatment: reason.treatment, Unknown: reason.unknown,
+		AsksBudget: e.method(goal, reason) == act.Evict,
+	}
+}
+
+// now returns the time by both clocks.
+func (e *Evictor) now() checks.Now { return checks.Now{Server: e.clock.Now(), Local: e.local.Now()} }
+
+// stillTripped reports whether a breaker that held a pod still does, for every reason. That takes no
+// request, so that pods that are held for hours cost the API server nothing. It may be another
+// breaker by now.
+func (e *Evictor) stillTripped(goal *target) bool {
+	if !e.book.tripped(goal.pod.Key) {
+		return false
+	}
+	for i := range goal.due {
+		reason := &goal.due[i]
+		if reason.held != nil {
+			continue
+		}
+		now := e.now()
+		answer := e.breaker.Ask(now, e.evictionOf(goal, reason))
+		if answer.Undo != nil {
+			answer.Undo(now, checks.Stayed)
+		}
+		if reason.held = answer.Hold; reason.held == nil {
+			e.book.free(goal.pod.Key, true)
+			return false
+		}
+	}
+	e.book.hold(goal.pod.Key, goal.holds(), goal.now)
+	return true
+}
+
+// holds returns what holds the pod, for each reason that is held.
+func (t *target) holds() []hold {
+	holds := make([]hold, 0, len(t.due))
+	for i := range t.due {
+		if reason := &t.due[i]; reason.held != nil {
+			holds = append(holds, newHold(reason))
+		}
+	}
+	return holds
+}
+
+// nextLook returns when a pod is checked again of which every reason that is due is held: at
+// the latest when the next reason is due.
+func (t *target) nextLook() time.Duration {
+	again := checks.Recheck
+	for i := range t.due {
+		again = min(again, t.due[i].held.Again)
+	}
+	if later := len(t.due); later < len(t.decision.Because) {
+		again = min(again, t.decision.Because[later].At.Sub(t.now))
 	}
 	return again
 }
 
 // decide decides about a pod as the mode has it.
 func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Decision {
-	situation.Taints = e.gate.disruption.Recount(situation.Taints)
+	situation.Taints = e.disruption.Recount(situation.Taints)
 	decision := e.options.Rules.Decide(now, situation)
 	if e.options.Mode != ModeWindow || decision.Verdict == decide.Keep {
 		return decision
 	}
-	return decide.NewDecision(now, e.gate.windowed(&situation.Pod, decision.Because))
+	return decide.NewDecision(now, e.windowed(&situation.Pod, decision.Because))
+}
+
+// windowed returns the reasons of a pod for which it was given a window: in mode Window all
+// others are left to Kubernetes' own controllers. A reason of which that cannot be told yet is kept,
+// and held when it is due.
+func (e *Evictor) windowed(pod *tracker.Pod, because []decide.Reason) []decide.Reason {
+	set, subject := e.options.Policies(), decide.SubjectOf(pod, e.options.NamespaceLabels)
+	return slices.DeleteFunc(because, func(reason decide.Reason) bool {
+		treatment, err := decide.Treat(set, &reason, &subject)
+		return err == nil && (treatment.Policy == nil || treatment.Policy.WindowSeconds == nil)
+	})
 }
 
 // keep withdraws the eviction of a pod that exists, if there was one.

@@ -27,8 +27,6 @@ const (
 type throttle struct {
 	local clock.WithTicker
 	most  float64
-	// budgets bound how many of them ask the same budget.
-	budgets *doors
 
 	mu    sync.Mutex
 	limit float64
@@ -41,7 +39,7 @@ type throttle struct {
 }
 
 func newThrottle(most int, local clock.WithTicker) *throttle {
-	return &throttle{local: local, most: float64(most), limit: float64(most), budgets: newDoors()}
+	return &throttle{local: local, most: float64(most), limit: float64(most)}
 }
 
 // enter waits until an attempt may begin, and reports false if ctx is done before. Who

@@ -146,6 +146,6 @@ func TestJ11(t *testing.T) {
 		w.pass(time.Hour)
 		require.Equal(t, before, w.gone(pods))
 		require.Zero(t, matches(w.api.took(), "delete pods"))
-		require.Zero(t, w.evictor.lines.Len(), "nobody waits in a line any more")
+		require.Zero(t, w.evictor.rates.Len(), "nobody waits in a line any more")
 	})
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 )
 
 // TestWindow evicts within the time that pods were given.
@@ -25,7 +26,7 @@ func TestWindow(t *testing.T) {
 			w.setNode("n", noExecute("gpu"))
 			w.pass(time.Minute)
 			w.stays(podA)
-			w.holds(HoldTwinMissing, 1)
+			w.holds(checks.TwinMissing, 1)
 			w.setNode("n", noExecute("gpu"), corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule})
 			w.pass(time.Second)
 			w.leaves(podA)

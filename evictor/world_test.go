@@ -250,3 +250,5 @@ func matches[T ~string](all []T, prefix string) int {
 	}
 	return count
 }
+
+func after(d time.Duration) time.Time { return noon.Add(d) }

@@ -18,6 +18,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -86,7 +87,7 @@ type heldPods struct {
 	pods int
 	// byReason counts pods by the reason of the hold, and carriers by the object with the
 	// taint.
-	byReason map[evictor.HoldReason]int
+	byReason map[checks.Reason]int
 	carriers map[carrier]int
 }
 
@@ -107,7 +108,7 @@ func heldByPolicy(list []evictor.Held) map[types.UID]*heldPods {
 		}
 		h, ok := byPolicy[in.Policy]
 		if !ok {
-			h = &heldPods{byReason: map[evictor.HoldReason]int{}, carriers: map[carrier]int{}}
+			h = &heldPods{byReason: map[checks.Reason]int{}, carriers: map[carrier]int{}}
 			byPolicy[in.Policy] = h
 		}
 		h.pods++
@@ -175,16 +176,16 @@ func (h *heldPods) condition() metav1.Condition {
 
 // hold is a hold that policies set: its condition reason, and its part of the message.
 type hold struct {
-	reason                evictor.HoldReason
+	reason                checks.Reason
 	conditionReason, text string
 }
 
 // holds are the holds that policies set, the most important first.
 var holds = []hold{
 	{
-		reason: evictor.HoldBreakerTripped, conditionReason: "BreakerTripped",
+		reason: checks.BreakerTripped, conditionReason: "BreakerTripped",
 		text: "Pods held by the breaker: %d. They go when an EvictionApproval for the policy, or for the node, DeviceTaintRule or ResourceSlicePatch, lets them, when all of them fit into the limit, or when the limit is raised.",
 	},
-	{reason: evictor.HoldPaused, conditionReason: "Paused", text: "Pods held because the policy is paused: %d. They go when paused is false."},
-	{reason: evictor.HoldProtected, conditionReason: "Protected", text: "Pods protected by the policy: %d. They stay as long as protect names them."},
+	{reason: checks.Paused, conditionReason: "Paused", text: "Pods held because the policy is paused: %d. They go when paused is false."},
+	{reason: checks.Protected, conditionReason: "Protected", text: "Pods protected by the policy: %d. They stay as long as protect names them."},
 }

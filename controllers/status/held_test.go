@@ -22,6 +22,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -108,7 +109,7 @@ func runHeld(t *testing.T, test func(t *testing.T, w *heldWorld)) {
 }
 
 // heldOn returns a number of pods that are held because of a node.
-func heldOn(node string, n int, reason evictor.HoldReason) []evictor.Held {
+func heldOn(node string, n int, reason checks.Reason) []evictor.Held {
 	var list []evictor.Held
 	for range n {
 		list = append(list, evictor.Held{Carrier: tracker.Source{Kind: tracker.SourceNode, Name: node}, Reason: reason, Policy: "p"})
@@ -122,8 +123,8 @@ func TestJ01WhatIsHeldStandsInTheStatus(t *testing.T) {
 		_, condition := w.status(t)
 		require.Nil(t, condition, "nothing was ever held")
 		w.locked(func() {
-			w.heldPods = append(heldOn("a", 3, evictor.HoldBreakerTripped), heldOn("b", 5, evictor.HoldProtected)...)
-			w.heldPods = append(w.heldPods, heldOn("c", 7, evictor.HoldNodesDown)...)
+			w.heldPods = append(heldOn("a", 3, checks.BreakerTripped), heldOn("b", 5, checks.Protected)...)
+			w.heldPods = append(w.heldPods, heldOn("c", 7, checks.NodesDown)...)
 		})
 		rest(3 * time.Second)
 		status, condition := w.status(t)
@@ -150,7 +151,7 @@ func TestAStatusIsWrittenSeldomAndOnlyWhenItChanges(t *testing.T) {
 	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
 		for i := range 100 {
-			w.locked(func() { w.heldPods = heldOn("a", i+1, evictor.HoldPaused) })
+			w.locked(func() { w.heldPods = heldOn("a", i+1, checks.Paused) })
 			rest(100 * time.Millisecond)
 		}
 		require.LessOrEqual(t, w.written(), 6)
@@ -169,7 +170,7 @@ func TestAStatusNamesTheObjectsWithTheMostPods(t *testing.T) {
 		t.Helper()
 		w.locked(func() {
 			for i := range 40 {
-				w.heldPods = append(w.heldPods, heldOn(fmt.Sprintf("n%02d", i), 1+i%20, evictor.HoldBreakerTripped)...)
+				w.heldPods = append(w.heldPods, heldOn(fmt.Sprintf("n%02d", i), 1+i%20, checks.BreakerTripped)...)
 			}
 		})
 		rest(3 * time.Second)
@@ -183,7 +184,7 @@ func TestAStatusNamesTheObjectsWithTheMostPods(t *testing.T) {
 func TestANewLeaderSaysNothingBeforeItKnows(t *testing.T) {
 	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
-		w.locked(func() { w.heldPods = heldOn("a", 2, evictor.HoldPaused) })
+		w.locked(func() { w.heldPods = heldOn("a", 2, checks.Paused) })
 		rest(3 * time.Second)
 		w.locked(func() { w.heldPods, w.settled = nil, false })
 		rest(time.Minute)
@@ -199,7 +200,7 @@ func TestANewLeaderSaysNothingBeforeItKnows(t *testing.T) {
 func TestHeldAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	runHeld(t, func(t *testing.T, w *heldWorld) {
 		t.Helper()
-		w.locked(func() { w.err, w.heldPods = errors.New("away"), heldOn("a", 2, evictor.HoldPaused) })
+		w.locked(func() { w.err, w.heldPods = errors.New("away"), heldOn("a", 2, checks.Paused) })
 		rest(time.Minute)
 		w.locked(func() { w.err, w.leads = nil, false })
 		rest(time.Minute)

@@ -10,11 +10,13 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -65,9 +67,9 @@ type Order struct {
 	Method Method
 	// Cause is the kind of object that carries the taint because of which it leaves.
 	Cause tracker.SourceKind
-	// Mark is true when the DisruptionTarget condition is to be set before a deletion:
-	// it explains an eviction and must not prevent it. The Eviction API sets its own.
-	Mark bool
+	// Mark is how method Delete sets the DisruptionTarget condition, empty for not at all: the
+	// condition explains an eviction and must not prevent it.
+	Mark v1alpha1.EvictionMark
 	// Guarded is true when a PodDisruptionBudget is known that guards the pod.
 	Guarded bool
 	// Holds is asked immediately before each request: an error says that the decision is
@@ -111,10 +113,11 @@ type Effector interface {
 // methods carries out each order by its method.
 type methods map[Method]Effector
 
-// New returns an effector that makes its requests by a client.
-func New(client kubernetes.Interface, now clock.PassiveClock) Effector {
+// New returns an effector that makes its requests by a client. With late nil, all pods are marked before.
+func New(client kubernetes.Interface, now clock.PassiveClock, late *LateMarks) Effector {
 	pods := client.CoreV1()
-	return methods{Delete: &deleter{pods: pods, clock: now}, Evict: &apiEvictor{pods: pods}}
+	api := &apiEvictor{pods: pods}
+	return methods{Delete: &deleter{pods: pods, clock: now, api: api, late: late}, Evict: api}
 }
 
 // Evict makes an attempt by the method of the order.
@@ -128,37 +131,75 @@ func (m methods) Evict(ctx context.Context, what Order) (Attempt, error) {
 type deleter struct {
 	pods  corev1client.PodsGetter
 	clock clock.PassiveClock
+	api   *apiEvictor
+	late  *LateMarks
 }
 
 // Evict makes one attempt.
 func (d *deleter) Evict(ctx context.Context, what Order) (Attempt, error) {
+	if err := what.still(); err != nil {
+		return Attempt{}, err
+	}
+	if what.Mark == "" || marked(what.Pod, what.Cause) {
+		return d.delete(ctx, &what, Attempt{}, what.Pod.ResourceVersion)
+	}
+	switch {
+	case what.Mark == v1alpha1.EvictionMarkByEvictionAPI && !what.Guarded:
+		done, err := d.api.Evict(ctx, what)
+		if !refused(err) {
+			return done, err
+		}
+		if err := what.still(); err != nil {
+			return Attempt{}, err
+		}
+	case what.Mark == v1alpha1.EvictionMarkWhileTerminating && d.late.takes(&what.Pod):
+		done, err := d.delete(ctx, &what, Attempt{}, what.Pod.ResourceVersion)
+		if err == nil && done.Outcome == Evicted {
+			d.late.add(what.Pod, what.Cause)
+		}
+		return done, err
+	}
+	return d.markAndDelete(ctx, &what)
+}
+
+// refused reports whether the Eviction API answered that it does not evict a pod, in a way that says
+// nothing against deleting it. The credentials are as good for that, the pod has changed for that too, and
+// an API server that has too much to do is left alone.
+func refused(err error) bool {
+	switch Classify(err) {
+	case BudgetExceeded, TwoBudgets, Denied, Invalid:
+		return !apierrors.IsUnauthorized(err)
+	case NoFailure, NotFound, Conflict, Throttled, Timeout, Unavailable:
+	}
+	return false
+}
+
+func (d *deleter) markAndDelete(ctx context.Context, what *Order) (Attempt, error) {
 	var done Attempt
-	pod := &what.Pod
-	version := pod.ResourceVersion
+	answer, err := d.mark(ctx, what.Pod, what.Cause)
+	switch Classify(err) {
+	case NoFailure:
+	case NotFound:
+		done.Outcome = Gone
+		return done, nil
+	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
+		done.Unmarkable = answered(err)
+		return done, fmt.Errorf("mark pod: %w", err)
+	}
+	done.Answer = answer
+	if answer.DeletionTimestamp != nil {
+		done.Outcome = Terminating
+		return done, nil
+	}
 	if err := what.still(); err != nil {
 		return done, err
 	}
-	if what.Mark && !marked(*pod, what.Cause) {
-		answer, err := d.mark(ctx, *pod, what.Cause)
-		switch Classify(err) {
-		case NoFailure:
-		case NotFound:
-			done.Outcome = Gone
-			return done, nil
-		case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
-			done.Unmarkable = answered(err)
-			return done, fmt.Errorf("mark pod: %w", err)
-		}
-		done.Answer = answer
-		if answer.DeletionTimestamp != nil {
-			done.Outcome = Terminating
-			return done, nil
-		}
-		version = answer.ResourceVersion
-		if err := what.still(); err != nil {
-			return done, err
-		}
-	}
+	return d.delete(ctx, what, done, answer.ResourceVersion)
+}
+
+// delete deletes the pod in a version. Done is what was done before.
+func (d *deleter) delete(ctx context.Context, what *Order, done Attempt, version string) (Attempt, error) {
+	pod := &what.Pod
 	var err error
 	done.Sent, err = send(ctx, func(ctx context.Context) error {
 		return d.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -115,7 +116,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: true})
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Equal(t, "8", done.Answer.ResourceVersion)
@@ -133,7 +134,7 @@ func TestDeleter(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		pod := trackedPod(disrupted("True", nodeMark.reason, nodeMark.message, 3))
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: pod, Cause: tracker.SourceNode, Mark: true})
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: pod, Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 1)
@@ -148,7 +149,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceRule, Mark: true})
+		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceRule, Mark: v1alpha1.EvictionMarkBefore})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 2)
@@ -160,7 +161,7 @@ func TestDeleter(t *testing.T) {
 	t.Run("NE-17 a pod that is gone is gone, with no event and no retry", func(t *testing.T) {
 		t.Parallel()
 		d := &deleter{pods: fake.NewClientset().CoreV1(), clock: clock}
-		done, err := d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: true})
+		done, err := d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore})
 		require.NoError(t, err)
 		require.Equal(t, Attempt{Outcome: Gone}, done)
 		done, err = d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode})

@@ -39,12 +39,11 @@ func (d *deleter) mark(ctx context.Context, pod tracker.Pod, cause tracker.Sourc
 }
 
 // statusPatch is a strategic merge patch of a pod's status. The resource version
-// makes the API server refuse it for any other version; the UID is for readers of
-// audit logs.
+// makes the API server refuse it for any other version, the UID for any other pod.
 type statusPatch struct {
 	Metadata struct {
 		UID             types.UID `json:"uid"`
-		ResourceVersion string    `json:"resourceVersion"`
+		ResourceVersion string    `json:"resourceVersion,omitempty"`
 	} `json:"metadata"`
 	Status struct {
 		Conditions []conditionPatch `json:"conditions"`

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -99,6 +98,36 @@ func TestWhichApprovalsCount(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRoomOfAnApprovalThatNobodyUsedIsGrantedAgain(t *testing.T) {
+	tripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.approve("a", pods(1))
+		settle(2 * time.Second)
+		require.NotZero(t, r.Ask(newUID(), r.policies("p"), cause).Wait)
+		synctest.Wait()
+		require.EqualValues(t, 1, s.released("a").Released)
+		s.mu.Lock()
+		s.fault = func(bool) fault { return fault{refused: true} } // so that it is not given back at once
+		s.mu.Unlock()
+		time.Sleep(usableFor + time.Second)
+		for range 100 {
+			require.NotZero(t, r.Ask(newUID(), r.policies("p"), cause).Wait)
+			time.Sleep(20 * time.Millisecond)
+		}
+		s.mu.Lock()
+		s.fault = nil
+		s.mu.Unlock()
+		for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+			if answer := r.Ask(newUID(), r.policies("p"), cause); answer.Permit != nil {
+				answer.Permit.Settle(true)
+				r.goes(t, 0, "p")
+				return
+			}
+		}
+		t.Fatal("pods that ask all the time wait for ever")
+	})
 }
 
 func TestAnApprovalIsNotForATaintThatComesBack(t *testing.T) {
@@ -304,14 +333,26 @@ func TestAnApprovalNamesACause(t *testing.T) {
 		{"a rule is not the patch of its name", v1alpha1.EvictionApprovalSpec{ResourceSlicePatch: "n-1"}, rule, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.spec.Taint = v1alpha1.ApprovedTaint{Key: "broken", Effect: corev1.TaintEffectNoExecute}
-			a := approvalOf(&v1alpha1.EvictionApproval{Spec: test.spec})
-			a.ends = time.Unix(100, 0)
-			stands := []standing{{test.cause.Carrier, time.Unix(0, 0)}, {test.cause.Patch.Source(), time.Unix(0, 0)}}
-			require.Equal(t, test.covers, a.covers(test.cause, stands, time.Unix(99, 0)))
-			require.False(t, a.covers(test.cause, stands, time.Unix(100, 0)), "it has expired")
-			test.cause.Key = "other"
-			require.False(t, a.covers(test.cause, stands, time.Unix(99, 0)))
+			tripped(t, func(t *testing.T, s *store, r *replica) {
+				t.Helper()
+				added := tracker.Taint{TimeAdded: time.Now()}
+				r.options.Standing = func(tracker.Source, string) (tracker.Taint, bool) { return added, true }
+				s.approve("a", func(a *v1alpha1.EvictionApproval) {
+					taint := a.Spec.Taint
+					a.Spec = test.spec
+					a.Spec.Taint, a.Spec.MaxPods, a.Spec.ExpiresAfter.Duration = taint, 2, time.Minute
+				})
+				settle(2 * time.Second)
+				covers := func(cause Cause) bool { return r.Ask(newUID(), r.policies("p"), cause).HeldBy == nil }
+				require.Equal(t, test.covers, covers(test.cause))
+				other := test.cause
+				other.Key = "other"
+				require.False(t, covers(other))
+				settle(time.Minute - 2*time.Second - 1)
+				require.Equal(t, test.covers, covers(test.cause))
+				settle(1)
+				require.False(t, covers(test.cause), "it has expired")
+			})
 		})
 	}
 }
@@ -339,16 +380,16 @@ func TestAnApprovalOfAPatchIsForAllItsRules(t *testing.T) {
 				a.Status.UsedAt = new(metav1.NewTime(start))
 			})
 		}
-		require.NotNil(t, r.Ask(r.policies("p"), of).HeldBy, "nothing has been listed yet")
+		require.NotNil(t, r.Ask(newUID(), r.policies("p"), of).HeldBy, "nothing has been listed yet")
 		settle(5 * time.Second)
-		require.Positive(t, r.Ask(r.policies("p"), of).Wait)
+		require.Positive(t, r.Ask(newUID(), r.policies("p"), of).Wait)
 		settle(time.Second)
-		answer := r.Ask(r.policies("p"), of)
+		answer := r.Ask(newUID(), r.policies("p"), of)
 		require.NotNil(t, answer.Permit)
 		answer.Permit.Settle(true)
 		require.Zero(t, s.released("of-the-rule").Released, "that one was used for an earlier taint of the rule")
 		require.Positive(t, s.released("of-the-patch").Released)
 		of.Patch.Name = "other"
-		require.NotNil(t, r.Ask(r.policies("p"), of).HeldBy)
+		require.NotNil(t, r.Ask(newUID(), r.policies("p"), of).HeldBy)
 	})
 }

@@ -1,34 +1,34 @@
-// Package breaker bounds how many pods leave in a window, by the breakers of
-// EvictionPolicies, whatever happens to the process that evicts them.
+// Package breaker bounds how many pods are evicted within a window, by the breakers of
+// EvictionPolicies, across restarts of the process that evicts them.
 //
-// Leave to go is written before anybody goes: a few pods at a time are granted in the
-// status of the policy, by a write that only goes through if the status stands as it was
-// read. So a leader that comes after a crash finds everything that may have gone, and of
-// two leaders at once each counts what the other was granted. A grant names the time by
-// which its pods have gone at the latest; permits are handed out for some seconds
-// of it, by a clock that nobody sets. What is left of it then is given back. What is
-// unknown, because an answer was lost or somebody else has written, counts as gone.
+// Grants are written ahead: before a pod is evicted, the status of the policy counts a grant of a
+// few pods. The write has the resource version of the object that was read as a precondition. A
+// leader that starts after a crash therefore reads every pod that may have been evicted, and of two
+// leaders at once each counts the grants of the other. A grant has a time until which its pods are
+// evicted. The keeper hands out permits of a grant for some seconds, by the monotonic and the wall
+// clock of the machine, and then gives the rest back. A grant counts in full when an answer was lost
+// or when another writer changed the status.
 //
-// That no window sees more than the limit follows from this: a grant is only written if
-// it fits together with all grants that end within the window before it. Pods
-// of a later one cannot have gone before it was written.
+// No window exceeds the limit, because a grant is only written if it fits together with all grants
+// that end within the window before it, and because no pod of a grant is evicted before the write.
+// A policy counts a pod once in a window: a pod whose eviction may have worked, and which asks
+// again, gets a permit without a grant.
 //
-// When a pod is due and there is no room, the breaker trips and holds all that it binds:
-// until it all fits into what the window has left again, or until the limit is raised or
-// removed. Meanwhile an EvictionApproval lets pods go: because of its taint, whatever
-// breakers hold them, or past the breaker of its policy. Those are counted in the approval,
-// before they go, and not in a breaker that is passed: what was approved takes nothing from
-// what goes without.
+// When a pod is due and the limit has no room, the breaker trips. It holds all pods that it binds
+// until all of them fit into the window again, or until the limit is raised or removed. While it
+// holds them, an EvictionApproval releases pods: an approval of a taint releases them from all
+// breakers, and an approval of a policy from the breaker of that policy. The approval counts these
+// pods, by grants that are written ahead into its own status, and the breaker does not.
 //
-// What stands in the status is read before each write, and every few seconds while a breaker
-// holds: what an earlier leader wrote may arrive after it was read here, as long as nothing
-// else was written since. Who holds pods then says so, or holds them no longer.
+// The keeper reads a status before each write, and every few seconds while the breaker is tripped:
+// the write of an earlier leader can arrive after the first read, as long as no other write came
+// in between.
 //
-// Grants end by the clock of the API server. Within a term of leadership that is measured
-// by the clock of the machine, so that a clock that is set lets nobody go earlier or later. A
-// leader that comes after goes by what stands in the status: if the clock was set back in
-// between it counts grants for so much longer, and if it was set forward, for less.
+// Grants end by the clock of the API server. Within a term of leadership the clock of the machine
+// measures them, so that a correction of either wall clock neither shortens nor lengthens a window.
+// The next leader takes the times in the status as they are: if the clock of the API server was set
+// back in between, it counts grants for that much longer, and if it was set forward, for less.
 //
-// planFor is pure. A Keeper guards its state by the mutex of its term of leadership,
-// which is never held across a call of its options or a request.
+// The method plan of an account is a pure function. The mutex of a term guards the ledgers of the
+// term; it is not held across a request or a call of an option.
 package breaker

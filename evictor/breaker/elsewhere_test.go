@@ -82,7 +82,7 @@ func TestJ02PodsThatLeaveBecauseOfSlicesCountAsAllOthers(t *testing.T) {
 		slice := Cause{Carrier: tracker.Source{Kind: tracker.SourceSlice, Name: "slice"}, Key: "gpu", Effect: corev1.TaintEffectNoExecute}
 		gone := 0
 		for begun := time.Now(); time.Since(begun) < time.Minute; {
-			answer := r.Ask(r.policies("p"), slice)
+			answer := r.Ask(newUID(), r.policies("p"), slice)
 			if answer.HeldBy != nil {
 				break
 			}

@@ -30,7 +30,7 @@ func TestJ06WhatALeaderThatIsOverWritesLateIsHeard(t *testing.T) {
 		r.locked(func() { r.held[uidP] = 9 })
 		settle(time.Minute)
 		s.write(func(b *v1alpha1.EvictionBreakerStatus) { b.Tripped, b.WriteID = nil, "of another" })
-		settle(believed + 2*time.Second)
+		settle(freshFor + 2*time.Second)
 		require.Equal(t, []types.UID{uidP}, r.released, "who is held asks again")
 		require.NotNil(t, r.answer("p").HeldBy)
 		require.NotNil(t, s.status("p").Breaker.Tripped, "who holds says so")
@@ -63,8 +63,8 @@ func TestJ06AReplicaThatIsNotSureThatItLeadsAsksForNothing(t *testing.T) {
 		settle(writePause) // what was under way
 		requests := s.requests()
 		for begun := time.Now(); time.Since(begun) < 10*time.Minute; {
-			require.Nil(t, r.Ask(r.policies("second"), cause).Permit)
-			require.Nil(t, r.Ask(r.policies("p"), cause).Permit)
+			require.Nil(t, r.Ask(newUID(), r.policies("second"), cause).Permit)
+			require.Nil(t, r.Ask(newUID(), r.policies("p"), cause).Permit)
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, requests, s.requests())

@@ -4,213 +4,145 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 const (
-	// writePause is the least time between two writes for one breaker or approval.
-	writePause = 250 * time.Millisecond
-	// trippedPause is between two looks whether a breaker need not hold any more, and at
-	// the approvals while one does.
-	trippedPause = time.Second
-	// believed is for how long the status of a breaker that holds is taken to be as it was
-	// read.
-	believed = 5 * time.Second
-	// idlePause is between two looks at a breaker about which nothing is to be done.
-	idlePause = time.Minute
 	// retryBase and retryMax bound the wait after a request that failed.
 	retryBase = 50 * time.Millisecond
 	retryMax  = 5 * time.Second
-	// leadingPause is after how long to ask again who asks a replica that does not lead.
+	// leadingPause is the time between two checks of a replica that does not lead.
 	leadingPause = time.Second
 )
 
-// Keeper keeps the breakers of EvictionPolicies. Its methods are safe for concurrent
-// use and do not block, but for Start.
+// Keeper keeps the breakers of EvictionPolicies. Its methods are safe for concurrent use. They do
+// not block, except Start.
 type Keeper struct {
 	options Options
 	evictor evictor
-
-	mu sync.Mutex
 	// term is nil while this replica does not lead.
-	term *term
+	term atomic.Pointer[term]
 }
 
-// New returns a keeper. It starts nothing: that is what Start does.
+// New returns a keeper. It starts no goroutines; Start does.
 func New(options Options) *Keeper { return &Keeper{options: options} }
 
 // Follow sets the evictor whose pods the breakers hold. It is called once, before Start; the
 // evictor itself is made with the keeper.
 func (k *Keeper) Follow(e evictor) { k.evictor = e }
 
-// Start keeps breakers until ctx is done, which is when the term of leadership is over.
-// It may be called again then.
+// Start keeps breakers until ctx is done, which ends the term of leadership. It may be called again
+// then.
 func (k *Keeper) Start(ctx context.Context) error {
-	t := newTerm()
-	var clerks sync.WaitGroup
-	t.attend = func(b *breaker) {
-		clerks.Go(func() {
-			k.work(ctx, b.wake, func(until time.Time) { t.pause(&b.pause, until) },
-				func(ctx context.Context) (rest, error) { return k.attend(ctx, t, b) })
-		})
-	}
-	t.serve = func(r *reservation) {
-		clerks.Go(func() {
-			k.work(ctx, r.wake, func(until time.Time) { t.pause(&r.pause, until) },
-				func(ctx context.Context) (rest, error) { return k.serve(ctx, t, r) })
-		})
-	}
-	k.set(t)
-	t.know(k.options.Policies().All())
-	clerks.Go(func() { k.follow(ctx, t) })
+	t := &term{ledgers: map[types.UID]*ledger{}}
+	var workers sync.WaitGroup
+	t.start = func(l *ledger) { workers.Go(func() { k.work(ctx, t, l) }) }
+	k.term.Store(t)
+	k.PoliciesChanged()
+	workers.Go(func() { k.followApprovals(ctx, t) })
 	<-ctx.Done()
-	k.set(nil)
-	t.end()
-	clerks.Wait()
+	k.term.Store(nil)
+	t.mu.Lock()
+	t.start = nil // A pod that asks from now on starts no worker.
+	t.mu.Unlock()
+	workers.Wait()
 	k.options.Metrics.tripped.Set(0)
 	return nil
 }
 
-func (k *Keeper) set(t *term) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.term = t
-}
-
-func (k *Keeper) current() *term {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.term
-}
-
-// Ask returns whether a pod that is due because of a cause may go, if the breakers of
-// these policies bind it. All of them have to let it go, or none counts it. An
-// approval of a taint lets pods go that a breaker holds; what it lets go counts for no
-// breaker. An approval for a policy stands in for the breaker of that policy alone.
-func (k *Keeper) Ask(policies []*eviction.Policy, cause Cause) Answer {
-	bound := policies
-	if slices.ContainsFunc(policies, unbounded) {
-		bound = slices.DeleteFunc(slices.Clone(policies), unbounded)
+// Ask returns whether a pod that is due because of a cause may be evicted, if the breakers of these
+// policies bind it. All of them have to allow it, or none counts it. An approval of a taint releases
+// pods from all breakers, none of which counts them. An approval of a policy releases pods from the
+// breaker of that policy alone. A breaker that has counted the pod within its window, after an attempt
+// that may have worked, is not asked again.
+func (k *Keeper) Ask(pod types.UID, policies []*eviction.Policy, cause Cause) Answer {
+	if t := k.term.Load(); t != nil {
+		return t.ask(pod, policies, k.validApprovals(t, cause), k.options.Local.Now())
 	}
-	if len(bound) == 0 {
-		return Answer{Permit: &Permit{}}
-	}
-	t := k.current()
-	if t == nil {
+	if slices.ContainsFunc(policies, func(p *eviction.Policy) bool { return p.Breaker != nil }) {
 		return Answer{Wait: leadingPause}
 	}
-	answer := t.ask(bound, k.options.Local.Now())
-	if answer.HeldBy == nil {
-		return answer
-	}
-	if approved, ok := k.approved(t, cause); ok {
-		return approved
-	}
-	if released, ok := k.released(t, bound); ok {
-		return released
-	}
-	return answer
+	return Answer{Permit: &Permit{}}
 }
 
-func unbounded(policy *eviction.Policy) bool { return policy.Breaker == nil }
-
-// PoliciesChanged says that other policies are in force than before.
+// PoliciesChanged is called after the policies in force changed.
 func (k *Keeper) PoliciesChanged() {
-	t := k.current()
-	if t == nil {
-		return
-	}
-	t.know(k.options.Policies().All())
-	t.stir()
-}
-
-// ApprovalsChanged says that there may be other EvictionApprovals than before. They
-// are looked at unasked as well, once a second while a breaker holds.
-func (k *Keeper) ApprovalsChanged() {
-	if t := k.current(); t != nil {
-		t.stirApprovals()
+	if t := k.term.Load(); t != nil {
+		t.signal(k.options.Policies().All())
 	}
 }
 
-// rest is when a clerk works again: not before a pause, then when it is woken, and
-// after some time unasked. Done is true when it has nothing to do any more.
-type rest struct {
-	pause, again time.Duration
-	done         bool
-}
-
-// work is what a clerk does until ctx is done. It works after failures until
-// it succeeds, more and more rarely.
-func (k *Keeper) work(ctx context.Context, wake <-chan struct{}, pausing func(until time.Time), look func(context.Context) (rest, error)) {
-	for failures := 0; ctx.Err() == nil; {
-		r, err := k.once(ctx, look)
-		if r.done {
-			return
+// work is the worker of a ledger. It checks the ledger when it is woken, and after some time, until ctx
+// is done or the ledger is dropped. A failure wakes it again, after a growing pause.
+func (k *Keeper) work(ctx context.Context, t *term, l *ledger) {
+	failures, next, dropped := 0, idlePause, false
+	for !dropped && k.sleep(ctx, next, l.wake) {
+		before := t.tripped()
+		pause, err := k.attempt(ctx, t, l)
+		after := t.tripped()
+		k.options.Metrics.tripped.Set(float64(len(after)))
+		switch held, holds := slices.Contains(before, l.uid), slices.Contains(after, l.uid); {
+		case held && !holds:
+			k.evictor.WakeHeld(l.uid)
+		case holds && !held:
+			k.refreshApprovals(ctx, t)
 		}
-		if err != nil {
-			r.pause = max(k.backoff(err, failures), r.pause)
-			r.again = time.Nanosecond
-			k.complain(ctx, err, failures)
-			failures++
-		} else {
+		if err == nil {
 			failures = 0
+		} else {
+			pause = backoff(ctx, err, failures)
+			failures++
+			l.signal()
 		}
-		pausing(k.options.Local.Now().Add(r.pause))
-		if !k.sleep(ctx, r.pause, nil) || !k.sleep(ctx, r.again, wake) {
-			return
-		}
+		next, dropped = t.schedule(l, k.options.Local.Now(), pause)
+		k.sleep(ctx, pause, nil)
 	}
 }
 
-// once looks once. A replica that is not sure that it leads asks for nothing: it was frozen
-// past its lease, and does not know yet that its term is over.
-func (k *Keeper) once(ctx context.Context, look func(context.Context) (rest, error)) (rest, error) {
+// attempt reconciles a ledger once, and returns how long to pause. It makes no requests while the
+// replica may have lost the lease of the leader, such as after the machine was suspended.
+func (k *Keeper) attempt(ctx context.Context, t *term, l *ledger) (pause time.Duration, err error) {
 	if k.options.Leads != nil && !k.options.Leads() {
-		return rest{pause: leadingPause, again: time.Nanosecond}, nil
+		return leadingPause, nil
 	}
-	attempt, cancel := context.WithTimeout(ctx, k.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
 	defer cancel()
-	var found rest
-	err := panics.Contain(ctx, "breaker", func() (err error) {
-		found, err = look(attempt)
+	err = panics.Contain(ctx, "breaker", func() (err error) {
+		pause, err = k.reconcile(ctx, t, l)
 		return err
 	})
-	return found, err
+	return pause, err
 }
 
-// backoff returns how long to wait after a failure that follows on so many others.
-func (k *Keeper) backoff(err error, failures int) time.Duration {
-	wait := min(retryBase<<min(failures, 10), retryMax)
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		wait = max(wait, min(time.Duration(seconds)*time.Second, time.Minute))
-	}
-	return wait
-}
-
-func (k *Keeper) complain(ctx context.Context, err error, failures int) {
+// backoff logs a failure, and returns how long to pause. A conflict, a failure at the end of the term
+// and one that follows others are logged at a higher verbosity.
+func backoff(ctx context.Context, err error, failures int) time.Duration {
 	log := logr.FromContextOrDiscard(ctx)
 	if failures > 0 || apierrors.IsConflict(err) || ctx.Err() != nil {
-		log = log.V(1) // It was said when it began, or is no fault.
+		log = log.V(1)
 	}
 	log.Info("cannot write what a breaker counts yet", "reason", err.Error())
+	pause := min(retryBase<<min(failures, 10), retryMax)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause = max(pause, min(time.Duration(seconds)*time.Second, time.Minute))
+	}
+	return pause
 }
 
-// sleep waits for some time, or until it is woken; false when ctx is done.
+// sleep waits for some time, or until wake; false when ctx is done.
 func (k *Keeper) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
 	timer := k.options.Local.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
 	case <-wake:
 	case <-timer.C():
 	}

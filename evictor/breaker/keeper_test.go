@@ -77,7 +77,7 @@ func TestJ06WhatWasGrantedBeforeAnotherWroteIsNotUsed(t *testing.T) {
 		policies := r.policies("p")
 		s.mu.Lock() // nothing is granted before all six have asked
 		for range 6 {
-			require.NotZero(t, r.Ask(policies, cause).Wait)
+			require.NotZero(t, r.Ask(newUID(), policies, cause).Wait)
 		}
 		s.mu.Unlock()
 		synctest.Wait() // permits for six pods are written, and unused
@@ -96,14 +96,14 @@ func TestALeaderThatWasFrozenUsesNoOldLeave(t *testing.T) {
 	led(t, bounded(1, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		synctest.Wait() // the status is read
-		require.NotZero(t, r.Ask(r.policies("p"), cause).Wait)
+		require.NotZero(t, r.Ask(newUID(), r.policies("p"), cause).Wait)
 		synctest.Wait() // leave for one pod is written, and nobody has it yet
 		require.Len(t, s.status("p").Breaker.Granted, 1)
 		s.mu.Lock()
 		s.fault = func(bool) fault { return fault{refused: true} }
 		s.mu.Unlock()
 		time.Sleep(usableFor)
-		require.Nil(t, r.Ask(r.policies("p"), cause).Permit)
+		require.Nil(t, r.Ask(newUID(), r.policies("p"), cause).Permit)
 		s.mu.Lock()
 		s.fault = nil
 		s.mu.Unlock()
@@ -117,7 +117,7 @@ func TestRoomOfAnAttemptThatEvictedNobodyIsGivenBack(t *testing.T) {
 		for range 20 {
 			answer := r.answer("p")
 			require.NotNil(t, answer.Permit)
-			require.NotZero(t, r.Ask(r.policies("p"), cause).Wait, "it is not known yet whether there is room")
+			require.NotZero(t, r.Ask(newUID(), r.policies("p"), cause).Wait, "it is not known yet whether there is room")
 			answer.Permit.Settle(false)
 			answer.Permit.Settle(false)
 			time.Sleep(3 * time.Second)
@@ -219,7 +219,7 @@ func TestALimitThatIsLoweredCountsAtOnce(t *testing.T) {
 		t.Helper()
 		synctest.Wait() // the status is read
 		for range 30 {
-			r.Ask(r.policies("p"), cause)
+			r.Ask(newUID(), r.policies("p"), cause)
 		}
 		settle(time.Second)
 		granted := 0
@@ -311,10 +311,10 @@ func TestAPolicyThatIsCreatedAnewCountsAnew(t *testing.T) {
 		r.PoliciesChanged()
 		settle(time.Minute)
 		again := r.options.Policies().All()
-		answer := r.Ask(again, cause)
+		answer := r.Ask(newUID(), again, cause)
 		time.Sleep(answer.Wait)
-		require.NotNil(t, r.Ask(again, cause).Permit)
-		require.Len(t, r.current().breakers, 1)
+		require.NotNil(t, r.Ask(newUID(), again, cause).Permit)
+		require.Len(t, r.term.Load().ledgers, 1)
 	})
 }
 
@@ -326,7 +326,7 @@ func TestAPolicyThatIsGoneLetsNobodyGoWhileItIsJudgedBy(t *testing.T) {
 		delete(s.policies, "p")
 		s.mu.Unlock()
 		for range 100 {
-			answer := r.Ask(r.policies("p"), cause)
+			answer := r.Ask(newUID(), r.policies("p"), cause)
 			require.NotZero(t, answer.Wait)
 			time.Sleep(answer.Wait)
 		}
@@ -339,7 +339,7 @@ func TestI02WritesThatFailAreTriedAgain(t *testing.T) {
 		s.mu.Lock()
 		s.fault = func(bool) fault { return fault{refused: true} }
 		s.mu.Unlock()
-		r.Ask(r.policies("p"), cause)
+		r.Ask(newUID(), r.policies("p"), cause)
 		settle(10 * time.Minute)
 		s.mu.Lock()
 		require.Less(t, s.reads+s.writes, 10*60/4, "it asks ever more rarely")
@@ -416,7 +416,7 @@ func TestManyWhoWaitDoNotAskAllTheTime(t *testing.T) {
 		asks := 0
 		var longest time.Duration
 		for range 5000 {
-			wait := r.Ask(r.policies("p"), cause).Wait
+			wait := r.Ask(newUID(), r.policies("p"), cause).Wait
 			require.NotZero(t, wait)
 			longest, asks = max(longest, wait), asks+1
 		}

@@ -1,23 +1,19 @@
 package breaker
 
-import (
-	"time"
+import "time"
 
-	"github.com/tollgate-dev/tollgate/policy/eviction"
-)
-
-// Limit is how many pods may leave in a window: the smaller of its two bounds. A limit
-// without a bound lets nobody go.
+// Limit is how many pods may be evicted within a window: the smaller of its two bounds. A limit
+// without a bound allows none.
 type Limit struct {
-	// MaxPods and MaxPercent are nil for no such bound. The percentage is of the live
-	// pods of the cluster and of those that left in the window, so that it does not
-	// shrink while they leave.
+	// MaxPods and MaxPercent are nil for no such bound. The percentage is of the live pods of the
+	// cluster and those evicted within the window, so that evictions do not lower the limit.
 	MaxPods, MaxPercent *int32
-	Window              time.Duration
+	// Window is zero for a limit over all time, which is that of an approval.
+	Window time.Duration
 }
 
-// Pods returns how many pods may leave in the window, if so many are live and so many
-// have left in the window.
+// Pods returns how many pods may be evicted within the window, if live pods are left and gone were
+// evicted.
 func (l Limit) Pods(live, gone int) int {
 	pods, bounded := 0, false
 	if l.MaxPercent != nil {
@@ -27,10 +23,4 @@ func (l Limit) Pods(live, gone int) int {
 		pods = int(*l.MaxPods)
 	}
 	return max(pods, 0)
-}
-
-// limitOf returns the limit of a policy that has a breaker.
-func limitOf(policy *eviction.Policy) Limit {
-	b := policy.Breaker
-	return Limit{MaxPods: b.MaxPods, MaxPercent: b.MaxPercent, Window: b.Window}
 }

@@ -45,8 +45,8 @@ func TestI02WritesThatFailForLongAreNotHeaped(t *testing.T) {
 		most int
 	}{
 		"refused":     {forbidden(), 0},
-		"who knows":   {apierrors.NewInternalError(errLost), mostLost},
-		"answer lost": {errLost, mostLost},
+		"who knows":   {apierrors.NewInternalError(errLost), maxLost},
+		"answer lost": {errLost, maxLost},
 	}
 	for sentence, test := range tests {
 		t.Run(sentence, func(t *testing.T) {
@@ -60,17 +60,21 @@ func TestI02WritesThatFailForLongAreNotHeaped(t *testing.T) {
 				s.fault = func(write bool) fault { return fault{refused: write, err: test.err} }
 				s.mu.Unlock()
 				for begun := time.Now(); time.Since(begun) < 20*time.Minute; {
-					require.Nil(t, r.Ask(r.policies("second"), cause).Permit)
-					require.Nil(t, r.Ask(r.policies("p"), cause).Permit)
+					require.Nil(t, r.Ask(newUID(), r.policies("second"), cause).Permit)
+					require.Nil(t, r.Ask(newUID(), r.policies("p"), cause).Permit)
 					time.Sleep(time.Second)
 				}
-				term := r.current()
+				term := r.term.Load()
 				term.mu.Lock()
-				require.Len(t, term.breakers["uid of second"].lost, test.most)
-				for _, reservation := range term.reservations {
-					require.Len(t, reservation.lost, test.most)
+				require.Len(t, term.ledgers["uid of second"].lostWrites, test.most)
+				approvals := 0
+				for _, l := range term.ledgers {
+					if l.approval {
+						approvals++
+						require.Len(t, l.lostWrites, test.most)
+					}
 				}
-				require.Len(t, term.reservations, 1)
+				require.Equal(t, 1, approvals)
 				term.mu.Unlock()
 				s.mu.Lock()
 				s.fault = nil
@@ -83,7 +87,7 @@ func TestI02WritesThatFailForLongAreNotHeaped(t *testing.T) {
 	}
 }
 
-func TestTheClerkOfAPolicyThatIsGoneEnds(t *testing.T) {
+func TestTheWorkerOfAPolicyThatIsGoneEnds(t *testing.T) {
 	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		gone, _ := r.try(1, "p")
@@ -94,9 +98,9 @@ func TestTheClerkOfAPolicyThatIsGoneEnds(t *testing.T) {
 		s.mu.Unlock()
 		r.PoliciesChanged()
 		settle(time.Second)
-		term := r.current()
+		term := r.term.Load()
 		term.mu.Lock()
 		defer term.mu.Unlock()
-		require.Empty(t, term.breakers)
+		require.Empty(t, term.ledgers)
 	})
 }

@@ -3,6 +3,7 @@ package breaker
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // The outcomes of a write.
@@ -12,9 +13,9 @@ const (
 	outcomeFailed   = "failed"
 )
 
-// Metrics counts what breakers do. No label names a policy, so that the number of
-// series does not depend on anybody's objects: which breaker holds, stands in the
-// status of its policy, in events and in the log.
+// Metrics count what breakers do. No label names a policy, so that the number of series does not
+// depend on the objects of users: the status of a policy, events and the log tell which breaker is
+// tripped.
 type Metrics struct {
 	tripped  prometheus.Gauge
 	trips    prometheus.Counter
@@ -50,4 +51,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.writes.WithLabelValues(outcome)
 	}
 	return m
+}
+
+// written counts a write by its outcome.
+func (m *Metrics) written(err error) {
+	outcome := outcomeWritten
+	switch {
+	case apierrors.IsConflict(err):
+		outcome = outcomeConflict
+	case err != nil:
+		outcome = outcomeFailed
+	}
+	m.writes.WithLabelValues(outcome).Inc()
 }

@@ -74,7 +74,7 @@ func asking(r *replica, random *rand.Rand, lock *sync.Mutex, end time.Time, h *h
 		return time.Duration(random.Int64N(max(n, 1)))
 	}
 	for time.Now().Before(end) {
-		answer := r.Ask(r.policies(names...), cause)
+		answer := r.Ask(newUID(), r.policies(names...), cause)
 		switch {
 		case answer.Permit == nil && answer.Wait > 0:
 			time.Sleep(answer.Wait)
@@ -277,13 +277,13 @@ func saysWhatItHolds(t *testing.T, s *store, leading []*replica) {
 	}
 }
 
-// TestGrantsOfAState compares what a state counts with a list of all pods.
+// TestGrantsOfAState compares the pods that a state counts with a list of all pods.
 func TestGrantsOfAState(t *testing.T) {
 	random := seeded(t, rand.Uint64())
 	for range 50 {
 		window := time.Duration(10+random.IntN(1000)) * time.Second
 		begun := time.Unix(1_800_000_000, 0)
-		now, state := begun, State{}
+		now, counted := begun, state{}
 		type pods struct {
 			end time.Time
 			n   int
@@ -293,31 +293,36 @@ func TestGrantsOfAState(t *testing.T) {
 			now = now.Add(time.Duration(random.Int64N(int64(window) / 20)))
 			end := now.Add(time.Duration(random.Int64N(int64(10 * time.Second)))).Truncate(time.Microsecond)
 			n := 1 + random.IntN(20)
-			state = state.Grant(Grant{Until: end, End: end, Pods: n}).Coalesce(window)
+			counted.add(grant{until: end, end: end, pods: n})
+			counted.coalesce(window)
 			all = append(all, pods{end, n})
 			if random.IntN(4) == 0 {
 				i := random.IntN(len(all))
-				if back := random.IntN(all[i].n + 1); !over(Grant{End: all[i].end}, now, window) && back > 0 {
-					state = state.Return(all[i].end, back)
+				if back := random.IntN(all[i].n + 1); !over(all[i].end, now, window) && back > 0 {
+					counted.giveBack(all[i].end, back)
 					all[i].n -= back
 				}
 			}
 			if random.IntN(3) == 0 {
-				state = Read(state.Status(), now, now).Since(now, window)
+				if status := counted.status(); status != nil {
+					counted = stateOf(status, now, now)
+				}
+				counted = counted.since(now, window)
 			}
 			least, most := 0, 0
 			for _, p := range all {
-				if !over(Grant{End: p.end}, now, window) {
+				if !over(p.end, now, window) {
 					least += p.n
 				}
-				if !over(Grant{End: p.end}, now.Add(-window/2), window) {
+				if !over(p.end, now.Add(-window/2), window) {
 					most += p.n
 				}
 			}
-			gone := state.Gone(now, window)
+			inWindow := counted.since(now, window)
+			gone := inWindow.pods()
 			require.GreaterOrEqual(t, gone, least, "what went is forgotten")
 			require.LessOrEqual(t, gone, most, "what went long ago is counted")
-			require.LessOrEqual(t, len(state.Grants), mostGrants)
+			require.LessOrEqual(t, len(counted.grants), maxGrants)
 		}
 	}
 }
@@ -338,11 +343,11 @@ func TestAnAnswerIsOneThing(t *testing.T) {
 			}
 			return n
 		}
-		require.Equal(t, 1, one(r.Ask(r.policies("p"), cause)), "nobody leads")
+		require.Equal(t, 1, one(r.Ask(newUID(), r.policies("p"), cause)), "nobody leads")
 		r.lead(t)
 		for range 100 {
 			for _, policies := range [][]*eviction.Policy{nil, r.policies("free"), r.policies("p"), r.policies("p", "free")} {
-				require.Equal(t, 1, one(r.Ask(policies, cause)))
+				require.Equal(t, 1, one(r.Ask(newUID(), policies, cause)))
 			}
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -13,16 +13,6 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// reader reads objects.
-type reader interface {
-	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
-}
-
-// lister lists objects.
-type lister interface {
-	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
-}
-
 // writer writes the status of objects.
 type writer interface {
 	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error
@@ -48,12 +38,11 @@ type Options struct {
 // API reads and writes the objects of breakers.
 type API struct {
 	// Reader reads EvictionPolicies and EvictionApprovals from the API server, not from a cache.
-	Reader reader
+	Reader client.Reader
 	// Status writes their status.
 	Status writer
-	// Approvals lists EvictionApprovals and may be a cache; nil if nothing is ever
-	// approved.
-	Approvals lister
+	// Approvals lists EvictionApprovals and may be a cache; nil if there are none.
+	Approvals client.Reader
 	// Recorder may be nil.
 	Recorder recorder
 }
@@ -66,18 +55,18 @@ type Cluster struct {
 	// terminating.
 	Live func() int
 	// Standing returns the NoExecute taint with a key that a node or a rule has, or the
-	// first of the rules of a patch. Without it nothing is approved.
+	// first of the rules of a patch. Without it no taint is approved.
 	Standing func(source tracker.Source, key string) (tracker.Taint, bool)
 }
 
-// Lease is the lease of the leader, as a Keeper has to respect it.
+// Lease is the lease of the leader.
 type Lease struct {
 	// Leads reports whether this replica still holds the lease. It is called before each
-	// attempt to read and write a status; nil stands for always.
+	// attempt to read and write a status; nil means always.
 	Leads func() bool
-	// Timeout bounds an attempt that has a permit, and a request of the keeper. It must
-	// be no longer than the lease lasts beyond the time for which this replica acts as
-	// the leader.
+	// Timeout bounds an attempt with a permit, and an attempt of the keeper to read and write a
+	// status. It must be no longer than the lease lasts after this replica stops to act as the
+	// leader.
 	Timeout time.Duration
 }
 
@@ -88,7 +77,7 @@ type evictor interface {
 	// once Settled reports that all pods have been decided about in this term of leadership.
 	HeldByPolicy() map[types.UID]int
 	Settled() bool
-	// WakeHeld decides anew about the held pods of a policy whose breaker does not hold any
-	// more, or some of whose pods an approval may release.
+	// WakeHeld decides again about the held pods of a policy whose breaker was released, or some
+	// of whose pods an approval may release.
 	WakeHeld(policy types.UID)
 }

@@ -1,161 +1,143 @@
 package breaker
 
-import "time"
+import (
+	"time"
+
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+)
 
 const (
-	// usableFor is how long permits of a grant are handed out. What is left then is
-	// given back.
+	// usableFor is the time for which the permits of a grant are handed out.
 	usableFor = 5 * time.Second
-	// skew is by how much the time of the API server may be misjudged: its answers
-	// tell it to a second.
+	// skew bounds the error of the time of the API server, whose answers have it in whole seconds.
 	skew = 2 * time.Second
-	// fitsAfter is how long a breaker holds at least before it looks whether what is
-	// held fits.
+	// fitsAfter is how long the number of held pods has to be complete before a breaker compares it
+	// with its room.
 	fitsAfter = 5 * time.Second
-	// mostAtOnce bounds a grant, and the share of the room that is granted at least.
-	mostAtOnce = 512
+	// maxGrant bounds a grant, and the room divided by floorShare is the least grant of a breaker.
+	maxGrant   = 512
 	floorShare = 64
 )
 
-// Why a breaker does not hold any more. The values are metric labels.
+// The reasons for which a breaker is released. The values are metric labels.
 const (
 	releasedByLimit = "limit"
 	releasedAsFits  = "fits"
 )
 
-// situation is what a plan follows from, besides the state.
+// situation is what a plan depends on, besides the account.
 type situation struct {
 	// now is by the clock of this machine, server by that of the API server.
 	now, server time.Time
-	// bounded is false when the policy has no breaker any more.
-	bounded    bool
-	limit      Limit
-	generation int64
-	// live is how many pods the cluster has.
+	// inForce is the policy in force on this replica; nil for none.
+	inForce *eviction.Policy
+	// live is the number of live pods in the cluster.
 	live int
-	// leases are those of this replica.
-	leases leases
-	// demand is how many asked and found no room.
-	demand int
-	// held is how many pods the breaker holds; negative while that is not known.
+	// held is the number of pods that the breaker holds; negative while that is not known.
 	held int
-	// id is of the write.
-	id string
-	// attempt bounds how long after its permit a pod goes.
+	// attempt bounds the time between a permit and the eviction.
 	attempt time.Duration
+	// id names the write.
+	id string
 }
 
-// plan is what is to be written.
+// plan is a write of a state, by the terms of the object at that time.
 type plan struct {
-	state State
-	// granted has room for what is granted, and is nil for nothing.
-	granted *lease
-	// returned is how much room is given back, of which lease.
-	returned map[*lease]int
-	// dropped is true when the leases that there were do not count any more.
-	dropped bool
-	// tripped is true when the breaker begins to hold, and released is why it ceases.
+	terms *terms
+	state state
+	// granted is the reservation of the grant that the write adds, of so many pods; nil for none.
+	granted *reservation
+	pods    int
+	// returned is the room that the write gives back.
+	returned map[*reservation]int
+	// tripped is true if the write trips the breaker, and released is the reason if it releases it.
 	tripped  bool
 	released string
 }
 
-// planFor returns what is to be written at a time when that state stands there. It is
-// the same state where nothing is.
-func planFor(state State, in *situation) plan {
-	if !in.bounded {
-		p := plan{dropped: true}
-		if !state.Tripped.IsZero() {
-			p.released = releasedByLimit
-		}
-		return p
+// plan returns the next write of an account, or nil for none. It is a pure function.
+func (a *account) plan(in *situation) *plan {
+	before, window := a.state, time.Duration(0)
+	p := &plan{terms: a.terms, returned: map[*reservation]int{}}
+	if limit := a.terms.limit; limit != nil {
+		window = limit.Window
+		before = a.state.since(in.now, window) // Grants before the window are no reason to write.
+		p.state = before.since(in.now, window)
+		p.change(a, in)
+	} else if a.tripped() {
+		p.released = releasedByLimit
 	}
-	p := plan{state: state.Since(in.now, in.limit.Window)}
-	p.giveBack(in)
-	if !state.Tripped.IsZero() {
-		p.cease(in)
+	if p.granted == nil && p.state.equal(&before) {
+		return nil
 	}
-	if p.state.Tripped.IsZero() {
-		p.grant(in)
-	}
-	if p.idle(state) {
-		p.state = state // What the window has left behind need not be written.
-	} else {
-		p.state = p.state.Coalesce(in.limit.Window).written(in.id)
+	p.state.coalesce(window)
+	if p.state.id = in.id; p.state.empty() {
+		p.state.id = ""
 	}
 	return p
 }
 
-// idle reports whether the plan changes nothing that counts.
-func (p *plan) idle(state State) bool {
-	if p.dropped {
-		return p.state.Equal(state)
-	}
-	return p.granted == nil && len(p.returned) == 0 && !p.tripped && p.released == "" &&
-		state.Generation == p.state.Generation
-}
-
-// giveBack gives back what was withdrawn.
-func (p *plan) giveBack(in *situation) {
-	for _, l := range in.leases {
-		if l.back == 0 || over(Grant{End: l.end}, in.now, in.limit.Window) {
-			continue
-		}
-		if p.returned == nil {
-			p.returned = map[*lease]int{}
-		}
-		p.returned[l] = l.back
-		p.state = p.state.Return(l.until, l.back)
-	}
-}
-
-// cease looks whether the breaker need not hold any more.
-func (p *plan) cease(in *situation) {
-	limit, room := p.room(in)
+// change gives room back, and then adds a grant, trips the breaker or releases it.
+func (p *plan) change(a *account, in *situation) {
+	limit, usable := p.giveBack(a, in)
+	room := limit - p.state.pods()
 	switch {
-	case p.state.Generation != in.generation && limit > p.state.Limit && room > 0:
+	case !a.tripped():
+		p.grant(a, in, limit, a.demand-usable)
+	case a.state.generation != a.terms.generation && limit > a.state.limit && room > 0:
 		p.released = releasedByLimit
 	case in.held >= 0 && in.held <= room:
 		p.released = releasedAsFits
 	default:
-		p.state.Generation = in.generation
-		return
+		p.state.generation = a.terms.generation
 	}
-	p.untrip()
+	if p.released != "" {
+		p.state.tripped, p.state.limit, p.state.generation = time.Time{}, 0, 0
+	}
 }
 
-func (p *plan) untrip() { p.state.Tripped, p.state.Limit, p.state.Generation = time.Time{}, 0, 0 }
-
-// room returns the limit, and how many pods may go by it besides those that were
-// granted. Of the basis of a percentage the pods that have not gone are a part anyway.
-func (p *plan) room(in *situation) (limit, room int) {
-	gone := p.state.Gone(in.now, in.limit.Window)
-	unused := in.leases.unused()
-	for _, returned := range p.returned {
-		unused -= returned
+// giveBack gives back the room of expired reservations, and that of all reservations if the limit was
+// lowered to less than what was granted. It returns the limit and the room that can still be used.
+// Pods that were granted and not evicted are among the live pods on which a percentage is based.
+func (p *plan) giveBack(a *account, in *situation) (limit, usable int) {
+	granted := p.state.pods()
+	usable, unused := a.reservations.room(in.now)
+	limit = a.terms.limit.Pods(in.live, max(granted-unused, 0))
+	if granted-unused+usable > limit {
+		usable = 0
 	}
-	limit = in.limit.Pods(in.live, max(gone-unused, 0))
-	return limit, limit - gone
+	for _, r := range a.reservations {
+		if r.room > 0 && (usable == 0 || !r.usable(in.now)) {
+			p.returned[r] = r.room
+			p.state.giveBack(r.until, r.room)
+		}
+	}
+	return limit, usable
 }
 
-// grant grants what was asked for, and trips the breaker where there is no room. While
-// pods are on their way of whom it is not known yet whether they go, it does neither.
-func (p *plan) grant(in *situation) {
-	wanted := in.demand - in.leases.room(in.now)
-	if wanted <= 0 {
-		return
+// grant adds a grant for pods that asked, or trips the breaker if the limit has no room. It does
+// neither while attempts are under way that may give their room back. An approval has no window in
+// which room could return, and does not trip.
+func (p *plan) grant(a *account, in *situation, limit, wanted int) {
+	room, window, lasts := limit-p.state.pods(), a.terms.limit.Window, usableFor
+	if window == 0 {
+		lasts = min(lasts, a.terms.expiry.Sub(in.server))
 	}
-	limit, room := p.room(in)
 	switch {
-	case room > 0:
-		n := min(max(wanted, room/floorShare), mostAtOnce, room)
-		usable := in.now.Add(usableFor)
-		until := in.server.Add(usableFor + in.attempt + skew).Truncate(time.Microsecond)
-		end := in.now.Add(usableFor + in.attempt + skew)
-		p.granted = &lease{until: until, end: end, usable: usable, size: n, room: n}
-		p.state = p.state.Grant(Grant{Until: until, End: end, Pods: n})
-	case in.leases.room(in.now) == 0 && in.leases.open(in.now) == 0:
+	case wanted <= 0:
+	case room > 0 && lasts > 0:
+		p.pods = min(wanted, maxGrant, room)
+		ends := usableFor + in.attempt + skew
+		p.granted = &reservation{expires: in.now.Add(lasts), end: in.now.Add(ends)}
+		if window > 0 {
+			p.pods = min(max(wanted, room/floorShare), maxGrant, room)
+			p.granted.until = in.server.Add(ends).Truncate(time.Microsecond)
+		}
+		p.granted.room = p.pods
+		p.state.add(grant{until: p.granted.until, end: p.granted.end, pods: p.pods})
+	case window > 0 && len(a.reservations) == 0:
 		p.tripped = true
-		p.state.Tripped = in.server.Truncate(time.Microsecond)
-		p.state.Limit, p.state.Generation = limit, in.generation
+		p.state.tripped = in.server.Truncate(time.Microsecond)
+		p.state.limit, p.state.generation = limit, a.terms.generation
 	}
 }

@@ -1,187 +1,289 @@
 package breaker
 
 import (
-	"context"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
-// term is what is known in one term of leadership. It is safe for concurrent use.
+// Answer says whether a pod may be evicted. Exactly one of its fields is set.
+type Answer struct {
+	// Permit allows one pod to be evicted.
+	Permit *Permit
+	// HeldBy is the policy whose breaker holds the pod.
+	HeldBy *eviction.Policy
+	// Wait is the time after which to ask again: a grant is being written, or attempts are in progress
+	// that may give their room back.
+	Wait time.Duration
+}
+
+// Permit allows one pod to be evicted, in one attempt that ends within the Timeout of the Keeper. It
+// is safe for concurrent use. The nil Permit does nothing.
+type Permit struct {
+	// term is nil for a permit that nothing counts.
+	term         *term
+	reservations reservations
+	// pod is the pod that the breakers count, as of at.
+	pod      types.UID
+	at       time.Time
+	breakers []*ledger
+}
+
+// Settle ends the attempt. Evicted is false only if it is certain that the attempt evicted no pod: an
+// attempt without an answer counts as an eviction. The room of an attempt that evicted no pod is given
+// back. A permit that is not settled, or settled after its term of leadership, counts as used. The
+// second call does nothing.
+func (p *Permit) Settle(evicted bool) {
+	if p == nil || p.term == nil {
+		return
+	}
+	p.term.mu.Lock()
+	defer p.term.mu.Unlock()
+	for _, r := range p.reservations {
+		r.open--
+		if !evicted {
+			r.room++
+		}
+	}
+	if evicted {
+		for _, l := range p.breakers {
+			l.countedAt[p.pod] = p.at
+		}
+	}
+	p.reservations, p.breakers = nil, nil
+}
+
+// term is the state of a Keeper in one term of leadership. It is safe for concurrent use.
 type term struct {
-	mu       sync.Mutex
-	over     bool
-	breakers map[types.UID]*breaker
-	// approvals are those that may let pods go, and reservations what was let go.
-	approvals    []approval
-	reservations map[types.UID]*reservation
-	// attend starts the clerk of a breaker, and serve that of a reservation.
-	attend func(*breaker)
-	serve  func(*reservation)
-	// look has the approvals read.
-	look chan struct{}
+	mu      sync.Mutex
+	ledgers map[types.UID]*ledger
+	// approvals are those that have not expired, the oldest first; none while no breaker is tripped.
+	approvals []*v1alpha1.EvictionApproval
+	// start starts the worker of a ledger; nil after the end of the term.
+	start func(*ledger)
 }
 
-func newTerm() *term {
-	return &term{breakers: map[types.UID]*breaker{}, reservations: map[types.UID]*reservation{}, look: make(chan struct{}, 1)}
-}
-
-// end has no clerk start any more.
-func (t *term) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over = true
-}
-
-// know has the breakers of policies attended to.
-func (t *term) know(policies []*eviction.Policy) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, policy := range policies {
-		t.of(policy).stir()
-	}
-}
-
-// of returns the breaker of a policy. The mutex is held.
-func (t *term) of(policy *eviction.Policy) *breaker {
-	b, ok := t.breakers[policy.UID]
+// ledger returns the ledger of a policy or an approval, and makes it if there is none. The caller
+// holds the mutex.
+func (t *term) ledger(uid types.UID, name string, approval bool) *ledger {
+	l, ok := t.ledgers[uid]
 	if !ok {
-		b = newBreaker(policy)
-		t.breakers[policy.UID] = b
-		if !t.over {
-			t.attend(b)
+		l = &ledger{
+			name: name, uid: uid, approval: approval, wake: make(chan struct{}, 1),
+			countedAt: map[types.UID]time.Time{}, heldByOthers: map[types.UID]int{},
+		}
+		t.ledgers[uid] = l
+		if t.start != nil {
+			t.start(l)
 		}
 	}
-	return b
+	return l
 }
 
-// ask returns a permit if all breakers have room, and the policy that holds, if one
-// does; else how long to wait.
-func (t *term) ask(policies []*eviction.Policy, now time.Time) Answer {
+// drop removes the ledger of an object that was deleted.
+func (t *term) drop(l *ledger) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var wait time.Duration
-	for _, policy := range policies {
-		b := t.of(policy)
-		if b.outdated(policy) {
-			wait = max(wait, b.await(now))
-		}
-	}
-	if wait > 0 {
-		return Answer{Wait: wait}
-	}
-	for _, policy := range policies {
-		if t.breakers[policy.UID].tripped() {
-			t.heldElsewhere(policies, policy.UID)
-			return Answer{HeldBy: policy}
-		}
-	}
-	for _, policy := range policies {
-		if b := t.breakers[policy.UID]; b.leases.room(now) == 0 {
-			b.demand++
-			wait = max(wait, b.await(now))
-		}
-	}
-	if wait > 0 {
-		return Answer{Wait: wait}
-	}
-	permit := &Permit{mu: &t.mu}
-	for _, policy := range policies {
-		permit.leases = append(permit.leases, t.breakers[policy.UID].leases.take(now))
-	}
-	return Answer{Permit: permit}
+	delete(t.ledgers, l.uid)
+	t.approvals = slices.DeleteFunc(slices.Clone(t.approvals), func(a *v1alpha1.EvictionApproval) bool { return a.UID == l.uid })
 }
 
-// await has the clerk look, and returns when it may be through.
-func (b *breaker) await(now time.Time) time.Duration {
-	b.stir()
-	return b.waiting.wait(now, b.pause.Sub(now))
+// signal makes ledgers for new policies, and wakes the workers of all ledgers.
+func (t *term) signal(policies []*eviction.Policy) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, policy := range policies {
+		t.ledger(policy.UID, policy.Name, false)
+	}
+	for _, l := range t.ledgers {
+		l.signal()
+	}
 }
 
-// tripped returns the policies whose breakers hold.
+// tripped returns the policies whose breakers are tripped.
 func (t *term) tripped() []types.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var uids []types.UID
-	for uid, b := range t.breakers {
-		if b.tripped() {
+	for uid, l := range t.ledgers {
+		if l.tripped() {
 			uids = append(uids, uid)
 		}
 	}
 	return uids
 }
 
-// forget drops a breaker whose policy is gone.
-func (t *term) forget(b *breaker) {
+// ask answers for a pod that the breakers of policies bind, and to which approvals apply.
+func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1alpha1.EvictionApproval, now time.Time) Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.breakers, b.uid)
+	permit := &Permit{term: t, pod: pod, at: now}
+	var wait time.Duration
+	for _, policy := range policies {
+		if policy.Breaker == nil {
+			continue
+		}
+		l := t.ledger(policy.UID, policy.Name, false)
+		if l.hasCounted(pod, now, policy.Breaker.Window) {
+			continue
+		}
+		l.policy = policy
+		permit.breakers = append(permit.breakers, l)
+		if !l.upToDate(policy) {
+			wait = max(wait, l.await(now))
+		}
+	}
+	if wait > 0 {
+		return Answer{Wait: wait}
+	}
+	ledgers, holder := t.ledgersFor(permit.breakers, approvals)
+	if holder != nil {
+		for _, l := range permit.breakers {
+			if l != holder {
+				l.heldByOthers[holder.uid]++
+			}
+		}
+		return Answer{HeldBy: holder.policy}
+	}
+	for _, l := range ledgers {
+		if usable, _ := l.reservations.room(now); usable == 0 {
+			l.demand++
+			wait = max(wait, l.await(now))
+		}
+	}
+	if wait > 0 {
+		return Answer{Wait: wait}
+	}
+	for _, l := range ledgers {
+		permit.reservations = append(permit.reservations, l.reservations.take(now))
+	}
+	return Answer{Permit: permit}
 }
 
-// pause notes until when a clerk does not work.
-func (t *term) pause(at *time.Time, until time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	*at = until
+// ledgersFor returns the ledgers that have to grant a pod: those of its breakers, or, if one of them is
+// tripped, that of an approval of the taint alone, or those of approvals of the policies instead of
+// tripped breakers. It returns the first breaker that holds the pod, if one does. The caller holds the
+// mutex.
+func (t *term) ledgersFor(breakers []*ledger, approvals []*v1alpha1.EvictionApproval) (ledgers []*ledger, holder *ledger) {
+	if slices.ContainsFunc(breakers, (*ledger).tripped) {
+		if l := t.approvalFor(approvals, ""); l != nil {
+			return []*ledger{l}, nil
+		}
+	}
+	for _, breaker := range breakers {
+		l := breaker
+		if l.tripped() {
+			l = t.approvalFor(approvals, l.name)
+		}
+		if l == nil {
+			return nil, breaker
+		}
+		ledgers = append(ledgers, l)
+	}
+	return ledgers, nil
 }
 
-// stir has all breakers looked at.
-func (t *term) stir() {
+// approvalFor returns the ledger of the oldest approval of a policy, or of a taint if the name is empty,
+// that is not exhausted; nil for none. The caller holds the mutex.
+func (t *term) approvalFor(approvals []*v1alpha1.EvictionApproval, policy string) *ledger {
+	for _, a := range approvals {
+		if a.Spec.EvictionPolicy != policy {
+			continue
+		}
+		if l := t.ledger(a.UID, a.Name, true); !l.exhausted() {
+			return l
+		}
+	}
+	return nil
+}
+
+// countHeld returns an upper bound for the number of pods that a breaker holds; -1 while the count is
+// incomplete. The evictor counts a pod for one of the breakers that hold it, after the pod has asked.
+// The other breakers count it as well: otherwise they would be released, and trip again. A pod that
+// asks twice counts twice, but no more pods than the evictor counts for the other breaker. If that one
+// is released, its pods ask again, and the count is incomplete until they have.
+func (t *term) countHeld(l *ledger, now time.Time, settled bool, byPolicy map[types.UID]int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, b := range t.breakers {
-		b.stir()
+	if !settled || !l.tripped() {
+		l.incompleteAt = now
+	}
+	count := byPolicy[l.uid]
+	for uid, asked := range l.heldByOthers {
+		if other := t.ledgers[uid]; other == nil || !other.tripped() {
+			delete(l.heldByOthers, uid)
+			l.incompleteAt = now
+		}
+		count += min(asked, byPolicy[uid])
+	}
+	if byPolicy == nil || now.Sub(l.incompleteAt) < fitsAfter {
+		return -1
+	}
+	return count
+}
+
+// idle reports whether there is nothing to read or write for a ledger. It drops the ledger of an
+// approval that is not listed any more.
+func (t *term) idle(l *ledger, in *situation) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.stale(in) || l.next(in) != nil {
+		return false
+	}
+	if l.approval && len(l.reservations) == 0 && !isListed(t.approvals, l.uid) {
+		delete(t.ledgers, l.uid)
+	}
+	return true
+}
+
+// observe takes over the state and the terms of an object that was read. The state is that of the last
+// read or write, that of a lost write, which observe returns, or that of another writer. This replica
+// cannot know what the other writer made of its grants, and drops its reservations. observe returns the
+// next write, if there is one.
+func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost, next *plan, foreign bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := l.terms != nil; !known || !l.state.equal(&found) {
+		at := slices.IndexFunc(l.lostWrites, func(p plan) bool { return p.state.equal(&found) })
+		if foreign = known && at < 0; at < 0 {
+			l.state, l.reservations, l.lostWrites = found, nil, nil
+		} else {
+			lost = &l.lostWrites[at]
+			l.commit(lost)
+		}
+	}
+	l.read, l.terms = in.now, spec
+	return lost, l.next(in), foreign
+}
+
+// finish takes over the result of a write.
+func (t *term) finish(l *ledger, p *plan, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		l.commit(p)
+		return
+	}
+	l.read = time.Time{}
+	if uncertain(err) {
+		l.lostWrites = append(l.lostWrites[max(len(l.lostWrites)+1-maxLost, 0):], *p)
 	}
 }
 
-// stirApprovals has the approvals read. It does not block.
-func (t *term) stirApprovals() {
-	select {
-	case t.look <- struct{}{}:
-	default:
+// schedule begins the pause of a worker, in which the waiting pods ask again. It returns the time from
+// the end of the pause to the next check, and whether the ledger was dropped.
+func (t *term) schedule(l *ledger, now time.Time, pause time.Duration) (next time.Duration, dropped bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l.pause, l.demand, l.waiting = now.Add(pause), 0, 0
+	next = idlePause
+	if l.terms == nil || l.tripped() || len(l.reservations) > 0 {
+		next = activePause
 	}
-}
-
-// resting reports whether nothing is to be read or written for a breaker.
-func (t *term) resting(b *breaker, o *outside) (rest, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !b.resting(o) {
-		return rest{}, false
-	}
-	b.demand = 0 // Who still waits asks again.
-	return rest{again: b.again(o.now)}, true
-}
-
-// rest returns when a breaker is to be looked at again.
-func (t *term) rest(b *breaker, now time.Time, pause time.Duration) rest {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return rest{pause: pause, again: b.again(now)}
-}
-
-// learn takes in an object that was read. It returns the write that turned out to have
-// gone through, if one did, and whether the breaker has ceased to hold without that.
-func (t *term) learn(ctx context.Context, b *breaker, object *v1alpha1.EvictionPolicy, o *outside) (found *plan, ceased bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	held := b.tripped()
-	found, own := b.learn(Read(object.Status.Breaker, o.server, o.now), o.now)
-	if !own {
-		logr.FromContextOrDiscard(ctx).Info("somebody else has written what a breaker counts", "policy", b.name)
-	}
-	return found, held && !b.tripped() && found == nil
-}
-
-// prepare returns what is to be written for an object that was read.
-func (t *term) prepare(b *breaker, object *v1alpha1.EvictionPolicy, o *outside) (plan, bool) {
-	policy := eviction.Compile([]v1alpha1.EvictionPolicy{*object}).All()[0]
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return b.prepare(policy, o)
+	return next, t.ledgers[l.uid] != l
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -437,23 +438,29 @@ func (r *replica) try(pods int, names ...string) (gone, held int) {
 
 // holding returns the names of the policies whose breakers hold by what r knows.
 func (r *replica) holding() []string {
-	t := r.current()
+	t := r.term.Load()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var names []string
-	for _, b := range t.breakers {
-		if b.tripped() {
-			names = append(names, b.name)
+	for _, l := range t.ledgers {
+		if l.tripped() {
+			names = append(names, l.name)
 		}
 	}
 	return names
 }
 
-// answer asks until it need not wait, at most for a minute.
-func (r *replica) answer(names ...string) Answer {
+// newUID returns the UID of a pod that has not asked yet.
+func newUID() types.UID { return uuid.NewUUID() }
+
+// answer asks for a new pod until it need not wait, at most for a minute.
+func (r *replica) answer(names ...string) Answer { return r.answerFor(newUID(), names...) }
+
+// answerFor is answer, for a pod.
+func (r *replica) answerFor(pod types.UID, names ...string) Answer {
 	var answer Answer
 	for begun := time.Now(); time.Since(begun) < time.Minute; {
-		answer = r.Ask(r.policies(names...), cause)
+		answer = r.Ask(pod, r.policies(names...), cause)
 		if answer.Wait == 0 {
 			return answer
 		}

@@ -1,95 +1,79 @@
 package ratelimit
 
 import (
+	"maps"
 	"math"
 	"time"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// bucket holds the tokens of a line. Each can be taken, or is with a pod that is on its
-// way, or was used by one that left and is not there again yet. Instead of counting the
-// last it keeps when all of them will be there, so that time passes without anybody
-// doing anything.
+// disorder is the difference between times that workers may pass out of order. A clock that
+// goes back by more was set.
+const disorder = time.Second
+
+// bucket holds the tokens of a policy. Each token is available, is held by a pod, or was
+// used and is not refilled yet. The bucket does not count used tokens; it stores when all
+// are refilled, so that nothing has to be done as time passes.
 type bucket struct {
-	interval time.Duration
-	burst    int
-	// full is when all tokens that were used are there again. It is never later than
-	// burst intervals from now: then all were.
+	Limit
+	// full is when all used tokens are refilled: at most burst intervals from the latest use.
 	full time.Time
-	// returned is by how much full was brought forward altogether by what was taken back.
+	// held counts the tokens that pods hold. Used and held tokens together are at most
+	// burst, because all pods that hold one may leave at the same moment.
+	held int
+	// used is when the token that a pod used last is refilled, if no use is taken back
+	// after it. At most 2*burst pods are stored.
+	used map[tracker.Key]time.Time
+	// returned is the sum of the times by which uses that were taken back moved full.
 	returned time.Duration
-	// out is how many were taken and are not settled. With those that were used they are
-	// never more than burst: of the pods that are on their way all may leave at once.
-	out int
-	// called is how many pods were called and may take a token each.
-	called int
 }
 
 func newBucket(limit Limit) *bucket {
-	return &bucket{interval: limit.interval(), burst: limit.burst()}
+	return &bucket{Limit: limit, used: map[tracker.Key]time.Time{}}
 }
 
-// lack returns how long it takes until no token is used. A clock that was set back makes
-// that no longer than it takes to fill an empty bucket.
+// lack returns the time until all used tokens are refilled. After the clock was set back,
+// this is at most the time to fill an empty bucket.
 func (b *bucket) lack(now time.Time) time.Duration {
-	if most := now.Add(time.Duration(b.burst) * b.interval); b.full.After(most) {
-		b.full = most
+	if latest := now.Add(time.Duration(b.burst()) * b.interval()); b.full.Sub(latest) > disorder {
+		b.full = latest
 	}
 	return max(b.full.Sub(now), 0)
 }
 
-// wait returns how long it takes until there is a token for a pod if so many others take
-// one now: zero if there is one. Else it is as if they, and all that are on their way,
-// left now. If they take longer, so does that; and it is never more for one that leaves.
-func (b *bucket) wait(now time.Time, others int) time.Duration {
-	return max(b.lack(now)+time.Duration(b.out+others-b.burst+1)*b.interval, 0)
+// wait returns the time until a token is available, if that many more are held. It is
+// computed as if all pods that hold one leave now. A pod that leaves later makes the wait
+// longer; a pod that leaves now does not.
+func (b *bucket) wait(now time.Time, more int) time.Duration {
+	return max(b.lack(now)+time.Duration(b.held+more-b.burst()+1)*b.interval(), 0)
 }
 
-// take takes a token, which must be there.
-func (b *bucket) take() { b.out++ }
-
-// settle ends what a token was taken for. Only one that was used has to come again, and
-// begins to only now: nobody knows when, until now, the pod left.
-func (b *bucket) settle(now time.Time, used bool) {
-	b.out--
-	if used {
-		b.full = now.Add(b.lack(now) + b.interval)
-	}
-}
-
-// used is a token that was used: when it is there again, if no more is taken back than was
-// until then.
-type used struct {
-	again    time.Time
-	returned time.Duration
-}
-
-// last returns the token that was used last.
-func (b *bucket) last() used { return used{b.full, b.returned} }
-
-// takeBack takes back the use of a token. No more comes back than what is still lacking
-// because of it: had it not been used, the bucket might have been full since, and nothing is
-// saved up beyond that.
-func (b *bucket) takeBack(now time.Time, token used) {
-	since := b.returned - token.returned
-	if lacking := min(token.again.Add(-since).Sub(now), b.interval); lacking > 0 {
-		b.full = b.full.Add(-lacking)
-		b.returned += lacking
-	}
-}
-
-// change gives the line another pace. As many tokens are there as before, or as there
-// is room for: a new pace is not a new burst.
-func (b *bucket) change(now time.Time, limit Limit) {
-	interval, burst := limit.interval(), limit.burst()
-	if b.interval == interval && b.burst == burst {
+// settle ends the hold of a pod on a token. The refill of a used token starts only now,
+// because the time at which the pod left is not known. An earlier use by the same pod is
+// taken back as far as it is not refilled: time that has passed is not credited again.
+func (b *bucket) settle(now time.Time, key tracker.Key, used bool) {
+	b.held--
+	if !used {
 		return
 	}
-	unused := min(float64(b.burst)-float64(b.lack(now))/float64(b.interval), float64(burst))
-	b.interval, b.burst = interval, burst
-	b.full = now.Add(time.Duration(math.Ceil((float64(burst) - unused) * float64(interval))))
+	lack := b.lack(now)
+	back := max(min(b.used[key].Add(-b.returned).Sub(now), b.interval(), lack), 0)
+	b.returned += back
+	b.full = now.Add(lack + b.interval() - back)
+	b.used[key] = b.full.Add(b.returned)
+	if len(b.used) > 2*b.burst() {
+		maps.DeleteFunc(b.used, func(_ tracker.Key, full time.Time) bool { return !full.Add(-b.returned).After(now) })
+	}
 }
 
-// idle reports whether a new bucket would be the same.
-func (b *bucket) idle(now time.Time) bool {
-	return b.called == 0 && b.out == 0 && b.lack(now) == 0
+// change sets another limit. The number of available tokens stays the same, but is at
+// most the new burst: a change does not allow another burst.
+func (b *bucket) change(now time.Time, limit Limit) {
+	lack := max(float64(limit.burst()-b.burst())+float64(b.lack(now))/float64(b.interval()), 0)
+	b.Limit, b.full = limit, now.Add(time.Duration(math.Ceil(lack*float64(limit.interval()))))
+	clear(b.used)
 }
+
+// idle reports whether the bucket equals a new one.
+func (b *bucket) idle(now time.Time) bool { return b.held == 0 && b.lack(now) == 0 }

@@ -1,29 +1,35 @@
 // Package ratelimit lets pods leave at the pace that EvictionPolicies ask for.
 //
-// Each policy with a pace has a line. A pod stands in the lines of all policies that
-// pace it and goes when each of them has a token for it. Nobody polls: a pod that has
-// to wait is called when it is its turn, so 5,000 that wait cost no more than one.
+// Each policy with a pace has a bucket of tokens. A pod goes when it can take a token from
+// the buckets of all policies that pace it. Pods that have to wait are in one queue. They
+// do not poll: a pod is called when it may go, so that 5,000 that wait cost no more than
+// one.
 //
-// The order is that in which pods came. A pod is passed only by one that it does not
-// wait for: when one of its lines has no token yet, another pod may take a token of its
-// other lines, if that makes it wait no longer. So one slow line does not slow the
-// rest, and whoever has waited longest is never put off: no pod starves, and two that
-// need the same lines cannot wait for each other.
+// The queue is in the order of arrival. A pod is passed only by a pod that does not delay
+// it: while one of its buckets has no token, another pod may take a token from its other
+// buckets, if that makes it wait no longer. So one slow policy does not slow the pods of
+// others, the pod that has waited longest is never delayed, no pod starves, and two pods
+// that need tokens of the same buckets cannot wait for each other.
 //
-// Within any time t no more pods leave than burst + rate*t, the rate being
-// podsPerSecond. When a pod leaves nobody knows but that it is between the request and
-// the answer, and when nobody has answered for a while all may leave in the same moment.
-// So a token stays with who is on its way, and only after the answer is it there again.
-// Where there is no answer, the pod counts as one that left when the attempt was given
-// up. An attempt that evicted nobody gives its tokens back: all is as if it had never
-// been made.
+// Within any time t at most burst + rate*t pods leave, where the rate is podsPerSecond. A
+// pod leaves at some time between the request and the answer, and if the API server does
+// not answer for a while, all pods may leave at the same moment. So a pod holds its tokens
+// during the attempt, and they are refilled only after the answer. If there is no answer,
+// the pod counts as one that left when the attempt was given up. An attempt that evicted
+// no pod returns its tokens, as if it had not been made. A pod that makes another attempt
+// after one with an unknown result is counted once in each bucket: the earlier use of a
+// token is taken back, unless the token is refilled already.
 //
-// With pods enough the rate is reached, but for two exceptions. No more than burst are on
-// their way at once: where an attempt takes longer than burst/rate, pods leave a burst
-// an attempt, which is slower. And a burst far below what leaves in a millisecond makes
-// a call take longer than the token that it is about.
+// If there are enough pods, they leave at the rate, with two exceptions. At most burst pods
+// make an attempt at once: if an attempt takes longer than burst/rate, a burst of pods
+// leaves per attempt, which is slower. And if the burst is far smaller than the number of
+// pods that leave in a millisecond, a call takes longer than the refill of its token.
 //
-// All of this is in memory. A new leader begins with full lines; what bounds how many
-// leave over all leaders is the breaker. Time is that of the machine, not of the API
-// server, which may be set.
+// The buckets are not those of golang.org/x/time/rate: its Limiter credits the same time
+// twice if workers pass times out of order, and none while a clock that was set back has
+// not caught up.
+//
+// All of this is in memory. A new leader begins with full buckets; the breaker bounds how
+// many pods leave over all leaders. Time is that of the machine, not of the API server,
+// the clock of which may be set.
 package ratelimit

@@ -1,51 +1,60 @@
 package ratelimit
 
 import (
-	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// group is the pods that stand in the same lines, those that wait in the order in
-// which they came. All of them need the same tokens, so only the first matters.
-type group struct {
-	name    string
-	buckets []*bucket
-	waiting queue
-	// members counts those that wait and those that were called.
-	members int
-}
-
-// waiter is a pod that stands in lines.
-type waiter struct {
+// entry is a pod in the queue.
+type entry struct {
 	key tracker.Key
-	// arrival orders pods by when they came.
+	// arrival is the position of the pod in the order of arrival.
 	arrival uint64
 	group   *group
-	// place is where it stands in the queue of its group, -1 when it was called.
-	place int
-	// called is when it was called. While reserved is true a token of each of its lines
-	// is kept for it.
-	called   time.Time
-	reserved bool
+	state   state
+	// index is the position in the heap of the group while the pod waits.
+	index int
+	// called is when the pod was called.
+	called time.Time
 }
 
-// wait returns how long it takes until the first pod could go.
+type state int
+
+const (
+	// removed is the state of an entry that is not in the queue any more.
+	removed state = iota
+	// waiting is the state of a pod that has no tokens.
+	waiting
+	// called is the state of a pod that holds a token of each bucket and has to ask.
+	called
+	// going is the state of a pod that holds these tokens for an attempt.
+	going
+)
+
+// group is the pods that need a token of each of the same buckets. Only the first of those
+// that wait is considered. It is a heap.Interface by arrival.
+type group struct {
+	buckets []*bucket
+	waiting []*entry
+}
+
+// wait returns the time until all buckets have a token.
 func (g *group) wait(now time.Time) time.Duration {
 	var longest time.Duration
 	for _, b := range g.buckets {
-		longest = max(longest, b.wait(now, b.called))
+		longest = max(longest, b.wait(now, 0))
 	}
 	return longest
 }
 
-// delays reports whether the first pod, if it went now, would put off the first one of
-// another group, which can go after a while.
-func (g *group) delays(now time.Time, other *group, in time.Duration) bool {
-	for _, b := range g.buckets {
-		for _, theirs := range other.buckets {
-			if b == theirs && b.wait(now, b.called+1) > in {
+// delays reports whether a pod that takes its tokens now delays the first pod of another
+// group, which can go after the time that blocked has for it.
+func (g *group) delays(now time.Time, blocked map[*group]time.Duration) bool {
+	for other, in := range blocked {
+		for _, b := range g.buckets {
+			if slices.Contains(other.buckets, b) && b.wait(now, 1) > in {
 				return true
 			}
 		}
@@ -53,41 +62,27 @@ func (g *group) delays(now time.Time, other *group, in time.Duration) bool {
 	return false
 }
 
-// reserve keeps a token of each line for a pod, or gives that up.
-func (g *group) reserve(pods int) {
-	for _, b := range g.buckets {
-		b.called += pods
-	}
-}
+func (g *group) Len() int           { return len(g.waiting) }
+func (g *group) Less(i, j int) bool { return g.waiting[i].arrival < g.waiting[j].arrival }
 
-func (g *group) push(w *waiter) { heap.Push(&g.waiting, w) }
-
-// queue is a heap by arrival: a heap.Interface.
-type queue []*waiter
-
-func (q *queue) Len() int           { return len(*q) }
-func (q *queue) Less(i, j int) bool { return (*q)[i].arrival < (*q)[j].arrival }
-
-func (q *queue) Swap(i, j int) {
-	pods := *q
-	pods[i], pods[j] = pods[j], pods[i]
-	pods[i].place, pods[j].place = i, j
+func (g *group) Swap(i, j int) {
+	g.waiting[i], g.waiting[j] = g.waiting[j], g.waiting[i]
+	g.waiting[i].index, g.waiting[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (q *queue) Push(x any) {
-	if w, ok := x.(*waiter); ok {
-		w.place = len(*q)
-		*q = append(*q, w)
+func (g *group) Push(x any) {
+	if e, ok := x.(*entry); ok {
+		e.index = len(g.waiting)
+		g.waiting = append(g.waiting, e)
 	}
 }
 
 // Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	w := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	w.place = -1
-	return w
+func (g *group) Pop() any {
+	last := len(g.waiting) - 1
+	e := g.waiting[last]
+	g.waiting[last] = nil
+	g.waiting = g.waiting[:last]
+	return e
 }

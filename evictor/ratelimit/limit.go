@@ -1,9 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
-	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,12 +8,12 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
-// Limit is how fast the pods of one line may leave.
+// Limit is the rate at which the pods of one policy may leave.
 type Limit struct {
-	// Policy is the UID of the EvictionPolicy whose line it is.
+	// Policy is the UID of the EvictionPolicy.
 	Policy types.UID
-	// PerSecond is how many pods leave in a second, and Burst how many at once; less
-	// than one pod is one, and no burst is what leaves in a second.
+	// PerSecond is the number of pods that may leave in a second, at least one. Burst is
+	// the number that may leave at once, PerSecond if not positive.
 	PerSecond, Burst int
 }
 
@@ -31,8 +28,8 @@ func LimitsOf(policies []*eviction.Policy) []Limit {
 	return limits
 }
 
-// interval returns how long it takes until there is another token, rounded up so that
-// the pace is never exceeded.
+// interval returns the time to refill one token, rounded up so that the pace is never
+// exceeded.
 func (l Limit) interval() time.Duration {
 	rate := time.Duration(max(l.PerSecond, 1))
 	return (time.Second + rate - 1) / rate
@@ -43,21 +40,4 @@ func (l Limit) burst() int {
 		return l.Burst
 	}
 	return max(l.PerSecond, 1)
-}
-
-// orderly returns limits by policy, each policy once.
-func orderly(limits []Limit) []Limit {
-	ordered := slices.Clone(limits)
-	slices.SortStableFunc(ordered, func(a, b Limit) int { return cmp.Compare(a.Policy, b.Policy) })
-	return slices.CompactFunc(ordered, func(a, b Limit) bool { return a.Policy == b.Policy })
-}
-
-// nameOf returns what a set of lines is known by.
-func nameOf(limits []Limit) string {
-	var name strings.Builder
-	for _, limit := range limits {
-		name.WriteString(string(limit.Policy))
-		name.WriteByte(0) // not in a UID
-	}
-	return name.String()
 }

@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -39,45 +41,43 @@ func (c *counted) tokens(now time.Time, out int) int {
 	return tokens
 }
 
-// TestATokenThatComesBackWasNeverTaken compares a bucket with one that counts.
+// TestATokenThatComesBackWasNeverTaken compares a queue of one policy with one that counts.
 func TestATokenThatComesBackWasNeverTaken(t *testing.T) {
 	t.Parallel()
 	r := random(t)
 	returned, empty := 0, 0
 	for world := range 300 {
-		limit := line("a", 1+r.IntN(20), 1+r.IntN(6))
-		b, c, now, out := newBucket(limit), &counted{limit: limit}, noon, 0
+		limit := rate("a", 1+r.IntN(20), 1+r.IntN(6))
+		q, c, now, next := NewQueue(), &counted{limit: limit}, noon, 0
+		var out []tracker.Key
 		for range 100 {
 			now = now.Add(time.Duration(r.Int64N(int64(2 * limit.interval()))))
-			tokens := c.tokens(now, out)
+			tokens := c.tokens(now, len(out))
 			require.GreaterOrEqual(t, tokens, 0, "world %d", world)
-			for others := range limit.burst() + 2 {
-				if (tokens > others) != (b.wait(now, others) == 0) {
-					require.Failf(t, "wrong", "world %d: %d tokens, %d others, wait %s", world, tokens, others, b.wait(now, others))
-				}
-			}
+			require.Equal(t, tokens, available(q, now, limit), "world %d", world)
 			if tokens == 0 {
 				empty++
 			}
 			switch r.IntN(3) {
 			case 0:
 				if tokens > 0 {
-					b.take()
-					out++
+					next++
+					out = append(out, key("p"+strconv.Itoa(next)))
+					require.True(t, q.Ask(now, out[len(out)-1], []Limit{limit}))
 				}
 			case 1:
-				if out > 0 {
-					b.settle(now, false)
-					out--
+				if len(out) > 0 {
+					q.Leave(now, out[0], false)
+					out = out[1:]
 					returned++
 				}
 			default:
-				if out > 0 {
-					foretold := b.wait(now, 0)
-					b.settle(now, true)
+				if len(out) > 0 {
+					foretold := wait(q, now, limit)
+					q.Leave(now, out[0], true)
 					c.left(now)
-					out--
-					require.Equal(t, foretold, b.wait(now, 0), "who leaves was counted before")
+					out = out[1:]
+					require.Equal(t, foretold, wait(q, now, limit), "who leaves was counted before")
 				}
 			}
 		}
@@ -86,57 +86,83 @@ func TestATokenThatComesBackWasNeverTaken(t *testing.T) {
 	require.Greater(t, empty, 1000)
 }
 
-// TestTakenBackIsNoMoreThanNeverUsed compares a bucket from which some uses are taken back with
-// one that counts again from the beginning what was used and not taken back.
-func TestTakenBackIsNoMoreThanNeverUsed(t *testing.T) {
+// available returns how many pods may go now, of two more than the burst. None does.
+func available(q *Queue, now time.Time, limit Limit) (tokens int) {
+	probes := pods("probe", limit.burst()+2)
+	for _, name := range probes {
+		if q.Ask(now, key(name), []Limit{limit}) {
+			tokens++
+		}
+	}
+	for _, name := range probes {
+		q.Leave(now, key(name), false)
+	}
+	return tokens
+}
+
+// wait returns how long a pod would have to wait that came now.
+func wait(q *Queue, now time.Time, limit Limit) (in time.Duration) {
+	if !q.Ask(now, key("probe"), []Limit{limit}) {
+		_, in = q.Next(now)
+	}
+	q.Leave(now, key("probe"), false)
+	return in
+}
+
+// TestAPodIsCountedOnce compares a queue in which pods are evicted again, because it was not
+// known whether they had left, with one that counts the last eviction of each from the
+// beginning.
+func TestAPodIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	r := random(t)
 	type use struct {
-		at    time.Time
-		token used
+		at  time.Time
+		key tracker.Key
 	}
 	helped := 0
 	for world := range 300 {
-		limit := line("a", 1+r.IntN(20), 1+r.IntN(6))
-		b, now := newBucket(limit), noon
+		limit := rate("a", 1+r.IntN(20), 1+r.IntN(6))
+		q, every, now := NewQueue(), &counted{limit: limit}, noon
 		var uses []use
-		without := func() *counted {
-			c := &counted{limit: limit}
+		tokens := func() int {
+			once := &counted{limit: limit}
 			for _, u := range uses {
-				c.left(u.at)
+				once.left(u.at)
 			}
-			return c
+			return once.tokens(now, 0)
 		}
-		for range 100 {
+		for step := range 100 {
 			now = now.Add(time.Duration(r.Int64N(int64(limit.interval()))))
-			tokens := without().tokens(now, 0)
-			require.False(t, b.wait(now, 0) == 0 && tokens <= 0, "world %d: there is a token where there must be none", world)
-			switch {
-			case r.IntN(2) == 0 && b.wait(now, 0) == 0:
-				b.take()
-				b.settle(now, true)
-				uses = append(uses, use{now, b.last()})
-			case len(uses) > 0 && r.IntN(3) == 0:
-				at := r.IntN(len(uses))
-				before := b.full
-				b.takeBack(now, uses[at].token)
-				if b.full.Before(before) {
-					helped++
-				}
-				uses = slices.Delete(uses, at, at+1)
+			free := available(q, now, limit)
+			require.LessOrEqual(t, free, tokens(), "world %d: there is a token where there must be none", world)
+			require.GreaterOrEqual(t, free, every.tokens(now, 0), "world %d: a pod is counted more than once", world)
+			if free > every.tokens(now, 0) {
+				helped++
+			}
+			again, pod := r.IntN(3) == 0 && len(uses) > 0, key("p"+strconv.Itoa(step))
+			if at := r.IntN(len(uses) + 1); again && at < len(uses) {
+				pod = uses[at].key
+			}
+			if r.IntN(4) > 0 && q.Ask(now, pod, []Limit{limit}) {
+				q.Leave(now, pod, true)
+				every.left(now)
+				uses = append(slices.DeleteFunc(uses, func(u use) bool { return u.key == pod }), use{now, pod})
+			} else {
+				q.Leave(now, pod, false)
 			}
 		}
 	}
 	require.Greater(t, helped, 300)
 }
 
-// TestNoPaceIsEverExceeded has pods come, go, leave, be blocked and change lines at
-// random, and looks at when those left that were evicted: at any time between the
-// beginning and the end of the attempt, and all together after nobody answered for a while.
+// TestNoPaceIsEverExceeded has pods come, go, leave, step aside, be blocked, be evicted again
+// and change limits at random, and looks at when those left that were evicted: at any time
+// between the beginning and the end of the last attempt, and all together after nobody
+// answered for a while.
 func TestNoPaceIsEverExceeded(t *testing.T) {
 	t.Parallel()
 	r := random(t)
-	evicted, called, outages := 0, 0, 0
+	evicted, called, outages, again := 0, 0, 0, 0
 	for range 30 {
 		w := newWorld(r)
 		for range 400 {
@@ -144,31 +170,35 @@ func TestNoPaceIsEverExceeded(t *testing.T) {
 		}
 		w.finish(t)
 		for policy, limit := range w.limits {
-			requirePace(t, limit, w.left[policy])
-			requirePace(t, limit, w.settled[policy])
+			requirePace(t, limit, slices.SortedFunc(maps.Values(w.left[policy]), time.Time.Compare))
+			requirePace(t, limit, slices.SortedFunc(maps.Values(w.settled[policy]), time.Time.Compare))
 			evicted += len(w.left[policy])
 		}
 		called += w.called
 		outages += w.outages
+		again += w.again
 	}
 	require.Greater(t, evicted, 1000)
 	require.Greater(t, called, 1000)
 	require.Greater(t, outages, 30)
+	require.Greater(t, again, 100)
 }
 
-// world is lines with pods that behave as they like.
+// world is a queue with pods that behave as they like.
 type world struct {
 	*rand.Rand
-	lines  *Lines
+	queue  *Queue
 	now    time.Time
 	limits map[types.UID]Limit
-	// wants are the lines of the pods that have not gone.
+	// wants are the limits of the pods that have not gone.
 	wants   map[tracker.Key][]Limit
 	flights []flight
-	// left is when pods left, and settled when that was known.
-	left, settled map[types.UID][]time.Time
+	// left is when pods left last, and settled when that was known.
+	left, settled map[types.UID]map[tracker.Key]time.Time
 	pods          int
 	called        int
+	// again counts the pods that were evicted and are still there.
+	again int
 	// away is for how many steps more nobody answers, and outages how often that began.
 	away, outages int
 }
@@ -176,19 +206,19 @@ type world struct {
 // flight is an attempt that is not over.
 type flight struct {
 	pod    tracker.Key
-	ticket Ticket
 	began  time.Time
-	lines  []Limit
+	limits []Limit
 }
 
 func newWorld(r *rand.Rand) *world {
 	w := &world{
-		Rand: r, lines: NewLines(), now: noon,
+		Rand: r, queue: NewQueue(), now: noon,
 		limits: map[types.UID]Limit{}, wants: map[tracker.Key][]Limit{},
-		left: map[types.UID][]time.Time{}, settled: map[types.UID][]time.Time{},
+		left: map[types.UID]map[tracker.Key]time.Time{}, settled: map[types.UID]map[tracker.Key]time.Time{},
 	}
 	for _, policy := range []string{"a", "b", "c"} {
-		w.limits[types.UID(policy)] = line(policy, 1+r.IntN(50), 1+r.IntN(20))
+		w.limits[types.UID(policy)] = rate(policy, 1+r.IntN(50), 1+r.IntN(20))
+		w.left[types.UID(policy)], w.settled[types.UID(policy)] = map[tracker.Key]time.Time{}, map[tracker.Key]time.Time{}
 	}
 	return w
 }
@@ -222,7 +252,7 @@ func (w *world) step() {
 			w.landAll()
 		}
 	}
-	switch w.IntN(8) {
+	switch w.IntN(9) {
 	case 0, 1, 2:
 		w.pods++
 		k := key("p" + strconv.Itoa(w.pods))
@@ -231,7 +261,7 @@ func (w *world) step() {
 	case 3:
 		if k, ok := w.anyPod(); ok && w.IntN(3) == 0 {
 			delete(w.wants, k)
-			w.lines.Leave(w.now, k)
+			w.queue.Leave(w.now, k, false)
 		}
 	case 4:
 		if k, ok := w.anyPod(); ok && w.IntN(3) == 0 {
@@ -247,21 +277,27 @@ func (w *world) step() {
 		default:
 			w.land(w.IntN(3) > 0)
 		}
+	case 6:
+		if k, ok := w.anyPod(); ok && w.IntN(3) == 0 {
+			w.queue.StepAside(w.now, k)
+		} else if w.IntN(10) == 0 {
+			w.queue.Update(w.now, slices.Collect(maps.Values(w.limits)))
+		}
 	default:
 		w.call()
 	}
 }
 
 func (w *world) ask(k tracker.Key) {
-	if ticket, ok := w.lines.Ask(w.now, k, w.wants[k]); ok {
-		w.flights = append(w.flights, flight{pod: k, ticket: ticket, began: w.now, lines: w.wants[k]})
+	if w.queue.Ask(w.now, k, w.wants[k]) {
+		w.flights = append(w.flights, flight{pod: k, began: w.now, limits: w.wants[k]})
 		delete(w.wants, k)
 	}
 }
 
 // call calls pods, of which most come.
 func (w *world) call() {
-	called, _, _ := w.lines.Next(w.now)
+	called, _ := w.queue.Next(w.now)
 	w.called += len(called)
 	for _, k := range called {
 		if w.IntN(10) > 0 {
@@ -270,7 +306,7 @@ func (w *world) call() {
 	}
 }
 
-// land ends an attempt. A pod that was not evicted asks again.
+// land ends an attempt. A pod that was not evicted asks again, and so do some that were.
 func (w *world) land(evicted bool) {
 	if len(w.flights) == 0 {
 		return
@@ -278,16 +314,20 @@ func (w *world) land(evicted bool) {
 	i := w.IntN(len(w.flights))
 	f := w.flights[i]
 	w.flights = slices.Delete(w.flights, i, i+1)
-	f.ticket.Settle(w.now, evicted)
+	w.queue.Leave(w.now, f.pod, evicted)
 	if !evicted {
-		w.wants[f.pod] = f.lines
+		w.wants[f.pod] = f.limits
 		w.ask(f.pod)
 		return
 	}
 	at := f.began.Add(time.Duration(w.Int64N(int64(w.now.Sub(f.began)) + 1)))
-	for _, limit := range f.lines {
-		w.left[limit.Policy] = append(w.left[limit.Policy], at)
-		w.settled[limit.Policy] = append(w.settled[limit.Policy], w.now)
+	for _, limit := range f.limits {
+		w.left[limit.Policy][f.pod], w.settled[limit.Policy][f.pod] = at, w.now
+	}
+	if w.IntN(5) == 0 {
+		w.again++
+		w.wants[f.pod] = f.limits
+		w.ask(f.pod)
 	}
 }
 
@@ -312,24 +352,26 @@ func (w *world) finish(t *testing.T) {
 			}
 		}
 	}
-	w.landAll()
-	require.Zero(t, w.lines.Len())
-	w.lines.Next(w.now.Add(time.Hour))
-	require.Empty(t, w.lines.buckets, "and nothing is left of them")
-	require.Empty(t, w.lines.groups)
-	for _, left := range w.left {
-		slices.SortFunc(left, time.Time.Compare)
+	for len(w.flights) > 0 {
+		w.landAll()
 	}
+	for k := range w.wants {
+		w.queue.Leave(w.now, k, false)
+	}
+	require.Zero(t, w.queue.Len())
+	w.queue.Next(w.now.Add(time.Hour))
+	require.Empty(t, w.queue.buckets, "and nothing is left of them")
+	require.Empty(t, w.queue.groups)
 }
 
-// TestWhoCameFirstIsCalledFirst holds for the pods that stand in the same lines, and
-// all of them are gone by the time that the slowest line needs for them.
+// TestWhoCameFirstIsCalledFirst holds for the pods that have the same limits, and
+// all of them are gone by the time that the slowest limit needs for them.
 func TestWhoCameFirstIsCalledFirst(t *testing.T) {
 	t.Parallel()
 	r := random(t)
 	for world := range 40 {
-		limits := []Limit{line("a", 1+r.IntN(50), 1+r.IntN(5)), line("b", 1+r.IntN(50), 1+r.IntN(5)), line("c", 1+r.IntN(50), 1+r.IntN(5))}
-		l, sets := NewLines(), map[tracker.Key][]Limit{}
+		limits := []Limit{rate("a", 1+r.IntN(50), 1+r.IntN(5)), rate("b", 1+r.IntN(50), 1+r.IntN(5)), rate("c", 1+r.IntN(50), 1+r.IntN(5))}
+		q, sets := NewQueue(), map[tracker.Key][]Limit{}
 		order := map[string][]string{}
 		inLine := map[types.UID]int{}
 		went := map[string]time.Time{}
@@ -343,11 +385,11 @@ func TestWhoCameFirstIsCalledFirst(t *testing.T) {
 				}
 			}
 			sets[key(name)] = set
-			order[nameOf(set)] = append(order[nameOf(set)], name)
+			order[fmt.Sprint(set)] = append(order[fmt.Sprint(set)], name)
 			for _, limit := range set {
 				inLine[limit.Policy]++
 			}
-			if goes(l, noon, name, set...) {
+			if goes(q, noon, name, set...) {
 				went[name] = noon
 			}
 		}
@@ -355,7 +397,7 @@ func TestWhoCameFirstIsCalledFirst(t *testing.T) {
 		for _, limit := range limits {
 			longest += time.Duration(inLine[limit.Policy]) * limit.interval()
 		}
-		for name, at := range drain(t, l, noon, func(k tracker.Key) []Limit { return sets[k] }) {
+		for name, at := range drain(t, q, noon, func(k tracker.Key) []Limit { return sets[k] }) {
 			went[name] = at
 			require.LessOrEqual(t, at.Sub(noon), longest, "world %d", world)
 		}

@@ -15,7 +15,7 @@ import (
 
 // crew is workers that evict those who are called, each in a while.
 type crew struct {
-	lines  *Lines
+	queue  *Queue
 	clock  clock.WithTicker
 	limits func(tracker.Key) []Limit
 	// takes is how long an attempt lasts that begins then, and evicts what comes of it; nil
@@ -43,7 +43,7 @@ func (c *crew) wake(keys []tracker.Key) {
 
 func (c *crew) work(k tracker.Key) {
 	began := c.clock.Now()
-	ticket, ok := c.lines.Ask(began, k, c.limits(k))
+	ok := c.queue.Ask(began, k, c.limits(k))
 	c.mu.Lock()
 	c.asked++
 	c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *crew) work(k tracker.Key) {
 	// no time is, the race detector of Go 1.26 crashes within synctest, now and then.
 	time.Sleep(c.takes(began))
 	evicted, now := c.evicts == nil || c.evicts(k), c.clock.Now()
-	ticket.Settle(now, evicted)
+	c.queue.Leave(now, k, evicted)
 	if evicted {
 		c.mu.Lock()
 		c.left = append(c.left, now)
@@ -66,11 +66,11 @@ func (c *crew) work(k tracker.Key) {
 func run(t *testing.T, limit Limit, names []string, takes func(time.Time) time.Duration, lasts time.Duration, evicts func(tracker.Key) bool) *crew {
 	t.Helper()
 	c := &crew{
-		lines: NewLines(), clock: clock.RealClock{}, takes: takes, evicts: evicts,
+		queue: NewQueue(), clock: clock.RealClock{}, takes: takes, evicts: evicts,
 		limits: func(tracker.Key) []Limit { return []Limit{limit} },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c.wg.Go(func() { c.lines.Run(ctx, c.clock, c.wake) })
+	c.wg.Go(func() { c.queue.Run(ctx, c.clock, c.wake) })
 	for _, name := range names {
 		c.wake([]tracker.Key{key(name)})
 	}
@@ -86,7 +86,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 	t.Run("5,000 that wait are called one by one, at the pace and no more often than needed", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			limit := line("a", 200, 50)
+			limit := rate("a", 200, 50)
 			c := run(t, limit, pods("p", 5000), each(30*time.Millisecond), 20*time.Second, nil)
 			requirePace(t, limit, c.left)
 			require.InEpsilon(t, 50+20*200, len(c.left), 0.1)
@@ -97,7 +97,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 	t.Run("the pace is kept when every other pod is blocked", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			limit := line("a", 100, 20)
+			limit := rate("a", 100, 20)
 			c := run(t, limit, pods("p", 4000), each(10*time.Millisecond), 15*time.Second, func(k tracker.Key) bool { return k.Name[len(k.Name)-1]%2 == 0 })
 			requirePace(t, limit, c.left)
 			require.InEpsilon(t, 15*100, len(c.left), 0.1)
@@ -107,7 +107,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 	t.Run("I03 an outage is followed by the pace, and not by all who hung in it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			limit := line("a", 50, 30)
+			limit := rate("a", 50, 30)
 			gone := time.Now().Add(2 * time.Second)
 			back := gone.Add(10 * time.Second)
 			c := run(t, limit, pods("p", 2000), func(began time.Time) time.Duration {
@@ -131,7 +131,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 	t.Run("attempts that last longer than a burst at the pace are one burst at a time", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			limit := line("a", 100, 5)
+			limit := rate("a", 100, 5)
 			c := run(t, limit, pods("p", 2000), each(250*time.Millisecond), 20*time.Second, nil)
 			requirePace(t, limit, c.left)
 			require.InEpsilon(t, 20*5*4, len(c.left), 0.1)
@@ -141,7 +141,7 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 	t.Run("PF3 what is not paced is not slowed", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			limit := line("a", 10_000, 10_000)
+			limit := rate("a", 10_000, 10_000)
 			c := run(t, limit, pods("p", 5000), each(0), time.Millisecond, nil)
 			require.Len(t, c.left, 5000)
 		})
@@ -150,42 +150,46 @@ func TestRunCallsThoseWhoseTurnItIs(t *testing.T) {
 	t.Run("nobody does anything while nobody waits", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := run(t, line("a", 1, 1), nil, each(0), time.Hour, nil)
+			c := run(t, rate("a", 1, 1), nil, each(0), time.Hour, nil)
 			require.Zero(t, c.asked)
 		})
 	})
 }
 
-func TestLinesAreSafeForManyWorkers(t *testing.T) {
+func TestQueueIsSafeForManyWorkers(t *testing.T) {
 	t.Parallel()
-	l := NewLines()
-	limits := []Limit{line("a", 10_000, 100), line("b", 10_000, 100)}
+	q := NewQueue()
+	limits := []Limit{rate("a", 10_000, 100), rate("b", 10_000, 100)}
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
 			for i, name := range pods(string(rune('a'+worker)), 300) {
 				now := after(time.Duration(i) * time.Millisecond)
-				ticket, ok := l.Ask(now, key(name), limits[i%2:])
 				switch {
-				case ok:
-					ticket.Settle(now, i%3 == 0)
+				case q.Ask(now, key(name), limits[i%2:]):
+					q.Leave(now, key(name), i%3 == 0)
 				case i%5 == 0:
-					l.Leave(now, key(name))
+					q.Leave(now, key(name), false)
+				case i%7 == 0:
+					q.StepAside(now, key(name))
+					if q.Ask(now, key(name), limits[i%2:]) {
+						q.Leave(now, key(name), true)
+					}
 				}
-				l.Next(now)
+				q.Next(now)
 				if i%50 == 0 {
-					l.Update(now, limits[:1+i%2])
+					q.Update(now, limits[:1+i%2])
 				}
-				l.Waits(key(name))
+				q.Len()
 			}
 		})
 	}
 	wg.Wait()
-	for range l.Len() {
-		called, _, _ := l.Next(after(time.Minute))
+	for range q.Len() {
+		called, _ := q.Next(after(time.Minute))
 		for _, k := range called {
-			l.Leave(after(time.Minute), k)
+			q.Leave(after(time.Minute), k, false)
 		}
 	}
-	require.Zero(t, l.Len())
+	require.Zero(t, q.Len())
 }

@@ -21,14 +21,16 @@ func key(name string) tracker.Key {
 	return tracker.Key{Namespace: "ns", Name: name, UID: types.UID(name)}
 }
 
-func line(policy string, perSecond, burst int) Limit {
+func rate(policy string, perSecond, burst int) Limit {
 	return Limit{Policy: types.UID(policy), PerSecond: perSecond, Burst: burst}
 }
 
-// goes asks and settles: the pod goes, or it waits.
-func goes(l *Lines, now time.Time, name string, limits ...Limit) bool {
-	ticket, ok := l.Ask(now, key(name), limits)
-	ticket.Settle(now, true)
+// goes reports whether a pod may go, which then leaves at once. Else it waits.
+func goes(q *Queue, now time.Time, name string, limits ...Limit) bool {
+	ok := q.Ask(now, key(name), limits)
+	if ok {
+		q.Leave(now, key(name), true)
+	}
 	return ok
 }
 
@@ -65,18 +67,17 @@ func requirePace(t *testing.T, limit Limit, left []time.Time) {
 
 // drain runs the lines until nobody waits, and returns when each pod went. Those who are
 // called ask at once, with the limits that asks has for them.
-func drain(t *testing.T, l *Lines, now time.Time, asks func(tracker.Key) []Limit) map[string]time.Time {
+func drain(t *testing.T, q *Queue, now time.Time, asks func(tracker.Key) []Limit) map[string]time.Time {
 	t.Helper()
 	went := map[string]time.Time{}
 	for range 1_000_000 {
-		called, in, waiting := l.Next(now)
+		called, in := q.Next(now)
 		for _, k := range called {
-			ticket, ok := l.Ask(now, k, asks(k))
-			require.True(t, ok, "%s was called and cannot go", k.Name)
-			ticket.Settle(now, true)
+			require.True(t, q.Ask(now, k, asks(k)), "%s was called and cannot go", k.Name)
+			q.Leave(now, k, true)
 			went[k.Name] = now
 		}
-		if !waiting {
+		if in == 0 {
 			return went
 		}
 		if len(called) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -114,7 +114,7 @@ func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
 	for i := range list {
 		e := &list[i]
 		taint := &e.Because[0].Taint
-		if e.Hold.Reason != evictor.HoldBreakerTripped || !c.includes(e) {
+		if e.Hold.Reason != checks.BreakerTripped || !c.includes(e) {
 			continue
 		}
 		// A request about a rule approves the rule, others the object in which the taint was written.

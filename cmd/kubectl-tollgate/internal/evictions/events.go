@@ -1,19 +1,21 @@
 package evictions
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // unseen are the holds that only Tollgate knows; the others follow from objects of the cluster.
-var unseen = []evictor.HoldReason{evictor.HoldLooping, evictor.HoldTwinMissing, evictor.HoldNamespaceUnknown}
+var unseen = []checks.Reason{checks.Looping, checks.TwinMissing, checks.NamespaceUnknown}
 
 // Events has the holds that events report. The zero Events has none. It is not safe for
 // concurrent use.
@@ -26,14 +28,15 @@ type Events struct {
 // holdKey identifies a hold because of a taint of an object.
 type holdKey struct {
 	kind, name, taint string
-	reason            evictor.HoldReason
+	reason            checks.Reason
 }
 
 // notice is the latest event about a hold.
 type notice struct {
-	evictor.HeldNotice
-
-	at time.Time
+	policy string
+	// over is true if no pod is held any more.
+	over bool
+	at   time.Time
 }
 
 type refusal struct {
@@ -47,7 +50,7 @@ var kinds = map[tracker.SourceKind]string{
 	tracker.SourcePatch: "ResourceSlicePatch",
 }
 
-// Add adds an event, in any order. Events with other reasons than evictor.EventReasonsHeld and
+// Add adds an event, in any order. Events with other reasons than evictor.EventHeld, EventReleased and
 // EventReasonsHeldUp are ignored.
 func (s *Events) Add(event *corev1.Event) {
 	if s.refused == nil {
@@ -55,22 +58,19 @@ func (s *Events) Add(event *corev1.Event) {
 	}
 	at, object := EventTime(event), &event.InvolvedObject
 	if slices.Contains(evictor.EventReasonsHeldUp(), event.Reason) {
-		why := event.Message
-		if _, after, found := strings.Cut(why, "again and again: "); found {
-			why = after
-		}
 		if !s.refused[object.UID].at.After(at) {
-			s.refused[object.UID] = refusal{why: why, at: at}
+			s.refused[object.UID] = refusal{why: cmp.Or(event.Annotations[v1alpha1.AnnotationHeldUpBecause], event.Message), at: at}
 		}
 		return
 	}
-	read, ok := evictor.ReadHeldNotice(event.Reason, event.Message)
-	if !ok {
+	if event.Reason != evictor.EventHeld && event.Reason != evictor.EventReleased {
 		return
 	}
-	key := holdKey{object.Kind, object.Name, read.Taint, read.Reason}
-	if before, found := s.notices[key]; !found || at.After(before.at) || (at.Equal(before.at) && !read.Over) {
-		s.notices[key] = notice{read, at}
+	reason := checks.Reason(event.Annotations[v1alpha1.AnnotationHeldReason])
+	key := holdKey{object.Kind, object.Name, event.Annotations[v1alpha1.AnnotationHeldTaint], reason}
+	read := notice{policy: event.Annotations[v1alpha1.AnnotationHeldPolicy], over: event.Reason == evictor.EventReleased, at: at}
+	if before, found := s.notices[key]; !found || at.After(before.at) || (at.Equal(before.at) && !read.over) {
+		s.notices[key] = read
 	}
 }
 
@@ -78,9 +78,9 @@ func (s *Events) Add(event *corev1.Event) {
 func (s *Events) hold(source tracker.Source, taint string) Hold {
 	for _, reason := range unseen {
 		n, found := s.notices[holdKey{kinds[source.Kind], source.Name, taint, reason}]
-		if found && !n.Over {
+		if found && !n.over {
 			by := kinds[source.Kind] + "/" + source.Name
-			return Hold{Reason: reason, By: by, Why: reason.Explain(n.Policy), Since: n.at, Word: "event of " + by}
+			return Hold{Reason: reason, By: by, Why: reason.Explain(n.policy), Since: n.at, Word: "event of " + by}
 		}
 	}
 	return Hold{}

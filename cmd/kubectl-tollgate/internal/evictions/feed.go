@@ -78,7 +78,7 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants state.
 // eventSources returns the events about holds in a namespace, or in all if it is empty.
 func eventSources(clients *cli.Clients, namespace string) []state.Source {
 	var sources []state.Source
-	for _, reason := range append(evictor.EventReasonsHeld(), evictor.EventReasonsHeldUp()...) {
+	for _, reason := range append(evictor.EventReasonsHeldUp(), evictor.EventHeld, evictor.EventReleased) {
 		source := state.NewSource(clients, state.EventResource, clients.Kubernetes.CoreV1().Events(namespace), &corev1.Event{})
 		source.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()
 		sources = append(sources, source)

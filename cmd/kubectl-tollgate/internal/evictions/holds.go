@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
@@ -20,7 +20,7 @@ import (
 )
 
 // holdStates are the states of pods with a hold, by its reason, if it is not Held.
-var holdStates = map[evictor.HoldReason]State{evictor.HoldPaused: Paused, evictor.HoldProtected: Protected, evictor.HoldBudget: Blocked}
+var holdStates = map[checks.Reason]State{checks.Paused: Paused, checks.Protected: Protected, checks.Budget: Blocked}
 
 // byTollgate returns the eviction of a pod by Tollgate for at least one reason. A protected
 // reason comes first only if all are.
@@ -62,7 +62,7 @@ func (m *Moment) byTollgate(pod *tracker.Pod, because []decide.Reason) Eviction 
 // too.
 func (m *Moment) hold(pod *tracker.Pod, reason *decide.Reason, way eviction.Treatment, unknown error) Hold {
 	// Labels that the command lacks may be known to Tollgate.
-	if why, policy := evictor.HeldByPolicy(way, unknown); why != "" && why != evictor.HoldNamespaceUnknown {
+	if why, policy := checks.ByPolicy(way, unknown); why != "" && why != checks.NamespaceUnknown {
 		by := "EvictionPolicy/" + policy
 		return Hold{Reason: why, By: by, Why: why.Explain(policy), Word: "spec of " + by}
 	}
@@ -70,12 +70,12 @@ func (m *Moment) hold(pod *tracker.Pod, reason *decide.Reason, way eviction.Trea
 		return Hold{}
 	}
 	if m.disruption.Holds(&reason.Taint) {
-		return Hold{Reason: evictor.HoldNodesDown, Why: evictor.HoldNodesDown.Explain(""), Word: "taints of all nodes"}
+		return Hold{Reason: checks.NodesDown, Why: checks.NodesDown.Explain(""), Word: "taints of all nodes"}
 	}
 	for _, policy := range way.Breakers {
 		if since, ok := m.tripped[policy.UID]; ok {
 			return Hold{
-				Reason: evictor.HoldBreakerTripped, By: policy.Ref(), Why: evictor.HoldBreakerTripped.Explain(policy.Name),
+				Reason: checks.BreakerTripped, By: policy.Ref(), Why: checks.BreakerTripped.Explain(policy.Name),
 				Since: since, Word: "status of " + policy.Ref(),
 			}
 		}
@@ -84,7 +84,7 @@ func (m *Moment) hold(pod *tracker.Pod, reason *decide.Reason, way eviction.Trea
 	// loop of other pods delays a pod only by a policy.
 	const settleTime = 3 * time.Second
 	if m.now.Sub(reason.At) >= settleTime {
-		if hold := m.reported(reason); !hold.None() && (hold.Reason != evictor.HoldLooping || way.Policy != nil) {
+		if hold := m.reported(reason); !hold.None() && (hold.Reason != checks.Looping || way.Policy != nil) {
 			return hold
 		}
 	}
@@ -92,7 +92,7 @@ func (m *Moment) hold(pod *tracker.Pod, reason *decide.Reason, way eviction.Trea
 		return hold
 	}
 	if refused, ok := m.Events.refused[pod.UID]; ok && !refused.at.Before(reason.At) {
-		return Hold{Reason: evictor.HoldBudget, By: "Pod/" + pod.String(), Why: refused.why, Since: reason.At, Word: "event of Pod/" + pod.String()}
+		return Hold{Reason: checks.Budget, By: "Pod/" + pod.String(), Why: refused.why, Since: reason.At, Word: "event of Pod/" + pod.String()}
 	}
 	return Hold{}
 }
@@ -102,7 +102,7 @@ func (m *Moment) budget(pod *tracker.Pod, reason *decide.Reason, policy *evictio
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return Hold{}
 	}
-	hold := Hold{Reason: evictor.HoldBudget, Since: reason.At}
+	hold := Hold{Reason: checks.Budget, Since: reason.At}
 	if policy.DeleteAfter != nil {
 		hold.Until = reason.At.Add(*policy.DeleteAfter)
 		if !hold.Until.After(m.now) {
@@ -151,7 +151,7 @@ func (m *Moment) reported(reason *decide.Reason) Hold {
 	if condition == nil || condition.Status != metav1.ConditionTrue {
 		return Hold{}
 	}
-	at := slices.IndexFunc(unseen, func(why evictor.HoldReason) bool { return why.Condition() == condition.Reason })
+	at := slices.IndexFunc(unseen, func(why checks.Reason) bool { return why.Condition() == condition.Reason })
 	if at < 0 {
 		return Hold{}
 	}

@@ -12,7 +12,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -82,7 +82,7 @@ const (
 // Hold is a delay of an eviction.
 type Hold struct {
 	// Reason is the evictor's reason.
-	Reason evictor.HoldReason
+	Reason checks.Reason
 	// By is the object that holds, as kind/name or kind/namespace/name; empty for none.
 	By string
 	// Why describes the cause, and what ends it.
@@ -183,7 +183,7 @@ type Moment struct {
 	now time.Time
 	// tripped are the times at which breakers tripped, by policy.
 	tripped    map[types.UID]time.Time
-	disruption evictor.NodeDisruption
+	disruption checks.NodeDisruption
 }
 
 // At returns the cluster as it is at now, to evaluate single pods.

@@ -23,7 +23,6 @@ func said(list []Eviction, now time.Time) string {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	const replace, window, observe = configv1alpha1.EvictionReplace, configv1alpha1.EvictionWindow, configv1alpha1.EvictionObserve
-	looping := "Holding 2 pods that have to leave because of taint example.com/broken:NoExecute: pods of the same controller are evicted because of it again and again. They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule"
 	tripped := "\nstatus: {breaker: {tripped: \"2026-03-01T11:58:00.000000Z\", limit: 1}}"
 	const breaker, evict = "breaker: {maxPods: 1, window: 10m}", "method: Evict"
 	broken := node(-time.Minute, "example.com/broken")
@@ -122,32 +121,32 @@ func TestStates(t *testing.T) {
 		},
 		"what an event says of the node holds it": {
 			replace,
-			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken"), heldEvent("n1", "EvictionHeld", "example.com/broken:NoExecute", "looping", -30*time.Second)},
 			"p | 60s ago | Held | broken of node/n1; it comes back again and again",
 		},
 		"of a loop it says nothing of pods without a policy": {
 			replace,
-			[]string{broken, pod("p", "a"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			[]string{broken, pod("p", "a"), heldEvent("n1", "EvictionHeld", "example.com/broken:NoExecute", "looping", -30*time.Second)},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"until an event says that it is over": {
 			replace,
-			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken"), event("Node", "n1", "EvictionReleased", "No pod that has to leave because of taint example.com/broken:NoExecute is held any more (looping)", -10*time.Second), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			[]string{broken, pod("p", "a"), policy("gentle", "example.com/broken"), heldEvent("n1", "EvictionReleased", "example.com/broken:NoExecute", "looping", -10*time.Second), heldEvent("n1", "EvictionHeld", "example.com/broken:NoExecute", "looping", -30*time.Second)},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"an event says nothing of who has just become due": {
 			replace,
-			[]string{node(-time.Second, "example.com/broken"), pod("p", "a"), policy("gentle", "example.com/broken"), event("Node", "n1", "EvictionHeld", looping, -30*time.Second)},
+			[]string{node(-time.Second, "example.com/broken"), pod("p", "a"), policy("gentle", "example.com/broken"), heldEvent("n1", "EvictionHeld", "example.com/broken:NoExecute", "looping", -30*time.Second)},
 			"p | 1s ago | Due | broken of node/n1",
 		},
 		"an event on the pod says why it is not let go": {
 			replace,
-			[]string{broken, pod("p", "a"), event("Pod", "p", "TaintManagerEvictionHeldUp", "Pod web/p has to leave its node, and this is tried again and again: refused by somebody", -10*time.Second)},
+			[]string{broken, pod("p", "a"), heldUp("p", "refused by somebody", -10*time.Second)},
 			"p | 60s ago | Blocked | broken of node/n1; refused: refused by somebody",
 		},
 		"an event from before it was due says nothing": {
 			replace,
-			[]string{broken, pod("p", "a"), event("Pod", "p", "TaintManagerEvictionHeldUp", "Pod web/p has to leave its node, and this is tried again and again: refused by somebody", -2*time.Minute)},
+			[]string{broken, pod("p", "a"), heldUp("p", "refused by somebody", -2*time.Minute)},
 			"p | 60s ago | Due | broken of node/n1",
 		},
 		"in mode Observe Kubernetes evicts, whatever policies say": {

@@ -14,7 +14,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -100,7 +100,7 @@ func TestWhatOthersWroteTellsATerminalNothing(t *testing.T) {
 	const nasty = "refused: \x1b[2J\nby \u202esomebody"
 	list := incident(t).List(noon, &Filter{})
 	for i := range list {
-		list[i].Hold = Hold{Reason: evictor.HoldBudget, By: "Pod/web/p", Why: nasty, Word: nasty}
+		list[i].Hold = Hold{Reason: checks.Budget, By: "Pod/web/p", Why: nasty, Word: nasty}
 	}
 	var out bytes.Buffer
 	require.NoError(t, WriteTable(&out, list, noon, false, false))

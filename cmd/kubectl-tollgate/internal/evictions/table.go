@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -198,13 +198,13 @@ func cause(reason *decide.Reason) string {
 func (h *Hold) short() string {
 	name := h.By[strings.LastIndex(h.By, "/")+1:]
 	switch h.Reason {
-	case evictor.HoldPaused:
+	case checks.Paused:
 		return "policy " + name + " is paused"
-	case evictor.HoldProtected:
+	case checks.Protected:
 		return "policy " + name + " protects it"
-	case evictor.HoldBreakerTripped:
+	case checks.BreakerTripped:
 		return "breaker of policy " + name
-	case evictor.HoldBudget:
+	case checks.Budget:
 		switch {
 		case strings.HasPrefix(h.By, "Pod/"):
 			return "refused: " + h.Why
@@ -213,13 +213,13 @@ func (h *Hold) short() string {
 		default:
 			return "budget " + name
 		}
-	case evictor.HoldNodesDown:
+	case checks.NodesDown:
 		return "all nodes are down"
-	case evictor.HoldLooping:
+	case checks.Looping:
 		return "it comes back again and again"
-	case evictor.HoldTwinMissing:
+	case checks.TwinMissing:
 		return "no NoSchedule twin yet"
-	case evictor.HoldNamespaceUnknown:
+	case checks.NamespaceUnknown:
 		return "labels of its namespace unknown"
 	default:
 		return string(h.Reason)
@@ -251,7 +251,7 @@ const overdue = 30 * time.Second
 // pods without a known hold.
 func Notes(list []Eviction, now time.Time) []string {
 	type holder struct {
-		reason evictor.HoldReason
+		reason checks.Reason
 		by     string
 	}
 	pods, first := map[holder]int{}, map[holder]*Hold{}
@@ -271,7 +271,7 @@ func Notes(list []Eviction, now time.Time) []string {
 	for _, of := range slices.SortedFunc(maps.Keys(pods), func(a, b holder) int {
 		return cmp.Or(cmp.Compare(pods[b], pods[a]), cmp.Compare(a.reason, b.reason), cmp.Compare(a.by, b.by))
 	}) {
-		hold, breaker := first[of], of.reason == evictor.HoldBreakerTripped
+		hold, breaker := first[of], of.reason == checks.BreakerTripped
 		text := cli.Counted(pods[of], "pod") + " held"
 		if hold.By != "" {
 			text += " by " + hold.By

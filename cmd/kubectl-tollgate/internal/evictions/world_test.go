@@ -119,6 +119,18 @@ func event(kind, name, reason, message string, offset time.Duration) string {
 		"'\nlastTimestamp: " + stamped(offset)
 }
 
+// heldEvent returns the event by which Tollgate tells that pods are held because of a taint of a node, or no longer.
+func heldEvent(node, eventReason, taint, reason string, offset time.Duration) string {
+	return event("Node", node, eventReason, "told in words", offset) +
+		"\nmetadata: {annotations: {tollgate.dev/held-taint: '" + taint + "', tollgate.dev/held-reason: " + reason + "}}"
+}
+
+// heldUp returns the event by which Tollgate tells why the API server does not let a pod go.
+func heldUp(pod, why string, offset time.Duration) string {
+	return event("Pod", pod, "TaintManagerEvictionHeldUp", "told in words: "+why, offset) +
+		"\nmetadata: {annotations: {tollgate.dev/held-up-because: '" + why + "'}}"
+}
+
 // golden compares text with a file, or writes it.
 func golden(t *testing.T, name, text string) {
 	t.Helper()

@@ -21,6 +21,12 @@ lastTimestamp: "2026-03-01T11:59:%02dZ"
 `, name, second, reason, kind, name, namespace, uid, reason, message, second)
 }
 
+// heldEvent returns the event by which Tollgate tells that pods are held because of taint sick of node n-1, or no longer.
+func heldEvent(eventReason, reason, policy string, second int) string {
+	return strings.Replace(event("Node", "n-1", "", "n", eventReason, "Holding 1 pod that has to leave because of taint sick:NoExecute: every node is not ready or unreachable", second), "namespace: default}",
+		fmt.Sprintf("namespace: default, annotations: {tollgate.dev/held-taint: 'sick:NoExecute', tollgate.dev/held-reason: %q, tollgate.dev/held-policy: %q}}", reason, policy), 1)
+}
+
 // summary returns the event that tells an object that carries taints of evictions in sum.
 func summary(kind, name, uid, reason, taints string, second int) string {
 	return strings.Replace(event(kind, name, "", uid, reason, "Evicted 2 pods because of a NoExecute taint", second), "namespace: default}",

@@ -14,7 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -209,11 +209,11 @@ func (w *World) eviction(pod *tracker.Pod, found *evictions.Eviction) *Eviction 
 func holdCause(p *Pod, e *evictions.Eviction, now time.Time) Cause {
 	why, end := strings.TrimSuffix(e.Hold.Why, "."), until(&e.Hold, now)
 	switch e.Hold.Reason {
-	case evictor.HoldPaused:
+	case checks.Paused:
 		return Cause{CausePaused, e.Hold.By + " is paused" + end}
-	case evictor.HoldBreakerTripped:
+	case checks.BreakerTripped:
 		return Cause{CauseBreaker, "the breaker of " + e.Hold.By + " has let as many pods go as it may, until an EvictionApproval or the end of its window" + end}
-	case evictor.HoldBudget:
+	case checks.Budget:
 		if after := p.Eviction.DeleteAfter; after != nil && e.Hold.Until.Equal(e.At.Add(after.Duration)) {
 			end = "; it is deleted " + in(e.Hold.Until, now) + " all the same (deleteAfter)"
 		}
@@ -225,7 +225,7 @@ func holdCause(p *Pod, e *evictions.Eviction, now time.Time) Cause {
 			why = "PodDisruptionBudget " + budgets[0].Name + " lets none of its pods go at the moment, and EvictionPolicy/" + p.Eviction.Policy + " evicts with the method Evict"
 		}
 		return Cause{CauseBudget, why + end}
-	case evictor.HoldProtected, evictor.HoldNodesDown, evictor.HoldLooping, evictor.HoldTwinMissing, evictor.HoldNamespaceUnknown:
+	case checks.Protected, checks.NodesDown, checks.Looping, checks.TwinMissing, checks.NamespaceUnknown:
 	}
 	return Cause{CauseHeld, e.By + " says that it holds pods: " + why + end}
 }

@@ -5,8 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/tollgate-dev/tollgate/evictor"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 )
 
 // node returns a node with a zone and taints in YAML.
@@ -277,27 +276,27 @@ spec: {gates: [example.com/queue], owners: [{kind: Group, apiGroup: rbac.authori
 			"Held on node n-1, which it had to leave 60s ago: EvictionPolicy/gentle is paused; it leaves in 60s all the same; taint sick:NoExecute of node n-1 is not tolerated.",
 		},
 		"held by what only Tollgate can tell": {
-			[]string{policy("method: Delete", ""), node("n-1", "1", sick), event("Node", "n-1", "", "n", "EvictionHeld", "Holding 3 pods that have to leave because of taint sick:NoExecute: "+evictor.HoldLooping.Explain(""), 10), pod("p", onN, running)},
+			[]string{policy("method: Delete", ""), node("n-1", "1", sick), heldEvent("EvictionHeld", "looping", "", 10), pod("p", onN, running)},
 			Held,
 			[]CauseKind{CauseHeld, CauseNodeTaint},
-			"Held on node n-1, which it had to leave 60s ago: Tollgate says that it holds pods: " + evictor.HoldLooping.Explain("") + "; taint sick:NoExecute of node n-1 is not tolerated.",
+			"Held on node n-1, which it had to leave 60s ago: Tollgate says that it holds pods: " + checks.Looping.Explain("") + "; taint sick:NoExecute of node n-1 is not tolerated.",
 		},
 		"held because all nodes are down": {
 			[]string{node("n-1", "1", `{key: node.kubernetes.io/unreachable, effect: NoExecute, timeAdded: "2026-03-01T11:59:00Z"}`), pod("p", onN, running)},
 			Held,
 			[]CauseKind{CauseHeld, CauseNodeTaint},
-			"Held on node n-1, which it had to leave 60s ago: Tollgate says that it holds pods: " + evictor.HoldNodesDown.Explain("") + "; taint node.kubernetes.io/unreachable:NoExecute of node n-1 is not tolerated.",
+			"Held on node n-1, which it had to leave 60s ago: Tollgate says that it holds pods: " + checks.NodesDown.Explain("") + "; taint node.kubernetes.io/unreachable:NoExecute of node n-1 is not tolerated.",
 		},
 		"a policy holds others because of the same taint": {
-			[]string{node("n-1", "1", sick), event("Node", "n-1", "", "n", "EvictionHeld", "Holding 3 pods that have to leave because of taint sick:NoExecute: "+evictor.HoldPaused.Explain("theirs"), 10), pod("p", onN, running)},
+			[]string{node("n-1", "1", sick), heldEvent("EvictionHeld", "paused", "theirs", 10), pod("p", onN, running)},
 			Due,
 			[]CauseKind{CauseNodeTaint},
 			"Has to leave node n-1 now (due 60s ago): taint sick:NoExecute of node n-1 is not tolerated.",
 		},
 		"held no more": {
 			[]string{
-				node("n-1", "1", sick), event("Node", "n-1", "", "n", "EvictionHeld", "Holding 3 pods that have to leave because of taint sick:NoExecute: every node is not ready", 10),
-				event("Node", "n-1", "", "n", "EvictionReleased", "No pod that has to leave because of taint sick:NoExecute is held any more (nodes_down)", 12), pod("p", onN, running),
+				node("n-1", "1", sick), heldEvent("EvictionHeld", "nodes_down", "", 10),
+				heldEvent("EvictionReleased", "nodes_down", "", 12), pod("p", onN, running),
 			},
 			Due,
 			[]CauseKind{CauseNodeTaint},

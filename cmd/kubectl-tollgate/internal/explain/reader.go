@@ -123,7 +123,7 @@ func (r *reader) events(ctx context.Context) error {
 	case kindClaim:
 		return nil
 	}
-	for _, reason := range evictor.EventReasonsHeld() {
+	for _, reason := range []string{evictor.EventHeld, evictor.EventReleased} {
 		queries = append(queries, query{cluster, "reason", reason})
 	}
 	for _, q := range queries {

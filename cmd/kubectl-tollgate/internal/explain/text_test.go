@@ -84,7 +84,7 @@ func held() []string {
 		pod("p", onN+", "+usesGPU+", nodeSelector: {pool: ml}, "+tolerating(`{key: dedicated, value: ml}, {key: sick, operator: Exists, effect: NoExecute, tolerationSeconds: 30}`), running),
 		pod("q", onN+", "+tolerating(`{key: sick, operator: Exists}`), running),
 		event("Pod", "p", "ml", "p-uid", "Scheduled", "Successfully assigned ml/p to n-1", 1),
-		event("Node", "n-1", "", "n", "EvictionHeld", "Holding 1 pod that has to leave because of taint sick:NoExecute: every node is not ready or unreachable", 40),
+		heldEvent("EvictionHeld", "nodes_down", "", 40),
 	}
 }
 

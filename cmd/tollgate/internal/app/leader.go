@@ -123,7 +123,8 @@ func newRecorders(ctx context.Context, connection *rest.Config) (recorders, erro
 	if err != nil {
 		return recorders{}, fmt.Errorf("make a client for events: %w", err)
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
+		record.WithCorrelatorOptions(record.CorrelatorOptions{KeyFunc: neverCombined}))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
 	from := func(component string) record.EventRecorder {
 		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
@@ -131,6 +132,14 @@ func newRecorders(ctx context.Context, connection *rest.Config) (recorders, erro
 	return recorders{
 		nodes: from(nodeEventComponent), devices: from(deviceEventComponent), policies: from(policyEventComponent), stop: broadcaster.Shutdown,
 	}, nil
+}
+
+// neverCombined keeps events apart that differ in their messages. By default client-go combines the events of
+// an object with the same reason from the tenth on, and drops their annotations, which commands read. How many
+// events there are is bounded where they are written.
+func neverCombined(event *corev1.Event) (aggregate, local string) {
+	aggregate, local = record.EventAggregatorByReasonFunc(event)
+	return aggregate + event.Message, local
 }
 
 // Reasons of events on the Lease.

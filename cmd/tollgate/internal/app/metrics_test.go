@@ -140,7 +140,7 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 		return "gauge"
 	case *prometheus.HistogramVec:
 		return "histogram"
-	case Collector, *informer.Metrics:
+	case Collector, evictor.BookCollector, *informer.Metrics:
 		// Their gauges are created at each scrape.
 		return "gauge"
 	case prometheus.Metric:

@@ -1,4 +1,4 @@
-package evictor
+package checks
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ type simplePolicy struct {
 
 // heldByOracle says what holds a reason: of the policies over its key the one with the
 // highest priority decides, then the first by name.
-func heldByOracle(policies []simplePolicy, key string, allDown bool) HoldReason {
+func heldByOracle(policies []simplePolicy, key string, allDown bool) Reason {
 	var governs *simplePolicy
 	for i := range policies {
 		p := &policies[i]
@@ -42,11 +42,11 @@ func heldByOracle(policies []simplePolicy, key string, allDown bool) HoldReason 
 	}
 	switch {
 	case governs != nil && governs.paused:
-		return HoldPaused
+		return Paused
 	case governs != nil && governs.protects:
-		return HoldProtected
+		return Protected
 	case allDown && key == corev1.TaintNodeUnreachable:
-		return HoldNodesDown
+		return NodesDown
 	}
 	return ""
 }
@@ -63,8 +63,8 @@ func (p *simplePolicy) compiled() v1alpha1.EvictionPolicy {
 	return policy
 }
 
-// TestGateAgainstOracle compares what holds evictions with what a few plain lines say.
-func TestGateAgainstOracle(t *testing.T) {
+// TestStandingChecksAgainstOracle compares the standing checks with a few plain lines.
+func TestStandingChecksAgainstOracle(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -96,12 +96,11 @@ func TestGateAgainstOracle(t *testing.T) {
 		}
 		known.SetNode(tracker.Node{Name: "n", UID: "u", Taints: taints}, noon)
 		set := eviction.Compile(compiled)
-		g := &gate{
-			tracker: known, mode: ModeReplace, policies: func() *eviction.Set { return set },
-			namespaces: func(string) (labels.Labels, bool) { return nil, true },
-			disruption: &NodeDisruption{}, loops: newLoopWatch(),
-		}
-		g.observe = func(now time.Time, nodes, down int) { g.disruption.Observe(now, nodes, down) }
+		disruption := &NodeDisruption{}
+		list := Standing(Cluster{Tracker: known, NodesDown: disruption, Loops: NewLoops(), Observe: func(now time.Time) {
+			nodes, down := known.NodesDown()
+			disruption.Observe(now, nodes, down)
+		}})
 		var due []decide.Reason
 		for i, key := range keys {
 			if random.IntN(2) == 0 {
@@ -109,16 +108,20 @@ func TestGateAgainstOracle(t *testing.T) {
 				due = append(due, decide.Reason{Taint: taint, At: noon, Position: i})
 			}
 		}
-		pod := trackedPod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })
-		passed := g.pass(noon, &pod, due)
-		open, held := []string{}, map[string]HoldReason{}
-		for _, reason := range passed.because {
-			open = append(open, reason.Taint.Key)
+		pod := tracker.PodOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{PriorityClassName: "high"}})
+		subject := decide.SubjectOf(&pod, func(string) (labels.Labels, bool) { return nil, true })
+		open, held := []string{}, map[string]Reason{}
+		for i := range due {
+			treatment, err := decide.Treat(set, &due[i], &subject)
+			pass, answer := list.Ask(Now{Server: noon, Local: noon}, &Eviction{Pod: &pod, Reason: &due[i], Treatment: treatment, Unknown: err})
+			require.Empty(t, pass)
+			if answer.Hold != nil {
+				held[due[i].Taint.String()] = answer.Hold.Reason
+			} else {
+				open = append(open, due[i].Taint.Key)
+			}
 		}
-		for _, h := range passed.holds {
-			held[h.taint] = h.reason
-		}
-		wantOpen, wantHeld := []string{}, map[string]HoldReason{}
+		wantOpen, wantHeld := []string{}, map[string]Reason{}
 		for i := range due {
 			if why := heldByOracle(policies, due[i].Taint.Key, allDown); why != "" {
 				wantHeld[due[i].Taint.String()] = why

@@ -1,4 +1,4 @@
-package evictor
+package confirm
 
 import (
 	"context"
@@ -12,25 +12,24 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// carriers reads the objects that carry the taints of devices as they are now, not
-// as a cache has them. Its errors are those of the API.
-type carriers interface {
+// Carriers reads the objects that carry the taints of devices from the API server, not from a
+// cache. Its errors are those of the API.
+type Carriers interface {
 	ReadSlice(ctx context.Context, name string) (tracker.Slice, error)
 	ReadRule(ctx context.Context, name string) (tracker.Rule, error)
 }
 
-// typedCarriers reads by resource.k8s.io/v1.
-type typedCarriers struct {
-	client resourcev1client.ResourceV1Interface
+// TypedCarriers implements Carriers by resource.k8s.io/v1.
+type TypedCarriers struct {
+	Client resourcev1client.ResourceV1Interface
 }
 
 // ReadSlice returns a ResourceSlice.
-func (c typedCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, error) {
-	slice, err := c.client.ResourceSlices().Get(ctx, name, metav1.GetOptions{})
+func (c TypedCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, error) {
+	slice, err := c.Client.ResourceSlices().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return tracker.Slice{}, err
 	}
@@ -38,27 +37,27 @@ func (c typedCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slic
 }
 
 // ReadRule returns a DeviceTaintRule.
-func (c typedCarriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
-	rule, err := c.client.DeviceTaintRules().Get(ctx, name, metav1.GetOptions{})
+func (c TypedCarriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
+	rule, err := c.Client.DeviceTaintRules().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return tracker.Rule{}, err
 	}
 	return tracker.RuleOf(rule), nil
 }
 
-// carrier is how one kind of objects that carry taints is read and known.
+// carrier is how objects of one kind that carry taints are read and kept.
 type carrier struct {
 	resource schema.GroupResource
 	// read asks the API server for the object of that name.
 	read func(ctx context.Context, name string) (answer, error)
-	// forget takes in that the object of that name and UID is gone.
+	// forget removes the object of that name and UID from the tracker.
 	forget func(name string, uid types.UID) []tracker.Key
 }
 
 // answer is an object that the API server returned.
 type answer struct {
 	uid types.UID
-	// takeIn puts it into the tracker, unless it is not known there any more. Before is the
+	// takeIn updates the tracker with it, unless it is not known there any more. Before is the
 	// version that was known when the API server was asked.
 	takeIn func(before string, now time.Time) []tracker.Key
 }
@@ -83,7 +82,7 @@ func newNodeCarrier(known *tracker.Tracker, nodes corev1client.NodesGetter) carr
 	}
 }
 
-func newSliceCarrier(known *tracker.Tracker, live carriers) carrier {
+func newSliceCarrier(known *tracker.Tracker, live Carriers) carrier {
 	return carrier{
 		resource: resourcev1.Resource("resourceslices"),
 		read: func(ctx context.Context, name string) (answer, error) {
@@ -96,7 +95,7 @@ func newSliceCarrier(known *tracker.Tracker, live carriers) carrier {
 	}
 }
 
-func newRuleCarrier(known *tracker.Tracker, live carriers) carrier {
+func newRuleCarrier(known *tracker.Tracker, live Carriers) carrier {
 	return carrier{
 		resource: resourcev1.Resource("devicetaintrules"),
 		read: func(ctx context.Context, name string) (answer, error) {
@@ -107,20 +106,4 @@ func newRuleCarrier(known *tracker.Tracker, live carriers) carrier {
 		},
 		forget: known.DeleteRule,
 	}
-}
-
-// reference names the object that is known under a source of taints.
-func reference(source tracker.Source, uid types.UID) *corev1.ObjectReference {
-	ref := &corev1.ObjectReference{Name: source.Name, UID: uid}
-	switch source.Kind {
-	case tracker.SourceNode:
-		ref.APIVersion, ref.Kind = "v1", "Node"
-	case tracker.SourceSlice:
-		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "ResourceSlice"
-	case tracker.SourceRule:
-		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "DeviceTaintRule"
-	case tracker.SourcePatch:
-		ref.APIVersion, ref.Kind = v1alpha1.GroupVersion.String(), "ResourceSlicePatch"
-	}
-	return ref
 }

@@ -1,4 +1,4 @@
-package evictor
+package checks
 
 import (
 	"math/rand/v2"
@@ -32,7 +32,7 @@ func podOf(owner string, bound time.Time) *tracker.Pod {
 
 // bounce has a pod come after a delay, wait as long as it is held, and be evicted, for
 // so many rounds. It returns when each was evicted, and in which round a loop was found.
-func bounce(w *loopWatch, owner string, comes time.Duration, rounds int) (went []time.Time, found []int) {
+func bounce(w *Loops, owner string, comes time.Duration, rounds int) (went []time.Time, found []int) {
 	now := noon
 	taint := taintOf(tracker.SourceNode, "n")
 	for round := range rounds {
@@ -63,23 +63,26 @@ func TestJ12PodsThatComeBackAreSlowedDown(t *testing.T) {
 
 	t.Run("the fourth within ten minutes waits for 10 seconds, then it doubles up to 5 minutes", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		went, found := bounce(w, "rs", 2*s, 12)
 		require.Equal(t, []time.Duration{2 * s, 2 * s, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 300 * s, 300 * s, 300 * s, 300 * s}, gaps(went))
 		require.Equal(t, []int{4}, found, "said once")
-		require.Equal(t, 1, w.Loops(went[11]))
-		require.Zero(t, w.Loops(went[11].Add(quiet+s)))
+		late := went[11].Add(quiet)
+		_, held := w.Hold(went[11].Add(2*s), podOf("rs", went[11].Add(2*s)), taintOf(tracker.SourceNode, "n"))
+		require.True(t, held)
+		_, held = w.Hold(late.Add(s), podOf("rs", late.Add(s)), taintOf(tracker.SourceNode, "n"))
+		require.False(t, held)
 	})
 
 	t.Run("a hundred rounds later it is still 5 minutes", func(t *testing.T) {
 		t.Parallel()
-		went, _ := bounce(newLoopWatch(), "rs", 2*s, 100)
+		went, _ := bounce(NewLoops(), "rs", 2*s, 100)
 		require.Equal(t, longestWait, gaps(went)[98])
 	})
 
 	t.Run("who comes back rarely does not wait", func(t *testing.T) {
 		t.Parallel()
-		went, found := bounce(newLoopWatch(), "rs", 201*s, 20)
+		went, found := bounce(NewLoops(), "rs", 201*s, 20)
 		require.Empty(t, found)
 		for _, gap := range gaps(went) {
 			require.Equal(t, 201*s, gap)
@@ -88,31 +91,21 @@ func TestJ12PodsThatComeBackAreSlowedDown(t *testing.T) {
 
 	t.Run("a loop says what it is", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		went, _ := bounce(w, "rs", 2*s, 4)
 		loop, held := w.Hold(went[3].Add(2*s), podOf("rs", went[3].Add(2*s)), taintOf(tracker.SourceNode, "n"))
 		require.True(t, held)
-		require.Equal(t, evictionLoop{Until: went[3].Add(20 * s), Rounds: 4, Pods: 4, Since: went[0], OwnerKind: "ReplicaSet"}, loop)
+		require.Equal(t, Loop{Until: went[3].Add(20 * s), Rounds: 4, Pods: 4, Since: went[0], OwnerKind: "ReplicaSet"}, loop)
 		require.Equal(t, "pods of a ReplicaSet come back to be evicted again: 4 pods in 4 rounds since 2026-03-01T12:00:02Z", loop.String())
-		require.Contains(t, evictionLoop{Pods: 1}.String(), ": 1 pod in")
+		require.Contains(t, Loop{Pods: 1}.String(), ": 1 pod in")
 	})
 
 	t.Run("after half an hour without an eviction all is forgotten", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		went, _ := bounce(w, "rs", 2*s, 8)
 		late := went[7].Add(quiet + s)
 		_, held := w.Hold(late, podOf("rs", late.Add(-s)), taintOf(tracker.SourceNode, "n"))
-		require.False(t, held)
-		require.Empty(t, w.known)
-	})
-
-	t.Run("and so it is on request", func(t *testing.T) {
-		t.Parallel()
-		w := newLoopWatch()
-		went, _ := bounce(w, "rs", 2*s, 8)
-		w.Clear()
-		_, held := w.Hold(went[7], podOf("rs", went[7]), taintOf(tracker.SourceNode, "n"))
 		require.False(t, held)
 	})
 }
@@ -124,19 +117,19 @@ func TestJ12WhatIsNoLoop(t *testing.T) {
 
 	t.Run("pods that were there before the taint", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		for i := range 100 {
 			_, held := w.Hold(after(s), podOf("rs", after(-time.Hour)), node)
 			require.False(t, held, i)
 			_, found := w.Evicted(after(s), podOf("rs", after(-time.Hour)), node)
 			require.False(t, found)
 		}
-		require.Empty(t, w.known)
+		require.Zero(t, w.known.Len())
 	})
 
 	t.Run("many replicas that are evicted once each", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		for i := range 100 {
 			now := after(time.Duration(60+i) * s)
 			pod := podOf("rs", after(time.Duration(1+i/10)*s))
@@ -145,12 +138,13 @@ func TestJ12WhatIsNoLoop(t *testing.T) {
 			_, found := w.Evicted(now, pod, node)
 			require.False(t, found)
 		}
-		require.Zero(t, w.Loops(after(200*s)))
+		_, held := w.Hold(after(200*s), podOf("rs", after(200*s)), node)
+		require.False(t, held)
 	})
 
 	t.Run("but if all of them come back again and again, all of a round go together", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		now := noon
 		for round := range 6 {
 			now = now.Add(5 * s)
@@ -168,12 +162,12 @@ func TestJ12WhatIsNoLoop(t *testing.T) {
 
 	t.Run("pods without a controller", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		_, found := bounce(w, "", 2*s, 20)
 		require.Empty(t, found)
 		_, news := w.Evicted(after(s), &tracker.Pod{Bound: after(s)}, node)
 		require.False(t, news)
-		require.Empty(t, w.known)
+		require.Zero(t, w.known.Len())
 	})
 
 	for name, other := range map[string]struct {
@@ -188,7 +182,7 @@ func TestJ12WhatIsNoLoop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newLoopWatch()
+			w := NewLoops()
 			went, _ := bounce(w, "rs", 2*s, 6)
 			now := went[5].Add(2 * s)
 			_, held := w.Hold(now, podOf(other.owner, now), other.taint)
@@ -198,7 +192,7 @@ func TestJ12WhatIsNoLoop(t *testing.T) {
 
 	t.Run("a rule that was created anew", func(t *testing.T) {
 		t.Parallel()
-		w := newLoopWatch()
+		w := NewLoops()
 		for i := range 6 {
 			rule := taintOf(tracker.SourceRule, "r")
 			rule.Source.UID = types.UID(strconv.Itoa(i))
@@ -207,32 +201,34 @@ func TestJ12WhatIsNoLoop(t *testing.T) {
 			require.False(t, held)
 			w.Evicted(now, podOf("rs", now), rule)
 		}
-		require.Len(t, w.known, 6)
+		require.Equal(t, 6, w.known.Len())
 	})
 }
 
 func TestJ12MemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	w := newLoopWatch()
-	w.most = 10
-	for i := range 100 {
+	w := NewLoops()
+	for i := range mostKnown + 100 {
 		bounce(w, strconv.Itoa(i), time.Second, 1)
-		bounce(w, "known", time.Second, 1)
+		if i%1000 == 0 {
+			bounce(w, "known", time.Second, 1)
+		}
 	}
-	require.Len(t, w.known, 10)
-	require.Equal(t, 10, w.recent.Len())
-	kept, _ := loopKeyOf(podOf("known", after(time.Second)), taintOf(tracker.SourceNode, "n"))
-	require.Contains(t, w.known, kept)
-	known, ok := w.known[kept].Value.(*loopHistory)
-	require.True(t, ok)
-	require.Equal(t, 100, known.pods, "who was evicted for longest not is forgotten first")
-	kept.owner = "0"
-	require.NotContains(t, w.known, kept)
+	require.Equal(t, mostKnown, w.known.Len())
+	pod, taint := podOf("known", after(2*time.Second)), taintOf(tracker.SourceNode, "n")
+	found := func(owner string) bool {
+		pod.Origin.OwnerUID = types.UID(owner)
+		key, _ := loopKeyOf(pod, taint)
+		_, known := w.known.Get(key)
+		return known
+	}
+	require.True(t, found("known"), "the pods that were not evicted for longest are forgotten first")
+	require.False(t, found("0"))
 }
 
 func TestH05AClockThatIsSetBackHoldsNobodyLonger(t *testing.T) {
 	t.Parallel()
-	w := newLoopWatch()
+	w := NewLoops()
 	went, _ := bounce(w, "rs", 2*time.Second, 6)
 	back := went[5].Add(-time.Hour)
 	taint := taintOf(tracker.SourceNode, "n")
@@ -256,7 +252,7 @@ func TestJ12HowOftenPodsComeBackIsBounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, seed))
 	waited := 0
 	for range 200 {
-		w, now := newLoopWatch(), noon
+		w, now := NewLoops(), noon
 		taint := taintOf(tracker.SourceNode, "n")
 		var went []time.Time
 		fastest := time.Duration(1+r.IntN(30)) * time.Second
@@ -282,7 +278,7 @@ func TestJ12HowOftenPodsComeBackIsBounded(t *testing.T) {
 
 func TestWatchIsSafeForManyWorkers(t *testing.T) {
 	t.Parallel()
-	w := newLoopWatch()
+	w := NewLoops()
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
@@ -291,10 +287,9 @@ func TestWatchIsSafeForManyWorkers(t *testing.T) {
 				pod := podOf(strconv.Itoa(worker%3), now)
 				w.Hold(now, pod, taintOf(tracker.SourceNode, "n"))
 				w.Evicted(now, pod, taintOf(tracker.SourceNode, "n"))
-				w.Loops(now)
 			}
 		})
 	}
 	wg.Wait()
-	require.Equal(t, 3, w.Loops(after(100*time.Second)))
+	require.Equal(t, 3, w.known.Len())
 }

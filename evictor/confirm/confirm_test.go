@@ -1,4 +1,4 @@
-package evictor
+package confirm
 
 import (
 	"testing"
@@ -16,21 +16,27 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-func quietConfirmer() *confirmer {
+const (
+	maxAge         = 5 * time.Second
+	attemptTimeout = 10 * time.Second
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func quietConfirmer() *Confirmer {
 	clk := clocktesting.NewFakeClock(noon)
-	c := newConfirmer(Options{
-		Source: Source{Tracker: tracker.New()}, Requests: Requests{Client: fake.NewClientset(), MaxAge: DefaultMaxAge},
-		Clocks: Clocks{Clock: clk, Local: clk}, Lease: Lease{AttemptTimeout: DefaultAttemptTimeout},
+	c := New(Options{
+		Tracker: tracker.New(), Nodes: fake.NewClientset().CoreV1(), Clock: clk, Local: clk, MaxAge: maxAge, AttemptTimeout: attemptTimeout,
 	})
 	c.tracker.SetNode(tracker.NodeOf(readNode()), noon)
 	return c
 }
 
 // nodeN and nodeM are what objects are called here.
-var nodeN, nodeM = objectName{kind: tracker.SourceNode, name: "n"}, objectName{kind: tracker.SourceNode, name: "m"}
+var nodeN, nodeM = Object{Kind: tracker.SourceNode, Name: "n"}, Object{Kind: tracker.SourceNode, Name: "m"}
 
-// saw has a confirmer take in that node.
-func saw(c *confirmer, asked instant) {
+// saw has a Confirmer take in that node.
+func saw(c *Confirmer, asked Instant) {
 	c.saw(nodeN, nodeAnswer(c.tracker, readNode()), "u", "", asked)
 }
 
@@ -47,49 +53,49 @@ func TestConfirmerFresh(t *testing.T) {
 		fresh, kept bool
 	}{
 		{"INV-3 what was read just now is fresh", 0, true, true},
-		{"INV-3 what was read as long ago as is allowed is fresh", DefaultMaxAge, true, true},
-		{"H05 what was read longer ago is not", DefaultMaxAge + 1, false, true},
-		{"H05 what was read longer ago than an attempt takes is good for nothing", DefaultAttemptTimeout + 1, false, false},
+		{"INV-3 what was read as long ago as is allowed is fresh", maxAge, true, true},
+		{"H05 what was read longer ago is not", maxAge + 1, false, true},
+		{"H05 what was read longer ago than an attempt takes is good for nothing", attemptTimeout + 1, false, false},
 		{"H05 what was read in the future, by a clock that was set back, is not fresh", -time.Second, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
-			require.False(t, c.fresh(nodeN, c.maxAge, need{}))
-			saw(c, instantOf(noon.Add(-test.age)))
-			require.Equal(t, test.fresh, c.fresh(nodeN, c.maxAge, need{}))
-			require.Equal(t, test.kept, c.recent(nodeN))
-			require.False(t, c.fresh(nodeM, c.maxAge, need{}))
-			c.sweep()
-			require.Equal(t, test.kept, c.recent(nodeN))
+			require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
+			saw(c, InstantOf(noon.Add(-test.age)))
+			require.Equal(t, test.fresh, c.fresh(nodeN, c.maxAge, Need{}))
+			require.Equal(t, test.kept, c.Recent(nodeN))
+			require.False(t, c.fresh(nodeM, c.maxAge, Need{}))
+			c.Sweep()
+			require.Equal(t, test.kept, c.Recent(nodeN))
 		})
 	}
 
 	t.Run("H05 what was read before a suspend is not, although the monotonic clock stood still", func(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
-		saw(c, instant{monotonic: noon, wall: noon.Add(-30 * time.Minute)})
-		require.False(t, c.fresh(nodeN, c.maxAge, need{}))
-		c.sweep()
+		saw(c, Instant{monotonic: noon, wall: noon.Add(-30 * time.Minute)})
+		require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
+		c.Sweep()
 		require.Empty(t, c.read)
 	})
 
 	t.Run("INV-3 what was read of a node says nothing about one created anew under its name", func(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
-		saw(c, instantOf(noon))
-		require.True(t, c.fresh(nodeN, c.maxAge, need{}))
+		saw(c, InstantOf(noon))
+		require.True(t, c.fresh(nodeN, c.maxAge, Need{}))
 		c.tracker.SetNode(tracker.Node{Name: "n", UID: "another", ResourceVersion: "2"}, noon)
-		require.False(t, c.fresh(nodeN, c.maxAge, need{}))
+		require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
 	})
 
 	t.Run("G03 a node that is not there any more was not read just now, whatever a lagging watch brings back", func(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
-		saw(c, instantOf(noon))
+		saw(c, InstantOf(noon))
 		c.gone(nodeN, "u")
 		c.tracker.SetNode(tracker.NodeOf(readNode()), noon)
-		require.False(t, c.fresh(nodeN, c.maxAge, need{}))
+		require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
 	})
 }
 
@@ -101,42 +107,42 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 	for kind, test := range map[tracker.SourceKind]struct {
 		// set makes an object known to the tracker under a UID, answered is one as the
 		// API server returned it.
-		set      func(c *confirmer, uid types.UID)
-		answered func(c *confirmer, uid types.UID) answer
+		set      func(c *Confirmer, uid types.UID)
+		answered func(c *Confirmer, uid types.UID) answer
 	}{
 		tracker.SourceSlice: {
-			func(c *confirmer, uid types.UID) {
+			func(c *Confirmer, uid types.UID) {
 				c.tracker.SetSlice(tracker.Slice{Name: "o", UID: uid, ResourceVersion: "1", Driver: "d", Pool: "p"}, noon)
 			},
-			func(c *confirmer, uid types.UID) answer {
+			func(c *Confirmer, uid types.UID) answer {
 				slice := tracker.Slice{Name: "o", UID: uid, ResourceVersion: "2", Driver: "d", Pool: "p", Devices: []tracker.Device{{Name: "gpu-0", Taints: []resourcev1.DeviceTaint{taint}}}}
 				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return c.tracker.RefreshSlice(slice, before, now) }}
 			},
 		},
 		tracker.SourceRule: {
-			func(c *confirmer, uid types.UID) {
+			func(c *Confirmer, uid types.UID) {
 				c.tracker.SetRule(tracker.Rule{Name: "o", UID: uid, ResourceVersion: "1", Taint: taint}, noon)
 			},
-			func(c *confirmer, uid types.UID) answer {
+			func(c *Confirmer, uid types.UID) answer {
 				rule := tracker.Rule{Name: "o", UID: uid, ResourceVersion: "2", Taint: taint, Selects: true}
 				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return c.tracker.RefreshRule(rule, before, now) }}
 			},
 		},
 	} {
-		object := objectName{kind: kind, name: "o"}
+		object := Object{Kind: kind, Name: "o"}
 
 		t.Run("INV-3 H05 what was read of a "+string(kind)+" holds for that one, for a while", func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			require.False(t, c.fresh(object, c.maxAge, need{}))
-			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon))
-			require.True(t, c.fresh(object, c.maxAge, need{}))
+			require.False(t, c.fresh(object, c.maxAge, Need{}))
+			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon))
+			require.True(t, c.fresh(object, c.maxAge, Need{}))
 			require.Len(t, c.tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
-			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-DefaultMaxAge-1)))
-			require.False(t, c.fresh(object, c.maxAge, need{}))
-			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-DefaultAttemptTimeout-1)))
-			c.sweep()
+			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon.Add(-maxAge-1)))
+			require.False(t, c.fresh(object, c.maxAge, Need{}))
+			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon.Add(-attemptTimeout-1)))
+			c.Sweep()
 			require.Empty(t, c.read)
 		})
 
@@ -144,10 +150,10 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(object, test.answered(c, "another"), "u", "", instantOf(noon))
+			c.saw(object, test.answered(c, "another"), "u", "", InstantOf(noon))
 			require.Empty(t, c.known(object))
 			test.set(c, "another")
-			require.True(t, c.fresh(object, c.maxAge, need{}))
+			require.True(t, c.fresh(object, c.maxAge, Need{}))
 		})
 
 		t.Run("G14 a "+string(kind)+" that is not found is forgotten unless it was created anew", func(t *testing.T) {
@@ -164,8 +170,8 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(objectName{kind: tracker.SourceNode, name: "o"}, nodeAnswer(c.tracker, readNode()), "u", "", instantOf(noon))
-			require.False(t, c.fresh(object, c.maxAge, need{}))
+			c.saw(Object{Kind: tracker.SourceNode, Name: "o"}, nodeAnswer(c.tracker, readNode()), "u", "", InstantOf(noon))
+			require.False(t, c.fresh(object, c.maxAge, Need{}))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package evictor
+package checks
 
 import (
 	"slices"
@@ -9,31 +9,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
-
-// DisruptionChange is what an observation has changed.
-type DisruptionChange uint8
-
-// The changes.
-const (
-	DisruptionUnchanged DisruptionChange = iota
-	// EvictionsStopped means that evictions because of such taints are held from now on.
-	EvictionsStopped
-	// EvictionsResumed means that they go on; their deadlines count anew, unless the nodes were down
-	// for a moment only.
-	EvictionsResumed
-)
-
-// String returns the change as it is written in logs.
-func (c DisruptionChange) String() string {
-	switch c {
-	case EvictionsStopped:
-		return "stopped"
-	case EvictionsResumed:
-		return "resumed"
-	case DisruptionUnchanged:
-	}
-	return "unchanged"
-}
 
 // NodeDisruption stops evictions because of nodes that are not ready when all nodes are.
 //
@@ -52,7 +27,7 @@ func (c DisruptionChange) String() string {
 // adds stays in force whether or not the node is ready.
 //
 // The zero NodeDisruption has seen no node. The state is in memory: the next leader does
-// not know of a recovery before its term. All methods are goroutine-safe.
+// not know of a recovery before its term. All methods are safe for concurrent use.
 type NodeDisruption struct {
 	mu      sync.RWMutex
 	stopped bool
@@ -73,9 +48,10 @@ func (s *NodeDisruption) Reset() {
 	s.stopped, s.since, s.recovered = false, time.Time{}, time.Time{}
 }
 
-// Observe takes in how many nodes there are and how many of them are down, at now by
-// the clock of the API server. No nodes at all are not nodes that are down.
-func (s *NodeDisruption) Observe(now time.Time, nodes, down int) DisruptionChange {
+// Observe records how many nodes there are and how many of them are down, at now by the clock
+// of the API server. It returns true if evictions because of such taints are stopped from now on, or
+// resumed. No nodes at all are not nodes that are down.
+func (s *NodeDisruption) Observe(now time.Time, nodes, down int) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.recovered.After(now) {
@@ -86,17 +62,16 @@ func (s *NodeDisruption) Observe(now time.Time, nodes, down int) DisruptionChang
 	}
 	stopped := nodes > 0 && down >= nodes
 	if stopped == s.stopped {
-		return DisruptionUnchanged
+		return false
 	}
 	s.stopped = stopped
-	if stopped {
+	switch {
+	case stopped:
 		s.since = now
-		return EvictionsStopped
-	}
-	if now.Sub(s.since) >= glitch {
+	case now.Sub(s.since) >= glitch:
 		s.recovered = now
 	}
-	return EvictionsResumed
+	return true
 }
 
 // Stopped reports whether all nodes are down.

@@ -1,0 +1,90 @@
+package act
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const (
+	// lateWorkers is how many pods are marked at once after they were deleted. It is a fraction of
+	// the workers that delete: deletions come first.
+	lateWorkers = 8
+	// mostLate bounds how many deleted pods wait to be marked, and lateTimeout a request.
+	mostLate    = 10_000
+	lateTimeout = 10 * time.Second
+)
+
+// LateMarks sets the DisruptionTarget condition on pods that were deleted, while they terminate. Pods
+// may be gone before it is their turn, and nothing is tried twice: the condition is best effort. It is
+// safe for concurrent use.
+type LateMarks struct {
+	marker deleter
+	// leads reports whether this replica holds the lease.
+	leads func() bool
+	pods  chan lateMark
+}
+
+type lateMark struct {
+	pod   tracker.Pod
+	cause tracker.SourceKind
+}
+
+// NewLateMarks returns marks that are set while Run runs.
+func NewLateMarks(client kubernetes.Interface, now clock.PassiveClock, leads func() bool) *LateMarks {
+	return &LateMarks{marker: deleter{pods: client.CoreV1(), clock: now}, leads: leads, pods: make(chan lateMark, mostLate)}
+}
+
+// takes reports whether a pod is marked after its deletion. Pods of Jobs are not: their
+// podFailurePolicy may look at the condition as soon as they fail.
+func (l *LateMarks) takes(pod *tracker.Pod) bool {
+	return l != nil && len(l.pods) < mostLate && (pod.Origin == nil || pod.Origin.OwnerKind != "Job")
+}
+
+// add has a pod marked. It does not block.
+func (l *LateMarks) add(pod tracker.Pod, cause tracker.SourceKind) {
+	pod.ResourceVersion = "" // The deletion has changed it.
+	select {
+	case l.pods <- lateMark{pod, cause}:
+	default:
+	}
+}
+
+// Run sets the marks until ctx is done. Pods that still wait then are forgotten.
+func (l *LateMarks) Run(ctx context.Context) {
+	var workers sync.WaitGroup
+	for range lateWorkers {
+		workers.Go(func() { l.work(ctx) })
+	}
+	workers.Wait()
+	for len(l.pods) > 0 {
+		<-l.pods
+	}
+}
+
+func (l *LateMarks) work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case next := <-l.pods:
+			if l.leads() {
+				l.set(ctx, &next)
+			}
+		}
+	}
+}
+
+func (l *LateMarks) set(ctx context.Context, of *lateMark) {
+	attempt, cancel := context.WithTimeout(ctx, lateTimeout)
+	defer cancel()
+	if _, err := l.marker.mark(attempt, of.pod, of.cause); err != nil && Classify(err) != NotFound {
+		logr.FromContextOrDiscard(ctx).V(1).Info("cannot mark a pod that terminates", "pod", of.pod.String(), "reason", err.Error())
+	}
+}

@@ -1,0 +1,219 @@
+package breaker
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+)
+
+const (
+	// writePause is the pause after a write, and after a check that found nothing to write.
+	writePause = 250 * time.Millisecond
+	// writeTakes is the usual duration of a write.
+	writeTakes = 25 * time.Millisecond
+	// spread is the time between two pods that ask again, and longestWait bounds their wait, so that
+	// many waiting pods do not keep a machine busy.
+	spread      = 500 * time.Microsecond
+	longestWait = 2 * time.Second
+	// freshFor is the time for which the status of a tripped breaker counts as it was read.
+	freshFor = 5 * time.Second
+	// activePause is the time between two checks of a ledger that is tripped or has reservations, and
+	// idlePause that of any other ledger.
+	activePause = time.Second
+	idlePause   = time.Minute
+	// maxLost bounds the lost writes of a ledger. A write that was dropped counts as that of another
+	// writer: its grant counts in full.
+	maxLost = 32
+)
+
+// reservation is the part of a grant for which this replica hands out permits.
+type reservation struct {
+	// until names the grant in the state, and end is when it ends by the clock of this machine.
+	until, end time.Time
+	// expires is when the last permit is handed out. What is left then is given back.
+	expires time.Time
+	// room is the number of permits that are left, and open the number of those that are not settled.
+	room, open int
+}
+
+// usable reports whether permits can be handed out.
+func (r *reservation) usable(now time.Time) bool { return before(now, r.expires) }
+
+// before reports whether a time is in the future by both clocks of the machine: the monotonic clock
+// stops while the machine is suspended, and the wall clock can be set.
+func before(now, t time.Time) bool {
+	return now.Before(t) && now.Round(0).Before(t.Round(0))
+}
+
+// reservations are in the order in which they were granted.
+type reservations []*reservation
+
+// room returns how many permits can be handed out, and how many were not, those of expired
+// reservations included.
+func (all reservations) room(now time.Time) (usable, unused int) {
+	for _, r := range all {
+		unused += r.room
+		if r.usable(now) {
+			usable += r.room
+		}
+	}
+	return usable, unused
+}
+
+// take takes a permit of the oldest reservation that has one; the caller makes sure that one does.
+func (all reservations) take(now time.Time) *reservation {
+	r := all[slices.IndexFunc(all, func(r *reservation) bool { return r.room > 0 && r.usable(now) })]
+	r.room--
+	r.open++
+	return r
+}
+
+// account is the part of a ledger that a plan depends on.
+type account struct {
+	// state and terms are as they were last read or written; terms is nil until the first read.
+	state        state
+	terms        *terms
+	reservations reservations
+	// demand is the number of pods that found no room since the last check.
+	demand int
+}
+
+// tripped reports whether the breaker is tripped.
+func (a *account) tripped() bool { return !a.state.tripped.IsZero() }
+
+// ledger counts the pods that the breaker of a policy or an approval lets go, in one term of leadership.
+// The mutex of the term guards it.
+type ledger struct {
+	account
+
+	name     string
+	uid      types.UID
+	approval bool
+	// policy is the policy for which a pod last asked.
+	policy *eviction.Policy
+	// read is when the state was read, by the clock of this machine; zero after a write that failed.
+	read time.Time
+	// lostWrites are the writes without an answer. Each may still be carried out, until a later write is.
+	lostWrites []plan
+	// countedAt is when each pod was counted whose eviction may have worked, by UID. Its size is bounded
+	// by the number of pods that the breaker and approvals let go within a window.
+	countedAt map[types.UID]time.Time
+	// heldByOthers is how often a pod asked this breaker that another breaker holds, by the UID of the
+	// other policy.
+	heldByOthers map[types.UID]int
+	// incompleteAt is when the count of held pods was last incomplete.
+	incompleteAt time.Time
+	// waiting is the number of pods that have to wait since the last check.
+	waiting int
+	// pause is when the pause of the worker ends.
+	pause time.Time
+	// wake wakes the worker.
+	wake chan struct{}
+}
+
+// object returns an empty object to read into, and its kind.
+func (l *ledger) object() (object client.Object, kind string) {
+	if l.approval {
+		return &v1alpha1.EvictionApproval{}, "EvictionApproval"
+	}
+	return &v1alpha1.EvictionPolicy{}, "EvictionPolicy"
+}
+
+// signal wakes the worker. It does not block.
+func (l *ledger) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// await wakes the worker, and returns how long a pod has to wait.
+func (l *ledger) await(now time.Time) time.Duration {
+	l.waiting++
+	l.signal()
+	return max(l.pause.Sub(now), 0) + min(writeTakes+time.Duration(l.waiting)*spread, longestWait)
+}
+
+// upToDate reports whether the terms are at least as new as a policy in force.
+func (l *ledger) upToDate(inForce *eviction.Policy) bool {
+	return l.terms != nil && l.terms.generation >= inForce.Generation
+}
+
+// hasCounted reports whether a pod was counted within the window.
+func (l *ledger) hasCounted(pod types.UID, now time.Time, window time.Duration) bool {
+	at, ok := l.countedAt[pod]
+	return ok && before(now, at.Add(window))
+}
+
+// exhausted reports whether an approval has no more pods to release.
+func (l *ledger) exhausted() bool {
+	_, unused := l.reservations.room(time.Time{})
+	return l.terms != nil && len(l.lostWrites)+unused == 0 && l.state.pods() >= int(*l.terms.limit.MaxPods)
+}
+
+// stale reports whether the object has to be read before a plan: its spec changed, the result of a write
+// is not known, the policy may be deleted, or the write of an earlier leader may have arrived after the
+// last read. Without another read, the status could say that a breaker is not tripped which holds pods.
+func (l *ledger) stale(in *situation) bool {
+	age := in.now.Sub(l.read)
+	return len(l.lostWrites) > 0 || age >= idlePause || l.tripped() && age >= freshFor ||
+		!l.approval && (in.inForce == nil || !l.upToDate(in.inForce))
+}
+
+// prune drops reservations that are used up or before the window, and pods that were counted before it.
+// A permit that is not settled when its reservation ends counts as used.
+func (l *ledger) prune(now time.Time) {
+	limit := l.terms.limit
+	if limit == nil {
+		l.reservations = nil
+		clear(l.countedAt)
+		return
+	}
+	l.reservations = slices.DeleteFunc(l.reservations, func(r *reservation) bool {
+		return r.room == 0 && (r.open == 0 || !now.Before(r.end)) || over(r.end, now, limit.Window)
+	})
+	maps.DeleteFunc(l.countedAt, func(pod types.UID, _ time.Time) bool { return !l.hasCounted(pod, now, limit.Window) })
+}
+
+// next returns the next write; nil for none. Room that it gives back is not handed out any more.
+func (l *ledger) next(in *situation) *plan {
+	l.prune(in.now)
+	p := l.plan(in)
+	if p != nil {
+		for r := range p.returned {
+			r.expires = in.now
+		}
+	}
+	return p
+}
+
+// commit takes over a write that was carried out.
+func (l *ledger) commit(p *plan) {
+	l.state, l.lostWrites = p.state, nil
+	for r, room := range p.returned {
+		r.room -= room
+	}
+	if p.granted != nil {
+		l.reservations = append(l.reservations, p.granted)
+	}
+}
+
+// uncertain reports whether a write that failed may be carried out all the same. A status code
+// between 400 and 499 means that it was refused, except for 408, which means that it took too long.
+func uncertain(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true // The answer was lost.
+	}
+	code := status.Status().Code
+	return code < http.StatusBadRequest || code >= http.StatusInternalServerError || code == http.StatusRequestTimeout
+}

@@ -1,0 +1,116 @@
+package checks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tollgate-dev/tollgate/evictor/breaker"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// scripted is a check with a fixed answer that records what is asked and undone.
+type scripted struct {
+	name   string
+	answer Answer
+	log    *[]string
+}
+
+func (s scripted) Ask(Now, *Eviction) Answer {
+	*s.log = append(*s.log, "ask "+s.name)
+	answer := s.answer
+	if answer.Hold == nil && answer.Wait == 0 {
+		answer.Undo = func(_ Now, end End) {
+			*s.log = append(*s.log, map[End]string{Stayed: "stayed ", Left: "left ", PutOff: "put off "}[end]+s.name)
+		}
+	}
+	return answer
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	held := Answer{Hold: NewHold(Paused, nil)}
+	waits := Answer{Wait: time.Second}
+	for _, test := range []struct {
+		name    string
+		answers []Answer
+		want    Answer
+		log     []string
+	}{
+		{"an empty list lets the pod go", nil, Answer{}, []string{}},
+		{"all checks are asked in order", []Answer{{}, {}}, Answer{}, []string{"ask 0", "ask 1"}},
+		{"a check that holds ends the list, and what was given is taken back in reverse", []Answer{{}, {}, held, {}}, held,
+			[]string{"ask 0", "ask 1", "ask 2", "stayed 1", "stayed 0"}},
+		{"a pod that waits keeps its place", []Answer{{}, waits, {}}, waits, []string{"ask 0", "ask 1", "put off 0"}},
+		{"a first check that holds takes nothing back", []Answer{held, {}}, held, []string{"ask 0"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			log := []string{}
+			var list List
+			for i, answer := range test.answers {
+				list = append(list, scripted{name: string(rune('0' + i)), answer: answer, log: &log})
+			}
+			_, answer := list.Ask(Now{}, &Eviction{})
+			require.Equal(t, test.want, answer)
+			require.Equal(t, test.log, log)
+		})
+	}
+	t.Run("a pass is ended in reverse", func(t *testing.T) {
+		t.Parallel()
+		log := []string{}
+		pass, _ := List{scripted{name: "0", log: &log}, scripted{name: "1", log: &log}}.Ask(Now{}, &Eviction{})
+		pass.End(Now{}, Left)
+		require.Equal(t, []string{"ask 0", "ask 1", "left 1", "left 0"}, log)
+	})
+}
+
+// answers are breakers with a fixed answer.
+type answers struct{ breaker.Answer }
+
+func (a answers) Ask(types.UID, []*eviction.Policy, breaker.Cause) breaker.Answer { return a.Answer }
+
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	policy := &eviction.Policy{Name: "p", UID: "u"}
+	bound := &Eviction{
+		Pod: &tracker.Pod{}, Reason: &decide.Reason{}, Treatment: eviction.Treatment{Breakers: []*eviction.Policy{policy}},
+	}
+	ask := func(answer breaker.Answer) Answer { return Breaker(answers{answer}).Ask(Now{}, bound) }
+	t.Run("a pod that no breaker bounds is not asked about", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, Answer{}, Breaker(nil).Ask(Now{}, &Eviction{}))
+	})
+	t.Run("a tripped breaker holds by its policy", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, &Hold{Reason: BreakerTripped, Policy: "u", PolicyName: "p", Again: Recheck}, ask(breaker.Answer{HeldBy: policy}).Hold)
+		require.Equal(t, BreakerTripped, Breaker(NoBreakers{}).Ask(Now{}, bound).Hold.Reason)
+	})
+	t.Run("a breaker that is being written has the pod wait, for some time", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, Answer{Wait: time.Minute}, ask(breaker.Answer{Wait: time.Minute}))
+		require.Positive(t, ask(breaker.Answer{}).Wait)
+	})
+	t.Run("a permit is settled", func(t *testing.T) {
+		t.Parallel()
+		answer := ask(breaker.Answer{Permit: &breaker.Permit{}})
+		require.Nil(t, answer.Hold)
+		require.Zero(t, answer.Wait)
+		answer.Undo(Now{}, Left)
+	})
+}
+
+func TestReasonsHaveTexts(t *testing.T) {
+	t.Parallel()
+	for _, reason := range Reasons() {
+		require.NotEmpty(t, reason.Condition())
+		require.NotEmpty(t, reason.Explain("p"))
+		require.NotContains(t, reason.Explain("p"), "{")
+	}
+	require.Len(t, Reasons(), len(texts))
+	require.Equal(t, "EvictionPolicy p is paused. Set spec.paused to false to let them go", Paused.Explain("p"))
+}

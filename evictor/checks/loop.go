@@ -1,0 +1,220 @@
+package checks
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+const (
+	// freeRounds is how many rounds there may be within freeWithin before pods wait.
+	freeRounds = 3
+	freeWithin = 10 * time.Minute
+	// shortestWait is how long after a round the next may begin, at first. It doubles
+	// with each round, up to longestWait.
+	shortestWait = 10 * time.Second
+	longestWait  = 5 * time.Minute
+	// quiet is after how long without an eviction a loop is over.
+	quiet = 30 * time.Minute
+	// mostKnown bounds how many loops are remembered.
+	mostKnown = 10_000
+)
+
+// Loop is what is known of pods that come back to be evicted.
+type Loop struct {
+	// Until is when the next round may begin.
+	Until time.Time
+	// Rounds is how often pods came back, and Pods how many were evicted, since Since.
+	Rounds, Pods int
+	Since        time.Time
+	// OwnerKind is the kind of their controller.
+	OwnerKind string
+}
+
+// String returns the loop as events have it, without a full stop.
+func (l Loop) String() string {
+	pods := "1 pod"
+	if l.Pods != 1 {
+		pods = fmt.Sprintf("%d pods", l.Pods)
+	}
+	return fmt.Sprintf("pods of a %s come back to be evicted again: %s in %d rounds since %s",
+		l.OwnerKind, pods, l.Rounds, l.Since.UTC().Format(time.RFC3339))
+}
+
+// Loops finds pods that come back to be evicted again, and slows them down.
+//
+// A controller replaces a pod that was evicted. If the new pod tolerates the taint for a
+// while, or was bound to the node by name, it lands on the tainted node, is evicted and
+// replaced, and so on (J12). Kubernetes does that as fast as it can.
+//
+// A round begins with the eviction of a pod that was created after the previous round
+// began; pods that existed before the taint are in no round. So the eviction of a workload with 50
+// replicas is one round and not 50. From the fourth round within ten minutes on, the next
+// round waits: 10 seconds after the previous one, then 20, up to 5 minutes. After half an
+// hour without an eviction the history is dropped.
+//
+// A round belongs to one controller and one taint: of a DeviceTaintRule, or of a key on
+// any node or in any slice, because pods go from one tainted node to the next. Pods
+// without a controller do not come back.
+//
+// Create it with NewLoops. It is safe for concurrent use. Now is by the clock of the API
+// server, as are the times of pods and taints.
+type Loops struct {
+	mu sync.Mutex
+	// known has a *loopHistory for each loopKey. The least recently used is dropped first.
+	known *lru.Cache
+}
+
+// loopKey identifies a loop.
+type loopKey struct {
+	owner types.UID
+	kind  tracker.SourceKind
+	// rule is the UID of a DeviceTaintRule, or of the ResourceSlicePatch that it is written
+	// out for, or the name; empty for other sources.
+	rule string
+	key  string
+}
+
+// loopHistory is the history of one loop.
+type loopHistory struct {
+	owner string
+	since time.Time
+	last  time.Time
+	// began is when each of the last rounds did, the latest last; freeRounds at most.
+	began        []time.Time
+	rounds, pods int
+	// waits is for how many rounds pods had to wait; zero while this is no loop.
+	waits int
+}
+
+// NewLoops returns an empty history.
+func NewLoops() *Loops { return &Loops{known: lru.New(mostKnown)} }
+
+// Hold reports whether a pod that has to leave because of a taint came back too soon.
+// Then it is held until the time that the loop says.
+func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (Loop, bool) {
+	key, ok := loopKeyOf(pod, taint)
+	if !ok {
+		return Loop{}, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	history := w.history(now, key)
+	if history == nil || !history.next(pod) {
+		return Loop{}, false
+	}
+	until := history.until(now)
+	return history.loop(until), now.Before(until)
+}
+
+// Evicted records that a pod was evicted because of a taint. It returns true when that
+// shows for the first time that pods come back.
+func (w *Loops) Evicted(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (Loop, bool) {
+	key, ok := loopKeyOf(pod, taint)
+	if !ok {
+		return Loop{}, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	history := w.history(now, key)
+	if history == nil {
+		history = &loopHistory{owner: pod.Origin.OwnerKind, since: now}
+		w.known.Add(key, history)
+	}
+	history.last = now
+	history.pods++
+	if !history.next(pod) {
+		return Loop{}, false
+	}
+	return history.loop(now), history.begin(now)
+}
+
+// loopKeyOf returns the loop that a pod may be part of; false for a pod that is older than
+// the taint or has no controller to replace it.
+func loopKeyOf(pod *tracker.Pod, taint *tracker.Taint) (loopKey, bool) {
+	if pod.Origin == nil || pod.Origin.OwnerUID == "" || !pod.Bound.After(taint.Appeared()) {
+		return loopKey{}, false
+	}
+	author := taint.Author()
+	c := loopKey{owner: pod.Origin.OwnerUID, kind: author.Kind, key: taint.Key}
+	if author.Kind == tracker.SourceRule || author.Kind == tracker.SourcePatch {
+		c.rule = string(author.UID)
+		if c.rule == "" {
+			c.rule = author.Name
+		}
+	}
+	return c, true
+}
+
+// history returns what is known of a loop at now, nil for nothing.
+func (w *Loops) history(now time.Time, key loopKey) *loopHistory {
+	known, _ := w.known.Get(key)
+	history, _ := known.(*loopHistory)
+	if history == nil || now.Sub(history.last) > quiet {
+		return nil
+	}
+	history.notAfter(now)
+	return history
+}
+
+// next reports whether a pod would begin the next round: it came after the last one
+// had begun. Pods know only the second in which they came, which is cut off here too.
+func (h *loopHistory) next(pod *tracker.Pod) bool {
+	if len(h.began) == 0 {
+		return true
+	}
+	return pod.Bound.After(h.began[len(h.began)-1].Truncate(time.Second))
+}
+
+// begin records a round, and reports whether it is the first of a loop.
+func (h *loopHistory) begin(now time.Time) bool {
+	found := h.waits == 0 && h.looping(now)
+	if found || h.waits > 0 {
+		h.waits++
+	}
+	h.rounds++
+	h.began = append(h.began, now)
+	if len(h.began) > freeRounds {
+		h.began = h.began[1:]
+	}
+	return found
+}
+
+// looping reports whether a round that begins now is one too many.
+func (h *loopHistory) looping(now time.Time) bool {
+	return h.waits > 0 || (len(h.began) == freeRounds && now.Sub(h.began[0]) <= freeWithin)
+}
+
+// notAfter moves the history back with a clock that was set back. Otherwise pods would wait until the
+// clock is as late as before.
+func (h *loopHistory) notAfter(now time.Time) {
+	ahead := h.last.Sub(now)
+	if ahead <= 0 {
+		return
+	}
+	h.last, h.since = now, h.since.Add(-ahead)
+	for i := range h.began {
+		h.began[i] = h.began[i].Add(-ahead)
+	}
+}
+
+// until returns when the next round may begin.
+func (h *loopHistory) until(now time.Time) time.Time {
+	if !h.looping(now) {
+		return now
+	}
+	wait := longestWait
+	if h.waits < 10 {
+		wait = min(longestWait, shortestWait<<h.waits)
+	}
+	return h.began[len(h.began)-1].Add(wait)
+}
+
+func (h *loopHistory) loop(until time.Time) Loop {
+	return Loop{Until: until, Rounds: h.rounds, Pods: h.pods, Since: h.since, OwnerKind: h.owner}
+}

@@ -1,0 +1,80 @@
+package checks
+
+import "strings"
+
+// Reason is why a pod that has to leave by now is held. The values are metric labels.
+type Reason string
+
+// The reasons.
+const (
+	// Paused means that the policy of the eviction is paused.
+	Paused Reason = "paused"
+	// Protected means that the policy of the eviction protects the pod.
+	Protected Reason = "protected"
+	// NodesDown means that all nodes are down, which is more likely a fault of the control
+	// plane than of all nodes at once (J03).
+	NodesDown Reason = "nodes_down"
+	// Looping means that pods of one controller are evicted again and again because of one
+	// taint (J12).
+	Looping Reason = "looping"
+	// TwinMissing means that nothing keeps the pod from coming back: in mode Window the
+	// NoSchedule twin of the taint comes first.
+	TwinMissing Reason = "twin_missing"
+	// NamespaceUnknown means that a policy selects by labels of a namespace that are not known.
+	NamespaceUnknown Reason = "namespace_unknown"
+	// BreakerTripped means that as many pods have left as a breaker allows.
+	BreakerTripped Reason = "breaker_tripped"
+	// Budget means that a PodDisruptionBudget does not allow the eviction.
+	Budget Reason = "budget"
+)
+
+// texts say why pods are held and what ends that. {policy} stands for the EvictionPolicy.
+var texts = map[Reason]string{
+	Paused:    "{policy} is paused. Set spec.paused to false to let them go",
+	Protected: "{policy} protects them. They stay until the taint goes, or spec.protect is changed",
+	NodesDown: "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back",
+	Looping: "pods of the same controller are evicted because of it again and again. " +
+		"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule",
+	TwinMissing:      "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule",
+	NamespaceUnknown: "{policy} asks for labels of their namespace, which are not known yet",
+	BreakerTripped: "the breaker of {policy} has let as many pods go as it may. " +
+		"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker",
+	Budget: "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)",
+}
+
+// Reasons returns all reasons.
+func Reasons() []Reason {
+	return []Reason{Paused, Protected, NodesDown, Looping, TwinMissing, NamespaceUnknown, BreakerTripped, Budget}
+}
+
+// Condition returns the reason as conditions have it.
+func (r Reason) Condition() string {
+	switch r {
+	case Paused:
+		return "Paused"
+	case Protected:
+		return "Protected"
+	case NodesDown:
+		return "NodesDown"
+	case Looping:
+		return "Looping"
+	case TwinMissing:
+		return "TwinMissing"
+	case NamespaceUnknown:
+		return "NamespaceUnknown"
+	case BreakerTripped:
+		return "BreakerTripped"
+	case Budget:
+		return "BudgetExceeded"
+	}
+	return "Held"
+}
+
+// Explain returns why pods are held and what ends that. Policy is the name of the EvictionPolicy
+// that holds them, empty for none.
+func (r Reason) Explain(policy string) string {
+	return strings.ReplaceAll(texts[r], "{policy}", "EvictionPolicy "+policy)
+}
+
+// FoundByRequest reports whether only an attempt to evict tells that the pod is held no longer.
+func (r Reason) FoundByRequest() bool { return r == BreakerTripped || r == Budget }
