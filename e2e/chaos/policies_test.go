@@ -88,6 +88,8 @@ func (s *schedule) addPolicy(at time.Duration, i int) {
 		if s.chance(0.5) {
 			spec.DeleteAfter = &metav1.Duration{Duration: s.between(time.Second, 8*time.Second).Round(time.Second)}
 		}
+	} else {
+		spec.Mark = pick(s, v1alpha1.EvictionMarkBefore, v1alpha1.EvictionMarkByEvictionAPI, v1alpha1.EvictionMarkWhileTerminating)
 	}
 	if s.chance(0.4) {
 		// Quick enough that everybody can leave while it settles.
@@ -186,6 +188,9 @@ func policyText(spec *v1alpha1.EvictionPolicySpec) string {
 		taints = append(taints, fmt.Sprintf("%s %s", t.Target, t.Key))
 	}
 	text := fmt.Sprintf("priority %d, method %s, %s", spec.Priority, spec.Method, strings.Join(taints, ", "))
+	if spec.Mark != "" {
+		text += ", mark " + string(spec.Mark)
+	}
 	if spec.DeleteAfter != nil {
 		text += ", deleteAfter " + spec.DeleteAfter.Duration.String()
 	}

@@ -19,12 +19,15 @@ import (
 // nodeCount is how many nodes there are. Tests that run beside each other use nodes of
 // their own, by the numbers below.
 const (
-	nodeCount = 10
+	nodeCount = 12
 
 	nodeOfRule    = 6
 	nodeOfBlocked = 7
 	nodeOfPaused  = 8
 	nodeOfBreaker = 9
+	nodeOfBefore  = 10
+	nodeOfByAPI   = 11
+	nodeOfLate    = 12
 )
 
 // auditPolicy makes the API server write how Tollgate makes pods leave.
