@@ -91,6 +91,7 @@ var edges = []exception{
 	{path: "evictor/act", reason: "writes to the API server"},
 	{path: "evictor/breaker", reason: "keeps its state in the status of EvictionPolicies"},
 	{path: "evictor/confirm", reason: "reads the objects that carry taints"},
+	{path: "evictor/controller", reason: "is a work queue with watches"},
 	{path: "evictor/preview/approvals.go", reason: "lists policies through a reader of controller-runtime"},
 	{path: "evictor/panics", reason: "counts and logs"},
 	{path: "evictor/rulestatus", reason: "writes the status of rules"},

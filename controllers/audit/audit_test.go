@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
@@ -34,7 +34,7 @@ import (
 
 // world is a cluster with pods and TolerationPolicies.
 type world struct {
-	controllers.Cache
+	controller.Cache
 
 	tracker *tracker.Tracker
 	metrics *Metrics
@@ -169,7 +169,7 @@ func (w *world) controller() *Controller {
 			return *of
 		}
 	}
-	return New(controllers.Base{
+	return New(controller.Base{
 		Cache: w, Status: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: flag(&w.leads), Timeout: time.Second,
 	}, Options{
 		Pods: w.tracker, Synced: flag(&w.synced), DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300}, Metrics: w.metrics, Reports: w.reports,

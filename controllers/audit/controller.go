@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -115,7 +115,7 @@ type Options struct {
 
 // Controller counts violations. Its cache holds namespaces, RuntimeClasses and policies.
 type Controller struct {
-	controllers.Base
+	controller.Base
 
 	options Options
 	// lastWrites are the times of recent status writes. Only Start uses them.
@@ -125,7 +125,7 @@ type Controller struct {
 }
 
 // New returns a controller; Start starts it.
-func New(base controllers.Base, options Options) *Controller {
+func New(base controller.Base, options Options) *Controller {
 	return &Controller{Base: base, options: options}
 }
 

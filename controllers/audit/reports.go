@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -72,7 +72,7 @@ const (
 
 // NewReportMetrics registers the metrics with reg.
 func NewReportMetrics(reg prometheus.Registerer) *ReportMetrics {
-	return &ReportMetrics{writes: controllers.NewCounter(reg, "tollgate_policy_report_writes_total",
+	return &ReportMetrics{writes: controller.NewCounter(reg, "tollgate_policy_report_writes_total",
 		"Writes of Reports of OpenReports by the leader, and those that failed.", "outcome", outcomeWritten, outcomeDeleted, outcomeFailed)}
 }
 

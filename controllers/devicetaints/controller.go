@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -45,7 +46,7 @@ type Metrics struct {
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{
-		writes: controllers.NewCounter(reg, "tollgate_noschedule_pair_writes_total",
+		writes: controller.NewCounter(reg, "tollgate_noschedule_pair_writes_total",
 			"DeviceTaintRules that were written so that pods with a toleration that ends do not come back to a device.",
 			"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete),
 		left: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
@@ -79,7 +80,7 @@ type Options struct {
 
 // Controller creates, updates and deletes paired rules.
 type Controller struct {
-	*controllers.Controller[key]
+	*controller.Controller[key]
 
 	options Options
 	// readResults are by the names of paired rules. Only the single worker uses them.
@@ -114,9 +115,9 @@ func (r readResult) is(uid types.UID, wanted *pairedRule) bool {
 }
 
 // New returns a controller; Start starts it.
-func New(base controllers.Base, options Options) *Controller {
+func New(base controller.Base, options Options) *Controller {
 	c := &Controller{options: options, readResults: map[string]readResult{}}
-	c.Controller = controllers.New(base, controllers.Options[key]{
+	c.Controller = controller.New(base, controller.Options[key]{
 		Name: "tollgate-pairing", Describe: key.describe, Reconcile: c.reconcile,
 		Started: func() {
 			clear(c.readResults)

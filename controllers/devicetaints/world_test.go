@@ -24,6 +24,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -57,7 +58,7 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) controller() *Controller {
-	return New(controllers.Base{
+	return New(controller.Base{
 		Policies: w, Recorder: w, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Minute,
 	}, Options{
 		Devices: w, Synced: func() bool { return w.synced }, Client: w, Window: w.window, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
@@ -46,7 +46,7 @@ func patchNode(ctx context.Context, nodes NodeClient, doing, name string, operat
 
 // addNodes queues the nodes of the cache. It queues none while the cache is not synced; the
 // informer will add every node.
-func addNodes(ctx context.Context, cache controllers.Cache, add func(node *corev1.Node)) {
+func addNodes(ctx context.Context, cache controller.Cache, add func(node *corev1.Node)) {
 	var list corev1.NodeList
 	if err := cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return

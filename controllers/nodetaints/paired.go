@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
@@ -39,7 +39,7 @@ type PairingMetrics struct {
 
 // NewPairingMetrics registers the metrics with reg.
 func NewPairingMetrics(reg prometheus.Registerer) *PairingMetrics {
-	return &PairingMetrics{writes: controllers.NewCounter(reg, "tollgate_node_twin_writes_total",
+	return &PairingMetrics{writes: controller.NewCounter(reg, "tollgate_node_twin_writes_total",
 		"NoSchedule taints that were written beside NoExecute taints of nodes, so that evicted pods do not come back.",
 		"operation", operationAdd, operationChange, operationRemove)}
 }
@@ -56,26 +56,26 @@ type PairingOptions struct {
 
 // PairingController adds and removes the paired taints of nodes.
 type PairingController struct {
-	*controllers.Controller[string]
+	*controller.Controller[string]
 
 	options PairingOptions
 }
 
 // NewPairing returns a controller; Start starts it. The cache of base holds nodes with
 // their labels, their taints and the annotation v1alpha1.AnnotationTwins.
-func NewPairing(base controllers.Base, options PairingOptions) *PairingController {
+func NewPairing(base controller.Base, options PairingOptions) *PairingController {
 	c := &PairingController{options: options}
 	add := func(node *corev1.Node) {
 		if mayNeedPairing(node) {
 			c.Add(node.Name)
 		}
 	}
-	c.Controller = controllers.New(base, controllers.Options[string]{
+	c.Controller = controller.New(base, controller.Options[string]{
 		// Evictions wait for paired taints.
 		Name: "tollgate-twins", Workers: 8, Reconcile: c.reconcile,
 		PoliciesChanged: func(ctx context.Context) { addNodes(ctx, c.Cache, add) },
 		Watches: map[client.Object]toolscache.ResourceEventHandler{
-			&corev1.Node{}: controllers.OnEvent(func(object client.Object) { add(object.(*corev1.Node)) }),
+			&corev1.Node{}: controller.OnEvent(func(object client.Object) { add(object.(*corev1.Node)) }),
 		},
 	})
 	return c

@@ -22,7 +22,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
@@ -49,7 +49,7 @@ type RegisterMetrics struct {
 func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 	factory := promauto.With(reg)
 	return &RegisterMetrics{
-		taints: controllers.NewCounter(reg, "tollgate_registered_taints_total",
+		taints: controller.NewCounter(reg, "tollgate_registered_taints_total",
 			"Taints that were added to nodes because a TaintPolicy or the guard of a PlacementPolicy registers them: the policy keeps them on its nodes, or the node was created without them.",
 			"why", whyReconciled, whyRestored),
 		intolerantPods: factory.NewCounter(prometheus.CounterOpts{
@@ -81,7 +81,7 @@ type RegisterOptions struct {
 
 // RegisterController adds registered taints to nodes that lack them.
 type RegisterController struct {
-	*controllers.Controller[string]
+	*controller.Controller[string]
 
 	options RegisterOptions
 	states  nodeStates
@@ -89,9 +89,9 @@ type RegisterController struct {
 
 // NewRegister returns a controller; Start starts it. The cache of base holds nodes with
 // their metadata and taints.
-func NewRegister(base controllers.Base, options RegisterOptions) *RegisterController {
+func NewRegister(base controller.Base, options RegisterOptions) *RegisterController {
 	c := &RegisterController{options: options, states: nodeStates{heldCount: options.Metrics.heldNodes}}
-	c.Controller = controllers.New(base, controllers.Options[string]{
+	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-register", Workers: 2, Reconcile: c.reconcile,
 		Started:         func() { c.states.reset(options.Since()) },
 		Watches:         map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: c},

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
@@ -47,7 +47,7 @@ type TTLMetrics struct{ expired *prometheus.CounterVec }
 
 // NewTTLMetrics registers the metrics with reg.
 func NewTTLMetrics(reg prometheus.Registerer) *TTLMetrics {
-	return &TTLMetrics{expired: controllers.NewCounter(reg, "tollgate_expired_taints_total",
+	return &TTLMetrics{expired: controller.NewCounter(reg, "tollgate_expired_taints_total",
 		"Taints of nodes and ResourceSlicePatches, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
 		"source", sourceNode, sourceRule, sourcePatch)}
 }
@@ -87,7 +87,7 @@ type TTLOptions struct {
 
 // TTLController removes expired taints.
 type TTLController struct {
-	*controllers.Controller[ttlKey]
+	*controller.Controller[ttlKey]
 
 	options TTLOptions
 }
@@ -100,16 +100,16 @@ func (k ttlKey) describe() string { return sourceKinds[k.source] + "/" + k.name 
 
 // NewTTL returns a controller; Start starts it. The cache of base holds nodes with their
 // metadata and taints, and ResourceSlicePatches.
-func NewTTL(base controllers.Base, options TTLOptions) *TTLController {
+func NewTTL(base controller.Base, options TTLOptions) *TTLController {
 	c := &TTLController{options: options}
 	onEvent := func(source string) toolscache.ResourceEventHandler {
-		return controllers.OnEvent(func(object client.Object) { c.Add(ttlKey{source, object.GetName()}) })
+		return controller.OnEvent(func(object client.Object) { c.Add(ttlKey{source, object.GetName()}) })
 	}
 	watches := map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: onEvent(sourceNode)}
 	if options.Patches != nil {
 		watches[&v1alpha1.ResourceSlicePatch{}] = onEvent(sourcePatch)
 	}
-	c.Controller = controllers.New(base, controllers.Options[ttlKey]{
+	c.Controller = controller.New(base, controller.Options[ttlKey]{
 		Name: "tollgate-ttl", Workers: 2, Describe: ttlKey.describe, Started: c.addRules, Watches: watches,
 		PoliciesChanged: c.policiesChanged, Reconcile: c.reconcile,
 	})

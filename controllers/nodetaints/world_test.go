@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -84,8 +84,8 @@ func newWorld() *world {
 }
 
 // base returns what a controller in this world gets.
-func (w *world) base() controllers.Base {
-	return controllers.Base{
+func (w *world) base() controller.Base {
+	return controller.Base{
 		Cache: w, Policies: w, Recorder: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Timeout: time.Second,
 		Leads: func() bool {
 			w.mu.Lock()
@@ -402,7 +402,7 @@ func (w *world) Current() *policyset.Set {
 
 func (w *world) Subscribe() (<-chan struct{}, func()) { return w.changed, func() {} }
 
-// Eventf implements controllers.Recorder.
+// Eventf implements controller.Recorder.
 func (w *world) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/webhook/registration"
 )
@@ -91,14 +91,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_webhook_registration_pending",
 			Help: "1 while the leader cannot register the webhooks that the policies in force need, otherwise 0.",
 		}),
-		writes: controllers.NewCounter(reg, "tollgate_webhook_registration_writes_total",
+		writes: controller.NewCounter(reg, "tollgate_webhook_registration_writes_total",
 			"Writes of the webhooks by the leader.", "configuration", "validating", "mutating"),
 	}
 }
 
 // Controller registers webhooks. Its methods are goroutine-safe.
 type Controller struct {
-	*controllers.Controller[string]
+	*controller.Controller[string]
 
 	options Options
 	// limit bounds how often a writer that reverts each write makes this one write again.
@@ -116,9 +116,9 @@ type Controller struct {
 }
 
 // New returns a controller; Start starts it.
-func New(base controllers.Base, options Options) *Controller {
+func New(base controller.Base, options Options) *Controller {
 	c := &Controller{options: options, limit: rate.NewLimiter(writesPerSecond, writeBurst), written: map[string][]any{}}
-	wake := controllers.OnEvent(func(client.Object) { c.Add(options.Name) })
+	wake := controller.OnEvent(func(client.Object) { c.Add(options.Name) })
 	watches := map[client.Object]toolscache.ResourceEventHandler{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: wake,
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   wake,
@@ -126,7 +126,7 @@ func New(base controllers.Base, options Options) *Controller {
 	if options.Reachable == nil {
 		watches[&discoveryv1.EndpointSlice{}] = wake
 	}
-	c.Controller = controllers.New(base, controllers.Options[string]{
+	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-webhook-registration", Watches: watches, Reconcile: c.reconcile,
 		PoliciesChanged: func(context.Context) { c.Add(options.Name) },
 		Started: func() {

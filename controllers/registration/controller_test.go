@@ -25,8 +25,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/controllers/registration"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	derived "github.com/tollgate-dev/tollgate/webhook/registration"
 )
@@ -186,7 +186,7 @@ func led(t *testing.T, w *world, test func(c *registration.Controller)) {
 	})
 	require.NoError(t, err)
 	var c *registration.Controller
-	c = registration.New(controllers.Base{
+	c = registration.New(controller.Base{
 		Cache: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second,
 	}, registration.Options{
 		Name: "tollgate", Deriver: deriver, Client: w, Namespace: "tollgate-system", Service: "tollgate",

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -53,7 +54,7 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	return &Metrics{writes: controllers.NewCounter(reg, "tollgate_patch_rule_writes_total",
+	return &Metrics{writes: controller.NewCounter(reg, "tollgate_patch_rule_writes_total",
 		"DeviceTaintRules that were written for the taints of ResourceSlicePatches.",
 		"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete)}
 }
@@ -103,7 +104,7 @@ type Options struct {
 
 // Controller writes the status of patches and the rules for their taints.
 type Controller struct {
-	*controllers.Controller[string]
+	*controller.Controller[string]
 
 	options Options
 	// restUntil is the time until which no report is made. Only the single worker uses it
@@ -148,14 +149,14 @@ func versionOf(patch *v1alpha1.ResourceSlicePatch) version {
 
 // New returns a controller; Start starts it. The cache of base holds patches and
 // DeviceClasses.
-func New(base controllers.Base, options Options) *Controller {
+func New(base controller.Base, options Options) *Controller {
 	c := &Controller{options: options, states: map[string]*patchState{}, patchByRule: map[string]string{}, scheduler: true}
-	c.Controller = controllers.New(base, controllers.Options[string]{
+	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-patches", Started: c.started, Reconcile: c.reconcile,
 		Watches: map[client.Object]toolscache.ResourceEventHandler{
-			&v1alpha1.ResourceSlicePatch{}: controllers.OnEvent(func(patch client.Object) { c.Add(patch.GetName()) }),
+			&v1alpha1.ResourceSlicePatch{}: controller.OnEvent(func(patch client.Object) { c.Add(patch.GetName()) }),
 			// Few patches name a class, and classes seldom change.
-			&resourcev1.DeviceClass{}: controllers.OnEvent(func(client.Object) { c.addMatching(func(device.Selector) bool { return true }) }),
+			&resourcev1.DeviceClass{}: controller.OnEvent(func(client.Object) { c.addMatching(func(device.Selector) bool { return true }) }),
 		},
 	})
 	return c
@@ -164,7 +165,7 @@ func New(base controllers.Base, options Options) *Controller {
 // Start runs the controller until ctx is done. It returns an error if the view accepts no
 // handler.
 func (c *Controller) Start(ctx context.Context) error {
-	registration, err := c.options.View.AddEventHandler(controllers.OnEvent(func(object client.Object) {
+	registration, err := c.options.View.AddEventHandler(controller.OnEvent(func(object client.Object) {
 		if slice, ok := object.(*resourcev1.ResourceSlice); ok {
 			c.addMatching(func(s device.Selector) bool { return s.MatchesPool(slice.Spec.Driver, slice.Spec.Pool.Name) })
 		}

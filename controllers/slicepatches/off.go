@@ -20,6 +20,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -55,7 +56,7 @@ func OfPatches() Written {
 // ResourceSlicePatches. Rules of other writers stay, whatever their labels.
 type Remover struct {
 	// Base writes the status of patches. Its timeout bounds one pass.
-	controllers.Base
+	controller.Base
 
 	// Client reads patches, and reads and deletes rules.
 	Client dynamic.Interface

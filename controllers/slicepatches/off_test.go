@@ -20,7 +20,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
@@ -84,7 +84,7 @@ func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 				})
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				remover := &Remover{Client: client, Rules: []Written{OfPatches()}, Base: controllers.Base{Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}}
+				remover := &Remover{Client: client, Rules: []Written{OfPatches()}, Base: controller.Base{Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}}
 				go func() { done <- remover.Start(ctx) }()
 				synctest.Wait()
 				require.Equal(t, []string{"labelled", "ours"}, names(t, client, version))
@@ -105,7 +105,7 @@ func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 
 func TestWhereNoRulesAreServedThereIsNothingToRemove(t *testing.T) {
 	t.Parallel()
-	remover := &Remover{Client: serving("none"), Rules: []Written{OfPatches()}, Gate: "Patches", Base: controllers.Base{Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}}
+	remover := &Remover{Client: serving("none"), Rules: []Written{OfPatches()}, Gate: "Patches", Base: controller.Base{Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second}}
 	require.NoError(t, remover.pass(t.Context()))
 	remover.Leads = func() bool { return false }
 	require.Error(t, remover.pass(t.Context()))
@@ -150,7 +150,7 @@ func TestPatchesSayThatTheirGateIsOff(t *testing.T) {
 	written := map[string][]v1alpha1.ResourceSlicePatchStatus{}
 	remover := &Remover{
 		Client: client, Gate: "ResourceSlicePatches",
-		Base: controllers.Base{
+		Base: controller.Base{
 			Status: statuses{t, written}, Clock: clocktesting.NewFakePassiveClock(now), Leads: func() bool { return true }, Timeout: time.Second,
 		},
 	}

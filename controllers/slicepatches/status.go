@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -180,7 +180,7 @@ func datedTaints(patch *v1alpha1.ResourceSlicePatch, now time.Time) (times []v1a
 // resourceVersion if that is not empty: a later write makes it fail with a conflict. Fields
 // that it applied before and omits now are removed, and it takes over fields of other
 // managers. The UID makes the request fail for a recreated patch.
-func applyStatus(ctx context.Context, base *controllers.Base, patch *v1alpha1.ResourceSlicePatch, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
+func applyStatus(ctx context.Context, base *controller.Base, patch *v1alpha1.ResourceSlicePatch, version string, status *v1alpha1.ResourceSlicePatchStatus) error {
 	metadata := map[string]any{"name": patch.Name, "uid": patch.UID}
 	if version != "" {
 		metadata["resourceVersion"] = version

@@ -31,6 +31,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
@@ -82,7 +83,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) controller() *Controller {
 	synced := func() bool { return w.synced }
-	return New(controllers.Base{
+	return New(controller.Base{
 		Cache: w, Status: w, Recorder: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Minute,
 	}, Options{
 		View: w.view, ViewSynced: synced, Live: w, Rules: RuleOptions{Index: w, Synced: synced, Client: w.rules},
@@ -209,7 +210,7 @@ func appliedStatus(t *testing.T, patch client.Patch, opts []client.SubResourcePa
 	return applied
 }
 
-// Patch implements controllers.StatusWriter.
+// Patch implements controller.StatusWriter.
 func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 	applied := appliedStatus(w.t, patch, opts)
 	name, uid, version, status := obj.GetName(), applied.UID, applied.ResourceVersion, &applied.Status

@@ -26,14 +26,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // approvalWorld is an API server with one approval, one node and one rule.
 type approvalWorld struct {
-	controllers.Cache
+	controller.Cache
 
 	controller *ApprovalController
 	registry   *prometheus.Registry
@@ -192,7 +192,7 @@ func runWith(t *testing.T, change func(*v1alpha1.EvictionApprovalSpec), test fun
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n"}, time.Now())
 		standing := preview.NewView(preview.Options{Tracker: w.tracker}).Standing
 		w.registry = prometheus.NewPedanticRegistry()
-		w.controller = NewApprovals(controllers.Base{
+		w.controller = NewApprovals(controller.Base{
 			Cache: w, Status: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second,
 		}, ApprovalOptions{Standing: standing, Left: w.evicted, Metrics: NewMetrics(w.registry)})
 		w.start(t)
@@ -487,7 +487,7 @@ func TestApprovalAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 
 func TestAnApprovalThatWasMadeAnewIsAnother(t *testing.T) {
 	used := &v1alpha1.EvictionApproval{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID("old")}}
-	c := NewApprovals(controllers.Base{}, ApprovalOptions{})
+	c := NewApprovals(controller.Base{}, ApprovalOptions{})
 	c.reset()
 	first := c.stateOf(used)
 	require.Same(t, first, c.stateOf(used))

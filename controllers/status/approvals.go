@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -71,7 +71,7 @@ type ApprovalOptions struct {
 // ApprovalController writes the status of approvals. Its cache holds approvals, and nodes
 // with their metadata.
 type ApprovalController struct {
-	*controllers.Controller[string]
+	*controller.Controller[string]
 
 	options ApprovalOptions
 
@@ -94,13 +94,13 @@ type approvalState struct {
 }
 
 // NewApprovals returns a controller; Start starts it.
-func NewApprovals(base controllers.Base, options ApprovalOptions) *ApprovalController {
+func NewApprovals(base controller.Base, options ApprovalOptions) *ApprovalController {
 	c := &ApprovalController{options: options}
-	c.Controller = controllers.New(base, controllers.Options[string]{
+	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-approvals", Started: c.reset, Reconcile: c.reconcile,
 		Watches: map[client.Object]toolscache.ResourceEventHandler{
-			&v1alpha1.EvictionApproval{}: controllers.OnEvent(func(approval client.Object) { c.Add(approval.GetName()) }),
-			&corev1.Node{}: controllers.OnEvent(func(node client.Object) {
+			&v1alpha1.EvictionApproval{}: controller.OnEvent(func(approval client.Object) { c.Add(approval.GetName()) }),
+			&corev1.Node{}: controller.OnEvent(func(node client.Object) {
 				c.addMatching(func(spec *v1alpha1.EvictionApprovalSpec) bool { return spec.Node == node.GetName() })
 			}),
 		},
@@ -170,7 +170,7 @@ func (c *ApprovalController) reconcile(ctx context.Context, name string) (time.D
 	meta.SetStatusCondition(&approval.Status.Conditions, approvalReady(&approval, now))
 	approval.Status.ObservedGeneration = approval.Generation
 	if !equality.Semantic.DeepEqual(before.Status, approval.Status) {
-		if err := c.WriteStatus(ctx, "status of approval", &approval, controllers.ChangesTo(before)); client.IgnoreNotFound(err) != nil {
+		if err := c.WriteStatus(ctx, "status of approval", &approval, controller.ChangesTo(before)); client.IgnoreNotFound(err) != nil {
 			return 0, err
 		}
 		logr.FromContextOrDiscard(ctx).V(1).Info("wrote status of approval", "approval", name, "evicted", approval.Status.Evicted)

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -43,7 +43,7 @@ type HeldOptions struct {
 
 // HeldController writes into the status of EvictionPolicies which pods they hold.
 type HeldController struct {
-	*controllers.Controller[allPolicies]
+	*controller.Controller[allPolicies]
 
 	options HeldOptions
 }
@@ -52,9 +52,9 @@ type HeldController struct {
 type allPolicies struct{}
 
 // NewHeld returns a controller; Start starts it. The cache of base holds EvictionPolicies.
-func NewHeld(base controllers.Base, options HeldOptions) *HeldController {
+func NewHeld(base controller.Base, options HeldOptions) *HeldController {
 	c := &HeldController{options: options}
-	c.Controller = controllers.New(base, controllers.Options[allPolicies]{
+	c.Controller = controller.New(base, controller.Options[allPolicies]{
 		Name: "tollgate-evictions", Started: func() { c.Add(allPolicies{}) }, Reconcile: c.reconcile,
 		Describe: func(allPolicies) string { return "all EvictionPolicies" },
 	})
@@ -73,7 +73,7 @@ func (c *HeldController) reconcile(ctx context.Context, _ allPolicies) (time.Dur
 		err := c.Cache.Get(ctx, types.NamespacedName{Name: policy.Name}, &object)
 		before := object.DeepCopy()
 		if err == nil && object.UID == policy.UID && updateStatus(&object, heldPods[policy.UID], metav1.NewTime(c.Clock.Now())) {
-			err = c.WriteStatus(ctx, "status of EvictionPolicy", &object, controllers.ChangesTo(before))
+			err = c.WriteStatus(ctx, "status of EvictionPolicy", &object, controller.ChangesTo(before))
 		}
 		if client.IgnoreNotFound(err) != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cannot write what is held yet", "policy", policy.Name, "reason", err.Error())

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -90,7 +90,7 @@ func runHeld(t *testing.T, test func(t *testing.T, w *heldWorld)) {
 		w := &heldWorld{settled: true, leads: true}
 		w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).Build()
 		set := eviction.Compile([]v1alpha1.EvictionPolicy{*policy})
-		c := NewHeld(controllers.Base{
+		c := NewHeld(controller.Base{
 			Cache: unwatched{w}, Status: w, Leads: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
 			Clock: clock.RealClock{}, Local: clock.RealClock{}, Timeout: time.Second,
 		}, HeldOptions{

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
@@ -40,7 +40,7 @@ const maxMessage = 1024
 // ReadyController writes the condition Ready of policies, and to the status of
 // PlacementPolicies the policies that guards stand for.
 type ReadyController struct {
-	*controllers.Controller[policyKey]
+	*controller.Controller[policyKey]
 
 	enabled    func(kind policyset.Kind) bool
 	registered func() (registered bool, message string)
@@ -68,13 +68,13 @@ type policyState struct {
 // NewReady returns a controller; Start starts it. enabled reports whether the feature gate
 // of a kind is on. registered reports whether the webhooks are registered that the policies in
 // force need, or for how long they have not been: a message says why; nil if they were installed.
-func NewReady(base controllers.Base, enabled func(kind policyset.Kind) bool, registered func() (registered bool, message string)) *ReadyController {
+func NewReady(base controller.Base, enabled func(kind policyset.Kind) bool, registered func() (registered bool, message string)) *ReadyController {
 	c := &ReadyController{enabled: enabled, registered: registered, kinds: policyset.Kinds()}
 	watches := map[client.Object]toolscache.ResourceEventHandler{}
 	for i := range c.kinds {
-		watches[c.kinds[i].New()] = controllers.OnEvent(func(object client.Object) { c.Add(policyKey{i, object.GetName()}) })
+		watches[c.kinds[i].New()] = controller.OnEvent(func(object client.Object) { c.Add(policyKey{i, object.GetName()}) })
 	}
-	c.Controller = controllers.New(base, controllers.Options[policyKey]{
+	c.Controller = controller.New(base, controller.Options[policyKey]{
 		Name: "tollgate-policy-status", Workers: 2, Watches: watches, Started: c.reset, PoliciesChanged: c.policiesChanged, Reconcile: c.reconcile,
 		Describe: func(k policyKey) string { return c.kinds[k.kind].Name + "/" + k.name },
 	})
@@ -160,7 +160,7 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 		return 0, nil
 	}
 	*observed = state.generation
-	if err := c.WriteStatus(ctx, "status of "+kind.Name, object, controllers.ChangesTo(stored)); client.IgnoreNotFound(err) != nil {
+	if err := c.WriteStatus(ctx, "status of "+kind.Name, object, controller.ChangesTo(stored)); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
 	logr.FromContextOrDiscard(ctx).V(1).Info("wrote status", "kind", kind.Name, "policy", k.name, "reason", condition.Reason)

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
@@ -146,7 +146,7 @@ func (w *world) condition(t *testing.T, object client.Object, conditions *[]meta
 // led runs test while a controller runs.
 func led(t *testing.T, w *world, enabled func(policyset.Kind) bool, test func()) {
 	t.Helper()
-	c := NewReady(controllers.Base{
+	c := NewReady(controller.Base{
 		Cache: w, Status: w.Status(), Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{},
 		Leads: func() bool { return true }, Timeout: time.Second,
 	}, enabled, w.registration)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
 // Reasons of events on the Lease.
@@ -96,13 +96,13 @@ type Options struct {
 
 // Watcher watches the webhook configurations of Tollgate.
 type Watcher struct {
-	controllers.Base
+	controller.Base
 
 	options Options
 }
 
 // New returns a watcher; Start starts it.
-func New(base controllers.Base, options Options) *Watcher {
+func New(base controller.Base, options Options) *Watcher {
 	return &Watcher{Base: base, options: options}
 }
 

@@ -23,7 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tollgate-dev/tollgate/certs"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
 func validatingConfiguration() *admissionregistrationv1.ValidatingWebhookConfiguration {
@@ -194,7 +194,7 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			recorder, metrics := &recordedEvents{}, NewMetrics(prometheus.NewPedanticRegistry())
-			watcher := New(controllers.Base{Leads: func() bool { return test.leads }, Recorder: recorder}, Options{
+			watcher := New(controller.Base{Leads: func() bool { return test.leads }, Recorder: recorder}, Options{
 				Name: "tollgate", Lease: &corev1.ObjectReference{Name: "lease"}, Metrics: metrics,
 			})
 			ctx, stop := context.WithCancel(t.Context())
@@ -218,7 +218,7 @@ func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
 		client := fake.NewClientset(validatingConfiguration())
 		recorder := &slowRecorder{end: make(chan struct{})}
 		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		watcher := New(controllers.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
+		watcher := New(controller.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
 			Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Name: "lease"}, Metrics: metrics,
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -252,7 +252,7 @@ func TestOneConfigurationDoesNotWaitForTheOther(t *testing.T) {
 			return true, nil, errors.New("not now")
 		})
 		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		watcher := New(controllers.Base{Leads: func() bool { return true }, Recorder: &recordedEvents{}}, Options{Client: client, Name: "tollgate", Metrics: metrics})
+		watcher := New(controller.Base{Leads: func() bool { return true }, Recorder: &recordedEvents{}}, Options{Client: client, Name: "tollgate", Metrics: metrics})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- watcher.Start(ctx) }()
@@ -268,7 +268,7 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	stands := watchStands(client)
 	registry := prometheus.NewPedanticRegistry()
 	recorder := &recordedEvents{}
-	watcher := New(controllers.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
+	watcher := New(controller.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
 		Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Metrics: NewMetrics(registry),
 		Own: func(object any) bool {
 			c, ok := object.(*admissionregistrationv1.ValidatingWebhookConfiguration)

@@ -24,14 +24,15 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 	webhookregistration "github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 // controllerBase returns what the controllers of the leader share.
-func (p *program) controllerBase(store controllers.Policies) controllers.Base {
-	return controllers.Base{
+func (p *program) controllerBase(store controller.Policies) controller.Base {
+	return controller.Base{
 		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(), Policies: store, Recorder: p.recorders.policies,
 		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 	}
@@ -91,7 +92,7 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 
 // newRegistration returns the writer of the webhooks, which calls changed when they are registered,
 // or are no more.
-func (p *program) newRegistration(base controllers.Base, changed func()) (*registration.Controller, error) {
+func (p *program) newRegistration(base controller.Base, changed func()) (*registration.Controller, error) {
 	deriver, err := webhookregistration.New(webhookregistration.Settings{
 		Namespace: p.config.Namespace, Service: p.config.Certificates.ServiceName, URL: p.config.Webhook.URL,
 		FailurePolicy:      admissionregistrationv1.FailurePolicyType(p.config.Webhook.FailurePolicy),
@@ -150,7 +151,7 @@ func (p *program) window() bool {
 }
 
 // addTaintControllers adds the controllers of TaintPolicies.
-func (p *program) addTaintControllers(base controllers.Base, state *evictionState, previews *previewSet) {
+func (p *program) addTaintControllers(base controller.Base, state *evictionState, previews *previewSet) {
 	nodes := nodetaints.NewRegister(base, nodetaints.RegisterOptions{
 		Nodes: p.clientset.CoreV1().Nodes(), ListPods: p.clientset.CoreV1().Pods("").List,
 		Check: previews.limits.Node, Self: p.self, Since: p.leaderlessSince, Metrics: nodetaints.NewRegisterMetrics(ctrlmetrics.Registry),

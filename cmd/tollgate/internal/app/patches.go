@@ -21,6 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/controllers/slicepatches"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -51,7 +52,7 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 		}
 	}
 	watch := func(ctx context.Context) {
-		controllers.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
+		controller.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
 			AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
 			DeleteFunc: func(obj any) {
 				if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {

@@ -16,7 +16,7 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
@@ -51,7 +51,7 @@ func (p *program) addAdmission(
 	config := p.webhookConfig(store, state, preview, callers)
 	if outages := config.Handlers.Outages; outages != nil {
 		follow := func(ctx context.Context) {
-			controllers.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
+			controller.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
 		}
 		if err := p.manager.Add(everyReplica(follow)); err != nil {
 			return nil, fmt.Errorf("watch nodes: %w", err)

@@ -1,4 +1,4 @@
-package controllers_test
+package controller_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
@@ -61,16 +61,16 @@ func (s *steps) count() int {
 }
 
 // run calls test while a controller runs that reconciles with the step of s.
-func run(t *testing.T, test func(t *testing.T, c *controllers.Controller[string], s *steps)) {
+func run(t *testing.T, test func(t *testing.T, c *controller.Controller[string], s *steps)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{leads: true}
-		var c *controllers.Controller[string]
-		c = controllers.New(base(func() bool {
+		var c *controller.Controller[string]
+		c = controller.New(base(func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.leads
-		}), controllers.Options[string]{Name: "test", Started: func() { c.Add("first") }, Reconcile: s.step})
+		}), controller.Options[string]{Name: "test", Started: func() { c.Add("first") }, Reconcile: s.step})
 		c.Add("before it runs")
 		lead(t, c, func() {
 			require.Equal(t, 1, s.count())
@@ -82,14 +82,14 @@ func run(t *testing.T, test func(t *testing.T, c *controllers.Controller[string]
 }
 
 // base returns what a controller gets that leads when leads says so.
-func base(leads func() bool) controllers.Base {
-	return controllers.Base{Local: clock.RealClock{}, Leads: leads, Timeout: 5 * time.Second}
+func base(leads func() bool) controller.Base {
+	return controller.Base{Local: clock.RealClock{}, Leads: leads, Timeout: 5 * time.Second}
 }
 
 func always() bool { return true }
 
 // lead runs a controller while during runs.
-func lead[K comparable](t *testing.T, c *controllers.Controller[K], during func()) {
+func lead[K comparable](t *testing.T, c *controller.Controller[K], during func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -106,7 +106,7 @@ func rest(d time.Duration) {
 }
 
 func TestWhatWaitsIsLookedAtOnceHoweverOftenItWasAdded(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = time.Second })
 		c.Add("under way") // keeps the only worker busy until all keys are added
@@ -118,7 +118,7 @@ func TestWhatWaitsIsLookedAtOnceHoweverOftenItWasAdded(t *testing.T) {
 }
 
 func TestWhatIsAddedWhileItIsLookedAtIsLookedAtAgain(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = time.Second })
 		c.Add("a")
@@ -130,7 +130,7 @@ func TestWhatIsAddedWhileItIsLookedAtIsLookedAtAgain(t *testing.T) {
 }
 
 func TestAStepSaysWhenToLookAgain(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.again = time.Minute })
 		c.Add("a")
@@ -140,7 +140,7 @@ func TestAStepSaysWhenToLookAgain(t *testing.T) {
 }
 
 func TestFailuresAreTriedAgainEverMoreRarely(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.err = errors.New("no") })
 		c.Add("a")
@@ -168,8 +168,8 @@ func TestWhatCannotBeFinishedIsNamedInTheLog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lines := make(chan string, 1)
 				log := funcr.New(func(_, line string) { lines <- line }, funcr.Options{})
-				var c *controllers.Controller[key]
-				c = controllers.New(base(always), controllers.Options[key]{
+				var c *controller.Controller[key]
+				c = controller.New(base(always), controller.Options[key]{
 					Name: "test", Describe: test.describe, Started: func() { c.Add(key{"a"}) },
 					Reconcile: func(context.Context, key) (time.Duration, error) { return time.Hour, errors.New("no") },
 				})
@@ -185,7 +185,7 @@ func TestWhatCannotBeFinishedIsNamedInTheLog(t *testing.T) {
 }
 
 func TestI05TheServerSaysHowLongToWait(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.err = apierrors.NewTooManyRequests("slow down", 20) })
 		c.Add("a")
@@ -197,7 +197,7 @@ func TestI05TheServerSaysHowLongToWait(t *testing.T) {
 }
 
 func TestNothingIsDoneWithoutTheLease(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.leads = false })
 		c.Add("a")
@@ -210,7 +210,7 @@ func TestNothingIsDoneWithoutTheLease(t *testing.T) {
 }
 
 func TestAStepEndsInTime(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = time.Hour })
 		c.Add("a")
@@ -220,7 +220,7 @@ func TestAStepEndsInTime(t *testing.T) {
 }
 
 func TestTheControllerEndsWithItsContext(t *testing.T) {
-	run(t, func(t *testing.T, c *controllers.Controller[string], s *steps) {
+	run(t, func(t *testing.T, c *controller.Controller[string], s *steps) {
 		t.Helper()
 		s.set(func() { s.took = 2 * time.Second })
 		c.Add("a", "b", "c") // one step runs and two keys wait when the loop stops
@@ -264,7 +264,7 @@ func TestAKindThatIsDefinedLaterIsWatchedThen(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			controllers.Watch(ctx, cached, &v1alpha1.GatePolicy{}, toolscache.ResourceEventHandlerFuncs{}, clock.RealClock{})
+			controller.Watch(ctx, cached, &v1alpha1.GatePolicy{}, toolscache.ResourceEventHandlerFuncs{}, clock.RealClock{})
 		}()
 		rest(time.Minute)
 		require.Equal(t, 4, cached.calls)
@@ -279,8 +279,8 @@ func TestAKindThatIsDefinedLaterIsWatchedThen(t *testing.T) {
 func TestL1NoAnswerHoldsAnItemUpForLongerThanFiveMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reconciled []time.Time
-		var c *controllers.Controller[string]
-		c = controllers.New(base(always), controllers.Options[string]{
+		var c *controller.Controller[string]
+		c = controller.New(base(always), controller.Options[string]{
 			Name: "test", Started: func() { c.Add("a") },
 			Reconcile: func(context.Context, string) (time.Duration, error) {
 				reconciled = append(reconciled, time.Now())
@@ -300,8 +300,8 @@ func TestL1NoAnswerHoldsAnItemUpForLongerThanFiveMinutes(t *testing.T) {
 func TestAPanicIsOfOneItemOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reconciled []string
-		var c *controllers.Controller[string]
-		c = controllers.New(base(always), controllers.Options[string]{
+		var c *controller.Controller[string]
+		c = controller.New(base(always), controller.Options[string]{
 			Name: "test", Started: func() { c.Add("bad", "good") },
 			Reconcile: func(_ context.Context, key string) (time.Duration, error) {
 				reconciled = append(reconciled, key)
@@ -336,7 +336,7 @@ func TestEachTermBeginsAnew(t *testing.T) {
 		base := base(always)
 		base.Cache, base.Policies = cached, policies
 		terms, changes := 0, 0
-		c := controllers.New(base, controllers.Options[string]{
+		c := controller.New(base, controller.Options[string]{
 			Name: "test", Started: func() { terms++ }, PoliciesChanged: func(context.Context) { changes++ },
 			Watches:   map[client.Object]toolscache.ResourceEventHandler{&v1alpha1.GatePolicy{}: toolscache.ResourceEventHandlerFuncs{}},
 			Reconcile: func(context.Context, string) (time.Duration, error) { return 0, nil },
