@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -117,9 +118,16 @@ type Options[K comparable] struct {
 	// PoliciesChanged is called after each change of the policies in force.
 	PoliciesChanged func(ctx context.Context)
 	// Reconcile reconciles one key. It returns the delay after which the key is queued
-	// again; zero means never.
+	// again; zero means never. The log names its errors, except a DelayError.
 	Reconcile func(ctx context.Context, key K) (again time.Duration, err error)
 }
+
+// DelayError is the error of a reconcile whose next attempt has to wait for this long. A key
+// that returns it keeps its backoff.
+type DelayError time.Duration
+
+// Error implements error.
+func (e DelayError) Error() string { return "wait for " + time.Duration(e).String() }
 
 // Controller is a work queue of keys and its workers, which run while this replica leads.
 // Its methods are goroutine-safe.
@@ -233,16 +241,26 @@ func (c *Controller[K]) attempt(ctx context.Context, key K) time.Duration {
 		c.backoff.Forget(key)
 		return again
 	}
-	wait := c.backoff.When(key)
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		// Admission webhooks can set any Retry-After.
-		wait = max(wait, min(time.Duration(seconds)*time.Second, longestDelay))
+	if delay, ok := errors.AsType[DelayError](err); ok {
+		return time.Duration(delay)
 	}
+	wait := c.Backoff(key, err)
 	log := logr.FromContextOrDiscard(ctx)
 	if c.backoff.NumRequeues(key) > 1 || apierrors.IsConflict(err) || ctx.Err() != nil {
 		log = log.V(1) // The first failure was logged, or this is no fault.
 	}
 	log.Info("cannot finish yet", "loop", c.options.Name, "key", c.options.Describe(key), "reason", err.Error(), "again", wait.String())
+	return wait
+}
+
+// Backoff counts a failure of a key, and returns the delay until its next attempt. A
+// reconcile calls it only if it then returns a DelayError.
+func (c *Controller[K]) Backoff(key K, err error) time.Duration {
+	wait := c.backoff.When(key)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		// Admission webhooks can set any Retry-After.
+		wait = max(wait, min(time.Duration(seconds)*time.Second, longestDelay))
+	}
 	return wait
 }
 

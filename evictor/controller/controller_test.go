@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -292,6 +293,35 @@ func TestL1NoAnswerHoldsAnItemUpForLongerThanFiveMinutes(t *testing.T) {
 		for i := range reconciled[1:] {
 			require.Equal(t, 5*time.Minute, reconciled[i+1].Sub(reconciled[i]))
 		}
+	})
+}
+
+// A DelayError delays a key, and neither counts as a failure nor ends a row of failures.
+func TestADelayIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var notBefore time.Time
+		var failed []time.Duration
+		var c *controller.Controller[string]
+		c = controller.New(base(always), controller.Options[string]{
+			Name: "test", Started: func() { c.Add("a") },
+			Reconcile: func(_ context.Context, key string) (time.Duration, error) {
+				if wait := time.Until(notBefore); wait > 0 {
+					return 0, fmt.Errorf("not yet: %w", controller.DelayError(wait))
+				}
+				failed = append(failed, time.Since(began))
+				wait := c.Backoff(key, errors.New("no"))
+				notBefore = time.Now().Add(wait)
+				return 0, controller.DelayError(wait)
+			},
+		})
+		lead(t, c, func() {
+			for range 200 {
+				c.Add("a") // Events do not change the times of attempts.
+				rest(10 * time.Millisecond)
+			}
+		})
+		require.Equal(t, []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond}, failed)
 	})
 }
 
