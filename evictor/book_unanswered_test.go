@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -69,13 +70,14 @@ func (w *world) startWithStatus() *ruleStatus {
 	s := &ruleStatus{w: w}
 	var told atomic.Pointer[rulestatus.Controller]
 	w.options.RulesChanged = func(rules []string) {
-		if controller := told.Load(); controller != nil {
-			controller.RulesChanged(rules)
+		if status := told.Load(); status != nil {
+			status.Add(rules...)
 		}
 	}
 	w.start()
-	controller := rulestatus.New(rulestatus.Options{
-		Objects: rulestatus.Objects{Tracker: w.tracker, Applier: s, Written: func(*tracker.Rule) bool { return true }},
+	base := controller.Base{Clock: w.options.Clock, Local: w.options.Local, Leads: func() bool { return true }, Timeout: 10 * time.Second}
+	status := rulestatus.New(base, rulestatus.Options{
+		Objects: rulestatus.Objects{Kind: rulestatus.KindRule, Tracker: w.tracker, Applier: s, Written: func(*tracker.Rule) bool { return true }},
 		Evictor: rulestatus.Evictor{
 			Decide: func(situation tracker.Situation) bool {
 				return w.options.Rules.Decide(time.Now(), situation).Verdict == decide.EvictAt
@@ -83,15 +85,13 @@ func (w *world) startWithStatus() *ruleStatus {
 			Evicted: w.evictor.EvictedBy, Unanswered: w.evictor.Unanswered, Forget: w.evictor.Forget,
 			Held: w.evictor.HeldFor, PodsChanged: func([]tracker.Key) {},
 		},
-		Lease:  rulestatus.Lease{Leads: func() bool { return true }, AttemptTimeout: 10 * time.Second},
-		Synced: func() bool { return true }, Clock: w.options.Clock, Local: w.options.Local,
-		Metrics: rulestatus.NewMetrics(prometheus.NewPedanticRegistry()),
+		Synced: func() bool { return true }, Metrics: rulestatus.NewMetrics(prometheus.NewPedanticRegistry()),
 	})
-	told.Store(controller)
+	told.Store(status)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	s.stop = cancel
 	s.running.Go(func() {
-		if err := controller.Start(ctx); err != nil {
+		if err := status.Start(ctx); err != nil {
 			w.t.Errorf("rule status returned %v", err)
 		}
 	})

@@ -31,35 +31,33 @@ type Applier struct {
 	client dynamic.Interface
 	// served returns the resource to write to; false means that the API server serves no
 	// status of it.
-	served func() (schema.GroupVersionResource, bool)
-	kind   string
-	noun   string
-	decode func(*unstructured.Unstructured) (tracker.Rule, error)
+	served  func() (schema.GroupVersionResource, bool)
+	apiKind string
+	kind    Kind
+	decode  func(*unstructured.Unstructured) (tracker.Rule, error)
 }
 
-// NewApplier returns an applier for DeviceTaintRules. At each write it asks served for the
+// NewApplier returns an applier for DeviceTaintRules. At each write it calls served for the
 // version in which rules are served with a status; false means that there is none. The
 // status is the same in all versions that have one.
 func NewApplier(client dynamic.Interface, served func() (schema.GroupVersionResource, bool)) *Applier {
-	return &Applier{client: client, served: served, kind: "DeviceTaintRule", noun: KindRule.noun(), decode: informer.RuleOf}
+	return &Applier{client, served, "DeviceTaintRule", KindRule, informer.RuleOf}
 }
 
 // NewPatchApplier returns an applier for ResourceSlicePatches. Other fields of the status,
 // and other conditions, have other managers.
 func NewPatchApplier(client dynamic.Interface) *Applier {
-	a := &Applier{client: client, kind: "ResourceSlicePatch", noun: KindPatch.noun()}
-	a.served = func() (schema.GroupVersionResource, bool) {
+	served := func() (schema.GroupVersionResource, bool) {
 		return v1alpha1.GroupVersion.WithResource("resourceslicepatches"), true
 	}
-	a.decode = func(answer *unstructured.Unstructured) (tracker.Rule, error) {
+	return &Applier{client, served, "ResourceSlicePatch", KindPatch, func(answer *unstructured.Unstructured) (tracker.Rule, error) {
 		var patch v1alpha1.ResourceSlicePatch
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, &patch); err != nil {
 			return tracker.Rule{}, fmt.Errorf("read ResourceSlicePatch %s: %w", answer.GetName(), err)
 		}
 		rule, _ := ruleOfPatch(&patch)
 		return rule, nil
-	}
-	return a
+	}}
 }
 
 // Apply implements applier. It takes over conditions of the same types from other field
@@ -72,15 +70,15 @@ func (a *Applier) Apply(ctx context.Context, name string, uid types.UID, conditi
 	}
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&resourcev1.DeviceTaintRuleStatus{Conditions: conditions})
 	if err != nil {
-		return tracker.Rule{}, fmt.Errorf("encode status of %s %s: %w", a.noun, name, err)
+		return tracker.Rule{}, fmt.Errorf("encode status of %s %s: %w", a.kind, name, err)
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": resource.GroupVersion().String(), "kind": a.kind,
+		"apiVersion": resource.GroupVersion().String(), "kind": a.apiKind,
 		"metadata": map[string]any{"name": name, "uid": string(uid)}, "status": status,
 	}}
 	answer, err := a.client.Resource(resource).ApplyStatus(ctx, name, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
-		return tracker.Rule{}, fmt.Errorf("apply status of %s %s: %w", a.noun, name, err)
+		return tracker.Rule{}, fmt.Errorf("apply status of %s %s: %w", a.kind, name, err)
 	}
 	return a.decode(answer)
 }

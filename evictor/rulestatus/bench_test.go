@@ -54,7 +54,7 @@ func BenchmarkStatus(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				impact, _ := state.Impact("broken")
-				v := conditions(now, &input{rule: &impact.Rule, tally: tallyOf(&impact, leaves, nil)})
+				v := conditions(moment{server: now, local: now}, &input{memory: &memory{}, rule: &impact.Rule, tally: tallyOf(&impact, leaves, nil)})
 				if v.conditions[0].Message != "100 pods need to be evicted in 50 different namespaces." {
 					b.Fatal(v.conditions[0].Message)
 				}
@@ -83,7 +83,7 @@ func TestCost(t *testing.T) {
 func decisionsOf(state *tracker.Tracker) int {
 	decisions := 0
 	impact, _ := state.Impact("broken")
-	conditions(time.Time{}, &input{rule: &impact.Rule, tally: tallyOf(&impact, func(s tracker.Situation) bool {
+	conditions(moment{}, &input{memory: &memory{}, rule: &impact.Rule, tally: tallyOf(&impact, func(s tracker.Situation) bool {
 		decisions++
 		return leaves(s)
 	}, nil)})

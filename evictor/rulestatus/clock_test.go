@@ -27,12 +27,12 @@ func TestClockOfTheServerIsSet(t *testing.T) {
 				t.Parallel()
 				inWorld(t, func(w *world) {
 					server := &offClock{}
-					w.options.Clock = server
+					w.base.Clock = server
 					w.start()
 					w.setEffect("broken", noExecute)
 					w.pass(2 * time.Second)
 					server.by.Store(int64(by))
-					w.controller.RuleChanged("broken")
+					w.controller.Add("broken")
 					w.pass(2999 * time.Millisecond)
 					w.says("broken", isTrue, ReasonSettling, settlingMessage)
 					w.pass(time.Millisecond)
@@ -46,7 +46,7 @@ func TestClockOfTheServerIsSet(t *testing.T) {
 				t.Parallel()
 				inWorld(t, func(w *world) {
 					server := &offClock{}
-					w.options.Clock = server
+					w.base.Clock = server
 					w.start()
 					w.setEffect("broken", noExecute)
 					w.setEffect("previewed", none)
@@ -80,8 +80,8 @@ func TestHandlersDoNotWait(t *testing.T) {
 			require.Equal(t, workers, w.requests(), "the others wait for a worker")
 			before := time.Now()
 			for range 10_000 {
-				w.controller.RulesChanged([]string{"a", "b", "c", "d", "e", "f"})
-				w.controller.RuleChanged("a")
+				w.controller.Add("a", "b", "c", "d", "e", "f")
+				w.controller.Add("a")
 			}
 			require.Zero(t, time.Since(before), "no time passes in a bubble unless somebody waits")
 			close(release)

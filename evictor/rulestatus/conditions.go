@@ -1,6 +1,7 @@
 package rulestatus
 
 import (
+	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -10,22 +11,61 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
+// evictionInProgress is the condition of KEP-5055.
+const evictionInProgress = resourcev1.DeviceTaintConditionEvictionInProgress
+
+// The conditions of Tollgate.
 const (
-	// settleTime is how long a generation has to stand until it can be said that
-	// there is nothing to evict (DE-76).
+	// ConditionEvictionPreview says what a rule with the effect None would evict. Unlike
+	// EvictionInProgress, it is kept up to date. Its last transition is the last change of
+	// any of its numbers.
+	ConditionEvictionPreview = "tollgate.dev/EvictionPreview"
+	// ConditionEvictionHeld says whether pods are held that have to leave because of the
+	// rule by now. A rule that never had such pods does not have the condition.
+	ConditionEvictionHeld = "tollgate.dev/EvictionHeld"
+)
+
+// The reasons of EvictionInProgress. All but Settling and UnsupportedSelector are
+// those of Kubernetes' own controller.
+const (
+	ReasonPodsPendingEviction = "PodsPendingEviction"
+	ReasonSettling            = "Settling"
+	ReasonCompleted           = "Completed"
+	ReasonNotStarted          = "NotStarted"
+	ReasonNoEffect            = "NoEffect"
+	ReasonOtherEffect         = "OtherEffect"
+	ReasonUnsupportedSelector = "UnsupportedSelector"
+)
+
+// The reasons of EvictionPreview.
+const (
+	ReasonPodsWouldBeEvicted = "PodsWouldBeEvicted"
+	ReasonNoPods             = "NoPods"
+)
+
+// ReasonNotHeld is the reason of EvictionHeld while no pod is held. Otherwise the reason
+// is the cause that holds most pods.
+const ReasonNotHeld = "NotHeld"
+
+const (
+	// settleTime is the age of a generation from which the status may say that there is
+	// nothing to evict (DE-76).
 	settleTime = 5 * time.Second
-	// writePause is the least time between two writes for one generation (DE-63). That an
-	// eviction is over is written at once: people and programs wait for it.
+	// writePause is the least time between two writes for one generation (DE-63). The end
+	// of an eviction is written at once: people and programs wait for it.
 	writePause = 10 * time.Second
 	// previewPause is the least time between two writes of a preview.
 	previewPause = time.Minute
-	// longestPause is how long a rule is not looked at if nothing seems to happen.
+	// longestPause is the delay between two evaluations of a rule without events.
 	longestPause = time.Minute
 )
 
-// input has all values from which the conditions of a rule are computed. Times are given
-// as durations before now, so that a changed clock cannot delay a write for hours.
+// input has all values from which the conditions of a rule are computed. The times of the
+// memory are those of this machine, so that a changed clock of the API server cannot delay
+// a write for hours.
 type input struct {
+	*memory
+
 	// rule is the rule with the conditions that it has.
 	rule *tracker.Rule
 	// tally has the counts of devices and pods of the rule.
@@ -36,15 +76,13 @@ type input struct {
 	held heldPods
 	// heldOnly leaves EvictionInProgress to another controller.
 	heldOnly bool
-	// told is true after a status of the generation of the rule was written, and unfinished
-	// if Tollgate last wrote that the eviction is in progress. Writes of other controllers
-	// are corrected after the usual pause, so that two writers do not race.
-	told, unfinished bool
-	// stood is how long ago the generation of the rule was first seen.
-	stood time.Duration
-	// written and previewed are how long ago the status and the preview were last
-	// written.
-	written, previewed time.Duration
+}
+
+// heldPods is the number of pods of a rule that are held, and the cause that holds most of
+// them.
+type heldPods struct {
+	pods        int
+	reason, why string
 }
 
 // verdict is the desired status of a rule, and whether and when to write it.
@@ -57,105 +95,150 @@ type verdict struct {
 	previews bool
 	// unfinished is true while the eviction is in progress.
 	unfinished bool
-	// again is when to look again.
+	// again is the delay until the next evaluation.
 	again time.Duration
 }
 
 // conditions returns the conditions that a rule should have at now. The first status of a
 // generation is written at once (DE-61); other changes wait for the minimum pause, even if
 // another writer removes the conditions.
-func conditions(now time.Time, in *input) verdict {
-	stamp := metav1.NewTime(now.Truncate(time.Second))
+func conditions(now moment, in *input) verdict {
 	v := verdict{again: longestPause}
+	pause := writePause - now.since(in.written)
 	if !in.heldOnly {
-		v.progress(in, stamp)
+		stored := storedCondition(in.rule, evictionInProgress)
+		wanted, settling := in.progress(now, stored)
+		if settling > 0 {
+			v.again = min(v.again, settling)
+		}
+		v.unfinished = wanted.Status == metav1.ConditionTrue
+		wait := pause
+		if in.unfinished && !v.unfinished {
+			wait = 0
+		}
+		v.add(in, stored, wanted, wait)
 	}
-	v.held(in, stamp)
-	if previewed(in.rule) {
-		v.preview(in, stamp)
+	if stored := storedCondition(in.rule, ConditionEvictionHeld); (in.held.pods > 0 || stored != nil) && hasRoomFor(in.rule, ConditionEvictionHeld) {
+		v.add(in, stored, in.heldCondition(now, stored), pause)
+	}
+	// A rule with an unsupported selector has no preview: a later version, which supports
+	// it, could evict pods.
+	if in.rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && len(in.rule.Unsupported) == 0 && hasRoomFor(in.rule, ConditionEvictionPreview) {
+		stored := storedCondition(in.rule, ConditionEvictionPreview)
+		if stored != nil {
+			pause = max(pause, previewPause-now.since(in.previewed))
+		}
+		v.previews = v.add(in, stored, in.preview(now, stored), pause)
 	}
 	return v
 }
 
-// progress adds the condition EvictionInProgress.
-func (v *verdict) progress(in *input, stamp metav1.Time) {
-	stored := meta.FindStatusCondition(in.rule.Conditions, resourcev1.DeviceTaintConditionEvictionInProgress)
-	wanted, settles := evictionInProgress(in, stored)
-	switch {
-	case same(stored, &wanted):
-		wanted.LastTransitionTime = stored.LastTransitionTime
-		v.lookAgain(settles)
-	case in.unfinished && wanted.Status == metav1.ConditionFalse:
-		wanted.LastTransitionTime = stamp
-		v.change(in, 0)
-	default:
-		wanted.LastTransitionTime = stamp
-		v.change(in, writePause-in.written)
-		v.lookAgain(settles)
-	}
-	v.unfinished = wanted.Status == metav1.ConditionTrue
-	v.conditions = append(v.conditions, wanted)
-}
-
-// previewed reports whether a rule has a preview. A rule with an unsupported selector has
-// none: a later version, which supports it, could evict pods.
-func previewed(rule *tracker.Rule) bool {
-	return rule.Taint.Effect == resourcev1.DeviceTaintEffectNone && len(rule.Unsupported) == 0 &&
-		hasRoomFor(rule.Conditions, ConditionEvictionPreview)
-}
-
-// change records that a condition differs and may be written after wait. It reports
-// whether it is written now.
-func (v *verdict) change(in *input, wait time.Duration) bool {
-	if !in.told || wait <= 0 {
-		v.write = true
+// add adds a desired condition if it differs from the stored one, nil for none, and does
+// not have to wait; otherwise it adds the stored one. It reports whether the desired one
+// is written (DE-64).
+func (v *verdict) add(in *input, stored *metav1.Condition, wanted metav1.Condition, wait time.Duration) bool {
+	differs := stored == nil || stored.Status != wanted.Status || stored.Reason != wanted.Reason ||
+		stored.Message != wanted.Message || stored.ObservedGeneration != wanted.ObservedGeneration
+	if differs && (!in.told || wait <= 0) {
+		v.conditions, v.write = append(v.conditions, wanted), true
 		return true
 	}
-	v.lookAgain(wait)
-	return false
-}
-
-func (v *verdict) lookAgain(wait time.Duration) {
-	if wait > 0 {
+	if differs {
 		v.again = min(v.again, wait)
-	}
-}
-
-// preview adds the stored or the desired preview.
-func (v *verdict) preview(in *input, stamp metav1.Time) {
-	stored := meta.FindStatusCondition(in.rule.Conditions, ConditionEvictionPreview)
-	wait := writePause - in.written
-	if stored != nil {
-		wait = max(wait, previewPause-in.previewed)
-	}
-	if !samePreview(stored, in) && v.change(in, wait) {
-		wanted := evictionPreview(in)
-		wanted.LastTransitionTime = stamp
-		v.conditions = append(v.conditions, wanted)
-		v.previews = true
-		return
 	}
 	if stored != nil {
 		v.conditions = append(v.conditions, *stored)
 	}
+	return false
 }
 
-// same reports whether a stored condition, nil for none, equals another, apart from
-// lastTransitionTime (DE-64).
-func same(stored, wanted *metav1.Condition) bool {
-	return stored != nil && stored.Status == wanted.Status && stored.Reason == wanted.Reason &&
-		stored.Message == wanted.Message && stored.ObservedGeneration == wanted.ObservedGeneration
+// condition returns a condition whose last transition is now.
+func (in *input) condition(now moment, kind string, holds bool, reason, message string) metav1.Condition {
+	c := metav1.Condition{
+		Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		ObservedGeneration: in.rule.Generation, LastTransitionTime: metav1.NewTime(now.server.Truncate(time.Second)),
+	}
+	if holds {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
 }
 
-// hasRoomFor reports whether a rule can have another condition of Tollgate: the API limits
-// their number. EvictionInProgress has priority, and existing conditions stay.
-func hasRoomFor(stored []metav1.Condition, kind string) bool {
-	if meta.FindStatusCondition(stored, kind) != nil {
-		return true
+// progress returns the condition EvictionInProgress, and how long the rule still settles
+// if that is its reason.
+func (in *input) progress(now moment, stored *metav1.Condition) (c metav1.Condition, settling time.Duration) {
+	remaining, effect := settleTime-now.since(in.seen), in.rule.Taint.Effect
+	var holds bool
+	var reason, message string
+	switch {
+	case len(in.rule.Unsupported) > 0:
+		reason, message = ReasonUnsupportedSelector, unsupportedMessage(in.rule.Unsupported)
+	case effect == resourcev1.DeviceTaintEffectNone:
+		reason, message = ReasonNoEffect, in.noEffect(stored)
+	case effect != resourcev1.DeviceTaintEffectNoExecute: // An effect of a later Kubernetes does not evict either (DE-02).
+		reason, message = ReasonOtherEffect, otherMessage
+	case in.tally.pods > 0:
+		holds, reason, message = true, ReasonPodsPendingEviction, pendingMessage(&in.tally)
+	case remaining > 0:
+		holds, reason, message, settling = true, ReasonSettling, settlingMessage, remaining
+	case in.evicted > 0:
+		reason = ReasonCompleted
+	default:
+		reason = ReasonNotStarted
 	}
-	taken := len(stored)
-	if meta.FindStatusCondition(stored, resourcev1.DeviceTaintConditionEvictionInProgress) == nil {
-		taken++
+	return in.condition(now, evictionInProgress, holds, reason, withEvicted(message, in.evicted)), settling
+}
+
+// noEffect returns the message of a rule with the effect None, which is written once for a
+// generation: the API promises that it is not updated, so that a restart is no reason to
+// write another one.
+func (in *input) noEffect(stored *metav1.Condition) string {
+	if stored != nil && stored.ObservedGeneration == in.rule.Generation && stored.Reason == ReasonNoEffect {
+		if message, _ := withoutEvicted(stored.Message); strings.HasSuffix(message, seePreview) {
+			return message
+		}
 	}
-	return taken+1 <= resourcev1.DeviceTaintRuleStatusMaxConditions
+	return summary(&in.tally) + " " + seePreview
+}
+
+// heldCondition returns the condition EvictionHeld. Another number or cause of held pods is
+// no transition.
+func (in *input) heldCondition(now moment, stored *metav1.Condition) metav1.Condition {
+	c := in.condition(now, ConditionEvictionHeld, false, ReasonNotHeld, "No pod is held that has to leave by now.")
+	if in.held.pods > 0 {
+		c = in.condition(now, ConditionEvictionHeld, true, in.held.reason, counted(in.held.pods, "pod is", "pods are")+" held: "+in.held.why+".")
+	}
+	if stored != nil && stored.Status == c.Status {
+		c.LastTransitionTime = stored.LastTransitionTime
+	}
+	return c
+}
+
+// preview returns the condition EvictionPreview. A preview with the desired numbers keeps
+// its message: where pods come and go and their number stays, it would be written every
+// minute for the names of the pods.
+func (in *input) preview(now moment, stored *metav1.Condition) metav1.Condition {
+	reason, message := ReasonNoPods, previewMessage(&in.tally)
+	if in.tally.pods > 0 {
+		reason = ReasonPodsWouldBeEvicted
+	}
+	if stored != nil && strings.HasPrefix(stored.Message, summary(&in.tally)) {
+		message = stored.Message
+	}
+	return in.condition(now, ConditionEvictionPreview, in.tally.pods > 0, reason, message)
+}
+
+// storedCondition returns a condition that a rule has, nil for none.
+func storedCondition(rule *tracker.Rule, kind string) *metav1.Condition {
+	return meta.FindStatusCondition(rule.Conditions, kind)
+}
+
+// hasRoomFor reports whether a rule can have a condition of Tollgate: the API limits their
+// number. EvictionInProgress has priority, and existing conditions stay.
+func hasRoomFor(rule *tracker.Rule, kind string) bool {
+	room := resourcev1.DeviceTaintRuleStatusMaxConditions - len(rule.Conditions)
+	if storedCondition(rule, evictionInProgress) == nil {
+		room--
+	}
+	return room > 0 || storedCondition(rule, kind) != nil
 }

@@ -29,6 +29,32 @@ func stored(kind string, status metav1.ConditionStatus, reason, message string, 
 	}
 }
 
+// given is an input whose times are durations before now.
+type given struct {
+	rule                      *tracker.Rule
+	tally                     tally
+	evicted                   int
+	held                      heldPods
+	heldOnly                  bool
+	told, unfinished          bool
+	stood, written, previewed time.Duration
+}
+
+// conditions returns the conditions at noon, by a machine whose clock is wrong.
+func (g given) conditions() verdict {
+	local := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	before := func(ago time.Duration) time.Time {
+		if ago == never {
+			return time.Time{}
+		}
+		return local.Add(-ago)
+	}
+	return conditions(moment{server: noon, local: local}, &input{
+		memory: &memory{told: g.told, unfinished: g.unfinished, seen: before(g.stood), written: before(g.written), previewed: before(g.previewed)},
+		rule:   g.rule, tally: g.tally, evicted: g.evicted, held: g.held, heldOnly: g.heldOnly,
+	})
+}
+
 func TestWhenToWrite(t *testing.T) {
 	t.Parallel()
 	const evicting = resourcev1.DeviceTaintConditionEvictionInProgress
@@ -38,59 +64,59 @@ func TestWhenToWrite(t *testing.T) {
 		return stored(ConditionEvictionPreview, isFalse, ReasonNoPods, summary(&counts), 3, ago)
 	}
 	for sentence, c := range map[string]struct {
-		in    input
+		in    given
 		write bool
 		again time.Duration
 	}{
 		"DE-61 a generation that was not told of is written at once": {
-			input{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonCompleted, "", 2, 0)), tally: two}, true, longestPause,
+			given{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonCompleted, "", 2, 0)), tally: two}, true, longestPause,
 		},
 		"DE-63 a change is not written before its time": {
-			input{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonNotStarted, "", 3, 0)), tally: two, told: true, stood: never, written: 3 * time.Second}, false, 7 * time.Second,
+			given{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonNotStarted, "", 3, 0)), tally: two, told: true, stood: never, written: 3 * time.Second}, false, 7 * time.Second,
 		},
 		"DE-63 a change is written when it is time": {
-			input{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonNotStarted, "", 3, 0)), tally: two, told: true, stood: never, written: 10 * time.Second}, true, longestPause,
+			given{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonNotStarted, "", 3, 0)), tally: two, told: true, stood: never, written: 10 * time.Second}, true, longestPause,
 		},
 		"DE-63 the end of an eviction that was told of is written at once": {
-			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), told: true, unfinished: true, stood: never, written: time.Second}, true, longestPause,
+			given{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), told: true, unfinished: true, stood: never, written: time.Second}, true, longestPause,
 		},
 		"DE-63 what somebody else has written is overruled when it is time": {
-			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), told: true, stood: never, written: time.Second}, false, 9 * time.Second,
+			given{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), told: true, stood: never, written: time.Second}, false, 9 * time.Second,
 		},
 		"DE-64 what has not changed is not written": {
-			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, pendingMessage(&two), 3, 0)), tally: two, told: true, stood: never, written: never}, false, longestPause,
+			given{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, pendingMessage(&two), 3, 0)), tally: two, told: true, stood: never, written: never}, false, longestPause,
 		},
 		"DE-64 another status is a change": {
-			input{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonPodsPendingEviction, pendingMessage(&two), 3, 0)), tally: two, told: true, written: never}, true, longestPause,
+			given{rule: ruleWith(noExecute, stored(evicting, isFalse, ReasonPodsPendingEviction, pendingMessage(&two), 3, 0)), tally: two, told: true, written: never}, true, longestPause,
 		},
 		"DE-64 another reason is a change": {
-			input{rule: ruleWith(noExecute, stored(evicting, isTrue, "Other", pendingMessage(&two), 3, 0)), tally: two, told: true, written: never}, true, longestPause,
+			given{rule: ruleWith(noExecute, stored(evicting, isTrue, "Other", pendingMessage(&two), 3, 0)), tally: two, told: true, written: never}, true, longestPause,
 		},
 		"DE-64 another message is a change": {
-			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), tally: two, told: true, written: never}, true, longestPause,
+			given{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "", 3, 0)), tally: two, told: true, written: never}, true, longestPause,
 		},
 		"DE-76 a rule that settles is looked at when it has": {
-			input{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonSettling, settlingMessage, 3, 0)), told: true, stood: time.Second, written: never}, false, 4 * time.Second,
+			given{rule: ruleWith(noExecute, stored(evicting, isTrue, ReasonSettling, settlingMessage, 3, 0)), told: true, stood: time.Second, written: never}, false, 4 * time.Second,
 		},
 		"a preview is not written before its time": {
-			input{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0), previewed(two, 0)), told: true, written: 20 * time.Second, previewed: 20 * time.Second}, false, 40 * time.Second,
+			given{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0), previewed(two, 0)), told: true, written: 20 * time.Second, previewed: 20 * time.Second}, false, 40 * time.Second,
 		},
 		"a preview is not written right after something else": {
-			input{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0), previewed(two, 0)), told: true, written: 2 * time.Second, previewed: never}, false, 8 * time.Second,
+			given{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0), previewed(two, 0)), told: true, written: 2 * time.Second, previewed: never}, false, 8 * time.Second,
 		},
 		"a preview that is missing is not written right after something else": {
-			input{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0)), told: true, written: 2 * time.Second, previewed: time.Second}, false, 8 * time.Second,
+			given{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0)), told: true, written: 2 * time.Second, previewed: time.Second}, false, 8 * time.Second,
 		},
 		"a preview that is missing does not wait for a minute": {
-			input{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0)), told: true, written: 10 * time.Second, previewed: 10 * time.Second}, true, longestPause,
+			given{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0)), told: true, written: 10 * time.Second, previewed: 10 * time.Second}, true, longestPause,
 		},
 		"a preview that is right is not written": {
-			input{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0), previewed(tally{}, 0)), told: true, written: never, previewed: never}, false, longestPause,
+			given{rule: ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, 0), previewed(tally{}, 0)), told: true, written: never, previewed: never}, false, longestPause,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			v := conditions(noon, &c.in)
+			v := c.in.conditions()
 			require.Equal(t, c.write, v.write)
 			require.Equal(t, c.again, v.again)
 		})
@@ -107,16 +133,16 @@ func TestDating(t *testing.T) {
 	t.Run("DE-63 the transition is that of the last change, be it only the message", func(t *testing.T) {
 		t.Parallel()
 		rule := ruleWith(noExecute, stored(evicting, isTrue, ReasonPodsPendingEviction, "5 pods need to be evicted in 1 namespace.", 3, time.Hour))
-		v := conditions(noon, &input{rule: rule, tally: tally{pods: 5, namespaces: 1}, told: true, written: never})
+		v := given{rule: rule, tally: tally{pods: 5, namespaces: 1}, told: true, written: never}.conditions()
 		require.Equal(t, then, v.conditions[0].LastTransitionTime)
-		v = conditions(noon, &input{rule: rule, tally: tally{pods: 4, namespaces: 1}, told: true, written: never})
+		v = given{rule: rule, tally: tally{pods: 4, namespaces: 1}, told: true, written: never}.conditions()
 		require.Equal(t, now, v.conditions[0].LastTransitionTime)
 	})
 
 	t.Run("a preview that changes leaves the date of what was said once", func(t *testing.T) {
 		t.Parallel()
 		rule := ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, time.Hour), preview)
-		v := conditions(noon, &input{rule: rule, tally: tally{pods: 1, namespaces: 1}, told: true, written: never, previewed: never})
+		v := given{rule: rule, tally: tally{pods: 1, namespaces: 1}, told: true, written: never, previewed: never}.conditions()
 		require.True(t, v.write)
 		require.True(t, v.previews)
 		require.Equal(t, then, v.conditions[0].LastTransitionTime)
@@ -126,7 +152,7 @@ func TestDating(t *testing.T) {
 	t.Run("a preview whose time has not come stays as it is when something else is written", func(t *testing.T) {
 		t.Parallel()
 		rule := ruleWith(none, stored(evicting, isFalse, ReasonNoEffect, said, 3, time.Hour), preview)
-		v := conditions(noon, &input{rule: rule, tally: tally{pods: 1, namespaces: 1}, evicted: 1, told: true, written: 30 * time.Second, previewed: 30 * time.Second})
+		v := given{rule: rule, tally: tally{pods: 1, namespaces: 1}, evicted: 1, told: true, written: 30 * time.Second, previewed: 30 * time.Second}.conditions()
 		require.True(t, v.write)
 		require.False(t, v.previews)
 		require.Equal(t, said+" 1 pod evicted so far.", v.conditions[0].Message)

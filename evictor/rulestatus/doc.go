@@ -1,28 +1,28 @@
-// Package rulestatus writes what has become of DeviceTaintRules into their status:
-// the condition EvictionInProgress of KEP-5055, and for rules with the effect None
-// a condition of Tollgate's own, tollgate.dev/EvictionPreview.
+// Package rulestatus writes the status of DeviceTaintRules: the condition
+// EvictionInProgress of KEP-5055, for rules with pods that are held the condition
+// tollgate.dev/EvictionHeld, and for rules with the effect None the condition
+// tollgate.dev/EvictionPreview.
 //
 // A second controller does the same for ResourceSlicePatches with taints, which are
-// written out as rules: Patches adds up what becomes of those.
+// written out as rules: Patches presents each patch as one rule.
 //
-// What a condition says is pure: it follows from what the rule selects, how many
-// pods were evicted for it, what its status says so far, and how long ago the
-// generation was first seen and the status last written. The controller looks at a
-// rule when something about it has changed, and once a minute to be safe; it
-// writes only what differs, and seldom.
+// The conditions are a pure function of what the rule selects, how many pods were evicted
+// for it, its stored status, and how long ago the generation was first seen and the status
+// last written. The controller evaluates a rule when something about it has changed, and
+// at least once a minute. It writes only differences, with a minimum pause.
 //
-// EvictionInProgress is what users wait for:
+// Users wait for EvictionInProgress:
 //
 //	kubectl wait --for=condition=EvictionInProgress=false devicetaintrule/broken
 //
-// So it does not become False before a rule with the effect NoExecute has stood for
-// long enough that the scheduler must know it (DE-76). Until then it is True with
-// the reason Settling, even if there is nothing to evict. Nor does it while answers to
-// deletions are on their way: the watch may tell of the end of a pod first, and the
-// count that users then read would be too low (DE-77).
+// The condition therefore does not become False before a rule with the effect NoExecute
+// has existed for long enough that the scheduler must have seen it (DE-76). Until then it
+// is True with the reason Settling, even if there is nothing to evict. It does not become
+// False either while deletions are not answered: the watch may report the end of a pod
+// before the answer, and the count that users then read would be too low (DE-77).
 //
-// Nothing is kept that a restart must not lose. How long a rule has stood, when it
-// was written last, and how many pods were evicted are read back from its status;
-// of the count, only what was evicted after the last write of a process that
-// crashed is lost. The controller runs on the leader only, beside the evictor.
+// A restart loses no state. The age of a rule, its last write, and the number of evicted
+// pods are read back from its status. After a crash, only the evictions since the last
+// write are missing in the count. The controller runs on the leader only, beside the
+// evictor.
 package rulestatus

@@ -86,7 +86,7 @@ func (w *world) forgotten() []types.UID {
 func (w *world) remembered() int {
 	w.controller.mu.Lock()
 	defer w.controller.mu.Unlock()
-	return len(w.controller.memories) + len(w.controller.former)
+	return len(w.controller.memories)
 }
 
 // said returns how many lines of the log have some words in them.

@@ -18,8 +18,11 @@ const never = time.Duration(1<<63 - 1)
 type memory struct {
 	uid        types.UID
 	generation int64
-	// told is true after a status of the generation was written, and unfinished if that
-	// status has the eviction in progress.
+	// former is true for a memory of an earlier term of leadership.
+	former bool
+	// told is true after a status of the generation was written or found to be current, and
+	// unfinished if Tollgate last wrote that the eviction is in progress. Writes of other
+	// controllers are corrected after the usual pause, so that two writers do not race.
 	told, unfinished bool
 	// seen is when the generation was first seen, or last seen with rules that are not
 	// written; unwritten is true in the latter case.
@@ -34,7 +37,7 @@ type memory struct {
 	// notBefore is the time before which no write is attempted, because the last one
 	// failed; failure is its outcome.
 	notBefore time.Time
-	failure   outcome
+	failure   string
 }
 
 // moment is the current time, by the clocks of the API server and of this machine.
@@ -47,27 +50,25 @@ type moment struct {
 // this process, if it led before.
 func recall(rule *tracker.Rule, before *memory, own int, now moment) *memory {
 	m := &memory{uid: rule.UID, generation: rule.Generation, seen: now.local}
-	eviction, preview := ownConditions(rule.Conditions)
-	if eviction != nil {
-		_, m.carried = withoutEvicted(eviction.Message)
-		m.written = now.ago(eviction.LastTransitionTime.Time)
+	if rule.Generation == 1 {
+		m.seen = now.ago(rule.Created)
+	}
+	if stored := storedCondition(rule, evictionInProgress); stored != nil {
+		_, m.carried = withoutEvicted(stored.Message)
+		m.written = now.ago(stored.LastTransitionTime.Time)
+		if stored.ObservedGeneration == rule.Generation {
+			// The generation was seen at that time or before.
+			m.told, m.seen, m.unfinished = true, m.written, stored.Status == metav1.ConditionTrue
+		}
 	}
 	if before != nil {
 		m.carried = max(before.carried, m.carried-own)
 	}
-	if preview != nil {
-		m.previewed = now.ago(preview.LastTransitionTime.Time)
+	if stored := storedCondition(rule, ConditionEvictionPreview); stored != nil {
+		m.previewed = now.ago(stored.LastTransitionTime.Time)
 		if m.previewed.After(m.written) {
 			m.written = m.previewed
 		}
-	}
-	switch {
-	case eviction != nil && eviction.ObservedGeneration == rule.Generation:
-		// The generation was seen then or before.
-		m.told, m.seen = true, now.ago(eviction.LastTransitionTime.Time)
-		m.unfinished = eviction.Status == metav1.ConditionTrue
-	case rule.Generation == 1:
-		m.seen = now.ago(rule.Created)
 	}
 	return m
 }
@@ -90,20 +91,16 @@ func (m moment) since(then time.Time) time.Duration {
 // advance resets the state for a new generation, which is evaluated without a pause: a
 // user has just written the rule and waits for its status.
 func (m *memory) advance(generation int64, now moment) {
-	if m.generation == generation {
-		return
+	if m.generation != generation {
+		m.generation, m.told, m.seen, m.evaluated, m.notBefore = generation, false, now.local, time.Time{}, time.Time{}
 	}
-	m.generation, m.told, m.seen, m.evaluated, m.notBefore = generation, false, now.local, time.Time{}, time.Time{}
 }
 
-// hold returns the delay until the next evaluation of a rule; zero or less for none.
-func (m *memory) hold(now moment) time.Duration {
-	if wait := m.notBefore.Sub(now.local); wait > 0 || !m.told {
-		return wait
-	}
+// pause returns the delay until the next evaluation of a rule; zero or less for none.
+func (m *memory) pause(now moment) time.Duration {
 	wait := evaluatePause - now.since(m.evaluated)
-	if m.unfinished {
-		return wait
+	if m.told && !m.unfinished {
+		wait = max(wait, writePause-now.since(m.written))
 	}
-	return max(writePause-now.since(m.written), wait)
+	return wait
 }

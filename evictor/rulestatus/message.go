@@ -5,28 +5,81 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 const (
 	settlingMessage = "No pod needs to be evicted so far. Pods may still be placed that the scheduler allocated before it saw the taint."
 	otherMessage    = "Eviction only happens for the NoExecute effect."
-	// seePreview ends what is said once about a rule with the effect None. Where a
-	// message has it, it is ours.
+	// seePreview ends the message of a rule with the effect None. Only messages of Tollgate
+	// have it.
 	seePreview = "This information will not be updated again; condition " + ConditionEvictionPreview + " is."
 )
 
-// evictedSoFar is how a message ends once pods were evicted. It is read back after
+// namedPods is how many pods a preview names. It bounds the length of the
+// condition: a name and its namespace are at most 317 bytes long.
+const namedPods = 5
+
+// evictedSoFar is the end of a message once pods were evicted. It is read back after
 // a restart, so that the count goes on. Kubernetes' own controller ends its messages
 // in the second way; what it evicted before Tollgate took over counts too.
 var evictedSoFar = regexp.MustCompile(`(?:^| )([1-9][0-9]{0,8}) pods? evicted (?:so far|since starting the controller)\.$`)
 
+// tally has the counts of devices and pods of a rule.
+type tally struct {
+	// published and allocated count devices, as in tracker.Impact.
+	published, allocated int
+	// pods have to leave, or would have to if the effect was NoExecute; namespaces is the
+	// number of their namespaces.
+	pods, namespaces int
+	// first are the first of the pods, as namespace/name.
+	first []string
+}
+
+// tallyOf counts the pods that have to leave, now or later, as leaves says, and the
+// unanswered pods, which may have left or not.
+func tallyOf(impact *tracker.Impact, leaves func(tracker.Situation) bool, unanswered []tracker.Key) tally {
+	t := tally{published: impact.Published, allocated: impact.Allocated}
+	others, namespaces := sets.New(unanswered...), sets.New[string]()
+	for i := range impact.Pods {
+		if !leaves(impact.Pods[i]) {
+			continue
+		}
+		key := impact.Pods[i].Pod.Key
+		others.Delete(key)
+		t.pods++
+		namespaces.Insert(key.Namespace)
+		if len(t.first) < namedPods {
+			t.first = append(t.first, key.Namespace+"/"+key.Name)
+		}
+	}
+	for key := range others {
+		t.pods++
+		namespaces.Insert(key.Namespace)
+	}
+	t.namespaces = namespaces.Len()
+	return t
+}
+
+// counted returns n and a noun, in the plural unless n is one.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// countedNamespaces returns the number of namespaces in the words of Kubernetes (DE-65).
+func (t *tally) countedNamespaces() string {
+	return counted(t.namespaces, "namespace", "different namespaces")
+}
+
 // pendingMessage says how many pods have to be evicted (DE-65).
 func pendingMessage(t *tally) string {
-	verb := "need"
-	if t.pods == 1 {
-		verb = "needs"
-	}
-	return fmt.Sprintf("%s %s to be evicted in %s.", counted(t.pods, "pod"), verb, countedNamespaces(t.namespaces))
+	return counted(t.pods, "pod needs", "pods need") + " to be evicted in " + t.countedNamespaces() + "."
 }
 
 // unsupportedMessage says why a rule selects nothing (VS-03).
@@ -38,25 +91,21 @@ func unsupportedMessage(fields []string) string {
 // summary says what a rule would do if its effect was NoExecute (DE-69).
 func summary(t *tally) string {
 	return fmt.Sprintf("%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute.",
-		counted(t.published, "published device"), counted(t.allocated, "allocated device"),
-		counted(t.pods, "pod"), countedNamespaces(t.namespaces))
+		counted(t.published, "published device", "published devices"), counted(t.allocated, "allocated device", "allocated devices"),
+		counted(t.pods, "pod", "pods"), t.countedNamespaces())
 }
 
 // previewMessage is the summary and the first pods.
 func previewMessage(t *tally) string {
-	var b strings.Builder
-	b.WriteString(summary(t))
-	for i, pod := range t.first {
-		b.WriteString([]string{" Pods: ", ", "}[min(i, 1)])
-		b.WriteString(pod.String())
+	message := summary(t)
+	if len(t.first) == 0 {
+		return message
 	}
+	message += " Pods: " + strings.Join(t.first, ", ")
 	if more := t.pods - len(t.first); more > 0 {
-		fmt.Fprintf(&b, " and %d more", more)
+		message += fmt.Sprintf(" and %d more", more)
 	}
-	if len(t.first) > 0 {
-		b.WriteString(".")
-	}
-	return b.String()
+	return message + "."
 }
 
 // withEvicted appends to a message how many pods were evicted (DE-68).
@@ -64,10 +113,10 @@ func withEvicted(message string, evicted int) string {
 	if evicted == 0 {
 		return message
 	}
-	return strings.TrimPrefix(message+" "+counted(evicted, "pod")+" evicted so far.", " ")
+	return strings.TrimPrefix(message+" "+counted(evicted, "pod", "pods")+" evicted so far.", " ")
 }
 
-// withoutEvicted takes the number of evicted pods off a message.
+// withoutEvicted removes the number of evicted pods from a message, and returns it.
 func withoutEvicted(message string) (string, int) {
 	at := evictedSoFar.FindStringSubmatchIndex(message)
 	if at == nil {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -44,7 +43,7 @@ func TestPreviewMessage(t *testing.T) {
 	named := func(pods int, first ...string) tally {
 		counts := tally{published: 9, allocated: 9, pods: pods, namespaces: 1}
 		for _, name := range first {
-			counts.first = append(counts.first, types.NamespacedName{Namespace: "shop", Name: name})
+			counts.first = append(counts.first, "shop/"+name)
 		}
 		return counts
 	}

@@ -1,8 +1,12 @@
 package rulestatus
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts what becomes of writes.
+	"github.com/tollgate-dev/tollgate/evictor/controller"
+)
+
+// Metrics counts writes by outcome.
 type Metrics struct {
 	writes *prometheus.CounterVec
 }
@@ -19,10 +23,7 @@ func NewPatchMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func newMetrics(reg prometheus.Registerer, name, help string) *Metrics {
-	m := &Metrics{writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"outcome"})}
-	reg.MustRegister(m.writes)
-	for _, o := range outcomes() {
-		m.writes.WithLabelValues(string(o))
-	}
-	return m
+	return &Metrics{writes: controller.NewCounter(reg, name, help, "outcome",
+		outcomeWritten, outcomeGone, outcomeConflict, outcomeNotServed, outcomeThrottled, outcomeDenied, outcomeInvalid,
+		outcomeTimeout, outcomeUnavailable)}
 }

@@ -164,7 +164,7 @@ func (m *model) check() {
 		}
 		if m.effect(name) == none {
 			require.Equal(m.t, pods > 0, preview.Status == isTrue)
-			require.Contains(m.t, preview.Message, fmt.Sprintf(". %s would be evicted in %s if", counted(pods, "pod"), countedNamespaces(len(namespaces))))
+			require.Contains(m.t, preview.Message, fmt.Sprintf(". %s would be evicted in %s if", counted(pods, "pod", "pods"), counted(len(namespaces), "namespace", "different namespaces")))
 		}
 	}
 }

@@ -10,41 +10,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// outcome is what came of a write. The values are metric labels.
-type outcome string
-
+// The outcomes of writes, which are the values of a metric label.
 const (
-	outcomeWritten outcome = "written"
-	// outcomeGone says that the rule is deleted, or that another one has its name.
-	outcomeGone outcome = "gone"
+	outcomeWritten = "written"
+	// outcomeGone says that the rule is deleted, or was recreated under its name.
+	outcomeGone = "gone"
 	// outcomeConflict says that others wrote the rule again and again meanwhile.
-	outcomeConflict outcome = "conflict"
-	// outcomeNotServed says that the API server has no such resource at present, or
+	outcomeConflict = "conflict"
+	// outcomeNotServed says that the API server serves no such resource at present, or
 	// that rules have no status (VS-03).
-	outcomeNotServed outcome = "not_served"
-	outcomeThrottled outcome = "throttled"
+	outcomeNotServed = "not_served"
+	outcomeThrottled = "throttled"
 	// outcomeDenied says that RBAC or an admission webhook refuses the write.
-	outcomeDenied  outcome = "denied"
-	outcomeInvalid outcome = "invalid"
-	outcomeTimeout outcome = "timeout"
-	// outcomeUnavailable says that the API server is not there or not well.
-	outcomeUnavailable outcome = "unavailable"
+	outcomeDenied  = "denied"
+	outcomeInvalid = "invalid"
+	outcomeTimeout = "timeout"
+	// outcomeUnavailable says that the API server cannot be reached or fails.
+	outcomeUnavailable = "unavailable"
 )
-
-// outcomes are all of them.
-func outcomes() []outcome {
-	return []outcome{
-		outcomeWritten, outcomeGone, outcomeConflict, outcomeNotServed, outcomeThrottled, outcomeDenied, outcomeInvalid,
-		outcomeTimeout, outcomeUnavailable,
-	}
-}
 
 // errNotServed is the error of an applier where the API has no status of
 // DeviceTaintRules.
 var errNotServed = errors.New("the status of DeviceTaintRules is not served")
 
-// outcomeOf returns what err says about the write that it came from.
-func outcomeOf(err error) outcome {
+// outcomeOf returns the outcome of a write that ended with err.
+func outcomeOf(err error) string {
 	switch {
 	case err == nil:
 		return outcomeWritten
@@ -66,27 +56,21 @@ func outcomeOf(err error) outcome {
 	return outcomeUnavailable
 }
 
-// isNoSuchPath reports whether the API server knows no such resource, which is not to
-// say that it has no object of that name: then it answers in its own words.
+// isNoSuchPath reports whether the API server has no such resource. If it only has no
+// object of that name, the answer has another cause.
 func isNoSuchPath(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// isOtherUID reports whether a write was refused because it names the UID of a rule
-// that another one has taken the name of: the API server then says that the UID
-// cannot be changed.
+// isOtherUID reports whether a write was refused because the rule was recreated under its
+// name: the API server then answers that the UID cannot be changed.
 func isOtherUID(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Field == "metadata.uid"
-	})
+	return errors.As(err, &status) && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
 }
 
 func isNetTimeout(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		(errors.As(err, &network) && network.Timeout())
+	network, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || ok && network.Timeout()
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -15,92 +14,72 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// patchTracker is what is asked of a tracker.Tracker about the rules of patches.
-type patchTracker interface {
-	Rule(name string) (tracker.Rule, bool)
-	PatchImpact(patch tracker.PatchRef, effect resourcev1.DeviceTaintEffect) (tracker.Impact, bool)
-	UIDOf(source tracker.Source) types.UID
-}
-
-// Patches has a controller take each ResourceSlicePatch with taints for one rule, which
-// selects what the rules do that are written out for it. Its effect is NoExecute if any
-// taint of the patch has that, else None if any has. It is fed with patches and with the
-// names of rules, by every replica, and is goroutine-safe.
+// Patches presents each ResourceSlicePatch with taints to a controller as one rule, which
+// selects the devices of the rules that are written for it. Its effect is NoExecute if any
+// taint of the patch has that, else None if any has. Every replica calls its methods for
+// patches and for the names of rules. It is goroutine-safe.
 type Patches struct {
-	tracker patchTracker
+	tracker *tracker.Tracker
 	forget  func(types.UID)
 
 	mu sync.Mutex
 	// patches are the patches as rules, by name.
 	patches map[string]tracker.Rule
-	// written says for which patch each of their rules is written out, by the name of the
-	// rule: one that is deleted is to be told of.
+	// written are the patches by the names of the rules that are written for them; a deleted
+	// rule has no other record of its patch.
 	written map[string]tracker.PatchRef
 }
 
-// NewPatches returns a list of no patches. The rules of patches are known to t, which is a
-// tracker.Tracker. Forget lets go of what was counted for a patch, as that of Options.
-func NewPatches(t patchTracker, forget func(types.UID)) *Patches {
+// NewPatches returns a list of no patches. The tracker has the rules of patches. Forget is
+// that of Options.
+func NewPatches(t *tracker.Tracker, forget func(types.UID)) *Patches {
 	return &Patches{tracker: t, forget: forget, patches: map[string]tracker.Rule{}, written: map[string]tracker.PatchRef{}}
 }
 
-// SetPatch records a patch, unless a later version of it is known. The controller is to be
-// told of its name after that, as after DeletePatch.
+// SetPatch records a patch, unless a later version of it is recorded. The caller then adds
+// its name to the controller, as after DeletePatch.
 func (p *Patches) SetPatch(patch *v1alpha1.ResourceSlicePatch) {
+	rule, ok := ruleOfPatch(patch)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known, ok := p.patches[patch.Name]
-	if ok && known.UID == patch.UID && older(patch.ResourceVersion, known.ResourceVersion) {
-		return
-	}
-	if rule, ok := ruleOfPatch(patch); ok {
+	switch known := p.patches[patch.Name]; {
+	case known.UID == patch.UID && older(patch.ResourceVersion, known.ResourceVersion):
+	case ok:
 		p.patches[patch.Name] = rule
-	} else {
+	default:
 		delete(p.patches, patch.Name)
 	}
 }
 
-// DeletePatch forgets the patch of that name and UID; one that was created anew since
-// stays.
+// DeletePatch removes the patch with that name and UID; a recreated one stays.
 func (p *Patches) DeletePatch(name string, uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known, ok := p.patches[name]; ok && known.UID == uid {
+	if p.patches[name].UID == uid {
 		delete(p.patches, name)
 	}
 }
 
-// RuleChanged takes in that a DeviceTaintRule was created, changed or deleted, after the
-// tracker has, and returns the names of the patches that this concerns. What was counted
-// for a patch goes with the last of its rules, unless the patch is still there.
+// RuleChanged records that a DeviceTaintRule was created, changed or deleted, after the
+// tracker has, and returns the names of the patches that this concerns. The count of a
+// patch is dropped with the last of its rules, unless the patch exists.
 func (p *Patches) RuleChanged(name string) []string {
 	rule, _ := p.tracker.Rule(name)
-	before, known := p.rewritten(name, rule.Patch)
-	var concerned []string
-	for _, patch := range slices.Compact([]tracker.PatchRef{before, rule.Patch}) {
-		if patch != (tracker.PatchRef{}) {
-			concerned = append(concerned, patch.Name)
-		}
+	var none tracker.PatchRef
+	p.mu.Lock()
+	before := p.written[name]
+	if rule.Patch == none {
+		delete(p.written, name)
+	} else {
+		p.written[name] = rule.Patch
 	}
-	if before != rule.Patch && before != (tracker.PatchRef{}) && !known && p.tracker.UIDOf(before.Source()) == "" {
+	exists := p.patches[before.Name].UID == before.UID
+	p.mu.Unlock()
+	if !exists && before != rule.Patch && p.tracker.UIDOf(before.Source()) == "" {
 		p.forget(before.UID)
 	}
-	return slices.Compact(concerned)
-}
-
-// rewritten records for which patch a rule is written out now, and returns for which it was
-// before and whether that one is known.
-func (p *Patches) rewritten(rule string, patch tracker.PatchRef) (before tracker.PatchRef, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before = p.written[rule]
-	if patch == (tracker.PatchRef{}) {
-		delete(p.written, rule)
-	} else {
-		p.written[rule] = patch
-	}
-	of, ok := p.patches[before.Name]
-	return before, ok && of.UID == before.UID
+	patches := slices.DeleteFunc([]string{before.Name, rule.Patch.Name}, func(patch string) bool { return patch == "" })
+	return slices.Compact(patches)
 }
 
 // Rules implements ruleTracker: it returns the names of the patches, sorted.
@@ -129,40 +108,40 @@ func (p *Patches) Impact(name string) (tracker.Impact, bool) {
 	return impact, ok
 }
 
-// RefreshRule implements ruleTracker. It changes nothing unless that very patch is known,
-// and nothing for pods.
+// RefreshRule implements ruleTracker. It changes nothing unless that patch is recorded, and
+// concerns no pods.
 func (p *Patches) RefreshRule(rule tracker.Rule, _ string, _ time.Time) []tracker.Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known, ok := p.patches[rule.Name]
-	if ok && known.UID == rule.UID && !older(rule.ResourceVersion, known.ResourceVersion) {
+	if known := p.patches[rule.Name]; known.UID == rule.UID && !older(rule.ResourceVersion, known.ResourceVersion) {
 		p.patches[rule.Name] = rule
 	}
 	return nil
 }
 
-// older reports whether a is surely a version before b, as the tracker does.
+// older reports whether a is certainly a version before b, as the tracker does.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }
 
-// ruleOfPatch returns a patch as a rule; false for one that nothing is said about, because
-// it has no taints and no condition from when it had.
+// ruleOfPatch returns a patch as a rule; false for a patch without taints and without
+// conditions about earlier taints, which gets no conditions.
 func ruleOfPatch(patch *v1alpha1.ResourceSlicePatch) (tracker.Rule, bool) {
-	taints, conditions := patch.Spec.Devices.Taints, patch.Status.Conditions
+	taints := patch.Spec.Devices.Taints
 	rule := tracker.Rule{
 		Name: patch.Name, UID: patch.UID, ResourceVersion: patch.ResourceVersion, Generation: patch.Generation,
 		Created: patch.CreationTimestamp.Time, Selects: len(taints) > 0, Taint: resourcev1.DeviceTaint{Effect: effectOf(taints)},
-		Conditions: conditions,
+		Conditions: patch.Status.Conditions,
 	}
-	return rule, len(taints) > 0 || slices.ContainsFunc(
-		[]string{resourcev1.DeviceTaintConditionEvictionInProgress, ConditionEvictionPreview, ConditionEvictionHeld},
-		func(kind string) bool { return meta.FindStatusCondition(conditions, kind) != nil },
+	return rule, rule.Selects || slices.ContainsFunc(
+		[]string{evictionInProgress, ConditionEvictionPreview, ConditionEvictionHeld},
+		func(kind string) bool { return storedCondition(&rule, kind) != nil },
 	)
 }
 
-// effectOf returns the effect of a patch with taints: that which says most about pods.
+// effectOf returns the strongest effect of a patch with taints, as far as pods are
+// concerned.
 func effectOf(taints []v1alpha1.PatchedTaint) resourcev1.DeviceTaintEffect {
 	for _, effect := range []resourcev1.DeviceTaintEffect{resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNone} {
 		if slices.ContainsFunc(taints, func(t v1alpha1.PatchedTaint) bool { return t.Effect == effect }) {

@@ -74,7 +74,7 @@ func (p *patchWorld) keep(patch *v1alpha1.ResourceSlicePatch) {
 	p.mu.Unlock()
 	p.patches.SetPatch(patch)
 	if p.controller != nil {
-		p.controller.RuleChanged(patch.Name)
+		p.controller.Add(patch.Name)
 	}
 }
 
@@ -130,7 +130,7 @@ func (p *patchWorld) erase(name string) {
 func (p *patchWorld) ruleChanged(name string) {
 	patches := p.patches.RuleChanged(name)
 	if p.controller != nil {
-		p.controller.RulesChanged(patches)
+		p.controller.Add(patches...)
 	}
 	synctest.Wait()
 }
@@ -168,7 +168,7 @@ func TestPatchStatus(t *testing.T) {
 			w.world.mu.Lock()
 			w.evicted[brokenUID] = 2
 			w.world.mu.Unlock()
-			w.controller.RulesChanged([]string{"gpu-broken"})
+			w.controller.Add("gpu-broken")
 			w.pass(time.Minute)
 			require.Equal(t, "False Completed: 2 pods evicted so far.", w.last(progress))
 			w.erase("r-a")
@@ -209,7 +209,7 @@ func TestPatchStatus(t *testing.T) {
 			mu.Lock()
 			written = true
 			mu.Unlock()
-			w.controller.RuleChanged("gpu-broken")
+			w.controller.Add("gpu-broken")
 			w.pass(settleTime - time.Second)
 			require.Equal(t, "True Settling: "+settlingMessage, w.last(progress))
 			w.pass(time.Minute)
@@ -272,7 +272,7 @@ func TestPatchStatus(t *testing.T) {
 			w.patches.DeletePatch("gpu-broken", "another")
 			require.Equal(t, []string{"gpu-broken"}, w.patches.Rules())
 			w.patches.DeletePatch("gpu-broken", brokenUID)
-			w.controller.RuleChanged("gpu-broken")
+			w.controller.Add("gpu-broken")
 			synctest.Wait()
 			require.Equal(t, []types.UID{brokenUID}, w.forgot)
 			lines := strings.Join(w.lines, "\n")
@@ -357,7 +357,6 @@ func TestRulesAndPatchesShareARegistry(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	NewMetrics(registry)
 	NewPatchMetrics(registry)
-	require.NotEqual(t, KindRule.queueName(), KindPatch.queueName())
 }
 
 func TestApplyToPatch(t *testing.T) {

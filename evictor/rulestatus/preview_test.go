@@ -71,7 +71,7 @@ func TestPreview(t *testing.T) {
 			w.setEffect("broken", none)
 			for i := range 59 {
 				w.pod("shop", fmt.Sprintf("pod-%02d", i))
-				w.controller.RuleChanged("broken")
+				w.controller.Add("broken")
 				w.pass(5 * time.Second)
 			}
 			w.written(5)

@@ -27,7 +27,7 @@ func (w *world) counting() *atomic.Int64 {
 // hear tells the controller of something every 10 ms.
 func (w *world) hear(times int) {
 	for range times {
-		w.controller.RulesChanged([]string{"broken"})
+		w.controller.Add("broken")
 		w.pass(10 * time.Millisecond)
 	}
 }

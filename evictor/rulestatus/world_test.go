@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -40,6 +41,7 @@ type world struct {
 	t       *testing.T
 	started time.Time
 	tracker *tracker.Tracker
+	base    controller.Base
 	options Options
 
 	controller *Controller
@@ -76,13 +78,14 @@ func inWorld(t *testing.T, test func(*world)) {
 		}
 		w.tracker.SetDevicesKnown(true)
 		w.options = Options{
-			Objects: Objects{Tracker: w.tracker, Applier: w, Written: func(*tracker.Rule) bool { return true }}, Synced: func() bool { return true },
+			Objects: Objects{Kind: KindRule, Tracker: w.tracker, Applier: w, Written: func(*tracker.Rule) bool { return true }}, Synced: func() bool { return true },
 			Evictor: Evictor{
 				Decide: leaves, Evicted: w.evictions, Forget: w.forget, PodsChanged: func([]tracker.Key) {},
 				Unanswered: func(types.UID) []tracker.Key { return nil }, Held: func(types.UID) (int, string, string) { return 0, "", "" },
 			},
-			Lease: Lease{Leads: func() bool { return true }, AttemptTimeout: 10 * time.Second},
-			Clock: clock.RealClock{}, Local: clock.RealClock{},
+		}
+		w.base = controller.Base{
+			Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: 10 * time.Second,
 		}
 		test(w)
 		w.kill()
@@ -110,7 +113,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.registry = prometheus.NewPedanticRegistry()
 	w.options.Metrics = NewMetrics(w.registry)
-	w.controller = New(w.options)
+	w.controller = New(w.base, w.options)
 	w.run()
 }
 
@@ -217,7 +220,7 @@ func (w *world) store(rule *resourcev1.DeviceTaintRule) {
 func (w *world) tell(rule *resourcev1.DeviceTaintRule) {
 	w.tracker.SetRule(w.read(rule), time.Now())
 	if w.controller != nil {
-		w.controller.RuleChanged(rule.Name)
+		w.controller.Add(rule.Name)
 	}
 }
 
@@ -273,7 +276,7 @@ func (w *world) deleteRule(name string) {
 	delete(w.rules, name)
 	w.mu.Unlock()
 	w.tracker.DeleteRule(name, rule.UID)
-	w.controller.RuleChanged(name)
+	w.controller.Add(name)
 	synctest.Wait()
 }
 
@@ -302,7 +305,7 @@ func (w *world) claim(key tracker.Key, deviceName string, tolerations ...resourc
 
 // pending is what the evictor says of a pod that has to leave, or need not any more.
 func (w *world) pending(rules ...string) {
-	w.controller.RulesChanged(rules)
+	w.controller.Add(rules...)
 	synctest.Wait()
 }
 
@@ -311,7 +314,7 @@ func (w *world) evict(rule string, keys ...tracker.Key) {
 	for _, key := range keys {
 		w.tracker.SetTerminating(key)
 		w.count(rule)
-		w.controller.RulesChanged([]string{rule})
+		w.controller.Add(rule)
 	}
 	synctest.Wait()
 }

@@ -98,12 +98,13 @@ func (p *program) addDevices(state *evictionState) error {
 	options := p.statusOptions(state)
 	options.Metrics = rulestatus.NewMetrics(ctrlmetrics.Registry)
 	options.Objects = rulestatus.Objects{
-		Tracker: state.tracker, Applier: rulestatus.NewApplier(state.devices.rules, state.devices.writable), HeldOnly: state.rules.Window,
+		Kind: rulestatus.KindRule, Tracker: state.tracker,
+		Applier: rulestatus.NewApplier(state.devices.rules, state.devices.writable), HeldOnly: state.rules.Window,
 		Written: func(*tracker.Rule) bool { return true }, // A rule is what it stands for.
 	}
-	status := rulestatus.New(options)
-	state.changes.rules.join(status.RuleChanged)
-	state.changes.evictingRules.join(status.RulesChanged)
+	status := rulestatus.New(p.controllerBase(nil), options)
+	state.changes.rules.join(func(rule string) { status.Add(rule) })
+	state.changes.evictingRules.join(func(rules []string) { status.Add(rules...) })
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
 		p.leader.add(status.Start)
 	}
@@ -120,9 +121,7 @@ func (p *program) statusOptions(state *evictionState) rulestatus.Options {
 			Evicted: state.evictor.EvictedBy, Forget: state.evictor.Forget, Unanswered: state.evictor.Unanswered,
 			Held: state.evictor.HeldFor, PodsChanged: state.evictor.PodsChanged,
 		},
-		Lease:  rulestatus.Lease{Leads: p.leads, AttemptTimeout: p.attemptTimeout()},
 		Synced: func() bool { return state.synced() && state.devices.claimsSynced() },
-		Clock:  p.clock, Local: p.local,
 	}
 }
 

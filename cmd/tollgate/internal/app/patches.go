@@ -38,17 +38,17 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 		Kind: rulestatus.KindPatch, Tracker: list, Applier: rulestatus.NewPatchApplier(p.dynamic),
 		Written: func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) },
 	}
-	status := rulestatus.New(options)
-	state.changes.evictingPatches.join(status.RulesChanged)
+	status := rulestatus.New(p.controllerBase(nil), options)
+	state.changes.evictingPatches.join(func(patches []string) { status.Add(patches...) })
 	state.changes.rules.join(func(rule string) {
 		patches := list.RuleChanged(rule)
-		status.RulesChanged(patches)
+		status.Add(patches...)
 		state.changes.patches.notify(patches)
 	})
 	set := func(obj any) {
 		if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
 			list.SetPatch(patch)
-			status.RulesChanged([]string{patch.Name})
+			status.Add(patch.Name)
 		}
 	}
 	watch := func(ctx context.Context) {
@@ -60,7 +60,7 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 				}
 				if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
 					list.DeletePatch(patch.Name, patch.UID)
-					status.RulesChanged([]string{patch.Name})
+					status.Add(patch.Name)
 				}
 			},
 		}, p.local)
