@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,19 +16,19 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// defaultExpiry is for how long an approval can be used that came without one.
+// defaultExpiry is how long an approval without expiresAfter can be used.
 const defaultExpiry = time.Hour
 
-// approvals hands out the EvictionApprovals.
+// approvals lists EvictionApprovals; Approvals implements it.
 type approvals interface {
-	// List returns all approvals, used or not. They must not be written to.
+	// List returns all approvals, used or not. The caller must not change them.
 	List(ctx context.Context) ([]v1alpha1.EvictionApproval, error)
 }
 
 // Approvals reads EvictionApprovals from a cache.
 type Approvals struct{ reader client.Reader }
 
-// NewApprovals returns what reads approvals by way of reader.
+// NewApprovals returns approvals that reader reads.
 func NewApprovals(reader client.Reader) *Approvals { return &Approvals{reader: reader} }
 
 // List returns all approvals.
@@ -39,13 +40,13 @@ func (a *Approvals) List(ctx context.Context) ([]v1alpha1.EvictionApproval, erro
 	return list.Items, nil
 }
 
-// listed are the approvals, and what they say about pods that were hit already.
+// listed are the approvals, and the taints that they approved.
 type listed struct {
 	items    []v1alpha1.EvictionApproval
 	approved []Approved
 }
 
-// approvals reads the approvals, once for a write. With an error there are none.
+// approvals reads the approvals, once for a write. With an error the list is empty.
 func (j *judging) approvals(ctx context.Context) (*listed, error) {
 	if j.list != nil {
 		return j.list, nil
@@ -54,36 +55,34 @@ func (j *judging) approvals(ctx context.Context) (*listed, error) {
 	if err != nil {
 		return &listed{}, err
 	}
-	list := &listed{items: items}
+	j.list = &listed{items: items}
 	for i := range items {
-		a := &items[i]
-		if carrier, ok := carrierOf(a); ok && a.Spec.Taint.Effect == corev1.TaintEffectNoExecute {
-			list.approved = append(list.approved, Approved{
-				Carrier: carrier, Key: a.Spec.Taint.Key, Pods: int(a.Spec.MaxPods),
+		if a := &items[i]; a.Spec.Taint.Effect == corev1.TaintEffectNoExecute {
+			j.list.approved = append(j.list.approved, Approved{
+				Carrier: carrierOf(a), Key: a.Spec.Taint.Key, Pods: int(a.Spec.MaxPods),
 				From: a.CreationTimestamp.Time, Until: endOf(a),
 			})
 		}
 	}
-	// In the order in which they end, so that every replica counts alike, and pods come
-	// under the one that fewer others could come under.
-	slices.SortStableFunc(list.approved, func(a, b Approved) int {
+	// The order is that of their ends, so that every replica counts alike, and pods take
+	// the approval that fewer other pods could take.
+	slices.SortStableFunc(j.list.approved, func(a, b Approved) int {
 		return cmp.Or(a.Until.Compare(b.Until), a.From.Compare(b.From), cmp.Compare(a.Pods, b.Pods))
 	})
-	j.list = list
-	return list, nil
+	return j.list, nil
 }
 
-// carrierOf returns what an approval is for; false where it names nothing.
-func carrierOf(a *v1alpha1.EvictionApproval) (tracker.Source, bool) {
+// carrierOf returns the object of an approval, zero if it has none.
+func carrierOf(a *v1alpha1.EvictionApproval) tracker.Source {
 	switch {
 	case a.Spec.Node != "":
-		return tracker.Source{Kind: tracker.SourceNode, Name: a.Spec.Node}, true
+		return tracker.Source{Kind: tracker.SourceNode, Name: a.Spec.Node}
 	case a.Spec.DeviceTaintRule != "":
-		return tracker.Source{Kind: tracker.SourceRule, Name: a.Spec.DeviceTaintRule}, true
+		return tracker.Source{Kind: tracker.SourceRule, Name: a.Spec.DeviceTaintRule}
 	case a.Spec.ResourceSlicePatch != "":
-		return tracker.Source{Kind: tracker.SourcePatch, Name: a.Spec.ResourceSlicePatch}, true
+		return tracker.Source{Kind: tracker.SourcePatch, Name: a.Spec.ResourceSlicePatch}
 	default:
-		return tracker.Source{}, false
+		return tracker.Source{}
 	}
 }
 
@@ -96,54 +95,42 @@ func endOf(a *v1alpha1.EvictionApproval) time.Time {
 	return a.CreationTimestamp.Add(expiry)
 }
 
-// need is what an approval has to say: so many pods for a taint of that key.
+// need is an approval that a write requires: of a taint with a key, for a number of pods.
 type need struct {
-	carrier tracker.Source
-	key     string
-	pods    int
+	key  string
+	pods int
 }
 
-// needed returns what would have to be approved for the pods that governed taints hit:
-// one approval for each key, by key.
-func needed(carrier tracker.Source, hit []Struck, governs func(*Hit) bool, now time.Time) []need {
+// needed returns the approvals required for the pods that governed taints hit: one for
+// each key, by key.
+func needed(hit []Struck, governs func(*Hit) bool, now time.Time) []need {
 	pods := map[string]int{}
 	for i := range hit {
-		counted := map[string]bool{}
+		keys := map[string]bool{}
 		for _, taint := range hit[i].Taints(governs, now) {
-			if !counted[taint.Key] {
-				counted[taint.Key] = true
-				pods[taint.Key]++
-			}
+			pods[taint.Key] += one(!keys[taint.Key])
+			keys[taint.Key] = true
 		}
 	}
 	var needs []need
-	for key, n := range pods {
-		needs = append(needs, need{carrier: carrier, key: key, pods: n})
+	for _, key := range slices.Sorted(maps.Keys(pods)) {
+		needs = append(needs, need{key, pods[key]})
 	}
-	slices.SortFunc(needs, func(a, b need) int { return cmp.Compare(a.key, b.key) })
 	return needs
 }
 
-// remedy says how to approve, in the words of the API. What a ResourceSlice does cannot
-// be approved: drivers write it, and will again.
+// remedy says how to approve the write, in the words of the API. A ResourceSlice cannot be
+// approved: a driver writes it, and repeats the write.
 func (w *Write) remedy(needs []need) string {
-	specs := make([]string, 0, len(needs))
-	for _, n := range needs {
-		object := ""
-		switch n.carrier.Kind {
-		case tracker.SourceNode:
-			object = "node"
-		case tracker.SourceRule:
-			object = "deviceTaintRule"
-		case tracker.SourcePatch:
-			object = "resourceSlicePatch"
-		case tracker.SourceSlice:
-			return ""
-		}
-		specs = append(specs, fmt.Sprintf("{%s: %s, taint: {key: %s, effect: NoExecute}, maxPods: %d}", object, n.carrier.Name, n.key, n.pods))
-	}
-	if len(specs) == 0 {
+	object, ok := map[tracker.SourceKind]string{
+		tracker.SourceNode: "node", tracker.SourceRule: "deviceTaintRule", tracker.SourcePatch: "resourceSlicePatch",
+	}[w.Carrier.Kind]
+	if !ok || len(needs) == 0 {
 		return ""
+	}
+	var specs []string
+	for _, n := range needs {
+		specs = append(specs, fmt.Sprintf("{%s: %s, taint: {key: %s, effect: NoExecute}, maxPods: %d}", object, w.Carrier.Name, n.key, n.pods))
 	}
 	text := "to approve it, create an EvictionApproval with spec " + strings.Join(specs, " and another with spec ")
 	if !w.own {
@@ -152,8 +139,8 @@ func (w *Write) remedy(needs []need) string {
 	return text
 }
 
-// approvedBy returns the names of open approvals for all that is needed, none where one
-// is missing. Hit are the pods.
+// approvedBy returns the names of usable approvals for all needs, none if one is missing.
+// Hit are the pods.
 func (j *judging) approvedBy(list []v1alpha1.EvictionApproval, needs []need, hit []Struck) []string {
 	now := j.config.Clock.Now()
 	var names []string
@@ -164,7 +151,7 @@ func (j *judging) approvedBy(list []v1alpha1.EvictionApproval, needs []need, hit
 				enough = append(enough, &list[i])
 			}
 		}
-		// The smallest that is enough is taken, so that a larger one is left for more.
+		// The smallest that is enough is taken, so that a larger one is left for more pods.
 		slices.SortFunc(enough, func(a, b *v1alpha1.EvictionApproval) int {
 			return cmp.Or(cmp.Compare(a.Spec.MaxPods, b.Spec.MaxPods), cmp.Compare(a.Name, b.Name))
 		})
@@ -177,14 +164,13 @@ func (j *judging) approvedBy(list []v1alpha1.EvictionApproval, needs []need, hit
 	return names
 }
 
-// covers reports whether an approval can be used for what is needed at now. It is used
-// once the approved taint stands, also where its status does not say so yet.
+// covers reports whether an approval can be used for a need at now. It is used once the
+// approved taint exists, even if its status does not say so yet.
 func (j *judging) covers(a *v1alpha1.EvictionApproval, n need, now time.Time) bool {
-	carrier, ok := carrierOf(a)
-	if !ok || carrier != n.carrier || a.Spec.Taint.Key != n.key || a.Spec.Taint.Effect != corev1.TaintEffectNoExecute ||
+	if carrierOf(a) != j.write.Carrier || a.Spec.Taint.Key != n.key || a.Spec.Taint.Effect != corev1.TaintEffectNoExecute ||
 		int64(a.Spec.MaxPods) < int64(n.pods) || a.Status.UsedAt != nil || a.DeletionTimestamp != nil || !now.Before(endOf(a)) {
 		return false
 	}
-	stands, ok := j.config.View.Standing(n.carrier, n.key)
-	return !ok || stands.Written(now).Before(a.CreationTimestamp.Time)
+	stored, ok := j.config.View.Standing(j.write.Carrier, n.key)
+	return !ok || stored.Written(now).Before(a.CreationTimestamp.Time)
 }

@@ -1,45 +1,33 @@
 package preview
 
-import "github.com/tollgate-dev/tollgate/tracker"
+import (
+	"slices"
 
-// guards says which pods a PodDisruptionBudget is about. It remembers what it has
-// found for one forecast: the replicas of a workload have the same labels.
-type guards struct {
-	tracker *tracker.Tracker
-	budgets map[string][]tracker.Budget
-	known   map[replica]bool
-}
+	"github.com/tollgate-dev/tollgate/tracker"
+)
 
-// replica is what the pods of one workload have in common.
-type replica struct {
-	namespace string
-	origin    *tracker.Origin
-}
-
-func newGuards(t *tracker.Tracker) *guards {
-	return &guards{tracker: t, budgets: map[string][]tracker.Budget{}, known: map[replica]bool{}}
-}
-
-func (g *guards) guard(pod *tracker.Pod) bool {
-	of := replica{namespace: pod.Namespace, origin: pod.Origin}
-	guarded, ok := g.known[of]
-	if !ok {
-		guarded = g.find(pod)
-		g.known[of] = guarded
+// guards returns a function that reports whether a PodDisruptionBudget selects a pod. The
+// function caches its results for one forecast: the replicas of a workload have the same
+// labels.
+func guards(t *tracker.Tracker) func(pod *tracker.Pod) bool {
+	type replicas struct {
+		namespace string
+		origin    *tracker.Origin
 	}
-	return guarded
-}
-
-func (g *guards) find(pod *tracker.Pod) bool {
-	budgets, ok := g.budgets[pod.Namespace]
-	if !ok {
-		budgets = g.tracker.Budgets(pod.Namespace)
-		g.budgets[pod.Namespace] = budgets
-	}
-	for i := range budgets {
-		if budgets[i].Guards(pod) {
-			return true
+	budgets, known := map[string][]tracker.Budget{}, map[replicas]bool{}
+	return func(pod *tracker.Pod) bool {
+		of := replicas{pod.Namespace, pod.Origin}
+		guarded, ok := known[of]
+		if ok {
+			return guarded
 		}
+		inNamespace, ok := budgets[pod.Namespace]
+		if !ok {
+			inNamespace = t.Budgets(pod.Namespace)
+			budgets[pod.Namespace] = inNamespace
+		}
+		guarded = slices.ContainsFunc(inNamespace, func(b tracker.Budget) bool { return b.Guards(pod) })
+		known[of] = guarded
+		return guarded
 	}
-	return false
 }

@@ -7,96 +7,79 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Hit is one taint because of which a pod has to leave. Unlike a reason of the
-// evictor, it stands for each device that carries the taint.
+// Hit is one taint because of which a pod has to leave. In contrast to a reason of the
+// evictor, there is a hit for each device that carries the taint.
 type Hit struct {
 	Taint *tracker.Taint
-	// Driver is that of the device, empty for a taint of a node.
+	// Driver is the driver of the device, empty for a taint of a node.
 	Driver string
 	// At is when the pod has to leave because of it.
 	At time.Time
-	// Since is when it was written; zero when the pod came to the taint and not the
-	// exampleTaint to the pod.
+	// Since is when the taint was written; zero if the pod came to a tainted node.
 	Since time.Time
 }
 
-// hits returns the taints because of which a pod has to leave, or had to when it began
-// to. Those that an EvictionPolicy protects it from are not among them; that one is
-// paused changes nothing, since it is only for now.
-func hits(rules decide.Rules, treatments *treatments, situation *tracker.Situation) []Hit {
+// hits returns the taints because of which a pod has to leave, or had to when it began to
+// terminate, except taints that an EvictionPolicy protects it from. A paused policy changes
+// nothing, since the pause ends.
+func hits(rules decide.Rules, treatments treatments, situation *tracker.Situation) []Hit {
 	pod := situation.Pod
 	if pod.Terminating {
 		pod.Terminating, pod.Finished = false, false
 	}
 	var found []Hit
-	for i := range situation.Taints {
-		hit := Hit{Taint: &situation.Taints[i]}
-		alone := tracker.Situation{Pod: pod, Taints: situation.Taints[i : i+1]}
-		if hit.decide(rules, alone) && !hit.protected(treatments, &pod) {
-			if !pod.Bound.After(hit.Taint.Appeared()) {
-				hit.Since = hit.Taint.Appeared()
-			}
-			found = append(found, hit)
+	// add adds a taint that makes the pod leave, in the situation with no other taint.
+	add := func(taint *tracker.Taint, driver string, since time.Time, alone tracker.Situation) {
+		alone.Pod = pod
+		decision := rules.Decide(time.Time{}, alone)
+		if decision.Verdict == decide.EvictAt && !treatments.of(&pod, &decision.Because[0]).Protected {
+			found = append(found, Hit{Taint: taint, Driver: driver, At: decision.At, Since: since})
 		}
+	}
+	for i := range situation.Taints {
+		taint := &situation.Taints[i]
+		since := taint.Appeared()
+		if pod.Bound.After(since) {
+			since = time.Time{}
+		}
+		add(taint, "", since, tracker.Situation{Taints: situation.Taints[i : i+1]})
 	}
 	for i := range situation.Devices {
 		used := situation.Devices[i]
 		taints := used.Taints
 		for j := range taints {
-			hit := Hit{Taint: &taints[j], Driver: used.ID.Driver, Since: taints[j].Appeared()}
 			used.Taints = taints[j : j+1]
-			alone := tracker.Situation{Pod: pod, Devices: []tracker.TaintedDevice{used}}
-			if hit.decide(rules, alone) && !hit.protected(treatments, &pod) {
-				found = append(found, hit)
-			}
+			add(&taints[j], used.ID.Driver, taints[j].Appeared(), tracker.Situation{Devices: []tracker.TaintedDevice{used}})
 		}
 	}
 	return found
 }
 
-// decide reports whether the pod has to leave because of the taint alone.
-func (h *Hit) decide(rules decide.Rules, alone tracker.Situation) bool {
-	decision := rules.Decide(time.Time{}, alone)
-	h.At = decision.At
-	return decision.Verdict == decide.EvictAt
-}
-
-// protected reports whether the governing EvictionPolicy protects the pod.
-func (h *Hit) protected(treatments *treatments, pod *tracker.Pod) bool {
-	return treatments.of(pod, h.Taint, h.Driver).Protected
-}
-
-// Struck is a pod that a write hits, and by what before and after it.
+// Struck is a pod that a write hits, with the hits before and after the write.
 type Struck struct {
 	Key           tracker.Key
 	before, after []Hit
 }
 
-// Strikes returns the pods that changes hit with any taint.
+// Strikes returns the pods that are hit by any taint after changes.
 func (v *View) Strikes(changes []tracker.Change) []Struck {
 	struck := make([]Struck, 0, len(changes))
-	treatments := v.options.treating().now()
+	treatments := v.treatments()
 	for i := range changes {
-		after := hits(v.options.Rules, treatments, &changes[i].After)
-		if len(after) == 0 || changes[i].After.Pod.Terminating {
-			continue
+		change := &changes[i]
+		after := hits(v.options.Rules, treatments, &change.After)
+		if len(after) > 0 && !change.After.Pod.Terminating {
+			struck = append(struck, Struck{Key: change.After.Pod.Key, before: hits(v.options.Rules, treatments, &change.Before), after: after})
 		}
-		struck = append(struck, Struck{
-			Key: changes[i].After.Pod.Key, before: hits(v.options.Rules, treatments, &changes[i].Before), after: after,
-		})
 	}
 	return struck
 }
 
-// By reports whether the write makes the pod due, or due sooner, by the taints that
-// are governed, whatever other taints do to it.
+// By reports whether the governed taints alone make the pod due by the write, or due
+// sooner.
 func (s *Struck) By(governs func(*Hit) bool, now time.Time) bool {
 	at, ok := earliest(s.after, governs)
-	if !ok {
-		return false
-	}
-	was, ok := earliest(s.before, governs)
-	return !ok || sooner(at, was, now)
+	return ok && hastened(s.before, governs, at, now)
 }
 
 // Taints returns the governed taints that hit the pod after the write and did not
@@ -109,14 +92,21 @@ func (s *Struck) Taints(governs func(*Hit) bool, now time.Time) []*tracker.Taint
 			return h.Driver == hit.Driver && h.Taint.Author().Kind == hit.Taint.Author().Kind && h.Taint.Key == hit.Taint.Key &&
 				h.Taint.Value == hit.Taint.Value
 		}
-		was, stood := earliest(s.before, same)
-		if governs(hit) && (!stood || sooner(hit.At, was, now)) {
+		if governs(hit) && hastened(s.before, same, hit.At, now) {
 			taints = append(taints, hit.Taint)
 		}
 	}
 	return taints
 }
 
+// hastened reports whether a deadline comes before that of the wanted hits before the
+// write, or there are none.
+func hastened(before []Hit, wanted func(*Hit) bool, at, now time.Time) bool {
+	was, ok := earliest(before, wanted)
+	return !ok || sooner(at, was, now)
+}
+
+// earliest returns the first deadline of the wanted hits; false for none.
 func earliest(hits []Hit, wanted func(*Hit) bool) (at time.Time, found bool) {
 	for i := range hits {
 		if hit := &hits[i]; wanted(hit) && (!found || hit.At.Before(at)) {

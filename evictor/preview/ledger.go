@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/decide"
@@ -15,75 +16,82 @@ import (
 )
 
 const (
-	// longestWindow is for how long it is remembered that a pod has left: the longest
-	// window that a policy can have.
+	// longestWindow is how long the ledger keeps pods that left: the longest window that a
+	// policy can have.
 	longestWindow = 24 * time.Hour
-	// mostLeft bounds the pods that are remembered. The oldest are forgotten first.
+	// mostLeft is how many pods that left the ledger keeps. It removes the oldest first.
 	mostLeft = 100_000
-	// unseenFor is for how long a write that was admitted counts although it was not
-	// seen. Writes are seen within a second; one that fails after all counts no longer.
+	// unseenFor is how long an admitted write counts although no watch has reported it.
+	// Watches report writes within a second; a write that fails after admission counts no
+	// longer than that.
 	unseenFor = 10 * time.Second
 )
 
-// Ledger knows which pods taints have hit. It is fed with the pods that leave, by
-// every replica for itself, and with the writes that this replica admits. All methods
-// are goroutine-safe.
+// Ledger counts the pods that taints have hit. Every replica has its own: it records the
+// pods that leave, and the writes that this replica admits. All methods are
+// goroutine-safe.
 type Ledger struct {
 	tracker *tracker.Tracker
 	rules   decide.Rules
 	clock   clock.PassiveClock
 	most    int
-	// treating is set before the ledger is used.
-	treating treating
+	// policies and namespaceLabels are those of Options. They are set before the ledger is
+	// used.
+	policies        func() *eviction.Set
+	namespaceLabels func(name string) (labels.Labels, bool)
 
 	mu sync.Mutex
-	// left holds the pods that have left, in that order. Nothing in it is ever written
-	// to, so that it can be read without the lock.
+	// left are the pods that left, the oldest first. Its elements do not change, so that
+	// they can be read without the lock.
 	left  []*departure
 	known map[tracker.Key]struct{}
-	// admitted holds the writes that may not be seen yet, in their order.
+	// admitted are the admitted writes that watches may not have reported, the oldest
+	// first. The slice is replaced, never changed.
 	admitted []*Admission
 	number   uint64
 }
 
 // departure is a pod that began to leave, and the taints because of which it had to,
-// whether or not it did because of them.
+// whether or not it left because of them.
 type departure struct {
 	key  tracker.Key
 	at   time.Time
 	hits []Hit
 }
 
-// Admission is a write that was let through.
+// Admission is a write that was admitted.
 type Admission struct {
 	pods   []Struck
 	until  time.Time
 	number uint64
-	// approvals are those that the write uses. They are guarded by the ledger's mutex.
+	// approvals are those that the write uses. The mutex of the ledger guards them.
 	approvals []types.UID
 }
 
-// NewLedger returns a ledger that tells the time by the clock of the API server.
+// NewLedger returns a ledger. The clock is that of the API server.
 func NewLedger(t *tracker.Tracker, rules decide.Rules, clk clock.PassiveClock) *Ledger {
-	return &Ledger{tracker: t, rules: rules, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{}}
+	return &Ledger{
+		tracker: t, rules: rules, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{},
+		policies: func() *eviction.Set { return nil },
+	}
 }
 
-// WithPolicies makes the ledger know EvictionPolicies, as a View does by its Options: pods
-// that they protect are not hit. It is called before anything else is, and returns l.
+// WithPolicies sets the EvictionPolicies, as the Options of a View do: pods that they
+// protect are not hit. It is called before any other method, and returns l.
 func (l *Ledger) WithPolicies(policies func() *eviction.Set, namespaceLabels func(name string) (labels.Labels, bool)) *Ledger {
-	l.treating = treating{policies: policies, namespaceLabels: namespaceLabels}
+	l.policies, l.namespaceLabels = policies, namespaceLabels
 	return l
 }
 
 // Leaving records that a pod is being deleted or is gone. It is called before the
-// tracker hears of it, because the taints of a claim are gone soon after, and may be
+// tracker is updated, because the taints of a claim are removed soon after, and may be
 // called again.
 func (l *Ledger) Leaving(key tracker.Key) {
 	situation, ok := l.tracker.Lookup(key)
 	if !ok {
 		return
 	}
-	found := hits(l.rules, l.treating.now(), &situation)
+	found := hits(l.rules, treatments{l.policies(), l.namespaceLabels}, &situation)
 	if len(found) == 0 {
 		return
 	}
@@ -93,22 +101,16 @@ func (l *Ledger) Leaving(key tracker.Key) {
 	if _, again := l.known[key]; again {
 		return
 	}
-	l.forget(now)
+	// Pods that left too long ago are removed, and the oldest if there are too many.
+	for len(l.left) > 0 && (len(l.left) >= l.most || now.Sub(l.left[0].at) > longestWindow) {
+		delete(l.known, l.left[0].key)
+		l.left = l.left[1:]
+	}
 	l.known[key] = struct{}{}
 	l.left = append(l.left, &departure{key: key, at: now, hits: found})
 }
 
-// forget drops what is too old, and the oldest where there is no room for one more.
-func (l *Ledger) forget(now time.Time) {
-	gone := 0
-	for gone < len(l.left) && (len(l.left)-gone >= l.most || now.Sub(l.left[gone].at) > longestWindow) {
-		delete(l.known, l.left[gone].key)
-		gone++
-	}
-	l.left = l.left[gone:]
-}
-
-// Admit records that a write which hits pods is about to be let through.
+// Admit records that a write which hits pods is about to be admitted.
 func (l *Ledger) Admit(pods []Struck) *Admission {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -119,17 +121,17 @@ func (l *Ledger) Admit(pods []Struck) *Admission {
 	return admission
 }
 
-// Withdraw takes back an admission, nil for none, of a write that was refused.
+// Withdraw removes an admission, nil for none, of a write that was refused.
 func (l *Ledger) Withdraw(admission *Admission) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.admitted = slices.DeleteFunc(slices.Clone(l.admitted), func(a *Admission) bool { return a == admission })
 }
 
-// Reserve takes an approval for a write that hits pods, and reports whether it was to be
-// had: one that another write uses, which was admitted and may not be seen yet, is not,
-// unless that is this write too, which the API server repeats when another one came
-// between. Own is nil for one that only asks.
+// Reserve takes an approval for a write that hits pods; false if another admitted write,
+// which may not be reported yet, uses it. A write that hits all of the pods is no other
+// write: the API server repeats a write after a conflict. Own is nil for a write that is
+// not recorded.
 func (l *Ledger) Reserve(own *Admission, approval types.UID, pods []Struck) bool {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -147,25 +149,19 @@ func (l *Ledger) Reserve(own *Admission, approval types.UID, pods []Struck) bool
 
 // hits reports whether the write hits all of the pods.
 func (a *Admission) hits(pods []Struck) bool {
-	struck := make(map[tracker.Key]struct{}, len(a.pods))
+	struck := make(sets.Set[tracker.Key], len(a.pods))
 	for i := range a.pods {
-		struck[a.pods[i].Key] = struct{}{}
+		struck.Insert(a.pods[i].Key)
 	}
-	for i := range pods {
-		if _, ok := struck[pods[i].Key]; !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(pods, func(pod Struck) bool { return !struck.Has(pod.Key) })
 }
 
 // Others counts the pods that other writes have hit, see Query: pods that are due
-// because of a taint, pods that left when they were, and pods of writes that have been
-// admitted.
+// because of a taint, pods that left when they were, and pods of admitted writes.
 func (l *Ledger) Others(q Query) int {
 	now := l.clock.Now()
 	t := &tally{query: &q, now: now, pods: map[tracker.Key][]int{}}
-	treatments := l.treating.now()
+	treatments := treatments{l.policies(), l.namespaceLabels}
 	due := l.tracker.ExposedSince(now.Add(-q.Window))
 	for i := range due {
 		t.lately(due[i].Pod.Key, hits(l.rules, treatments, &due[i]))
@@ -196,17 +192,15 @@ func (l *Ledger) read() ([]*departure, []*Admission) {
 	return l.left, l.admitted
 }
 
-// Left counts the pods that left since then while a taint with that key, from that
+// Left counts the pods that left since a time while a taint with that key, from that
 // node, rule or patch, made them. The UID of the source does not matter.
 func (l *Ledger) Left(source tracker.Source, key string, since time.Time) int {
 	left, _ := l.read()
 	count := 0
 	for _, pod := range left {
-		if !pod.at.Before(since) && slices.ContainsFunc(pod.hits, func(h Hit) bool {
+		count += one(!pod.at.Before(since) && slices.ContainsFunc(pod.hits, func(h Hit) bool {
 			return h.Taint.Key == key && h.Taint.From(source.Kind, source.Name)
-		}) {
-			count++
-		}
+		}))
 	}
 	return count
 }

@@ -16,44 +16,44 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// LimitsConfig is what Limits look at. All but the Authorizer is required.
+// LimitsConfig configures Limits. All fields but the Authorizer are required.
 type LimitsConfig struct {
 	View   *View
 	Ledger *Ledger
-	// Approvals reads what was approved beyond the limits.
+	// Approvals reads the approvals of writes beyond the limits.
 	Approvals approvals
-	// Authorizer answers what match conditions ask about writes of the leader. Without
-	// one, a condition that asks is a fault.
+	// Authorizer authorizes the users of writes of the leader for match conditions. Without
+	// one, a condition that uses it is a fault.
 	Authorizer authorizer.Authorizer
-	// Clock tells the time of the API server.
+	// Clock is the clock of the API server.
 	Clock clock.PassiveClock
 }
 
-// Limits judge writes. They are safe for concurrent use.
+// Limits judge writes by the limits of TaintPolicies. They are safe for concurrent use.
 type Limits struct{ config LimitsConfig }
 
-// NewLimits returns what judges by limits.
+// NewLimits returns limits.
 func NewLimits(config LimitsConfig) *Limits { return &Limits{config: config} }
 
 // Write is a write of taints.
 type Write struct {
-	// Carrier is what is written.
+	// Carrier is the object that is written.
 	Carrier tracker.Source
-	// Set and Input are what it is judged by; Set is nil for those who have no limits.
+	// Set and Input are the policies and the request; Set is nil for users without limits.
 	Set    *taint.Set
 	Input  taint.Input
 	DryRun bool
-	// Unproven says that nobody knows whether there is such a write: whoever told of it has
-	// not shown that it is the API server. It is judged, and counts for no other write
-	// until it is seen to be stored.
+	// Unproven is true if the write may not exist: its review did not come from a caller
+	// that is known to be the API server. It is judged, and counts for no other write
+	// until a watch reports it.
 	Unproven bool
 
-	// own says that Tollgate writes it, which tries again by itself.
+	// own is true for a write of Tollgate, which is repeated without a user.
 	own bool
 }
 
-// Fault returns why, for which nobody can say what the write does to pods, if a limit
-// holds for it that could refuse it; nil if none does.
+// Fault returns why, the error because of which the effect of the write is not known, if a
+// limit that can refuse it applies; nil if none does.
 func (w *Write) Fault(ctx context.Context, why error) error {
 	if w.Set == nil {
 		return nil
@@ -68,10 +68,11 @@ func (w *Write) Fault(ctx context.Context, why error) error {
 	return nil
 }
 
-// Judge judges a write that changes what holds for pods. Unless it is unproven, it counts for
+// Judge judges a write that makes changes for pods. Unless it is unproven, it counts for
 // other writes from then on, until it is settled: of two that are judged at once, the later
-// one sees the earlier. An error is a fault and no verdict: what is refused anyway is refused, and a
-// limit that only warns stops nothing by a fault.
+// one sees the earlier. An error is a fault and no verdict. A fault does not prevent a
+// refusal by another limit, and a limit that only warns refuses nothing because of a
+// fault.
 func (l *Limits) Judge(ctx context.Context, w *Write, changes []tracker.Change, now time.Time) (Verdict, error) {
 	if w.Set == nil || len(changes) == 0 {
 		return Verdict{}, nil
@@ -81,7 +82,11 @@ func (l *Limits) Judge(ctx context.Context, w *Write, changes []tracker.Change, 
 		return Verdict{}, fault
 	}
 	j := &judging{Limits: l, write: w, struck: l.config.View.Strikes(changes), now: now}
-	j.verdict.settled = j.settle
+	j.verdict.settled = func(written bool) {
+		if !written {
+			l.config.Ledger.Withdraw(j.own)
+		}
+	}
 	if !w.DryRun && !w.Unproven {
 		j.own = l.config.Ledger.Admit(j.struck)
 	}
@@ -97,7 +102,7 @@ func (l *Limits) Judge(ctx context.Context, w *Write, changes []tracker.Change, 
 	return j.verdict, nil
 }
 
-// judging is the judging of one write.
+// judging is the state while one write is judged.
 type judging struct {
 	*Limits
 
@@ -106,12 +111,12 @@ type judging struct {
 	now    time.Time
 	// own is the write in the ledger, nil for a dry run and for one that is unproven.
 	own *Admission
-	// list are the approvals, nil until one may be needed.
+	// list are the approvals, nil before they are read.
 	list    *listed
 	verdict Verdict
 }
 
-// judge holds the write against one limit.
+// judge judges the write by one limit.
 func (j *judging) judge(ctx context.Context, limit *taint.Limit) error {
 	governs := func(hit *Hit) bool { return limit.Governs(taintOf(hit)) }
 	hit := slices.DeleteFunc(slices.Clone(j.struck), func(s Struck) bool { return !s.By(governs, j.now) })
@@ -130,7 +135,7 @@ func (j *judging) judge(ctx context.Context, limit *taint.Limit) error {
 	}
 	query.Approved = list.approved
 	affected.Before = j.config.Ledger.Others(query)
-	needs := needed(j.write.Carrier, hit, governs, j.now)
+	needs := needed(hit, governs, j.now)
 	finding := limit.Exceeded(affected, path, value, j.write.remedy(needs))
 	if finding == nil {
 		return nil
@@ -150,31 +155,27 @@ func (j *judging) judge(ctx context.Context, limit *taint.Limit) error {
 	return nil
 }
 
-// settle takes in what became of the write.
-func (j *judging) settle(written bool) {
-	if !written {
-		j.config.Ledger.Withdraw(j.own)
-	}
-}
-
-// specPath is where a write is refused that has no field of its own.
+// specPath is the field of a refusal of a write without a NoExecute taint.
 var specPath = field.NewPath("spec")
 
-// where returns the field and the taint that a limit governs.
+// where returns the field and the value of the first NoExecute taint that a limit governs,
+// otherwise of the first NoExecute taint.
 func (w *Write) where(limit *taint.Limit) (path *field.Path, value string) {
-	at := slices.IndexFunc(w.Input.Writes, func(of taint.Write) bool {
-		return of.New.Effect == corev1.TaintEffectNoExecute && limit.Governs(of.New)
-	})
-	if at < 0 {
-		at = slices.IndexFunc(w.Input.Writes, func(of taint.Write) bool { return of.New.Effect == corev1.TaintEffectNoExecute })
+	path = specPath
+	for i := range w.Input.Writes {
+		of := &w.Input.Writes[i]
+		governed := limit.Governs(of.New)
+		if of.New.Effect == corev1.TaintEffectNoExecute && (governed || path == specPath) {
+			path, value = of.Path, of.New.String()
+			if governed {
+				break
+			}
+		}
 	}
-	if at < 0 {
-		return specPath, ""
-	}
-	return w.Input.Writes[at].Path, w.Input.Writes[at].New.String()
+	return path, value
 }
 
-// taintOf returns a taint as policies know it.
+// taintOf returns the taint of a hit as the type of policies.
 func taintOf(hit *Hit) taint.Taint {
 	taint := taint.Taint{
 		Target: v1alpha1.TaintTargetNode, Key: hit.Taint.Key, Value: hit.Taint.Value, Effect: hit.Taint.Effect,

@@ -3,7 +3,6 @@ package preview
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,21 +18,21 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// NodeWrite is a write that adds taints to a node and that no user asks for.
+// NodeWrite is a write of the leader that adds taints to a node.
 type NodeWrite struct {
-	// Node is the node as it stands. It is not written to.
+	// Node is the stored node. It is not changed.
 	Node *corev1.Node
-	// Given are the taints that it is to be given.
+	// Given are the taints to add.
 	Given []corev1.Taint
-	// User is who writes it.
+	// User is the user of the write.
 	User   authenticationv1.UserInfo
 	DryRun bool
 }
 
-// Node judges taints that Tollgate itself is about to give to a node. Match conditions
-// see the request that it would be. The error is or wraps ErrUnread or
-// ErrUnfollowed where a limit holds and nobody knows of the pods; for the nil
-// Limits, where pods are not followed, it is the latter.
+// Node judges taints that Tollgate itself is about to add to a node. Match conditions
+// get the request that the write would be. The error is or wraps ErrUnread or
+// ErrUnfollowed where a limit applies and the pods are not known; for the nil
+// Limits, where pods are not watched, it is the latter.
 func (l *Limits) Node(ctx context.Context, set *taint.Set, w NodeWrite) (Verdict, error) {
 	if !slices.ContainsFunc(w.Given, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
 		return Verdict{}, nil
@@ -44,29 +43,29 @@ func (l *Limits) Node(ctx context.Context, set *taint.Set, w NodeWrite) (Verdict
 	if err != nil {
 		return Verdict{}, err
 	}
+	var now time.Time
+	if l != nil {
+		now, review.Authorizer = l.config.Clock.Now(), l.config.Authorizer
+	}
 	write := Write{
 		Carrier: tracker.Source{Kind: tracker.SourceNode, Name: w.Node.Name}, Set: set, DryRun: w.DryRun, own: true,
-		Input: taint.Input{User: &review.Request.UserInfo, Review: review},
+		Input: taint.Input{
+			User: &review.Request.UserInfo, Review: review, Now: now,
+			Writes: taint.NodeWrites(written.Spec.Taints, w.Node.Spec.Taints, now),
+		},
 	}
 	if l == nil {
-		write.Input.Writes = taint.NodeWrites(written.Spec.Taints, w.Node.Spec.Taints, time.Time{})
 		return Verdict{}, write.Fault(ctx, ErrUnfollowed)
 	}
-	now := l.config.Clock.Now()
-	review.Authorizer = l.config.Authorizer
-	write.Input.Now, write.Input.Writes = now, taint.NodeWrites(written.Spec.Taints, w.Node.Spec.Taints, now)
 	changes, err := l.config.View.Node(
 		tracker.Node{Name: w.Node.Name, Taints: w.Node.Spec.Taints}, tracker.Node{Name: w.Node.Name, Taints: written.Spec.Taints}, now)
-	if errors.Is(err, ErrUnread) || errors.Is(err, ErrUnfollowed) {
-		return Verdict{}, write.Fault(ctx, err)
-	}
 	if err != nil {
-		return Verdict{}, fmt.Errorf("foretell what happens to pods: %w", err)
+		return Verdict{}, write.Fault(ctx, err)
 	}
 	return l.Judge(ctx, &write, changes, now)
 }
 
-// review returns the write as the request that it would be.
+// review returns the request that the write would be.
 func (w *NodeWrite) review(written *corev1.Node) (*cel.Review, error) {
 	object, err := encode(written)
 	if err != nil {
@@ -85,11 +84,11 @@ func (w *NodeWrite) review(written *corev1.Node) (*cel.Review, error) {
 	}}, nil
 }
 
-// encode returns a node as the API has it: a client's copy does not say what it is.
+// encode returns a node with its kind, which a node that a client returns does not have.
 func encode(node *corev1.Node) ([]byte, error) {
-	said := *node
-	said.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
-	raw, err := json.Marshal(&said)
+	typed := *node
+	typed.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+	raw, err := json.Marshal(&typed)
 	if err != nil {
 		return nil, fmt.Errorf("encode node %s: %w", node.Name, err)
 	}

@@ -17,7 +17,7 @@ func TestApprovalsOfPatches(t *testing.T) {
 	l := newLeader(limitsYes)
 	carrier := tracker.Source{Kind: tracker.SourcePatch, Name: "gpu-broken"}
 	j := &judging{Limits: l.limits, write: &Write{Carrier: carrier}, now: limitsNoon}
-	want := need{carrier: carrier, key: "dedicated", pods: 3}
+	want := need{key: "dedicated", pods: 3}
 	require.Equal(t, "to approve it, create an EvictionApproval with spec {resourceSlicePatch: gpu-broken, taint: {key: dedicated, effect: NoExecute}, maxPods: 3}, "+
 		"then write this again", j.write.remedy([]need{want}))
 
@@ -27,9 +27,8 @@ func TestApprovalsOfPatches(t *testing.T) {
 	for name, of := range map[string]tracker.Source{
 		"another patch": {Kind: tracker.SourcePatch, Name: "other"}, "a rule of that name": {Kind: tracker.SourceRule, Name: "gpu-broken"},
 	} {
-		other := want
-		other.carrier = of
-		require.False(t, j.covers(&a, other, limitsNoon), name)
+		other := &judging{Limits: l.limits, write: &Write{Carrier: of}, now: limitsNoon}
+		require.False(t, other.covers(&a, want, limitsNoon), name)
 	}
 
 	write := func(rule string, created time.Time) {

@@ -2,13 +2,13 @@ package preview
 
 import "github.com/tollgate-dev/tollgate/policy"
 
-// Verdict is what limits have against a write. The zero Verdict is that of a write for
-// which no limit holds.
+// Verdict is the judgment of limits about a write. The zero Verdict is that of a write to
+// which no limit applies.
 type Verdict struct {
-	// Findings name the limits that the write is beyond.
+	// Findings are the limits that the write exceeds.
 	Findings []policy.Finding
-	// Approved are the names of the EvictionApprovals that let it through all the same,
-	// and Beyond says so in sentences.
+	// Approved are the names of the EvictionApprovals that let the write exceed limits, and
+	// Beyond are sentences about that.
 	Approved, Beyond []string
 
 	settled func(written bool)
@@ -19,8 +19,8 @@ func (v Verdict) Exceeded() bool {
 	return policy.Decide(v.Findings).Verdict == policy.Denied
 }
 
-// Settle says what became of the write, so that one that is not made does not count
-// against others. It is to be called once.
+// Settle records whether the write was made: one that was not counts for no other write.
+// It must be called once.
 func (v Verdict) Settle(written bool) {
 	if v.settled != nil {
 		v.settled(written)

@@ -11,8 +11,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// resolution is by how much an eviction may be later than a toleration says: the API
-// keeps times in whole seconds.
+// resolution is how much later than its toleration says a pod may be evicted: the API
+// stores times in whole seconds.
 const resolution = time.Second
 
 // Pod is a pod that becomes due, or due sooner.
@@ -23,21 +23,22 @@ type Pod struct {
 	// Wait is for how long it is tolerated from now on, in whole seconds as the
 	// toleration has them; zero for a pod that has to leave now.
 	Wait time.Duration
-	// Guarded is true when a PodDisruptionBudget is about the pod, and Ownerless when no
+	// Guarded is true when a PodDisruptionBudget selects the pod, and Ownerless when no
 	// controller would create another one in its place.
 	Guarded, Ownerless bool
-	// Because are the reasons, the most urgent first. What an EvictionPolicy protects the
-	// pod from is none.
+	// Because are the reasons, the most urgent first, except taints that an EvictionPolicy
+	// protects the pod from.
 	Because []decide.Reason
 	// Paused is true when the EvictionPolicy that governs its eviction is paused.
 	Paused bool
 }
 
-// Forecast is what a write would do. The zero Forecast is a write that evicts nothing.
+// Forecast is the effect of a write on pods. The zero Forecast is a write that evicts
+// nothing.
 type Forecast struct {
 	// Pods are those that become due, or due sooner, by namespace and name.
 	Pods []Pod
-	// Namespaces is in how many namespaces they are.
+	// Namespaces is the number of their namespaces.
 	Namespaces int
 	// Now is how many have to leave at once, and Within how many later, the soonest
 	// first. No pod counts twice.
@@ -47,45 +48,44 @@ type Forecast struct {
 	Sooner int
 	// Guarded and Ownerless count such pods.
 	Guarded, Ownerless int
-	// Paused are those among the pods that an EvictionPolicy which is paused holds, by its
-	// name.
+	// Paused counts those among the pods that a paused EvictionPolicy holds, by its name.
 	Paused map[string]int
-	// Protected are pods that are not among them, because an EvictionPolicy protects them,
-	// by its name.
+	// Protected counts pods that are not among them, because an EvictionPolicy protects
+	// them, by its name.
 	Protected map[string]int
 	// Tripping are the breakers that are too small for the pods, by name.
 	Tripping []Tripping
-	// BudgetsUnknown is true while nothing can be said about PodDisruptionBudgets.
+	// BudgetsUnknown is true while PodDisruptionBudgets are not known.
 	BudgetsUnknown bool
 }
 
-// Within says how many pods have to leave within a time, and not within a shorter one
+// Within is how many pods have to leave within a time, and not within a shorter one
 // of the same forecast.
 type Within struct {
 	Time time.Duration
 	Pods int
 }
 
-// foreteller is what a forecast is made with.
+// foreteller has the values that a forecast is computed from.
 type foreteller struct {
 	rules      decide.Rules
 	now        time.Time
 	guarded    func(*tracker.Pod) bool
-	treatments *treatments
-	// live is how many pods of the cluster are.
+	treatments treatments
+	// live is the number of live pods in the cluster.
 	live int
 }
 
-// of returns the forecast of a write that changes what holds for pods.
+// of returns the forecast of a write that changes the taints that hold for pods.
 func (t *foreteller) of(changes []tracker.Change) Forecast {
 	f := Forecast{Pods: make([]Pod, 0, len(changes))}
 	waits := map[time.Duration]int{}
 	namespaces := map[string]struct{}{}
-	var load load
+	load := load{}
 	for i := range changes {
 		pod, becomes, ok := t.foretell(&changes[i])
 		if !ok {
-			f.protect(becomes.protected)
+			count(&f.Protected, becomes.protected)
 			continue
 		}
 		after := &changes[i].After.Pod
@@ -97,11 +97,14 @@ func (t *foreteller) of(changes []tracker.Change) Forecast {
 		f.Sooner += one(!pod.Was.IsZero())
 		f.Guarded += one(pod.Guarded)
 		f.Ownerless += one(pod.Ownerless)
-		f.pause(becomes.paused)
-		load = load.with(becomes.breakers, later(pod.At, t.now))
+		count(&f.Paused, becomes.paused)
+		for _, policy := range becomes.breakers {
+			load[policy] = append(load[policy], later(pod.At, t.now))
+		}
 	}
-	if !slices.IsSortedFunc(f.Pods, comparePods) {
-		slices.SortFunc(f.Pods, comparePods) // changes of several nodes
+	byKey := func(a, b Pod) int { return compareKeys(a.Key, b.Key) }
+	if !slices.IsSortedFunc(f.Pods, byKey) {
+		slices.SortFunc(f.Pods, byKey) // changes of several nodes
 	}
 	f.Namespaces = len(namespaces)
 	f.Now = waits[0]
@@ -111,12 +114,7 @@ func (t *foreteller) of(changes []tracker.Change) Forecast {
 	return f
 }
 
-// protect counts a pod that a policy, nil for none, protects.
-func (f *Forecast) protect(policy *eviction.Policy) { count(&f.Protected, policy) }
-
-// pause counts a pod that a policy, nil for none, holds.
-func (f *Forecast) pause(policy *eviction.Policy) { count(&f.Paused, policy) }
-
+// count counts a pod under the name of a policy, nil for none.
 func count(pods *map[string]int, policy *eviction.Policy) {
 	if policy == nil {
 		return
@@ -127,15 +125,13 @@ func count(pods *map[string]int, policy *eviction.Policy) {
 	(*pods)[policy.Name]++
 }
 
-func comparePods(a, b Pod) int { return compareKeys(a.Key, b.Key) }
-
 func compareKeys(a, b tracker.Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// foretell returns what becomes of a pod; false when it stays, or does not have to
-// leave any sooner. A deadline that is over cannot be moved: the pod is due. One that
-// would leave, or sooner, without the policy that protects it names that policy.
+// foretell returns a pod that becomes due, or due sooner; false for any other pod. A
+// deadline that is over cannot be moved: the pod is due. The prospect of a pod that would
+// become due, or due sooner, without the policy that protects it names that policy.
 func (t *foreteller) foretell(change *tracker.Change) (Pod, prospect, bool) {
 	after := t.rules.Decide(t.now, change.After)
 	if after.Verdict != decide.EvictAt {
@@ -150,11 +146,10 @@ func (t *foreteller) foretell(change *tracker.Change) (Pod, prospect, bool) {
 		return Pod{}, becomes, false
 	}
 	was := t.treatments.settle(t.now, &change.Before.Pod, before)
-	pod := Pod{
+	return Pod{
 		Key: change.After.Pod.Key, At: becomes.At, Was: was.At, Wait: wait(&becomes.Decision), Because: becomes.Because,
 		Paused: becomes.paused != nil,
-	}
-	return pod, becomes, t.hastens(&was.Decision, &becomes.Decision)
+	}, becomes, t.hastens(&was.Decision, &becomes.Decision)
 }
 
 // hastens reports whether a pod that has to leave did not have to before, or later.
@@ -162,29 +157,25 @@ func (t *foreteller) hastens(before, after *decide.Decision) bool {
 	return before.Verdict != decide.EvictAt || sooner(after.At, before.At, t.now)
 }
 
-// sooner reports whether a deadline comes before another one, as seen at now.
+// sooner reports whether a deadline comes before another one that is not over at now.
 func sooner(at, was, now time.Time) bool {
 	return was.After(now) && at.Before(was)
 }
 
-// wait returns for how long a pod may stay, as its toleration says it.
+// wait returns for how long a pod may stay, in the seconds of its toleration.
 func wait(decision *decide.Decision) time.Duration {
 	left := decision.Wait
 	if decision.Because[0].Tolerated {
 		left -= resolution
 	}
-	if left <= 0 {
-		return 0
-	}
-	return time.Duration(math.Ceil(left.Seconds())) * time.Second
+	return time.Duration(math.Ceil(max(left, 0).Seconds())) * time.Second
 }
 
 // mostGroups is how many different times a forecast names. Pods with the default
-// tolerations all have the same; where they landed one by one there may be as many
-// times as pods.
+// tolerations all have the same; pods with others may have a time each.
 const mostGroups = 3
 
-// bounds are what many different times are grouped by.
+// bounds are the times by which a forecast groups many different times.
 var bounds = []time.Duration{time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour, math.MaxInt64}
 
 // grouped returns how many pods have to leave within which time.
@@ -198,15 +189,12 @@ func grouped(waits map[time.Duration]int) []Within {
 		return groups
 	}
 	var merged []Within
-	bound := 0
-	for i, group := range groups {
-		opens := i == 0
-		for group.Time > bounds[bound] {
-			bound, opens = bound+1, true
-		}
-		if opens {
-			merged = append(merged, group)
-			continue
+	bound := -1
+	for _, group := range groups {
+		of := slices.IndexFunc(bounds, func(b time.Duration) bool { return group.Time <= b })
+		if of > bound {
+			bound = of
+			merged = append(merged, Within{})
 		}
 		last := &merged[len(merged)-1]
 		last.Time, last.Pods = group.Time, last.Pods+group.Pods

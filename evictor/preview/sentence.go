@@ -14,7 +14,7 @@ import (
 // empty for a write that evicts nothing and would not do so without EvictionPolicies.
 func (f *Forecast) String() string { return f.sentence("evicts ") }
 
-// If returns the sentence for what does not evict as it stands: "would evict ...".
+// If returns the sentence for a write that evicts nothing as it is: "would evict ...".
 func (f *Forecast) If() string { return f.sentence("would evict ") }
 
 func (f *Forecast) sentence(verb string) string {
@@ -38,7 +38,7 @@ func (f *Forecast) sentence(verb string) string {
 	return strings.Join(clauses, "; ")
 }
 
-// times says how many pods go when.
+// times returns how many pods leave, by time.
 func (f *Forecast) times() []string {
 	var times []string
 	if f.Now > 0 {
@@ -50,7 +50,7 @@ func (f *Forecast) times() []string {
 	return times
 }
 
-// parts says what else there is to know about the pods.
+// parts returns the clauses about the pods apart from their times.
 func (f *Forecast) parts() []string {
 	var parts []string
 	add := func(pods int, what string) {
@@ -71,8 +71,8 @@ func (f *Forecast) parts() []string {
 // mostNamed is how many policies a sentence names in one place.
 const mostNamed = 3
 
-// byPolicy says how many pods there are by policy, most first. What has one %s for the
-// name of the policy.
+// byPolicy returns the numbers of pods by policy, the largest first. What has one %s for
+// the name of the policy.
 func byPolicy(pods map[string]int, what string) []string {
 	names := slices.SortedFunc(maps.Keys(pods), func(a, b string) int { return cmp.Or(cmp.Compare(pods[b], pods[a]), cmp.Compare(a, b)) })
 	var texts []string

@@ -7,18 +7,18 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Query says which pods that other writes have hit are counted.
+// Query selects the pods that other writes have hit.
 type Query struct {
-	// Window is how long ago a write may have been.
+	// Window is the greatest age of a write.
 	Window time.Duration
-	// Governs reports whether a taint is one of those that are counted.
+	// Governs reports whether a taint is counted.
 	Governs func(*Hit) bool
-	// Own is the write in question: only writes that were admitted earlier count. When
-	// it is nil, all do.
+	// Own is the write in question: only writes that were admitted earlier count. If it is
+	// nil, all do.
 	Own *Admission
 	// Except are the pods that the write in question hits itself.
 	Except []Struck
-	// Approved says what was let through although it was too much, and does not count.
+	// Approved are approvals beyond the limit; the pods of approved taints do not count.
 	Approved []Approved
 }
 
@@ -29,12 +29,12 @@ type Approved struct {
 	Key     string
 	// The taint has to be written between From and Until.
 	From, Until time.Time
-	// Pods is how many pods it may hit. More of them count, because no approval can have
-	// let them through.
+	// Pods is how many pods it may hit. More pods count, because no approval can have let
+	// them through.
 	Pods int
 }
 
-// covers reports whether a taint that is known at now is one that was approved.
+// covers reports whether a taint, as it is at now, was approved.
 func (a *Approved) covers(taint *tracker.Taint, now time.Time) bool {
 	if taint.Key != a.Key || !taint.From(a.Carrier.Kind, a.Carrier.Name) {
 		return false
@@ -43,22 +43,21 @@ func (a *Approved) covers(taint *tracker.Taint, now time.Time) bool {
 	return !written.Before(a.From) && written.Before(a.Until)
 }
 
-// tally counts pods, each once.
+// tally counts pods once each.
 type tally struct {
 	query *Query
 	now   time.Time
-	// pods holds for each pod the approvals, by their positions, that let through what
-	// hit it; none where one taint was not approved.
+	// pods are the positions of the approvals for the taints that hit a pod, by pod; none
+	// if one taint was not approved.
 	pods map[tracker.Key][]int
 }
 
-// lately takes in a pod and its hits, of which those count that are governed and in the
-// window.
+// lately adds a pod with the hits that are governed and within the window.
 func (t *tally) lately(pod tracker.Key, hits []Hit) {
 	since := t.now.Add(-t.query.Window)
 	var taints []*tracker.Taint
 	for i := range hits {
-		// Those whose Since is zero did not come to the pod: it came to them.
+		// Since is zero if the pod came to the taint, and no write hit it.
 		if hit := &hits[i]; !hit.Since.IsZero() && !hit.Taint.Written(t.now).Before(since) && t.query.Governs(hit) {
 			taints = append(taints, hit.Taint)
 		}
@@ -66,20 +65,20 @@ func (t *tally) lately(pod tracker.Key, hits []Hit) {
 	t.add(pod, taints)
 }
 
-// add takes in a pod that taints have hit.
+// add adds a pod that taints have hit.
 func (t *tally) add(pod tracker.Key, taints []*tracker.Taint) {
 	if known, again := t.pods[pod]; len(taints) == 0 || again && len(known) == 0 {
 		return
 	}
 	var approvals []int
 	for _, taint := range taints {
-		approved := false
+		before := len(approvals)
 		for i := range t.query.Approved {
 			if t.query.Approved[i].covers(taint, t.now) {
-				approvals, approved = append(approvals, i), true
+				approvals = append(approvals, i)
 			}
 		}
-		if !approved {
+		if len(approvals) == before {
 			approvals = nil
 			break
 		}
@@ -87,8 +86,8 @@ func (t *tally) add(pod tracker.Key, taints []*tracker.Taint) {
 	t.pods[pod] = approvals
 }
 
-// count returns how many pods count: those that were hit by what nobody approved, and
-// those that are more than was approved.
+// count returns how many pods count: those with a taint that was not approved, and those
+// beyond the number of their approvals.
 func (t *tally) count() int {
 	var approved []tracker.Key
 	for pod, by := range t.pods {
@@ -97,8 +96,8 @@ func (t *tally) count() int {
 		}
 	}
 	count := len(t.pods)
-	// In one order, so that the count does not depend on that of a map where a pod
-	// comes under several approvals.
+	// The order is fixed, because a pod may have several approvals and the order of a map
+	// would change the count.
 	slices.SortFunc(approved, compareKeys)
 	room := make([]int, len(t.query.Approved))
 	for i := range room {

@@ -1,120 +1,73 @@
 package preview
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// treating is where it is known how pods are treated. The zero treating knows no
-// EvictionPolicy.
-type treating struct {
-	policies        func() *eviction.Set
-	namespaceLabels func(name string) (labels.Labels, bool)
-}
-
-// now returns the treatments by the policies that are in force; nil if there are none.
-func (t treating) now() *treatments {
-	if t.policies == nil {
-		return nil
-	}
-	set := t.policies()
-	if set.Len() == 0 {
-		return nil
-	}
-	return &treatments{set: set, namespaceLabels: t.namespaceLabels}
-}
-
-// treatments are how pods are treated by one set of policies. Nil is as Kubernetes does
-// it.
+// treatments are the EvictionPolicies in force, nil for none, and the labels of namespaces,
+// which policies select by.
 type treatments struct {
 	set             *eviction.Set
 	namespaceLabels func(name string) (labels.Labels, bool)
 }
 
-// of returns how a pod leaves because of a taint. Where that cannot be told, because
-// the labels of a namespace are not known, nothing speaks for the pod: it counts as one
-// that leaves. The evictor holds it until they are.
-func (t *treatments) of(pod *tracker.Pod, taint *tracker.Taint, driver string) eviction.Treatment {
-	if t == nil {
+// of returns how a pod leaves because of a reason. While the labels of its namespace are
+// not known, no policy applies: the pod counts as one that leaves, and the evictor holds it.
+func (t *treatments) of(pod *tracker.Pod, reason *decide.Reason) eviction.Treatment {
+	if t.set.Len() == 0 {
 		return eviction.Treatment{}
 	}
-	subject := eviction.Subject{
-		Namespace: pod.Namespace, Labels: pod.Labels(), PriorityClassName: pod.PriorityClassName(),
-	}
-	if t.namespaceLabels != nil {
-		subject.NamespaceLabels, subject.NamespaceKnown = t.namespaceLabels(pod.Namespace)
-	}
-	target := v1alpha1.TaintTargetNode
-	if taint.Source.Kind.OnDevice() {
-		target = v1alpha1.TaintTargetDevice
-	}
-	treatment, err := t.set.For(&eviction.Taint{
-		Target: target, Driver: driver, Key: taint.Key, Value: taint.Value, Effect: taint.Effect,
-	}, &subject)
-	if err != nil {
-		return eviction.Treatment{}
-	}
+	subject := decide.SubjectOf(pod, t.namespaceLabels)
+	treatment, _ := decide.Treat(t.set, reason, &subject)
 	return treatment
 }
 
-// prospect is what becomes of a pod as far as EvictionPolicies let it leave.
+// prospect is a decision as far as EvictionPolicies let the pod leave.
 type prospect struct {
 	decide.Decision
 
-	// protected is the policy because of which it stays, and paused the one that holds
-	// it for now; nil for none.
+	// protected is the policy that protects the pod if it stays, and paused the policy that
+	// holds it for now; nil for none.
 	protected, paused *eviction.Policy
-	// breakers are those that count it when it leaves.
+	// breakers are the policies whose breakers count the eviction.
 	breakers []*eviction.Policy
 }
 
-// settle returns what becomes of a pod that has to leave by a decision. What a policy
-// protects it from is no reason. It is held when every reason that is due by then is.
+// settle applies the policies to a decision. A reason that a policy protects the pod from
+// does not count. The pod is held while a pause holds every reason that is due by then.
 func (t *treatments) settle(now time.Time, pod *tracker.Pod, decision decide.Decision) prospect {
-	p := prospect{Decision: decision}
-	if t == nil || decision.Verdict != decide.EvictAt {
-		return p
+	if t.set.Len() == 0 || decision.Verdict != decide.EvictAt {
+		return prospect{Decision: decision}
 	}
+	var protected *eviction.Policy
 	var left []decide.Reason
 	var ways []eviction.Treatment
 	for i := range decision.Because {
-		reason := &decision.Because[i]
-		way := t.of(pod, &reason.Taint, reason.Device.Driver)
-		if !way.Protected {
-			left, ways = append(left, *reason), append(ways, way)
-		} else if p.protected == nil {
-			p.protected = way.Policy
+		if way := t.of(pod, &decision.Because[i]); way.Protected {
+			protected = cmp.Or(protected, way.Policy)
+		} else {
+			left, ways = append(left, decision.Because[i]), append(ways, way)
 		}
 	}
 	if len(left) == 0 {
-		p.Decision = decide.Decision{}
-		return p
+		return prospect{protected: protected}
 	}
-	at := left[0].At
-	p.protected = nil
-	p.Decision = decide.Decision{Verdict: decide.EvictAt, At: at, Wait: max(at.Sub(now), 0), Because: left}
-	p.breakers, p.paused = cause(left, ways, later(at, now))
+	p := prospect{Decision: decide.NewDecision(now, left)}
+	for i := range p.Due(later(p.At, now)) {
+		if policy := ways[i].Policy; policy == nil || !policy.Paused {
+			p.breakers = ways[i].Breakers
+			return p
+		}
+	}
+	p.paused = ways[0].Policy
 	return p
-}
-
-// cause returns the breakers of the first reason that is due by then and that no pause
-// holds; if there is none, the policy that holds the first.
-func cause(reasons []decide.Reason, ways []eviction.Treatment, by time.Time) (breakers []*eviction.Policy, paused *eviction.Policy) {
-	for i := range reasons {
-		if reasons[i].At.After(by) {
-			break
-		}
-		if ways[i].Policy == nil || !ways[i].Policy.Paused {
-			return ways[i].Breakers, nil
-		}
-	}
-	return nil, ways[0].Policy
 }
 
 func later(a, b time.Time) time.Time {

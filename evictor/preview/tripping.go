@@ -10,7 +10,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
-// Tripping is a breaker that holds some of the pods of a forecast, even if nobody else
+// Tripping is a breaker that holds some of the pods of a forecast, even if no other pod
 // leaves: more of them than it lets go have to leave within its window.
 type Tripping struct {
 	// Policy is the name of the EvictionPolicy.
@@ -20,26 +20,15 @@ type Tripping struct {
 	Window time.Duration
 }
 
-// String says it as part of a sentence.
+// String returns the breaker as part of a sentence.
 func (t Tripping) String() string {
 	return fmt.Sprintf("EvictionPolicy/%s holds after %s in %s", t.Policy, counted(t.Limit, "pod"), t.Window)
 }
 
-// load is when pods leave that breakers count, by the policy.
+// load are the times at which pods leave, by the policies whose breakers count them.
 type load map[*eviction.Policy][]time.Time
 
-// with returns the load and a pod. Nothing is made while no breaker counts any.
-func (l load) with(breakers []*eviction.Policy, at time.Time) load {
-	for _, policy := range breakers {
-		if l == nil {
-			l = load{}
-		}
-		l[policy] = append(l[policy], at)
-	}
-	return l
-}
-
-// tripping returns the breakers that trip in a cluster of so many pods, by name.
+// tripping returns the breakers that trip in a cluster with that many live pods, by name.
 func (l load) tripping(live int) []Tripping {
 	var tripping []Tripping
 	for policy, leave := range l {
@@ -53,7 +42,7 @@ func (l load) tripping(live int) []Tripping {
 	return tripping
 }
 
-// most returns how many of the times are in one window, at most.
+// most returns the largest number of times within one window.
 func most(times []time.Time, window time.Duration) int {
 	slices.SortFunc(times, time.Time.Compare)
 	found, first := 0, 0

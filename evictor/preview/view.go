@@ -14,37 +14,32 @@ import (
 )
 
 var (
-	// ErrUnread is why nothing can be foretold right after the start: a number would be
-	// too small.
+	// ErrUnread is returned until all objects are read that were there at the start: a
+	// count would be too small.
 	ErrUnread = errors.New("not all pods and what taints them have been read yet")
-	// ErrUnfollowed is why nothing can ever be foretold where such taints are not
-	// followed.
+	// ErrUnfollowed is returned where taints of that kind are not watched.
 	ErrUnfollowed = errors.New("taints of that kind are not followed")
 )
 
-// Options are what a View looks at. Of the functions, nil stands for never.
+// Options configure a View.
 type Options struct {
 	Tracker *tracker.Tracker
 	// Rules are those of the evictor.
 	Rules decide.Rules
 	// PodsKnown, NodesKnown, DevicesKnown and BudgetsKnown report whether the tracker
-	// knows all of them that there were at the start. Where the taints of nodes or of
-	// devices are not followed, theirs is nil. Without the budgets a forecast is made all
-	// the same, and says so.
+	// has all of them that there were at the start. NodesKnown or DevicesKnown is nil where
+	// the taints of nodes or devices are not watched; of the others, nil is false. A
+	// forecast without the budgets has no numbers about them.
 	PodsKnown, NodesKnown, DevicesKnown, BudgetsKnown func() bool
-	// Policies returns the EvictionPolicies that are in force, nil for none, as does a
-	// nil Policies.
+	// Policies returns the EvictionPolicies that are in force, nil for none. It may be nil
+	// too.
 	Policies func() *eviction.Set
 	// NamespaceLabels returns the labels of a namespace, and false while they are not
-	// known. A pod about which they would decide counts as one that leaves.
+	// known. A pod whose policy depends on them counts as one that leaves.
 	NamespaceLabels func(name string) (labels.Labels, bool)
 }
 
-func (o *Options) treating() treating {
-	return treating{policies: o.Policies, namespaceLabels: o.NamespaceLabels}
-}
-
-// View foretells what writes would do, from what the tracker knows.
+// View computes the effects of writes from the state of the tracker.
 type View struct{ options Options }
 
 // NewView returns a view.
@@ -54,11 +49,18 @@ func NewView(options Options) *View {
 			*known = func() bool { return false }
 		}
 	}
+	if options.Policies == nil {
+		options.Policies = func() *eviction.Set { return nil }
+	}
 	return &View{options: options}
 }
 
-// read returns why nothing can be foretold yet of what taints, nil if it can. Known
-// reports whether all that carries such taints has been read.
+func (v *View) treatments() treatments {
+	return treatments{v.options.Policies(), v.options.NamespaceLabels}
+}
+
+// read returns an error while the effects of some taints cannot be computed. Known reports
+// whether all objects with such taints are read, nil for never.
 func (v *View) read(known func() bool) error {
 	switch {
 	case known == nil:
@@ -73,16 +75,16 @@ func (v *View) read(known func() bool) error {
 // Rules returns the rules by which the view decides.
 func (v *View) Rules() decide.Rules { return v.options.Rules }
 
-// Live returns how many pods of the cluster are on nodes and neither over nor on their
-// way out.
+// Live returns the number of live pods in the cluster: those on nodes that are neither
+// finished nor terminating.
 func (v *View) Live() int { return v.options.Tracker.Live() }
 
-// PoolOfOthers reports whether a slice is written into a pool of another node, as far as
-// slices are known.
+// PoolOfOthers reports whether a slice belongs to a pool of another node, as far as slices
+// are known.
 func (v *View) PoolOfOthers(slice *tracker.Slice) bool { return v.options.Tracker.PoolOfOthers(slice) }
 
-// Node returns what would change for pods if a node that stands as old were written.
-// The error is ErrUnread or ErrUnfollowed.
+// Node returns the changes for pods of a write of a node that is stored as old. The error
+// is ErrUnread or ErrUnfollowed.
 func (v *View) Node(old, node tracker.Node, now time.Time) ([]tracker.Change, error) {
 	if err := v.read(v.options.NodesKnown); err != nil {
 		return nil, err
@@ -90,7 +92,7 @@ func (v *View) Node(old, node tracker.Node, now time.Time) ([]tracker.Change, er
 	return v.options.Tracker.IfNodeWas(old, node, now), nil
 }
 
-// Rule does the same for a DeviceTaintRule that stands as old, nil for none.
+// Rule returns the same for a DeviceTaintRule that is stored as old, nil for none.
 func (v *View) Rule(old *tracker.Rule, rule tracker.Rule, now time.Time) ([]tracker.Change, error) {
 	if err := v.read(v.options.DevicesKnown); err != nil {
 		return nil, err
@@ -98,8 +100,7 @@ func (v *View) Rule(old *tracker.Rule, rule tracker.Rule, now time.Time) ([]trac
 	return v.options.Tracker.IfRuleWas(old, rule, now), nil
 }
 
-// Patch returns what would change for pods if a ResourceSlicePatch had other taints or
-// devices. The error is that of Node.
+// Patch returns the same for a ResourceSlicePatch with other taints or devices.
 func (v *View) Patch(p tracker.PatchedTaints, now time.Time) ([]tracker.Change, error) {
 	if err := v.read(v.options.DevicesKnown); err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (v *View) Patch(p tracker.PatchedTaints, now time.Time) ([]tracker.Change, 
 	return v.options.Tracker.IfPatch(p, now), nil
 }
 
-// Slice does the same as Rule for a ResourceSlice that stands as old.
+// Slice returns the same for a ResourceSlice that is stored as old.
 func (v *View) Slice(old, slice tracker.Slice, now time.Time) ([]tracker.Change, error) {
 	if err := v.read(v.options.DevicesKnown); err != nil {
 		return nil, err
@@ -115,22 +116,27 @@ func (v *View) Slice(old, slice tracker.Slice, now time.Time) ([]tracker.Change,
 	return v.options.Tracker.IfSliceWas(old, slice, now), nil
 }
 
-// Nodes returns what would change for pods if the nodes were given taints: those with
-// effect NoExecute of a key that the node does not have with that effect. Give gets
-// the labels of each node.
+// Nodes returns the changes for pods if the nodes were given taints: those with
+// effect NoExecute of a key that the node does not have with that effect. Give is called
+// with the labels of each node.
 func (v *View) Nodes(give func(labels map[string]string) []corev1.Taint, now time.Time) ([]tracker.Change, error) {
 	if err := v.read(v.options.NodesKnown); err != nil {
 		return nil, err
 	}
 	var changes [][]tracker.Change
 	for _, node := range v.options.Tracker.Nodes() {
-		given := give(node.Labels.Map())
 		old := tracker.Node{Name: node.Name}
 		for i := range node.Taints {
 			old.Taints = append(old.Taints, node.Taints[i].Native())
 		}
 		written := old
-		written.Taints = append(written.Taints[:len(old.Taints):len(old.Taints)], lacking(given, old.Taints)...)
+		written.Taints = slices.Clone(old.Taints)
+		for _, taint := range give(node.Labels.Map()) {
+			isStored := slices.ContainsFunc(old.Taints, func(stored corev1.Taint) bool { return stored.MatchTaint(&taint) })
+			if !isStored && taint.Effect == corev1.TaintEffectNoExecute {
+				written.Taints = append(written.Taints, taint)
+			}
+		}
 		if len(written.Taints) > len(old.Taints) {
 			changes = append(changes, v.options.Tracker.IfNodeWas(old, written, now))
 		}
@@ -138,47 +144,30 @@ func (v *View) Nodes(give func(labels map[string]string) []corev1.Taint, now tim
 	return slices.Concat(changes...), nil
 }
 
-// lacking returns the NoExecute taints that are given and do not stand there.
-func lacking(given, standing []corev1.Taint) []corev1.Taint {
-	var lacked []corev1.Taint
-	for i := range given {
-		stands := false
-		for j := range standing {
-			stands = stands || standing[j].MatchTaint(&given[i])
-		}
-		if !stands && given[i].Effect == corev1.TaintEffectNoExecute {
-			lacked = append(lacked, given[i])
-		}
-	}
-	return lacked
-}
-
-// Forecast returns what changes mean for pods.
+// Forecast returns the effect of changes on pods.
 func (v *View) Forecast(now time.Time, changes []tracker.Change) Forecast {
 	t := foreteller{
-		rules: v.options.Rules, now: now, treatments: v.options.treating().now(), live: v.options.Tracker.Live(),
+		rules: v.options.Rules, now: now, treatments: v.treatments(), live: v.options.Tracker.Live(),
 		guarded: func(*tracker.Pod) bool { return false },
 	}
 	known := v.options.BudgetsKnown()
 	if known {
-		t.guarded = newGuards(v.options.Tracker).guard
+		t.guarded = guards(v.options.Tracker)
 	}
 	f := t.of(changes)
 	f.BudgetsUnknown = !known
 	return f
 }
 
-// Standing returns the NoExecute taint with that key that a node or a rule has, or that
-// the rule has which appeared last of those that are written out for a patch: by then the
-// patch has come, or reaches further.
+// Standing returns the NoExecute taint with a key of a node or a rule. Of the rules that
+// are written for a patch, it is the taint that appeared last: by then the patch was
+// written, or selected more devices.
 func (v *View) Standing(source tracker.Source, key string) (tracker.Taint, bool) {
 	switch source.Kind {
 	case tracker.SourceNode:
 		_, taints := v.options.Tracker.Taints(source.Name)
-		for i := range taints {
-			if taints[i].Key == key {
-				return taints[i], true
-			}
+		if at := slices.IndexFunc(taints, func(t tracker.Taint) bool { return t.Key == key }); at >= 0 {
+			return taints[at], true
 		}
 	case tracker.SourceRule:
 		taint, ok := v.options.Tracker.RuleTaint(source.Name)
@@ -191,8 +180,9 @@ func (v *View) Standing(source tracker.Source, key string) (tracker.Taint, bool)
 	return tracker.Taint{}, false
 }
 
-// FirstStanding is Standing, but that it returns for a patch the taint of the rule that
-// appeared first: what was let go for that one is let go for those that follow.
+// FirstStanding is Standing, except that it returns for a patch the taint that appeared
+// first: evictions that an approval lets through for it are let through for those that
+// follow.
 func (v *View) FirstStanding(source tracker.Source, key string) (tracker.Taint, bool) {
 	if source.Kind != tracker.SourcePatch {
 		return v.Standing(source, key)
