@@ -46,7 +46,7 @@ type Ledger struct {
 	left  []*departure
 	known map[tracker.Key]struct{}
 	// admitted are the admitted writes that watches may not have reported, the oldest
-	// first. The slice is replaced, never changed.
+	// first.
 	admitted []*Admission
 	number   uint64
 }
@@ -117,15 +117,21 @@ func (l *Ledger) Admit(pods []Struck) *Admission {
 	defer l.mu.Unlock()
 	l.number++
 	admission := &Admission{pods: pods, until: now.Add(unseenFor), number: l.number}
-	l.admitted = append(slices.DeleteFunc(slices.Clone(l.admitted), func(a *Admission) bool { return a.until.Before(now) }), admission)
+	l.admitted = append(l.unseen(now), admission)
 	return admission
+}
+
+// unseen returns the admitted writes that watches may not have reported at now. The caller
+// holds the mutex.
+func (l *Ledger) unseen(now time.Time) []*Admission {
+	return slices.DeleteFunc(slices.Clone(l.admitted), func(a *Admission) bool { return a.until.Before(now) })
 }
 
 // Withdraw removes an admission, nil for none, of a write that was refused.
 func (l *Ledger) Withdraw(admission *Admission) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.admitted = slices.DeleteFunc(slices.Clone(l.admitted), func(a *Admission) bool { return a == admission })
+	l.admitted = slices.DeleteFunc(l.admitted, func(a *Admission) bool { return a == admission })
 }
 
 // Reserve takes an approval for a write that hits pods; false if another admitted write,
@@ -136,8 +142,8 @@ func (l *Ledger) Reserve(own *Admission, approval types.UID, pods []Struck) bool
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, admission := range l.admitted {
-		if admission != own && !admission.until.Before(now) && slices.Contains(admission.approvals, approval) && !admission.hits(pods) {
+	for _, admission := range l.unseen(now) {
+		if admission != own && slices.Contains(admission.approvals, approval) && !admission.hits(pods) {
 			return false
 		}
 	}
@@ -166,12 +172,14 @@ func (l *Ledger) Others(q Query) int {
 	for i := range due {
 		t.lately(due[i].Pod.Key, hits(l.rules, treatments, &due[i]))
 	}
-	left, admitted := l.read()
+	l.mu.Lock()
+	left, admitted := l.left, l.unseen(now)
+	l.mu.Unlock()
 	for _, pod := range left {
 		t.lately(pod.key, pod.hits)
 	}
 	for _, admission := range admitted {
-		if admission.until.Before(now) || (q.Own != nil && admission.number >= q.Own.number) {
+		if q.Own != nil && admission.number >= q.Own.number {
 			continue
 		}
 		for i := range admission.pods {
@@ -186,16 +194,12 @@ func (l *Ledger) Others(q Query) int {
 	return t.count()
 }
 
-func (l *Ledger) read() ([]*departure, []*Admission) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.left, l.admitted
-}
-
 // Left counts the pods that left since a time while a taint with that key, from that
 // node, rule or patch, made them. The UID of the source does not matter.
 func (l *Ledger) Left(source tracker.Source, key string, since time.Time) int {
-	left, _ := l.read()
+	l.mu.Lock()
+	left := l.left
+	l.mu.Unlock()
 	count := 0
 	for _, pod := range left {
 		count += one(!pod.at.Before(since) && slices.ContainsFunc(pod.hits, func(h Hit) bool {
