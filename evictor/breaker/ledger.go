@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// writePause is the pause after a write, and after a check that found nothing to write.
+	// writePause is the pause after a write, and after a check that grants nothing to pods that asked.
 	writePause = 250 * time.Millisecond
 	// writeTakes is the usual duration of a write.
 	writeTakes = 25 * time.Millisecond

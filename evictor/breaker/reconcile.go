@@ -22,8 +22,8 @@ import (
 // grants of the other. It returns how long to pause.
 func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Duration, error) {
 	in := k.situation(t, l)
-	if t.idle(l, in) {
-		return writePause, nil
+	if pause, ok := t.idle(l, in); ok {
+		return pause, nil
 	}
 	object, kind := l.object()
 	err := k.options.Reader.Get(ctx, types.NamespacedName{Name: l.name}, object)

@@ -227,18 +227,19 @@ func (t *term) countHeld(l *ledger, now time.Time, settled bool, byPolicy map[ty
 	return count
 }
 
-// idle reports whether there is nothing to read or write for a ledger. It drops the ledger of an
-// approval that is not listed any more.
-func (t *term) idle(l *ledger, in *situation) bool {
+// idle reports whether there is nothing to read or write for a ledger, and how long to pause then: pods
+// that asked in vain do not have the ledger checked each time. It drops the ledger of an approval that
+// is not listed any more.
+func (t *term) idle(l *ledger, in *situation) (pause time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l.stale(in) || l.next(in) != nil {
-		return false
+		return 0, false
 	}
 	if l.approval && len(l.reservations) == 0 && !isListed(t.approvals, l.uid) {
 		delete(t.ledgers, l.uid)
 	}
-	return true
+	return min(time.Duration(l.demand)*writePause, writePause), true
 }
 
 // observe takes over the state and the terms of an object that was read. The state is that of the last

@@ -38,23 +38,24 @@ func NewQueue() *Queue {
 	return q
 }
 
-// Ask reports whether a pod may go now with these limits, of which each policy has one. If
-// it may, the pod holds a token of each policy until Leave or StepAside, one of which has
-// to follow. If not, it waits until it is called. A new pod is the last in the queue; a
-// pod keeps its place when its limits change. The limits are in force from now on.
+// Ask reports whether a pod may go now with these limits, which are in force from now on.
+// If it may, the pod holds a token of each policy until Leave or StepAside, one of which
+// has to follow. If not, it waits until it is called. A new pod is the last in the queue;
+// a pod keeps its place when its limits change.
 func (q *Queue) Ask(now time.Time, key tracker.Key, limits []Limit) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.expire(now)
 	g := q.group(now, limits)
-	if e := q.pods[key]; e == nil {
+	e := q.pods[key]
+	switch {
+	case e == nil:
 		q.arrivals++
-		q.put(key, q.arrivals, g)
-	} else if e.group != g {
-		q.move(now, e, g)
+		e = q.put(key, q.arrivals, g)
+	case e.group != g:
+		e = q.move(now, e, g)
 	}
 	q.call(now)
-	e := q.pods[key]
 	if e.state == waiting {
 		return false
 	}
@@ -62,8 +63,8 @@ func (q *Queue) Ask(now time.Time, key tracker.Key, limits []Limit) bool {
 	return true
 }
 
-// Leave removes a pod from the queue. If it was evicted, or if that is not known, its tokens
-// are used. Else they are available again.
+// Leave removes a pod from the queue. The tokens that it holds are used if it was evicted or
+// if that is not known. Else they are available again.
 func (q *Queue) Leave(now time.Time, key tracker.Key, evicted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,17 +155,18 @@ func (q *Queue) group(now time.Time, limits []Limit) *group {
 }
 
 // put has a pod wait in a group.
-func (q *Queue) put(key tracker.Key, arrival uint64, g *group) {
+func (q *Queue) put(key tracker.Key, arrival uint64, g *group) *entry {
 	e := &entry{key: key, arrival: arrival, group: g, state: waiting}
 	q.pods[key] = e
 	heap.Push(g, e)
 	q.tell()
+	return e
 }
 
 // move has a pod that is in the queue wait in another group, in its place.
-func (q *Queue) move(now time.Time, e *entry, g *group) {
+func (q *Queue) move(now time.Time, e *entry, g *group) *entry {
 	q.remove(now, e, false)
-	q.put(e.key, e.arrival, g)
+	return q.put(e.key, e.arrival, g)
 }
 
 // remove removes a pod and settles the tokens that it holds.

@@ -57,6 +57,7 @@ func TestTheDefaultsOfTheSchemasAreThoseThatAreFilledIn(t *testing.T) {
 		"EvictionApproval.spec.expiresAfter=1h",
 		"EvictionPolicy.spec.breaker.scope=Decided",
 		"EvictionPolicy.spec.breaker.window=10m",
+		"EvictionPolicy.spec.mark=Before",
 		"EvictionPolicy.spec.method=Delete",
 		"EvictionPolicy.spec.pace.scope=Decided",
 		"EvictionPolicy.spec.taints[].target=Node",

@@ -195,6 +195,7 @@ func defaultOwn(object runtime.Object) {
 	case *v1alpha1.EvictionPolicy:
 		selectors(o.Spec.Taints)
 		setDefault(&o.Spec.Method, v1alpha1.EvictionMethodDelete)
+		setDefault(&o.Spec.Mark, v1alpha1.EvictionMarkBefore)
 		if o.Spec.Pace != nil {
 			setDefault(&o.Spec.Pace.Scope, v1alpha1.LimitScopeDecided)
 		}
