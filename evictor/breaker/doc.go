@@ -11,8 +11,8 @@
 //
 // No window exceeds the limit, because a grant is only written if it fits together with all grants
 // that end within the window before it, and because no pod of a grant is evicted before the write.
-// A policy counts a pod once in a window: a pod whose eviction may have worked, and which asks
-// again, gets a permit without a grant.
+// A policy counts a pod once in a window, as of the attempt that may have worked: if the pod asks
+// again within the window, it gets a permit without a grant.
 //
 // When a pod is due and the limit has no room, the breaker trips. It holds all pods that it binds
 // until all of them fit into the window again, or until the limit is raised or removed. While it

@@ -85,16 +85,7 @@ func (k *Keeper) PoliciesChanged() {
 func (k *Keeper) work(ctx context.Context, t *term, l *ledger) {
 	failures, next, dropped := 0, idlePause, false
 	for !dropped && k.sleep(ctx, next, l.wake) {
-		before := t.tripped()
 		pause, err := k.attempt(ctx, t, l)
-		after := t.tripped()
-		k.options.Metrics.tripped.Set(float64(len(after)))
-		switch held, holds := slices.Contains(before, l.uid), slices.Contains(after, l.uid); {
-		case held && !holds:
-			k.evictor.WakeHeld(l.uid)
-		case holds && !held:
-			k.refreshApprovals(ctx, t)
-		}
 		if err == nil {
 			failures = 0
 		} else {
@@ -107,8 +98,10 @@ func (k *Keeper) work(ctx context.Context, t *term, l *ledger) {
 	}
 }
 
-// attempt reconciles a ledger once, and returns how long to pause. It makes no requests while the
-// replica may have lost the lease of the leader, such as after the machine was suspended.
+// attempt reconciles a ledger once, and returns how long to pause. If the breaker trips, the approvals
+// are listed, and if it is released, the held pods are woken, whichever replica wrote it. attempt makes
+// no requests while the replica may have lost the lease of the leader, such as after the machine was
+// suspended.
 func (k *Keeper) attempt(ctx context.Context, t *term, l *ledger) (pause time.Duration, err error) {
 	if k.options.Leads != nil && !k.options.Leads() {
 		return leadingPause, nil
@@ -116,7 +109,16 @@ func (k *Keeper) attempt(ctx context.Context, t *term, l *ledger) (pause time.Du
 	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
 	defer cancel()
 	err = panics.Contain(ctx, "breaker", func() (err error) {
+		before := t.tripped()
 		pause, err = k.reconcile(ctx, t, l)
+		after := t.tripped()
+		k.options.Metrics.tripped.Set(float64(len(after)))
+		switch held, holds := slices.Contains(before, l.uid), slices.Contains(after, l.uid); {
+		case held && !holds:
+			k.evictor.WakeHeld(l.uid)
+		case holds && !held:
+			k.refreshApprovals(ctx, t)
+		}
 		return err
 	})
 	return pause, err
