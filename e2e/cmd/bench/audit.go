@@ -90,7 +90,7 @@ func (r *requests) add(e auditEvent) {
 		r.gets++
 	case e.Verb == "patch" && e.ObjectRef.Subresource == "status":
 		r.marks++
-	case e.Verb == "delete":
+	case e.Verb == "delete", e.Verb == "create" && e.ObjectRef.Subresource == "eviction":
 		r.deletes++
 		if e.ResponseStatus.Code < 300 {
 			r.deleted++

@@ -9,8 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/e2e/binaries"
 	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/command"
 	"github.com/tollgate-dev/tollgate/e2e/cmd/internal/report"
@@ -19,8 +23,10 @@ import (
 
 // stage is where the measurements are made.
 type stage struct {
-	cp       *controlplane.ControlPlane
-	client   kubernetes.Interface
+	cp     *controlplane.ControlPlane
+	client kubernetes.Interface
+	// objects reads and writes our kinds.
+	objects  client.Client
 	programs binaries.Binaries
 	audit    auditLog
 	nodes    []string
@@ -117,18 +123,36 @@ func newStage(ctx context.Context, root string, o options, say func(string, ...a
 	}
 	config := cp.RESTConfig()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make client: %w", err), cp.Stop(context.WithoutCancel(ctx)))
 	}
+	objects, err := newObjects(config)
+	if err != nil {
+		return nil, errors.Join(err, cp.Stop(context.WithoutCancel(ctx)))
+	}
 	s := &stage{
-		cp: cp, client: client, programs: programs, audit: audit,
+		cp: cp, client: clientset, objects: objects, programs: programs, audit: audit,
 		canary: controlplane.NodeName(o.nodes + 1), workers: o.workers, say: say,
 	}
 	for i := range o.nodes {
 		s.nodes = append(s.nodes, controlplane.NodeName(i+1))
 	}
 	return s, nil
+}
+
+func newObjects(config *rest.Config) (client.Client, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType = ""
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	objects, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return objects, nil
 }
 
 // round holds what was measured in one round, by evictor.

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/e2e/controlplane"
 	"github.com/tollgate-dev/tollgate/e2e/install"
 )
@@ -15,7 +19,7 @@ import (
 // user is who the evictor is to the API server.
 func (e evictor) user(devices bool) string {
 	switch {
-	case e == tollgate:
+	case e == tollgate, e == byEvictionAPI, e == whileTerminating:
 		return tollgateUser
 	case e.atATime() > 0:
 		return loopUser
@@ -28,11 +32,11 @@ func (e evictor) user(devices bool) string {
 // process is the name of the process that evicts, empty for this program.
 func (e evictor) process() string {
 	switch e {
-	case tollgate:
+	case tollgate, byEvictionAPI, whileTerminating:
 		return install.Name
 	case builtin:
 		return controlplane.ControllerManager
-	case loop32, loop64:
+	case loop32, loop64, evictions64, deletions64:
 	}
 	return ""
 }
@@ -62,7 +66,7 @@ func (s *stage) start(ctx context.Context, who evictor, limit int) (started, err
 	}
 	if n := who.atATime(); n > 0 {
 		var err error
-		r.evictAll, err = s.newLoop(ctx, n)
+		r.evictAll, err = s.newLoop(ctx, n, who.mark())
 		return r, err
 	}
 	if who == builtin {
@@ -81,9 +85,40 @@ func (s *stage) start(ctx context.Context, who evictor, limit int) (started, err
 	}
 	r.metricsURL = installed.MetricsURL
 	r.stop = func(ctx context.Context) error {
-		return errors.Join(installed.Terminate(ctx), s.unregister(ctx))
+		return errors.Join(s.dropPolicy(ctx), installed.Terminate(ctx), s.unregister(ctx))
+	}
+	if mark := who.mark(); mark != v1alpha1.EvictionMarkBefore {
+		return r, s.markBy(ctx, mark)
 	}
 	return r, nil
+}
+
+// policyName is the name of the EvictionPolicy that says how pods are marked.
+const policyName = "bench-marks"
+
+// markBy creates an EvictionPolicy with a mark, and returns when Tollgate evicts by it.
+func (s *stage) markBy(ctx context.Context, mark v1alpha1.EvictionMark) error {
+	policy := &v1alpha1.EvictionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: policyName},
+		Spec:       v1alpha1.EvictionPolicySpec{Taints: []v1alpha1.TaintSelector{{Key: taintKey}}, Mark: mark},
+	}
+	if err := s.objects.Create(ctx, policy); err != nil {
+		return fmt.Errorf("create EvictionPolicy: %w", err)
+	}
+	return poll(ctx, "the EvictionPolicy to be in force", func(ctx context.Context) (bool, error) {
+		if err := s.objects.Get(ctx, types.NamespacedName{Name: policyName}, policy); err != nil {
+			return false, fmt.Errorf("get EvictionPolicy: %w", err)
+		}
+		return meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady), nil
+	})
+}
+
+func (s *stage) dropPolicy(ctx context.Context) error {
+	err := s.objects.Delete(ctx, &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete EvictionPolicy: %w", err)
+	}
+	return nil
 }
 
 // unregister takes the webhooks away, which would else be called in vain.

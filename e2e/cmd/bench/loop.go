@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -23,9 +26,9 @@ const (
 	loopUser    = "system:serviceaccount:" + namespace + ":" + loopAccount
 )
 
-// newLoop returns what evicts all pods that leave, n at a time, by the two
-// requests that an eviction takes.
-func (s *stage) newLoop(ctx context.Context, n int) (func(context.Context) error, error) {
+// newLoop returns what evicts all pods that leave, n at a time, by the requests that an eviction takes
+// with a mark.
+func (s *stage) newLoop(ctx context.Context, n int, mark v1alpha1.EvictionMark) (func(context.Context) error, error) {
 	config, err := s.loopConfig(ctx)
 	if err != nil {
 		return nil, err
@@ -44,7 +47,7 @@ func (s *stage) newLoop(ctx context.Context, n int) (func(context.Context) error
 		jobs, ctx := errgroup.WithContext(ctx)
 		jobs.SetLimit(n)
 		for i := range pods.Items {
-			jobs.Go(func() error { return evictPod(ctx, client, &pods.Items[i]) })
+			jobs.Go(func() error { return evictPod(ctx, client, &pods.Items[i], mark) })
 		}
 		return jobs.Wait()
 	}, nil
@@ -74,9 +77,38 @@ func (s *stage) loopConfig(ctx context.Context) (*rest.Config, error) {
 	return config, nil
 }
 
-// evictPod marks a pod, by the patch that the built-in evictor sends too, and
-// deletes it.
-func evictPod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+// evictPod marks a pod, by the patch that the built-in evictor sends too, and deletes it, or has the
+// Eviction API do both.
+func evictPod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, mark v1alpha1.EvictionMark) error {
+	pods := client.CoreV1().Pods(pod.Namespace)
+	preconditions := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	switch mark {
+	case v1alpha1.EvictionMarkByEvictionAPI:
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: &preconditions}
+		if err := pods.EvictV1(ctx, eviction); err != nil {
+			return fmt.Errorf("evict pod: %w", err)
+		}
+		return nil
+	case v1alpha1.EvictionMarkWhileTerminating:
+		if err := pods.Delete(ctx, pod.Name, preconditions); err != nil {
+			return fmt.Errorf("delete pod: %w", err)
+		}
+		if err := markPod(ctx, pods, pod); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	case v1alpha1.EvictionMarkBefore:
+	}
+	if err := markPod(ctx, pods, pod); err != nil {
+		return err
+	}
+	if err := pods.Delete(ctx, pod.Name, preconditions); err != nil {
+		return fmt.Errorf("delete pod: %w", err)
+	}
+	return nil
+}
+
+func markPod(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod) error {
 	conditions := []corev1.PodCondition{{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "Measured", Message: "evicted by a loop",
 		ObservedGeneration: pod.Generation, LastTransitionTime: metav1.Now(),
@@ -88,12 +120,8 @@ func evictPod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod)
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	pods := client.CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("mark pod: %w", err)
-	}
-	if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}); err != nil {
-		return fmt.Errorf("delete pod: %w", err)
 	}
 	return nil
 }

@@ -4,20 +4,27 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-func TestALoopMarksAPodAndDeletesIt(t *testing.T) {
-	pod := newPod(leaves, "node-1", 0)
-	pod.UID = "uid"
-	client := fake.NewClientset(pod)
-	require.NoError(t, evictPod(t.Context(), client, pod))
-	actions := client.Actions()
-	require.Len(t, actions, 2)
-	require.True(t, actions[0].Matches("patch", "pods/status"))
-	require.True(t, actions[1].Matches("delete", "pods"))
-	_, err := client.CoreV1().Pods(namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
-	require.True(t, apierrors.IsNotFound(err))
+func TestALoopMakesTheRequestsOfAMark(t *testing.T) {
+	for mark, want := range map[v1alpha1.EvictionMark][][2]string{
+		v1alpha1.EvictionMarkBefore:           {{"patch", "pods/status"}, {"delete", "pods"}},
+		v1alpha1.EvictionMarkByEvictionAPI:    {{"create", "pods/eviction"}},
+		v1alpha1.EvictionMarkWhileTerminating: {{"delete", "pods"}, {"patch", "pods/status"}},
+	} {
+		t.Run(string(mark), func(t *testing.T) {
+			pod := newPod(leaves, "node-1", 0)
+			pod.UID = "uid"
+			client := fake.NewClientset(pod)
+			require.NoError(t, evictPod(t.Context(), client, pod, mark))
+			actions := client.Actions()
+			require.Len(t, actions, len(want))
+			for i, action := range want {
+				require.True(t, actions[i].Matches(action[0], action[1]), "%v", actions[i])
+			}
+		})
+	}
 }

@@ -26,6 +26,7 @@ type options struct {
 	manyDevicePods    int
 	defaultDevicePods int
 	timedPods         int
+	markedPods        int
 	decidedPods       int
 
 	nodes    int
@@ -60,6 +61,7 @@ func newCommand() *cobra.Command {
 	flags.IntVar(&o.manyDevicePods, "many-device-pods", 5000, "pods to evict from devices at the same client limits, once by each")
 	flags.IntVar(&o.defaultDevicePods, "default-device-pods", 200, "pods to evict from devices at each one's default client limits")
 	flags.IntVar(&o.timedPods, "timed-pods", 1000, "pods that become due one hundred a second")
+	flags.IntVar(&o.markedPods, "marked-pods", 1000, "pods to evict from nodes with each mark of EvictionPolicies, each beside a loop of the same requests")
 	flags.IntVar(&o.decidedPods, "decided-pods", 10_000, "pods up to which is measured how long the decisions take, without an API server")
 	flags.IntVar(&o.nodes, "nodes", 20, "nodes, over which the pods are spread")
 	flags.IntVar(&o.rounds, "rounds", 1, "rounds, in each of which both evict twice: Tollgate, built-in, built-in, Tollgate")
@@ -70,7 +72,7 @@ func newCommand() *cobra.Command {
 }
 
 func (o *options) counts() []*int {
-	return []*int{&o.pods, &o.defaultPods, &o.devicePods, &o.manyDevicePods, &o.defaultDevicePods, &o.timedPods}
+	return []*int{&o.pods, &o.defaultPods, &o.devicePods, &o.manyDevicePods, &o.defaultDevicePods, &o.timedPods, &o.markedPods}
 }
 
 // shrink leaves few pods in those scenarios that are not left out.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
 // evictor is who evicts.
@@ -16,10 +18,35 @@ const (
 	// sends the two requests that an eviction takes, and nothing else.
 	loop32 evictor = "loop of 32"
 	loop64 evictor = "loop of 64"
+
+	// Tollgate with an EvictionPolicy that says how pods are marked, and loops of the same requests.
+	byEvictionAPI    evictor = "Tollgate, ByEvictionAPI"
+	whileTerminating evictor = "Tollgate, WhileTerminating"
+	evictions64      evictor = "loop of 64 evictions"
+	deletions64      evictor = "loop of 64 that deletes first"
 )
 
 // atATime is how many pods a loop evicts at a time, zero for who is no loop.
-func (e evictor) atATime() int { return map[evictor]int{loop32: 32, loop64: 64}[e] }
+func (e evictor) atATime() int {
+	return map[evictor]int{loop32: 32, loop64: 64, evictions64: 64, deletions64: 64}[e]
+}
+
+// mark is how Tollgate or a loop marks pods.
+func (e evictor) mark() v1alpha1.EvictionMark {
+	switch e {
+	case byEvictionAPI, evictions64:
+		return v1alpha1.EvictionMarkByEvictionAPI
+	case whileTerminating, deletions64:
+		return v1alpha1.EvictionMarkWhileTerminating
+	case tollgate, builtin, loop32, loop64:
+	}
+	return v1alpha1.EvictionMarkBefore
+}
+
+// loop is the loop that makes the same requests as an evictor.
+func (e evictor) loop() evictor {
+	return map[evictor]evictor{tollgate: loop64, builtin: loop64, byEvictionAPI: evictions64, whileTerminating: deletions64}[e]
+}
 
 // scenario is one comparison.
 type scenario struct {
@@ -33,6 +60,8 @@ type scenario struct {
 	// kubelet has containers to stop, so that its own requests come seconds later;
 	// kwok makes them at once, and takes from the two that are compared, unequally.
 	lateKubelets bool
+	// marks is true if the marks of EvictionPolicies are compared.
+	marks bool
 	// timed pods tolerate the taint, each for a while.
 	timed bool
 	// order is who evicts, in a round. What drifts while it runs (the data of etcd
@@ -79,6 +108,14 @@ func (o *options) scenarios() []scenario {
 			pods:  o.timedPods, devices: true, limit: sameLimit, order: there, timed: true,
 		},
 	}
+	all = append(all, scenario{
+		title: fmt.Sprintf("%d pods on %d nodes by how they are marked, %s; kubelets answer late", o.markedPods, o.nodes, limits),
+		pods:  o.markedPods, limit: sameLimit, lateKubelets: true, marks: true,
+		order: []evictor{
+			loop64, evictions64, deletions64, tollgate, byEvictionAPI, whileTerminating, builtin,
+			builtin, whileTerminating, byEvictionAPI, tollgate, deletions64, evictions64, loop64,
+		},
+	})
 	return slices.DeleteFunc(all, func(s scenario) bool { return s.pods == 0 })
 }
 

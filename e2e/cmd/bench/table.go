@@ -11,6 +11,9 @@ import (
 
 // tabulate returns the tables of a scenario.
 func tabulate(scenario scenario, rounds []round) []report.Table {
+	if scenario.marks {
+		return []report.Table{compareMarks(scenario, rounds)}
+	}
 	tables := []report.Table{compareBoth(scenario, rounds)}
 	if slices.Contains(scenario.order, loop32) {
 		tables = append(tables, compareLoops(scenario, rounds))
@@ -57,6 +60,33 @@ func compareLoops(scenario scenario, rounds []round) report.Table {
 		}
 		t.Rows = append(t.Rows, r)
 	}
+	return t
+}
+
+// compareMarks sets the marks beside loops of the same requests, and beside the built-in evictor.
+func compareMarks(scenario scenario, rounds []round) report.Table {
+	evictors := []evictor{tollgate, byEvictionAPI, whileTerminating, builtin}
+	t := report.Table{Title: scenario.title, Explanation: runs(rounds, tollgate) + " of each, median (range); each loop makes the same requests, 64 pods at a time"}
+	for _, who := range evictors {
+		t.Columns = append(t.Columns, string(who))
+	}
+	add := func(label string, cell func(who evictor) string) {
+		r := report.Row{Label: label}
+		for _, who := range evictors {
+			r.Cells = append(r.Cells, cell(who))
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	for _, q := range append(times(scenario), costs(scenario)...) {
+		add(q.label, func(who evictor) string { return q.spread(rounds, who) })
+	}
+	pods := rate(scenario)
+	add("pods a second of the loop", func(who evictor) string { return pods.spread(rounds, who.loop()) })
+	share := func(who, other evictor) string {
+		return strconv.FormatFloat(report.Median(pods.values(rounds, who))/report.Median(pods.values(rounds, other)), 'f', 2, 64)
+	}
+	add("pods a second, to the loop", func(who evictor) string { return share(who, who.loop()) })
+	add("pods a second, to built-in", func(who evictor) string { return share(who, builtin) })
 	return t
 }
 

@@ -55,17 +55,24 @@ func newPod(g group, node string, i int) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			// Bound at creation: how fast a scheduler is does not matter here.
-			NodeName: node,
-			Containers: []corev1.Container{{
-				Name:  "app",
-				Image: "registry.example.com/team/app:v1.2.3",
-				Env:   []corev1.EnvVar{{Name: "SETTING", Value: "value"}},
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-					corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
-				}},
-			}},
+			NodeName:   node,
+			Containers: []corev1.Container{newContainer("app"), newContainer("sidecar")},
 		},
 	}
+}
+
+// newContainer returns a container with 20 variables, so that a pod of two is as large as real ones.
+func newContainer(name string) corev1.Container {
+	c := corev1.Container{
+		Name: name, Image: "registry.example.com/team/" + name + ":v1.2.3",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi"),
+		}},
+	}
+	for i := range 20 {
+		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%02d", i), Value: "https://service.example.com/a/value/of/some/length"})
+	}
+	return c
 }
 
 // each calls do for every pod that a workload of n pods has: i counts the pods of
