@@ -31,7 +31,7 @@ func TestCountRequests(t *testing.T) {
 				entry(tollgateUser, "get", "nodes", "", "200"),
 			want: requests{gets: 1, marks: 1, deletes: 1, deleted: 1, events: 2, others: 1},
 		},
-		"an eviction is no deletion": {
+		"an eviction is a deletion by another request": {
 			log:  entry(tollgateUser, "create", "pods", "eviction", "201"),
 			want: requests{others: 1},
 		},
