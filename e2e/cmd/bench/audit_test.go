@@ -33,7 +33,7 @@ func TestCountRequests(t *testing.T) {
 		},
 		"an eviction is a deletion by another request": {
 			log:  entry(tollgateUser, "create", "pods", "eviction", "201"),
-			want: requests{others: 1},
+			want: requests{deletes: 1, deleted: 1},
 		},
 		"a request that is refused and tried again counts twice": {
 			log: entry(tollgateUser, "delete", "pods", "", "429") +
