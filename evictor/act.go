@@ -32,12 +32,7 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	key := goal.pod.Key
 	what := e.order(goal)
 	e.book.try(key, what.Method)
-	done, err := e.effector.Evict(ctx, what)
-	end := checks.Stayed
-	if done.MayHaveWorked(err) {
-		end = checks.Left
-	}
-	pass.End(e.now(), end)
+	done, err := e.request(ctx, what, pass)
 	if done.Answer != nil {
 		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.Answer)))
 	}
@@ -66,6 +61,17 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	}
 	e.PodsChanged(e.book.recover(e.local.Now()))
 	return false, nil
+}
+
+// request makes the requests, and tells the checks how they ended. After a panic the pod may have left.
+func (e *Evictor) request(ctx context.Context, what act.Order, pass checks.Pass) (done act.Attempt, err error) {
+	end := checks.Left
+	defer func() { pass.End(e.now(), end) }()
+	done, err = e.effector.Evict(ctx, what)
+	if !done.MayHaveWorked(err) {
+		end = checks.Stayed
+	}
+	return done, err
 }
 
 // order returns the requests to be made for a pod.

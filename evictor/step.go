@@ -60,7 +60,7 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, err
 }
 
 // look decides about a pod, and evicts it if nothing holds it.
-func (e *Evictor) look(ctx context.Context, key tracker.Key) (time.Duration, error) {
+func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration, err error) {
 	goal, wait := e.due(ctx, key, nil)
 	switch {
 	case goal == nil:
@@ -71,8 +71,9 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (time.Duration, err
 	case !e.throttle.enter(ctx):
 		return 0, nil
 	}
-	wait, asked, err := e.attempt(ctx, goal)
-	e.throttle.leave(asked, err)
+	var asked bool
+	defer func() { e.throttle.leave(asked, err) }() // Also after a panic.
+	wait, asked, err = e.attempt(ctx, goal)
 	return wait, err
 }
 
