@@ -131,16 +131,13 @@ func (c BookCollector) Collect(metrics chan<- prometheus.Metric) {
 	if of := c.of.counts.Load(); of != nil {
 		numbers = (*of)()
 	}
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
 	for _, source := range carrierKinds {
-		gauge(pendingDesc, float64(numbers.pending[source]), string(source))
+		metrics <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, float64(numbers.pending[source]), string(source))
 		for _, reason := range checks.Reasons() {
-			gauge(heldDesc, float64(numbers.held[source][reason]), string(source), string(reason))
+			metrics <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(numbers.held[source][reason]), string(source), string(reason))
 		}
 	}
-	gauge(overdueDesc, numbers.overdue.Seconds())
+	metrics <- prometheus.MustNewConstMetric(overdueDesc, prometheus.GaugeValue, numbers.overdue.Seconds())
 }
 
 // ended counts an eviction that came to an end.

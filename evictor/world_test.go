@@ -151,18 +151,6 @@ func newPod(name, node string, tolerations ...corev1.Toleration) *corev1.Pod {
 	return p
 }
 
-// trackedPod returns a pod as the tracker holds it.
-func trackedPod(change func(*corev1.Pod)) tracker.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", Generation: 3},
-		Spec:       corev1.PodSpec{NodeName: "n"},
-	}
-	if change != nil {
-		change(pod)
-	}
-	return tracker.PodOf(pod)
-}
-
 // setPod creates or replaces a pod.
 func (w *world) setPod(pod *corev1.Pod) {
 	w.api.store(pod)

@@ -289,20 +289,22 @@ func TestINV3NobodyIsEvictedAgainstAPolicy(t *testing.T) {
 		spec.DeleteAfter = &metav1.Duration{Duration: 30 * time.Second}
 	})
 	check(t, stories{
-		"that deletes":                      {tell: under(policy(), 0, 10, false)},
-		"that is paused":                    {under(policy(paused), 0, 10, false), []string{"INV-3"}},
-		"that is paused, of every key":      {under(wide, 0, 10, false), []string{"INV-3"}},
-		"that was paused 3 s before":        {tell: under(policy(paused), 7, 10, false)},
-		"that protects it":                  {under(protecting, 0, 10, false), []string{"INV-3"}},
-		"that is paused for other taints":   {tell: under(other, 0, 10, false)},
-		"that is paused for other pods":     {tell: under(elsewhere, 0, 10, false)},
-		"that is paused for devices":        {tell: under(devices, 0, 10, false)},
-		"that another one takes precedence": {tell: func(s *story) { s.put(-9, lenient); under(policy(paused), 0, 10, false)(s) }},
-		"that evicts, by deletion":          {under(policy(byEviction), 0, 10, false), []string{"INV-3"}},
-		"that evicts, by eviction":          {tell: under(policy(byEviction), 0, 10, true)},
-		"that deletes, by eviction":         {under(policy(), 0, 10, true), []string{"INV-3"}},
-		"G18 by deletion, but not yet":      {under(late, 0, 10, false), []string{"INV-3"}},
-		"G18 by deletion, after a while":    {tell: under(late, 0, 40, false)},
+		"that deletes":                                {tell: under(policy(), 0, 10, false)},
+		"that is paused":                              {under(policy(paused), 0, 10, false), []string{"INV-3"}},
+		"that is paused, of every key":                {under(wide, 0, 10, false), []string{"INV-3"}},
+		"that was paused 3 s before":                  {tell: under(policy(paused), 7, 10, false)},
+		"that protects it":                            {under(protecting, 0, 10, false), []string{"INV-3"}},
+		"that is paused for other taints":             {tell: under(other, 0, 10, false)},
+		"that is paused for other pods":               {tell: under(elsewhere, 0, 10, false)},
+		"that is paused for devices":                  {tell: under(devices, 0, 10, false)},
+		"that another one takes precedence":           {tell: func(s *story) { s.put(-9, lenient); under(policy(paused), 0, 10, false)(s) }},
+		"that evicts, by deletion":                    {under(policy(byEviction), 0, 10, false), []string{"INV-3"}},
+		"that evicts, by eviction":                    {tell: under(policy(byEviction), 0, 10, true)},
+		"whose mark is by eviction":                   {tell: under(policy(markedByEviction), 0, 10, true)},
+		"whose mark is by eviction, and that deletes": {tell: under(policy(markedByEviction), 0, 10, false)},
+		"that deletes, by eviction":                   {under(policy(), 0, 10, true), []string{"INV-3"}},
+		"G18 by deletion, but not yet":                {under(late, 0, 10, false), []string{"INV-3"}},
+		"G18 by deletion, after a while":              {tell: under(late, 0, 40, false)},
 	})
 }
 

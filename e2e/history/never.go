@@ -85,12 +85,14 @@ func policyName(policy *v1alpha1.EvictionPolicy) string {
 }
 
 // fits reports whether a method is the one by which a policy makes pods leave by now.
-// One whose deleteAfter is about over may still be carried out as Evict.
+// One whose deleteAfter is about over may still be carried out as Evict. Where the Eviction API is to mark
+// pods, it may be asked.
 func fits(policy *v1alpha1.EvictionPolicy, method string, r *reason, now time.Time) bool {
 	if methodOf(policy, r.at, now) == method {
 		return true
 	}
-	return method == methodEvict && policy != nil && policy.Spec.Method == v1alpha1.EvictionMethodEvict
+	return method == methodEvict && policy != nil &&
+		(policy.Spec.Method == v1alpha1.EvictionMethodEvict || policy.Spec.Mark == v1alpha1.EvictionMarkByEvictionAPI)
 }
 
 // String is the reason in words.

@@ -205,6 +205,10 @@ func policy(edit ...func(*v1alpha1.EvictionPolicySpec)) *v1alpha1.EvictionPolicy
 
 func paused(spec *v1alpha1.EvictionPolicySpec) { spec.Paused = true }
 
+func markedByEviction(spec *v1alpha1.EvictionPolicySpec) {
+	spec.Mark = v1alpha1.EvictionMarkByEvictionAPI
+}
+
 func byEviction(spec *v1alpha1.EvictionPolicySpec) { spec.Method = v1alpha1.EvictionMethodEvict }
 
 // breaker allows so many pods in a minute.

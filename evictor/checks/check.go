@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -106,7 +107,7 @@ type Pass []func(now Now, end End)
 
 // End tells the checks how the attempt ended, the last one first. It is called once.
 func (p Pass) End(now Now, end End) {
-	for i := len(p) - 1; i >= 0; i-- {
-		p[i](now, end)
+	for _, undo := range slices.Backward(p) {
+		undo(now, end)
 	}
 }

@@ -43,8 +43,12 @@ func TestList(t *testing.T) {
 	}{
 		{"an empty list lets the pod go", nil, Answer{}, []string{}},
 		{"all checks are asked in order", []Answer{{}, {}}, Answer{}, []string{"ask 0", "ask 1"}},
-		{"a check that holds ends the list, and what was given is taken back in reverse", []Answer{{}, {}, held, {}}, held,
-			[]string{"ask 0", "ask 1", "ask 2", "stayed 1", "stayed 0"}},
+		{
+			"a check that holds ends the list, and what was given is taken back in reverse",
+			[]Answer{{}, {}, held, {}},
+			held,
+			[]string{"ask 0", "ask 1", "ask 2", "stayed 1", "stayed 0"},
+		},
 		{"a pod that waits keeps its place", []Answer{{}, waits, {}}, waits, []string{"ask 0", "ask 1", "put off 0"}},
 		{"a first check that holds takes nothing back", []Answer{held, {}}, held, []string{"ask 0"}},
 	} {
