@@ -83,7 +83,7 @@ type account struct {
 	state        state
 	terms        *terms
 	reservations reservations
-	// demand is the number of pods that found no room since the last check.
+	// demand is the number of pods that found no room since the last plan.
 	demand int
 }
 
@@ -112,7 +112,7 @@ type ledger struct {
 	heldByOthers map[types.UID]int
 	// incompleteAt is when the count of held pods was last incomplete.
 	incompleteAt time.Time
-	// waiting is the number of pods that have to wait since the last check.
+	// waiting is the number of pods that have to wait since the last plan.
 	waiting int
 	// pause is when the pause of the worker ends.
 	pause time.Time

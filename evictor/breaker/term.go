@@ -239,7 +239,9 @@ func (t *term) idle(l *ledger, in *situation) (pause time.Duration, ok bool) {
 	if l.approval && len(l.reservations) == 0 && !isListed(t.approvals, l.uid) {
 		delete(t.ledgers, l.uid)
 	}
-	return min(time.Duration(l.demand)*writePause, writePause), true
+	pause = min(time.Duration(l.demand)*writePause, writePause)
+	l.demand, l.waiting = 0, 0
+	return pause, true
 }
 
 // observe takes over the state and the terms of an object that was read. The state is that of the last
@@ -259,7 +261,9 @@ func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost
 		}
 	}
 	l.read, l.terms = in.now, spec
-	return lost, l.next(in), foreign
+	next = l.next(in)
+	l.demand, l.waiting = 0, 0 // Pods that ask during the write count for the next one.
+	return lost, next, foreign
 }
 
 // finish takes over the result of a write.
@@ -276,13 +280,12 @@ func (t *term) finish(l *ledger, p *plan, err error) {
 	}
 }
 
-// schedule begins the pause of a worker, in which the waiting pods ask again. It returns the time from
-// the end of the pause to the next check, and whether the ledger was dropped.
+// schedule begins the pause of a worker. It returns the time from the end of the pause to the next
+// check, and whether the ledger was dropped.
 func (t *term) schedule(l *ledger, now time.Time, pause time.Duration) (next time.Duration, dropped bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l.pause, l.demand, l.waiting = now.Add(pause), 0, 0
-	next = idlePause
+	l.pause, next = now.Add(pause), idlePause
 	if l.terms == nil || l.tripped() || len(l.reservations) > 0 {
 		next = activePause
 	}
