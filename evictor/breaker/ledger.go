@@ -43,10 +43,12 @@ type reservation struct {
 	expires time.Time
 	// room is the number of permits that are left, and open the number of those that are not settled.
 	room, open int
+	// closed is true after a plan to give the room back.
+	closed bool
 }
 
 // usable reports whether permits can be handed out.
-func (r *reservation) usable(now time.Time) bool { return before(now, r.expires) }
+func (r *reservation) usable(now time.Time) bool { return !r.closed && before(now, r.expires) }
 
 // before reports whether a time is in the future by both clocks of the machine: the monotonic clock
 // stops while the machine is suspended, and the wall clock can be set.
@@ -184,13 +186,14 @@ func (l *ledger) prune(now time.Time) {
 	maps.DeleteFunc(l.countedAt, func(pod types.UID, _ time.Time) bool { return !l.hasCounted(pod, now, limit.Window) })
 }
 
-// next returns the next write; nil for none. Room that it gives back is not handed out any more.
+// next returns the next write; nil for none. Room that it gives back is not handed out any more, not
+// even to a pod that asked before and has waited for the mutex since.
 func (l *ledger) next(in *situation) *plan {
 	l.prune(in.now)
 	p := l.plan(in)
 	if p != nil {
 		for r := range p.returned {
-			r.expires = in.now
+			r.closed = true
 		}
 	}
 	return p
