@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -69,7 +70,8 @@ func (k *Keeper) covers(a *v1alpha1.EvictionApproval, cause Cause, server time.T
 // followApprovals lists the approvals until ctx is done.
 func (k *Keeper) followApprovals(ctx context.Context, t *term) {
 	for k.sleep(ctx, activePause, nil) {
-		k.refreshApprovals(ctx, t)
+		// An error is a panic, which is logged.
+		_ = panics.Contain(ctx, "breaker", func() error { k.refreshApprovals(ctx, t); return nil })
 	}
 }
 
