@@ -227,6 +227,8 @@ func TestD03EvictionPoliciesThatAreNotValidAreRefused(t *testing.T) {
 		"pods that cannot be selected":       {`{taints: [{key: a}], podSelector: {matchExpressions: [{key: a, operator: Near}]}}`, "spec.podSelector"},
 		"protection of everybody":            {`{taints: [{key: a}], protect: {podSelector: {}}}`, "set paused"},
 		"a time that needs a budget":         {`{taints: [{key: a}], deleteAfter: 1h}`, "needs method Evict"},
+		"a mark of another method":           {`{taints: [{key: a}], method: Evict, mark: WhileTerminating}`, "needs method Delete"},
+		"a mark that is none":                {`{taints: [{key: a}], mark: Later}`, "Unsupported value"},
 		"a negative time":                    {`{taints: [{key: a}], method: Evict, deleteAfter: -1s}`, "not negative"},
 		"a breaker without a limit":          {`{taints: [{key: a}], breaker: {window: 10m}}`, "give maxPods, maxPercent or both"},
 		"a window of a breaker that is long": {`{taints: [{key: a}], breaker: {maxPods: 1, window: 25h}}`, "between 10s and 24h"},

@@ -113,6 +113,7 @@ spec:
   priority: 10
   method: Evict
   deleteAfter: 1h
+  mark: Before
   pace: {podsPerSecond: 5, burst: 20, scope: Selected}
   breaker: {maxPods: 50, maxPercent: 10, window: 10m, scope: Selected}
   protect:
@@ -126,6 +127,7 @@ spec:
   taints:
   - {target: Device, key: fields.example.com/failed}
   method: Delete
+  mark: WhileTerminating
   inject: {seconds: 300}
 `
 
