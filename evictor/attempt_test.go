@@ -7,8 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/breaker"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // defective panics on the pod with that name, and evicts all others.
@@ -56,6 +60,56 @@ func TestAPanicInAnAttemptKeepsNothing(t *testing.T) {
 				effector.mended.Store(true)
 				w.pass(time.Minute)
 				w.leaves(podA)
+			})
+		})
+	}
+}
+
+// trippedFor are breakers of which that of one policy holds all pods.
+type trippedFor string
+
+func (t trippedFor) Ask(_ types.UID, policies []*eviction.Policy, _ breaker.Cause) breaker.Answer {
+	for _, policy := range policies {
+		if policy.Name == string(t) {
+			return breaker.Answer{HeldBy: policy}
+		}
+	}
+	return breaker.Answer{Permit: &breaker.Permit{}}
+}
+
+// TestReasonsBesideABreaker shows pods with several reasons to leave, of which a breaker holds one.
+func TestReasonsBesideABreaker(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*world){
+		"INV-4 a reason that is due later evicts then": func(w *world) {
+			w.setPod(newPod("a", "n", tolerationFor("zzz", 40)))
+			w.setNode("n", noExecute("gpu"), noExecute("zzz"))
+			w.pass(39 * time.Second)
+			w.stays(podA)
+			w.holds(checks.BreakerTripped, 1)
+			w.pass(3 * time.Second)
+			w.leaves(podA)
+		},
+		"a budget that holds the other reason is asked again, and the pod is held all the time": func(w *world) {
+			w.setPolicy(newPolicy("q", byEviction, "zzz"))
+			w.allow("web", 0)
+			w.setPod(labelled(newPod("a", "n"), "web"))
+			w.setNode("n", noExecute("gpu"), noExecute("zzz"))
+			w.pass(time.Second)
+			since := w.evictor.Held()[0].Since
+			w.pass(10 * time.Minute)
+			w.holds(checks.BreakerTripped, 1)
+			require.Equal(w.t, since, w.evictor.Held()[0].Since)
+			require.Zero(w.t, matches(w.recorder.took(), "Node n Normal EvictionReleased"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.options.Breakers = trippedFor("p")
+				w.setPolicy(newPolicy("p", bounded, "gpu"))
+				w.start()
+				test(w)
 			})
 		})
 	}

@@ -67,7 +67,7 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 		e.rates.Leave(e.local.Now(), key, false)
 		return wait, nil
 	case e.stillTripped(goal):
-		return checks.Recheck, nil
+		return goal.nextLook(), nil
 	case !e.throttle.enter(ctx):
 		return 0, nil
 	}
@@ -251,10 +251,13 @@ func (e *Evictor) stillTripped(goal *target) bool {
 		if answer.Undo != nil {
 			answer.Undo(now, checks.Stayed)
 		}
-		if reason.held = answer.Hold; reason.held == nil {
-			e.book.free(goal.pod.Key, true)
-			return false
+		if reason.held = answer.Hold; reason.held != nil {
+			continue
 		}
+		if len(reason.treatment.Breakers) > 0 {
+			e.book.free(goal.pod.Key, true)
+		}
+		return false
 	}
 	e.book.hold(goal.pod.Key, goal.holds(), goal.now)
 	return true
