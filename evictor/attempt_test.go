@@ -114,3 +114,52 @@ func TestReasonsBesideABreaker(t *testing.T) {
 		})
 	}
 }
+
+// A pod that waits only for a pace is held by nothing, whatever held it before.
+func TestPodsThatWaitForAPaceAreNotHeld(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ before, after func(*evictionSpec) }{
+		"a budget that is not asked any more": {byEviction, paced(1, 1)},
+		"a policy that was paused":            {paused, paced(1, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.setPolicy(newPolicy("p", test.before))
+				w.start()
+				w.allow("web", 0)
+				w.setNode("n", noExecute("gpu"))
+				for i := range 5 {
+					w.setPod(labelled(newPod(podName(i), "n"), "web"))
+				}
+				w.pass(time.Minute)
+				require.Len(t, w.evictor.Held(), 5)
+				w.setPolicy(newPolicy("p", test.after))
+				w.pass(100 * time.Millisecond)
+				require.Equal(t, 1, w.gone(5))
+				w.holds("", 0)
+			})
+		})
+	}
+}
+
+// A reason that is held no more is not shown beside one of which only the next attempt can tell.
+func TestAReasonThatIsNotHeldAnyMoreIsNotShown(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.setPolicy(newPolicy("p", paused, "gpu"), newPolicy("q", byEviction, "zzz"))
+		w.start()
+		w.allow("web", 0)
+		w.setNode("n", noExecute("gpu"), noExecute("zzz"))
+		for i := range 5 {
+			w.setPod(labelled(newPod(podName(i), "n"), "web"))
+		}
+		w.pass(time.Minute)
+		w.holds(checks.Paused, 5)
+		w.api.setBudgetQuietly("web", 1)
+		w.setPolicy(newPolicy("p", func(spec *evictionSpec) { byEviction(spec); paced(1, 1)(spec) }, "gpu"))
+		w.pass(100 * time.Millisecond)
+		require.Equal(t, 1, w.gone(5))
+		w.holds(checks.Budget, 4)
+	})
+}

@@ -74,7 +74,7 @@ func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []tracker
 // controllers may adopt a rule for a ResourceSlicePatch that was made anew under its name.
 func sameHold(a, b hold) bool { return a.episode == b.episode && a.author == b.author }
 
-// free says that a pod is not held any more: by nothing at all, or, with tried false,
+// free records that a pod is not held any more: by nothing at all, or, with tried false,
 // by nothing but what only an attempt can tell.
 func (b *book) free(key tracker.Key, tried bool) {
 	if rules := b.enterFree(key, tried); len(rules) > 0 {
@@ -86,11 +86,23 @@ func (b *book) free(key tracker.Key, tried bool) {
 func (b *book) enterFree(key tracker.Key, tried bool) []tracker.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h, ok := b.held.pods[key]
-	if !ok || (!tried && slices.ContainsFunc(h.holds, func(h hold) bool { return h.reason.FoundByRequest() })) {
+	before, ok := b.held.pods[key]
+	if !ok {
 		return nil
 	}
-	b.held.set(key, nil)
+	after := &heldPod{since: before.since}
+	for i := range before.holds {
+		if !tried && before.holds[i].reason.FoundByRequest() {
+			after.holds = append(after.holds, before.holds[i])
+		}
+	}
+	switch len(after.holds) {
+	case len(before.holds):
+		return nil
+	case 0:
+		after = nil
+	}
+	b.held.set(key, after)
 	if e := b.entries[key]; e != nil {
 		return e.rules
 	}

@@ -96,9 +96,13 @@ func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration
 		if goal == nil {
 			break
 		}
-		pass, answer := e.granting.Ask(e.now(), e.evictionOf(goal, goal.cause))
+		question := e.evictionOf(goal, goal.cause)
+		pass, answer := e.granting.Ask(e.now(), question)
 		switch {
 		case answer.Wait > 0:
+			if !question.AsksBudget { // Else a budget that held the pod may hold it still.
+				e.book.free(key, true)
+			}
 			return answer.Wait, asked, nil
 		case answer.Hold != nil:
 			held[goal.cause.Origin()] = answer.Hold
