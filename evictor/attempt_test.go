@@ -115,6 +115,32 @@ func TestReasonsBesideABreaker(t *testing.T) {
 	}
 }
 
+// TestPlacesOfPodsWithSeveralReasons shows that pods leave at the pace of one policy while another, which
+// has a pace as well, holds them. Each asks again because of the latter now and then, and not whenever one
+// of them is called: they would take the place from each other.
+func TestPlacesOfPodsWithSeveralReasons(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]func(*evictionSpec){"INV-4 by its breaker": bounded, "INV-4 by a budget": byEviction} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				const pods = 100
+				w.options.Breakers = trippedFor("p")
+				w.setPolicy(newPolicy("p", func(spec *evictionSpec) { policy(spec); paced(1000, 1000)(spec) }, "gpu"), newPolicy("q", paced(10, 10), "zzz"))
+				w.start()
+				w.allow("web", 0)
+				for i := range pods {
+					w.setPod(labelled(newPod(podName(i), "n"), "web"))
+				}
+				w.setNode("n", noExecute("gpu"), noExecute("zzz"))
+				w.pass(12 * time.Second)
+				require.Equal(t, pods, w.gone(pods))
+				require.LessOrEqual(t, matches(w.api.took(), "create pods/eviction"), 10*pods)
+			})
+		})
+	}
+}
+
 // A pod that waits only for a pace is held by nothing, whatever held it before.
 func TestPodsThatWaitForAPaceAreNotHeld(t *testing.T) {
 	t.Parallel()

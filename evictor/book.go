@@ -1,6 +1,7 @@
 package evictor
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -37,6 +38,11 @@ type entry struct {
 	asked []tracker.Source
 	// blocked is true once a budget did not let the pod go.
 	blocked bool
+	// held are the reasons that the last attempt found to be held, until heldUntil by the local clock.
+	held      heldReasons
+	heldUntil time.Time
+	// called is true after the queue of the rates called the pod, until its next attempt.
+	called bool
 	// method is how the pod was last made to leave, empty before the first attempt;
 	// marked is true once its condition was set here.
 	method act.Method
@@ -165,6 +171,49 @@ func (b *book) try(key tracker.Key, how act.Method) {
 		e.method = how
 		b.unanswered[key] = struct{}{}
 	}
+}
+
+// postpone records which reasons an attempt found to be held, of a pod that waits for its turn because of
+// another reason.
+func (b *book) postpone(key tracker.Key, held heldReasons) {
+	again := checks.Recheck
+	for _, hold := range held {
+		again = min(again, hold.Again)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e, ok := b.entries[key]; ok {
+		e.held, e.heldUntil = held, b.local().Add(again)
+	}
+}
+
+// called records that the queue of the rates calls pods.
+func (b *book) called(keys []tracker.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, key := range keys {
+		if e, ok := b.entries[key]; ok {
+			e.called = true
+		}
+	}
+}
+
+// postponed returns the reasons that postpone recorded, if they were found to be held not long ago and the
+// pod has been called since. If it asked the rates for these reasons first, it would lose the place for which
+// it is called, and pods could take that place from each other without end.
+func (b *book) postponed(key tracker.Key) heldReasons {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := heldReasons{}
+	e, ok := b.entries[key]
+	if !ok {
+		return held
+	}
+	if e.called && b.local().Before(e.heldUntil) {
+		maps.Copy(held, e.held)
+	}
+	e.called, e.held = false, nil
+	return held
 }
 
 // wasBlocked reports whether a budget did not let a pod go.

@@ -21,6 +21,12 @@ func (e *Evictor) PodsChanged(keys []tracker.Key) {
 	}
 }
 
+// podsCalled names pods that the queue of the rates calls.
+func (e *Evictor) podsCalled(keys []tracker.Key) {
+	e.book.called(keys)
+	e.PodsChanged(keys)
+}
+
 // NodeChanged names a node whose taints may have changed. It does not block, and
 // does nothing while the evictor does not run.
 func (e *Evictor) NodeChanged(name string) {

@@ -39,7 +39,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 		}
 	}
 	running.Go(func() { queues.nodes.work(stopping(ctx, e.stampStep)) })
-	running.Go(func() { e.rates.Run(ctx, e.local, e.PodsChanged) })
+	running.Go(func() { e.rates.Run(ctx, e.local, e.podsCalled) })
 	running.Go(func() { e.late.Run(ctx) })
 	running.Go(func() { e.housekeep(ctx) })
 	e.lookAtAll()

@@ -85,7 +85,7 @@ func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
-	key, looked, held := goal.pod.Key, map[confirm.Object]error{}, heldReasons{}
+	key, looked, held := goal.pod.Key, map[confirm.Object]error{}, e.book.postponed(goal.pod.Key)
 	for {
 		goal, wait, err = e.confirmed(ctx, goal, looked, held)
 		if err != nil {
@@ -103,6 +103,7 @@ func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration
 			if !question.AsksBudget { // Else a budget that held the pod may hold it still.
 				e.book.free(key, true)
 			}
+			e.book.postpone(key, held)
 			return answer.Wait, asked, nil
 		case answer.Hold != nil:
 			held[goal.cause.Origin()] = answer.Hold
