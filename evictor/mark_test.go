@@ -111,6 +111,16 @@ func TestMarkWhileTerminating(t *testing.T) {
 			require.Empty(w.t, w.marks(podA))
 			require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "outcome=evicted"), 0)
 		},
+		"a panic while a pod is marked costs that mark": func(w *world) {
+			w.api.setFaults(once(is("patch pods"), func() error { panic("a defect") }), nil)
+			w.setNode("n", noExecute("gpu"))
+			w.pass(time.Second)
+			w.leaves(podA)
+			w.setPod(newPod("b", "n"))
+			w.pass(time.Second)
+			w.leaves(podB)
+			require.Equal(w.t, before, w.marks(podB))
+		},
 		"a pod whose deletion is refused is not marked": func(w *world) {
 			w.api.setFaults(every(is("delete pods"), errBrokenWebhook), nil)
 			w.setNode("n", noExecute("gpu"))

@@ -40,7 +40,9 @@ func (e *Evictor) Start(ctx context.Context) error {
 	}
 	running.Go(func() { queues.nodes.work(stopping(ctx, e.stampStep)) })
 	running.Go(func() { e.rates.Run(ctx, e.local, e.podsCalled) })
-	running.Go(func() { e.late.Run(ctx) })
+	running.Go(func() {
+		e.late.Run(ctx, func(work func() error) error { return panics.Contain(ctx, "evictor", work) })
+	})
 	running.Go(func() { e.housekeep(ctx) })
 	e.lookAtAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)

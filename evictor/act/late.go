@@ -56,11 +56,12 @@ func (l *LateMarks) add(pod tracker.Pod, cause tracker.SourceKind) {
 	}
 }
 
-// Run sets the marks until ctx is done. Pods that still wait then are forgotten.
-func (l *LateMarks) Run(ctx context.Context) {
+// Run sets the marks until ctx is done. Pods that still wait then are forgotten. Contain calls a function
+// and returns its error, or an error for its panic.
+func (l *LateMarks) Run(ctx context.Context, contain func(work func() error) error) {
 	var workers sync.WaitGroup
 	for range lateWorkers {
-		workers.Go(func() { l.work(ctx) })
+		workers.Go(func() { l.work(ctx, contain) })
 	}
 	workers.Wait()
 	for len(l.pods) > 0 {
@@ -68,23 +69,26 @@ func (l *LateMarks) Run(ctx context.Context) {
 	}
 }
 
-func (l *LateMarks) work(ctx context.Context) {
+func (l *LateMarks) work(ctx context.Context, contain func(work func() error) error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case next := <-l.pods:
-			if l.leads() {
-				l.set(ctx, &next)
+			err := contain(func() error { return l.set(ctx, &next) })
+			if err != nil && Classify(err) != NotFound {
+				logr.FromContextOrDiscard(ctx).V(1).Info("cannot mark a pod that terminates", "pod", next.pod.String(), "reason", err.Error())
 			}
 		}
 	}
 }
 
-func (l *LateMarks) set(ctx context.Context, of *lateMark) {
-	attempt, cancel := context.WithTimeout(ctx, lateTimeout)
-	defer cancel()
-	if _, err := l.marker.mark(attempt, of.pod, of.cause); err != nil && Classify(err) != NotFound {
-		logr.FromContextOrDiscard(ctx).V(1).Info("cannot mark a pod that terminates", "pod", of.pod.String(), "reason", err.Error())
+func (l *LateMarks) set(ctx context.Context, of *lateMark) error {
+	if !l.leads() {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
+	defer cancel()
+	_, err := l.marker.mark(ctx, of.pod, of.cause)
+	return err
 }
