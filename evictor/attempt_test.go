@@ -34,7 +34,7 @@ func (d *defective) Evict(ctx context.Context, what act.Order) (act.Attempt, err
 
 // A panic in an attempt gives back what the attempt had: room in the throttle, a place at the budget,
 // tokens of rates.
-func TestAPanicInAnAttemptKeepsNothing(t *testing.T) {
+func TestINV4APanicInAnAttemptKeepsNothing(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]func(*evictionSpec){
 		"the throttle": nil,
