@@ -1,6 +1,8 @@
 package evictor
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,14 +15,16 @@ import (
 // heldPods are the pods of a book that are held. The lock of the book guards it.
 type heldPods struct {
 	pods map[tracker.Key]*heldPod
-	// tallies are computed from pods when they are asked for; nil after a change.
-	tallies map[episode]toldOf
+	// because has the same pods by the UIDs of the objects that carry their taints, and of the patches.
+	because map[types.UID]map[tracker.Key]*heldPod
+	// changed is true if the pods are others than when news was called last.
+	changed bool
 	// told are the episodes that an event told of.
 	told map[episode]toldOf
 }
 
 // heldPod is what holds one pod: one hold for each of its reasons that are due, the earliest
-// first.
+// first. It does not change.
 type heldPod struct {
 	holds []hold
 	since time.Time
@@ -38,7 +42,9 @@ type toldOf struct {
 }
 
 func newHeldPods() heldPods {
-	return heldPods{pods: map[tracker.Key]*heldPod{}, told: map[episode]toldOf{}}
+	return heldPods{
+		pods: map[tracker.Key]*heldPod{}, because: map[types.UID]map[tracker.Key]*heldPod{}, told: map[episode]toldOf{},
+	}
 }
 
 // hold enters what holds a pod, which must not be empty, and reports whether the rules
@@ -59,7 +65,7 @@ func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []tracker
 	}
 	before := b.held.pods[key]
 	if before != nil && slices.EqualFunc(before.holds, holds, sameHold) {
-		before.holds = holds
+		b.held.set(key, &heldPod{holds: holds, since: before.since})
 		return nil
 	}
 	after := &heldPod{holds: holds, since: now}
@@ -168,12 +174,13 @@ func (h *heldPod) eachBreaker(visit func(types.UID)) {
 }
 
 // heldFor returns how many pods are held because of a rule or a patch, and what holds
-// most of them.
+// most of them. It costs what is held because of that one.
 func (b *book) heldFor(rule types.UID) (pods int, most toldOf) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	for of, tally := range b.held.tally() {
-		if rule == "" || of.carrier.UID != rule {
+	held := slices.Collect(maps.Values(b.held.because[rule]))
+	b.mu.Unlock()
+	for of, tally := range tallied(held) {
+		if of.carrier.UID != rule {
 			continue
 		}
 		pods += tally.pods
@@ -186,38 +193,62 @@ func (b *book) heldFor(rule types.UID) (pods int, most toldOf) {
 
 // set records what holds a pod, nil for nothing.
 func (h *heldPods) set(key tracker.Key, pod *heldPod) {
-	if pod == nil {
+	if before := h.pods[key]; before != nil {
 		delete(h.pods, key)
-	} else {
-		h.pods[key] = pod
+		for uid := range before.objects() {
+			if delete(h.because[uid], key); len(h.because[uid]) == 0 {
+				delete(h.because, uid)
+			}
+		}
 	}
-	h.tallies = nil
+	h.changed = true
+	if pod == nil {
+		return
+	}
+	h.pods[key] = pod
+	for uid := range pod.objects() {
+		if h.because[uid] == nil {
+			h.because[uid] = map[tracker.Key]*heldPod{}
+		}
+		h.because[uid][key] = pod
+	}
+}
+
+// objects returns the UIDs of the objects that carry the taints, and of the patches, some more than once.
+func (h *heldPod) objects() iter.Seq[types.UID] {
+	return func(yield func(types.UID) bool) {
+		for i := range h.holds {
+			for _, uid := range []types.UID{h.holds[i].carrier.UID, h.holds[i].author.UID} {
+				if uid != "" && !yield(uid) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // clear drops all pods and all that events told of.
 func (h *heldPods) clear() {
 	clear(h.pods)
+	clear(h.because)
 	clear(h.told)
-	h.tallies = nil
+	h.changed = false
 }
 
-// tally counts pods by what holds them. A pod with several reasons to leave counts for each.
-func (h *heldPods) tally() map[episode]toldOf {
-	if h.tallies != nil {
-		return h.tallies
-	}
-	h.tallies = map[episode]toldOf{}
-	for _, pod := range h.pods {
+// tallied counts pods by what holds them. A pod with several reasons to leave counts for each.
+func tallied(pods []*heldPod) map[episode]toldOf {
+	tallies := map[episode]toldOf{}
+	for _, pod := range pods {
 		pod.eachEpisode(func(of episode, one *hold, quiet bool) {
-			tally, ok := h.tallies[of]
+			tally, ok := tallies[of]
 			if !ok {
 				tally = toldOf{episode: of, policy: one.policy, taint: one.taint, quiet: quiet}
 			}
 			tally.pods++
-			h.tallies[of] = tally
+			tallies[of] = tally
 		})
 	}
-	return h.tallies
+	return tallies
 }
 
 // eachEpisode visits what holds the pod: the episode of each of its reasons, and that of
@@ -235,11 +266,22 @@ func (h *heldPod) eachEpisode(visit func(of episode, one *hold, quiet bool)) {
 }
 
 // news returns the episodes that have begun since the last call, as far as may allows an event, and
-// those that are over. An episode that is over before an event told of it is left out.
+// those that are over. An episode that is over before an event told of it is left out. Only one goroutine
+// calls it.
 func (b *book) news(may func() bool) (begun, over []toldOf) {
 	b.mu.Lock()
+	changed, pods := b.held.changed, []*heldPod(nil)
+	if changed {
+		pods = slices.Collect(maps.Values(b.held.pods))
+	}
+	b.held.changed = false
+	b.mu.Unlock()
+	if !changed {
+		return nil, nil
+	}
+	tallies := tallied(pods)
+	b.mu.Lock()
 	defer b.mu.Unlock()
-	tallies := b.held.tally()
 	for of, said := range b.held.told {
 		if _, lasts := tallies[of]; lasts {
 			continue
@@ -250,10 +292,15 @@ func (b *book) news(may func() bool) (begun, over []toldOf) {
 		}
 	}
 	for of, tally := range tallies {
-		if _, told := b.held.told[of]; !told && !tally.quiet && may() {
-			b.held.told[of] = tally
-			begun = append(begun, tally)
+		if _, told := b.held.told[of]; told || tally.quiet {
+			continue
 		}
+		if !may() {
+			b.held.changed = true // It is told of later.
+			continue
+		}
+		b.held.told[of] = tally
+		begun = append(begun, tally)
 	}
 	return begun, over
 }
