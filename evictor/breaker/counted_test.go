@@ -33,8 +33,9 @@ func TestI04APolicyCountsAPodOnceInAWindow(t *testing.T) {
 		settle(10 * time.Second)
 		r.unanswered(t, "a", "p")
 		settle(2 * time.Second)
-		require.Equal(t, 3, granted(s.status("p").Breaker), "after the window it is counted again")
-		require.NotNil(t, r.answerFor("c", "p").HeldBy)
+		require.Equal(t, 2, granted(s.status("p").Breaker), "it is counted once, as of its last attempt")
+		r.unanswered(t, "c", "p")
+		require.NotNil(t, r.answerFor("d", "p").HeldBy)
 		r.unanswered(t, "a", "p")
 		r.unanswered(t, "b", "p")
 	})
@@ -113,10 +114,72 @@ func TestTheMemoryOfCountedPodsEndsWithTheWindow(t *testing.T) {
 			term := r.term.Load()
 			term.mu.Lock()
 			defer term.mu.Unlock()
-			return len(term.ledgers[uidP].countedAt)
+			return len(term.ledgers[uidP].counted)
 		}
 		require.Equal(t, 100, remembered())
 		settle(3 * time.Minute)
 		require.Zero(t, remembered())
+	})
+}
+
+func TestINV5APodIsCountedAsOfItsLastAttemptThatMayHaveWorked(t *testing.T) {
+	led(t, bounded(1, time.Minute), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		r.unanswered(t, "a", "p")
+		for range 5 {
+			time.Sleep(10 * time.Second)
+			r.unanswered(t, "a", "p")
+		}
+		left := time.Now()
+		r.locked(func() { r.held[uidP] = 1 })
+		require.Equal(t, 1, granted(s.status("p").Breaker))
+		var next Answer
+		for next.Permit == nil {
+			next = r.answerFor("b", "p")
+			time.Sleep(time.Second)
+		}
+		require.Greater(t, time.Since(left), time.Minute, "one pod leaves within a minute")
+	})
+}
+
+func TestINV5APodIsMovedToALaterGrantWhileTheBreakerHoldsOthers(t *testing.T) {
+	led(t, bounded(2, time.Minute), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		r.locked(func() { r.held[uidP] = 1000 })
+		r.unanswered(t, "a", "p")
+		r.unanswered(t, "b", "p")
+		require.NotNil(t, r.answerFor("c", "p").HeldBy)
+		settle(30 * time.Second)
+		for _, pod := range []types.UID{"a", "b"} {
+			r.unanswered(t, pod, "p")
+		}
+		breaker := s.status("p").Breaker
+		require.NotNil(t, breaker.Tripped)
+		require.Equal(t, 2, granted(breaker))
+		for _, grant := range breaker.Granted {
+			require.True(t, grant.Until.After(time.Now().Add(attemptTimeout)), "the attempts end before their grant does")
+		}
+	})
+}
+
+// A pod that another breaker holds asks in vain, so that nothing is written for it.
+func TestACountedPodThatAnotherBreakerHoldsCostsNoWrites(t *testing.T) {
+	led(t, bounded(5, time.Hour), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		s.change("q", bounded(1, 10*time.Minute))
+		r.unanswered(t, "a", "p")
+		r.goes(t, 1, "q")
+		r.locked(func() { r.held["uid of q"] = 2 })
+		settle(30 * time.Second)
+		s.mu.Lock()
+		before := s.writes
+		s.mu.Unlock()
+		for range 10 {
+			require.NotNil(t, r.answerFor("a", "p", "q").HeldBy)
+			settle(30 * time.Second)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Equal(t, before, s.writes)
 	})
 }

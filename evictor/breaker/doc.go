@@ -11,8 +11,10 @@
 //
 // No window exceeds the limit, because a grant is only written if it fits together with all grants
 // that end within the window before it, and because no pod of a grant is evicted before the write.
-// A policy counts a pod once in a window, as of the attempt that may have worked: if the pod asks
-// again within the window, it gets a permit without a grant.
+// A policy counts a pod once in a window, as of the last attempt that may have worked: if the pod asks
+// again within the window, it gets a permit without room. A pod that asks after the last permit of its
+// grant may leave after the grant ends, so that the pod is first moved to a later grant, which is
+// written ahead as well.
 //
 // When a pod is due and the limit has no room, the breaker trips. It holds all pods that it binds
 // until all of them fit into the window again, or until the limit is raised or removed. While it

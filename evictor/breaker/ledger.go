@@ -87,7 +87,26 @@ type account struct {
 	reservations reservations
 	// demand is the number of pods that found no room since the last plan.
 	demand int
+	// moving are the counted pods that asked since the last plan, after the last permit of the grant
+	// that counts them.
+	moving map[*counted]struct{}
 }
+
+// counted is a pod whose eviction may have worked.
+type counted struct {
+	// at is when the pod was counted, or moved to a later grant.
+	at time.Time
+	// by is the reservation of the grant that counts the pod; nil if an approval does.
+	by *reservation
+}
+
+// within reports whether a pod was counted within the window.
+func (c *counted) within(now time.Time, window time.Duration) bool {
+	return before(now, c.at.Add(window))
+}
+
+// covers reports whether a grant counts another attempt that begins now.
+func (c *counted) covers(now time.Time) bool { return c.by == nil || before(now, c.by.expires) }
 
 // tripped reports whether the breaker is tripped.
 func (a *account) tripped() bool { return !a.state.tripped.IsZero() }
@@ -106,9 +125,9 @@ type ledger struct {
 	read time.Time
 	// lostWrites are the writes without an answer. Each may still be carried out, until a later write is.
 	lostWrites []plan
-	// countedAt is when each pod was counted whose eviction may have worked, by UID. Its size is bounded
-	// by the number of pods that the breaker and approvals let go within a window.
-	countedAt map[types.UID]time.Time
+	// counted are the pods that were counted within the window, by UID. Their number is bounded by that
+	// of the pods that the breaker and approvals let go within a window.
+	counted map[types.UID]*counted
 	// heldByOthers is how often a pod asked this breaker that another breaker holds, by the UID of the
 	// other policy.
 	heldByOthers map[types.UID]int
@@ -150,10 +169,18 @@ func (l *ledger) upToDate(inForce *eviction.Policy) bool {
 	return l.terms != nil && l.terms.generation >= inForce.Generation
 }
 
-// hasCounted reports whether a pod was counted within the window.
-func (l *ledger) hasCounted(pod types.UID, now time.Time, window time.Duration) bool {
-	at, ok := l.countedAt[pod]
-	return ok && before(now, at.Add(window))
+// countedWithin returns a pod that was counted within the window; nil if it was not.
+func (l *ledger) countedWithin(pod types.UID, now time.Time, window time.Duration) *counted {
+	if c := l.counted[pod]; c != nil && c.within(now, window) {
+		return c
+	}
+	return nil
+}
+
+// forgetDemand forgets the pods that asked before the last plan. Those that still wait ask again.
+func (l *ledger) forgetDemand() {
+	l.demand, l.waiting = 0, 0
+	clear(l.moving)
 }
 
 // exhausted reports whether an approval has no more pods to release.
@@ -177,13 +204,13 @@ func (l *ledger) prune(now time.Time) {
 	limit := l.terms.limit
 	if limit == nil {
 		l.reservations = nil
-		clear(l.countedAt)
+		clear(l.counted)
 		return
 	}
 	l.reservations = slices.DeleteFunc(l.reservations, func(r *reservation) bool {
 		return r.room == 0 && (r.open == 0 || !now.Before(r.end)) || over(r.end, now, limit.Window)
 	})
-	maps.DeleteFunc(l.countedAt, func(pod types.UID, _ time.Time) bool { return !l.hasCounted(pod, now, limit.Window) })
+	maps.DeleteFunc(l.counted, func(_ types.UID, c *counted) bool { return !c.within(now, limit.Window) })
 }
 
 // next returns the next write; nil for none. Room that it gives back is not handed out any more, not
@@ -207,6 +234,9 @@ func (l *ledger) commit(p *plan) {
 	}
 	if p.granted != nil {
 		l.reservations = append(l.reservations, p.granted)
+	}
+	for c := range p.moved {
+		c.by, c.at = p.mover, p.at
 	}
 }
 

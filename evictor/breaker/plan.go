@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"maps"
 	"time"
 
 	"github.com/tollgate-dev/tollgate/policy/eviction"
@@ -50,6 +51,10 @@ type plan struct {
 	pods    int
 	// returned is the room that the write gives back.
 	returned map[*reservation]int
+	// moved are the counted pods that the write counts by the grant of mover instead, as of at.
+	moved map[*counted]struct{}
+	mover *reservation
+	at    time.Time
 	// tripped is true if the write trips the breaker, and released is the reason if it releases it.
 	tripped  bool
 	released string
@@ -77,8 +82,9 @@ func (a *account) plan(in *situation) *plan {
 	return p
 }
 
-// change gives room back, and then adds a grant, trips the breaker or releases it.
+// change moves counted pods and gives room back, and then adds a grant, trips the breaker or releases it.
 func (p *plan) change(a *account, in *situation) {
+	p.move(a, in)
 	limit, usable := p.giveBack(a, in)
 	room := limit - p.state.pods()
 	switch {
@@ -93,6 +99,27 @@ func (p *plan) change(a *account, in *situation) {
 	}
 	if p.released != "" {
 		p.state.tripped, p.state.limit, p.state.generation = time.Time{}, 0, 0
+	}
+}
+
+// move counts pods that make another attempt by a grant that ends later. The pods are evicted once: if
+// an earlier attempt has worked, the later grant counts the pod for longer than necessary.
+func (p *plan) move(a *account, in *situation) {
+	if len(a.moving) == 0 {
+		return
+	}
+	p.moved, p.mover, p.at = maps.Clone(a.moving), in.reservation(usableFor), in.now
+	for c := range p.moved {
+		p.state.giveBack(c.by.until, 1)
+	}
+	p.state.add(grant{until: p.mover.until, end: p.mover.end, pods: len(p.moved)})
+}
+
+// reservation returns a reservation of a new grant, for which permits are handed out for some time.
+func (in *situation) reservation(lasts time.Duration) *reservation {
+	ends := usableFor + in.attempt + skew
+	return &reservation{
+		until: in.server.Add(ends).Truncate(time.Microsecond), end: in.now.Add(ends), expires: in.now.Add(lasts),
 	}
 }
 
@@ -127,11 +154,11 @@ func (p *plan) grant(a *account, in *situation, limit, wanted int) {
 	case wanted <= 0:
 	case room > 0 && lasts > 0:
 		p.pods = min(wanted, maxGrant, room)
-		ends := usableFor + in.attempt + skew
-		p.granted = &reservation{expires: in.now.Add(lasts), end: in.now.Add(ends)}
+		p.granted = in.reservation(lasts)
 		if window > 0 {
 			p.pods = min(max(wanted, room/floorShare), maxGrant, room)
-			p.granted.until = in.server.Add(ends).Truncate(time.Microsecond)
+		} else {
+			p.granted.until = time.Time{}
 		}
 		p.granted.room = p.pods
 		p.state.add(grant{until: p.granted.until, end: p.granted.end, pods: p.pods})

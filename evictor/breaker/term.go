@@ -26,8 +26,9 @@ type Answer struct {
 // is safe for concurrent use. The nil Permit does nothing.
 type Permit struct {
 	// term is nil for a permit that nothing counts.
-	term         *term
-	reservations reservations
+	term *term
+	// reservations are those of the breakers or approvals that grant the permit.
+	reservations map[*ledger]*reservation
 	// pod is the pod that the breakers count, as of at.
 	pod      types.UID
 	at       time.Time
@@ -52,7 +53,7 @@ func (p *Permit) Settle(evicted bool) {
 	}
 	if evicted {
 		for _, l := range p.breakers {
-			l.countedAt[p.pod] = p.at
+			l.counted[p.pod] = &counted{at: p.at, by: p.reservations[l]}
 		}
 	}
 	p.reservations, p.breakers = nil, nil
@@ -74,8 +75,8 @@ func (t *term) ledger(uid types.UID, name string, approval bool) *ledger {
 	l, ok := t.ledgers[uid]
 	if !ok {
 		l = &ledger{
-			name: name, uid: uid, approval: approval, wake: make(chan struct{}, 1),
-			countedAt: map[types.UID]time.Time{}, heldByOthers: map[types.UID]int{},
+			account: account{moving: map[*counted]struct{}{}}, name: name, uid: uid, approval: approval,
+			wake: make(chan struct{}, 1), counted: map[types.UID]*counted{}, heldByOthers: map[types.UID]int{},
 		}
 		t.ledgers[uid] = l
 		if t.start != nil {
@@ -122,14 +123,18 @@ func (t *term) tripped() []types.UID {
 func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1alpha1.EvictionApproval, now time.Time) Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	permit := &Permit{term: t, pod: pod, at: now}
+	permit := &Permit{term: t, pod: pod, at: now, reservations: map[*ledger]*reservation{}}
 	var wait time.Duration
+	late := map[*ledger]*counted{}
 	for _, policy := range policies {
 		if policy.Breaker == nil {
 			continue
 		}
 		l := t.ledger(policy.UID, policy.Name, false)
-		if l.hasCounted(pod, now, policy.Breaker.Window) {
+		if c := l.countedWithin(pod, now, policy.Breaker.Window); c != nil {
+			if !c.covers(now) {
+				late[l] = c
+			}
 			continue
 		}
 		l.policy = policy
@@ -150,6 +155,10 @@ func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1al
 		}
 		return Answer{HeldBy: holder.policy}
 	}
+	for l, c := range late {
+		l.moving[c] = struct{}{}
+		wait = max(wait, l.await(now))
+	}
 	for _, l := range ledgers {
 		if usable, _ := l.reservations.room(now); usable == 0 {
 			l.demand++
@@ -160,7 +169,7 @@ func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1al
 		return Answer{Wait: wait}
 	}
 	for _, l := range ledgers {
-		permit.reservations = append(permit.reservations, l.reservations.take(now))
+		permit.reservations[l] = l.reservations.take(now)
 	}
 	return Answer{Permit: permit}
 }
@@ -240,7 +249,7 @@ func (t *term) idle(l *ledger, in *situation) (pause time.Duration, ok bool) {
 		delete(t.ledgers, l.uid)
 	}
 	pause = min(time.Duration(l.demand)*writePause, writePause)
-	l.demand, l.waiting = 0, 0
+	l.forgetDemand()
 	return pause, true
 }
 
@@ -262,7 +271,7 @@ func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost
 	}
 	l.read, l.terms = in.now, spec
 	next = l.next(in)
-	l.demand, l.waiting = 0, 0 // Pods that ask during the write count for the next one.
+	l.forgetDemand() // Pods that ask during the write count for the next one.
 	return lost, next, foreign
 }
 
