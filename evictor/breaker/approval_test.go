@@ -283,7 +283,9 @@ func TestJ06NoApprovalLetsMoreGoThanItSays(t *testing.T) {
 				}
 			}
 			settle(10 * time.Second)
+			lock.Lock()
 			most := 1 + random.IntN(40)
+			lock.Unlock()
 			if seed%2 == 0 {
 				s.approve("a", pods(int32(most)))
 			} else {
