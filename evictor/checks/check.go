@@ -86,19 +86,25 @@ type List []Check
 // ended when the attempt is over.
 func (l List) Ask(now Now, of *Eviction) (Pass, Answer) {
 	var pass Pass
+	goes, end := false, PutOff // Also if a check panics.
+	defer func() {
+		if !goes {
+			pass.End(now, end)
+		}
+	}()
 	for _, check := range l {
 		answer := check.Ask(now, of)
-		switch {
-		case answer.Hold != nil:
-			pass.End(now, Stayed)
+		if answer.Hold != nil {
+			end = Stayed
+		}
+		if answer.Hold != nil || answer.Wait > 0 {
 			return nil, answer
-		case answer.Wait > 0:
-			pass.End(now, PutOff)
-			return nil, answer
-		case answer.Undo != nil:
+		}
+		if answer.Undo != nil {
 			pass = append(pass, answer.Undo)
 		}
 	}
+	goes = true
 	return pass, Answer{}
 }
 

@@ -73,6 +73,18 @@ func TestList(t *testing.T) {
 	})
 }
 
+// broken is a check that panics.
+type broken struct{}
+
+func (broken) Ask(Now, *Eviction) Answer { panic("a defect") }
+
+func TestAListGivesBackWhatItGaveWhenACheckPanics(t *testing.T) {
+	t.Parallel()
+	log := []string{}
+	require.Panics(t, func() { List{scripted{name: "0", log: &log}, broken{}}.Ask(Now{}, &Eviction{}) })
+	require.Equal(t, []string{"ask 0", "put off 0"}, log)
+}
+
 // answers are breakers with a fixed answer.
 type answers struct{ breaker.Answer }
 
