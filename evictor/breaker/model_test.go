@@ -23,35 +23,6 @@ type history struct {
 	went []time.Time
 	// limits are what the limit was set to, and when.
 	limits []limitAt
-	// again are pods that ask again, because no answer came, and whether they are gone already. There
-	// are none where retries is false.
-	again   []retried
-	retries bool
-}
-
-type retried struct {
-	pod  types.UID
-	gone bool
-}
-
-// next returns a pod that asks again, or a new one.
-func (h *history) next(again bool) retried {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !again || len(h.again) == 0 {
-		return retried{pod: newUID()}
-	}
-	pod := h.again[0]
-	h.again = h.again[1:]
-	return pod
-}
-
-func (h *history) retry(pod retried) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.retries {
-		h.again = append(h.again, pod)
-	}
 }
 
 type limitAt struct {
@@ -102,60 +73,38 @@ func asking(r *replica, random *rand.Rand, lock *sync.Mutex, end time.Time, h *h
 		defer lock.Unlock()
 		return time.Duration(random.Int64N(max(n, 1)))
 	}
-	pod := h.next(false)
 	for time.Now().Before(end) {
-		answer := r.Ask(pod.pod, r.policies(names...), cause)
+		answer := r.Ask(newUID(), r.policies(names...), cause)
 		switch {
 		case answer.Permit == nil && answer.Wait > 0:
 			time.Sleep(answer.Wait)
-			continue
 		case answer.Permit == nil:
 			time.Sleep(draw(int64(2 * idle)))
-			if draw(2) == 0 {
-				h.retry(pod)
-			}
 		default:
-			attempt(answer.Permit, draw, h, pod)
+			attempt(answer.Permit, draw, h)
 			time.Sleep(draw(int64(idle)))
 		}
-		pod = h.next(draw(2) == 0)
 	}
 }
 
 // attempt is one that goes well, one that evicts nobody, one whose answer is lost, or
-// one that nobody settles. A pod whose answer was lost asks again, whether or not it is gone.
-func attempt(permit *Permit, draw func(int64) time.Duration, h *history, pod retried) {
+// one that nobody settles.
+func attempt(permit *Permit, draw func(int64) time.Duration, h *history) {
 	took := draw(int64(attemptTimeout)) / (1 + draw(10)*10)
-	how := int(draw(13))
-	goes := func() {
-		if !pod.gone {
-			h.add()
-		}
-		pod.gone = true
-	}
-	switch how {
+	switch int(draw(10)) {
 	case 0, 1: // refused, such as by a budget
 		time.Sleep(took)
 		permit.Settle(false)
 	case 2: // the process is gone before the answer
 		time.Sleep(took)
-		goes()
+		h.add()
 	case 3: // the answer comes long after the pod went
-		goes()
+		h.add()
 		time.Sleep(took)
 		permit.Settle(true)
-	case 10, 11: // the request is lost
-		time.Sleep(took)
-		permit.Settle(true)
-		h.retry(pod)
-	case 12: // the answer is lost
-		goes()
-		time.Sleep(took)
-		permit.Settle(true)
-		h.retry(pod)
 	default:
 		time.Sleep(took)
-		goes()
+		h.add()
 		permit.Settle(true)
 	}
 }
@@ -226,9 +175,7 @@ func round(t *testing.T, seed uint64) (went int) {
 		window := []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 10 * time.Minute}[draw(4)]
 		limit := []int{1, 2, 3, 10, 50, 400}[draw(6)]
 		names := []string{"p"}
-		// Either the limit is changed, or pods ask again: one that was counted by a higher limit may leave
-		// after the limit was lowered.
-		h := &history{limits: []limitAt{{time.Now(), limit}}, retries: draw(2) == 0}
+		h := &history{limits: []limitAt{{time.Now(), limit}}}
 		s := newStore()
 		s.change("p", bounded(int32(limit), window))
 		if draw(2) == 0 {
@@ -264,9 +211,6 @@ func round(t *testing.T, seed uint64) (went int) {
 					leading[0].lead(t)
 				}
 			case 4:
-				if h.retries {
-					continue
-				}
 				limit := 1 + draw(60)
 				s.change("p", bounded(int32(limit), window))
 				h.mu.Lock()
