@@ -11,6 +11,6 @@ const (
 	// ModeWindow evicts within the time that pods were given when they were created;
 	// Kubernetes' own controllers are the deadline.
 	ModeWindow Mode = "Window"
-	// ModeObserve evicts nobody.
+	// ModeObserve evicts no pods.
 	ModeObserve Mode = "Observe"
 )

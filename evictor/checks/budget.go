@@ -136,8 +136,8 @@ func (b *Budgets) leave(now time.Time, budget types.UID) []tracker.Key {
 	return woken
 }
 
-// sweep drops the budgets that nobody asks; the caller holds the lock. Pods that still wait there
-// ask again after Recheck.
+// sweep deletes the budgets that no attempt asks. Pods that wait for them ask again after
+// Recheck. The caller holds the lock.
 func (b *Budgets) sweep(now time.Time) {
 	for budget, at := range b.asked {
 		if at.places(now) == askedAtOnce {

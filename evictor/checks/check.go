@@ -27,7 +27,7 @@ type Eviction struct {
 }
 
 // Now is one moment by two clocks. Deadlines are times of the API server; rates and breakers
-// measure by the clock of the machine, which nobody sets.
+// measure by the monotonic clock of the machine.
 type Now struct{ Server, Local time.Time }
 
 // Check decides whether an eviction may go on now. A check is safe for concurrent use and does not

@@ -155,10 +155,9 @@ func TestAPodIsCountedOnce(t *testing.T) {
 	require.Greater(t, helped, 300)
 }
 
-// TestNoPaceIsEverExceeded has pods come, go, leave, step aside, be blocked, be evicted again
-// and change limits at random, and looks at when those left that were evicted: at any time
-// between the beginning and the end of the last attempt, and all together after nobody
-// answered for a while.
+// TestNoPaceIsEverExceeded makes pods ask, leave, step aside, be refused, be evicted again and change
+// limits at random. An evicted pod leaves at a random time within its last attempt. After an outage of
+// the API server, all pods with an attempt under way leave at once. The test checks the pace of what left.
 func TestNoPaceIsEverExceeded(t *testing.T) {
 	t.Parallel()
 	r := random(t)
