@@ -39,13 +39,19 @@ const (
 // caBundle is what the API server trusts.
 func caBundle(t *testing.T) *x509.CertPool {
 	t.Helper()
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(caCertificate(t)))
+	return roots
+}
+
+// caCertificate is that of the CA which the API server trusts.
+func caCertificate(t *testing.T) []byte {
+	t.Helper()
 	client, err := kubernetes.NewForConfig(shared.RESTConfig())
 	require.NoError(t, err)
 	configuration, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
 	require.NoError(t, err)
-	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle))
-	return roots
+	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
 // caller sends reviews to the port of Tollgate.

@@ -20,11 +20,24 @@ var (
 	tollgate *install.Tollgate
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(floodVariable); url != "" {
+		os.Exit(runFlood(url))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
-	return suite.Run(m, "attack", controlplane.Options{}, func(ctx context.Context, cp *controlplane.ControlPlane) (func(), error) {
+	var groups cgroups
+	if os.Getenv(durationVariable) != "" {
+		var err error
+		if groups, err = newCgroups(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	code := suite.Run(m, "attack", controlplane.Options{}, func(ctx context.Context, cp *controlplane.ControlPlane) (func(), error) {
 		shared = cp
 		programs, err := suite.Binaries(ctx)
 		if err != nil {
@@ -35,7 +48,12 @@ func run(m *testing.M) int {
 		}
 		// As deploy/base does for a container with this limit of memory.
 		limit := fmt.Sprintf("GOMEMLIMIT=%d000000B", memoryLimit>>20)
-		tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Env: []string{limit}})
+		tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Env: []string{limit}, Cgroups: groups})
 		return nil, err
 	})
+	if err := groups.remove(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }

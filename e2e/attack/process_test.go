@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// memoryLimit is half of what deploy/base gives Tollgate.
+	// memoryLimit is what Tollgate may have in memory: half of what deploy/base gives it.
 	memoryLimit = 256 << 20
 	// calm is how much of a CPU Tollgate uses at most while it does nothing.
 	calm = 0.2

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,8 @@ type Options struct {
 	Args []string
 	// Env holds KEY=VALUE pairs that are added to its environment.
 	Env []string
+	// Cgroups are the folders of the control groups in which it runs.
+	Cgroups []string
 	// Account is the ServiceAccount that it is. Empty is that of deploy/.
 	Account string
 	// Rights and Webhooks are the kustomizations of what it needs to run and of what makes
@@ -205,15 +208,28 @@ func prepare(ctx context.Context, cp *controlplane.ControlPlane, options Options
 	if err := t.writeConfig(config); err != nil {
 		return nil, err
 	}
+	program, args := within(options.Cgroups, options.Programs.Tollgate(),
+		append([]string{"serve", "--config", t.ConfigPath, "--kubeconfig", t.Kubeconfig}, options.Args...))
 	t.spec = process.Spec{
 		Name:     options.Name,
-		Path:     options.Programs.Tollgate(),
-		Args:     append([]string{"serve", "--config", t.ConfigPath, "--kubeconfig", t.Kubeconfig}, options.Args...),
+		Path:     program,
+		Args:     args,
 		Env:      options.Env,
 		Log:      t.LogPath,
 		Detached: cp.Detached(),
 	}
 	return t, nil
+}
+
+// within returns the command that runs a program in control groups from its first instruction on. The
+// shell becomes the program, so the process is the same.
+func within(cgroups []string, program string, args []string) (command string, arguments []string) {
+	if len(cgroups) == 0 {
+		return program, args
+	}
+	const join = `for group in $CGROUPS; do echo $$ > "$group/cgroup.procs" || exit 1; done; exec "$0" "$@"`
+	script := "CGROUPS='" + strings.Join(cgroups, " ") + "'; " + join
+	return "/bin/sh", append([]string{"-c", script, program}, args...)
 }
 
 // configuration is that of a Tollgate beside its cluster, all on loopback. It is the one
