@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"slices"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -13,7 +14,7 @@ import (
 // Namespaces are compiled names and prefixes of namespaces. The zero Namespaces have none.
 type Namespaces struct {
 	every    bool
-	names    map[string]struct{}
+	names    []string // sorted
 	prefixes []string
 }
 
@@ -25,22 +26,20 @@ func CompileNamespaces(patterns []string) Namespaces {
 		prefix, open := strings.CutSuffix(pattern, "*")
 		switch {
 		case !open:
-			if n.names == nil {
-				n.names = map[string]struct{}{}
-			}
-			n.names[pattern] = struct{}{}
+			n.names = append(n.names, pattern)
 		case prefix == "":
 			n.every = true
 		default:
 			n.prefixes = append(n.prefixes, prefix)
 		}
 	}
+	slices.Sort(n.names)
 	return n
 }
 
 // Has reports whether a namespace has one of the names or prefixes.
 func (n *Namespaces) Has(namespace string) bool {
-	if _, ok := n.names[namespace]; ok || n.every {
+	if _, ok := slices.BinarySearch(n.names, namespace); ok || n.every {
 		return true
 	}
 	for _, prefix := range n.prefixes { // a closure would be allocated

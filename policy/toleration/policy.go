@@ -34,6 +34,8 @@ type compiled struct {
 	// dynamic says that a grant has RBAC or an expression, personal that a grant depends on
 	// the requester, not on the namespace alone.
 	dynamic, personal bool
+	// limited says that a grant limits tolerationSeconds.
+	limited bool
 	// namespaced says that a grant selects labels of the namespace, or that an expression reads
 	// namespaceObject.
 	namespaced bool
@@ -114,6 +116,7 @@ func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
 		}
 		c.grants = append(c.grants, g)
 		c.dynamic = c.dynamic || g.cost() > 0
+		c.limited = c.limited || g.limit != nil
 		c.personal = c.personal || g.personal()
 		c.namespaced = c.namespaced || g.namespace != nil || readsNamespace(g.expression)
 		granted = append(granted, grantWords(&p.Spec.Grants[i]))
@@ -166,8 +169,11 @@ func (c *compiled) guardOf(t *selector.Toleration) *selector.Selector {
 }
 
 // outlasted returns the first guard with a NoExecute taint that t tolerates, or
-// nil.
+// nil. It is nil too where no grant has a limit, because it decides nothing there.
 func (c *compiled) outlasted(t *selector.Toleration) *selector.Selector {
+	if !c.limited {
+		return nil
+	}
 	for i := range c.guards {
 		if c.guards[i].CouldOutlast(t) {
 			return &c.guards[i]
