@@ -144,10 +144,10 @@ func (s *stage) clearPolicies(ctx context.Context) error {
 	return nil
 }
 
-// waitReady returns when the leader has said of n policies that they are in force: it then has nothing
-// to do with them any more.
+// waitReady returns when the leader has written into the status of n policies that they are in force, and
+// how many pods violate them: it then has nothing to do with them any more.
 func (s *stage) waitReady(ctx context.Context, n int) error {
-	return until(ctx, "all policies are ready", func(ctx context.Context) error {
+	return until(ctx, "all policies are ready and audited", func(ctx context.Context) error {
 		var tolerations v1alpha1.TolerationPolicyList
 		var placements v1alpha1.PlacementPolicyList
 		if err := s.client.List(ctx, &tolerations); err != nil {
@@ -158,7 +158,8 @@ func (s *stage) waitReady(ctx context.Context, n int) error {
 		}
 		ready := 0
 		for i := range tolerations.Items {
-			if meta.IsStatusConditionTrue(tolerations.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
+			status := &tolerations.Items[i].Status
+			if status.Violations != nil && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 				ready++
 			}
 		}
