@@ -301,13 +301,11 @@ func TestAPolicyThatIsCreatedAnewCountsAnew(t *testing.T) {
 	led(t, bounded(3, time.Hour), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		r.goes(t, 3, "p")
-		s.mu.Lock()
-		delete(s.policies, "p")
-		s.mu.Unlock()
-		s.change("p", bounded(3, time.Hour))
-		s.mu.Lock()
-		s.policies["p"].UID = "another"
-		s.mu.Unlock()
+		s.remove("p")
+		s.change("p", func(p *v1alpha1.EvictionPolicy) {
+			bounded(3, time.Hour)(p)
+			p.UID = "another"
+		})
 		r.PoliciesChanged()
 		settle(time.Minute)
 		again := r.options.Policies().All()
@@ -322,9 +320,7 @@ func TestAPolicyThatIsGoneLetsNobodyGoWhileItIsJudgedBy(t *testing.T) {
 	led(t, bounded(3, time.Hour), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		r.locked(func() { r.old = s.set() })
-		s.mu.Lock()
-		delete(s.policies, "p")
-		s.mu.Unlock()
+		s.remove("p")
 		for range 100 {
 			answer := r.Ask(newUID(), r.policies("p"), cause)
 			require.NotZero(t, answer.Wait)

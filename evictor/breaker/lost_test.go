@@ -93,9 +93,7 @@ func TestTheWorkerOfAPolicyThatIsGoneEnds(t *testing.T) {
 		gone, _ := r.try(1, "p")
 		require.Equal(t, 1, gone)
 		settle(10 * time.Minute) // nothing is left to do about it
-		s.mu.Lock()
-		delete(s.policies, "p")
-		s.mu.Unlock()
+		s.remove("p")
 		r.PoliciesChanged()
 		settle(time.Second)
 		term := r.term.Load()

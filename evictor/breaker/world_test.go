@@ -43,8 +43,10 @@ type store struct {
 	version   int
 	policies  map[string]*v1alpha1.EvictionPolicy
 	approvals map[string]*v1alpha1.EvictionApproval
-	writes    int
-	reads     int
+	// compiled are the policies as compiled after the last change of one; nil until they are asked for.
+	compiled *eviction.Set
+	writes   int
+	reads    int
 	// fault says what happens to the next request; nil for nothing.
 	fault func(write bool) fault
 	// after is called after each write that went through, without the lock.
@@ -254,6 +256,15 @@ func (s *store) change(name string, how func(*v1alpha1.EvictionPolicy)) {
 	}
 	s.version++
 	p.ResourceVersion = strconv.Itoa(s.version)
+	s.compiled = nil
+}
+
+// remove deletes a policy.
+func (s *store) remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.policies, name)
+	s.compiled = nil
 }
 
 func (s *store) status(name string) v1alpha1.EvictionPolicyStatus {
@@ -284,15 +295,18 @@ func (s *store) released(name string) v1alpha1.EvictionApprovalStatus {
 	return s.approvals[name].DeepCopy().Status
 }
 
-// set returns the policies as they stand.
+// set returns the policies in force.
 func (s *store) set() *eviction.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []v1alpha1.EvictionPolicy
-	for _, p := range s.policies {
-		list = append(list, *p.DeepCopy())
+	if s.compiled == nil {
+		var list []v1alpha1.EvictionPolicy
+		for _, p := range s.policies {
+			list = append(list, *p.DeepCopy())
+		}
+		s.compiled = eviction.Compile(list)
 	}
-	return eviction.Compile(list)
+	return s.compiled
 }
 
 // replica is a keeper and what surrounds it in its process.
