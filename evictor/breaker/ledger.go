@@ -177,10 +177,13 @@ func (l *ledger) countedWithin(pod types.UID, now time.Time, window time.Duratio
 	return nil
 }
 
-// forgetDemand forgets the pods that asked before the last plan. Those that still wait ask again.
-func (l *ledger) forgetDemand() {
+// forgetDemand forgets the pods that asked before the last plan, and returns how long to pause if nothing is
+// written for them. Those that still wait ask again.
+func (l *ledger) forgetDemand() (pause time.Duration) {
+	pause = min(time.Duration(l.demand)*writePause, writePause)
 	l.demand, l.waiting = 0, 0
 	clear(l.moving)
+	return pause
 }
 
 // exhausted reports whether an approval has no more pods to release.

@@ -87,6 +87,31 @@ func TestI02WritesThatFailForLongAreNotHeaped(t *testing.T) {
 	}
 }
 
+// A write without an answer has the policy read before each plan, also while there is nothing to write.
+func TestI02PodsThatWaitAfterALostWriteCostFewReads(t *testing.T) {
+	led(t, bounded(2, time.Hour), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		require.NotNil(t, r.answer("p").Permit, "this attempt may give its room back")
+		s.mu.Lock()
+		s.fault = func(write bool) fault { return fault{refused: write} }
+		s.mu.Unlock()
+		require.NotZero(t, r.Ask(newUID(), r.policies("p"), cause).Wait)
+		settle(time.Second)
+		s.change("p", bounded(1, time.Hour)) // The second pod has no room any more.
+		s.mu.Lock()
+		s.fault = nil
+		s.mu.Unlock()
+		before := s.requests()
+		const pause = 5 * time.Second
+		for begun := time.Now(); time.Since(begun) < pause; {
+			wait := r.Ask(newUID(), r.policies("p"), cause).Wait
+			require.NotZero(t, wait)
+			time.Sleep(wait)
+		}
+		require.LessOrEqual(t, s.requests()-before, int(pause/writePause)+2)
+	})
+}
+
 func TestTheWorkerOfAPolicyThatIsGoneEnds(t *testing.T) {
 	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()

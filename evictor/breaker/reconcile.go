@@ -38,7 +38,7 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 	}
 	in.now, in.server = k.options.Local.Now(), k.options.Clock.Now() // The read may have taken long.
 	found, spec := decode(object, in.server, in.now)
-	lost, next, foreign := t.observe(l, found, &spec, in)
+	lost, next, foreign, pause := t.observe(l, found, &spec, in)
 	if foreign && !l.approval {
 		logr.FromContextOrDiscard(ctx).Info("somebody else has written what a breaker counts", "policy", l.name)
 	}
@@ -46,7 +46,7 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 		k.report(ctx, l, lost)
 	}
 	if next == nil {
-		return 0, nil
+		return pause, nil
 	}
 	before := object.DeepCopyObject().(client.Object)
 	next.state.encode(object, in.server)

@@ -248,16 +248,14 @@ func (t *term) idle(l *ledger, in *situation) (pause time.Duration, ok bool) {
 	if l.approval && len(l.reservations) == 0 && !isListed(t.approvals, l.uid) {
 		delete(t.ledgers, l.uid)
 	}
-	pause = min(time.Duration(l.demand)*writePause, writePause)
-	l.forgetDemand()
-	return pause, true
+	return l.forgetDemand(), true
 }
 
 // observe takes over the state and the terms of an object that was read. The state is that of the last
 // read or write, that of a lost write, which observe returns, or that of another writer. This replica
 // cannot know what the other writer made of its grants, and drops its reservations. observe returns the
-// next write, if there is one.
-func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost, next *plan, foreign bool) {
+// next write, or how long to pause if there is none.
+func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost, next *plan, foreign bool, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := l.terms != nil; !known || !l.state.equal(&found) {
@@ -271,8 +269,11 @@ func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost
 	}
 	l.read, l.terms = in.now, spec
 	next = l.next(in)
-	l.forgetDemand() // Pods that ask during the write count for the next one.
-	return lost, next, foreign
+	pause = l.forgetDemand() // Pods that ask during the write count for the next one.
+	if l.stale(in) {
+		pause = writePause // The next check reads the object again.
+	}
+	return lost, next, foreign, pause
 }
 
 // finish takes over the result of a write.
