@@ -104,3 +104,28 @@ func TestH02PodsThatLeaveBecauseOfABackDatedTaintCountAsAllOthers(t *testing.T) 
 		r.goes(t, 10, "p")
 	})
 }
+
+// Pods ask again, and are held, only after the write that trips the breaker.
+func TestABreakerIsNotReleasedBeforePodsAreHeldByIt(t *testing.T) {
+	led(t, bounded(2, time.Hour), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		gone, _ := r.try(2, "p")
+		require.Equal(t, 2, gone)
+		s.mu.Lock()
+		s.fault = func(write bool) fault {
+			if write {
+				return fault{answer: attemptTimeout - 100*time.Millisecond}
+			}
+			return fault{}
+		}
+		s.mu.Unlock()
+		require.NotNil(t, r.answer("p").HeldBy)
+		s.mu.Lock()
+		s.fault = nil
+		s.mu.Unlock()
+		settle(fitsAfter - time.Second)
+		require.Len(t, r.told(), 1, "the evictor may not have counted all held pods yet")
+		settle(3 * time.Second)
+		require.Len(t, r.told(), 2, "it counts none")
+	})
+}

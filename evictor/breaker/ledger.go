@@ -131,8 +131,8 @@ type ledger struct {
 	// heldByOthers is how often a pod asked this breaker that another breaker holds, by the UID of the
 	// other policy.
 	heldByOthers map[types.UID]int
-	// incompleteAt is when the count of held pods was last incomplete.
-	incompleteAt time.Time
+	// incompleteAt is when the count of held pods was last incomplete, since the breaker tripped at trip.
+	incompleteAt, trip time.Time
 	// waiting is the number of pods that have to wait since the last plan.
 	waiting int
 	// pause is when the pause of the worker ends.

@@ -219,8 +219,8 @@ func (t *term) approvalFor(approvals []*v1alpha1.EvictionApproval, policy string
 func (t *term) countHeld(l *ledger, now time.Time, settled bool, byPolicy map[types.UID]int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !settled || !l.tripped() {
-		l.incompleteAt = now
+	if !settled || !l.trip.Equal(l.state.tripped) { // Pods are held after the write that trips the breaker.
+		l.incompleteAt, l.trip = now, l.state.tripped
 	}
 	count := byPolicy[l.uid]
 	for uid, asked := range l.heldByOthers {
