@@ -162,6 +162,24 @@ func TestINV5APodIsMovedToALaterGrantWhileTheBreakerHoldsOthers(t *testing.T) {
 	})
 }
 
+func TestINV5ACountedPodIsHeldAfterTheLimitWasLowered(t *testing.T) {
+	led(t, bounded(3, time.Minute), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		r.locked(func() { r.held[uidP] = 1000 })
+		for _, pod := range []types.UID{"a", "b", "c"} {
+			r.unanswered(t, pod, "p")
+		}
+		settle(2 * usableFor)
+		s.change("p", bounded(1, time.Minute))
+		require.NotNil(t, r.answerFor("a", "p").HeldBy, "more pods than one may have left")
+		require.Equal(t, 3, granted(s.status("p").Breaker))
+		s.change("p", bounded(3, time.Minute))
+		settle(freshFor + time.Second)
+		r.unanswered(t, "a", "p")
+		require.Equal(t, 3, granted(s.status("p").Breaker), "it is counted once")
+	})
+}
+
 // A pod that another breaker holds asks in vain, so that nothing is written for it.
 func TestACountedPodThatAnotherBreakerHoldsCostsNoWrites(t *testing.T) {
 	led(t, bounded(5, time.Hour), func(t *testing.T, s *store, r *replica) {

@@ -14,7 +14,8 @@
 // A policy counts a pod once in a window, as of the last attempt that may have worked: if the pod asks
 // again within the window, it gets a permit without room. A pod that asks after the last permit of its
 // grant may leave after the grant ends, so that the pod is first moved to a later grant, which is
-// written ahead as well.
+// written ahead as well. If the policy counts more pods than its limit allows, such as after the limit
+// was lowered, no pod is moved: the breaker trips, and holds the counted pods that ask as well.
 //
 // When a pod is due and the limit has no room, the breaker trips. It holds all pods that it binds
 // until all of them fit into the window again, or until the limit is raised or removed. While it

@@ -62,7 +62,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 // policies bind it. All of them have to allow it, or none counts it. An approval of a taint releases
 // pods from all breakers, none of which counts them. An approval of a policy releases pods from the
 // breaker of that policy alone. A breaker that has counted the pod within its window, after an attempt
-// that may have worked, needs no room for it and does not hold it.
+// that may have worked, needs no room for it and does not hold it, unless the limit was lowered below the
+// number of pods that the breaker has counted.
 func (k *Keeper) Ask(pod types.UID, policies []*eviction.Policy, cause Cause) Answer {
 	if t := k.term.Load(); t != nil {
 		return t.ask(pod, policies, k.validApprovals(t, cause), k.options.Local.Now())

@@ -90,6 +90,8 @@ type account struct {
 	// moving are the counted pods that asked since the last plan, after the last permit of the grant
 	// that counts them.
 	moving map[*counted]struct{}
+	// exceeded is true if the last plan found more pods counted than the limit allows.
+	exceeded bool
 }
 
 // counted is a pod whose eviction may have worked.
@@ -180,7 +182,9 @@ func (l *ledger) countedWithin(pod types.UID, now time.Time, window time.Duratio
 // forgetDemand forgets the pods that asked before the last plan, and returns how long to pause if nothing is
 // written for them. Those that still wait ask again.
 func (l *ledger) forgetDemand() (pause time.Duration) {
-	pause = min(time.Duration(l.demand)*writePause, writePause)
+	if l.demand+len(l.moving) > 0 {
+		pause = writePause
+	}
 	l.demand, l.waiting = 0, 0
 	clear(l.moving)
 	return pause
@@ -220,11 +224,13 @@ func (l *ledger) prune(now time.Time) {
 // even to a pod that asked before and has waited for the mutex since.
 func (l *ledger) next(in *situation) *plan {
 	l.prune(in.now)
-	p := l.plan(in)
-	if p != nil {
-		for r := range p.returned {
-			r.closed = true
-		}
+	p, changed := l.plan(in)
+	l.exceeded = p.exceeded
+	if !changed {
+		return nil
+	}
+	for r := range p.returned {
+		r.closed = true
 	}
 	return p
 }

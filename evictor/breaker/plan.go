@@ -55,15 +55,17 @@ type plan struct {
 	moved map[*counted]struct{}
 	mover *reservation
 	at    time.Time
+	// exceeded is true if more pods are counted than the limit allows, such as after it was lowered.
+	exceeded bool
 	// tripped is true if the write trips the breaker, and released is the reason if it releases it.
 	tripped  bool
 	released string
 }
 
-// plan returns the next write of an account, or nil for none. It is a pure function.
-func (a *account) plan(in *situation) *plan {
+// plan returns the next write of an account, and whether there is anything to write. It is a pure function.
+func (a *account) plan(in *situation) (p *plan, changed bool) {
 	before, window := a.state, time.Duration(0)
-	p := &plan{terms: a.terms, returned: map[*reservation]int{}}
+	p = &plan{terms: a.terms, returned: map[*reservation]int{}}
 	if limit := a.terms.limit; limit != nil {
 		window = limit.Window
 		before = a.state.since(in.now, window) // Grants before the window are no reason to write.
@@ -72,24 +74,29 @@ func (a *account) plan(in *situation) *plan {
 	} else if a.tripped() {
 		p.released = releasedByLimit
 	}
-	if p.granted == nil && p.state.equal(&before) {
-		return nil
-	}
+	changed = p.granted != nil || !p.state.equal(&before)
 	p.state.coalesce(window)
 	if p.state.id = in.id; p.state.empty() {
 		p.state.id = ""
 	}
-	return p
+	return p, changed
 }
 
-// change moves counted pods and gives room back, and then adds a grant, trips the breaker or releases it.
+// change gives room back and moves counted pods, and then adds a grant, trips the breaker or releases it.
+// Counted pods are not moved while more pods are counted than the limit allows: one that has not left yet
+// would leave above a limit that was lowered.
 func (p *plan) change(a *account, in *situation) {
-	p.move(a, in)
 	limit, usable := p.giveBack(a, in)
+	wanted := a.demand - usable
+	if p.exceeded = p.state.pods() > limit; p.exceeded {
+		wanted += len(a.moving)
+	} else {
+		p.move(a, in)
+	}
 	room := limit - p.state.pods()
 	switch {
 	case !a.tripped():
-		p.grant(a, in, limit, a.demand-usable)
+		p.grant(a, in, limit, wanted)
 	case a.state.generation != a.terms.generation && limit > a.state.limit && room > 0:
 		p.released = releasedByLimit
 	case in.held >= 0 && in.held <= room:

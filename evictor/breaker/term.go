@@ -132,10 +132,13 @@ func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1al
 		}
 		l := t.ledger(policy.UID, policy.Name, false)
 		if c := l.countedWithin(pod, now, policy.Breaker.Window); c != nil {
-			if !c.covers(now) {
-				late[l] = c
+			if c.covers(now) {
+				continue
 			}
-			continue
+			if !l.tripped() || !l.exceeded {
+				late[l] = c
+				continue
+			}
 		}
 		l.policy = policy
 		permit.breakers = append(permit.breakers, l)
