@@ -189,6 +189,8 @@ soak: ## Run what takes longer: a million operations on the tracker, 10,000 poli
 	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run TestModel ./tracker
 	@$(call say,$(OPERATIONS) random operations on patched slices and on their model)
 	@TOLLGATE_MODEL_OPERATIONS=$(OPERATIONS) TOLLGATE_MODEL_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run 'TestModelPatches$$' ./tracker/sliceview
+	@$(call say,1$(comma)000 histories of a breaker and of its approvals (a few minutes))
+	@TOLLGATE_BREAKER_ROUNDS=1000 TOLLGATE_BREAKER_SEED=$(SEED) $(GO) test -race -count=1 -v -timeout 2h -run 'TestJ05J06|TestJ06AnApproval' ./evictor/breaker
 	@$(call say,10$(comma)000 policies on a real control plane (a few minutes))
 	@cd e2e && TOLLGATE_POLICIES=10000 $(GO) test -race -count=1 -v -timeout 30m -run TestD02 ./policies
 	@$(call say,a driver that publishes every second$(comma) for a minute)
