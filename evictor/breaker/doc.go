@@ -15,7 +15,8 @@
 // again within the window, it gets a permit without room. A pod that asks after the last permit of its
 // grant may leave after the grant ends, so that the pod is first moved to a later grant, which is
 // written ahead as well. If the policy counts more pods than its limit allows, such as after the limit
-// was lowered, no pod is moved: the breaker trips, and holds the counted pods that ask as well.
+// was lowered, no pod is moved: the breaker trips, and holds the counted pods that ask as well. After
+// another writer changed the status, all pods are counted anew.
 //
 // When a pod is due and the limit has no room, the breaker trips. It holds all pods that it binds
 // until all of them fit into the window again, or until the limit is raised or removed. While it

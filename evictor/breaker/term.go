@@ -256,7 +256,8 @@ func (t *term) idle(l *ledger, in *situation) (pause time.Duration, ok bool) {
 
 // observe takes over the state and the terms of an object that was read. The state is that of the last
 // read or write, that of a lost write, which observe returns, or that of another writer. This replica
-// cannot know what the other writer made of its grants, and drops its reservations. observe returns the
+// cannot know what the other writer made of its grants, nor whether a lost write was carried out before: it
+// drops its reservations, and forgets which pods it counted by which grant. observe returns the
 // next write, or how long to pause if there is none.
 func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost, next *plan, foreign bool, pause time.Duration) {
 	t.mu.Lock()
@@ -265,6 +266,8 @@ func (t *term) observe(l *ledger, found state, spec *terms, in *situation) (lost
 		at := slices.IndexFunc(l.lostWrites, func(p plan) bool { return p.state.equal(&found) })
 		if foreign = known && at < 0; at < 0 {
 			l.state, l.reservations, l.lostWrites = found, nil, nil
+			clear(l.counted)
+			clear(l.moving)
 		} else {
 			lost = &l.lostWrites[at]
 			l.commit(lost)
