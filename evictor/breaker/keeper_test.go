@@ -19,9 +19,9 @@ func TestJ01WhatIsAboveTheLimitIsHeld(t *testing.T) {
 		r.goes(t, 50, "p")
 		require.NotNil(t, s.status("p").Breaker.Tripped)
 		require.EqualValues(t, 50, s.status("p").Breaker.Limit)
-		require.Len(t, r.told(), 1)
-		require.Contains(t, r.told()[0], "Warning BreakerTripped: 50 pods were let go within 10m0s")
-		require.Contains(t, r.told()[0], "EvictionApproval")
+		require.Len(t, r.sentEvents(), 1)
+		require.Contains(t, r.sentEvents()[0], "Warning BreakerTripped: 50 pods were let go within 10m0s")
+		require.Contains(t, r.sentEvents()[0], "EvictionApproval")
 	})
 }
 
@@ -124,7 +124,7 @@ func TestRoomOfAnAttemptThatEvictedNobodyIsGivenBack(t *testing.T) {
 		}
 		settle(time.Minute)
 		require.Empty(t, s.status("p").Breaker, "what is not used is given back")
-		require.Empty(t, r.told())
+		require.Empty(t, r.sentEvents())
 		r.goes(t, 1, "p")
 	})
 }
@@ -143,7 +143,7 @@ func TestTheBreakerReleasesWhenWhatIsHeldFits(t *testing.T) {
 		settle(2 * time.Second)
 		require.Empty(t, s.status("p").Breaker)
 		require.Equal(t, []types.UID{uidP}, r.released)
-		require.Contains(t, r.told()[1], "Normal BreakerReleased: What was held fits")
+		require.Contains(t, r.sentEvents()[1], "Normal BreakerReleased: What was held fits")
 		r.goes(t, 10, "p")
 	})
 }
@@ -156,7 +156,7 @@ func TestTheBreakerHoldsUntilTheWindowHasRoomForAll(t *testing.T) {
 		settle(9 * time.Minute)
 		require.NotNil(t, s.status("p").Breaker.Tripped)
 		settle(2 * time.Minute)
-		require.Len(t, r.told(), 2, "three have room")
+		require.Len(t, r.sentEvents(), 2, "three have room")
 	})
 }
 
@@ -192,7 +192,7 @@ func TestWhatChangesInThePolicyReleases(t *testing.T) {
 					require.Equal(t, 30, gone)
 					return
 				}
-				require.Equal(t, test.goes > 0, len(r.told()) == 2, r.told())
+				require.Equal(t, test.goes > 0, len(r.sentEvents()) == 2, r.sentEvents())
 				r.goes(t, test.goes, "p")
 				settle(time.Minute)
 				require.NotNil(t, s.status("p").Breaker.Tripped)

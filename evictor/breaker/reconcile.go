@@ -40,7 +40,7 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 	found, spec := decode(object, in.server, in.now)
 	lost, next, foreign, pause := t.observe(l, found, &spec, in)
 	if foreign && !l.approval {
-		logr.FromContextOrDiscard(ctx).Info("somebody else has written what a breaker counts", "policy", l.name)
+		logr.FromContextOrDiscard(ctx).Info("another writer changed what a breaker counts", "policy", l.name)
 	}
 	if lost != nil {
 		k.report(ctx, l, lost)
@@ -96,7 +96,7 @@ func (k *Keeper) report(ctx context.Context, l *ledger, p *plan) {
 		k.event(l, corev1.EventTypeNormal, "BreakerReleased", releasedMessages[p.released])
 	}
 	if p.granted != nil {
-		log.V(1).Info("granted leave to go", "pods", p.pods)
+		log.V(1).Info("granted permits", "pods", p.pods)
 	}
 }
 

@@ -36,8 +36,7 @@ const attemptTimeout = 3 * time.Second
 
 var errLost = errors.New("connection lost")
 
-// store is an API server with EvictionPolicies and EvictionApprovals, and the network
-// before it.
+// store is an API server with EvictionPolicies and EvictionApprovals, and the network before it.
 type store struct {
 	mu        sync.Mutex
 	version   int
@@ -47,24 +46,25 @@ type store struct {
 	compiled *eviction.Set
 	writes   int
 	reads    int
-	// fault says what happens to the next request; nil for nothing.
+	// fault returns the fault of the next request; nil for no faults.
 	fault func(write bool) fault
-	// after is called after each write that went through, without the lock.
+	// after is called after each write that was carried out, without the lock.
 	after func()
-	// trace tells what was written, for a history that went wrong.
+	// trace has the grants of each write, for the log of a test that fails.
 	trace []string
-	// most is the greatest number of grants that ever stood in a status.
+	// most is the highest number of grants that a status had.
 	most int
 }
 
-// fault is what happens to a request.
+// fault is a fault of a request.
 type fault struct {
-	// delay is before it is carried out, and answer before it is answered.
+	// delay is the time until the request is carried out, and answer the time from then to the answer.
 	delay, answer time.Duration
-	// refused has it fail, and lost lose its answer. It is carried out late then.
+	// refused is true if the request fails, and lost if its answer is lost. A write whose answer is lost is
+	// carried out after late.
 	refused, lost bool
 	late          time.Duration
-	// err is how it fails if it is refused; nil for an internal error.
+	// err is the error of a request that fails; nil for an internal error.
 	err error
 }
 
@@ -161,7 +161,7 @@ func (s *store) Patch(ctx context.Context, obj client.Object, patch client.Patch
 	if f.lost && f.late > 0 {
 		go func() {
 			time.Sleep(f.late)
-			_ = s.apply(obj, data) // Whoever asked has not waited for it.
+			_ = s.apply(obj, data) // The caller has its answer already.
 		}()
 		return errLost
 	}
@@ -239,8 +239,8 @@ func (s *store) apply(obj client.Object, change []byte) error {
 	return nil
 }
 
-// change changes a policy as its author does.
-func (s *store) change(name string, how func(*v1alpha1.EvictionPolicy)) {
+// change changes a policy, and creates it if there is none.
+func (s *store) change(name string, change func(*v1alpha1.EvictionPolicy)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, ok := s.policies[name]
@@ -250,7 +250,7 @@ func (s *store) change(name string, how func(*v1alpha1.EvictionPolicy)) {
 		s.policies[name] = p
 	}
 	before := p.DeepCopy().Spec
-	how(p)
+	change(p)
 	if !equality.Semantic.DeepEqual(before, p.Spec) || p.Generation == 0 {
 		p.Generation++
 	}
@@ -309,7 +309,7 @@ func (s *store) set() *eviction.Set {
 	return s.compiled
 }
 
-// replica is a keeper and what surrounds it in its process.
+// replica is a keeper and the rest of its process.
 type replica struct {
 	*Keeper
 
@@ -323,11 +323,11 @@ type replica struct {
 	released []types.UID
 	events   []string
 	standing tracker.Taint
-	// ahead is by how much its clock of the API server is wrong.
+	// ahead is the error of its clock of the API server.
 	ahead time.Duration
-	// unsure is true while it does not know whether it leads.
+	// unsure is true while it may have lost the lease.
 	unsure bool
-	// old is the set of policies by which it judges; nil for those that stand.
+	// old is the set of policies in force on it; nil for those of the API server.
 	old *eviction.Set
 }
 
@@ -343,7 +343,7 @@ func (r *replica) Eventf(_ runtime.Object, eventType, reason, format string, arg
 	r.events = append(r.events, eventType+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-func (r *replica) told() []string {
+func (r *replica) sentEvents() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.events...)
@@ -426,7 +426,7 @@ func (r *replica) retire(t *testing.T) {
 
 var cause = Cause{Carrier: tracker.Source{Kind: tracker.SourceNode, Name: "n"}, Key: "broken", Effect: corev1.TaintEffectNoExecute}
 
-// policies returns those with names as r knows them.
+// policies returns the policies in force with these names.
 func (r *replica) policies(names ...string) []*eviction.Policy {
 	set := r.options.Policies()
 	var list []*eviction.Policy
@@ -436,7 +436,7 @@ func (r *replica) policies(names ...string) []*eviction.Policy {
 	return list
 }
 
-// try asks until there is an answer, and counts pods that go of so many, and those held.
+// try asks for a number of new pods, and returns how many of them get a permit and how many are held.
 func (r *replica) try(pods int, names ...string) (gone, held int) {
 	for range pods {
 		switch answer := r.answer(names...); {
@@ -450,7 +450,7 @@ func (r *replica) try(pods int, names ...string) (gone, held int) {
 	return gone, held
 }
 
-// holding returns the names of the policies whose breakers hold by what r knows.
+// holding returns the names of the policies whose breakers are tripped, as the replica last read them.
 func (r *replica) holding() []string {
 	t := r.term.Load()
 	t.mu.Lock()
@@ -467,10 +467,10 @@ func (r *replica) holding() []string {
 // newUID returns the UID of a pod that has not asked yet.
 func newUID() types.UID { return uuid.NewUUID() }
 
-// answer asks for a new pod until it need not wait, at most for a minute.
+// answer asks for a new pod until it does not have to wait, at most for a minute.
 func (r *replica) answer(names ...string) Answer { return r.answerFor(newUID(), names...) }
 
-// answerFor is answer, for a pod.
+// answerFor does the same for a pod.
 func (r *replica) answerFor(pod types.UID, names ...string) Answer {
 	var answer Answer
 	for begun := time.Now(); time.Since(begun) < time.Minute; {
@@ -502,7 +502,7 @@ func bounded(pods int32, window time.Duration) func(*v1alpha1.EvictionPolicy) {
 	}
 }
 
-// led runs a test with one replica that leads, and a policy "p" that was changed so.
+// led runs a test with a replica that leads and a policy "p", which change changes.
 func led(t *testing.T, change func(*v1alpha1.EvictionPolicy), test func(t *testing.T, s *store, r *replica)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

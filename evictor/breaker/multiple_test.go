@@ -13,15 +13,15 @@ import (
 
 const uidQ = types.UID("uid of q")
 
-// bothTripped runs a test with two breakers of 5 that bind the same 10 pods. Five
-// have gone, and the book has the others for p.
+// bothTripped runs a test with two tripped breakers p and q that bind the same pods, of which 5 were evicted.
+// The evictor counts 9 held pods, all for p.
 func bothTripped(t *testing.T, test func(t *testing.T, s *store, r *replica)) {
 	t.Helper()
 	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		s.change("q", bounded(5, time.Minute))
 		r.goes(t, 5, "p", "q")
-		r.goes(t, 0, "q") // Now q holds as well.
+		r.goes(t, 0, "q") // The breaker q trips as well.
 		_, held := r.try(8, "p", "q")
 		require.Equal(t, 8, held)
 		r.locked(func() { r.held[uidP] = 9 })
@@ -29,54 +29,53 @@ func bothTripped(t *testing.T, test func(t *testing.T, s *store, r *replica)) {
 	})
 }
 
-func TestTwoBreakersHoldTheSamePods(t *testing.T) {
+func TestTwoBreakersThatHoldTheSamePodsAreReleasedWhenThesePodsFit(t *testing.T) {
 	bothTripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		settle(10 * time.Minute)
 		require.NotNil(t, s.status("p").Breaker.Tripped)
-		require.NotNil(t, s.status("q").Breaker.Tripped, "what is booked for the other does not fit")
-		require.Len(t, r.told(), 2, "each has tripped once")
+		require.NotNil(t, s.status("q").Breaker.Tripped, "the pods that p holds do not fit into q")
+		require.Len(t, r.sentEvents(), 2, "each trips once")
 		r.locked(func() { r.held[uidP] = 5 })
-		settle(3 * fitsAfter) // One may wait for what it takes over from the other.
-		require.Len(t, r.told(), 4, "five fit into both")
+		settle(3 * fitsAfter) // One may be released after the other, whose pods have to ask again first.
+		require.Len(t, r.sentEvents(), 4, "five pods fit into both")
 		r.goes(t, 5, "p", "q")
 	})
 }
 
-func TestABreakerThatTakesOverWhatAnotherHeldWaitsForTheBook(t *testing.T) {
+func TestABreakerIsNotReleasedBeforeThePodsOfAnotherHaveAskedAgain(t *testing.T) {
 	bothTripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		settle(2 * time.Minute)
 		s.change("p", bounded(100, time.Minute))
 		r.PoliciesChanged()
 		settle(2 * time.Second)
-		require.Contains(t, r.told()[2], "The limit was raised")
-		r.locked(func() { r.held[uidP] = 0 }) // They ask again.
-		settle(2 * time.Second)               // Together less than fitsAfter, whichever clerk was first.
-		require.NotNil(t, s.status("q").Breaker.Tripped, "who asks again is not in the book yet")
+		require.Contains(t, r.sentEvents()[2], "The limit was raised")
+		r.locked(func() { r.held[uidP] = 0 }) // The pods ask again.
+		settle(2 * time.Second)               // Since the release of p it is less than fitsAfter.
+		require.NotNil(t, s.status("q").Breaker.Tripped, "pods that ask again are not counted yet")
 		r.locked(func() { r.held[uidQ] = 9 })
 		settle(10 * time.Minute)
 		require.NotNil(t, s.status("q").Breaker.Tripped)
-		require.Len(t, r.told(), 3)
+		require.Len(t, r.sentEvents(), 3)
 	})
 }
 
-func TestABreakerDoesNotHoldBecauseOfPodsThatItDoesNotBind(t *testing.T) {
+func TestABreakerIsReleasedWhileAnotherOneHoldsOtherPods(t *testing.T) {
 	bothTripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		s.change("r", bounded(5, time.Minute))
 		r.goes(t, 5, "r")
 		settle(2 * time.Minute)
-		require.Contains(t, r.told()[3], "What was held fits", "nobody whom it binds is held")
+		require.Contains(t, r.sentEvents()[3], "What was held fits", "no pod that it binds is held")
 		if counted := s.status("r").Breaker; counted != nil {
 			require.Nil(t, counted.Tripped)
 		}
 	})
 }
 
-// A breaker counts pods, whatever the kind of the carrier and whenever the taint is said
-// to have come. That a driver taints all its slices at once is held as all else.
-func TestJ02PodsThatLeaveBecauseOfSlicesCountAsAllOthers(t *testing.T) {
+// A driver can taint all of its slices at once.
+func TestJ02ABreakerCountsPodsThatLeaveBecauseOfSlices(t *testing.T) {
 	led(t, bounded(10, time.Hour), func(t *testing.T, _ *store, r *replica) {
 		t.Helper()
 		slice := Cause{Carrier: tracker.Source{Kind: tracker.SourceSlice, Name: "slice"}, Key: "gpu", Effect: corev1.TaintEffectNoExecute}
@@ -97,7 +96,7 @@ func TestJ02PodsThatLeaveBecauseOfSlicesCountAsAllOthers(t *testing.T) {
 	})
 }
 
-func TestH02PodsThatLeaveBecauseOfABackDatedTaintCountAsAllOthers(t *testing.T) {
+func TestH02ABreakerCountsPodsThatLeaveBecauseOfATaintAddedLongAgo(t *testing.T) {
 	led(t, bounded(10, time.Hour), func(t *testing.T, _ *store, r *replica) {
 		t.Helper()
 		r.locked(func() { r.standing = tracker.Taint{Key: "broken", TimeAdded: time.Now().Add(-24 * time.Hour)} })
@@ -124,8 +123,8 @@ func TestABreakerIsNotReleasedBeforePodsAreHeldByIt(t *testing.T) {
 		s.fault = nil
 		s.mu.Unlock()
 		settle(fitsAfter - time.Second)
-		require.Len(t, r.told(), 1, "the evictor may not have counted all held pods yet")
+		require.Len(t, r.sentEvents(), 1, "the evictor may not have counted all held pods yet")
 		settle(3 * time.Second)
-		require.Len(t, r.told(), 2, "it counts none")
+		require.Len(t, r.sentEvents(), 2, "it counts none")
 	})
 }

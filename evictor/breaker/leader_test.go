@@ -11,48 +11,48 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// write changes what stands in the status of p, as another leader does.
-func (s *store) write(how func(*v1alpha1.EvictionBreakerStatus)) {
-	s.change("p", func(p *v1alpha1.EvictionPolicy) { how(p.Status.Breaker) })
+// write changes the status of p as another leader does.
+func (s *store) write(change func(*v1alpha1.EvictionBreakerStatus)) {
+	s.change("p", func(p *v1alpha1.EvictionPolicy) { change(p.Status.Breaker) })
 }
 
-// requests returns how many there were.
+// requests returns the number of requests.
 func (s *store) requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reads + s.writes
 }
 
-func TestJ06WhatALeaderThatIsOverWritesLateIsHeard(t *testing.T) {
+func TestJ06ALateWriteOfAnEarlierLeaderIsRead(t *testing.T) {
 	led(t, bounded(5, time.Hour), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		r.goes(t, 5, "p")
 		r.locked(func() { r.held[uidP] = 9 })
 		settle(time.Minute)
-		s.write(func(b *v1alpha1.EvictionBreakerStatus) { b.Tripped, b.WriteID = nil, "of another" })
+		s.write(func(b *v1alpha1.EvictionBreakerStatus) { b.Tripped, b.WriteID = nil, "another" })
 		settle(freshFor + 2*time.Second)
-		require.Equal(t, []types.UID{uidP}, r.released, "who is held asks again")
+		require.Equal(t, []types.UID{uidP}, r.released, "held pods are woken")
 		require.NotNil(t, r.answer("p").HeldBy)
-		require.NotNil(t, s.status("p").Breaker.Tripped, "who holds says so")
+		require.NotNil(t, s.status("p").Breaker.Tripped, "the status has the breaker tripped again")
 	})
 }
 
-func TestJ06WhatALeaderThatIsOverWritesLateIsHeardWhereNobodyAsks(t *testing.T) {
+func TestJ06ALateWriteOfAnEarlierLeaderIsReadWhileNoPodAsks(t *testing.T) {
 	led(t, bounded(5, time.Hour), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		gone, _ := r.try(3, "p")
 		require.Equal(t, 3, gone)
 		settle(10 * time.Minute)
 		s.write(func(b *v1alpha1.EvictionBreakerStatus) {
-			b.Tripped, b.Limit, b.WriteID = new(metav1.NowMicro()), 5, "of another"
+			b.Tripped, b.Limit, b.WriteID = new(metav1.NowMicro()), 5, "another"
 		})
 		settle(2 * idlePause)
-		require.Nil(t, s.status("p").Breaker.Tripped, "nobody is held")
+		require.Nil(t, s.status("p").Breaker.Tripped, "no pod is held")
 		r.goes(t, 2, "p")
 	})
 }
 
-func TestJ06AReplicaThatIsNotSureThatItLeadsAsksForNothing(t *testing.T) {
+func TestJ06AReplicaThatMayHaveLostTheLeaseMakesNoRequests(t *testing.T) {
 	tripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		s.approve("a", pods(3))
@@ -60,7 +60,7 @@ func TestJ06AReplicaThatIsNotSureThatItLeadsAsksForNothing(t *testing.T) {
 		r.locked(func() { r.unsure, r.held[uidP] = true, 0 })
 		s.change("second", bounded(3, time.Hour))
 		r.PoliciesChanged()
-		settle(writePause) // what was under way
+		settle(writePause) // A request may be in progress.
 		requests := s.requests()
 		for begun := time.Now(); time.Since(begun) < 10*time.Minute; {
 			require.Nil(t, r.Ask(newUID(), r.policies("second"), cause).Permit)
@@ -74,7 +74,7 @@ func TestJ06AReplicaThatIsNotSureThatItLeadsAsksForNothing(t *testing.T) {
 	})
 }
 
-func TestH05ALeaderThatComesAfterTheClockWasSetBackHoldsLongerAndSaysSo(t *testing.T) {
+func TestH05ALeaderThatStartsAfterTheClockWasSetBackHoldsForLonger(t *testing.T) {
 	const window, back = time.Minute, 18 * time.Second
 	led(t, bounded(5, window), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
@@ -86,14 +86,14 @@ func TestH05ALeaderThatComesAfterTheClockWasSetBackHoldsLongerAndSaysSo(t *testi
 		r.lead(t)
 		r.goes(t, 0, "p")
 		settle(window/2 + usableFor + attemptTimeout + skew)
-		require.NotNil(t, s.status("p").Breaker.Tripped, "it counts by the times that stand in the status")
+		require.NotNil(t, s.status("p").Breaker.Tripped, "it counts by the times in the status")
 		settle(back + 5*time.Second)
 		require.Empty(t, s.status("p").Breaker)
 		r.goes(t, 5, "p")
 	})
 }
 
-func TestH05ALeaderThatStaysHoldsNoLongerWhenTheClockIsSetBack(t *testing.T) {
+func TestH05ALeaderDoesNotHoldForLongerAfterTheClockIsSetBack(t *testing.T) {
 	const window = time.Minute
 	led(t, bounded(5, window), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestH05ALeaderThatStaysHoldsNoLongerWhenTheClockIsSetBack(t *testing.T) {
 	})
 }
 
-func TestI04ABreakerWhoseReleaseIsNotAnsweredLetsPodsGo(t *testing.T) {
+func TestI04ABreakerIsReleasedByAWriteWithoutAnAnswer(t *testing.T) {
 	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		r.goes(t, 5, "p")
@@ -127,7 +127,7 @@ func TestI04ABreakerWhoseReleaseIsNotAnsweredLetsPodsGo(t *testing.T) {
 		settle(5 * time.Second)
 		require.Empty(t, s.status("p").Breaker)
 		require.Equal(t, []types.UID{uidP}, r.released)
-		require.Len(t, r.told(), 2, "it is told of as if it had been answered")
+		require.Len(t, r.sentEvents(), 2, "the release has an event")
 		r.goes(t, 5, "p")
 	})
 }
