@@ -23,7 +23,7 @@ import (
 // Secret that gets lost or is restored from backups. At every instant each replica must
 // serve a certificate that has not expired and that verifies against any bundle that an
 // API server may still have: those that the configurations held within the last
-// BundleDelay.
+// bundleDelay.
 func TestF04Decade(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
@@ -76,7 +76,7 @@ func newDecade(t *testing.T, seed uint64) *decade {
 	}
 	d.options.CALifetime = time.Duration(120+random.IntN(400)) * day
 	d.options.ServingLifetime = d.options.CALifetime / time.Duration(3+random.IntN(8))
-	d.options.BundleDelay = time.Duration(1+random.IntN(48)) * time.Hour
+	d.options.bundleDelay = time.Duration(1+random.IntN(48)) * time.Hour
 	d.cluster.observe = d.look
 	for i := range d.cutOff {
 		d.replicas = append(d.replicas, d.newReplica(i))
@@ -92,7 +92,7 @@ func (d *decade) newReplica(i int) *replica {
 		}
 		return nil
 	}, func(o *Options) {
-		o.CALifetime, o.ServingLifetime, o.BundleDelay = d.options.CALifetime, d.options.ServingLifetime, d.options.BundleDelay
+		o.CALifetime, o.ServingLifetime, o.bundleDelay = d.options.CALifetime, d.options.ServingLifetime, d.options.bundleDelay
 	})
 }
 
@@ -195,7 +195,7 @@ func (d *decade) check() {
 		require.NotNil(d.t, p)
 		require.NoError(d.t, r.Ready(nil), "replica %d at %s", i, now)
 		for _, held := range slices.Backward(d.bundles) {
-			if !held.until.IsZero() && !now.Before(held.until.Add(d.options.BundleDelay)) {
+			if !held.until.IsZero() && !now.Before(held.until.Add(d.options.bundleDelay)) {
 				break
 			}
 			require.True(d.t, d.verifies(p, held, now), "replica %d at %s against the bundle held until %s", i, now, held.until)

@@ -117,7 +117,7 @@ func (f *files) until(ctx context.Context, current, next *pair, now time.Time) (
 	if len(f.webhooks.targets) == 0 || !current.usable(now) || current.sameIssuer(next) {
 		return time.Time{}, nil
 	}
-	last := current.lastMoment(f.options.Recheck)
+	last := current.lastMoment(f.options.recheck)
 	if !now.Before(last) {
 		return time.Time{}, nil
 	}

@@ -21,8 +21,21 @@ func start() time.Time {
 	return time.Date(2031, time.March, 1, 9, 0, 0, 0, time.UTC)
 }
 
+const (
+	defaultCALifetime      = 365 * day
+	defaultServingLifetime = 30 * day
+)
+
+// testCA returns the configuration of a CA with the lifetimes of an installation.
+func testCA() OwnCA {
+	return OwnCA{
+		Namespace: testNamespace, SecretName: testSecret, Hosts: []string{testHost},
+		CALifetime: defaultCALifetime, ServingLifetime: defaultServingLifetime,
+	}
+}
+
 func testOptions() *Options {
-	o := &Options{OwnCA: OwnCA{Hosts: []string{testHost}}}
+	o := &Options{OwnCA: testCA()}
 	o.setDefaults()
 	return o
 }
@@ -64,7 +77,7 @@ func newReplica(t *testing.T, c *cluster, clock *clocktesting.FakeClock, f fault
 	metrics := NewMetrics(registry)
 	o := Options{
 		Client: c.client(f), Clock: clock, Metrics: metrics,
-		OwnCA:              OwnCA{Namespace: testNamespace, SecretName: testSecret, Hosts: []string{testHost}},
+		OwnCA:              testCA(),
 		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
 	}
 	for _, f := range change {

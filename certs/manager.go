@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -52,24 +53,24 @@ type Manager struct {
 	trouble atomic.Pointer[error]
 }
 
-// New returns a Manager, or an error that names the invalid options. It neither calls the
+// New returns a Manager, or an error for a URL that cannot be parsed. It neither calls the
 // API server nor reads files; Start does.
 func New(o Options) (*Manager, error) {
 	o.setDefaults()
-	base, err := o.validate()
-	if err != nil {
-		return nil, fmt.Errorf("check certificate options: %w", err)
-	}
-	if base != nil {
-		o.Hosts = append([]string{base.Hostname()}, o.Hosts...)
+	if o.URL != "" {
+		u, err := url.Parse(o.URL)
+		if err != nil {
+			return nil, errors.New("url cannot be parsed")
+		}
+		o.Hosts = append([]string{u.Hostname()}, o.Hosts...)
 	}
 	m := &Manager{
 		use:      &inUse{metrics: o.Metrics},
 		clock:    o.Clock,
-		recheck:  o.Recheck,
+		recheck:  o.recheck,
 		reporter: &reporter{metrics: o.Metrics, logged: map[string]string{}},
 	}
-	webhooks := newPublisher(&o, base, m.reporter)
+	webhooks := newPublisher(&o, m.reporter)
 	if o.Directory != "" {
 		m.source, m.untrusted = &files{options: &o, use: m.use, webhooks: webhooks, reporter: m.reporter}, errUnverified
 	} else {

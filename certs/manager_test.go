@@ -25,7 +25,7 @@ func running(t *testing.T, c *cluster, f fault, change ...func(*Options)) (m *Ma
 	t.Helper()
 	o := Options{
 		Client: c.client(f), Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
-		OwnCA:              OwnCA{Namespace: testNamespace, SecretName: testSecret, Hosts: []string{testHost}},
+		OwnCA:              testCA(),
 		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
 	}
 	for _, f := range change {
@@ -48,7 +48,7 @@ func TestManagerRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, validatingConfiguration(), mutatingConfiguration())
-		m, stop := running(t, c, nil, func(o *Options) { o.Recheck = 100 * day })
+		m, stop := running(t, c, nil, func(o *Options) { o.recheck = 100 * day })
 		require.NoError(t, m.Ready(nil))
 		require.False(t, m.NeedLeaderElection())
 
@@ -262,4 +262,19 @@ func TestProblemsAreLoggedOnce(t *testing.T) {
 	for _, line := range lines {
 		require.NotContains(t, line, "PRIVATE KEY")
 	}
+}
+
+func TestServiceHosts(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, ServiceHosts(testNamespace, "tollgate"), testHost)
+}
+
+func TestTheHostOfTheURLIsInTheCertificate(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, validatingConfiguration(), mutatingConfiguration())
+	r := newReplica(t, c, clocktesting.NewFakeClock(start()), nil, func(o *Options) { o.Hosts, o.URL = nil, "https://[::1]:9443" })
+	require.NoError(t, r.once(t.Context()))
+	require.True(t, r.use.load().covers([]string{"::1"}))
+	_, err := New(Options{OwnCA: OwnCA{URL: "https://me:secret@127.0.0.1:port"}})
+	require.ErrorContains(t, err, "url cannot be parsed", "the URL may have a password")
 }

@@ -1,35 +1,25 @@
 package certs
 
 import (
-	"errors"
-	"fmt"
-	"net/netip"
-	"net/url"
+	"cmp"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 )
 
 const (
-	defaultCALifetime      = 365 * 24 * time.Hour
-	defaultServingLifetime = 30 * 24 * time.Hour
-	defaultBundleDelay     = 10 * time.Minute
-	defaultSecretRecheck   = time.Minute
-	defaultFilesRecheck    = 10 * time.Second
+	defaultBundleDelay   = 10 * time.Minute
+	defaultSecretRecheck = time.Minute
+	defaultFilesRecheck  = 10 * time.Second
 
-	// X.509 times have whole seconds, so thirds of a shorter lifetime mean little.
-	minServingLifetime = 10 * time.Second
-	// A CA is replaced with a third of its lifetime left. That must suffice for a whole
-	// serving certificate, or the last ones would be shorter.
-	minServingLivesOfCA = 3
-	// The roll-over has that same third, half of which must remain for outages after the
-	// delay.
-	minDelaysOfCA = 6
+	// A CA is replaced with a third of its lifetime left, a quarter of which is the maximum
+	// delay of the roll-over: the rest is for outages.
+	minDelaysOfCA = 12
 )
 
-// Options configures the source and the hosts of certificates.
+// Options configures the source and the hosts of certificates. They are not validated: the
+// configuration of the server is.
 type Options struct {
 	OwnCA
 
@@ -56,9 +46,9 @@ type Options struct {
 	// used with Directory.
 	Annotate bool
 
-	// Recheck is the maximum delay between refreshes, also after errors. By default a
-	// minute, or 10 seconds for files.
-	Recheck time.Duration
+	// recheck is the maximum delay between refreshes, also after errors: a minute, or 10
+	// seconds for files.
+	recheck time.Duration
 }
 
 // OwnCA configures Tollgate's own CA.
@@ -73,16 +63,15 @@ type OwnCA struct {
 	// Service in the webhook configurations, with the path of the Service appended.
 	URL string
 
-	// CALifetime is the lifetime of a CA, by default a year. A CA is replaced after two
-	// thirds of it.
+	// CALifetime is the lifetime of a CA. A CA is replaced after two thirds of it.
 	CALifetime time.Duration
-	// ServingLifetime is the lifetime of a serving certificate, by default 30 days, at
-	// most a third of CALifetime. The certificate is replaced after two thirds of it.
+	// ServingLifetime is the lifetime of a serving certificate, at most a third of CALifetime:
+	// the last third of a CA must suffice for a whole serving certificate. The certificate is
+	// replaced after two thirds of it.
 	ServingLifetime time.Duration
-	// BundleDelay is how long a new CA must be in all configurations before it signs, so
-	// that each API server has seen it. By default 10 minutes, at most a sixth of
-	// CALifetime.
-	BundleDelay time.Duration
+	// bundleDelay is how long a new CA must be in all configurations before it signs, so
+	// that each API server has seen it: 10 minutes, at most a twelfth of CALifetime.
+	bundleDelay time.Duration
 }
 
 // ServiceHosts returns the DNS names of a Service. API servers verify the one that ends in
@@ -92,78 +81,10 @@ func ServiceHosts(namespace, name string) []string {
 }
 
 func (o *Options) setDefaults() {
-	if o.CALifetime == 0 {
-		o.CALifetime = defaultCALifetime
-	}
-	if o.ServingLifetime == 0 {
-		o.ServingLifetime = min(defaultServingLifetime, o.CALifetime/minServingLivesOfCA)
-	}
-	if o.BundleDelay == 0 {
-		o.BundleDelay = min(defaultBundleDelay, o.CALifetime/(2*minDelaysOfCA))
-	}
-	switch {
-	case o.Recheck != 0:
-	case o.Directory != "":
-		o.Recheck = defaultFilesRecheck
-	default:
-		o.Recheck = defaultSecretRecheck
-	}
-}
-
-// validate checks the options, and returns URL parsed, nil if it is not set.
-func (o *Options) validate() (*url.URL, error) {
-	var errs []error
-	refuse := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	refuse(o.Clock == nil, "clock is missing")
-	refuse(o.Metrics == nil, "metrics are missing")
-	refuse(o.Recheck < 0, "recheck %s is negative", o.Recheck)
-	named := len(o.ValidatingWebhooks)+len(o.MutatingWebhooks) != 0
-	refuse(o.Client == nil && (o.Directory == "" || named), "client is missing")
+	recheck := defaultSecretRecheck
 	if o.Directory != "" {
-		return nil, errors.Join(errs...)
+		recheck = defaultFilesRecheck
 	}
-	refuse(o.Namespace == "", "namespace of the secret is missing")
-	refuse(o.SecretName == "", "name of the secret is missing")
-	refuse(len(o.Hosts) == 0 && o.URL == "", "hosts are missing")
-	for _, h := range o.Hosts {
-		refuse(!isHost(h), "host %q is neither a DNS name nor an IP address", h)
-	}
-	refuse(o.ServingLifetime < minServingLifetime,
-		"serving lifetime %s is below %s", o.ServingLifetime, minServingLifetime)
-	refuse(o.CALifetime/minServingLivesOfCA < o.ServingLifetime,
-		"serving lifetime %s is more than a third of the CA lifetime %s", o.ServingLifetime, o.CALifetime)
-	refuse(o.BundleDelay < 0, "bundle delay %s is negative", o.BundleDelay)
-	refuse(o.CALifetime/minDelaysOfCA < o.BundleDelay,
-		"bundle delay %s is more than a sixth of the CA lifetime %s", o.BundleDelay, o.CALifetime)
-	base, err := o.parseURL()
-	return base, errors.Join(append(errs, err)...)
-}
-
-// isHost reports whether a certificate can be valid for h. A host with a port, for
-// example, would be found missing after each issue.
-func isHost(h string) bool {
-	if address, err := netip.ParseAddr(h); err == nil {
-		return address.Zone() == ""
-	}
-	return len(validation.IsDNS1123Subdomain(h)) == 0
-}
-
-// parseURL returns nil if no URL is set. The API server accepts neither user, query nor
-// fragment in the URL of a webhook, and only https.
-func (o *Options) parseURL() (*url.URL, error) {
-	if o.URL == "" {
-		return nil, nil
-	}
-	u, err := url.Parse(o.URL)
-	if err != nil {
-		return nil, errors.New("url cannot be parsed")
-	}
-	if u.Scheme != "https" || !isHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("url %q is not https://host[:port][/path]", u.Redacted())
-	}
-	return u, nil
+	o.recheck = cmp.Or(o.recheck, recheck)
+	o.bundleDelay = cmp.Or(o.bundleDelay, min(defaultBundleDelay, o.CALifetime/minDelaysOfCA))
 }

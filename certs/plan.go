@@ -86,7 +86,7 @@ func plan(s *state, now time.Time, o *Options, k seen) (step, time.Time) { //nol
 		return stepCreate, time.Time{}
 	case lacksTrusted(s, now, k.trusted):
 		return stepKeepTrust, time.Time{}
-	case published && !s.published.IsZero() && !now.Before(s.published.Add(o.BundleDelay)):
+	case published && !s.published.IsZero() && !now.Before(s.published.Add(o.bundleDelay)):
 		return stepFinishRollOver, time.Time{}
 	case ca && (!serving || !s.serving.covers(o.Hosts) || renewable && !now.Before(renewal(s.serving.leaf))):
 		return stepIssue, time.Time{}
@@ -102,7 +102,7 @@ func plan(s *state, now time.Time, o *Options, k seen) (step, time.Time) { //nol
 		moments = append(moments, renewal(s.serving.leaf))
 	}
 	if next {
-		moments = append(moments, s.published.Add(o.BundleDelay))
+		moments = append(moments, s.published.Add(o.bundleDelay))
 	} else {
 		moments = append(moments, renewal(s.ca.cert))
 	}

@@ -15,7 +15,6 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,7 +47,7 @@ type publisher struct {
 	api      typedadmissionv1.AdmissionregistrationV1Interface
 	targets  []target
 	annotate bool
-	base     *url.URL
+	base     string
 	reporter *reporter
 }
 
@@ -65,8 +64,8 @@ func (t target) String() string {
 	return t.kind + "/" + t.name
 }
 
-func newPublisher(o *Options, base *url.URL, r *reporter) *publisher {
-	p := &publisher{base: base, annotate: o.Annotate, reporter: r}
+func newPublisher(o *Options, r *reporter) *publisher {
+	p := &publisher{base: o.URL, annotate: o.Annotate, reporter: r}
 	if o.Client != nil {
 		p.api = o.Client.AdmissionregistrationV1()
 	}
@@ -198,29 +197,42 @@ func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Ce
 	return errors.Join(errs...)
 }
 
-// change returns the JSON patch by which a configuration gets the bundle, or nil if it has it.
+// change returns the JSON patch by which a configuration gets the bundle, or nil if it has
+// it. It is pure. The patch changes single fields, so that fields of newer API versions
+// survive, and tests the resourceVersion.
 func (p *publisher) change(c *configuration, bundle []byte) ([]byte, error) {
+	ops := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/resourceVersion", c.ResourceVersion)}
+	key, value := AnnotationBundle, string(bundle)
 	if !p.annotate {
-		return amend(c, bundle, p.base)
+		var services map[string]admissionregistrationv1.ServiceReference
+		key, value = AnnotationServices, ""
+		if ops, services = amend(ops, c, bundle, p.base); len(services) != 0 {
+			encoded, err := json.Marshal(services)
+			if err != nil {
+				return nil, fmt.Errorf("encode services: %w", err)
+			}
+			value = string(encoded)
+		}
 	}
-	if c.Annotations[AnnotationBundle] == string(bundle) {
+	path := "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1")
+	before, annotated := c.Annotations[key]
+	switch {
+	case value == before && annotated == (value != ""):
+	case value == "":
+		ops = append(ops, jsonpatch.NewOperation("remove", path, nil))
+	case c.Annotations == nil:
+		ops = append(ops, jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{key: value}))
+	default:
+		ops = append(ops, jsonpatch.NewOperation("add", path, value))
+	}
+	if len(ops) == 1 {
 		return nil, nil
 	}
-	ops := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/resourceVersion", c.ResourceVersion)}
-	if c.Annotations == nil {
-		ops = append(ops, jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{}))
-	}
-	ops = append(ops, jsonpatch.NewOperation("add", annotationPath(AnnotationBundle), string(bundle)))
 	patch, err := json.Marshal(ops)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
 	return patch, nil
-}
-
-// annotationPath returns the JSON pointer of an annotation.
-func annotationPath(key string) string {
-	return "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1")
 }
 
 // isChanged reports whether an error is a lost race. The API server answers a JSON patch
@@ -231,13 +243,10 @@ func isChanged(err error) bool {
 		status.Status().Code == http.StatusUnprocessableEntity)
 }
 
-// amend returns the JSON patch that sets bundle, and base if not nil, in all webhooks, or
-// nil if nothing differs. It is pure. The patch changes single fields, so that fields of
-// newer API versions survive, and tests the resourceVersion.
-func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) { //nolint:gocyclo // One operation after the other.
-	var ops []jsonpatch.Operation
+// amend appends the operations that set bundle, and base if not empty, in all webhooks, and
+// returns the Services that URLs then have replaced.
+func amend(ops []jsonpatch.Operation, c *configuration, bundle []byte, base string) ([]jsonpatch.Operation, map[string]admissionregistrationv1.ServiceReference) {
 	add := func(op, path string, value any) { ops = append(ops, jsonpatch.NewOperation(op, path, value)) }
-	add("test", "/metadata/resourceVersion", c.ResourceVersion)
 	before, after := ReplacedServices(c.Annotations), map[string]admissionregistrationv1.ServiceReference{}
 	for i, w := range c.Webhooks {
 		client, at := w.ClientConfig, "/webhooks/"+strconv.Itoa(i)+"/clientConfig"
@@ -246,7 +255,7 @@ func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) { //n
 		}
 		replaced, found := before[w.Name]
 		switch {
-		case base != nil:
+		case base != "":
 			if client.Service != nil {
 				replaced, found = *client.Service, true
 				add("remove", at+"/service", nil)
@@ -262,45 +271,22 @@ func amend(c *configuration, bundle []byte, base *url.URL) ([]byte, error) { //n
 			add("add", at+"/service", replaced)
 		}
 	}
-	path := annotationPath(AnnotationServices)
-	_, annotated := c.Annotations[AnnotationServices]
-	switch {
-	case len(after) != 0 && !apiequality.Semantic.DeepEqual(before, after):
-		value, err := json.Marshal(after)
-		if err != nil {
-			return nil, fmt.Errorf("encode services: %w", err)
-		}
-		if c.Annotations == nil {
-			add("add", "/metadata/annotations", map[string]string{})
-		}
-		add("add", path, string(value))
-	case len(after) == 0 && annotated:
-		add("remove", path, nil)
-	}
-	if len(ops) == 1 {
-		return nil, nil
-	}
-	patch, err := json.Marshal(ops)
-	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
-	return patch, nil
+	return ops, after
 }
 
-// URLAt returns the URL that Tollgate, called at base, sets for a webhook. path is the
-// path of the installed Service; a webhook that never had one keeps the path of its URL,
-// former. Both may be nil.
-func URLAt(base *url.URL, path, former *string) string {
-	target := ""
-	switch {
-	case path != nil:
-		target = *path
-	case former != nil:
+// URLAt returns the URL that Tollgate, called at base, which has no path, sets for a webhook.
+// path is the path of the installed Service; a webhook that never had one keeps the path of
+// its URL, former. Both may be nil.
+func URLAt(base string, path, former *string) string {
+	if path != nil {
+		return base + *path
+	}
+	if former != nil {
 		if u, err := url.Parse(*former); err == nil {
-			target = strings.TrimPrefix(u.Path, strings.TrimSuffix(base.Path, "/"))
+			return base + u.EscapedPath()
 		}
 	}
-	return base.JoinPath(target).String()
+	return base
 }
 
 // ReplacedServices returns the Services that URLs replaced, by the names of their

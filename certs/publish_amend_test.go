@@ -2,7 +2,6 @@ package certs
 
 import (
 	"encoding/json"
-	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,16 +9,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// amended applies the patch that amend returns, if any, as the API server would.
+// amended applies the patch that change returns, if any, as the API server would.
 func amended(t *testing.T, in *admissionregistrationv1.ValidatingWebhookConfiguration, bundle, base string) (*admissionregistrationv1.ValidatingWebhookConfiguration, bool) {
 	t.Helper()
-	var u *url.URL
-	if base != "" {
-		var err error
-		u, err = url.Parse(base)
-		require.NoError(t, err)
-	}
-	patch, err := amend(in, []byte(bundle), u)
+	patch, err := (&publisher{base: base}).change(in, []byte(bundle))
 	require.NoError(t, err)
 	if patch == nil {
 		return in, false
@@ -68,7 +61,7 @@ func TestAmend(t *testing.T) {
 	})
 	t.Run("nothing is written when nothing differs", func(t *testing.T) {
 		t.Parallel()
-		for _, base := range []string{"", "https://127.0.0.1:9443", "https://127.0.0.1:9443/base/"} {
+		for _, base := range []string{"", "https://127.0.0.1:9443"} {
 			once, changed := amended(t, shipped(), "bundle", base)
 			require.True(t, changed)
 			_, changed = amended(t, once, "bundle", base)
@@ -82,7 +75,7 @@ func TestAmend(t *testing.T) {
 	})
 	t.Run("a changed URL keeps the path", func(t *testing.T) {
 		t.Parallel()
-		got, _ := amended(t, shipped(), "bundle", "https://127.0.0.1:9443/base")
+		got, _ := amended(t, shipped(), "bundle", "https://127.0.0.1:9443")
 		got, _ = amended(t, got, "bundle", "https://[::1]:9444")
 		require.Equal(t, []string{"https://[::1]:9444/validate", "https://[::1]:9444/validate/nodes"}, urls(got))
 	})
@@ -122,9 +115,9 @@ func TestAmend(t *testing.T) {
 		t.Parallel()
 		in := shipped()
 		in.Webhooks[0].ClientConfig.Service.Path = nil
-		got, _ := amended(t, in, "bundle", "https://127.0.0.1:9443/base")
-		require.Equal(t, "https://127.0.0.1:9443/base", urls(got)[0])
-		_, changed := amended(t, got, "bundle", "https://127.0.0.1:9443/base")
+		got, _ := amended(t, in, "bundle", "https://127.0.0.1:9443")
+		require.Equal(t, "https://127.0.0.1:9443", urls(got)[0])
+		_, changed := amended(t, got, "bundle", "https://127.0.0.1:9443")
 		require.False(t, changed)
 	})
 	t.Run("an annotation that cannot be read is replaced", func(t *testing.T) {
@@ -139,7 +132,7 @@ func TestAmend(t *testing.T) {
 	})
 	t.Run("a patch for another version of the object does not apply", func(t *testing.T) {
 		t.Parallel()
-		patch, err := amend(shipped(), []byte("bundle"), nil)
+		patch, err := (&publisher{}).change(shipped(), []byte("bundle"))
 		require.NoError(t, err)
 		decoded, err := jsonpatch.DecodePatch(patch)
 		require.NoError(t, err)
@@ -148,7 +141,7 @@ func TestAmend(t *testing.T) {
 	})
 	t.Run("a configuration without webhooks needs nothing", func(t *testing.T) {
 		t.Parallel()
-		patch, err := amend(&configuration{}, []byte("bundle"), nil)
+		patch, err := (&publisher{}).change(&configuration{}, []byte("bundle"))
 		require.NoError(t, err)
 		require.Nil(t, patch)
 	})

@@ -327,9 +327,9 @@ func (c *ownCA) waitUntil(current, next *pair) time.Time {
 	if current == nil || current.issuer.Equal(next.issuer) {
 		return time.Time{}
 	}
-	until := current.lastMoment(c.options.Recheck)
+	until := current.lastMoment(c.options.recheck)
 	if since, ok := c.trustedSince[string(next.issuer.Raw)]; ok {
-		until = earlier(until, since.Add(c.options.BundleDelay))
+		until = earlier(until, since.Add(c.options.bundleDelay))
 	}
 	return until
 }

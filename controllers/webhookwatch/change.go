@@ -3,7 +3,6 @@ package webhookwatch
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -69,15 +68,11 @@ func (a address) isTollgates(before address, base string) bool {
 	if base == "" {
 		return a.Service != nil
 	}
-	at, err := url.Parse(base)
-	if err != nil || a.URL == nil {
-		return false
-	}
 	var path *string
 	if a.Shipped != nil {
 		path = a.Shipped.Path
 	}
-	return *a.URL == certs.URLAt(at, path, before.URL)
+	return a.URL != nil && *a.URL == certs.URLAt(base, path, before.URL)
 }
 
 // differences describes the changed webhooks and fields, except the address that Tollgate

@@ -117,7 +117,6 @@ func TestE10OnlyTollgatesOwnURLIsNoChange(t *testing.T) {
 
 		// The form of deploy/overlays/outside.
 		"a URL that never was a Service, its host corrected":    {at("https://127.0.0.1:9443/validate", ""), at(base+"/validate", ""), base, nil},
-		"a URL that never was a Service, below a path":          {at("https://127.0.0.1:9443/t/validate", ""), at(base+"/t/validate", ""), base + "/t", nil},
 		"a URL that never was a Service, another path":          {at("https://127.0.0.1:9443/validate", ""), at(base+"/other", ""), base, said},
 		"a URL that never was a Service, the path of its own":   {at(base+"/validate", ""), at(base+"/other", ""), base, said},
 		"a URL that never was a Service, the host of another":   {at(base+"/validate", ""), at("https://example.com/validate", ""), base, said},
