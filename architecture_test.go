@@ -49,10 +49,8 @@ type exception struct{ path, imports, reason string }
 
 // arrowExceptions are imports beyond the arrows.
 var arrowExceptions = []exception{
-	{"webhook/registration", "deploy/webhooks", "derives webhooks from the manifests"},
-	{"controllers/registration", "webhook/registration", "writes the webhooks that it derives"},
-	{"controllers/registration", "certs", "reads the annotation of certs with the CA bundle"},
-	{"controllers/webhookwatch", "certs", "compares webhooks with the URLs and annotations that certs writes into them"},
+	{"controllers/registration", "deploy/webhooks", "derives webhooks from the manifests"},
+	{"controllers/registration", "certs", "reads the URLs and annotations that certs writes into webhook configurations"},
 }
 
 // narrower are imports that a folder does without, although the rule of its room allows them.
@@ -326,8 +324,9 @@ func TestForbiddenImportsAreRefused(t *testing.T) {
 		"controllers import evictor":                       {file: "controllers/nodetaints/new.go", imported: ours + "evictor/panics", allowed: true},
 		"controllers do not import webhook":                {file: "controllers/nodetaints/new.go", imported: ours + "webhook/policies"},
 		"new controllers do not import certs":              {file: "controllers/new/deep/new.go", imported: ours + "certs"},
-		"webhookwatch imports certs":                       {file: "controllers/webhookwatch/new.go", imported: ours + "certs", allowed: true},
-		"webhookwatch does not import webhook":             {file: "controllers/webhookwatch/new.go", imported: ours + "webhook"},
+		"registration imports certs":                       {file: "controllers/registration/new.go", imported: ours + "certs", allowed: true},
+		"registration imports the manifests":               {file: "controllers/registration/new.go", imported: ours + "deploy/webhooks", allowed: true},
+		"registration does not import webhook":             {file: "controllers/registration/new.go", imported: ours + "webhook"},
 		"certs does not import the API":                    {file: "certs/new.go", imported: ours + "api/v1alpha1"},
 		"a new folder of certs does not import policy":     {file: "certs/new/new.go", imported: ours + "policy"},
 		"certs imports clients":                            {file: "certs/new.go", imported: "k8s.io/client-go/kubernetes", allowed: true},

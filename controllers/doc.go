@@ -11,5 +11,5 @@
 //   - devicetaints: NoSchedule taints beside NoExecute taints of devices
 //   - slicepatches: rules and status of ResourceSlicePatches
 //   - audit: pods that a TolerationPolicy would refuse today
-//   - webhookwatch: changes of the webhook configurations
+//   - registration: the webhooks through which the API server calls Tollgate
 package controllers

@@ -26,7 +26,6 @@ import (
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 // Annotations of a webhook configuration.
@@ -64,7 +63,7 @@ type Writer interface {
 type Options struct {
 	// Name is the name of both configurations.
 	Name    string
-	Deriver *registration.Deriver
+	Deriver *Deriver
 	// Window says that the mode is Window.
 	Window bool
 	Client Writer
@@ -92,7 +91,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "1 while the leader cannot register the webhooks that the policies in force need, otherwise 0.",
 		}),
 		writes: controller.NewCounter(reg, "tollgate_webhook_registration_writes_total",
-			"Writes of the webhooks by the leader.", "configuration", "validating", "mutating"),
+			"Writes of the webhooks by the leader.", "configuration", string(Validating), string(Mutating)),
 	}
 }
 
@@ -105,19 +104,19 @@ type Controller struct {
 	limit *rate.Limiter
 	// gone has the reasons that policies do not give any more, with the time at which this
 	// leader first saw that. Only the one worker uses it.
-	gone map[registration.Reasons]time.Time
+	gone map[Reasons]time.Time
 
 	mu sync.Mutex
 	// version identifies the policies for which the webhooks are registered, and problem says
 	// why they are not.
 	version, problem string
 	// written are the last written lists of webhooks, by configuration.
-	written map[string][]any
+	written map[Kind][][]Webhook
 }
 
 // New returns a controller; Start starts it.
 func New(base controller.Base, options Options) *Controller {
-	c := &Controller{options: options, limit: rate.NewLimiter(writesPerSecond, writeBurst), written: map[string][]any{}}
+	c := &Controller{options: options, limit: rate.NewLimiter(writesPerSecond, writeBurst), written: map[Kind][][]Webhook{}}
 	wake := controller.OnEvent(func(client.Object) { c.Add(options.Name) })
 	watches := map[client.Object]toolscache.ResourceEventHandler{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: wake,
@@ -130,7 +129,7 @@ func New(base controller.Base, options Options) *Controller {
 		Name: "tollgate-webhook-registration", Watches: watches, Reconcile: c.reconcile,
 		PoliciesChanged: func(context.Context) { c.Add(options.Name) },
 		Started: func() {
-			c.gone = map[registration.Reasons]time.Time{}
+			c.gone = map[Reasons]time.Time{}
 			c.settle("", "")
 			c.Add(options.Name)
 		},
@@ -174,16 +173,24 @@ func (c *Controller) Wrote(object any) bool {
 	kind, webhooks := webhooksOf(object)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.written[kind], func(w any) bool { return equality.Semantic.DeepEqual(w, webhooks) })
+	return slices.ContainsFunc(c.written[kind], func(w []Webhook) bool { return equality.Semantic.DeepEqual(w, webhooks) })
 }
 
 // webhooksOf returns the kind and the webhooks of a configuration.
-func webhooksOf(object any) (kind string, webhooks any) {
+func webhooksOf(object any) (kind Kind, webhooks []Webhook) {
 	switch object := object.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		return "validating", object.Webhooks
+		for i := range object.Webhooks {
+			w := &object.Webhooks[i]
+			webhooks = append(webhooks, Webhook{
+				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+				NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+				TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+			})
+		}
+		return Validating, webhooks
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		return "mutating", object.Webhooks
+		return Mutating, object.Webhooks
 	}
 	return "", nil
 }
@@ -221,27 +228,26 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 // register writes both configurations, as far as they are there. The mutating one comes first:
 // the validating webhooks refuse pods without what it gives.
 func (c *Controller) register(ctx context.Context, name string, policies *policyset.Set) (time.Duration, error) {
-	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	var found []client.Object
 	var errs []error
 	var unannotated error
-	var held registration.Reasons
-	for _, object := range []client.Object{mutating, validating} {
+	var held Reasons
+	for _, object := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
 		err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, object)
 		kind, _ := webhooksOf(object)
 		switch {
 		case apierrors.IsNotFound(err):
-			errs = append(errs, problemError("The "+kind+" webhook configuration "+name+" does not exist: Tollgate is not called."))
+			errs = append(errs, problemError("The "+string(kind)+" webhook configuration "+name+" does not exist: Tollgate is not called."))
 		case err != nil:
 			return 0, fmt.Errorf("read the %s webhook configuration: %w", kind, err)
 		case object.GetAnnotations()[AnnotationRegistration] != string(configv1alpha1.RegistrationManaged):
-			errs = append(errs, problemError("The "+kind+" webhook configuration "+name+" is not installed for webhook.registration Managed: apply the manifests"+
+			errs = append(errs, problemError("The "+string(kind)+" webhook configuration "+name+" is not installed for webhook.registration Managed: apply the manifests"+
 				" that are, which annotate it with "+AnnotationRegistration+"=Managed."))
 		case object.GetAnnotations()[certs.AnnotationBundle] == "":
 			unannotated = problemError("No replica has written a CA bundle yet.")
 		default:
 			found = append(found, object)
-			held |= registration.Parse(object.GetAnnotations()[AnnotationReasons])
+			held |= Parse(object.GetAnnotations()[AnnotationReasons])
 		}
 	}
 	errs = append(errs, unannotated)
@@ -261,10 +267,10 @@ func (c *Controller) register(ctx context.Context, name string, policies *policy
 // reasons returns the reasons for which there are webhooks: those that policies give, and those
 // held of the webhooks that are there. The latter are dropped after a while, in which a replica
 // has to be ready: it is not known whether replicas that are not have dropped a policy.
-func (c *Controller) reasons(policies *policyset.Set, held registration.Reasons, ready bool) (reasons registration.Reasons, again time.Duration) {
-	reasons, doubtful := registration.Of(policies, c.options.Window)
+func (c *Controller) reasons(policies *policyset.Set, held Reasons, ready bool) (reasons Reasons, again time.Duration) {
+	reasons, doubtful := Of(policies, c.options.Window)
 	now := c.Local.Now()
-	for bit := registration.Reasons(1); bit <= registration.All; bit <<= 1 {
+	for bit := Reasons(1); bit <= All; bit <<= 1 {
 		switch {
 		case reasons&bit != 0 || held&bit == 0:
 			delete(c.gone, bit)
@@ -289,33 +295,23 @@ func (c *Controller) reasons(policies *policyset.Set, held registration.Reasons,
 
 // write writes the webhooks of a configuration if they are not as they should be. While no
 // replica is ready, it adds and removes none.
-func (c *Controller) write(ctx context.Context, object client.Object, reasons registration.Reasons, ready bool) error {
-	wanted := c.options.Deriver.Derive(reasons, []byte(object.GetAnnotations()[certs.AnnotationBundle]))
-	var webhooks any
-	switch object := object.(type) {
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		if !ready {
-			wanted.Validating = repaired(object.Webhooks, wanted.Validating, func(w *admissionregistrationv1.ValidatingWebhook) string { return w.Name })
-		}
-		webhooks = wanted.Validating
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		if !ready {
-			wanted.Mutating = repaired(object.Webhooks, wanted.Mutating, func(w *admissionregistrationv1.MutatingWebhook) string { return w.Name })
-		}
-		webhooks = wanted.Mutating
-	}
+func (c *Controller) write(ctx context.Context, object client.Object, reasons Reasons, ready bool) error {
 	kind, have := webhooksOf(object)
-	if equality.Semantic.DeepEqual(have, webhooks) && (!ready || object.GetAnnotations()[AnnotationReasons] == reasons.String()) {
+	wanted := c.options.Deriver.Derive(kind, reasons, []byte(object.GetAnnotations()[certs.AnnotationBundle]))
+	if !ready {
+		wanted = repaired(have, wanted)
+	}
+	if equality.Semantic.DeepEqual(have, wanted) && (!ready || object.GetAnnotations()[AnnotationReasons] == reasons.String()) {
 		return nil
 	}
-	return c.patch(ctx, kind, object, webhooks, reasons)
+	return c.patch(ctx, kind, object, wanted, reasons)
 }
 
 // repaired returns the webhooks that are there as they should be.
-func repaired[W any](have, wanted []W, name func(*W) string) []W {
+func repaired(have, wanted []Webhook) []Webhook {
 	out := slices.Clone(have)
 	for i := range out {
-		if k := slices.IndexFunc(wanted, func(w W) bool { return name(&w) == name(&out[i]) }); k >= 0 {
+		if k := slices.IndexFunc(wanted, func(w Webhook) bool { return w.Name == out[i].Name }); k >= 0 {
 			out[i] = wanted[k]
 		}
 	}
@@ -345,7 +341,7 @@ func (c *Controller) ready(ctx context.Context, caBundle []byte) error {
 }
 
 // patch replaces the webhooks of exactly the object that was read.
-func (c *Controller) patch(ctx context.Context, kind string, object client.Object, webhooks any, reasons registration.Reasons) error {
+func (c *Controller) patch(ctx context.Context, kind Kind, object client.Object, webhooks []Webhook, reasons Reasons) error {
 	if !c.limit.AllowN(c.Local.Now(), 1) {
 		return errTooOften
 	}
@@ -367,7 +363,7 @@ func (c *Controller) patch(ctx context.Context, kind string, object client.Objec
 	if err := c.options.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("write the %s webhook configuration: %w", kind, err)
 	}
-	c.options.Metrics.writes.WithLabelValues(kind).Inc()
-	logr.FromContextOrDiscard(ctx).Info("registered webhooks", "configuration", kind, "for", strings.ReplaceAll(reasons.String(), ",", " "))
+	c.options.Metrics.writes.WithLabelValues(string(kind)).Inc()
+	logr.FromContextOrDiscard(ctx).Info("registered webhooks", "configuration", string(kind), "for", strings.ReplaceAll(reasons.String(), ",", " "))
 	return nil
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	derived "github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 // world is an API server with webhook configurations, endpoints and policies.
@@ -181,7 +180,7 @@ func endpoints(ready bool) *discoveryv1.EndpointSlice {
 // led runs test while a controller leads.
 func led(t *testing.T, w *world, test func(c *registration.Controller)) {
 	t.Helper()
-	deriver, err := derived.New(derived.Settings{
+	deriver, err := registration.NewDeriver(registration.Settings{
 		Namespace: "tollgate-system", Service: "tollgate", NodeTaintTimestamps: true, DeviceTaintAdmission: true,
 	})
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/e2e/install"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
-	derived "github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 // protection returns the policies that the overlay self-signed has for webhooks, in a file.
@@ -48,63 +49,66 @@ func TestTheTokenOfTollgateWritesNothingElse(t *testing.T) {
 	})
 	token, err := client.New(shared.As("system:serviceaccount:tollgate-system:tollgate", "system:serviceaccounts", "system:authenticated"), client.Options{Scheme: api(t).Scheme()})
 	require.NoError(t, err)
-	deriver, err := derived.New(derived.Settings{
+	deriver, err := registration.NewDeriver(registration.Settings{
 		Namespace: "tollgate-system", Service: "tollgate", Window: true, NodeTaintTimestamps: true, DeviceTaintAdmission: true,
 		WarnsOfComparisons: true, DefaultSeconds: toleration.DefaultSeconds{NotReady: 300, Unreachable: 300},
 		ExcludedNamespaces: []string{"elsewhere"},
 	})
 	require.NoError(t, err)
 
+	type webhooks struct{ Validating, Mutating []registration.Webhook }
 	// write writes webhooks as the leader does, as a dry run.
-	write := func(change func(*derived.Webhooks)) error {
-		all := deriver.Derive(derived.All, []byte("bundle"))
+	write := func(change func(*webhooks)) error {
+		all := webhooks{
+			Validating: deriver.Derive(registration.Validating, registration.All, []byte("bundle")),
+			Mutating:   deriver.Derive(registration.Mutating, registration.All, []byte("bundle")),
+		}
 		change(&all)
-		var validating admissionregistrationv1.ValidatingWebhookConfiguration
-		require.NoError(t, api(t).Get(t.Context(), types.NamespacedName{Name: install.Name}, &validating))
-		before := validating.DeepCopy()
-		validating.Webhooks = all.Validating
-		metav1.SetMetaDataAnnotation(&validating.ObjectMeta, "tollgate.dev/registered-for", "pods")
-		if err := token.Patch(t.Context(), &validating, client.MergeFrom(before), client.DryRunAll); err != nil {
+		patch := func(object client.Object, webhooks []registration.Webhook) error {
+			object.SetName(install.Name)
+			body, err := json.Marshal(map[string]any{
+				"metadata": map[string]any{"annotations": map[string]string{"tollgate.dev/registered-for": "pods"}}, "webhooks": webhooks,
+			})
+			require.NoError(t, err)
+			return token.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, body), client.DryRunAll)
+		}
+		if err := patch(&admissionregistrationv1.ValidatingWebhookConfiguration{}, all.Validating); err != nil {
 			return err
 		}
-		var mutating admissionregistrationv1.MutatingWebhookConfiguration
-		require.NoError(t, api(t).Get(t.Context(), types.NamespacedName{Name: install.Name}, &mutating))
-		former := mutating.DeepCopy()
-		mutating.Webhooks = all.Mutating
-		return token.Patch(t.Context(), &mutating, client.MergeFrom(former), client.DryRunAll)
+		return patch(&admissionregistrationv1.MutatingWebhookConfiguration{}, all.Mutating)
 	}
 	// A policy is in force a moment after it was written.
 	eventually(t, patience, func() error {
-		if write(func(w *derived.Webhooks) { w.Validating[0].Name = "pods.example.com" }) == nil {
+		if write(func(w *webhooks) { w.Validating[0].Name = "pods.example.com" }) == nil {
 			t.Log("not in force yet")
 			return os.ErrNotExist
 		}
 		return nil
 	})
-	require.NoError(t, write(func(*derived.Webhooks) {}), "all that it registers")
-	for name, change := range map[string]func(*derived.Webhooks){
-		"a name": func(w *derived.Webhooks) { w.Validating[0].Name = "pods.example.com" },
-		"a URL": func(w *derived.Webhooks) {
+	require.NoError(t, write(func(*webhooks) {}), "all that it registers")
+	for name, change := range map[string]func(*webhooks){
+		"a name": func(w *webhooks) { w.Validating[0].Name = "pods.example.com" },
+		"a URL": func(w *webhooks) {
 			w.Validating[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://example.com/validate")}
 		},
-		"a Service":   func(w *derived.Webhooks) { w.Validating[0].ClientConfig.Service.Name = "other" },
-		"a namespace": func(w *derived.Webhooks) { w.Mutating[0].ClientConfig.Service.Namespace = "other" },
-		"a path":      func(w *derived.Webhooks) { w.Mutating[0].ClientConfig.Service.Path = new("/validate") },
-		"a resource":  func(w *derived.Webhooks) { w.Validating[0].Rules[0].Resources = []string{"secrets"} },
-		"a wildcard":  func(w *derived.Webhooks) { w.Validating[0].Rules[0].Resources = []string{"*"} },
-		"any group":   func(w *derived.Webhooks) { w.Validating[0].Rules[0].APIGroups = []string{"*"} },
-		"any operation": func(w *derived.Webhooks) {
+		"a Service":   func(w *webhooks) { w.Validating[0].ClientConfig.Service.Name = "other" },
+		"a namespace": func(w *webhooks) { w.Mutating[0].ClientConfig.Service.Namespace = "other" },
+		"a path":      func(w *webhooks) { w.Mutating[0].ClientConfig.Service.Path = new("/validate") },
+		"a resource":  func(w *webhooks) { w.Validating[0].Rules[0].Resources = []string{"secrets"} },
+		"a wildcard":  func(w *webhooks) { w.Validating[0].Rules[0].Resources = []string{"*"} },
+		"any group":   func(w *webhooks) { w.Validating[0].Rules[0].APIGroups = []string{"*"} },
+		"any operation": func(w *webhooks) {
 			w.Validating[0].Rules[0].Operations = []admissionregistrationv1.OperationType{"*"}
 		},
-		"CONNECT": func(w *derived.Webhooks) {
+		"CONNECT": func(w *webhooks) {
 			w.Validating[0].Rules[0].Operations = []admissionregistrationv1.OperationType{"CONNECT"}
 		},
-		"templates that are mutated": func(w *derived.Webhooks) { w.Mutating[0].Rules[0].Resources = []string{"podtemplates"} },
-		"all namespaces":             func(w *derived.Webhooks) { w.Validating[0].NamespaceSelector = &metav1.LabelSelector{} },
-		"kube-system": func(w *derived.Webhooks) {
+		"templates that are mutated": func(w *webhooks) { w.Mutating[0].Rules[0].Resources = []string{"podtemplates"} },
+		"all namespaces":             func(w *webhooks) { w.Validating[0].NamespaceSelector = &metav1.LabelSelector{} },
+		"kube-system": func(w *webhooks) {
 			w.Validating[0].NamespaceSelector.MatchExpressions[0].Values = []string{"tollgate-system"}
 		},
-		"a long timeout": func(w *derived.Webhooks) { w.Validating[0].TimeoutSeconds = new(int32(30)) },
+		"a long timeout": func(w *webhooks) { w.Validating[0].TimeoutSeconds = new(int32(30)) },
 	} {
 		require.ErrorContains(t, write(change), "the webhooks of Tollgate are changed", name)
 	}

@@ -23,11 +23,9 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
 	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/status"
-	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
-	webhookregistration "github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 // controllerBase returns what the controllers of the leader share.
@@ -41,8 +39,8 @@ func (p *program) controllerBase(store controller.Policies) controller.Base {
 // addControllers adds the controllers that the leader runs for the policies.
 func (p *program) addControllers(store *policies.Store, state *evictionState, previews *previewSet) error {
 	base := p.controllerBase(store)
-	watch := webhookwatch.Options{
-		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Lease: p.leaseReference(), Metrics: webhookwatch.NewMetrics(ctrlmetrics.Registry),
+	watch := registration.WatchOptions{
+		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Lease: p.leaseReference(), Metrics: registration.NewWatchMetrics(ctrlmetrics.Registry),
 	}
 	var registered func() (bool, string)
 	var changed listeners[struct{}]
@@ -56,7 +54,7 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 	}
 	ready := status.NewReady(base, p.judges, registered)
 	changed.join(func(struct{}) { ready.Recheck() })
-	p.leader.add(ready.Start, webhookwatch.New(base, watch).Start)
+	p.leader.add(ready.Start, registration.NewWatcher(base, watch).Start)
 	if p.features.Enabled(settings.TolerationPolicies) && state.tracker != nil {
 		reports, err := p.addReports()
 		if err != nil {
@@ -93,7 +91,7 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 // newRegistration returns the writer of the webhooks, which calls changed when they are registered,
 // or are no more.
 func (p *program) newRegistration(base controller.Base, changed func()) (*registration.Controller, error) {
-	deriver, err := webhookregistration.New(webhookregistration.Settings{
+	deriver, err := registration.NewDeriver(registration.Settings{
 		Namespace: p.config.Namespace, Service: p.config.Certificates.ServiceName, URL: p.config.Webhook.URL,
 		FailurePolicy:      admissionregistrationv1.FailurePolicyType(p.config.Webhook.FailurePolicy),
 		ExcludedNamespaces: p.config.Webhook.ExcludedNamespaces,

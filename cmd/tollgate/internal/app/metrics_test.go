@@ -30,7 +30,6 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/slicepatches"
 	"github.com/tollgate-dev/tollgate/controllers/status"
-	"github.com/tollgate-dev/tollgate/controllers/webhookwatch"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/panics"
@@ -60,7 +59,7 @@ func registerAll(reg prometheus.Registerer) {
 	devicetaints.NewMetrics(reg)
 	slicepatches.NewMetrics(reg)
 	nodetaints.NewRegisterMetrics(reg)
-	webhookwatch.NewMetrics(reg)
+	registration.NewWatchMetrics(reg)
 	registration.NewMetrics(reg)
 	nodetaints.NewTTLMetrics(reg)
 	nodetaints.NewPairingMetrics(reg)

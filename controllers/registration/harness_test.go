@@ -16,30 +16,21 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/deploy/webhooks"
-	"github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
-// entry is what validating and mutating webhooks have in common.
+// entry is a webhook with the API server's evaluator of match conditions.
 type entry struct {
-	admissionregistrationv1.ValidatingWebhook
+	registration.Webhook
 
-	reinvocation *admissionregistrationv1.ReinvocationPolicyType
-	matcher      matchconditions.Matcher
+	matcher matchconditions.Matcher
 }
 
-// entriesOf returns webhooks with the API server's evaluator of match conditions.
-func entriesOf(of registration.Webhooks) []entry {
-	var all []entry
-	for _, w := range of.Validating {
-		all = append(all, entry{ValidatingWebhook: w})
-	}
-	for _, w := range of.Mutating {
-		all = append(all, entry{reinvocation: w.ReinvocationPolicy, ValidatingWebhook: admissionregistrationv1.ValidatingWebhook{
-			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
-			NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
-			TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
-		}})
+func entriesOf(webhooks []registration.Webhook) []entry {
+	all := make([]entry, len(webhooks))
+	for i := range webhooks {
+		all[i].Webhook = webhooks[i]
 	}
 	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	for i := range all {
@@ -57,11 +48,13 @@ func entriesOf(of registration.Webhooks) []entry {
 // shipped returns the entries of the manifests.
 func shipped(t *testing.T) []entry {
 	t.Helper()
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	require.NoError(t, yaml.UnmarshalStrict(webhooks.Validating, &validating))
-	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	require.NoError(t, yaml.UnmarshalStrict(webhooks.Mutating, &mutating))
-	return entriesOf(registration.Webhooks{Validating: validating.Webhooks, Mutating: mutating.Webhooks})
+	var all []registration.Webhook
+	for _, manifest := range [][]byte{webhooks.Validating, webhooks.Mutating} {
+		var configuration admissionregistrationv1.MutatingWebhookConfiguration
+		require.NoError(t, yaml.UnmarshalStrict(manifest, &configuration))
+		all = append(all, configuration.Webhooks...)
+	}
+	return entriesOf(all)
 }
 
 // request is a request to the API server: the object, and the old one, in YAML. An empty one is

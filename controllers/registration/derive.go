@@ -36,52 +36,43 @@ type Settings struct {
 	WarnsOfComparisons bool
 }
 
-// Webhooks are the entries of both configurations. Every field that the API server sets by
-// default is set, so that they are equal to what it returns.
-type Webhooks struct {
-	Validating []admissionregistrationv1.ValidatingWebhook
-	Mutating   []admissionregistrationv1.MutatingWebhook
-}
+// Kind is a kind of webhook configurations, as metrics name it.
+type Kind string
+
+// The kinds of webhook configurations.
+const (
+	Validating Kind = "validating"
+	Mutating   Kind = "mutating"
+)
+
+// Webhook is an entry of a configuration. A mutating one has all fields of a validating one.
+type Webhook = admissionregistrationv1.MutatingWebhook
 
 // Deriver derives webhooks. It does not change and is safe for concurrent use.
 type Deriver struct {
-	settings   Settings
-	validating map[string]admissionregistrationv1.ValidatingWebhook
-	mutating   map[string]admissionregistrationv1.MutatingWebhook
+	settings Settings
+	// entries are those of both manifests, by their names.
+	entries map[string]Webhook
 	// expressions are the match conditions of all entries, by their names, which are unique.
 	expressions map[string]string
 }
 
-// New returns a deriver, or an error if the manifests are not as it expects them.
-func New(settings Settings) (*Deriver, error) {
-	d := &Deriver{
-		settings:   settings,
-		validating: map[string]admissionregistrationv1.ValidatingWebhook{}, mutating: map[string]admissionregistrationv1.MutatingWebhook{},
-		expressions: map[string]string{},
-	}
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := yaml.UnmarshalStrict(webhooks.Validating, &validating); err != nil {
-		return nil, fmt.Errorf("read the manifest of the validating webhooks: %w", err)
-	}
-	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	if err := yaml.UnmarshalStrict(webhooks.Mutating, &mutating); err != nil {
-		return nil, fmt.Errorf("read the manifest of the mutating webhooks: %w", err)
-	}
-	for _, w := range validating.Webhooks {
-		d.validating[w.Name] = w
-		d.learn(w.MatchConditions)
-	}
-	for _, w := range mutating.Webhooks {
-		d.mutating[w.Name] = w
-		d.learn(w.MatchConditions)
+// NewDeriver returns a deriver, or an error if the manifests are not as it expects them.
+func NewDeriver(settings Settings) (*Deriver, error) {
+	d := &Deriver{settings: settings, entries: map[string]Webhook{}, expressions: map[string]string{}}
+	for kind, manifest := range map[Kind][]byte{Validating: webhooks.Validating, Mutating: webhooks.Mutating} {
+		var configuration admissionregistrationv1.MutatingWebhookConfiguration
+		if err := yaml.UnmarshalStrict(manifest, &configuration); err != nil {
+			return nil, fmt.Errorf("read the manifest of the %s webhooks: %w", kind, err)
+		}
+		for _, w := range configuration.Webhooks {
+			d.entries[w.Name] = w
+			for _, c := range w.MatchConditions {
+				d.expressions[c.Name] = c.Expression
+			}
+		}
 	}
 	return d, nil
-}
-
-func (d *Deriver) learn(conditions []admissionregistrationv1.MatchCondition) {
-	for _, c := range conditions {
-		d.expressions[c.Name] = c.Expression
-	}
 }
 
 // suffix ends the names of all entries.
@@ -126,8 +117,8 @@ var (
 	}
 )
 
-// validatingParts are the entries of the validating configuration.
-var validatingParts = []part{
+// parts are the entries of both configurations.
+var parts = map[Kind][]part{Validating: {
 	{name: "pods", of: "validate", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, on: without(Pods)},
 	// A pod without what a PlacementPolicy gives is refused, whatever it has.
 	{name: "pods", of: "validate", resources: []string{"pods"}, operations: create, on: with(Pods)},
@@ -198,10 +189,7 @@ var validatingParts = []part{
 		conditions: []string{"not-made-by-a-controller", "templates-change-how-they-spread"}, on: with(Pods),
 	},
 	{name: "device-drivers", of: "device-drivers", conditions: []string{"by-drivers", "slices-change-taints"}, on: devices},
-}
-
-// mutatingParts are the entries of the mutating configuration.
-var mutatingParts = []part{
+}, Mutating: {
 	{name: "mutate-pods", of: "mutate", resources: []string{"pods"}, conditions: []string{"not-mirrors"}, on: with(Pods | PodWindows)},
 	{
 		name: "mutate-claims", of: "mutate", resources: []string{"resourceclaims", "resourceclaimtemplates"},
@@ -224,7 +212,7 @@ var mutatingParts = []part{
 		name: "mutate-device-taint-rules", of: "mutate", resources: []string{"devicetaintrules"},
 		conditions: []string{"rules-change-their-effect-and-not-its-time"}, on: devices,
 	},
-}
+}}
 
 // with returns a function that reports whether there is any of some reasons.
 func with(some Reasons) func(*Settings, Reasons) bool {
@@ -238,32 +226,22 @@ func without(some Reasons) func(*Settings, Reasons) bool {
 
 func devices(s *Settings, _ Reasons) bool { return s.DeviceTaintAdmission }
 
-// Derive returns the webhooks for some reasons, which verify Tollgate by a bundle of CAs.
-func (d *Deriver) Derive(reasons Reasons, caBundle []byte) Webhooks {
-	var out Webhooks
-	for i := range validatingParts {
-		p := &validatingParts[i]
+// Derive returns the webhooks of a configuration for some reasons, which verify Tollgate by a bundle
+// of CAs. Every field that the API server sets by default is set, so that they are equal to what it
+// returns.
+func (d *Deriver) Derive(kind Kind, reasons Reasons, caBundle []byte) []Webhook {
+	var out []Webhook
+	for i := range parts[kind] {
+		p := &parts[kind][i]
 		if p.on != nil && !p.on(&d.settings, reasons) {
 			continue
 		}
-		from := d.validating[p.of+suffix]
+		from := d.entries[p.of+suffix]
 		w := *from.DeepCopy()
 		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
 		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.Rules, w.NamespaceSelector)
 		w.FailurePolicy, w.ObjectSelector = d.failurePolicy(w.FailurePolicy), &metav1.LabelSelector{}
-		out.Validating = append(out.Validating, w)
-	}
-	for i := range mutatingParts {
-		p := &mutatingParts[i]
-		if p.on != nil && !p.on(&d.settings, reasons) {
-			continue
-		}
-		from := d.mutating[p.of+suffix]
-		w := *from.DeepCopy()
-		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
-		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.Rules, w.NamespaceSelector)
-		w.FailurePolicy, w.ObjectSelector = d.failurePolicy(w.FailurePolicy), &metav1.LabelSelector{}
-		out.Mutating = append(out.Mutating, w)
+		out = append(out, w)
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
-	"github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 func settings() registration.Settings {
@@ -22,15 +22,15 @@ func settings() registration.Settings {
 	}
 }
 
-func derive(t *testing.T, reasons registration.Reasons, change func(*registration.Settings)) registration.Webhooks {
+func derive(t *testing.T, reasons registration.Reasons, change func(*registration.Settings)) []registration.Webhook {
 	t.Helper()
 	s := settings()
 	if change != nil {
 		change(&s)
 	}
-	d, err := registration.New(s)
+	d, err := registration.NewDeriver(s)
 	require.NoError(t, err)
-	return d.Derive(reasons, []byte("bundle"))
+	return append(d.Derive(registration.Validating, reasons, []byte("bundle")), d.Derive(registration.Mutating, reasons, []byte("bundle"))...)
 }
 
 const (
@@ -255,7 +255,7 @@ func covered(entries []entry) []string {
 						for _, operation := range r.Operations {
 							out = append(out, fmt.Sprint(e.ClientConfig.Service.Name, " ", e.ClientConfig.Service.Namespace, " ", *e.ClientConfig.Service.Path, " ", group, " ", version, " ", resource, " ", operation, " ", *r.Scope, " ",
 								*e.FailurePolicy, *e.TimeoutSeconds, *e.MatchPolicy, *e.SideEffects, e.AdmissionReviewVersions, " ",
-								namespaces(e, &r, resource), " ", e.reinvocation != nil && *e.reinvocation == "IfNeeded"))
+								namespaces(e, &r, resource), " ", e.ReinvocationPolicy != nil && *e.ReinvocationPolicy == "IfNeeded"))
 						}
 					}
 				}

@@ -1,4 +1,4 @@
-package webhookwatch
+package registration
 
 import (
 	"context"
@@ -26,17 +26,9 @@ const (
 	reasonDeleted = "WebhooksDeleted"
 )
 
-// configuration is a value of the label configuration, a closed set.
-type configuration string
-
-const (
-	validating configuration = "validating"
-	mutating   configuration = "mutating"
-)
-
-// kind returns the kind of the object.
-func (c configuration) kind() string {
-	if c == validating {
+// name returns the name of the kind in the API.
+func (k Kind) name() string {
+	if k == Validating {
 		return "ValidatingWebhookConfiguration"
 	}
 	return "MutatingWebhookConfiguration"
@@ -51,16 +43,16 @@ const (
 	changeDeleted change = "deleted"
 )
 
-// Metrics shows whether the API server calls Tollgate.
-type Metrics struct {
+// WatchMetrics shows whether the API server calls Tollgate.
+type WatchMetrics struct {
 	registered *prometheus.GaugeVec
 	changes    *prometheus.CounterVec
 }
 
-// NewMetrics registers the metrics with reg.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// NewWatchMetrics registers the metrics with reg.
+func NewWatchMetrics(reg prometheus.Registerer) *WatchMetrics {
 	factory := promauto.With(reg)
-	m := &Metrics{
+	m := &WatchMetrics{
 		registered: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_webhooks_registered",
 			Help: "Webhooks in the configuration by which the API server calls Tollgate, as the leader sees it: 0 if it is missing.",
@@ -70,7 +62,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Changes of the configuration by which the API server calls Tollgate, but for what Tollgate writes itself, that the leader saw.",
 		}, []string{"configuration", "change"}),
 	}
-	for _, c := range []configuration{validating, mutating} {
+	for _, c := range []Kind{Validating, Mutating} {
 		for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
 			m.changes.WithLabelValues(string(c), string(what))
 		}
@@ -78,8 +70,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Options configures a Watcher. All fields but URL and Own are required.
-type Options struct {
+// WatchOptions configures a Watcher. All fields but URL and Own are required.
+type WatchOptions struct {
 	// Client watches the two configurations.
 	Client kubernetes.Interface
 	// Name is the name of both configurations.
@@ -91,18 +83,18 @@ type Options struct {
 	Own func(object any) bool
 	// Lease is the object of the events.
 	Lease   *corev1.ObjectReference
-	Metrics *Metrics
+	Metrics *WatchMetrics
 }
 
 // Watcher watches the webhook configurations of Tollgate.
 type Watcher struct {
 	controller.Base
 
-	options Options
+	options WatchOptions
 }
 
-// New returns a watcher; Start starts it.
-func New(base controller.Base, options Options) *Watcher {
+// NewWatcher returns a watcher; Start starts it.
+func NewWatcher(base controller.Base, options WatchOptions) *Watcher {
 	return &Watcher{Base: base, options: options}
 }
 
@@ -115,12 +107,12 @@ func (w *Watcher) Start(ctx context.Context) error {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.options.Name).String()
 		}))
 	api := factory.Admissionregistration().V1()
-	watched := map[configuration]toolscache.SharedIndexInformer{
-		validating: api.ValidatingWebhookConfigurations().Informer(), mutating: api.MutatingWebhookConfigurations().Informer(),
+	watched := map[Kind]toolscache.SharedIndexInformer{
+		Validating: api.ValidatingWebhookConfigurations().Informer(), Mutating: api.MutatingWebhookConfigurations().Informer(),
 	}
 	for c, informer := range watched {
 		if err := w.watch(ctx, c, informer); err != nil {
-			return fmt.Errorf("watch %s %s: %w", c.kind(), w.options.Name, err)
+			return fmt.Errorf("watch %s %s: %w", c.name(), w.options.Name, err)
 		}
 	}
 	factory.StartWithContext(ctx)
@@ -141,11 +133,11 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscache.SharedIndexInformer) error {
+func (w *Watcher) watch(ctx context.Context, c Kind, informer toolscache.SharedIndexInformer) error {
 	log := logr.FromContextOrDiscard(ctx)
 	var once sync.Once
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
-		once.Do(func() { log.Info("cannot watch the webhooks", "kind", c.kind(), "reason", err.Error()) })
+		once.Do(func() { log.Info("cannot watch the webhooks", "kind", c.name(), "reason", err.Error()) })
 	})
 	if err != nil {
 		return err
@@ -173,12 +165,12 @@ func (w *Watcher) watch(ctx context.Context, c configuration, informer toolscach
 }
 
 // report counts a change and records it in an event and in the log.
-func (w *Watcher) report(ctx context.Context, c configuration, what change, object any, details []string) {
+func (w *Watcher) report(ctx context.Context, c Kind, what change, object any, details []string) {
 	if ctx.Err() != nil || !w.Leads() {
 		return
 	}
 	w.options.Metrics.changes.WithLabelValues(string(c), string(what)).Inc()
-	name := c.kind() + " " + w.options.Name
+	name := c.name() + " " + w.options.Name
 	log := logr.FromContextOrDiscard(ctx)
 	switch what {
 	case changeCreated:
@@ -195,8 +187,8 @@ func (w *Watcher) report(ctx context.Context, c configuration, what change, obje
 }
 
 // impact returns the effect of a missing configuration.
-func (c configuration) impact() string {
-	if c == validating {
+func (k Kind) impact() string {
+	if k == Validating {
 		return "nothing is refused by policies, and nothing is foretold"
 	}
 	return "nothing is given to pods, claims and nodes when they are created"

@@ -1,4 +1,4 @@
-package webhookwatch
+package registration
 
 import (
 	"context"
@@ -192,8 +192,8 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			recorder, metrics := &recordedEvents{}, NewMetrics(prometheus.NewPedanticRegistry())
-			watcher := New(controller.Base{Leads: func() bool { return test.leads }, Recorder: recorder}, Options{
+			recorder, metrics := &recordedEvents{}, NewWatchMetrics(prometheus.NewPedanticRegistry())
+			watcher := NewWatcher(controller.Base{Leads: func() bool { return test.leads }, Recorder: recorder}, WatchOptions{
 				Name: "tollgate", Lease: &corev1.ObjectReference{Name: "lease"}, Metrics: metrics,
 			})
 			ctx, stop := context.WithCancel(t.Context())
@@ -203,9 +203,9 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 			}
 			for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
 				before := len(recorder.all())
-				watcher.report(ctx, validating, what, validatingConfiguration(), []string{"a change"})
+				watcher.report(ctx, Validating, what, validatingConfiguration(), []string{"a change"})
 				require.Len(t, recorder.all(), before+test.want)
-				require.InDelta(t, test.want, testutil.ToFloat64(metrics.changes.WithLabelValues(string(validating), string(what))), 0)
+				require.InDelta(t, test.want, testutil.ToFloat64(metrics.changes.WithLabelValues(string(Validating), string(what))), 0)
 			}
 		})
 	}
@@ -216,8 +216,8 @@ func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(validatingConfiguration())
 		recorder := &slowRecorder{end: make(chan struct{})}
-		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		watcher := New(controller.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
+		metrics := NewWatchMetrics(prometheus.NewPedanticRegistry())
+		watcher := NewWatcher(controller.Base{Leads: func() bool { return true }, Recorder: recorder}, WatchOptions{
 			Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Name: "lease"}, Metrics: metrics,
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -238,20 +238,20 @@ func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
 		close(recorder.end)
 		require.NoError(t, <-done)
 		require.Len(t, recorder.all(), 1)
-		require.InDelta(t, 1, testutil.ToFloat64(metrics.changes.WithLabelValues(string(validating), string(changeEdited))), 0)
+		require.InDelta(t, 1, testutil.ToFloat64(metrics.changes.WithLabelValues(string(Validating), string(changeEdited))), 0)
 		require.Zero(t, testutil.CollectAndCount(metrics.registered))
 	})
 }
 
 func TestOneConfigurationDoesNotWaitForTheOther(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []configuration{validating, mutating} {
+	for _, kind := range []Kind{Validating, Mutating} {
 		client := fake.NewClientset()
-		client.PrependReactor("list", strings.ToLower(kind.kind())+"s", func(clienttesting.Action) (bool, runtime.Object, error) {
+		client.PrependReactor("list", strings.ToLower(kind.name())+"s", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("not now")
 		})
-		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		watcher := New(controller.Base{Leads: func() bool { return true }, Recorder: &recordedEvents{}}, Options{Client: client, Name: "tollgate", Metrics: metrics})
+		metrics := NewWatchMetrics(prometheus.NewPedanticRegistry())
+		watcher := NewWatcher(controller.Base{Leads: func() bool { return true }, Recorder: &recordedEvents{}}, WatchOptions{Client: client, Name: "tollgate", Metrics: metrics})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- watcher.Start(ctx) }()
@@ -267,8 +267,8 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	stands := watchStands(client)
 	registry := prometheus.NewPedanticRegistry()
 	recorder := &recordedEvents{}
-	watcher := New(controller.Base{Leads: func() bool { return true }, Recorder: recorder}, Options{
-		Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Metrics: NewMetrics(registry),
+	watcher := NewWatcher(controller.Base{Leads: func() bool { return true }, Recorder: recorder}, WatchOptions{
+		Client: client, Name: "tollgate", Lease: &corev1.ObjectReference{Kind: "Lease", Name: "lease"}, Metrics: NewWatchMetrics(registry),
 		Own: func(object any) bool {
 			c, ok := object.(*admissionregistrationv1.ValidatingWebhookConfiguration)
 			return ok && c.Webhooks[0].TimeoutSeconds != nil

@@ -1,4 +1,4 @@
-package webhookwatch
+package registration
 
 import (
 	"fmt"
@@ -26,31 +26,26 @@ const fieldClientConfig = "clientConfig"
 // entriesOf returns the webhooks of a configuration.
 func entriesOf(object any) entries {
 	out := entries{}
-	switch object := object.(type) {
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for i := range object.Webhooks {
-			out.add(object.Annotations, object.Webhooks[i].Name, &object.Webhooks[i].ClientConfig, &object.Webhooks[i])
+	_, webhooks := webhooksOf(object)
+	var replaced map[string]admissionregistrationv1.ServiceReference
+	if object, ok := object.(metav1.Object); ok {
+		replaced = certs.ReplacedServices(object.GetAnnotations())
+	}
+	for i := range webhooks {
+		w := &webhooks[i]
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w)
+		if err != nil {
+			continue // The types of the API can be converted.
 		}
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for i := range object.Webhooks {
-			out.add(object.Annotations, object.Webhooks[i].Name, &object.Webhooks[i].ClientConfig, &object.Webhooks[i])
+		delete(fields, "name")
+		a := address{Service: w.ClientConfig.Service, URL: w.ClientConfig.URL, Shipped: w.ClientConfig.Service}
+		if s, ok := replaced[w.Name]; ok && a.Service == nil {
+			a.Shipped = &s
 		}
+		fields[fieldClientConfig] = a
+		out[w.Name] = fields
 	}
 	return out
-}
-
-func (e entries) add(annotations map[string]string, name string, config *admissionregistrationv1.WebhookClientConfig, webhook any) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(webhook)
-	if err != nil {
-		return // The types of the API can be converted.
-	}
-	delete(fields, "name")
-	a := address{Service: config.Service, URL: config.URL, Shipped: config.Service}
-	if s, replaced := certs.ReplacedServices(annotations)[name]; replaced && a.Service == nil {
-		a.Shipped = &s
-	}
-	fields[fieldClientConfig] = a
-	e[name] = fields
 }
 
 // address is the endpoint of a webhook, without its caBundle.

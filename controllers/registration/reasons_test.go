@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/webhook/registration"
 )
 
 func TestPoliciesGiveReasons(t *testing.T) {
