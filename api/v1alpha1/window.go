@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 )
 
 // AnnotationWindow is the annotation of pods and ResourceClaims that lists the tolerations
@@ -17,6 +20,20 @@ const AnnotationWindow = "tollgate.dev/window"
 type WindowToleration struct {
 	Key     string
 	Seconds int64
+}
+
+// OfPod returns the toleration as a pod has it.
+func (w WindowToleration) OfPod() corev1.Toleration {
+	return corev1.Toleration{
+		Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
+	}
+}
+
+// OfRequest returns the toleration as a request for devices has it.
+func (w WindowToleration) OfRequest() resourcev1.DeviceToleration {
+	return resourcev1.DeviceToleration{
+		Key: w.Key, Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
+	}
 }
 
 // FormatWindow returns the value of AnnotationWindow, sorted and without duplicates.

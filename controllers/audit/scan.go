@@ -118,9 +118,7 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	}
 	// The creator of the pod did not choose the tolerations that Tollgate injected.
 	for _, w := range pod.Window.Tolerations() {
-		in.Added = append(in.Added, corev1.Toleration{
-			Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
-		})
+		in.Added = append(in.Added, w.OfPod())
 	}
 	if g.labels != nil {
 		in.Labels = pod.Origin.Labels.Map()

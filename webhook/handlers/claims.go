@@ -111,14 +111,14 @@ func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, 
 	for i := range claim.requests {
 		own := claim.requests[i].Tolerations
 		have := slices.Concat(own, additions[i])
-		added, has := addDeviceWindows(have, wanted, marked)
+		added, has := requestWindows.add(have, wanted, marked)
 		additions[i] = append(additions[i], added...)
 		windows = append(windows, has...)
 		if consumer == nil {
 			continue
 		}
 		for _, w := range marked {
-			if slices.ContainsFunc(own, func(t resourcev1.DeviceToleration) bool { return isDeviceWindow(&t, w) }) {
+			if requestWindows.has(own, w) {
 				windows = append(windows, w)
 			}
 		}
@@ -268,7 +268,7 @@ func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, 
 		return nil, err
 	}
 	found = append(found, marked...)
-	judged := h.reviewer.review(policies.Tolerations, req, subject, toleration.Input{Claim: objectOf(subject), AddedDevices: deviceWindows(windows)})
+	judged := h.reviewer.review(policies.Tolerations, req, subject, toleration.Input{Claim: objectOf(subject), AddedDevices: requestWindows.all(windows)})
 	violations, err := judged.judge(ctx, h.tolerations(current, old)...)
 	if err != nil || len(violations) == 0 || consumer == nil {
 		return append(found, violations...), err

@@ -86,7 +86,7 @@ func (h *podHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch
 	}
 	// Windows stand behind all other tolerations.
 	have := slices.Concat(pod.Spec.Tolerations, additions.Tolerations)
-	added, windows := addWindows(have, wanted, v1alpha1.ParseWindow(marked.value))
+	added, windows := podWindows.add(have, wanted, v1alpha1.ParseWindow(marked.value))
 	additions.Tolerations = append(additions.Tolerations, added...)
 	return podPatch(pod, &marked, &additions, windows), nil
 }
@@ -170,7 +170,7 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 	if err != nil {
 		return nil, err
 	}
-	judged.windows = nodeWindows(windows)
+	judged.windows = podWindows.all(windows)
 	violations, err := judged.judge(ctx, toleration.Asked{Path: tolerationsPath, New: pod.Spec.Tolerations, Old: tolerationsOf(old)})
 	if err != nil {
 		return nil, err

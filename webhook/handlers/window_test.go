@@ -273,7 +273,7 @@ func TestWindowsHoldToTheModel(t *testing.T) {
 			}
 			have = append(have, one)
 		}
-		added, given := addWindows(have, wanted, nil)
+		added, given := podWindows.add(have, wanted, nil)
 		after := slices.Concat(have, added)
 		for _, w := range wanted {
 			for _, value := range []string{"7", "8", "9"} {
@@ -287,7 +287,7 @@ func TestWindowsHoldToTheModel(t *testing.T) {
 				}
 			}
 		}
-		again, still := addWindows(after, wanted, given)
+		again, still := podWindows.add(after, wanted, given)
 		require.Empty(t, again)
 		require.Equal(t, given, still)
 		require.Subset(t, after, withoutWindows(after, given))

@@ -29,7 +29,7 @@ func guardedWindow(t *testing.T, on bool) Config {
 		nodeTainted("evicting", corev1.Taint{Key: "rack", Value: "7", Effect: corev1.TaintEffectNoExecute}),
 		&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "apple", Name: "p", UID: "p", Annotations: map[string]string{v1alpha1.AnnotationWindow: "rack=20"}},
-			Spec:       corev1.PodSpec{Tolerations: nodeWindows([]v1alpha1.WindowToleration{{Key: "rack", Seconds: 20}})},
+			Spec:       corev1.PodSpec{Tolerations: podWindows.all([]v1alpha1.WindowToleration{{Key: "rack", Seconds: 20}})},
 		},
 	)
 	return config

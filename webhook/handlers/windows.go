@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -94,7 +96,7 @@ func (w *windows) kept(req *review.Request, old *podFields) ([]v1alpha1.WindowTo
 	}
 	m, err := markOf(req.Old, false)
 	return slices.DeleteFunc(v1alpha1.ParseWindow(m.value), func(one v1alpha1.WindowToleration) bool {
-		return !slices.ContainsFunc(old.Spec.Tolerations, func(t corev1.Toleration) bool { return isWindow(&t, one) })
+		return !podWindows.has(old.Spec.Tolerations, one)
 	}), err
 }
 
@@ -148,58 +150,56 @@ func forgedMark(path, value string) policy.Finding {
 	}
 }
 
-// nodeWindow returns a window's toleration as it stands in a pod.
-func nodeWindow(w v1alpha1.WindowToleration) corev1.Toleration {
-	return corev1.Toleration{
-		Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
-	}
+// windowForm is how windows stand in a list of tolerations: those of a pod, or of a request for
+// devices.
+type windowForm[T any] struct {
+	of func(v1alpha1.WindowToleration) T
+	// prevails reports whether a toleration of the user keeps a window with a key away.
+	prevails func(t *T, key string) bool
+	// most is the number of tolerations beyond which no window is added.
+	most int
 }
 
-// deviceWindow returns a window's toleration as it stands in a request for devices.
-func deviceWindow(w v1alpha1.WindowToleration) resourcev1.DeviceToleration {
-	return resourcev1.DeviceToleration{
-		Key: w.Key, Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
+var (
+	// Of a taint the first toleration in the list counts (NE-04), so a pod that tolerates all
+	// taints with a key itself keeps the time that it asked for.
+	podWindows = windowForm[corev1.Toleration]{of: v1alpha1.WindowToleration.OfPod, prevails: toleratesKey, most: math.MaxInt}
+	// Of a taint the least seconds of all tolerations count (DE-23), so where one of the request's
+	// own is about the key, nothing is added that could shorten it. Nor is it to a request that is
+	// full (AV-11).
+	requestWindows = windowForm[resourcev1.DeviceToleration]{
+		of: v1alpha1.WindowToleration.OfRequest, prevails: isAboutKey, most: resourcev1.DeviceTolerationsMaxLength,
 	}
-}
+)
 
-func nodeWindows(windows []v1alpha1.WindowToleration) []corev1.Toleration {
-	tolerations := make([]corev1.Toleration, len(windows))
+// all returns the tolerations of windows.
+func (f *windowForm[T]) all(windows []v1alpha1.WindowToleration) []T {
+	tolerations := make([]T, len(windows))
 	for i, w := range windows {
-		tolerations[i] = nodeWindow(w)
+		tolerations[i] = f.of(w)
 	}
 	return tolerations
 }
 
-func deviceWindows(windows []v1alpha1.WindowToleration) []resourcev1.DeviceToleration {
-	tolerations := make([]resourcev1.DeviceToleration, len(windows))
-	for i, w := range windows {
-		tolerations[i] = deviceWindow(w)
-	}
-	return tolerations
+// has reports whether a list has the toleration of a window, field by field.
+func (f *windowForm[T]) has(list []T, w v1alpha1.WindowToleration) bool {
+	return slices.ContainsFunc(list, func(t T) bool { return equality.Semantic.DeepEqual(t, f.of(w)) })
 }
 
-// addWindows returns the tolerations that have to be added to those of a pod so that it has time
-// for the taints with wanted keys, and the windows of wanted that it has then; marked says which
-// it had before. Of a taint the first toleration in the list counts (NE-04), so a pod that
-// tolerates all taints with a key itself keeps the time that it asked for.
-func addWindows(have []corev1.Toleration, wanted, marked []v1alpha1.WindowToleration) (added []corev1.Toleration, windows []v1alpha1.WindowToleration) {
+// add returns the tolerations that have to be added to a list so that there is time for the taints
+// with wanted keys, and the windows of wanted that it has then; marked says which it had before.
+func (f *windowForm[T]) add(have []T, wanted, marked []v1alpha1.WindowToleration) (added []T, windows []v1alpha1.WindowToleration) {
 	for _, w := range wanted {
 		switch {
-		case slices.Contains(marked, w) && slices.ContainsFunc(have, func(t corev1.Toleration) bool { return isWindow(&t, w) }):
-		case slices.ContainsFunc(have, func(t corev1.Toleration) bool { return toleratesKey(&t, w.Key) }):
+		case slices.Contains(marked, w) && f.has(have, w):
+		case len(have)+len(added) >= f.most, slices.ContainsFunc(have, func(t T) bool { return f.prevails(&t, w.Key) }):
 			continue
 		default:
-			added = append(added, nodeWindow(w))
+			added = append(added, f.of(w))
 		}
 		windows = append(windows, w)
 	}
 	return added, windows
-}
-
-// isWindow reports whether a toleration is, field by field, that of a window.
-func isWindow(t *corev1.Toleration, w v1alpha1.WindowToleration) bool {
-	return t.Key == w.Key && t.Operator == corev1.TolerationOpExists && t.Value == "" && t.Effect == corev1.TaintEffectNoExecute &&
-		t.TolerationSeconds != nil && *t.TolerationSeconds == w.Seconds
 }
 
 // toleratesKey reports whether a toleration tolerates all NoExecute taints with a key,
@@ -209,41 +209,18 @@ func toleratesKey(t *corev1.Toleration, key string) bool {
 		(t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
 }
 
-// addDeviceWindows is addWindows for a request for devices. Of a taint the least seconds of all
-// tolerations count (DE-23), so where one of the request's own is about the key, nothing is added
-// that could shorten it. Nor is it to a request that is full (AV-11).
-func addDeviceWindows(have []resourcev1.DeviceToleration, wanted, marked []v1alpha1.WindowToleration) (added []resourcev1.DeviceToleration, windows []v1alpha1.WindowToleration) {
-	for _, w := range wanted {
-		switch {
-		case slices.Contains(marked, w) && slices.ContainsFunc(have, func(t resourcev1.DeviceToleration) bool { return isDeviceWindow(&t, w) }):
-		case slices.ContainsFunc(have, func(t resourcev1.DeviceToleration) bool { return isAboutKey(&t, w.Key) }),
-			len(have)+len(added) >= resourcev1.DeviceTolerationsMaxLength:
-			continue
-		default:
-			added = append(added, deviceWindow(w))
-		}
-		windows = append(windows, w)
-	}
-	return added, windows
-}
-
-func isDeviceWindow(t *resourcev1.DeviceToleration, w v1alpha1.WindowToleration) bool {
-	return t.Key == w.Key && t.Operator == resourcev1.DeviceTolerationOpExists && t.Value == "" &&
-		t.Effect == resourcev1.DeviceTaintEffectNoExecute && t.TolerationSeconds != nil && *t.TolerationSeconds == w.Seconds
-}
-
 // isAboutKey reports whether a toleration tolerates some NoExecute taint with a key. An
 // empty key is every key, with Equal too where it was stored like that (AV-12).
 func isAboutKey(t *resourcev1.DeviceToleration, key string) bool {
 	return (t.Key == key || t.Key == "") && (t.Effect == resourcev1.DeviceTaintEffectNoExecute || t.Effect == "")
 }
 
-// withoutWindows returns tolerations without those that are marked as windows.
+// withoutWindows returns tolerations of a pod without those that are marked as windows.
 func withoutWindows(have []corev1.Toleration, marked []v1alpha1.WindowToleration) []corev1.Toleration {
 	if len(marked) == 0 {
 		return have
 	}
 	return slices.DeleteFunc(slices.Clone(have), func(t corev1.Toleration) bool {
-		return slices.ContainsFunc(marked, func(w v1alpha1.WindowToleration) bool { return isWindow(&t, w) })
+		return slices.ContainsFunc(marked, func(w v1alpha1.WindowToleration) bool { return podWindows.has([]corev1.Toleration{t}, w) })
 	})
 }

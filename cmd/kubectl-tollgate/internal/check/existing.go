@@ -242,12 +242,8 @@ func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Viol
 	in.DefaultSeconds, in.Added = &e.defaults, slices.Clone(e.added)
 	// Tollgate adds the tolerations of mode Window, so they are not judged.
 	for _, w := range v1alpha1.ParseWindow(in.window) {
-		in.Added = append(in.Added, corev1.Toleration{
-			Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
-		})
-		in.AddedDevices = append(in.AddedDevices, resourcev1.DeviceToleration{
-			Key: w.Key, Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
-		})
+		in.Added = append(in.Added, w.OfPod())
+		in.AddedDevices = append(in.AddedDevices, w.OfRequest())
 	}
 	found, err := e.set.Audit(ctx, in.AuditInput)
 	if err != nil {

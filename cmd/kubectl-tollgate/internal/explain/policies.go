@@ -149,9 +149,7 @@ func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	kept := tracker.PodOf(pod)
 	var added []corev1.Toleration
 	for _, t := range kept.Window.Tolerations() {
-		added = append(added, corev1.Toleration{
-			Key: t.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(t.Seconds),
-		})
+		added = append(added, t.OfPod())
 	}
 	rulings, err := w.Policies.Tolerations.Rulings(ctx, toleration.AuditInput{
 		Namespace: w.Namespace, Labels: pod.Labels, ServiceAccount: pod.Spec.ServiceAccountName, Tolerations: pod.Spec.Tolerations,
