@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -246,19 +247,13 @@ func Validating(c Config) map[Resource]Handler {
 		}).validate,
 		slicePatchKind: (&patchHandler{clock: c.ServerClock, enforcer: enforcer, preview: c.Preview}).validate,
 
-		tolerationPolicyKind: validateTolerationPolicy,
-		placementPolicyKind:  validatePlacementPolicy(c.Preview),
-		taintPolicyKind:      validateTaintPolicy(c.Preview),
-		gatePolicyKind:       validateGatePolicy,
-		evictionPolicyKind:   validateEvictionPolicy,
-		approvalKind:         validateEvictionApproval,
-
 		{Name: "pods", Subresource: "binding"}: binding.validate, {Name: "bindings"}: binding.validate,
 
 		{Name: "namespaces"}:                          namespace.validate,
 		{Name: "namespaces", Subresource: "status"}:   namespace.validate,
 		{Name: "namespaces", Subresource: "finalize"}: namespace.validate,
 	}
+	maps.Copy(handlers, validatingOwn(c.Preview))
 	for r, at := range templatePaths() {
 		handlers[r] = (&templateHandler{
 			at: at, policies: c.Policies, reviewer: reviewer, defaults: c.DefaultSeconds, schedulers: c.Schedulers,

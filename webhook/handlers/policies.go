@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -23,65 +22,37 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// validateOwn refuses an object of our own API that is not valid; warn is nil for no warnings.
-// A write to an object that is on its way out, or beside its spec, is not judged: a policy that
-// became invalid with a change of versions must still be labelled, finalized and deleted.
-func validateOwn[T any, P interface {
+// own is an object of our own API.
+type own[T any] interface {
 	*T
 	client.Object
-}](req *review.Request, spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) (Result, error) {
-	object, old := P(new(T)), P(new(T))
-	var f review.Fields
-	f.Whole(object, req.New)
-	if req.Operation == admissionv1.Update {
-		f.Whole(old, req.Old)
+}
+
+// validateOwn returns the handler that refuses objects of our own API that are not valid; warn is
+// nil for no warnings. A write to an object that is on its way out, or beside its spec, is not
+// judged: a policy that became invalid with a change of versions must still be labelled, finalized
+// and deleted.
+func validateOwn[T any, P own[T]](spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) Handler {
+	decode := func(v review.Value) (P, error) {
+		var f review.Fields
+		object := P(new(T))
+		f.Whole(object, v)
+		return object, f.Err()
 	}
-	if err := f.Err(); err != nil {
-		return Result{}, err
-	}
-	if req.Operation == admissionv1.Update {
-		if object.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(object), spec(old)) {
+	return func(_ context.Context, req *review.Request) (Result, error) {
+		object, old, err := decodeBoth(req, decode)
+		if err != nil {
+			return Result{}, err
+		}
+		if old != nil && (object.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(object), spec(old))) {
 			return allowed(), nil
 		}
-	}
-	decision := policy.Decide(findings(validate(object)))
-	var warnings []string
-	if warn != nil && decision.Verdict == policy.Allowed {
-		warnings = warn(object)
-	}
-	return decided(decision, warnings, nil), nil
-}
-
-func validateTolerationPolicy(_ context.Context, req *review.Request) (Result, error) {
-	spec := func(p *v1alpha1.TolerationPolicy) any { return p.Spec }
-	return validateOwn(req, spec, toleration.ValidatePolicy, toleration.Warnings)
-}
-
-// validatePlacementPolicy returns a handler that warns of grants that look at what may change
-// later, and of the pods that the taints of a guard evict by a preview.
-func validatePlacementPolicy(preview *Preview) Handler {
-	warn := func(p *v1alpha1.PlacementPolicy) []string {
-		warnings := placement.Warnings(p)
-		if _, taints := placement.Guard(p); taints != nil {
-			warnings = append(warnings, preview.registration(taints)...)
+		decision := policy.Decide(findings(validate(object)))
+		var warnings []string
+		if warn != nil && decision.Verdict == policy.Allowed {
+			warnings = warn(object)
 		}
-		return warnings
-	}
-	return func(_ context.Context, req *review.Request) (Result, error) {
-		return validateOwn(req, func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, warn)
-	}
-}
-
-func validateGatePolicy(_ context.Context, req *review.Request) (Result, error) {
-	return validateOwn(req, func(p *v1alpha1.GatePolicy) any { return p.Spec }, gate.ValidatePolicy, nil)
-}
-
-// validateTaintPolicy returns a handler that warns of policies which are legal and probably not
-// meant, and of the pods that registered taints evict by a preview.
-func validateTaintPolicy(preview *Preview) Handler {
-	warn := func(p *v1alpha1.TaintPolicy) []string { return append(taint.Warnings(p), preview.registration(p)...) }
-	return func(_ context.Context, req *review.Request) (Result, error) {
-		return validateOwn(req, func(p *v1alpha1.TaintPolicy) any { return p.Spec }, taint.ValidatePolicy, warn)
+		return decided(decision, warnings, nil), nil
 	}
 }
 
@@ -89,21 +60,35 @@ func validateTaintPolicy(preview *Preview) Handler {
 // do nothing, and is refused.
 const formerRelease = "tollgate.dev/release-breaker"
 
-func validateEvictionPolicy(_ context.Context, req *review.Request) (Result, error) {
-	spec := func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} }
-	validate := func(p *v1alpha1.EvictionPolicy) field.ErrorList {
-		errs := eviction.ValidatePolicy(p)
-		if _, ok := p.Annotations[formerRelease]; ok {
-			errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(formerRelease),
-				"releases no breaker any more: create an EvictionApproval with spec.evictionPolicy: "+p.Name+" and spec.maxPods"))
-		}
-		return errs
+// validatingOwn returns the handlers of our own API but that of ResourceSlicePatches. They warn of
+// policies that are legal and probably not meant, and of the pods that registered taints evict by
+// a preview.
+func validatingOwn(preview *Preview) map[Resource]Handler {
+	return map[Resource]Handler{
+		tolerationPolicyKind: validateOwn(func(p *v1alpha1.TolerationPolicy) any { return p.Spec }, toleration.ValidatePolicy, toleration.Warnings),
+		placementPolicyKind: validateOwn(func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, func(p *v1alpha1.PlacementPolicy) []string {
+			warnings := placement.Warnings(p)
+			if _, taints := placement.Guard(p); taints != nil {
+				warnings = append(warnings, preview.registration(taints)...)
+			}
+			return warnings
+		}),
+		taintPolicyKind: validateOwn(func(p *v1alpha1.TaintPolicy) any { return p.Spec }, taint.ValidatePolicy, func(p *v1alpha1.TaintPolicy) []string {
+			return append(taint.Warnings(p), preview.registration(p)...)
+		}),
+		gatePolicyKind: validateOwn(func(p *v1alpha1.GatePolicy) any { return p.Spec }, gate.ValidatePolicy, nil),
+		evictionPolicyKind: validateOwn(
+			func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} },
+			func(p *v1alpha1.EvictionPolicy) field.ErrorList {
+				errs := eviction.ValidatePolicy(p)
+				if _, ok := p.Annotations[formerRelease]; ok {
+					errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(formerRelease),
+						"releases no breaker any more: create an EvictionApproval with spec.evictionPolicy: "+p.Name+" and spec.maxPods"))
+				}
+				return errs
+			}, nil),
+		approvalKind: validateOwn(func(a *v1alpha1.EvictionApproval) any { return a.Spec }, validateApproval, nil),
 	}
-	return validateOwn(req, spec, validate, nil)
-}
-
-func validateEvictionApproval(_ context.Context, req *review.Request) (Result, error) {
-	return validateOwn(req, func(a *v1alpha1.EvictionApproval) any { return a.Spec }, validateApproval, nil)
 }
 
 // validateApproval returns the errors of an approval. The schema has them too, and is not
