@@ -5,13 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
@@ -20,11 +20,9 @@ import (
 // pods/binding or through the old bindings (C04). A scheduler looks at taints; other users need
 // not, and Kubernetes does not either.
 type bindingHandler struct {
-	policies   policySource
-	reviewer   *tolerationReviewer
-	pods       *live
-	defaults   toleration.DefaultSeconds
-	schedulers []string
+	*reviewer
+
+	pods *live
 }
 
 // binding is a Binding with the fields that admission looks at.
@@ -44,26 +42,27 @@ func decodeBinding(v review.Value) (binding, error) {
 
 // validate implements Handler.
 func (h *bindingHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
-	if slices.Contains(h.schedulers, req.UserInfo.Username) {
+	if h.isScheduler(req) {
 		return allowed(), nil
 	}
+	return h.judging(h.judge)(ctx, req)
+}
+
+// judge judges the binding of a pod past the scheduler.
+func (h *bindingHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
 	binding, err := decodeBinding(req.New)
 	if err != nil {
-		return Result{}, err
-	}
-	policies, err := inForce(h.policies)
-	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	found, err := h.byPolicies(ctx, policies.Tolerations, req, &binding)
 	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	// The API server gives the pod the annotations of its binding.
 	if binding.mark.there {
 		found = append(found, forgedMark("metadata", binding.mark.value))
 	}
-	return decided(policy.Decide(found), nil, policies), nil
+	return found, nil, nil
 }
 
 // byPolicies judges the pod as it is now. A target that is no node is the API server's
@@ -79,8 +78,8 @@ func (h *bindingHandler) byPolicies(ctx context.Context, set *toleration.Set, re
 		return nil, err
 	}
 	path := field.NewPath("target", "name")
+	judged := &tolerationReview{reviewer: h.reviewer, set: set, req: req, in: toleration.Input{DefaultSeconds: &h.DefaultSeconds}}
 	if pod == nil {
-		judged := h.reviewer.review(set, req, review.Value{}, toleration.Input{DefaultSeconds: &h.defaults})
 		found, err := judged.judgeNode(ctx, node, path, nil)
 		for i := range found {
 			if f := &found[i]; f.Reason == policy.TaintNotTolerated {
@@ -95,11 +94,10 @@ func (h *bindingHandler) byPolicies(ctx context.Context, set *toleration.Set, re
 	if err != nil {
 		return nil, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	subject, err := review.Parse(encoded)
-	if err != nil {
+	if judged.subject, err = review.Parse(encoded); err != nil {
 		return nil, fmt.Errorf("read pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	judged := h.reviewer.review(set, req, subject, toleration.Input{DefaultSeconds: &h.defaults, HostNetwork: pod.Spec.HostNetwork})
+	judged.in.HostNetwork = pod.Spec.HostNetwork
 	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(pod.Annotations[v1alpha1.AnnotationWindow]))
 	return judged.judgeNode(ctx, node, path, has)
 }

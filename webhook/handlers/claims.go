@@ -43,15 +43,11 @@ type subrequestFields struct {
 // consumer of a claim makes no difference: a pod, a group of pods, or a pod that asks for an
 // extended resource (C27); and admin access exempts from nothing.
 type claimHandler struct {
+	*reviewer
+
 	// template says that there is a claim inside of the object.
-	template  bool
-	policies  policySource
-	reviewer  *tolerationReviewer
-	live      *live
-	placement *placementMatcher
-	windows   *windows
-	// checksSyntax says that claims are held to the rules of Kubernetes.
-	checksSyntax bool
+	template bool
+	live     *live
 }
 
 // resourceClaimControllers are the identities under which Kubernetes makes claims
@@ -65,12 +61,12 @@ var resourceClaimControllers = []string{
 // and in mode Window those of EvictionPolicies. The spec of a claim is immutable, so they are
 // added when it is created or never.
 func (h *claimHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch, error) {
-	policies, err := inForce(h.policies)
+	policies, err := h.inForce()
 	if err != nil || req.Operation != admissionv1.Create {
 		return nil, err
 	}
 	marked, err := markOf(req.New, h.template)
-	if err != nil || policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetDevice) && !marked.there {
+	if err != nil || policies.Placement.Len() == 0 && !h.someWindows(policies, v1alpha1.TaintTargetDevice) && !marked.there {
 		return nil, err
 	}
 	claim, err := decodePlacedClaim(req.New, h.template)
@@ -79,7 +75,7 @@ func (h *claimHandler) mutate(ctx context.Context, req *review.Request) (jsonPat
 	}
 	additions := make([][]resourcev1.DeviceToleration, len(claim.requests))
 	if policies.Placement.Len() > 0 {
-		matching, err := h.placement.ofClaim(ctx, policies.Placement, req, claim)
+		matching, err := h.placementOfClaim(ctx, policies.Placement, req, claim)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +94,7 @@ func (h *claimHandler) mutate(ctx context.Context, req *review.Request) (jsonPat
 // windows that the claim has then. A claim that Kubernetes makes from a template has those that
 // the template got when it was created, whatever the policies are now.
 func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, req *review.Request, claim *placedClaim, m *mark, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
-	wanted, err := h.windows.of(ctx, policies, req, v1alpha1.TaintTargetDevice, nil)
+	wanted, err := h.windowsOf(ctx, policies, req, v1alpha1.TaintTargetDevice, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -126,27 +122,19 @@ func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, 
 	return windows, nil
 }
 
-// validate implements Handler. An update of a spec, which is immutable, brings nothing
-// new.
-func (h *claimHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
+// judge judges a claim, or a template of claims. An update of a spec, which is immutable, brings nothing new.
+func (h *claimHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
 	current, old, err := decodeBoth(req, h.requests)
 	if err != nil {
-		return Result{}, err
-	}
-	policies, err := inForce(h.policies)
-	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	consumer, err := h.consumer(req)
 	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	documented, warnings := h.documented(current, old, consumer != nil)
 	found, err := h.byPolicies(ctx, policies, req, current, old, consumer)
-	if err != nil {
-		return Result{}, err
-	}
-	return decided(policy.Decide(append(documented, found...)), warnings, policies), nil
+	return append(documented, found...), warnings, err
 }
 
 // documented holds the tolerations to the rules of Kubernetes, and to those that it has in
@@ -154,7 +142,7 @@ func (h *claimHandler) validate(ctx context.Context, req *review.Request) (Resul
 // template was judged itself, unless it was stored without a review, and then it is immutable
 // and was legal, and to refuse its claims would keep its pods from starting.
 func (h *claimHandler) documented(current, old []requestFields, made bool) ([]policy.Finding, []string) {
-	if !h.checksSyntax {
+	if !h.DeviceTaintAdmission {
 		return nil, nil
 	}
 	now, before := requestTolerations(current), requestTolerations(old)
@@ -245,7 +233,7 @@ func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, 
 	created := req.Operation == admissionv1.Create
 	if created {
 		var err error
-		if found, err = h.placement.claimFindings(ctx, policies, req, h.template); err != nil {
+		if found, err = h.misplacedClaim(ctx, policies, req, h.template); err != nil {
 			return nil, err
 		}
 	}
@@ -257,7 +245,7 @@ func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, 
 	var marked []policy.Finding
 	switch {
 	case created:
-		windows, marked, err = h.windows.ofCreated(ctx, policies, req, v1alpha1.TaintTargetDevice, h.template)
+		windows, marked, err = h.windowsOfCreated(ctx, policies, req, v1alpha1.TaintTargetDevice, h.template)
 		if consumer != nil {
 			marked = nil // The mark is that of the template, which was judged by the policies of then.
 		}
@@ -268,7 +256,10 @@ func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, 
 		return nil, err
 	}
 	found = append(found, marked...)
-	judged := h.reviewer.review(policies.Tolerations, req, subject, toleration.Input{Claim: objectOf(subject), AddedDevices: requestWindows.all(windows)})
+	judged := &tolerationReview{
+		reviewer: h.reviewer, set: policies.Tolerations, req: req, subject: subject,
+		in: toleration.Input{Claim: objectOf(subject), AddedDevices: requestWindows.all(windows)},
+	}
 	violations, err := judged.judge(ctx, h.tolerations(current, old)...)
 	if err != nil || len(violations) == 0 || consumer == nil {
 		return append(found, violations...), err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -12,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
@@ -106,11 +109,10 @@ type Authorizers struct {
 type Users struct {
 	// Selves are the users of Tollgate itself: TaintPolicies do not judge its writes.
 	Selves []string
-	// Schedulers are the users that put pods on nodes by their taints; empty is
-	// DefaultSchedulers.
+	// Schedulers are the users that put pods on nodes by their taints; empty is Kubernetes'
+	// scheduler.
 	Schedulers []string
-	// WorkloadControllers are the users that make pods from templates; empty is
-	// DefaultWorkloadControllers.
+	// WorkloadControllers are the users that make pods from templates, besides those of Kubernetes.
 	WorkloadControllers []string
 }
 
@@ -181,20 +183,51 @@ var (
 	taintRules     = Resource{Group: resourcev1.GroupName, Name: "devicetaintrules"}
 )
 
+// reviewer is what all handlers decide by: the configuration, and the reads that they share. It is
+// safe for concurrent use.
+type reviewer struct {
+	Config
+
+	owners *owners
+	nodes  *liveNodes
+}
+
+func newReviewer(c Config) *reviewer {
+	if len(c.Schedulers) == 0 {
+		c.Schedulers = DefaultSchedulers()
+	}
+	if c.Operators == nil {
+		c.Operators = c.Authorizer
+	}
+	return &reviewer{
+		Config: c, owners: newOwners(c.Live, c.Clock, slices.Concat(DefaultWorkloadControllers(), c.WorkloadControllers)),
+		nodes: newLiveNodes(c.Live, c.Cache, c.Clock),
+	}
+}
+
+// inForce returns the policies in force.
+func (r *reviewer) inForce() (*policyset.Set, error) {
+	if policies := r.Policies.Current(); policies != nil {
+		return policies, nil
+	}
+	return nil, errNoPolicies
+}
+
+// isScheduler reports whether the request is of a user that puts pods on nodes by their taints.
+func (r *reviewer) isScheduler(req *review.Request) bool {
+	return slices.Contains(r.Schedulers, req.UserInfo.Username)
+}
+
 // Mutating returns the handlers that fill in missing fields.
 func Mutating(c Config) map[Resource]Handler {
-	pod := &podHandler{policies: c.Policies, placement: c.placement(), windows: c.windows()}
-	claim := claimHandler{policies: c.Policies, placement: c.placement(), windows: c.windows()}
-	template := claim
-	template.template = true
-	node := &nodeHandler{clock: c.ServerClock, enforcer: c.enforcer(), outages: c.Outages, unstamped: !c.NodeTaintTimestamps}
-	return c.enabled(map[Resource]Handler{
-		nodes:          mutating(node.mutate),
-		resourceSlices: mutating((&sliceHandler{clock: c.ServerClock}).mutate),
-		taintRules:     mutating((&ruleHandler{clock: c.ServerClock}).mutate),
-		pods:           mutating(pod.mutate),
-		claims:         mutating(claim.mutate),
-		claimTemplates: mutating(template.mutate),
+	r := newReviewer(c)
+	return r.enabled(map[Resource]Handler{
+		nodes:          mutating((&nodeHandler{r}).mutate),
+		resourceSlices: mutating((&sliceHandler{r}).mutate),
+		taintRules:     mutating((&ruleHandler{r}).mutate),
+		pods:           mutating((&podHandler{r}).mutate),
+		claims:         mutating((&claimHandler{reviewer: r}).mutate),
+		claimTemplates: mutating((&claimHandler{reviewer: r, template: true}).mutate),
 		// Nothing is filled in here, and a configuration that sends it does no harm.
 		claimStatuses: allow,
 	})
@@ -202,86 +235,41 @@ func Mutating(c Config) map[Resource]Handler {
 
 // Validating returns the handlers that refuse.
 func Validating(c Config) map[Resource]Handler {
-	if len(c.Schedulers) == 0 {
-		c.Schedulers = DefaultSchedulers()
-	}
-	if len(c.WorkloadControllers) == 0 {
-		c.WorkloadControllers = DefaultWorkloadControllers()
-	}
-	reviewer := &tolerationReviewer{
-		namespaces: c.Namespaces,
-		authorizer: c.Authorizer,
-		turns:      c.Turns,
-		owners:     newOwners(c.Live, c.Clock, c.WorkloadControllers),
-		nodes:      newLiveNodes(c.Live, c.Cache, c.Clock),
-	}
-	pod := &podHandler{
-		policies: c.Policies, reviewer: reviewer, placement: c.placement(), windows: c.windows(),
-		added:    &podAdditions{c.RuntimeClasses, c.ExtendedResourceToleration, c.PodTolerationRestriction},
-		defaults: c.DefaultSeconds, schedulers: c.Schedulers, directives: c.SchedulingDirectives,
-		spread: c.Spread, ignoreComparisons: c.IgnoreComparisonOperators,
-	}
-	claim := claimHandler{
-		policies: c.Policies, reviewer: reviewer, live: newLive(c.Live, c.Clock), placement: c.placement(), windows: c.windows(),
-		checksSyntax: c.DeviceTaintAdmission,
-	}
-	claimTemplate := claim
-	claimTemplate.template = true
-	enforcer := c.enforcer()
-	node := &nodeHandler{clock: c.ServerClock, maxSkew: c.MaxTimeAddedSkew, enforcer: enforcer, preview: c.Preview}
-	binding := &bindingHandler{
-		policies: c.Policies, reviewer: reviewer, pods: newLive(c.Live, c.Clock), defaults: c.DefaultSeconds, schedulers: c.Schedulers,
-	}
-	namespace := &namespaceHandler{policies: c.Policies, authorizer: enforcer.authorizer}
+	r := newReviewer(c)
+	node, namespace := &nodeHandler{r}, r.judging((&namespaceHandler{r}).judge)
+	binding, reads := &bindingHandler{r, newLive(c.Live, c.Clock)}, newLive(c.Live, c.Clock)
 	handlers := map[Resource]Handler{
-		pods:           pod.validate,
+		pods:           r.judging((&podHandler{r}).judge),
 		podStatuses:    validatePodStatus,
-		claims:         claim.validate,
-		claimTemplates: claimTemplate.validate,
-		claimStatuses:  (&reservationHandler{taints: c.DeviceTaints, clock: c.ServerClock}).validate,
+		claims:         r.judging((&claimHandler{reviewer: r, live: reads}).judge),
+		claimTemplates: r.judging((&claimHandler{reviewer: r, live: reads, template: true}).judge),
+		claimStatuses:  (&reservationHandler{r}).validate,
 		nodes:          node.validate,
-		nodeStatuses:   node.validateStatus,
-		resourceSlices: (&sliceHandler{clock: c.ServerClock, enforcer: enforcer, preview: c.Preview}).validate,
-		taintRules: (&ruleHandler{
-			clock: c.ServerClock, obeyed: c.DeviceTaints != nil && !c.WithoutDeviceTaintRules, enforcer: enforcer, preview: c.Preview,
-		}).validate,
-		slicePatchKind: (&patchHandler{clock: c.ServerClock, enforcer: enforcer, preview: c.Preview}).validate,
+		nodeStatuses:   r.judging(node.judgeStatus),
+		resourceSlices: (&sliceHandler{r}).validate,
+		taintRules:     (&ruleHandler{r}).validate,
+		slicePatchKind: (&patchHandler{r}).validate,
 
 		{Name: "pods", Subresource: "binding"}: binding.validate, {Name: "bindings"}: binding.validate,
 
-		{Name: "namespaces"}:                          namespace.validate,
-		{Name: "namespaces", Subresource: "status"}:   namespace.validate,
-		{Name: "namespaces", Subresource: "finalize"}: namespace.validate,
+		{Name: "namespaces"}:                          namespace,
+		{Name: "namespaces", Subresource: "status"}:   namespace,
+		{Name: "namespaces", Subresource: "finalize"}: namespace,
 	}
 	maps.Copy(handlers, validatingOwn(c.Preview))
-	for r, at := range templatePaths() {
-		handlers[r] = (&templateHandler{
-			at: at, policies: c.Policies, reviewer: reviewer, defaults: c.DefaultSeconds, schedulers: c.Schedulers,
-			daemons: r.Name == "daemonsets", gated: r.Name == "jobs", revision: r.Name == "controllerrevisions",
-			placement: pod.placement, spread: c.Spread, ignoreComparisons: c.IgnoreComparisonOperators,
-		}).validate
+	for of, at := range templatePaths() {
+		handlers[of] = r.judging((&templateHandler{
+			reviewer: r, at: at,
+			daemons: of.Name == "daemonsets", gated: of.Name == "jobs", revision: of.Name == "controllerrevisions",
+		}).judge)
 	}
-	return c.enabled(handlers)
-}
-
-func (c *Config) enforcer() *taintEnforcer {
-	enforcer := &taintEnforcer{policies: c.Policies, authorizer: c.Operators, turns: c.OperatorTurns, clock: c.ServerClock, selves: c.Selves}
-	if enforcer.authorizer == nil {
-		enforcer.authorizer = c.Authorizer
-	}
-	return enforcer
-}
-
-func (c *Config) windows() *windows { return &windows{on: c.Window, namespaces: c.Namespaces} }
-
-func (c *Config) placement() *placementMatcher {
-	return &placementMatcher{namespaces: c.Namespaces, classes: c.DeviceClasses, authorizer: c.Authorizer, turns: c.Turns}
+	return r.enabled(handlers)
 }
 
 // enabled puts a handler in place that allows where the admission of devices is off. Claims
 // and their templates are judged all the same: policies do not depend on it.
-func (c *Config) enabled(handlers map[Resource]Handler) map[Resource]Handler {
-	if !c.DeviceTaintAdmission {
+func (r *reviewer) enabled(handlers map[Resource]Handler) map[Resource]Handler {
+	if !r.DeviceTaintAdmission {
 		handlers[resourceSlices], handlers[claimStatuses], handlers[taintRules] = allow, allow, allow
 	}
 	return handlers
@@ -294,6 +282,24 @@ func mutating(mutate func(context.Context, *review.Request) (jsonPatch, error)) 
 		out, err := mutate(ctx, req)
 		result.Patch = out
 		return result, err
+	}
+}
+
+// judgement judges a request by the policies in force, and returns the findings and warnings.
+type judgement func(ctx context.Context, req *review.Request, policies *policyset.Set) (found []policy.Finding, warnings []string, err error)
+
+// judging returns the handler that answers with what a judgement finds.
+func (r *reviewer) judging(judge judgement) Handler {
+	return func(ctx context.Context, req *review.Request) (Result, error) {
+		policies, err := r.inForce()
+		if err != nil {
+			return Result{}, err
+		}
+		found, warnings, err := judge(ctx, req, policies)
+		if err != nil {
+			return Result{}, err
+		}
+		return decided(policy.Decide(found), warnings, policies), nil
 	}
 }
 

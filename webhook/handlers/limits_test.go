@@ -21,7 +21,6 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -46,7 +45,7 @@ type blast struct {
 	approvals *givenApprovals
 	unread    bool
 	preview   *Preview
-	enforcer  *taintEnforcer
+	policies  []v1alpha1.TaintPolicy
 }
 
 // limiting is a policy under which taints of example.com hit as many pods in ten
@@ -62,9 +61,8 @@ func limiting(limits v1alpha1.TaintLimits) v1alpha1.TaintPolicy {
 func newBlast(t *testing.T, policies ...v1alpha1.TaintPolicy) *blast {
 	t.Helper()
 	b := &blast{
-		tracker: tracker.New(), clock: clocktesting.NewFakePassiveClock(noon), approvals: &givenApprovals{},
+		tracker: tracker.New(), clock: clocktesting.NewFakePassiveClock(noon), approvals: &givenApprovals{}, policies: policies,
 	}
-	b.enforcer = &taintEnforcer{policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)}, clock: b.clock}
 	b.ledger = preview.NewLedger(b.tracker, decide.Rules{}, b.clock)
 	read := func() bool { return !b.unread }
 	b.show(preview.Options{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
@@ -83,6 +81,13 @@ func (b *blast) show(options preview.Options) {
 		}),
 		Clock: b.clock, Metrics: NewPreviewMetrics(b.registry),
 	})
+}
+
+// reviewer returns what the handlers of the replica decide by.
+func (b *blast) reviewer() *reviewer {
+	r := governedBy(b.policies...)
+	r.ServerClock, r.Preview, r.DeviceTaints = b.clock, b.preview, b.tracker
+	return r
 }
 
 // node adds a node with pods.
@@ -133,7 +138,7 @@ func (b *blast) tryTaints(t *testing.T, node string, dryRun bool, taints ...core
 }
 
 func (b *blast) nodes() Handler {
-	return (&nodeHandler{clock: b.clock, maxSkew: time.Minute, enforcer: b.enforcer, preview: b.preview}).validate
+	return (&nodeHandler{b.reviewer()}).validate
 }
 
 // asking returns the request of somebody of sre for taints on a node that had none.
@@ -151,7 +156,7 @@ func (b *blast) rule(t *testing.T, object, old string) admission.Response {
 	t.Helper()
 	review := asUser(deviceReview(t, "devicetaintrules", "v1", object, old), "ann", "sre")
 	review.Request.Name = ""
-	return judged(t, (&ruleHandler{clock: b.clock, obeyed: true, enforcer: b.enforcer, preview: b.preview}).validate, review)
+	return judged(t, (&ruleHandler{b.reviewer()}).validate, review)
 }
 
 func TestAWriteBeyondALimitIsRefused(t *testing.T) {
@@ -294,7 +299,9 @@ func TestC25ASelectorOfUnknownFieldsIsLimitedAsIfItSelectedAll(t *testing.T) {
 			old = ruleJSON(old, "example.com/broken", "NoExecute")
 		}
 		review := asUser(deviceReview(t, "devicetaintrules", "v1alpha3", ruleJSON(selector, "example.com/broken", "NoExecute"), old), "ann", "sre")
-		return judged(t, (&ruleHandler{clock: b.clock, enforcer: b.enforcer, preview: b.preview}).validate, review)
+		unobeyed := b.reviewer()
+		unobeyed.WithoutDeviceTaintRules = true
+		return judged(t, (&ruleHandler{unobeyed}).validate, review)
 	}
 	requireReason(t, "TooManyAffected", write(`{"deviceClassName":"x"}`, ""))
 	response := write(`{"deviceClassName":"x","device":"x0"}`, "")

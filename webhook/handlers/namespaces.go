@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
@@ -20,26 +20,16 @@ import (
 //
 // Names are not judged: a namespace whose name comes under the pattern of a grant has the
 // grant, and so have the users who may create it.
-type namespaceHandler struct {
-	policies   policySource
-	authorizer authorizer.Authorizer
-}
+type namespaceHandler struct{ *reviewer }
 
-// validate implements Handler. Labels can be written through status and finalize too.
-func (h *namespaceHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
+// judge judges the labels of a namespace. They can be written through status and finalize too.
+func (h *namespaceHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
 	labels, old, err := decodeBoth(req, decodeLabels)
 	if err != nil {
-		return Result{}, err
-	}
-	policies, err := inForce(h.policies)
-	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	found, err := h.refusals(ctx, req, policies.Tolerations.NewlySatisfied(req.Name, old, labels))
-	if err != nil {
-		return Result{}, err
-	}
-	return decided(policy.Decide(found), nil, policies), nil
+	return found, nil, err
 }
 
 // everyKey is the name under which RBAC is asked about the taints of all keys.
@@ -57,7 +47,7 @@ func (h *namespaceHandler) refusals(ctx context.Context, req *review.Request, ga
 		if answer, ok := answers[key]; ok {
 			return answer, nil
 		}
-		answer, err := policy.May(ctx, h.authorizer, user, policy.VerbTolerate, key)
+		answer, err := policy.May(ctx, h.Operators, user, policy.VerbTolerate, key)
 		answers[key] = answer
 		return answer, err
 	}

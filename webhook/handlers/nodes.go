@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -50,16 +50,7 @@ func taintsOn(node *taint.Node) []corev1.Taint {
 }
 
 // nodeHandler reviews the taints of nodes, and the labels that policies put taints on nodes by.
-type nodeHandler struct {
-	clock    clock.PassiveClock
-	maxSkew  time.Duration
-	enforcer *taintEnforcer
-	preview  *Preview
-	// outages remembers since when nodes have failed.
-	outages *Outages
-	// unstamped says that no times are written.
-	unstamped bool
-}
+type nodeHandler struct{ *reviewer }
 
 // mutate adds to nodes that are created the taints that policies register, and writes into
 // taints since when they count. On an update no taint is added: a kubelet's own update that
@@ -71,14 +62,14 @@ func (h *nodeHandler) mutate(_ context.Context, req *review.Request) (jsonPatch,
 	}
 	registration := nodeRegistration{taints: slices.Clone(node.Taints), sent: len(node.Taints), replaced: map[int]bool{}}
 	if old == nil {
-		policies, err := inForce(h.enforcer.policies)
+		policies, err := h.inForce()
 		if err != nil {
 			return nil, err
 		}
 		registration.add(policies.Taints.Register(node.Labels))
 	}
 	var stamps []validation.NodeTimeAdded
-	if !h.unstamped {
+	if h.NodeTaintTimestamps {
 		outage, err := h.outage(req)
 		if err != nil {
 			return nil, err
@@ -88,7 +79,7 @@ func (h *nodeHandler) mutate(_ context.Context, req *review.Request) (jsonPatch,
 			Old:                     taintsOn(old),
 			NodeLifecycleController: isNodeLifecycleController(req),
 			Outage:                  outage,
-			Now:                     h.clock.Now(),
+			Now:                     h.ServerClock.Now(),
 		})
 	}
 	out := registration.patch(stamps)
@@ -106,7 +97,7 @@ func (h *nodeHandler) mutate(_ context.Context, req *review.Request) (jsonPatch,
 // outage returns since when the node of a request has been tainted because it failed, as far
 // as that is remembered.
 func (h *nodeHandler) outage(req *review.Request) (time.Time, error) {
-	if h.outages == nil || req.Operation != admissionv1.Update || !isNodeLifecycleController(req) {
+	if h.Outages == nil || req.Operation != admissionv1.Update || !isNodeLifecycleController(req) {
 		return time.Time{}, nil
 	}
 	var f review.Fields
@@ -116,7 +107,7 @@ func (h *nodeHandler) outage(req *review.Request) (time.Time, error) {
 	if err := f.Err(); err != nil {
 		return time.Time{}, err
 	}
-	return h.outages.Since(uid, validation.ReadyOf(conditions)), nil
+	return h.Outages.Since(uid, validation.ReadyOf(conditions)), nil
 }
 
 // validate judges the taints of nodes, and changes that keep nodes from getting rid of them.
@@ -125,7 +116,7 @@ func (h *nodeHandler) validate(ctx context.Context, req *review.Request) (Result
 	if err != nil {
 		return Result{}, err
 	}
-	before, now, maxSkew := taintsOn(old), h.clock.Now(), h.maxSkew
+	before, now, maxSkew := taintsOn(old), h.ServerClock.Now(), h.MaxTimeAddedSkew
 	var errs field.ErrorList
 	if isNodeLifecycleController(req) {
 		// Its times are corrected by the mutating endpoint. While that was away, a clock that
@@ -137,51 +128,43 @@ func (h *nodeHandler) validate(ctx context.Context, req *review.Request) (Result
 	}
 	found := findings(append(errs, validation.ValidateNode(node.Taints, before, now, maxSkew)...))
 	warnings := validation.NodeWarnings(node.Taints, before, now)
-	if h.enforcer.isSelf(req) {
+	if h.isSelf(req) {
 		return decided(policy.Decide(found), warnings, nil), nil
 	}
 	marked, err := pairMarkChanged(req)
 	if err != nil {
 		return Result{}, err
 	}
-	policies, err := inForce(h.enforcer.policies)
+	policies, err := h.inForce()
 	if err != nil {
 		return Result{}, err
 	}
 	set := policies.Taints
 	change := taint.NodeChange{New: node, Old: old, User: &req.UserInfo}
 	writes := taint.NodeWrites(node.Taints, before, now)
-	in := h.enforcer.input(req, set.Chosen(change, writes, now))
+	in := h.taintInput(req, set.Chosen(change, writes, now))
 	var preview func() (previewed, error)
 	if !change.Registers() {
 		preview = func() (previewed, error) {
 			// Pods are hit as hard by a taint that a policy keeps on the node, whichever user
 			// adds it, and where the node is new, there may be those of an earlier one of its name.
 			in.Writes = writes
-			return h.preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), before, node.Taints)
+			return h.Preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), before, node.Taints)
 		}
 	}
-	return h.enforcer.decide(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, preview)
+	return enforce(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, preview)
 }
 
-// validateStatus judges the changes that a node makes of itself by its status: the API server
-// takes no taints there, but labels.
-func (h *nodeHandler) validateStatus(_ context.Context, req *review.Request) (Result, error) {
+// judgeStatus judges the changes that a node makes of itself by its status: the API
+// server takes no taints there, but labels.
+func (h *nodeHandler) judgeStatus(_ context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
 	node, old, err := decodeBoth(req, decodeNode)
 	if err != nil {
-		return Result{}, err
-	}
-	policies, err := inForce(h.enforcer.policies)
-	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	node.Taints = taintsOn(old)
 	found, err := pairMarkChanged(req)
-	if err != nil {
-		return Result{}, err
-	}
-	violations := policies.Taints.JudgeNode(taint.NodeChange{New: node, Old: old, User: &req.UserInfo})
-	return decided(policy.Decide(append(found, violations...)), nil, policies), nil
+	return append(found, policies.Taints.JudgeNode(taint.NodeChange{New: node, Old: old, User: &req.UserInfo})...), nil, err
 }
 
 // pairMarkChanged returns the finding about a request, by another user than Tollgate, that

@@ -57,12 +57,14 @@ func taintPolicies() []v1alpha1.TaintPolicy {
 	}
 }
 
-func governedBy(policies ...v1alpha1.TaintPolicy) *taintEnforcer {
-	return &taintEnforcer{
-		policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)},
-		clock:    clocktesting.NewFakePassiveClock(noon),
-		selves:   []string{"system:serviceaccount:tollgate-system:tollgate"},
-	}
+func governedBy(policies ...v1alpha1.TaintPolicy) *reviewer {
+	return newReviewer(Config{
+		Readers:     Readers{Policies: currentPolicies{(*policyset.Set)(nil).WithTaints(policies)}},
+		ServerClock: clocktesting.NewFakePassiveClock(noon),
+		Users:       Users{Selves: []string{"system:serviceaccount:tollgate-system:tollgate"}},
+		APIServer:   APIServer{MaxTimeAddedSkew: time.Minute},
+		Features:    Features{NodeTaintTimestamps: true},
+	})
 }
 
 // asUser is the review as somebody else sends it.
@@ -113,7 +115,8 @@ func TestC22ANodeIsBornWithItsTaints(t *testing.T) {
 	for name, tt := range tests {
 		for _, unstamped := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...), unstamped: unstamped}
+				j := &nodeHandler{governedBy(taintPolicies()...)}
+				j.NodeTaintTimestamps = !unstamped
 				object := nodeJSON(t, tt.labels, tt.sent...)
 				response := judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, object, ""))
 				got := stamped(t, object, response)
@@ -139,7 +142,7 @@ func withoutTimes(taints []corev1.Taint) []corev1.Taint {
 }
 
 func TestThePatchOfABirthFailsOnAnotherObject(t *testing.T) {
-	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+	j := &nodeHandler{governedBy(taintPolicies()...)}
 	response := judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, nodeJSON(t, map[string]string{"pool": "banana"}, cherry), ""))
 	patch, err := jsonpatch.DecodePatch(marshal(t, response.Patches))
 	require.NoError(t, err)
@@ -148,21 +151,20 @@ func TestThePatchOfABirthFailsOnAnotherObject(t *testing.T) {
 }
 
 func TestTP18RegisteredTaintsAreNotAddedOnAnUpdate(t *testing.T) {
-	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+	j := &nodeHandler{governedBy(taintPolicies()...)}
 	object := nodeJSON(t, map[string]string{"pool": "cherry"}, notReady)
 	require.Empty(t, judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Update, object, object)).Patches)
 }
 
 func TestPoliciesThatHaveNotBeenReadAreAFault(t *testing.T) {
 	unread := governedBy()
-	unread.policies = currentPolicies{}
-	clock := clocktesting.NewFakePassiveClock(noon)
+	unread.Policies = currentPolicies{}
 	req, err := readRequest(marshal(t, nodeReview(t, admissionv1.Create, nodeJSON(t, nil), "")))
 	require.NoError(t, err)
-	node := &nodeHandler{clock: clock, enforcer: unread}
+	node := &nodeHandler{unread}
 	for i, handle := range []Handler{
-		mutating(node.mutate), node.validate, node.validateStatus,
-		(&ruleHandler{clock: clock, enforcer: unread}).validate, (&sliceHandler{clock: clock, enforcer: unread}).validate,
+		mutating(node.mutate), node.validate, node.judging(node.judgeStatus),
+		(&ruleHandler{unread}).validate, (&sliceHandler{unread}).validate,
 	} {
 		_, err := handle(t.Context(), req)
 		require.ErrorIs(t, err, errNoPolicies, i)
@@ -207,7 +209,7 @@ func TestWritesOfNodesAreGoverned(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), maxSkew: time.Minute, enforcer: governedBy(taintPolicies()...)}
+			j := &nodeHandler{governedBy(taintPolicies()...)}
 			operation := admissionv1.Create
 			if tt.old != "" {
 				operation = admissionv1.Update
@@ -230,11 +232,11 @@ func requireReason(t *testing.T, reason string, response admission.Response) {
 }
 
 func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
-	j := &nodeHandler{enforcer: governedBy(taintPolicies()...)}
+	j := &nodeHandler{governedBy(taintPolicies()...)}
 	in := nodeJSON(t, map[string]string{"pool": "banana"}, banana)
 	kept := nodeJSON(t, map[string]string{"pool": "cherry"}, cherry)
 	without := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, map[string]string{"pool": "cherry"}), kept), "system:node:n1", "system:nodes")
-	requireReason(t, "", judged(t, j.validateStatus, without)) // the API server takes the taints from the old object
+	requireReason(t, "", judged(t, j.judging(j.judgeStatus), without)) // the API server takes the taints from the old object
 	tests := map[string]struct {
 		user   []string
 		now    string
@@ -250,7 +252,7 @@ func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := asUser(nodeReview(t, admissionv1.Update, tt.now, in), tt.user[0], tt.user[1:]...)
 			review.Request.SubResource = "status"
-			requireReason(t, tt.reason, judged(t, j.validateStatus, review))
+			requireReason(t, tt.reason, judged(t, j.judging(j.judgeStatus), review))
 		})
 	}
 }
@@ -258,7 +260,7 @@ func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
 func TestALimitThatCannotBeLookedAtIsAFault(t *testing.T) {
 	policies := taintPolicies()
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{MaxAffectedPods: new(int32(5))}
-	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), maxSkew: time.Minute, enforcer: governedBy(policies...)}
+	j := &nodeHandler{governedBy(policies...)}
 	review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), "ann", "sre")
 	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
@@ -272,8 +274,8 @@ func TestALimitThatCannotBeLookedAtIsAFault(t *testing.T) {
 func TestAFaultHidesNoDenial(t *testing.T) {
 	policies := taintPolicies()
 	policies[0].Spec.Setters = []v1alpha1.TaintSetter{{RBAC: true}} // and nobody can be asked
-	clock, enforcer := clocktesting.NewFakePassiveClock(noon), governedBy(policies...)
-	nodes := &nodeHandler{clock: clock, maxSkew: time.Minute, enforcer: enforcer}
+	reviewer := governedBy(policies...)
+	nodes := &nodeHandler{reviewer}
 	ahead := broken
 	ahead.TimeAdded = new(metav1.NewTime(noon.Add(time.Hour)))
 	tests := map[string]struct {
@@ -283,10 +285,10 @@ func TestAFaultHidesNoDenial(t *testing.T) {
 	}{
 		"a node":                      {nodes.validate, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), false},
 		"a node that is refused":      {nodes.validate, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, ahead), nodeJSON(t, nil)), true},
-		"a rule":                      {(&ruleHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", "None"), ""), false},
-		"a rule that is refused":      {(&ruleHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", ""), ""), true},
-		"a slice":                     {(&sliceHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished("NoSchedule"), ""), false},
-		"a slice that is refused too": {(&sliceHandler{clock: clock, enforcer: enforcer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished(""), ""), true},
+		"a rule":                      {(&ruleHandler{reviewer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", "None"), ""), false},
+		"a rule that is refused":      {(&ruleHandler{reviewer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", ""), ""), true},
+		"a slice":                     {(&sliceHandler{reviewer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished("NoSchedule"), ""), false},
+		"a slice that is refused too": {(&sliceHandler{reviewer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished(""), ""), true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +315,7 @@ func TestAWriteIsNotChangedByBeingJudged(t *testing.T) {
 	require.NoError(t, err)
 	before, err := json.Marshal(req)
 	require.NoError(t, err)
-	j := &nodeHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+	j := &nodeHandler{governedBy(taintPolicies()...)}
 	_, err = answer(t.Context(), mutating(j.mutate), req)
 	require.NoError(t, err)
 	after, err := json.Marshal(req)

@@ -6,7 +6,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -19,11 +18,7 @@ import (
 // patchHandler reviews ResourceSlicePatches: whether they are valid, and their taints like
 // those of DeviceTaintRules. The rules that Tollgate writes out for them are its own
 // writes, and come under this verdict.
-type patchHandler struct {
-	clock    clock.PassiveClock
-	enforcer *taintEnforcer
-	preview  *Preview
-}
+type patchHandler struct{ *reviewer }
 
 // patchWrite is a write of a patch: old is nil when it is created, now when it is
 // deleted.
@@ -83,25 +78,25 @@ func (h *patchHandler) validate(ctx context.Context, req *review.Request) (Resul
 	if w.judged() {
 		found = findings(append(slicepatch.ValidatePatch(w.now), slicepatch.ValidateFields(w.now, w.old)...))
 		if len(found) == 0 {
-			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), h.clock.Now())...)
+			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), h.ServerClock.Now())...)
 		}
 	}
 	change := w.change()
 	writes := change.Writes()
-	if len(writes) == 0 || h.enforcer.isSelf(req) {
+	if len(writes) == 0 || h.isSelf(req) {
 		return decided(policy.Decide(found), warnings, nil), nil
 	}
-	policies, err := inForce(h.enforcer.policies)
+	policies, err := h.inForce()
 	if err != nil {
 		return Result{}, err
 	}
-	in := h.enforcer.input(req, writes)
+	in := h.taintInput(req, writes)
 	in.Patch = change
 	var preview func() (previewed, error)
 	if w.now != nil { // no pod is evicted by the end of a patch
-		preview = func() (previewed, error) { return h.preview.patch(ctx, req, policies.Taints, in, &w) }
+		preview = func() (previewed, error) { return h.Preview.patch(ctx, req, policies.Taints, in, &w) }
 	}
-	return h.enforcer.decide(ctx, policies, in, found, warnings, preview)
+	return enforce(ctx, policies, in, found, warnings, preview)
 }
 
 // patchedTaints returns the taints of a patch and the names that it selects devices by;

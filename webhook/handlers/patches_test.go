@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -36,7 +35,7 @@ func patchReview(t *testing.T, now, old string) admissionv1.AdmissionReview {
 }
 
 func patchesJudgedBy(policies ...v1alpha1.TaintPolicy) *patchHandler {
-	return &patchHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(policies...)}
+	return &patchHandler{governedBy(policies...)}
 }
 
 func TestWritesOfPatchesAreGoverned(t *testing.T) {
@@ -136,7 +135,7 @@ func refusal(t *testing.T, policies []v1alpha1.TaintPolicy, now, old string) str
 
 func TestAPatchWhoseTaintsStayNeedsNoPolicies(t *testing.T) {
 	j := patchesJudgedBy()
-	j.enforcer.policies = currentPolicies{(*policyset.Set)(nil)}
+	j.Policies = currentPolicies{(*policyset.Set)(nil)}
 	const taints = `"filter":{"driver":"gpu"},"taints":[{"key":"example.com/a","effect":"NoExecute"}]`
 	for name, tt := range map[string]struct {
 		now, old string

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/placement"
@@ -15,30 +12,16 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// namespaceObjects reads namespaces.
-type namespaceObjects interface {
-	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
-}
-
-// placementMatcher finds the PlacementPolicies for a pod or a claim that is created. It is
-// used twice: to add what they ask for, and to find what is missing in the object that is
-// about to be stored.
-type placementMatcher struct {
-	namespaces namespaceObjects
-	// classes is nil where devices are not known: then no pod uses a class.
-	classes    deviceClasses
-	authorizer authorizer.Authorizer
-	turns      *cel.Turns
-}
-
-// subject returns the subject that policies match, of an object with labels.
-func (p *placementMatcher) subject(ctx context.Context, req *review.Request, labels map[string]string) (*placement.Subject, error) {
-	namespace, err := p.namespaces.Namespace(ctx, req.Namespace)
+// placementSubject returns the subject that PlacementPolicies match, of an object with labels that
+// is created. They are matched twice: to add what they ask for, and to find what is missing in the
+// object that is about to be stored.
+func (r *reviewer) placementSubject(ctx context.Context, req *review.Request, labels map[string]string) (*placement.Subject, error) {
+	namespace, err := r.Namespaces.Namespace(ctx, req.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
 	}
 	subject := &placement.Subject{
-		Review:          &cel.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: p.authorizer, Turns: p.turns},
+		Review:          &cel.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: r.Authorizer, Turns: r.Turns},
 		Namespace:       req.Namespace,
 		NamespaceLabels: namespace.Labels,
 		Labels:          labels,
@@ -49,14 +32,14 @@ func (p *placementMatcher) subject(ctx context.Context, req *review.Request, lab
 	return subject, nil
 }
 
-// ofPod returns the policies that are for a pod.
-func (p *placementMatcher) ofPod(ctx context.Context, set *placement.Set, req *review.Request, pod *podFields) (placement.Matching, error) {
-	subject, err := p.subject(ctx, req, pod.Labels)
+// placementOfPod returns the policies that are for a pod.
+func (r *reviewer) placementOfPod(ctx context.Context, set *placement.Set, req *review.Request, pod *podFields) (placement.Matching, error) {
+	subject, err := r.placementSubject(ctx, req, pod.Labels)
 	if err != nil {
 		return placement.Matching{}, err
 	}
 	subject.Resources = pod.requested
-	if p.classes == nil {
+	if r.DeviceClasses == nil {
 		return set.MatchPod(ctx, subject)
 	}
 	subject.DeviceClasses = func(ctx context.Context) ([]string, error) {
@@ -68,14 +51,14 @@ func (p *placementMatcher) ofPod(ctx context.Context, set *placement.Set, req *r
 		if err != nil {
 			return nil, err
 		}
-		return p.classes.OfPod(ctx, req.Namespace, claims, resources)
+		return r.DeviceClasses.OfPod(ctx, req.Namespace, claims, resources)
 	}
 	return set.MatchPod(ctx, subject)
 }
 
-// ofClaim returns the policies that are for a claim, or for the claims of a template.
-func (p *placementMatcher) ofClaim(ctx context.Context, set *placement.Set, req *review.Request, claim *placedClaim) (placement.Matching, error) {
-	subject, err := p.subject(ctx, req, claim.labels)
+// placementOfClaim returns the policies that are for a claim, or for the claims of a template.
+func (r *reviewer) placementOfClaim(ctx context.Context, set *placement.Set, req *review.Request, claim *placedClaim) (placement.Matching, error) {
+	subject, err := r.placementSubject(ctx, req, claim.labels)
 	if err != nil {
 		return placement.Matching{}, err
 	}
@@ -83,8 +66,8 @@ func (p *placementMatcher) ofClaim(ctx context.Context, set *placement.Set, req 
 	return set.MatchClaim(ctx, subject)
 }
 
-// podFindings returns the findings about a pod that is created.
-func (p *placementMatcher) podFindings(ctx context.Context, policies *policyset.Set, req *review.Request) ([]policy.Finding, error) {
+// misplacedPod returns the findings of PlacementPolicies about a pod that is created.
+func (r *reviewer) misplacedPod(ctx context.Context, policies *policyset.Set, req *review.Request) ([]policy.Finding, error) {
 	if policies.Placement.Len() == 0 {
 		return nil, nil
 	}
@@ -92,15 +75,15 @@ func (p *placementMatcher) podFindings(ctx context.Context, policies *policyset.
 	if err != nil {
 		return nil, err
 	}
-	matching, err := p.ofPod(ctx, policies.Placement, req, pod)
+	matching, err := r.placementOfPod(ctx, policies.Placement, req, pod)
 	if err != nil || matching.Empty() {
 		return nil, err
 	}
 	return matching.JudgePod(pod.placement(req)), nil
 }
 
-// claimFindings returns the findings about a claim, or a template of claims, that is created.
-func (p *placementMatcher) claimFindings(ctx context.Context, policies *policyset.Set, req *review.Request, template bool) ([]policy.Finding, error) {
+// misplacedClaim returns the findings of PlacementPolicies about a claim, or a template of claims, that is created.
+func (r *reviewer) misplacedClaim(ctx context.Context, policies *policyset.Set, req *review.Request, template bool) ([]policy.Finding, error) {
 	if policies.Placement.Len() == 0 {
 		return nil, nil
 	}
@@ -108,7 +91,7 @@ func (p *placementMatcher) claimFindings(ctx context.Context, policies *policyse
 	if err != nil {
 		return nil, err
 	}
-	matching, err := p.ofClaim(ctx, policies.Placement, req, claim)
+	matching, err := r.placementOfClaim(ctx, policies.Placement, req, claim)
 	if err != nil || matching.Empty() {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func FuzzPlacement(f *testing.F) {
 	} {
 		f.Add([]byte(`{"metadata":{"name":"p","labels":{"a":"b"}},"spec":` + spec + `}`))
 	}
-	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
 	f.Fuzz(func(t *testing.T, object []byte) {
 		var pod corev1.Pod
 		if v, err := review.Parse(object); err != nil || v.IsNull() || review.Unmarshal(object, &pod) != nil {

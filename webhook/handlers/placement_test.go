@@ -62,11 +62,19 @@ func (f fixedClasses) OfPod(_ context.Context, _ string, claims []corev1.PodReso
 	return f, nil
 }
 
-func testPlacer(classes ...string) *placementMatcher {
-	return &placementMatcher{
-		namespaces: fixedNamespaces{"apple": nil, "banana": {"team": "banana"}},
-		classes:    fixedClasses(classes), authorizer: permitting(),
-	}
+func testPlacer(classes ...string) *reviewer {
+	return newReviewer(Config{
+		Readers: Readers{
+			Namespaces: fixedNamespaces{"apple": nil, "banana": {"team": "banana"}}, DeviceClasses: fixedClasses(classes),
+		},
+		Authorizers: Authorizers{Authorizer: permitting()},
+	})
+}
+
+// by returns a reviewer by other policies.
+func by(r *reviewer, policies policySource) *reviewer {
+	r.Policies = policies
+	return r
 }
 
 // creating is the request that creates an object in banana.
@@ -101,7 +109,7 @@ func placedBy(t *testing.T, mutate func(context.Context, *review.Request) (jsonP
 }
 
 func TestPodsAreGivenWhatPoliciesHaveForThem(t *testing.T) {
-	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
 	toleration := `{"key":"dedicated","operator":"Equal","value":"banana"}`
 	gpu := `{"key":"gpu","operator":"Exists"}`
 	required := `"requiredDuringSchedulingIgnoredDuringExecution"`
@@ -154,7 +162,7 @@ func TestPodsAreGivenWhatPoliciesHaveForThem(t *testing.T) {
 }
 
 func TestPatchesTouchOnlyWhatIsDeclared(t *testing.T) {
-	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
 	response, err := answer(t.Context(), mutating(giver.mutate), creating(`{"metadata":{"name":"p"},"spec":{"topologySpreadConstraints":[{}]}}`))
 	require.NoError(t, err)
 	declared := []string{tolerationsPointer, gatesPointer, selectorPointer, affinityPointer, spreadPointer}
@@ -172,7 +180,7 @@ func TestPatchesTouchOnlyWhatIsDeclared(t *testing.T) {
 }
 
 func TestAPatchForAnotherPodFails(t *testing.T) {
-	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
 	object := `{"metadata":{"name":"p"},"spec":{"tolerations":[{"key":"x","operator":"Exists"}]}}`
 	response, err := answer(t.Context(), mutating(giver.mutate), creating(object))
 	require.NoError(t, err)
@@ -192,7 +200,7 @@ func TestAPatchForAnotherPodFails(t *testing.T) {
 }
 
 func TestWhoIsGivenNothing(t *testing.T) {
-	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
 	pod := `{"metadata":{"name":"p","annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"nodeName":"n1"}}`
 	given := func(change func(*review.Request)) bool {
 		req := creating(pod)
@@ -213,7 +221,7 @@ func TestWhoIsGivenNothing(t *testing.T) {
 }
 
 func TestPodsOfADaemonSetAreNotSteered(t *testing.T) {
-	giver := &podHandler{policies: placements(everythingForPods()), placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
 	req := creating(`{"metadata":{"name":"p"},"spec":{}}`)
 	req.UserInfo.Username = daemonSetControllers[0]
 	response, err := answer(t.Context(), mutating(giver.mutate), req)
@@ -226,13 +234,13 @@ func TestPodsOfADaemonSetAreNotSteered(t *testing.T) {
 }
 
 func TestNothingIsGivenBlindly(t *testing.T) {
-	giver := &podHandler{policies: placing{}, placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), placing{})}
 	_, err := answer(t.Context(), mutating(giver.mutate), creating(`{}`))
 	require.ErrorIs(t, err, errNoPolicies)
-	_, err = answer(t.Context(), mutating((&claimHandler{policies: placing{}, placement: testPlacer()}).mutate), creating(`{}`))
+	_, err = answer(t.Context(), mutating((&claimHandler{reviewer: by(testPlacer(), placing{})}).mutate), creating(`{}`))
 	require.ErrorIs(t, err, errNoPolicies)
 
-	giver.policies = placements(everythingForPods())
+	giver.Policies = placements(everythingForPods())
 	req := creating(`{}`)
 	req.Namespace = "unknown"
 	_, err = answer(t.Context(), mutating(giver.mutate), req)
@@ -252,7 +260,7 @@ func TestPodsAreMatchedByWhatTheyRequest(t *testing.T) {
 	byResource.Spec.Match = v1alpha1.PlacementMatch{Resources: []string{"example.com/gpu"}}
 	byClass := givingPods("c", v1alpha1.PodPlacement{NodeSelector: map[string]string{"class": "true"}})
 	byClass.Spec.Match = v1alpha1.PlacementMatch{DeviceClasses: []string{"gpu.example.com"}}
-	giver := &podHandler{policies: placements(byResource, byClass), placement: testPlacer("gpu.example.com")}
+	giver := &podHandler{by(testPlacer("gpu.example.com"), placements(byResource, byClass))}
 	tests := []struct{ name, spec, want string }{
 		{"nothing", `"containers":[{"resources":{"requests":{"cpu":"1"}}}]`, ``},
 		{"a container", `"containers":[{},{"resources":{"requests":{"cpu":1,"example.com/gpu":"1"}}}]`, `"nodeSelector":{"class":"true","gpu":"true"}`},
@@ -271,18 +279,18 @@ func TestPodsAreMatchedByWhatTheyRequest(t *testing.T) {
 		})
 	}
 	t.Run("a fault is no verdict", func(t *testing.T) {
-		broken := &podHandler{policies: placements(byClass), placement: testPlacer()}
+		broken := &podHandler{by(testPlacer(), placements(byClass))}
 		_, err := answer(t.Context(), mutating(broken.mutate), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		_, err = answer(t.Context(), mutating(broken.mutate), creating(`{"spec":{"resourceClaims":{}}}`))
 		require.ErrorAs(t, err, new(*badReviewError))
-		_, err = answer(t.Context(), mutating((&podHandler{policies: placements(byResource), placement: testPlacer()}).mutate), creating(`{"spec":{"containers":{}}}`))
+		_, err = answer(t.Context(), mutating((&podHandler{by(testPlacer(), placements(byResource))}).mutate), creating(`{"spec":{"containers":{}}}`))
 		require.ErrorAs(t, err, new(*badReviewError))
 	})
 	t.Run("where devices are not known of no pod uses a class", func(t *testing.T) {
 		blind := testPlacer()
-		blind.classes = nil
-		response, err := answer(t.Context(), mutating((&podHandler{policies: placements(byClass), placement: blind}).mutate), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
+		blind.DeviceClasses = nil
+		response, err := answer(t.Context(), mutating((&podHandler{by(blind, placements(byClass))}).mutate), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
 	})
@@ -292,7 +300,7 @@ func TestPlacementIsValidated(t *testing.T) {
 	policies := placements(everythingForPods()).Current()
 	p := testPlacer()
 	find := func(object string) policy.Decision {
-		found, err := p.podFindings(t.Context(), policies, creating(object))
+		found, err := p.misplacedPod(t.Context(), policies, creating(object))
 		require.NoError(t, err)
 		return policy.Decide(found)
 	}
@@ -300,12 +308,12 @@ func TestPlacementIsValidated(t *testing.T) {
 	require.Equal(t, policy.Denied, decision.Verdict)
 	require.Equal(t, policy.PlacementContradicted, decision.Findings[0].Reason)
 
-	giver := &podHandler{policies: placements(everythingForPods()), placement: p}
+	giver := &podHandler{by(p, placements(everythingForPods()))}
 	require.Empty(t, find(placedBy(t, giver.mutate, `{"metadata":{"name":"p"},"spec":{}}`)).Findings)
-	_, err := p.podFindings(t.Context(), policies, creating(`[]`))
+	_, err := p.misplacedPod(t.Context(), policies, creating(`[]`))
 	require.ErrorAs(t, err, new(*badReviewError))
 
-	found, err := p.podFindings(t.Context(), policyset.None(), creating(`[]`))
+	found, err := p.misplacedPod(t.Context(), policyset.None(), creating(`[]`))
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
@@ -320,7 +328,7 @@ func TestD07PatchesAreStable(t *testing.T) {
 	}
 	object := `{"metadata":{"name":"p"},"spec":{"nodeSelector":{"k":"v"},"topologySpreadConstraints":[{}]}}`
 	answer := func() string {
-		response, err := answer(t.Context(), mutating((&podHandler{policies: placements(policies...), placement: testPlacer()}).mutate), creating(object))
+		response, err := answer(t.Context(), mutating((&podHandler{by(testPlacer(), placements(policies...))}).mutate), creating(object))
 		require.NoError(t, err)
 		text, err := json.Marshal(response.Patches)
 		require.NoError(t, err)

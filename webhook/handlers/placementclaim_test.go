@@ -45,12 +45,12 @@ func TestClaimsAreGivenTolerations(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			claim := &claimHandler{policies: placements(p), placement: testPlacer()}
+			claim := &claimHandler{reviewer: by(testPlacer(), placements(p))}
 			once := placedBy(t, claim.mutate, `{"metadata":{"name":"c"},"spec":`+tt.spec+`}`)
 			require.JSONEq(t, `{"metadata":{"name":"c"},"spec":`+tt.want+`}`, once)
 			require.JSONEq(t, once, placedBy(t, claim.mutate, once))
 
-			template := &claimHandler{policies: placements(p), placement: testPlacer(), template: true}
+			template := &claimHandler{reviewer: by(testPlacer(), placements(p)), template: true}
 			once = placedBy(t, template.mutate, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.spec+`}}`)
 			require.JSONEq(t, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.want+`}}`, once)
 			require.JSONEq(t, once, placedBy(t, template.mutate, once))
@@ -60,16 +60,16 @@ func TestClaimsAreGivenTolerations(t *testing.T) {
 		for _, broken := range []string{
 			`[]`, `{"spec":[]}`, `{"metadata":{"labels":[]},"spec":{}}`, `{"metadata":[]}`, `{"spec":{"devices":[]}}`, `{"spec":{"devices":{"requests":{}}}}`,
 		} {
-			_, err := answer(t.Context(), mutating((&claimHandler{policies: placements(p), placement: testPlacer()}).mutate), creating(broken))
+			_, err := answer(t.Context(), mutating((&claimHandler{reviewer: by(testPlacer(), placements(p))}).mutate), creating(broken))
 			require.ErrorAs(t, err, new(*badReviewError), broken)
 		}
-		_, err := answer(t.Context(), mutating((&claimHandler{policies: placements(p), placement: testPlacer(), template: true}).mutate), creating(`{"spec":[]}`))
+		_, err := answer(t.Context(), mutating((&claimHandler{reviewer: by(testPlacer(), placements(p)), template: true}).mutate), creating(`{"spec":[]}`))
 		require.ErrorAs(t, err, new(*badReviewError))
 	})
 	t.Run("the labels of a template are those of its claims", func(t *testing.T) {
 		labelled := p
 		labelled.Spec.Match.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-		template := &claimHandler{policies: placements(labelled), placement: testPlacer(), template: true}
+		template := &claimHandler{reviewer: by(testPlacer(), placements(labelled)), template: true}
 		spec := `"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"gpu.example.com"}}]}}`
 		outside := `{"metadata":{"labels":{"a":"b"}},"spec":{"metadata":{},` + spec + `}}`
 		require.JSONEq(t, outside, placedBy(t, template.mutate, outside))
@@ -87,16 +87,16 @@ func TestPlacementOfClaimsIsWarnedOf(t *testing.T) {
 	}
 	p, policies := testPlacer(), placements(given).Current()
 	object := `{"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"x"}}]}}}`
-	found, err := p.claimFindings(t.Context(), policies, creating(object), false)
+	found, err := p.misplacedClaim(t.Context(), policies, creating(object), false)
 	require.NoError(t, err)
 	decision := policy.Decide(found)
 	require.Equal(t, policy.Allowed, decision.Verdict)
 	require.Len(t, decision.Findings, 1)
 	require.Equal(t, "spec.devices.requests[0].exactly.tolerations", decision.Findings[0].Field)
 
-	found, err = p.claimFindings(t.Context(), policies, creating(placedBy(t, (&claimHandler{policies: placements(given), placement: p}).mutate, object)), false)
+	found, err = p.misplacedClaim(t.Context(), policies, creating(placedBy(t, (&claimHandler{reviewer: by(p, placements(given))}).mutate, object)), false)
 	require.NoError(t, err)
 	require.Empty(t, found)
-	_, err = p.claimFindings(t.Context(), policies, creating(`[]`), true)
+	_, err = p.misplacedClaim(t.Context(), policies, creating(`[]`), true)
 	require.ErrorAs(t, err, new(*badReviewError))
 }

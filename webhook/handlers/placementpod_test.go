@@ -17,9 +17,9 @@ func TestNobodyGetsByAGateWithALabelThatIsLeftOut(t *testing.T) {
 	})
 	queue.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "no-system-pods", Expression: "object.metadata.labels['tier'] != 'system'"}}
 	source := placements(queue)
-	giver := &podHandler{policies: source, placement: testPlacer()}
+	giver := &podHandler{by(testPlacer(), source)}
 	verdict := func(object string) policy.Verdict {
-		found, err := testPlacer().podFindings(t.Context(), source.Current(), creating(object))
+		found, err := testPlacer().misplacedPod(t.Context(), source.Current(), creating(object))
 		require.NoError(t, err)
 		return policy.Decide(found).Verdict
 	}

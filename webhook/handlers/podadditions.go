@@ -12,20 +12,9 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// podAdditions finds the tolerations that an administrator's settings add to pods by way of
-// admission plugins of the API server, which run before webhooks. They are no choice
-// of the user who creates the pod.
-type podAdditions struct {
-	runtimeClasses runtimeClasses
-	// extendedResources says whether the API server adds tolerations for extended
-	// resources.
-	extendedResources bool
-	// podTolerationRestriction says whether the API server adds a toleration for
-	// memory pressure.
-	podTolerationRestriction bool
-}
-
-// addedTolerations are the tolerations that are added to a pod.
+// addedTolerations are the tolerations that an administrator's settings add to a pod by way of
+// admission plugins of the API server, which run before webhooks. They are no choice of the user
+// who creates the pod.
 type addedTolerations struct {
 	bySettings []corev1.Toleration
 	// forResources is added for the resources that the pod requests. A scheduler puts such a
@@ -34,27 +23,27 @@ type addedTolerations struct {
 	forResources []corev1.Toleration
 }
 
-// of returns the tolerations that are added to pod.
-func (a *podAdditions) of(ctx context.Context, pod *podFields) (addedTolerations, error) {
+// added returns the tolerations that are added to pod.
+func (r *reviewer) added(ctx context.Context, pod *podFields) (addedTolerations, error) {
 	if len(pod.Spec.Tolerations) == 0 {
 		return addedTolerations{}, nil
 	}
 	var to addedTolerations
 	if class := pod.Spec.RuntimeClassName; class != nil {
-		ofClass, err := a.runtimeClasses.Tolerations(ctx, *class)
+		ofClass, err := r.RuntimeClasses.Tolerations(ctx, *class)
 		if err != nil {
 			return addedTolerations{}, err
 		}
 		to.bySettings = append(to.bySettings, ofClass...)
 	}
-	if a.podTolerationRestriction {
+	if r.PodTolerationRestriction {
 		// TP-03; of pods of every quality of service, because the plugin adds it to
 		// most and it is a small thing to have.
 		to.bySettings = append(to.bySettings, corev1.Toleration{
 			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 		})
 	}
-	if !a.extendedResources {
+	if !r.ExtendedResourceToleration {
 		return to, nil
 	}
 	var err error

@@ -40,32 +40,18 @@ var (
 // of a pod or an expression over it, is asked when the tolerations are written. Later
 // writes that change only these are not judged, so such a grant is no more than a
 // narrower grant to the users who may write pods in the namespace.
-type podHandler struct {
-	policies  policySource
-	reviewer  *tolerationReviewer
-	added     *podAdditions
-	defaults  toleration.DefaultSeconds
-	placement *placementMatcher
-	windows   *windows
-	// schedulers may put pods on nodes.
-	schedulers []string
-	// directives says whether changes of scheduling directives are judged.
-	directives bool
-	spread     *Spread
-	// ignoreComparisons says that pods are evicted in spite of tolerations with Lt and Gt.
-	ignoreComparisons bool
-}
+type podHandler struct{ *reviewer }
 
 // mutate adds to pods that are created the fields of PlacementPolicies, and in mode Window
 // the tolerations of EvictionPolicies. Mirrors of static pods, which run as their kubelet has
 // them, stay as they are.
 func (h *podHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch, error) {
-	policies, err := inForce(h.policies)
+	policies, err := h.inForce()
 	if err != nil || req.Operation != admissionv1.Create {
 		return nil, err
 	}
 	marked, err := markOf(req.New, false)
-	if err != nil || policies.Placement.Len() == 0 && !h.windows.some(policies, v1alpha1.TaintTargetNode) && !marked.there {
+	if err != nil || policies.Placement.Len() == 0 && !h.someWindows(policies, v1alpha1.TaintTargetNode) && !marked.there {
 		return nil, err
 	}
 	pod, err := decodePlacedPod(req.New)
@@ -74,13 +60,13 @@ func (h *podHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch
 	}
 	var additions placement.PodAdditions
 	if policies.Placement.Len() > 0 {
-		matching, err := h.placement.ofPod(ctx, policies.Placement, req, pod)
+		matching, err := h.placementOfPod(ctx, policies.Placement, req, pod)
 		if err != nil {
 			return nil, err
 		}
 		additions = matching.GivePod(pod.placement(req))
 	}
-	wanted, err := h.windows.of(ctx, policies, req, v1alpha1.TaintTargetNode, pod.Labels)
+	wanted, err := h.windowsOf(ctx, policies, req, v1alpha1.TaintTargetNode, pod.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -91,21 +77,17 @@ func (h *podHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch
 	return podPatch(pod, &marked, &additions, windows), nil
 }
 
-// validate implements Handler.
-func (h *podHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
+// judge judges a pod that is created or updated.
+func (h *podHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
 	pod, old, err := decodeBoth(req, decodePod)
 	if err != nil {
-		return Result{}, err
-	}
-	policies, err := inForce(h.policies)
-	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	before := tolerationsOf(old)
 	// The rules of Kubernetes itself (AV-23 to AV-28, SD-01 to SD-14).
 	errs := toleration.ValidateTolerations(pod.Spec.Tolerations, before, tolerationsPath)
 	switch {
-	case !h.directives:
+	case !h.SchedulingDirectives:
 	case old == nil:
 		errs = append(errs, validation.ValidatePodCreate(&pod.Spec)...)
 	default:
@@ -114,28 +96,28 @@ func (h *podHandler) validate(ctx context.Context, req *review.Request) (Result,
 	found := findings(errs)
 	violations, err := h.byPolicies(ctx, policies, req, pod, old)
 	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	found = append(found, violations...)
 	if isMirror(req, pod) {
 		for i := range found { // They deny and warn of nothing.
 			found[i].Actions = []v1alpha1.ValidationAction{v1alpha1.Audit}
 		}
-		return decided(policy.Decide(found), nil, policies), nil
+		return found, nil, nil
 	}
 	var warnings []string
 	if old == nil {
-		misplaced, err := h.placement.podFindings(ctx, policies, req)
+		misplaced, err := h.misplacedPod(ctx, policies, req)
 		if err != nil {
-			return Result{}, err
+			return nil, nil, err
 		}
 		found = append(found, misplaced...)
-		warnings = h.spread.pod(req)
+		warnings = h.Spread.pod(req)
 	}
-	if h.ignoreComparisons {
+	if h.IgnoreComparisonOperators {
 		warnings = append(warnings, comparisonWarnings(pod.Spec.Tolerations, before, tolerationsPath)...)
 	}
-	return decided(policy.Decide(found), warnings, policies), nil
+	return found, warnings, nil
 }
 
 func tolerationsOf(pod *podFields) []corev1.Toleration {
@@ -149,23 +131,25 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 	var additions addedTolerations
 	var err error
 	if policies.Tolerations.Len() > 0 {
-		if additions, err = h.added.of(ctx, pod); err != nil {
+		if additions, err = h.added(ctx, pod); err != nil {
 			return nil, err
 		}
 	}
-	judged := h.reviewer.review(policies.Tolerations, req, req.New, toleration.Input{
-		DefaultSeconds:          &h.defaults,
-		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
-		HostNetwork:             pod.Spec.HostNetwork,
-		Added:                   additions.bySettings,
-	})
-	judged.forResources = additions.forResources
+	judged := &tolerationReview{
+		reviewer: h.reviewer, set: policies.Tolerations, req: req, subject: req.New, forResources: additions.forResources,
+		in: toleration.Input{
+			DefaultSeconds:          &h.DefaultSeconds,
+			FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
+			HostNetwork:             pod.Spec.HostNetwork,
+			Added:                   additions.bySettings,
+		},
+	}
 	var windows []v1alpha1.WindowToleration
 	var found []policy.Finding
 	if old == nil {
-		windows, found, err = h.windows.ofCreated(ctx, policies, req, v1alpha1.TaintTargetNode, false)
+		windows, found, err = h.windowsOfCreated(ctx, policies, req, v1alpha1.TaintTargetNode, false)
 	} else if found, err = markChanged(req); err == nil {
-		windows, err = h.windows.kept(req, old)
+		windows, err = h.keptWindows(req, old)
 	}
 	if err != nil {
 		return nil, err
@@ -197,7 +181,7 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 
 // placedByUser appends the findings about a pod that is created on a node, past the scheduler.
 func (h *podHandler) placedByUser(ctx context.Context, judged *tolerationReview, pod *podFields, found []policy.Finding) ([]policy.Finding, error) {
-	if pod.Spec.NodeName == "" || slices.Contains(h.schedulers, judged.req.UserInfo.Username) {
+	if pod.Spec.NodeName == "" || h.isScheduler(judged.req) {
 		return found, nil
 	}
 	marked, err := markOf(judged.req.New, false)

@@ -10,7 +10,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -40,16 +39,12 @@ var errDevicesUnknown = errors.New("the devices have not been read yet")
 // A claim that is reserved for a PodGroup gains no consumer when another pod of the
 // group comes to use it (VS-09): nothing is written that could be refused, so such
 // pods are not judged here. The evictor looks at each of them.
-type reservationHandler struct {
-	// taints is nil where device taints are not followed; then all is allowed.
-	taints deviceTaints
-	clock  clock.PassiveClock
-}
+type reservationHandler struct{ *reviewer }
 
 // validate implements Handler. A write that allocates the claim, or that only takes consumers
 // away, is not judged.
 func (h *reservationHandler) validate(_ context.Context, req *review.Request) (Result, error) {
-	if h.taints == nil {
+	if h.DeviceTaints == nil { // Device taints are not followed.
 		return allowed(), nil
 	}
 	var f review.Fields
@@ -64,8 +59,8 @@ func (h *reservationHandler) validate(_ context.Context, req *review.Request) (R
 	if err != nil {
 		return Result{}, err
 	}
-	now := h.clock.Now()
-	obstacles, known := h.taints.Untolerated(allocated, now)
+	now := h.ServerClock.Now()
+	obstacles, known := h.DeviceTaints.Untolerated(allocated, now)
 	if !known {
 		return Result{}, errDevicesUnknown
 	}

@@ -11,7 +11,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
@@ -106,14 +105,11 @@ func unsupportedWarning(names []string) string {
 }
 
 // ruleHandler reviews DeviceTaintRules.
-type ruleHandler struct {
-	clock clock.PassiveClock
-	// obeyed is true where Tollgate acts on rules. Elsewhere it is Kubernetes that has
-	// to understand the selector.
-	obeyed   bool
-	enforcer *taintEnforcer
-	preview  *Preview
-}
+type ruleHandler struct{ *reviewer }
+
+// obeyed reports whether Tollgate acts on rules. Elsewhere it is Kubernetes that has to understand
+// the selector.
+func (h *ruleHandler) obeyed() bool { return h.DeviceTaints != nil && !h.WithoutDeviceTaintRules }
 
 // mutate writes into DeviceTaintRules since when their effect counts.
 func (h *ruleHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
@@ -126,7 +122,7 @@ func (h *ruleHandler) mutate(_ context.Context, req *review.Request) (jsonPatch,
 		before = &old.Taint
 	}
 	var out jsonPatch
-	if at, ok := validation.StampRule(&spec.Taint, before, h.clock.Now()); ok {
+	if at, ok := validation.StampRule(&spec.Taint, before, h.ServerClock.Now()); ok {
 		out.stamp("/spec/taint", spec.Taint.Key, at)
 	}
 	return out, nil
@@ -156,24 +152,24 @@ func (h *ruleHandler) validate(ctx context.Context, req *review.Request) (Result
 	if err != nil {
 		return Result{}, err
 	}
-	if collected || h.enforcer.isSelf(req) {
+	if collected || h.isSelf(req) {
 		return decided(policy.Decide(found), warnings, nil), nil
 	}
 	reserved, err := reservedFindings(req)
 	if err != nil {
 		return Result{}, err
 	}
-	policies, err := inForce(h.enforcer.policies)
+	policies, err := h.inForce()
 	if err != nil {
 		return Result{}, err
 	}
-	in := h.enforcer.input(req, change.Writes())
+	in := h.taintInput(req, change.Writes())
 	in.Rule = &change
 	var preview func() (previewed, error)
 	if spec != nil { // no pod is evicted by the end of a rule
 		preview = func() (previewed, error) { return h.foresee(ctx, req, policies.Taints, in, old, spec, &unknown) }
 	}
-	return h.enforcer.decide(ctx, policies, in, append(found, reserved...), warnings, preview)
+	return enforce(ctx, policies, in, append(found, reserved...), warnings, preview)
 }
 
 // rules holds a rule against the rules of Kubernetes itself. Of half a selector there are no
@@ -181,9 +177,9 @@ func (h *ruleHandler) validate(ctx context.Context, req *review.Request) (Result
 func (h *ruleHandler) rules(spec, old *resourcev1.DeviceTaintRuleSpec, unknown *unknownFields) ([]policy.Finding, []string) {
 	errs := validation.ValidateRule(spec, old)
 	if len(unknown.names) == 0 {
-		return findings(errs), validation.RuleWarnings(spec, old, h.clock.Now())
+		return findings(errs), validation.RuleWarnings(spec, old, h.ServerClock.Now())
 	}
-	if unknown.fresh && unknown.former && h.obeyed {
+	if unknown.fresh && unknown.former && h.obeyed() {
 		errs = append(errs, validation.UnsupportedSelector(unknown.names)...)
 	}
 	return findings(errs), nil
@@ -197,10 +193,10 @@ func (h *ruleHandler) foresee(ctx context.Context, req *review.Request, set *tai
 		before.DeviceSelector = nil
 		old = &before
 	}
-	seen, err := h.preview.rule(ctx, req, set, in, old, spec)
+	seen, err := h.Preview.rule(ctx, req, set, in, old, spec)
 	switch {
 	case len(unknown.names) == 0 || !unknown.fresh && len(seen.warnings) == 0:
-	case h.obeyed:
+	case h.obeyed():
 		// The limits went by the rest of the selector all the same: another version of
 		// Tollgate, or Kubernetes, may know all of it.
 		seen.warnings = []string{unsupportedWarning(unknown.names)}

@@ -8,7 +8,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -62,7 +61,7 @@ func TestWritesOfRulesAreGoverned(t *testing.T) {
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{RequireSelector: true}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &ruleHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(policies...)}
+			j := &ruleHandler{governedBy(policies...)}
 			requireReason(t, tt.reason, judged(t, j.validate, asUser(tt.review, tt.user[0], tt.user[1:]...)))
 		})
 	}
@@ -71,7 +70,7 @@ func TestWritesOfRulesAreGoverned(t *testing.T) {
 func TestNothingIsStampedOnARuleThatIsDeleted(t *testing.T) {
 	review := deviceReview(t, "devicetaintrules", "v1", "null", ruleJSON("null", "k", "None"))
 	review.Request.Operation = admissionv1.Delete
-	require.Empty(t, judged(t, mutating((&ruleHandler{clock: clocktesting.NewFakePassiveClock(noon)}).mutate), review).Patches)
+	require.Empty(t, judged(t, mutating((&ruleHandler{governedBy()}).mutate), review).Patches)
 }
 
 func TestWritesOfSlicesAreGovernedWhereTheyAreNotTheDrivers(t *testing.T) {
@@ -98,7 +97,7 @@ func TestWritesOfSlicesAreGovernedWhereTheyAreNotTheDrivers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &sliceHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+			j := &sliceHandler{governedBy(taintPolicies()...)}
 			review := deviceReview(t, "resourceslices", "v1", tt.now, tt.old)
 			review.Request.UserInfo = tt.user
 			requireReason(t, tt.reason, judged(t, j.validate, review))
@@ -138,7 +137,7 @@ func TestC24ADriverIsNotTheDriverOfAPoolOfAnotherNode(t *testing.T) {
 			}
 			review := deviceReview(t, "resourceslices", "v1", slice(tt.name, tt.node, tt.pool), "")
 			review.Request.UserInfo, review.Request.Name = tt.user, tt.name
-			requireReason(t, tt.reason, judged(t, (&sliceHandler{clock: b.clock, enforcer: b.enforcer, preview: b.preview}).validate, review))
+			requireReason(t, tt.reason, judged(t, (&sliceHandler{b.reviewer()}).validate, review))
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
@@ -37,7 +36,7 @@ func TestOnlyTollgateMarksRulesAsItsOwn(t *testing.T) {
 		"bob leaves one as it is":                   {"bob", owned, owned, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := &ruleHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+			j := &ruleHandler{governedBy(taintPolicies()...)}
 			review := asUser(deviceReview(t, "devicetaintrules", "v1", tt.now, tt.old), tt.who)
 			requireReason(t, tt.reason, judged(t, j.validate, review))
 		})
@@ -46,7 +45,7 @@ func TestOnlyTollgateMarksRulesAsItsOwn(t *testing.T) {
 	t.Run("one is deleted by whoever may", func(t *testing.T) {
 		review := deviceReview(t, "devicetaintrules", "v1", "null", owned)
 		review.Request.Operation = admissionv1.Delete
-		j := &ruleHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+		j := &ruleHandler{governedBy(taintPolicies()...)}
 		requireReason(t, "", judged(t, j.validate, asUser(review, "bob")))
 	})
 }
@@ -97,13 +96,13 @@ func TestOnlyTollgateMarksRulesAsThoseOfPatches(t *testing.T) {
 	} {
 		for _, version := range []string{"v1", "v1alpha3"} {
 			t.Run(name+" in "+version, func(t *testing.T) {
-				j := &ruleHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+				j := &ruleHandler{governedBy(taintPolicies()...)}
 				requireReason(t, tt.reason, judged(t, j.validate, asUser(deviceReview(t, "devicetaintrules", version, tt.now, tt.old), tt.who)))
 			})
 		}
 	}
 	t.Run("each mark that changes is named", func(t *testing.T) {
-		j := &ruleHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy()}
+		j := &ruleHandler{governedBy()}
 		response := judged(t, j.validate, asUser(deviceReview(t, "devicetaintrules", "v1", written, plain), "bob"))
 		require.False(t, response.Allowed)
 		require.Equal(t, "metadata.annotations[tollgate.dev/patch-effect] (NoExecute): says which effect a rule that was written out for a ResourceSlicePatch has for Tollgate; "+
@@ -128,7 +127,7 @@ func TestTheGarbageCollectorDeletesRulesOfPatchesThatAreGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := asUser(deviceReview(t, "devicetaintrules", "v1", "null", tt.old), tt.who)
 			review.Request.Operation = admissionv1.Delete
-			j := &ruleHandler{clock: clocktesting.NewFakePassiveClock(noon), enforcer: governedBy(taintPolicies()...)}
+			j := &ruleHandler{governedBy(taintPolicies()...)}
 			requireReason(t, tt.reason, judged(t, j.validate, review))
 		})
 	}

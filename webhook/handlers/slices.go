@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"k8s.io/utils/clock"
-
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/taint"
@@ -66,11 +64,7 @@ func (s *slice) published(name string) *tracker.Slice {
 // of its pool is written with a later generation, which makes it void. Its devices go with their
 // taints. A user who may write slices of others could let the devices come back without: RBAC
 // prevents that.
-type sliceHandler struct {
-	clock    clock.PassiveClock
-	enforcer *taintEnforcer
-	preview  *Preview
-}
+type sliceHandler struct{ *reviewer }
 
 // mutate writes into the taints of ResourceSlices since when they count. Tests of the device's
 // name and of the taint's key keep a time from another taint than it is for.
@@ -79,7 +73,7 @@ func (h *sliceHandler) mutate(_ context.Context, req *review.Request) (jsonPatch
 	if err != nil {
 		return nil, err
 	}
-	stamps := validation.StampSlice(current.devices, old.devices, h.clock.Now())
+	stamps := validation.StampSlice(current.devices, old.devices, h.ServerClock.Now())
 	out := make(jsonPatch, 0, 3*len(stamps))
 	named := -1
 	for _, stamp := range stamps {
@@ -105,19 +99,19 @@ func (h *sliceHandler) validate(ctx context.Context, req *review.Request) (Resul
 		return Result{}, err
 	}
 	found := findings(validation.ValidateSlice(current.devices, old.devices))
-	warnings := validation.SliceWarnings(current.devices, old.devices, h.clock.Now())
-	if h.enforcer.isSelf(req) {
+	warnings := validation.SliceWarnings(current.devices, old.devices, h.ServerClock.Now())
+	if h.isSelf(req) {
 		return decided(policy.Decide(found), warnings, nil), nil
 	}
 	policies, writes := &policyset.Set{}, []taint.Write(nil) // none for a driver
-	if !taint.PublishesSlice(&req.UserInfo, current.origin.Node) || h.preview.poolOfOthers(current.published(req.Name)) {
-		if policies, err = inForce(h.enforcer.policies); err != nil {
+	if !taint.PublishesSlice(&req.UserInfo, current.origin.Node) || h.Preview.poolOfOthers(current.published(req.Name)) {
+		if policies, err = h.inForce(); err != nil {
 			return Result{}, err
 		}
 		writes = taint.SliceWrites(current.origin.Driver, current.devices, old.devices)
 	}
-	in := h.enforcer.input(req, writes)
-	return h.enforcer.decide(ctx, policies, in, found, warnings, func() (previewed, error) {
-		return h.preview.slice(ctx, req, policies.Taints, in, &old, &current)
+	in := h.taintInput(req, writes)
+	return enforce(ctx, policies, in, found, warnings, func() (previewed, error) {
+		return h.Preview.slice(ctx, req, policies.Taints, in, &old, &current)
 	})
 }

@@ -86,7 +86,7 @@ func (s *Spread) pod(req *review.Request) []string {
 
 // template returns the warnings about a template that is written, with what
 // PlacementPolicies give to its pods.
-func (s *Spread) template(ctx context.Context, placer *placementMatcher, policies *policyset.Set, req *review.Request, written, old *podFields, path *field.Path) []string {
+func (s *Spread) template(ctx context.Context, placer *reviewer, policies *policyset.Set, req *review.Request, written, old *podFields, path *field.Path) []string {
 	if !s.concerns(written.value) || hasController(req.New) {
 		return nil
 	}
@@ -94,8 +94,8 @@ func (s *Spread) template(ctx context.Context, placer *placementMatcher, policie
 	if err != nil || old != nil && !spreadsOtherwise(pod, old) {
 		return nil
 	}
-	if placer != nil && policies.Placement.Len() > 0 {
-		matching, err := placer.ofPod(ctx, policies.Placement, req, pod)
+	if policies.Placement.Len() > 0 {
+		matching, err := placer.placementOfPod(ctx, policies.Placement, req, pod)
 		if err != nil {
 			return nil
 		}

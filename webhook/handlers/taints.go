@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/utils/clock"
-
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -15,37 +12,26 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// taintEnforcer holds writes of taints against TaintPolicies, for the handlers of all objects
-// that carry taints. It is safe for concurrent use.
-type taintEnforcer struct {
-	policies   policySource
-	authorizer authorizer.Authorizer
-	turns      *cel.Turns
-	clock      clock.PassiveClock
-	// selves are the users as which Tollgate sends requests. TaintPolicies do not apply to
-	// their writes, because Tollgate writes taints on behalf of policies.
-	selves []string
+// isSelf reports whether the request is Tollgate's own. TaintPolicies do not apply to it, because
+// Tollgate writes taints on behalf of policies.
+func (r *reviewer) isSelf(req *review.Request) bool {
+	return slices.Contains(r.Selves, req.UserInfo.Username)
 }
 
-// isSelf reports whether the request is Tollgate's own.
-func (e *taintEnforcer) isSelf(req *review.Request) bool {
-	return slices.Contains(e.selves, req.UserInfo.Username)
-}
-
-// input returns the input of policies for a request.
-func (e *taintEnforcer) input(req *review.Request, writes []taint.Write) taint.Input {
+// taintInput returns the input of TaintPolicies for a request.
+func (r *reviewer) taintInput(req *review.Request, writes []taint.Write) taint.Input {
 	return taint.Input{
 		User:   &req.UserInfo,
-		Review: &cel.Review{Request: &req.AdmissionRequest, Authorizer: e.authorizer, Turns: e.turns},
+		Review: &cel.Review{Request: &req.AdmissionRequest, Authorizer: r.Operators, Turns: r.OperatorTurns},
 		Writes: writes,
-		Now:    e.clock.Now(),
+		Now:    r.ServerClock.Now(),
 	}
 }
 
-// decide adds the violations of TaintPolicies to the findings, and unless these deny, those of a
+// enforce adds the violations of TaintPolicies to the findings, and unless these deny, those of a
 // preview and its warnings; without a preview where it is nil. An expression that fails is no
 // fault where something else denies.
-func (e *taintEnforcer) decide(
+func enforce(
 	ctx context.Context, policies *policyset.Set, in taint.Input, found []policy.Finding, warnings []string, preview func() (previewed, error),
 ) (Result, error) {
 	var fault error

@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -51,12 +50,10 @@ func templatePaths() map[Resource][]string {
 // an expression over the pod, are asked when tolerations are written. A later update
 // that changes only these is not judged again.
 type templateHandler struct {
+	*reviewer
+
 	// at is where the template stands.
-	at         []string
-	policies   policySource
-	reviewer   *tolerationReviewer
-	defaults   toleration.DefaultSeconds
-	schedulers []string
+	at []string
 	// daemons says that the DaemonSet controller makes the pods, and adds its tolerations
 	// to each of them.
 	daemons bool
@@ -66,42 +63,30 @@ type templateHandler struct {
 	// revision says that the object is a ControllerRevision, of a StatefulSet or for another
 	// use. Pods inherit only from data that reads as a template; other data is not judged.
 	revision bool
-	// placement and spread find out whether pods may wait for spread without end.
-	placement *placementMatcher
-	spread    *Spread
-	// ignoreComparisons says that pods are evicted in spite of tolerations with Lt and Gt.
-	ignoreComparisons bool
 }
 
-// validate implements Handler.
-func (h *templateHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
+// judge judges the template of a workload that is created or updated.
+func (h *templateHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
 	template, old, err := decodeBoth(req, h.decode)
 	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
-	policies, err := inForce(h.policies)
-	if err != nil {
-		return Result{}, err
-	}
-	var before []corev1.Toleration
-	if old != nil {
-		before = old.Spec.Tolerations
-	}
+	before := tolerationsOf(old)
 	found, err := h.byPolicies(ctx, policies, req, template, old, before)
 	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
 	var warnings []string
 	switch {
 	case h.daemons:
 		warnings = h.missingForDaemons(ctx, policies, req, template, old)
 	case !h.revision:
-		warnings = h.spread.template(ctx, h.placement, policies, req, template, old, h.path("spec"))
+		warnings = h.Spread.template(ctx, h.reviewer, policies, req, template, old, h.path("spec"))
 	}
-	if h.ignoreComparisons && !h.revision {
+	if h.IgnoreComparisonOperators && !h.revision {
 		warnings = append(warnings, comparisonWarnings(template.Spec.Tolerations, before, h.path("spec", "tolerations"))...)
 	}
-	return decided(policy.Decide(found), warnings, policies), nil
+	return found, warnings, nil
 }
 
 func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, template, old *podFields, before []corev1.Toleration) ([]policy.Finding, error) {
@@ -113,9 +98,10 @@ func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Se
 	if policies.Tolerations.Len() == 0 {
 		return found, nil
 	}
-	judged := h.reviewer.review(policies.Tolerations, req, template.value, toleration.Input{
-		DefaultSeconds: &h.defaults, FromDaemonSetController: h.daemons, HostNetwork: spec.HostNetwork,
-	})
+	judged := &tolerationReview{
+		reviewer: h.reviewer, set: policies.Tolerations, req: req, subject: template.value,
+		in: toleration.Input{DefaultSeconds: &h.DefaultSeconds, FromDaemonSetController: h.daemons, HostNetwork: spec.HostNetwork},
+	}
 	violations, err := judged.judge(ctx, toleration.Asked{Path: h.path("spec", "tolerations"), New: spec.Tolerations, Old: before})
 	if err != nil {
 		return nil, err
@@ -124,7 +110,7 @@ func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Se
 	// A template that newly puts its pods on a node past the scheduler. The pods are judged when
 	// they are made; here the author of the template gets to know, and a revision is not written
 	// by its author.
-	if h.revision || spec.NodeName == "" || old != nil && old.Spec.NodeName == spec.NodeName || slices.Contains(h.schedulers, req.UserInfo.Username) {
+	if h.revision || spec.NodeName == "" || old != nil && old.Spec.NodeName == spec.NodeName || h.isScheduler(req) {
 		return found, nil
 	}
 	violations, err = judged.judgeNode(ctx, spec.NodeName, h.path("spec", "nodeName"), spec.Tolerations)
@@ -171,7 +157,7 @@ func (h *templateHandler) missingForDaemons(ctx context.Context, policies *polic
 	if err != nil {
 		return nil
 	}
-	matching, err := h.placement.ofPod(ctx, policies.Placement, req, pod)
+	matching, err := h.placementOfPod(ctx, policies.Placement, req, pod)
 	if err != nil || matching.Empty() {
 		return nil // Nothing is refused for a warning.
 	}

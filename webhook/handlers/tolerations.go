@@ -11,7 +11,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
@@ -30,15 +29,6 @@ type policySource interface {
 // errNoPolicies is why nothing can be decided right after the start.
 var errNoPolicies = errors.New("the policies have not been read yet")
 
-// inForce returns the policies in force.
-func inForce(source policySource) (*policyset.Set, error) {
-	policies := source.Current()
-	if policies == nil {
-		return nil, errNoPolicies
-	}
-	return policies, nil
-}
-
 // decodeBoth decodes the object of a request and, on an update, the old one, which is the zero
 // value otherwise.
 func decodeBoth[T any](req *review.Request, decode func(review.Value) (T, error)) (object, old T, err error) {
@@ -56,20 +46,11 @@ type namespaceReader interface {
 	Confirmed(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
-// tolerationReviewer judges by TolerationPolicies, wherever tolerations are written. Objects are
-// read for it only where a policy guards a toleration of the request, which is rare.
-type tolerationReviewer struct {
-	namespaces namespaceReader
-	authorizer authorizer.Authorizer
-	turns      *cel.Turns
-	owners     *owners
-	nodes      *liveNodes
-}
-
-// tolerationReview is the review of one object that tolerations stand in. It is not safe for
-// concurrent use.
+// tolerationReview is the review of one object that tolerations stand in, by TolerationPolicies.
+// Objects are read for it only where a policy guards a toleration of the request, which is rare. It
+// is not safe for concurrent use.
 type tolerationReview struct {
-	*tolerationReviewer
+	*reviewer
 
 	set *toleration.Set
 	req *review.Request
@@ -81,10 +62,6 @@ type tolerationReview struct {
 	// requests, see podAdditions, and windows those that Tollgate adds. Neither gets a pod past
 	// the scheduler.
 	forResources, windows []corev1.Toleration
-}
-
-func (t *tolerationReviewer) review(set *toleration.Set, req *review.Request, subject review.Value, in toleration.Input) *tolerationReview {
-	return &tolerationReview{tolerationReviewer: t, set: set, req: req, subject: subject, in: in}
 }
 
 // judge returns the violations of policies by tolerations.
@@ -235,7 +212,7 @@ func (r *tolerationReview) completed() error {
 	if r.in.Claim == nil {
 		r.in.ServiceAccount, r.in.Pod = account, objectOf(r.subject)
 	}
-	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Authorizer: r.authorizer, Turns: r.turns}
+	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Authorizer: r.Authorizer, Turns: r.Turns}
 	return nil
 }
 
@@ -245,7 +222,7 @@ func (r *tolerationReview) readNamespace(ctx context.Context) error {
 	if r.in.NamespaceLabels != nil {
 		return nil
 	}
-	namespace, err := r.namespaces.Confirmed(ctx, r.req.Namespace)
+	namespace, err := r.Namespaces.Confirmed(ctx, r.req.Namespace)
 	if err != nil {
 		return err
 	}

@@ -41,8 +41,10 @@ func windowPolicies() placing {
 	})}
 }
 
-func inWindow() *windows {
-	return &windows{on: true, namespaces: fixedNamespaces{"banana": {"team": "banana"}}}
+func inWindow() *reviewer {
+	r := testPlacer()
+	r.Window = true
+	return r
 }
 
 const (
@@ -52,7 +54,7 @@ const (
 )
 
 func TestPodsAreGivenWindows(t *testing.T) {
-	giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+	giver := &podHandler{by(inWindow(), windowPolicies())}
 	tests := map[string]struct{ pod, want string }{
 		"a bare pod": {
 			`{"metadata":{"name":"p"},"spec":{}}`,
@@ -101,21 +103,19 @@ func TestPodsAreGivenNoWindows(t *testing.T) {
 	pod := `{"metadata":{"name":"p"},"spec":{}}`
 	marked := `{"metadata":{"annotations":{"tollgate.dev/window":"rack=20"}},"spec":{"tolerations":[` + rackWindow + `]}}`
 	t.Run("in another mode, and the annotation is taken off", func(t *testing.T) {
-		for _, off := range []*windows{nil, {namespaces: inWindow().namespaces}} {
-			giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: off}
-			require.Equal(t, pod, placedBy(t, giver.mutate, pod))
-			require.JSONEq(t, `{"metadata":{"annotations":{}},"spec":{"tolerations":[`+rackWindow+`]}}`, placedBy(t, giver.mutate, marked))
-		}
+		giver := &podHandler{by(testPlacer(), windowPolicies())}
+		require.Equal(t, pod, placedBy(t, giver.mutate, pod))
+		require.JSONEq(t, `{"metadata":{"annotations":{}},"spec":{"tolerations":[`+rackWindow+`]}}`, placedBy(t, giver.mutate, marked))
 	})
 	t.Run("where no policy has one", func(t *testing.T) {
-		giver := &podHandler{policies: placing{policyset.None()}, placement: testPlacer(), windows: inWindow()}
+		giver := &podHandler{by(inWindow(), placing{policyset.None()})}
 		require.Equal(t, pod, placedBy(t, giver.mutate, pod))
 	})
 	t.Run("mirrors are left alone", func(t *testing.T) {
 		mirror := `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"nodeName":"n"}}`
 		req := creating(mirror)
 		req.UserInfo.Username, req.UserInfo.Groups = "system:node:n", []string{"system:nodes"}
-		giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+		giver := &podHandler{by(inWindow(), windowPolicies())}
 		response, err := answer(t.Context(), mutating(giver.mutate), req)
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
@@ -124,12 +124,13 @@ func TestPodsAreGivenNoWindows(t *testing.T) {
 	t.Run("updates are left alone", func(t *testing.T) {
 		req := creating(pod)
 		req.Operation = admissionv1.Update
-		response, err := answer(t.Context(), mutating((&podHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}).mutate), req)
+		response, err := answer(t.Context(), mutating((&podHandler{by(inWindow(), windowPolicies())}).mutate), req)
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
 	})
 	t.Run("a namespace that cannot be read is a fault, and no verdict", func(t *testing.T) {
-		giver := &podHandler{policies: windowPolicies(), placement: testPlacer(), windows: &windows{on: true, namespaces: fixedNamespaces{}}}
+		giver := &podHandler{by(inWindow(), windowPolicies())}
+		giver.Namespaces = fixedNamespaces{}
 		_, err := answer(t.Context(), mutating(giver.mutate), creating(pod))
 		require.Error(t, err)
 	})
@@ -142,7 +143,7 @@ func TestWindowsComeBehindWhatPlacementGives(t *testing.T) {
 			{Key: "tor", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 		},
 	})})
-	giver := &podHandler{policies: placing{policies}, placement: testPlacer(), windows: inWindow()}
+	giver := &podHandler{by(inWindow(), placing{policies})}
 	placed := placedBy(t, giver.mutate, `{"metadata":{"labels":{"app":"web"}},"spec":{}}`)
 	require.JSONEq(t, `{"metadata":{"labels":{"app":"web"},"annotations":{"tollgate.dev/window":"rack=20"}},"spec":{"tolerations":[
 		{"key":"dedicated","operator":"Exists"},{"key":"tor","operator":"Exists","effect":"NoExecute"},`+rackWindow+`]}}`, placed)
@@ -178,7 +179,7 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 	}
 	for sentence, tt := range tests {
 		t.Run(sentence, func(t *testing.T) {
-			giver := &claimHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+			giver := &claimHandler{reviewer: by(inWindow(), windowPolicies())}
 			got := placedBy(t, giver.mutate, claim("", tt.requests))
 			require.JSONEq(t, claim(tt.annotation, tt.want), got)
 			require.JSONEq(t, got, placedBy(t, giver.mutate, got), "a second look adds nothing")
@@ -201,7 +202,7 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 			full = append(full, fmt.Sprintf(`{"key":"k%d","operator":"Exists"}`, i))
 		}
 		requests := own(strings.Join(full, ","))
-		giver := &claimHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+		giver := &claimHandler{reviewer: by(inWindow(), windowPolicies())}
 		require.JSONEq(t, claim("", requests), placedBy(t, giver.mutate, claim("", requests)))
 	})
 }
@@ -209,7 +210,7 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 func TestClaimsFromTemplatesKeepWhatTheirTemplateWasGiven(t *testing.T) {
 	object := `{"metadata":{"annotations":{"tollgate.dev/window":"degraded=99"},"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},
 		"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu","tolerations":[{"key":"degraded","operator":"Exists","effect":"NoExecute","tolerationSeconds":99}]}}]}}}`
-	giver := &claimHandler{policies: windowPolicies(), placement: testPlacer(), windows: inWindow()}
+	giver := &claimHandler{reviewer: by(inWindow(), windowPolicies())}
 	req := creating(object)
 	req.UserInfo.Username = resourceClaimControllers[0]
 	response, err := answer(t.Context(), mutating(giver.mutate), req)
@@ -225,9 +226,9 @@ func TestTheWindowAnnotationStaysAsItIs(t *testing.T) {
 		}
 		return `{"metadata":{"name":"p","annotations":{"tollgate.dev/window":"` + value + `"}},"spec":{}}`
 	}
+	r := by(inWindow(), windowPolicies())
 	for name, handle := range map[string]Handler{
-		"pods":   (&podHandler{policies: windowPolicies(), windows: inWindow()}).validate,
-		"claims": (&claimHandler{policies: windowPolicies(), windows: inWindow(), reviewer: &tolerationReviewer{}}).validate,
+		"pods": r.judging((&podHandler{r}).judge), "claims": r.judging((&claimHandler{reviewer: r}).judge),
 	} {
 		for sentence, tt := range map[string]struct {
 			old, now string

@@ -2,13 +2,11 @@ package handlers
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -104,11 +102,8 @@ func TestNobodyElseSaysWhichTaintsOfANodeAreTwins(t *testing.T) {
 		}
 		return `{"metadata":{"name":"n1","annotations":{"a":"b","tollgate.dev/twins":"` + value + `"}},"spec":{}}`
 	}
-	clock := clocktesting.NewFakePassiveClock(noon)
-	handlers := map[string]Handler{
-		"":       (&nodeHandler{clock: clock, maxSkew: time.Minute, enforcer: governedBy()}).validate,
-		"status": (&nodeHandler{enforcer: governedBy()}).validateStatus,
-	}
+	node := &nodeHandler{governedBy()}
+	handlers := map[string]Handler{"": node.validate, "status": node.judging(node.judgeStatus)}
 	for subresource, j := range handlers {
 		for sentence, tt := range map[string]struct{ user, old, now, reason string }{
 			"a node":             {"system:node:n1", "", "rack=7", "WindowReserved"},
@@ -129,9 +124,9 @@ func TestNobodyElseSaysWhichTaintsOfANodeAreTwins(t *testing.T) {
 		requireReason(t, "", judged(t, handlers[""], review))
 	})
 	t.Run("a new node has none", func(t *testing.T) {
-		for _, h := range []*nodeHandler{
-			{clock: clock, enforcer: governedBy(taintPolicies()...)}, {clock: clock, enforcer: governedBy(), unstamped: true},
-		} {
+		unstamped := governedBy()
+		unstamped.NodeTaintTimestamps = false
+		for _, h := range []*nodeHandler{{governedBy(taintPolicies()...)}, {unstamped}} {
 			got := placedBy(t, h.mutate, with("rack=7"))
 			require.NotContains(t, got, v1alpha1.AnnotationTwins)
 			require.Contains(t, got, `"a":"b"`)

@@ -20,17 +20,11 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// windows finds the tolerations that EvictionPolicies have for pods and claims in mode
-// Window: they hold the controllers of Kubernetes off for as long as Tollgate has to
-// evict by its own means. In another mode, and of a nil one, there are none.
-type windows struct {
-	on         bool
-	namespaces namespaceObjects
-}
-
-// some reports whether any pod, or claim, gets one.
-func (w *windows) some(policies *policyset.Set, target v1alpha1.TaintTarget) bool {
-	if w == nil || !w.on {
+// someWindows reports whether any pod, or claim, gets the toleration of a window. In mode Window
+// EvictionPolicies have them for pods and claims: they hold the controllers of Kubernetes off for
+// as long as Tollgate has to evict by its own means. In another mode there are none.
+func (r *reviewer) someWindows(policies *policyset.Set, target v1alpha1.TaintTarget) bool {
+	if !r.Window {
 		return false
 	}
 	for _, window := range policies.Evictions.Windows() {
@@ -41,13 +35,13 @@ func (w *windows) some(policies *policyset.Set, target v1alpha1.TaintTarget) boo
 	return false
 }
 
-// of returns the windows for an object with these labels. Those of the pods that a claim is
+// windowsOf returns the windows for an object with these labels. Those of the pods that a claim is
 // for are not known; of claims they are nil.
-func (w *windows) of(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, objectLabels map[string]string) ([]v1alpha1.WindowToleration, error) {
-	if !w.some(policies, target) {
+func (r *reviewer) windowsOf(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, objectLabels map[string]string) ([]v1alpha1.WindowToleration, error) {
+	if !r.someWindows(policies, target) {
 		return nil, nil
 	}
-	namespace, err := w.namespaces.Namespace(ctx, req.Namespace)
+	namespace, err := r.Namespaces.Namespace(ctx, req.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
 	}
@@ -56,12 +50,12 @@ func (w *windows) of(ctx context.Context, policies *policyset.Set, req *review.R
 	})
 }
 
-// ofCreated returns the windows that an object which is created has by its annotation, and the
+// windowsOfCreated returns the windows that an object which is created has by its annotation, and the
 // findings about that. A toleration without a mark is its user's own, even where it is like a
 // window: it counts when Tollgate evicts, so it has to be granted. A mark that was not overruled
 // by the mutating endpoint, which the API server can do without, is refused: its list would pass
 // for windows ever after.
-func (w *windows) ofCreated(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, template bool) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
+func (r *reviewer) windowsOfCreated(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, template bool) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
 	m, err := markOf(req.New, template)
 	if err != nil || !m.there {
 		return nil, nil, err
@@ -71,7 +65,7 @@ func (w *windows) ofCreated(ctx context.Context, policies *policyset.Set, req *r
 	if target == v1alpha1.TaintTargetNode {
 		labels = f.Texts(m.metadata, "labels")
 	}
-	wanted, err := w.of(ctx, policies, req, target, labels)
+	wanted, err := r.windowsOf(ctx, policies, req, target, labels)
 	if err = cmp.Or(err, f.Err()); err != nil {
 		return nil, nil, err
 	}
@@ -88,10 +82,10 @@ func (w *windows) ofCreated(ctx context.Context, policies *policyset.Set, req *r
 	return windows, []policy.Finding{forgedMark(path, m.value)}, nil
 }
 
-// kept returns the windows that a pod got and still had before an update. In another mode
+// keptWindows returns the windows that a pod got and still had before an update. In another mode
 // nothing is a window: Tollgate evicts by all tolerations of a pod.
-func (w *windows) kept(req *review.Request, old *podFields) ([]v1alpha1.WindowToleration, error) {
-	if w == nil || !w.on {
+func (r *reviewer) keptWindows(req *review.Request, old *podFields) ([]v1alpha1.WindowToleration, error) {
+	if !r.Window {
 		return nil, nil
 	}
 	m, err := markOf(req.Old, false)
