@@ -20,15 +20,14 @@ import (
 // counts anew when the first of them is back; so nothing is remembered then.
 type Outages struct {
 	mu sync.Mutex
-	// failed says of each node whether it has, and failures is how many have.
-	failed   map[types.UID]bool
-	failures int
-	outages  map[types.UID]validation.Outage
+	// working are the nodes that have not failed.
+	working map[types.UID]struct{}
+	outages map[types.UID]validation.Outage
 }
 
 // NewOutages returns Outages that know no nodes.
 func NewOutages() *Outages {
-	return &Outages{failed: map[types.UID]bool{}, outages: map[types.UID]validation.Outage{}}
+	return &Outages{working: map[types.UID]struct{}{}, outages: map[types.UID]validation.Outage{}}
 }
 
 // Since returns since when a node has been tainted because it failed, if it is tainted for
@@ -36,13 +35,11 @@ func NewOutages() *Outages {
 func (o *Outages) Since(uid types.UID, ready validation.Ready) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.allFailed() {
+	if len(o.working) == 0 {
 		return time.Time{}
 	}
 	return o.outages[uid].SinceFor(ready)
 }
-
-func (o *Outages) allFailed() bool { return o.failures == len(o.failed) }
 
 // OnAdd implements cache.ResourceEventHandler.
 func (o *Outages) OnAdd(obj any, _ bool) {
@@ -76,8 +73,7 @@ func (o *Outages) OnDelete(obj any) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.count(node.UID, false)
-	delete(o.failed, node.UID)
+	delete(o.working, node.UID)
 	delete(o.outages, node.UID)
 	o.forget()
 }
@@ -89,7 +85,11 @@ func (o *Outages) set(before, node *corev1.Node) {
 	ready := validation.ReadyOf(node.Status.Conditions)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.count(node.UID, ready.Failed())
+	if ready.Failed() {
+		delete(o.working, node.UID)
+	} else {
+		o.working[node.UID] = struct{}{}
+	}
 	for _, seen := range []*corev1.Node{before, node} {
 		if seen == nil {
 			continue
@@ -104,20 +104,9 @@ func (o *Outages) set(before, node *corev1.Node) {
 	o.forget()
 }
 
-// count takes in whether a node has failed. The lock is held.
-func (o *Outages) count(uid types.UID, failed bool) {
-	if o.failed[uid] {
-		o.failures--
-	}
-	if failed {
-		o.failures++
-	}
-	o.failed[uid] = failed
-}
-
 // forget forgets all while all nodes have failed. The lock is held.
 func (o *Outages) forget() {
-	if o.allFailed() {
+	if len(o.working) == 0 {
 		clear(o.outages)
 	}
 }

@@ -146,33 +146,17 @@ func (p *Preview) node(ctx context.Context, req *review.Request, set *taint.Set,
 }
 
 // evictsAnew reports whether current has a NoExecute taint that is not in old as it
-// stands.
+// stands. A node may have many taints, so it does not compare each with each.
 func evictsAnew(old, current []corev1.Taint) bool {
-	before := make(map[taintAt]bool, len(old))
+	before := make(map[string]bool, len(old))
 	for i := range old {
-		before[at(&old[i])] = true
+		if old[i].Effect == corev1.TaintEffectNoExecute {
+			before[old[i].String()] = true
+		}
 	}
 	return slices.ContainsFunc(current, func(taint corev1.Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoExecute && !before[at(&taint)]
+		return taint.Effect == corev1.TaintEffectNoExecute && !before[taint.String()]
 	})
-}
-
-// taintAt is a taint with its time, so that equal taints are equal keys of a map: a node may
-// have many taints, and comparing each with each would take the square of their number.
-type taintAt struct {
-	key, value string
-	effect     corev1.TaintEffect
-	timed      bool
-	seconds    int64
-	nanos      int
-}
-
-func at(taint *corev1.Taint) taintAt {
-	t := taintAt{key: taint.Key, value: taint.Value, effect: taint.Effect, timed: taint.TimeAdded != nil}
-	if t.timed {
-		t.seconds, t.nanos = taint.TimeAdded.Unix(), taint.TimeAdded.Nanosecond()
-	}
-	return t
 }
 
 // rule previews the write of a DeviceTaintRule, which was old; nil when it is created.
