@@ -20,11 +20,22 @@ const (
 	bodyTimeout = 10 * time.Second
 )
 
+// refusal is why a request is refused before a verdict.
+type refusal struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.text }
+
 var (
-	errBodyTooLarge = errors.New("the body is larger than 7 MiB")
-	errBodyEmpty    = errors.New("the body is empty")
-	errBodyLate     = errors.New("the body did not arrive in time")
-	errBusy         = errors.New("too many bytes of reviews are being read, try again")
+	errBodyTooLarge = &refusal{http.StatusRequestEntityTooLarge, "the body is larger than 7 MiB"}
+	errBodyEmpty    = &refusal{http.StatusBadRequest, "the body is empty"}
+	errBodyUnread   = &refusal{http.StatusBadRequest, "the body could not be read"}
+	errBusy         = &refusal{http.StatusTooManyRequests, "too many bytes of reviews are being read, try again"}
+	// errBodyLate has the status of a verdict that comes too late: the time of the review is over.
+	errBodyLate = &refusal{http.StatusInternalServerError, "the body did not arrive in time"}
 )
 
 // Bodies bounds the memory of the bodies that are being read and judged at the
@@ -79,7 +90,7 @@ func (r *room) release() {
 
 // readBody reads the body of r within bodies and returns it with the room that it takes.
 // deadline is when the body must have arrived, and buffer gives the memory for one of known length.
-func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline time.Time, buffer func(int) []byte) ([]byte, room, error) {
+func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline time.Time, buffer func(int) []byte) ([]byte, room, *refusal) {
 	if r.ContentLength > maxBodyBytes {
 		return nil, room{}, errBodyTooLarge
 	}
@@ -97,15 +108,15 @@ func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline t
 	taken := room{bodies: bodies, size: size}
 	// A server without deadlines (a recorder in a test) still bounds the size.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
-	body, err := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength, buffer)
-	if err != nil {
+	body, refused := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength, buffer)
+	if refused != nil {
 		taken.release()
-		return nil, room{}, err
+		return nil, room{}, refused
 	}
 	return body, taken, nil
 }
 
-func read(from io.Reader, length int64, buffer func(int) []byte) ([]byte, error) {
+func read(from io.Reader, length int64, buffer func(int) []byte) ([]byte, *refusal) {
 	var body []byte
 	var err error
 	if length > 0 {
@@ -121,7 +132,7 @@ func read(from io.Reader, length int64, buffer func(int) []byte) ([]byte, error)
 		return nil, errBodyLate
 	}
 	if err != nil {
-		return nil, err
+		return nil, errBodyUnread
 	}
 	if len(body) == 0 {
 		return nil, errBodyEmpty

@@ -153,21 +153,21 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.refuseCaller(w)
 		return
 	}
-	if status, text := checkHeader(r); status != 0 {
-		e.refuse(w, status, text)
+	if refused := checkHeader(r); refused != nil {
+		e.refuse(w, refused)
 		return
 	}
 	reader := review.NewReader()
-	body, taken, err := readBody(w, r, e.opts.Bodies, readUntil(ctx, start), reader.Buffer)
-	if err != nil {
-		e.refuseBody(w, err)
+	body, taken, refused := readBody(w, r, e.opts.Bodies, readUntil(ctx, start), reader.Buffer)
+	if refused != nil {
+		e.refuse(w, refused)
 		return
 	}
 	// A panic releases the room too, and leaves the reader to the garbage collector.
 	defer taken.release()
 	req, err := reader.Read(body)
 	if err != nil {
-		e.refuse(w, http.StatusBadRequest, err.Error())
+		e.refuse(w, &refusal{http.StatusBadRequest, err.Error()})
 		return
 	}
 	if !visit.MaySend(ctx, req.Resource.Group) {
@@ -189,7 +189,7 @@ func (e *Endpoint) answer(ctx context.Context, header http.Header, req *review.R
 	result, err := e.traced(ctx, header, req, start)
 	e.opts.Metrics.observe(e.name, e.label(req), req, &result, err, e.opts.Clock.Since(start))
 	if bad := (*review.BadError)(nil); errors.As(err, &bad) {
-		return func(w http.ResponseWriter) { e.refuse(w, http.StatusBadRequest, bad.Error()) }
+		return func(w http.ResponseWriter) { e.refuse(w, &refusal{http.StatusBadRequest, bad.Error()}) }
 	}
 	if err != nil {
 		if e.logs.AllowN(e.opts.Clock.Now(), 1) {
@@ -263,64 +263,44 @@ func describe(req *review.Request) string {
 	return name
 }
 
-func (e *Endpoint) refuse(w http.ResponseWriter, status int, text string) {
-	// The server reads the rest of a body before it goes on, however slowly that comes.
-	_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
-	e.sendRefusal(w, status, text)
-	// It also writes the answer after that.
-	e.boundWrite(w, bodyTimeout+writeTimeout)
-}
-
-// refuseBody refuses a review whose body could not be read.
-func (e *Endpoint) refuseBody(w http.ResponseWriter, err error) {
-	status, text := http.StatusBadRequest, "the body could not be read"
-	switch {
-	case errors.Is(err, errBodyLate):
-		// The time of the review is over, as for a verdict that comes too late.
-		e.sendRefusal(w, http.StatusInternalServerError, err.Error())
-		return
-	case errors.Is(err, errBodyTooLarge):
-		status, text = http.StatusRequestEntityTooLarge, errBodyTooLarge.Error()
-	case errors.Is(err, errBusy):
-		status, text = http.StatusTooManyRequests, errBusy.Error()
-	case errors.Is(err, errBodyEmpty):
-		text = errBodyEmpty.Error()
+// refuse counts a refusal and answers with it.
+func (e *Endpoint) refuse(w http.ResponseWriter, refused *refusal) {
+	wait := writeTimeout
+	if refused != errBodyLate {
+		// The server reads the rest of a body before it goes on, however slowly that comes, and
+		// writes the answer after that.
+		_ = http.NewResponseController(w).SetReadDeadline(e.opts.Clock.Now().Add(bodyTimeout))
+		wait += bodyTimeout
 	}
-	e.refuse(w, status, text)
-}
-
-// sendRefusal counts a refusal and answers with it.
-func (e *Endpoint) sendRefusal(w http.ResponseWriter, status int, text string) {
-	e.boundWrite(w, writeTimeout)
-	e.opts.Metrics.refused(e.name, status)
-	if status == http.StatusTooManyRequests {
+	e.boundWrite(w, wait)
+	e.opts.Metrics.refused(e.name, refused.status)
+	if refused == errBusy {
 		w.Header().Set("Retry-After", "1")
 	}
-	http.Error(w, text, status)
+	http.Error(w, refused.text, refused.status)
 }
 
 // refuseCaller answers a caller that is not known, or not for this review. The answer is the
 // same whatever was wrong.
 func (e *Endpoint) refuseCaller(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", "Bearer")
-	e.refuse(w, http.StatusUnauthorized, "unauthorized")
+	e.refuse(w, &refusal{http.StatusUnauthorized, "unauthorized"})
 }
 
-// checkHeader checks a request by its header alone. A status of 0 means that the
-// body is worth reading.
-func checkHeader(r *http.Request) (int, string) {
+// checkHeader checks a request by its header alone. Without a refusal, the body is worth reading.
+func checkHeader(r *http.Request) *refusal {
 	if r.Method != http.MethodPost {
-		return http.StatusMethodNotAllowed, "send an AdmissionReview with POST"
+		return &refusal{http.StatusMethodNotAllowed, "send an AdmissionReview with POST"}
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return http.StatusUnsupportedMediaType, "compressed bodies are not read"
+		return &refusal{http.StatusUnsupportedMediaType, "compressed bodies are not read"}
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
 	if err != nil || media != "application/json" || (charset != "" && !strings.EqualFold(charset, "utf-8")) {
-		return http.StatusUnsupportedMediaType, "Content-Type must be application/json in UTF-8"
+		return &refusal{http.StatusUnsupportedMediaType, "Content-Type must be application/json in UTF-8"}
 	}
-	return 0, ""
+	return nil
 }
 
 // readUntil is when the body of a review that began at start must be there. After the budget
