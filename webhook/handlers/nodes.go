@@ -143,16 +143,15 @@ func (h *nodeHandler) validate(ctx context.Context, req *review.Request) (Result
 	change := taint.NodeChange{New: node, Old: old, User: &req.UserInfo}
 	writes := taint.NodeWrites(node.Taints, before, now)
 	in := h.taintInput(req, set.Chosen(change, writes, now))
-	var preview func() (previewed, error)
-	if !change.Registers() {
-		preview = func() (previewed, error) {
-			// Pods are hit as hard by a taint that a policy keeps on the node, whichever user
-			// adds it, and where the node is new, there may be those of an earlier one of its name.
-			in.Writes = writes
-			return h.Preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), before, node.Taints)
+	return enforce(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, func() (previewed, error) {
+		if change.Registers() {
+			return previewed{}, nil
 		}
-	}
-	return enforce(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, preview)
+		// Pods are hit as hard by a taint that a policy keeps on the node, whichever user
+		// adds it, and where the node is new, there may be those of an earlier one of its name.
+		in.Writes = writes
+		return h.Preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), before, node.Taints)
+	})
 }
 
 // judgeStatus judges the changes that a node makes of itself by its status: the API

@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -26,20 +25,6 @@ type patchWrite struct {
 	// name is that of the patch, unnamed while it is to be generated.
 	name     string
 	now, old *v1alpha1.ResourceSlicePatch
-}
-
-func decodePatches(req *review.Request) (patchWrite, error) {
-	var f review.Fields
-	w := patchWrite{name: writtenName(req)}
-	if req.Operation != admissionv1.Delete {
-		w.now = &v1alpha1.ResourceSlicePatch{}
-		f.Whole(w.now, req.New)
-	}
-	if req.Operation != admissionv1.Create {
-		w.old = &v1alpha1.ResourceSlicePatch{}
-		f.Whole(w.old, req.Old)
-	}
-	return w, f.Err()
 }
 
 // change returns the write as TaintPolicies see it.
@@ -69,8 +54,9 @@ func (w *patchWrite) judged() bool {
 
 // validate implements Handler.
 func (h *patchHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
-	w, err := decodePatches(req)
-	if err != nil {
+	w := patchWrite{name: writtenName(req)}
+	var err error
+	if w.now, w.old, err = decodeWrite(req, decodeWhole[v1alpha1.ResourceSlicePatch]); err != nil {
 		return Result{}, err
 	}
 	var found []policy.Finding
@@ -92,11 +78,12 @@ func (h *patchHandler) validate(ctx context.Context, req *review.Request) (Resul
 	}
 	in := h.taintInput(req, writes)
 	in.Patch = change
-	var preview func() (previewed, error)
-	if w.now != nil { // no pod is evicted by the end of a patch
-		preview = func() (previewed, error) { return h.Preview.patch(ctx, req, policies.Taints, in, &w) }
-	}
-	return enforce(ctx, policies, in, found, warnings, preview)
+	return enforce(ctx, policies, in, found, warnings, func() (previewed, error) {
+		if w.now == nil { // No pod is evicted by the end of a patch.
+			return previewed{}, nil
+		}
+		return h.Preview.patch(ctx, req, policies.Taints, in, &w)
+	})
 }
 
 // patchedTaints returns the taints of a patch and the names that it selects devices by;

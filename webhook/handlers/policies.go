@@ -33,17 +33,12 @@ type own[T any] interface {
 // judged: a policy that became invalid with a change of versions must still be labelled, finalized
 // and deleted.
 func validateOwn[T any, P own[T]](spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) Handler {
-	decode := func(v review.Value) (P, error) {
-		var f review.Fields
-		object := P(new(T))
-		f.Whole(object, v)
-		return object, f.Err()
-	}
 	return func(_ context.Context, req *review.Request) (Result, error) {
-		object, old, err := decodeBoth(req, decode)
+		now, before, err := decodeBoth(req, decodeWhole[T])
 		if err != nil {
 			return Result{}, err
 		}
+		object, old := P(now), P(before)
 		if old != nil && (object.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(object), spec(old))) {
 			return allowed(), nil
 		}
@@ -59,6 +54,14 @@ func validateOwn[T any, P own[T]](spec func(P) any, validate func(P) field.Error
 // formerRelease is the annotation that released a breaker before EvictionApprovals did. It would
 // do nothing, and is refused.
 const formerRelease = "tollgate.dev/release-breaker"
+
+// decodeWhole decodes an object with all of its fields.
+func decodeWhole[T any](v review.Value) (*T, error) {
+	var f review.Fields
+	object := new(T)
+	f.Whole(object, v)
+	return object, f.Err()
+}
 
 // validatingOwn returns the handlers of our own API but that of ResourceSlicePatches. They warn of
 // policies that are legal and probably not meant, and of the pods that registered taints evict by

@@ -18,22 +18,6 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// decodeRules returns the spec of the DeviceTaintRule of a request, nil when the rule
-// is deleted, and the spec that it had, nil when it is created.
-func decodeRules(req *review.Request) (now, old *resourcev1.DeviceTaintRuleSpec, err error) {
-	if req.Operation != admissionv1.Delete {
-		if now, err = ruleSpec(req.New); err != nil {
-			return nil, nil, err
-		}
-	}
-	if req.Operation != admissionv1.Create {
-		if old, err = ruleSpec(req.Old); err != nil {
-			return nil, nil, err
-		}
-	}
-	return now, old, nil
-}
-
 // ruleSpec returns the spec of a rule. Its fields are in all versions of the API that have rules,
 // v1alpha3, v1beta2 and v1; the selector of v1alpha3 has more of them up to Kubernetes 1.34 (VS-03).
 func ruleSpec(v review.Value) (*resourcev1.DeviceTaintRuleSpec, error) {
@@ -113,7 +97,7 @@ func (h *ruleHandler) obeyed() bool { return h.DeviceTaints != nil && !h.Without
 
 // mutate writes into DeviceTaintRules since when their effect counts.
 func (h *ruleHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
-	spec, old, err := decodeRules(req)
+	spec, old, err := decodeWrite(req, ruleSpec)
 	if err != nil || spec == nil {
 		return nil, err
 	}
@@ -130,7 +114,7 @@ func (h *ruleHandler) mutate(_ context.Context, req *review.Request) (jsonPatch,
 
 // validate implements Handler.
 func (h *ruleHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
-	spec, old, err := decodeRules(req)
+	spec, old, err := decodeWrite(req, ruleSpec)
 	if err != nil {
 		return Result{}, err
 	}
@@ -143,33 +127,29 @@ func (h *ruleHandler) validate(ctx context.Context, req *review.Request) (Result
 			return Result{}, err
 		}
 		change.Reselected = unknown.fresh && old != nil
-		if change.Adopted, err = isAdopted(req); err != nil {
-			return Result{}, err
-		}
 		found, warnings = h.rules(spec, old, &unknown)
 	}
-	collected, err := isCollected(req)
+	metadata, before, err := decodeWrite(req, decodeRuleMetadata)
 	if err != nil {
 		return Result{}, err
 	}
-	if collected || h.isSelf(req) {
+	if isCollected(req.UserInfo.Username, metadata, before) || h.isSelf(req) {
 		return decided(policy.Decide(found), warnings, nil), nil
 	}
-	reserved, err := reservedFindings(req)
-	if err != nil {
-		return Result{}, err
-	}
+	change.Adopted = metadata != nil && before != nil && hasOthers(metadata.OwnerReferences, before.OwnerReferences)
 	policies, err := h.inForce()
 	if err != nil {
 		return Result{}, err
 	}
 	in := h.taintInput(req, change.Writes())
 	in.Rule = &change
-	var preview func() (previewed, error)
-	if spec != nil { // no pod is evicted by the end of a rule
-		preview = func() (previewed, error) { return h.foresee(ctx, req, policies.Taints, in, old, spec, &unknown) }
-	}
-	return enforce(ctx, policies, in, append(found, reserved...), warnings, preview)
+	found = append(found, reservedFindings(req.UserInfo.Username, metadata, before)...)
+	return enforce(ctx, policies, in, found, warnings, func() (previewed, error) {
+		if spec == nil { // No pod is evicted by the end of a rule.
+			return previewed{}, nil
+		}
+		return h.foresee(ctx, req, policies.Taints, in, old, spec, &unknown)
+	})
 }
 
 // rules holds a rule against the rules of Kubernetes itself. Of half a selector there are no

@@ -1,9 +1,9 @@
 package handlers
 
 import (
+	"cmp"
 	"slices"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -42,24 +42,15 @@ type ruleMetadata struct {
 // makes a rule pass for one of Tollgate's, or one of Tollgate's for another's: Tollgate would
 // remove, on behalf of that user, a rule that the user may not remove, or evict pods for a rule
 // that does not say so. The garbage collector may remove a reference to an owner.
-func reservedFindings(req *review.Request) ([]policy.Finding, error) {
-	if req.Operation == admissionv1.Delete {
-		return nil, nil
+func reservedFindings(username string, now, old *ruleMetadata) []policy.Finding {
+	if now == nil {
+		return nil
 	}
-	now, err := decodeRuleMetadata(req.New)
-	if err != nil {
-		return nil, err
+	old = cmp.Or(old, &ruleMetadata{})
+	if found := markFindings(now, old); len(found) > 0 {
+		return found
 	}
-	var old ruleMetadata
-	if req.Operation == admissionv1.Update {
-		if old, err = decodeRuleMetadata(req.Old); err != nil {
-			return nil, err
-		}
-	}
-	if found := markFindings(&now, &old); len(found) > 0 {
-		return found, nil
-	}
-	return ownerFindings(req.UserInfo.Username, &now, &old), nil
+	return ownerFindings(username, now, old)
 }
 
 // markFindings returns the findings about changes of the labels and annotations by which Tollgate
@@ -114,19 +105,6 @@ func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
 	return nil
 }
 
-// isAdopted reports whether a rule that there is gets another owner.
-func isAdopted(req *review.Request) (bool, error) {
-	if req.Operation != admissionv1.Update {
-		return false, nil
-	}
-	now, err := decodeRuleMetadata(req.New)
-	if err != nil {
-		return false, err
-	}
-	old, err := decodeRuleMetadata(req.Old)
-	return hasOthers(now.OwnerReferences, old.OwnerReferences), err
-}
-
 // hasOthers reports whether list has an owner that others do not have. Whether an owner
 // has to wait for its dependents is no difference: the garbage collector changes it.
 func hasOthers(list, others []metav1.OwnerReference) bool {
@@ -152,19 +130,16 @@ func ownerOf(ref *metav1.OwnerReference) owner {
 	}
 }
 
-// isCollected reports whether the request is the garbage collector's deletion of a rule
-// that was written out for a patch. Its patch is gone then, and the deletion of
-// that was judged: only Tollgate could name the patch of the rule.
-func isCollected(req *review.Request) (bool, error) {
-	if req.Operation != admissionv1.Delete || !slices.Contains(collectors, req.UserInfo.Username) {
-		return false, nil
-	}
-	old, err := decodeRuleMetadata(req.Old)
-	return old.Labels.Patch != nil, err
+// isCollected reports whether a write is the garbage collector's deletion of a rule that was
+// written out for a patch. Its patch is gone then, and the deletion of that was judged: only
+// Tollgate could name the patch of the rule.
+func isCollected(username string, now, old *ruleMetadata) bool {
+	return now == nil && slices.Contains(collectors, username) && old.Labels.Patch != nil
 }
 
-func decodeRuleMetadata(v review.Value) (metadata ruleMetadata, err error) {
+func decodeRuleMetadata(v review.Value) (*ruleMetadata, error) {
 	var f review.Fields
-	f.Into(&metadata, v, "metadata")
+	metadata := &ruleMetadata{}
+	f.Into(metadata, v, "metadata")
 	return metadata, f.Err()
 }

@@ -29,8 +29,7 @@ func (r *reviewer) taintInput(req *review.Request, writes []taint.Write) taint.I
 }
 
 // enforce adds the violations of TaintPolicies to the findings, and unless these deny, those of a
-// preview and its warnings; without a preview where it is nil. An expression that fails is no
-// fault where something else denies.
+// preview and its warnings. An expression that fails is no fault where something else denies.
 func enforce(
 	ctx context.Context, policies *policyset.Set, in taint.Input, found []policy.Finding, warnings []string, preview func() (previewed, error),
 ) (Result, error) {
@@ -44,21 +43,19 @@ func enforce(
 		}
 	}
 	decision := policy.Decide(found)
-	switch {
-	case decision.Verdict == policy.Denied:
-		return decided(decision, warnings, policies), nil
-	case fault != nil:
-		return Result{}, fault
-	case preview == nil:
-		return decided(decision, warnings, policies), nil
+	if decision.Verdict == policy.Allowed {
+		if fault != nil {
+			return Result{}, fault
+		}
+		seen, err := preview()
+		if err != nil {
+			return Result{}, err
+		}
+		decision = policy.Decide(slices.Concat(decision.Findings, seen.findings))
+		if seen.settled != nil {
+			seen.settled(decision.Verdict == policy.Allowed)
+		}
+		warnings = slices.Concat(warnings, seen.warnings)
 	}
-	seen, err := preview()
-	if err != nil {
-		return Result{}, err
-	}
-	decision = policy.Decide(slices.Concat(decision.Findings, seen.findings))
-	if seen.settled != nil {
-		seen.settled(decision.Verdict == policy.Allowed)
-	}
-	return decided(decision, slices.Concat(warnings, seen.warnings), policies), nil
+	return decided(decision, warnings, policies), nil
 }

@@ -38,6 +38,18 @@ func decodeBoth[T any](req *review.Request, decode func(review.Value) (T, error)
 	return object, old, err
 }
 
+// decodeWrite decodes the object of a request, which is nil when it is deleted, and the one before,
+// which is nil when it is created.
+func decodeWrite[T any](req *review.Request, decode func(review.Value) (*T, error)) (object, old *T, err error) {
+	if req.Operation != admissionv1.Delete {
+		object, err = decode(req.New)
+	}
+	if err == nil && req.Operation != admissionv1.Create {
+		old, err = decode(req.Old)
+	}
+	return object, old, err
+}
+
 // namespaceReader reads namespaces.
 type namespaceReader interface {
 	// Namespace returns a namespace as it was known a moment ago.
