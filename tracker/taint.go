@@ -27,6 +27,21 @@ func (k SourceKind) OnDevice() bool {
 	return k != SourceNode
 }
 
+// Object returns the kind of the objects in the API, such as DeviceTaintRule.
+func (k SourceKind) Object() string {
+	switch k {
+	case SourceNode:
+		return "Node"
+	case SourceSlice:
+		return "ResourceSlice"
+	case SourceRule:
+		return "DeviceTaintRule"
+	case SourcePatch:
+		return "ResourceSlicePatch"
+	}
+	return string(k)
+}
+
 // Source is the object that carries a taint.
 type Source struct {
 	Kind SourceKind

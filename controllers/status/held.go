@@ -140,18 +140,13 @@ func topCarriers(carriers map[carrier]int) []v1alpha1.HeldEvictions {
 	var list []v1alpha1.HeldEvictions
 	for c, pods := range carriers {
 		list = append(list, v1alpha1.HeldEvictions{
-			Kind: kinds[c.kind], Name: c.name, Pods: int32(min(pods, 1<<31-1)), //nolint:gosec // It is bounded.
+			Kind: c.kind.Object(), Name: c.name, Pods: int32(min(pods, 1<<31-1)), //nolint:gosec // It is bounded.
 		})
 	}
 	slices.SortFunc(list, func(a, b v1alpha1.HeldEvictions) int {
 		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return slices.Clip(list[:min(len(list), maxHolding)])
-}
-
-var kinds = map[tracker.SourceKind]string{
-	tracker.SourceNode: "Node", tracker.SourceRule: "DeviceTaintRule", tracker.SourceSlice: "ResourceSlice",
-	tracker.SourcePatch: "ResourceSlicePatch",
 }
 
 // condition returns the condition Held, with the reason of the most important hold.

@@ -134,20 +134,9 @@ func consumersText(gained []consumer) string {
 
 func obstacleText(o tracker.Obstacle) string {
 	source := o.Taint.Author()
-	kind := string(source.Kind)
-	switch source.Kind {
-	case tracker.SourceSlice:
-		kind = "ResourceSlice"
-	case tracker.SourceRule:
-		kind = "DeviceTaintRule"
-	case tracker.SourcePatch:
-		kind = "ResourceSlicePatch"
-	case tracker.SourceNode:
-		kind = "Node"
-	}
 	tolerates := "does not tolerate"
 	if !o.Until.IsZero() {
 		tolerates = "tolerated until " + o.Until.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("device %s has the taint %s from %s %s, which the claim %s", o.Device, o.Taint, kind, source.Name, tolerates)
+	return fmt.Sprintf("device %s has the taint %s from %s %s, which the claim %s", o.Device, o.Taint, source.Kind.Object(), source.Name, tolerates)
 }

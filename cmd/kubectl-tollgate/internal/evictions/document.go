@@ -76,10 +76,10 @@ func itemOf(e *Eviction) item {
 		t := taint{
 			Key: reason.Taint.Key, Value: reason.Taint.Value, Effect: string(reason.Taint.Effect), TimeAdded: metav1.NewTime(reason.Taint.TimeAdded),
 			Due: metav1.NewTime(reason.At), Tolerated: reason.Tolerated, WrittenBy: e.Writers[reason.Taint.Author()],
-			Source: kinds[reason.Taint.Source.Kind] + "/" + reason.Taint.Source.Name,
+			Source: reason.Taint.Source.Kind.Object() + "/" + reason.Taint.Source.Name,
 		}
 		if author := reason.Taint.Author(); author != reason.Taint.Source {
-			t.WrittenFor = kinds[author.Kind] + "/" + author.Name
+			t.WrittenFor = author.Kind.Object() + "/" + author.Name
 		}
 		if reason.Device.Name != "" {
 			t.Device, t.Claim = reason.Device.String(), reason.Claim.Name

@@ -44,12 +44,6 @@ type refusal struct {
 	at  time.Time
 }
 
-// kinds are the kinds of the objects with taints.
-var kinds = map[tracker.SourceKind]string{
-	tracker.SourceNode: "Node", tracker.SourceRule: "DeviceTaintRule", tracker.SourceSlice: "ResourceSlice",
-	tracker.SourcePatch: "ResourceSlicePatch",
-}
-
 // Add adds an event, in any order. Events with other reasons than evictor.EventHeld, EventReleased and
 // EventReasonsHeldUp are ignored.
 func (s *Events) Add(event *corev1.Event) {
@@ -77,9 +71,9 @@ func (s *Events) Add(event *corev1.Event) {
 // hold returns the current hold for a taint of an object, if any.
 func (s *Events) hold(source tracker.Source, taint string) Hold {
 	for _, reason := range unseen {
-		n, found := s.notices[holdKey{kinds[source.Kind], source.Name, taint, reason}]
+		n, found := s.notices[holdKey{source.Kind.Object(), source.Name, taint, reason}]
 		if found && !n.over {
-			by := kinds[source.Kind] + "/" + source.Name
+			by := source.Kind.Object() + "/" + source.Name
 			return Hold{Reason: reason, By: by, Why: reason.Explain(n.policy), Since: n.at, Word: "event of " + by}
 		}
 	}
