@@ -101,14 +101,7 @@ func (f *findings) add(one finding) {
 	} else {
 		f.summary.Warn++
 	}
-	at, _ := slices.BinarySearchFunc(f.named, one, finding.compare)
-	if at == maxResults {
-		return
-	}
-	f.named = slices.Insert(f.named, at, one)
-	if len(f.named) > maxResults {
-		f.named = f.named[:maxResults]
-	}
+	f.named = insert(f.named, one, maxResults, finding.compare)
 }
 
 // reports writes Reports of OpenReports. Only Start uses it.

@@ -164,14 +164,17 @@ func (s *scan) record(pod *tracker.Pod, v toleration.Violation) {
 		s.findings[pod.Namespace].add(finding{key: pod.Key, Violation: v})
 	}
 	sample := v1alpha1.TolerationViolation{Namespace: pod.Namespace, Name: pod.Name, Toleration: v.Toleration}
-	at, _ := slices.BinarySearchFunc(found.Sample, sample, func(a, b v1alpha1.TolerationViolation) int {
+	found.Sample = insert(found.Sample, sample, maxSamples, func(a, b v1alpha1.TolerationViolation) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	if at == maxSamples {
-		return
+}
+
+// insert adds an item to a list in order, of which no more than the first are kept.
+func insert[T any](list []T, item T, most int, compare func(a, b T) int) []T {
+	at, _ := slices.BinarySearchFunc(list, item, compare)
+	if at == most {
+		return list
 	}
-	found.Sample = slices.Insert(found.Sample, at, sample)
-	if len(found.Sample) > maxSamples {
-		found.Sample = found.Sample[:maxSamples]
-	}
+	list = slices.Insert(list, at, item)
+	return list[:min(len(list), most)]
 }

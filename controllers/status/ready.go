@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
@@ -225,9 +225,6 @@ func (c *ReadyController) readyCondition(kind *policyset.Kind, object policyset.
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reasonInForce, "The policy is compiled and in force."
 		return condition
 	}
-	condition.Reason, condition.Message = reasonPartOfIt, errs.ToAggregate().Error()
-	if len(condition.Message) > maxMessage {
-		condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "") + "..."
-	}
+	condition.Reason, condition.Message = reasonPartOfIt, policy.Short(errs.ToAggregate().Error(), maxMessage)
 	return condition
 }

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // CallerOptions configure the credentials of callers.
@@ -178,11 +179,7 @@ func (v Visit) refuse(ctx context.Context, err error) {
 }
 
 // limit bounds a reason: the names in a certificate may be long.
-func limit(err error) string {
-	const longest = 300
-	text := err.Error()
-	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
-}
+func limit(err error) string { return policy.Short(err.Error(), 300) }
 
 // grant is what an identified caller may do.
 type grant struct {
