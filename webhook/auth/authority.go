@@ -43,7 +43,7 @@ type Authority struct {
 	clock   clock.PassiveClock
 }
 
-// AuthorityLimits bound the questions to the API server. The zero Limits have no rate.
+// AuthorityLimits bound the questions to the API server.
 type AuthorityLimits struct {
 	// PerSecond is the rate of questions, and Burst the number at once after a while
 	// without any.

@@ -67,6 +67,9 @@ func may(name, verb, key string, groups ...string) authorizer.AttributesRecord {
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
+// unlimited lets all questions of a test be put at once.
+var unlimited = AuthorityLimits{PerSecond: 1e9, Burst: 1e9}
+
 func TestTheAnswerIsThatOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -85,7 +88,7 @@ func TestTheAnswerIsThatOfTheAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := always(tt.status, nil)
-			a := NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+			a := NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 			for range 2 {
 				decision, reason, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
 				require.NoError(t, err)
@@ -108,7 +111,7 @@ func TestAnAnswerHoldsForTenSeconds(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		c := always(authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}, nil)
 		now := clocktesting.NewFakeClock(start)
-		a := NewAuthority(c, now, AuthorityLimits{})
+		a := NewAuthority(c, now, unlimited)
 		ask := func() authorizer.Decision {
 			decision, _, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
 			require.NoError(t, err)
@@ -129,7 +132,7 @@ func TestAnErrorIsNoAnswerAndIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	unreachable := errors.New("connection refused")
 	c := always(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, unreachable)
-	a := NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+	a := NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 	for i := range 3 {
 		decision, _, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
 		require.ErrorIs(t, err, unreachable)
@@ -150,7 +153,7 @@ func TestTheSameQuestionAtOnceIsAskedOnce(t *testing.T) {
 			<-release
 			return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
 		}}
-		a := NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+		a := NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -180,7 +183,7 @@ func TestOneWhoLeavesDoesNotEndTheQuestionForTheOthers(t *testing.T) {
 				return authorizationv1.SubjectAccessReviewStatus{}, ctx.Err()
 			}
 		}}
-		a := NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+		a := NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 		impatient, leave := context.WithCancelCause(t.Context())
 		gone := errors.New("the request is over")
 		var left, stayed error
@@ -208,7 +211,7 @@ func TestAnAPIServerThatHangsIsAnError(t *testing.T) {
 			<-ctx.Done()
 			return authorizationv1.SubjectAccessReviewStatus{}, ctx.Err()
 		}}
-		a := NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+		a := NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 		began := time.Now()
 		_, _, err := a.Authorize(t.Context(), may("anna", "tolerate", "gpu"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -228,7 +231,7 @@ func TestQuestionsUnderWayAreLimited(t *testing.T) {
 				return authorizationv1.SubjectAccessReviewStatus{}, ctx.Err()
 			}
 		}}
-		a := NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+		a := NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 		ask := func(n int) (errs chan error) {
 			errs = make(chan error, n)
 			for i := range n {
@@ -249,7 +252,7 @@ func TestQuestionsUnderWayAreLimited(t *testing.T) {
 		require.LessOrEqual(t, c.most, atOnce)
 
 		release = make(chan struct{})
-		a = NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+		a = NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 		waited := ask(atOnce + 1)
 		for range atOnce + 1 {
 			require.ErrorIs(t, <-waited, context.DeadlineExceeded, "nobody waits for ever")
@@ -260,7 +263,7 @@ func TestQuestionsUnderWayAreLimited(t *testing.T) {
 func TestAnswersKeptAreLimited(t *testing.T) {
 	t.Parallel()
 	c := always(authorizationv1.SubjectAccessReviewStatus{}, nil)
-	a := NewAuthority(c, clocktesting.NewFakeClock(start), AuthorityLimits{})
+	a := NewAuthority(c, clocktesting.NewFakeClock(start), unlimited)
 	for i := range kept + 100 {
 		_, _, err := a.Authorize(t.Context(), may("anna", "tolerate", fmt.Sprintf("key-%d", i)))
 		require.NoError(t, err)
@@ -270,13 +273,13 @@ func TestAnswersKeptAreLimited(t *testing.T) {
 
 func TestConditionsAreNotEvaluated(t *testing.T) {
 	t.Parallel()
-	decision, _, err := NewAuthority(nil, clocktesting.NewFakeClock(start), AuthorityLimits{}).EvaluateConditions(t.Context(), authorizer.ConditionsAwareDecision{}, nil)
+	decision, _, err := NewAuthority(nil, clocktesting.NewFakeClock(start), unlimited).EvaluateConditions(t.Context(), authorizer.ConditionsAwareDecision{}, nil)
 	require.ErrorIs(t, err, authorizer.ErrorConditionEvaluationNotSupported)
 	require.Equal(t, authorizer.DecisionDeny, decision)
 }
 
 func BenchmarkAnswerThatIsKept(b *testing.B) {
-	a := NewAuthority(always(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil), clocktesting.NewFakeClock(start), AuthorityLimits{})
+	a := NewAuthority(always(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil), clocktesting.NewFakeClock(start), unlimited)
 	question := may("system:serviceaccount:shop:deployer", "tolerate", "example.com/gpu",
 		"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated")
 	b.ReportAllocs()

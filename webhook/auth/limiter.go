@@ -76,14 +76,10 @@ type reservation struct {
 }
 
 func newFairLimiter(limits AuthorityLimits, now clock.Clock) *fairLimiter {
-	l := &fairLimiter{
-		clock: now, rate: rate.NewLimiter(rate.Inf, 0), shares: cache.NewLRUExpireCacheWithClock(sharesKept, now), free: atOnce, waiting: map[string][]*reservation{},
+	return &fairLimiter{
+		clock: now, rate: rate.NewLimiter(rate.Limit(limits.PerSecond), limits.Burst), kept: float64(int(reserve * float64(limits.Burst))),
+		shares: cache.NewLRUExpireCacheWithClock(sharesKept, now), free: atOnce, waiting: map[string][]*reservation{},
 	}
-	if limits.PerSecond > 0 {
-		l.rate = rate.NewLimiter(rate.Limit(limits.PerSecond), limits.Burst)
-		l.kept = float64(int(reserve * float64(limits.Burst)))
-	}
-	return l
 }
 
 // wait returns when it is the turn of a question of a namespace, which then has to call done. It
@@ -133,9 +129,6 @@ func (l *fairLimiter) done() {
 // inShare takes a question out of the share of its namespace, and reports whether there was
 // room for it.
 func (l *fairLimiter) inShare(namespace string) bool {
-	if l.rate.Limit() == rate.Inf {
-		return true
-	}
 	of, ok := l.shares.Get(namespace)
 	if !ok {
 		of = rate.NewLimiter(share*l.rate.Limit(), max(1, int(share*float64(l.rate.Burst()))))
@@ -146,9 +139,6 @@ func (l *fairLimiter) inShare(namespace string) bool {
 
 // until returns the time until the rate has so many tokens.
 func (l *fairLimiter) until(tokens float64) time.Duration {
-	if l.rate.Limit() == rate.Inf {
-		return 0
-	}
 	missing := tokens - l.rate.TokensAt(l.clock.Now())
 	return max(0, time.Duration(math.Ceil(missing/float64(l.rate.Limit())*float64(time.Second))))
 }

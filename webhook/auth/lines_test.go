@@ -180,7 +180,7 @@ func TestQuestionsThatWereGivenUpLeaveTheirPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := answering(time.Hour)
-		a := NewAuthority(c, clock.RealClock{}, AuthorityLimits{})
+		a := NewAuthority(c, clock.RealClock{}, unlimited)
 		var all sync.WaitGroup
 		for i := range 3 * atOnce {
 			all.Go(func() { _, _ = asks(t, a, "greedy", fmt.Sprintf("key-%d", i)) })
