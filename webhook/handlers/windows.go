@@ -119,11 +119,7 @@ func markChanged(req *review.Request) ([]policy.Finding, error) {
 	if req.Operation != admissionv1.Update {
 		return nil, nil
 	}
-	now, err := markOf(req.New, false)
-	if err != nil {
-		return nil, err
-	}
-	old, err := markOf(req.Old, false)
+	now, old, err := decodeBoth(req, func(v review.Value) (mark, error) { return markOf(v, false) })
 	if err != nil || now.there == old.there && now.value == old.value {
 		return nil, err
 	}
