@@ -134,13 +134,10 @@ func (p *parser) within(depth int, object bool) error {
 			return errCutOff
 		}
 		switch c := p.text[p.at]; {
-		case c == end && first:
-			p.at++
-			return nil
-		case first:
 		case c == end:
 			p.at++
 			return nil
+		case first:
 		case c != ',':
 			return p.unexpected()
 		default:
@@ -219,27 +216,28 @@ func (p *parser) string() (escaped bool, err error) {
 
 // escape reads an escape in a string.
 func (p *parser) escape() error {
+	if p.at++; p.at == len(p.text) {
+		return errCutOff
+	}
 	digits := 0
-	for p.at++; p.at < len(p.text); p.at++ {
-		c := p.text[p.at]
-		switch {
-		case digits > 0:
-			if !isHex(c) {
-				return p.unexpected()
-			}
-			if digits++; digits < 5 {
-				continue
-			}
-		case c == 'u':
-			digits = 1
-			continue
-		case c != '"' && c != '\\' && c != '/' && c != 'b' && c != 'f' && c != 'n' && c != 'r' && c != 't':
+	switch p.text[p.at] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	case 'u':
+		digits = 4
+	default:
+		return p.unexpected()
+	}
+	p.at++
+	for range digits {
+		if p.at == len(p.text) {
+			return errCutOff
+		}
+		if !isHex(p.text[p.at]) {
 			return p.unexpected()
 		}
 		p.at++
-		return nil
 	}
-	return errCutOff
+	return nil
 }
 
 func isHex(c byte) bool {
