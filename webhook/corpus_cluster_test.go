@@ -146,7 +146,7 @@ func covers(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 type setup struct {
 	config  webhook.Config
 	view    preview.Options
-	preview *handlers.PreviewConfig
+	preview *handlers.Preview
 	tracker *tracker.Tracker
 }
 
@@ -184,7 +184,7 @@ func (c *cluster) configOn(t *testing.T, settings []string, machine clock.Passiv
 			View: view, Ledger: preview.NewLedger(s.tracker, s.view.Rules, s.preview.Clock), Approvals: preview.NewApprovals(c.reader),
 			Authorizer: s.config.Handlers.Authorizer, Clock: s.preview.Clock,
 		})
-		s.config.Handlers.Preview = handlers.NewPreview(*s.preview)
+		s.config.Handlers.Preview = s.preview
 	}
 	return s.config
 }
@@ -214,7 +214,7 @@ func (c *cluster) setup(machine clock.PassiveClock) *setup {
 			Tracker: known, Rules: decide.Rules{}, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes,
 			Policies: func() *eviction.Set { return c.policies.Evictions }, NamespaceLabels: c.namespaceLabels,
 		},
-		preview: &handlers.PreviewConfig{
+		preview: &handlers.Preview{
 			Clock: server, Off: map[tracker.SourceKind]string{}, Selection: selection{devices: devices},
 			Metrics: handlers.NewPreviewMetrics(prometheus.NewPedanticRegistry()),
 		},

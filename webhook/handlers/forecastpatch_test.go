@@ -70,7 +70,7 @@ func TestPreviewOfPatches(t *testing.T) {
 	b := newBlast(t)
 	b.user("a", "x0")
 	b.user("b", "x1")
-	b.preview.config.Selection = selecting{"both": gpus("x0", "x1", "x1", "x7"), "none": nil}
+	b.preview.Selection = selecting{"both": gpus("x0", "x1", "x1", "x7"), "none": nil}
 	const (
 		one, all, class, none = `"filter":{"driver":"gpu","device":"x0"}`, `"filter":{"driver":"gpu"}`, `"filter":{"deviceClassName":"both"}`, `"filter":{"deviceClassName":"none"}`
 
@@ -131,7 +131,7 @@ func TestPreviewOfPatches(t *testing.T) {
 		})
 	}
 	t.Run("in mode Observe nobody goes", func(t *testing.T) {
-		b.preview.config.Observe = true
+		b.preview.Observe = true
 		require.Contains(t, b.patch(t, patch(all, "NoExecute"), "").Warnings,
 			"in eviction mode Observe nobody is evicted for a ResourceSlicePatch; in another, ResourceSlicePatch gpu-broken would evict 2 pods in 1 namespace: 2 now")
 		require.Contains(t, b.rule(t, ruleJSON(`{"driver":"gpu"}`, "example.org/a", "NoExecute"), "").Warnings, "evicts 2 pods in 1 namespace: 2 now")
@@ -146,7 +146,7 @@ func TestPreviewOfPatches(t *testing.T) {
 func TestAPreviewSaysWhichFeatureGateIsOff(t *testing.T) {
 	b := newBlast(t)
 	b.user("a", "x0")
-	b.preview.config.Off = map[tracker.SourceKind]string{tracker.SourcePatch: "ResourceSlicePatches", tracker.SourceRule: "DeviceTaintRules"}
+	b.preview.Off = map[tracker.SourceKind]string{tracker.SourcePatch: "ResourceSlicePatches", tracker.SourceRule: "DeviceTaintRules"}
 	patch := func(filter, effect string) string {
 		return patchJSON(`"filter":` + filter + `,"taints":[{"key":"example.org/a","effect":"` + effect + `"}]`)
 	}
@@ -240,10 +240,10 @@ func (endless) Selected(ctx context.Context, _ *v1alpha1.ResourceSlicePatch) ([]
 func TestPreviewOfAPatchThatTakesTooLong(t *testing.T) {
 	const patch = `"filter":{"deviceClassName":"slow"},"taints":[{"key":"example.com/a","effect":"NoExecute"}]`
 	b := newBlast(t)
-	b.preview.config.Selection = endless{}
+	b.preview.Selection = endless{}
 	require.Equal(t, []string{errDevicesTimeout.warning}, b.patch(t, patchJSON(patch), "").Warnings)
 	b = newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(10))}))
-	b.preview.config.Selection = endless{}
+	b.preview.Selection = endless{}
 	_, err := b.tryPatch(t, patchJSON(patch), "", false)
 	require.EqualError(t, err, errDevicesTimeout.Error())
 }
@@ -278,7 +278,7 @@ func TestPreviewOfAPatchOfWhichNotAllIsKnown(t *testing.T) {
 			t.Helper()
 			b := newBlast(t, policies...)
 			b.user("a", "x0")
-			b.preview.config.Selection = selecting{}
+			b.preview.Selection = selecting{}
 			tt.known(b)
 			return b
 		}
@@ -314,7 +314,7 @@ func TestAPatchBeyondALimitIsRefused(t *testing.T) {
 	for _, dev := range []string{"x0", "x1", "x2"} {
 		b.user("u"+dev, dev)
 	}
-	b.preview.config.Selection = selecting{"two": gpus("x0", "x1")}
+	b.preview.Selection = selecting{"two": gpus("x0", "x1")}
 	patch := func(filter string) string {
 		return patchJSON(`"filter":{` + filter + `},"taints":[{"key":"example.com/a","effect":"None"},{"key":"example.com/broken","effect":"NoExecute"}]`)
 	}

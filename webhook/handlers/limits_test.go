@@ -74,13 +74,13 @@ func newBlast(t *testing.T, policies ...v1alpha1.TaintPolicy) *blast {
 func (b *blast) show(options preview.Options) {
 	b.registry = prometheus.NewPedanticRegistry()
 	view := preview.NewView(options)
-	b.preview = NewPreview(PreviewConfig{
+	b.preview = &Preview{
 		View: view,
 		Limits: preview.NewLimits(preview.LimitsConfig{
 			View: view, Ledger: b.ledger, Approvals: b.approvals, Clock: b.clock,
 		}),
 		Clock: b.clock, Metrics: NewPreviewMetrics(b.registry),
-	})
+	}
 }
 
 // reviewer returns what the handlers of the replica decide by.

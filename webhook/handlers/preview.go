@@ -81,8 +81,10 @@ func unavailable(kind tracker.SourceKind, err error) *unavailableError {
 	return found
 }
 
-// PreviewConfig configures a Preview.
-type PreviewConfig struct {
+// Preview finds the pods that the write of a taint evicts, and refuses it where these are
+// more than a TaintPolicy allows. The nil Preview, where pods are not followed, warns
+// of nothing and fails where a limit would have to be looked at.
+type Preview struct {
 	View *preview.View
 	// Limits holds the evictions against the limits of TaintPolicies.
 	Limits *preview.Limits
@@ -99,18 +101,10 @@ type PreviewConfig struct {
 	Metrics *PreviewMetrics
 }
 
-// Preview finds the pods that the write of a taint evicts, and refuses it where these are
-// more than a TaintPolicy allows. The nil Preview, where pods are not followed, warns
-// of nothing and fails where a limit would have to be looked at.
-type Preview struct{ config PreviewConfig }
-
-// NewPreview returns a preview.
-func NewPreview(config PreviewConfig) *Preview { return &Preview{config: config} }
-
 // poolOfOthers reports whether a slice is written into a pool of another node, as far as slices
 // are followed.
 func (p *Preview) poolOfOthers(slice *tracker.Slice) bool {
-	return p != nil && p.config.View.PoolOfOthers(slice)
+	return p != nil && p.View.PoolOfOthers(slice)
 }
 
 // PatchSelection says which devices ResourceSlicePatches are meant for, by their published
@@ -207,15 +201,15 @@ func (p *Preview) none(kind tracker.SourceKind, carrier string, look look) previ
 	if off := p.off(kind); off != "" {
 		return previewed{warnings: []string{off}}
 	}
-	now := p.config.Clock.Now()
-	changes, err := look(p.config.View, now)
+	now := p.Clock.Now()
+	changes, err := look(p.View, now)
 	if err != nil {
 		if reason := unavailable(kind, err); reason != nil {
 			return previewed{warnings: []string{reason.warning}}
 		}
 		return previewed{}
 	}
-	f := p.config.View.Forecast(now, changes)
+	f := p.View.Forecast(now, changes)
 	if text := f.If(); text != "" {
 		return previewed{warnings: []string{"with the effect NoExecute " + carrier + " " + text}}
 	}
@@ -260,13 +254,13 @@ func (p *Preview) registration(object *v1alpha1.TaintPolicy) []string {
 		return nil
 	}
 	set := taint.Compile([]v1alpha1.TaintPolicy{*object})
-	now := p.config.Clock.Now()
-	changes, err := p.config.View.Nodes(set.Kept, now)
+	now := p.Clock.Now()
+	changes, err := p.View.Nodes(set.Kept, now)
 	if reason := unavailable(tracker.SourceNode, err); reason != nil {
 		return []string{reason.warning}
 	}
-	f := p.config.View.Forecast(now, changes)
-	p.config.Metrics.observe(sourcePolicy, &f)
+	f := p.View.Forecast(now, changes)
+	p.Metrics.observe(sourcePolicy, &f)
 	if text := f.String(); text != "" {
 		return []string{text}
 	}
@@ -298,17 +292,17 @@ func (p *Preview) see(ctx context.Context, w *preview.Write, look look) (preview
 	if p == nil {
 		return previewed{}, w.Fault(ctx, unfollowed(w.Carrier.Kind))
 	}
-	now := p.config.Clock.Now()
-	changes, err := look(p.config.View, now)
+	now := p.Clock.Now()
+	changes, err := look(p.View, now)
 	if reason := unavailable(w.Carrier.Kind, err); reason != nil {
 		return previewed{warnings: []string{reason.warning}}, w.Fault(ctx, reason)
 	}
 	if err != nil {
 		return previewed{}, fmt.Errorf("foretell what happens to pods: %w", err)
 	}
-	f := p.config.View.Forecast(now, changes)
-	p.config.Metrics.observe(string(w.Carrier.Kind), &f)
-	verdict, err := p.config.Limits.Judge(ctx, w, changes, now)
+	f := p.View.Forecast(now, changes)
+	p.Metrics.observe(string(w.Carrier.Kind), &f)
+	verdict, err := p.Limits.Judge(ctx, w, changes, now)
 	if err != nil {
 		return previewed{}, err
 	}
@@ -364,20 +358,20 @@ func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev
 		names := slicepatch.NamesOf(filter)
 		selector, _ := device.SelectorOf(&names)
 		patched.Selectors = []device.Selector{selector}
-		return p.config.View.Patch(patched, now)
+		return p.View.Patch(patched, now)
 	}
 	switch {
-	case p.config.Selection == nil && p.off(tracker.SourcePatch) != "":
+	case p.Selection == nil && p.off(tracker.SourcePatch) != "":
 		return nil, &unavailableError{
 			warning: p.off(tracker.SourcePatch),
 			text:    "the devices of ResourceSlicePatches by class or expressions are not known while their feature gate is off",
 		}
-	case p.config.Selection == nil:
+	case p.Selection == nil:
 		return nil, preview.ErrUnfollowed
 	}
 	ctx, cancel := context.WithTimeout(ctx, askingTime)
 	defer cancel()
-	devices, known := p.config.Selection.Selected(ctx, w.now)
+	devices, known := p.Selection.Selected(ctx, w.now)
 	switch {
 	case !known && ctx.Err() != nil:
 		return nil, errDevicesTimeout
@@ -390,7 +384,7 @@ func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev
 		selector, _ := device.SelectorOf(&resourcev1.DeviceTaintSelector{Driver: &id.Driver, Pool: &id.Pool, Device: &id.Name})
 		patched.Selectors = append(patched.Selectors, selector)
 	}
-	return p.config.View.Patch(patched, now)
+	return p.View.Patch(patched, now)
 }
 
 // dated returns the taints of the patch that is written with the times from which they
@@ -430,7 +424,7 @@ func patchNamed(name string) string {
 
 // off says that taints of a kind are as if they were not there; nothing where they are.
 func (p *Preview) off(kind tracker.SourceKind) string {
-	gate := p.config.Off[kind]
+	gate := p.Off[kind]
 	if gate == "" {
 		return ""
 	}
@@ -452,7 +446,7 @@ func (p *Preview) sentence(source tracker.Source, f *preview.Forecast) string {
 		return off
 	case text == "" || source.Kind != tracker.SourcePatch:
 		return text
-	case p.config.Observe:
+	case p.Observe:
 		return "in eviction mode Observe nobody is evicted for a ResourceSlicePatch; in another, " + carrier + " " + f.If()
 	default:
 		return carrier + " " + text

@@ -104,35 +104,28 @@ type runtimeClasses interface {
 // the first pod of a new class is not refused the tolerations of the class.
 // It is safe for concurrent use.
 type RuntimeClasses struct {
-	cache, live client.Reader
-	clock       clock.PassiveClock
-	limit       *rate.Limiter
+	cache client.Reader
+	live  *live
 }
 
 // NewRuntimeClasses returns a reader of RuntimeClasses. Clock is this machine's.
-func NewRuntimeClasses(cache, live client.Reader, clock clock.PassiveClock) *RuntimeClasses {
-	return &RuntimeClasses{cache: cache, live: live, clock: clock, limit: rate.NewLimiter(liveReads, liveReadsOnce)}
+func NewRuntimeClasses(cache, reader client.Reader, clock clock.PassiveClock) *RuntimeClasses {
+	return &RuntimeClasses{cache, &live{reader, clock, rate.NewLimiter(liveReads, liveReadsOnce)}}
 }
-
-var errTooManyRuntimeClasses = errors.New("too many unknown RuntimeClasses are asked about")
 
 // Tolerations returns the tolerations that the API server adds to pods of a RuntimeClass
 // (TP-19). A class that does not exist adds nothing.
 func (r *RuntimeClasses) Tolerations(ctx context.Context, runtimeClass string) ([]corev1.Toleration, error) {
 	var class nodev1.RuntimeClass
-	key := types.NamespacedName{Name: runtimeClass}
-	err := r.cache.Get(ctx, key, &class)
+	err := r.cache.Get(ctx, types.NamespacedName{Name: runtimeClass}, &class)
 	if apierrors.IsNotFound(err) {
-		if !r.limit.AllowN(r.clock.Now(), 1) {
-			return nil, errTooManyRuntimeClasses
-		}
-		err = r.live.Get(ctx, key, &class)
-	}
-	if apierrors.IsNotFound(err) || (err == nil && class.Scheduling == nil) {
-		return nil, nil
+		_, err = r.live.read(ctx, "", runtimeClass, &class)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read RuntimeClass %s: %w", runtimeClass, err)
+		return nil, fmt.Errorf("read the tolerations of RuntimeClass %s: %w", runtimeClass, err)
+	}
+	if class.Scheduling == nil {
+		return nil, nil
 	}
 	return class.Scheduling.Tolerations, nil
 }

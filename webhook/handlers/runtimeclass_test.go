@@ -71,5 +71,5 @@ func TestAFloodOfUnknownRuntimeClassesIsNotPassedOn(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := classes.Tolerations(t.Context(), "a")
-	require.ErrorIs(t, err, errTooManyRuntimeClasses)
+	require.ErrorIs(t, err, errTooManyReads)
 }

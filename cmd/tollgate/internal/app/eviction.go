@@ -320,7 +320,7 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 		View: view, Ledger: state.ledger, Approvals: preview.NewApprovals(p.manager.GetClient()),
 		Authorizer: p.operators, Clock: p.clock,
 	})
-	config := handlers.PreviewConfig{
+	config := &handlers.Preview{
 		View: view, Limits: limits, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
 		Off: map[tracker.SourceKind]string{}, Clock: p.clock, Metrics: handlers.NewPreviewMetrics(ctrlmetrics.Registry),
 	}
@@ -333,5 +333,5 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 	if patches != nil {
 		config.Selection = patches
 	}
-	return &previewSet{view: view, limits: limits, preview: handlers.NewPreview(config)}, nil
+	return &previewSet{view: view, limits: limits, preview: config}, nil
 }
