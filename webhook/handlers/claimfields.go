@@ -1,8 +1,6 @@
 package handlers
 
 import (
-	"strconv"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy/placement"
@@ -21,48 +19,47 @@ type placedClaim struct {
 type placedRequest struct {
 	placement.ClaimRequest
 
-	// pointer is its own, and names are those of the request and the alternative around it.
-	pointer string
-	names   []pointedName
+	// names are those of the request and the alternative around it.
+	names []nameField
 }
 
-type pointedName struct{ pointer, value string }
+type nameField struct {
+	path  *field.Path
+	value string
+}
 
 // decodePlacedClaim decodes the fields of a claim or a template that placement looks at. The
 // labels of a template are those that its claims get.
-
 func decodePlacedClaim(v review.Value, template bool) (*placedClaim, error) {
 	var f review.Fields
 	claim := &placedClaim{}
-	path, pointer := field.NewPath("spec"), "/spec"
+	path := field.NewPath("spec")
 	if template {
-		v, path, pointer = f.At(v, "spec"), path.Child("spec"), pointer+"/spec"
+		v, path = f.At(v, "spec"), path.Child("spec")
 	}
 	claim.labels = f.Texts(v, "metadata", "labels")
-	path, pointer = path.Child("devices", "requests"), pointer+"/devices/requests"
+	path = path.Child("devices", "requests")
 	for i, request := range readRequests(&f, v) {
-		claim.take(&request, path.Index(i), pointer+"/"+strconv.Itoa(i))
+		claim.take(&request, path.Index(i))
 	}
 	return claim, f.Err()
 }
 
 // take reads a request. Of a kind that is not known here nothing is taken.
-func (c *placedClaim) take(r *requestFields, path *field.Path, pointer string) {
-	own := pointedName{pointer: pointer + "/name", value: r.Name}
-	add := func(sub *subrequestFields, path *field.Path, pointer string, names ...pointedName) {
+func (c *placedClaim) take(r *requestFields, path *field.Path) {
+	own := nameField{path.Child("name"), r.Name}
+	add := func(sub *subrequestFields, path *field.Path, names ...nameField) {
 		c.classes = append(c.classes, sub.Class)
 		c.requests = append(c.requests, placedRequest{
-			ClaimRequest: placement.ClaimRequest{Path: path.Child("tolerations"), Tolerations: sub.Tolerations},
-			pointer:      pointer,
-			names:        names,
+			placement.ClaimRequest{Path: path.Child("tolerations"), Tolerations: sub.Tolerations}, names,
 		})
 	}
 	if r.Exactly != nil {
-		add(r.Exactly, path.Child("exactly"), pointer+"/exactly", own)
+		add(r.Exactly, path.Child("exactly"), own)
 	}
 	for i := range r.FirstAvailable {
-		sub, at := &r.FirstAvailable[i], pointer+"/firstAvailable/"+strconv.Itoa(i)
-		add(sub, path.Child("firstAvailable").Index(i), at, own, pointedName{at + "/name", sub.Name})
+		sub, at := &r.FirstAvailable[i], path.Child("firstAvailable").Index(i)
+		add(sub, at, own, nameField{at.Child("name"), sub.Name})
 	}
 }
 

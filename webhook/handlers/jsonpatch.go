@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/placement"
@@ -175,10 +176,10 @@ func claimPatch(requests []placedRequest, additions [][]resourcev1.DeviceTolerat
 		}
 		for _, name := range requests[i].names {
 			if name.value != "" {
-				out.test(name.pointer, name.value)
+				out.test(pointerTo(name.path), name.value)
 			}
 		}
-		pointer := requests[i].pointer + "/tolerations"
+		pointer := pointerTo(requests[i].Path)
 		if len(requests[i].Tolerations) == 0 {
 			out.add(pointer, additions[i])
 			continue
@@ -189,6 +190,12 @@ func claimPatch(requests []placedRequest, additions [][]resourcev1.DeviceTolerat
 	}
 	return out
 }
+
+// pointerTo returns the JSON pointer of a field whose path has no keys of maps.
+func pointerTo(path *field.Path) string { return "/" + pathSeparators.Replace(path.String()) }
+
+// pathSeparators are those of paths, and what stands for them in JSON pointers.
+var pathSeparators = strings.NewReplacer(".", "/", "[", "/", "]", "")
 
 // pointerToken returns a name as it stands in a JSON pointer (RFC 6901).
 func pointerToken(name string) string { return pointerEscapes.Replace(name) }
