@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -58,7 +57,7 @@ func (e *existing) scan(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	classes := nodev1.SchemeGroupVersion.WithResource("runtimeclasses").GroupResource()
-	err = each(ctx, e, classes, cli.Pages(e.Kubernetes.NodeV1().RuntimeClasses().List), func(c *nodev1.RuntimeClass) error {
+	err = cli.Each(ctx, e.Clients, classes, "", e.Kubernetes.NodeV1().RuntimeClasses().List, func(c *nodev1.RuntimeClass) error {
 		if c.Scheduling != nil {
 			e.added = append(e.added, c.Scheduling.Tolerations...)
 		}
@@ -72,18 +71,18 @@ func (e *existing) scan(ctx context.Context) (notes []string, err error) {
 	}
 	apps, batch, core := e.Kubernetes.AppsV1(), e.Kubernetes.BatchV1(), e.Kubernetes.CoreV1()
 	if err := errors.Join(
-		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), cli.Pages(apps.Deployments(e.namespace).List)),
-		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), cli.Pages(apps.ReplicaSets(e.namespace).List)),
-		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("StatefulSet"), cli.Pages(apps.StatefulSets(e.namespace).List)),
-		e.judgeAll(ctx, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), cli.Pages(apps.DaemonSets(e.namespace).List)),
-		e.judgeAll(ctx, batchv1.SchemeGroupVersion.WithKind("Job"), cli.Pages(batch.Jobs(e.namespace).List)),
-		e.judgeAll(ctx, batchv1.SchemeGroupVersion.WithKind("CronJob"), cli.Pages(batch.CronJobs(e.namespace).List)),
-		e.judgeAll(ctx, corev1.SchemeGroupVersion.WithKind("ReplicationController"), cli.Pages(core.ReplicationControllers(e.namespace).List)),
-		e.judgeAll(ctx, corev1.SchemeGroupVersion.WithKind("PodTemplate"), cli.Pages(core.PodTemplates(e.namespace).List)),
+		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "Deployment", apps.Deployments(e.namespace).List),
+		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "ReplicaSet", apps.ReplicaSets(e.namespace).List),
+		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "StatefulSet", apps.StatefulSets(e.namespace).List),
+		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "DaemonSet", apps.DaemonSets(e.namespace).List),
+		judgeAll(ctx, e, batchv1.SchemeGroupVersion, "Job", batch.Jobs(e.namespace).List),
+		judgeAll(ctx, e, batchv1.SchemeGroupVersion, "CronJob", batch.CronJobs(e.namespace).List),
+		judgeAll(ctx, e, corev1.SchemeGroupVersion, "ReplicationController", core.ReplicationControllers(e.namespace).List),
+		judgeAll(ctx, e, corev1.SchemeGroupVersion, "PodTemplate", core.PodTemplates(e.namespace).List),
 	); err != nil {
 		return nil, err
 	}
-	if err := e.judgeAll(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), cli.Pages(core.Pods(e.namespace).List)); err != nil {
+	if err := judgeAll(ctx, e, corev1.SchemeGroupVersion, "Pod", core.Pods(e.namespace).List); err != nil {
 		return nil, err
 	}
 	claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims").GroupResource()
@@ -94,16 +93,11 @@ func (e *existing) scan(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	api := e.Kubernetes.ResourceV1()
-	err = e.judgeAll(ctx, resourcev1.SchemeGroupVersion.WithKind("ResourceClaimTemplate"), cli.Pages(api.ResourceClaimTemplates(e.namespace).List))
+	err = judgeAll(ctx, e, resourcev1.SchemeGroupVersion, "ResourceClaimTemplate", api.ResourceClaimTemplates(e.namespace).List)
 	if err == nil {
-		err = e.judgeAll(ctx, resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), cli.Pages(api.ResourceClaims(e.namespace).List))
+		err = judgeAll(ctx, e, resourcev1.SchemeGroupVersion, "ResourceClaim", api.ResourceClaims(e.namespace).List)
 	}
 	return notes, err
-}
-
-// each is cli.Each for all objects of a resource.
-func each[T runtime.Object](ctx context.Context, e *existing, resource schema.GroupResource, list pager.ListPageFunc, take func(T) error) error {
-	return cli.Each(ctx, e.Clients, resource, list, metav1.ListOptions{}, take)
 }
 
 // readNamespaces reads the namespace, or all.
@@ -114,7 +108,7 @@ func (e *existing) readNamespaces(ctx context.Context) error {
 		e.namespaces[e.namespace] = namespace
 		return cli.Failed(err, "read namespace "+e.namespace, "get", resource)
 	}
-	return each(ctx, e, resource, cli.Pages(client.List), func(n *corev1.Namespace) error {
+	return cli.Each(ctx, e.Clients, resource, "", client.List, func(n *corev1.Namespace) error {
 		e.namespaces[n.Name] = n
 		return nil
 	})
@@ -122,15 +116,16 @@ func (e *existing) readNamespaces(ctx context.Context) error {
 
 // judgeAll judges the objects of a kind. Objects that a controller made from a template have the
 // tolerations of the template; of these, only pods are judged.
-func (e *existing) judgeAll(ctx context.Context, gvk schema.GroupVersionKind, list pager.ListPageFunc) error {
-	resource := schema.GroupResource{Group: gvk.Group, Resource: kinds[gvk.GroupKind()].resource}
-	return each(ctx, e, resource, list, func(object client.Object) error {
+func judgeAll[L runtime.Object](
+	ctx context.Context, e *existing, group schema.GroupVersion, kind string, list func(context.Context, metav1.ListOptions) (L, error),
+) error {
+	resource := schema.GroupResource{Group: group.Group, Resource: kinds[group.WithKind(kind).GroupKind()].resource}
+	return cli.Each(ctx, e.Clients, resource, "", list, func(object client.Object) error {
 		if policy.Unjudged(object.GetNamespace(), e.tollgate) ||
-			gvk.Kind != "Pod" && gvk.Kind != "ResourceClaimTemplate" && metav1.GetControllerOf(object) != nil {
+			kind != "Pod" && kind != "ResourceClaimTemplate" && metav1.GetControllerOf(object) != nil {
 			return nil
 		}
-		result := Result{Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName(), Verdict: Allowed}
-		result.APIVersion = gvk.GroupVersion().String()
+		result := Result{APIVersion: group.String(), Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Verdict: Allowed}
 		if err := e.judge(ctx, object, &result); err != nil {
 			return err
 		}

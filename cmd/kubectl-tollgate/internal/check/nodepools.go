@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -138,8 +137,7 @@ func (p *nodePool) lacks(r *taint.Registered) (Finding, bool) {
 // scanNodePools judges the NodePools of a cluster, if it serves any, by the given TaintPolicies,
 // else by its own.
 func (c *command) scanNodePools(ctx context.Context, clients *cli.Clients, given Policies, report *Report) error {
-	resource := nodePools.GroupResource()
-	version, err := clients.Version(ctx, resource, nodePools.Version)
+	_, err := clients.Version(ctx, nodePools.GroupResource(), nodePools.Version)
 	if errors.Is(err, cli.ErrNotServed) {
 		return nil
 	}
@@ -150,7 +148,7 @@ func (c *command) scanNodePools(ctx context.Context, clients *cli.Clients, given
 		_, err = given.read(ctx, clients, "taintpolicies")
 	}
 	if err == nil {
-		err = c.judgeNodePools(ctx, clients, version, given, report)
+		err = c.judgeNodePools(ctx, clients, given, report)
 	}
 	if apierrors.IsForbidden(err) {
 		report.Notes = append(report.Notes, "TaintPolicies or NodePools may not be listed: whether NodePools name the taints of their nodes is not known")
@@ -159,7 +157,7 @@ func (c *command) scanNodePools(ctx context.Context, clients *cli.Clients, given
 	return err
 }
 
-func (c *command) judgeNodePools(ctx context.Context, clients *cli.Clients, version string, given Policies, report *Report) error {
+func (c *command) judgeNodePools(ctx context.Context, clients *cli.Clients, given Policies, report *Report) error {
 	gates, err := settings.NewFeatureGates(c.config.FeatureGates)
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
@@ -169,8 +167,7 @@ func (c *command) judgeNodePools(ctx context.Context, clients *cli.Clients, vers
 		return nil
 	}
 	report.Policies += set.Len()
-	resource := nodePools.GroupResource()
-	return cli.Each(ctx, clients, resource, clients.List(resource, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+	return clients.EachCustom(ctx, nodePools, func(object *unstructured.Unstructured) error {
 		c.take(report, judgeNodePool(set, object))
 		return nil
 	})

@@ -247,14 +247,11 @@ func (c *command) lookup(ctx context.Context, options *Options, report *Report) 
 // the kind.
 func (p Policies) read(ctx context.Context, clients *cli.Clients, resource string) (served bool, err error) {
 	of := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
-	version, err := clients.Version(ctx, of, v1alpha1.GroupVersion.Version)
-	if err != nil {
-		if errors.Is(err, cli.ErrNotServed) {
-			err = nil
-		}
-		return false, err
+	_, err = clients.EachServed(ctx, of, p.AddStored, v1alpha1.GroupVersion.Version)
+	if errors.Is(err, cli.ErrNotServed) {
+		return false, nil
 	}
-	return true, cli.Each(ctx, clients, of, clients.List(of, version), metav1.ListOptions{}, p.AddStored)
+	return err == nil, err
 }
 
 // scan judges the existing objects of the cluster by the given policies, else by its own.

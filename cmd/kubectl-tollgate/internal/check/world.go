@@ -120,8 +120,7 @@ func (w *world) List(ctx context.Context, list client.ObjectList, _ ...client.Li
 	defer w.mu.Unlock()
 	if w.cluster != nil {
 		err := w.once(query{kind: gvk.GroupKind()}, func() error {
-			pages := w.cluster.List(resource.GroupResource(), gvk.Version)
-			return cli.Each(ctx, w.cluster, resource.GroupResource(), pages, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+			return w.cluster.EachCustom(ctx, resource, func(object *unstructured.Unstructured) error {
 				object.SetGroupVersionKind(gvk)
 				if _, local := w.objects[gvk.GroupKind()][client.ObjectKeyFromObject(object)]; !local {
 					w.add(object)

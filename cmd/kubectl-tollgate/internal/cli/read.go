@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
 // ErrNotServed means that a required resource is not served.
@@ -39,33 +41,18 @@ func (c *Clients) Version(ctx context.Context, resource schema.GroupResource, ve
 	return "", fmt.Errorf("list %s in version %s: %w", resource, versions[0], ErrNotServed)
 }
 
-// List returns the pages of a kind that is not served everywhere.
-func (c *Clients) List(resource schema.GroupResource, version string) pager.ListPageFunc {
-	client := c.Dynamic.Resource(resource.WithVersion(version))
-	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.List(ctx, options)
-	}
-}
-
-// Pages returns the pages of a typed client.
-func Pages[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) pager.ListPageFunc {
-	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+// Each calls take for each object of a list of a namespace, or of all if it is empty. An object
+// that is kept does not keep its page in memory. Errors have advice.
+func Each[T, L runtime.Object](
+	ctx context.Context, c *Clients, resource schema.GroupResource, namespace string, list func(context.Context, metav1.ListOptions) (L, error), take func(T) error,
+) error {
+	count := 0
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return list(ctx, options)
-	}
-}
-
-// Each calls take for each object of a list. An object that is kept does not keep its page in
-// memory. Errors have advice.
-func Each[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
-	return EachIn(ctx, c, resource, metav1.NamespaceAll, list, options, take)
-}
-
-// EachIn is Each for a list of a namespace, or of all if it is empty.
-func EachIn[T runtime.Object](ctx context.Context, c *Clients, resource schema.GroupResource, namespace string, list pager.ListPageFunc, options metav1.ListOptions, take func(T) error) error {
-	pages, count := pager.New(list), 0
+	})
 	// One page is buffered while the next is read: pages can be large.
 	pages.PageBufferSize = 1
-	err := pages.EachListItemWithAlloc(ctx, options, func(object runtime.Object) error {
+	err := pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		typed, ok := object.(T)
 		if !ok {
 			return fmt.Errorf("got %T", object)
@@ -77,12 +64,37 @@ func EachIn[T runtime.Object](ctx context.Context, c *Clients, resource schema.G
 	return FailedIn(err, namespace, "list", resource)
 }
 
-// As returns a function that converts objects of Clients.List to T and calls take.
-func As[T any](kind string, take func(*T) error) func(*unstructured.Unstructured) error {
+// EachCustom is Each for a resource without a typed client.
+func (c *Clients) EachCustom(ctx context.Context, resource schema.GroupVersionResource, take func(*unstructured.Unstructured) error) error {
+	return Each(ctx, c, resource.GroupResource(), metav1.NamespaceAll, c.Dynamic.Resource(resource).List, take)
+}
+
+// EachServed is EachCustom for the first of the versions in which a resource is served, which it
+// returns.
+func (c *Clients) EachServed(
+	ctx context.Context, resource schema.GroupResource, take func(*unstructured.Unstructured) error, versions ...string,
+) (version string, err error) {
+	if version, err = c.Version(ctx, resource, versions...); err != nil {
+		return "", err
+	}
+	return version, c.EachCustom(ctx, resource.WithVersion(version), take)
+}
+
+// AppendAll appends all objects of one of Tollgate's resources.
+func AppendAll[T any](ctx context.Context, c *Clients, resource schema.GroupResource, objects *[]T) error {
+	_, err := c.EachServed(ctx, resource, As(func(object *T) error {
+		*objects = append(*objects, *object)
+		return nil
+	}), v1alpha1.GroupVersion.Version)
+	return err
+}
+
+// As returns a function that converts objects to T and calls take.
+func As[T any](take func(*T) error) func(*unstructured.Unstructured) error {
 	return func(object *unstructured.Unstructured) error {
 		typed := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-			return fmt.Errorf("read %s %s: %w", kind, object.GetName(), err)
+			return fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		return take(typed)
 	}

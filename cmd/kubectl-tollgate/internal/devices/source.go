@@ -60,7 +60,7 @@ func (v *Inventory) Add(object runtime.Object) error {
 		v.AddClaim(o)
 	case *unstructured.Unstructured:
 		if o.GetKind() == "ResourceSlicePatch" {
-			return cli.As(o.GetKind(), func(patch *v1alpha1.ResourceSlicePatch) error { v.AddPatch(patch); return nil })(o)
+			return cli.As(func(patch *v1alpha1.ResourceSlicePatch) error { v.AddPatch(patch); return nil })(o)
 		}
 		rule, kept, err := state.ReadRule(o)
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
@@ -72,12 +71,12 @@ func readFile(file string, stdin io.Reader) (policies, error) {
 // readCluster returns the policies in a cluster.
 func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
 	var found policies
-	err := readKind(ctx, clients, "tolerationpolicies", "TolerationPolicy", &found.tolerations)
+	err := readKind(ctx, clients, "tolerationpolicies", &found.tolerations)
 	if err == nil {
-		err = readKind(ctx, clients, "taintpolicies", "TaintPolicy", &found.taints)
+		err = readKind(ctx, clients, "taintpolicies", &found.taints)
 	}
 	if err == nil {
-		err = readKind(ctx, clients, "placementpolicies", "PlacementPolicy", &found.placements)
+		err = readKind(ctx, clients, "placementpolicies", &found.placements)
 	}
 	clients.Progress.End()
 	if err == nil {
@@ -86,19 +85,12 @@ func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
 	return found, err
 }
 
-func readKind[T any](ctx context.Context, clients *cli.Clients, name, kind string, into *[]T) error {
-	resource := v1alpha1.GroupVersion.WithResource(name).GroupResource()
-	version, err := clients.Version(ctx, resource, v1alpha1.GroupVersion.Version)
+func readKind[T any](ctx context.Context, clients *cli.Clients, name string, into *[]T) error {
+	err := cli.AppendAll(ctx, clients, v1alpha1.GroupVersion.WithResource(name).GroupResource(), into)
 	if errors.Is(err, cli.ErrNotServed) {
 		return fmt.Errorf("%w; name policies with -f, or install Tollgate's CustomResourceDefinitions", err)
 	}
-	if err != nil {
-		return err
-	}
-	return cli.Each(ctx, clients, resource, clients.List(resource, version), metav1.ListOptions{}, cli.As(kind, func(p *T) error {
-		*into = append(*into, *p)
-		return nil
-	}))
+	return err
 }
 
 // write writes objects. It is an error if two policies are exported under one name, as a guard and

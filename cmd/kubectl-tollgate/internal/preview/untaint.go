@@ -155,35 +155,31 @@ func (b *bearer) removable() bool { return b.sole && isOurs(b.object) }
 
 // bearers returns all objects with device taints, except slices.
 func bearers(ctx context.Context, clients *cli.Clients) ([]bearer, error) {
-	rules, err := bearersOf(ctx, clients, informer.RuleResource, "DeviceTaintRule", ofRule, state.RuleVersions()...)
+	rules, err := bearersOf(ctx, clients, informer.RuleResource, ofRule, state.RuleVersions()...)
 	if err != nil {
 		return nil, err
 	}
-	patches, err := bearersOf(ctx, clients, state.PatchResource, "ResourceSlicePatch", ofPatch, v1alpha1.GroupVersion.Version)
+	patches, err := bearersOf(ctx, clients, state.PatchResource, ofPatch, v1alpha1.GroupVersion.Version)
 	return append(rules, patches...), err
 }
 
 // bearersOf returns the bearers of one kind; none where it is not served.
 func bearersOf[T any](
-	ctx context.Context, clients *cli.Clients, resource schema.GroupResource, kind string, read func(*unstructured.Unstructured, *T) []bearer, versions ...string,
+	ctx context.Context, clients *cli.Clients, resource schema.GroupResource, read func(*unstructured.Unstructured, *T) []bearer, versions ...string,
 ) ([]bearer, error) {
-	version, err := clients.Version(ctx, resource, versions...)
-	if err != nil {
-		if errors.Is(err, cli.ErrNotServed) {
-			err = nil
-		}
-		return nil, err
-	}
 	var all []bearer
-	err = cli.Each(ctx, clients, resource, clients.List(resource, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		return cli.As(kind, func(typed *T) error {
+	_, err := clients.EachServed(ctx, resource, func(object *unstructured.Unstructured) error {
+		return cli.As(func(typed *T) error {
 			for _, b := range read(object, typed) {
-				b.carrier = carrier{resource: resource.WithVersion(version), object: object}
+				b.carrier = carrier{resource: resource.WithVersion(object.GroupVersionKind().Version), object: object}
 				all = append(all, b)
 			}
 			return nil
 		})(object)
-	})
+	}, versions...)
+	if errors.Is(err, cli.ErrNotServed) {
+		return nil, nil
+	}
 	return all, err
 }
 
@@ -283,7 +279,7 @@ func (u *untaintRun) published(ctx context.Context, clients *cli.Clients, taint 
 	}
 	var names []string
 	client := clients.Kubernetes.ResourceV1().ResourceSlices()
-	err := cli.Each(ctx, clients, state.SliceResource, cli.Pages(client.List), metav1.ListOptions{}, func(slice *resourcev1.ResourceSlice) error {
+	err := cli.Each(ctx, clients, state.SliceResource, "", client.List, func(slice *resourcev1.ResourceSlice) error {
 		if slices.ContainsFunc(slice.Spec.Devices, func(device resourcev1.Device) bool {
 			return u.target.overlaps(&v1alpha1.DevicePatchFilter{Driver: &slice.Spec.Driver, Pool: &slice.Spec.Pool.Name, Device: &device.Name}) &&
 				slices.ContainsFunc(device.Taints, func(t resourcev1.DeviceTaint) bool { return taint.matches(t.Key, string(t.Effect)) })

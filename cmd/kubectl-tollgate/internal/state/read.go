@@ -133,17 +133,17 @@ func (r *reader) lists() []list {
 		{resource: PodResource, namespaced: true, read: r.pods},
 		{resource: NamespaceResource, without: "where a policy asks for labels of namespaces, its pods count as not held and not protected", read: r.namespaces},
 		{resource: BudgetResource, namespaced: true, without: "it is not known which pods a PodDisruptionBudget guards", read: r.budgets},
-		custom(r, "EvictionPolicy", "EvictionPolicies", &c.EvictionPolicies),
-		custom(r, "ResourceSlicePatch", "ResourceSlicePatches", &c.Patches),
+		custom(r, "EvictionPolicies", &c.EvictionPolicies),
+		custom(r, "ResourceSlicePatches", &c.Patches),
 	}
 	if r.wants.Limits || r.wants.Policies {
-		lists = append(lists, custom(r, "TaintPolicy", "TaintPolicies", &c.TaintPolicies), custom(r, "PlacementPolicy", "PlacementPolicies", &r.placement))
+		lists = append(lists, custom(r, "TaintPolicies", &c.TaintPolicies), custom(r, "PlacementPolicies", &r.placement))
 	}
 	if r.wants.Limits {
-		lists = append(lists, custom(r, "EvictionApproval", "EvictionApprovals", &c.Approvals))
+		lists = append(lists, custom(r, "EvictionApprovals", &c.Approvals))
 	}
 	if r.wants.Policies {
-		lists = append(lists, custom(r, "TolerationPolicy", "TolerationPolicies", &r.tolerations), custom(r, "GatePolicy", "GatePolicies", &r.gates))
+		lists = append(lists, custom(r, "TolerationPolicies", &r.tolerations), custom(r, "GatePolicies", &r.gates))
 	}
 	lists = append(lists,
 		list{resource: ClaimResource, namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
@@ -156,17 +156,10 @@ func (r *reader) lists() []list {
 }
 
 // custom returns the list of one of Tollgate's kinds, which appends to objects.
-func custom[T any](r *reader, kind, plural string, objects *[]T) list {
+func custom[T any](r *reader, plural string, objects *[]T) list {
 	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: strings.ToLower(plural)}
 	return list{resource: resource, without: plural + " are as if there were none", read: func(ctx context.Context, _ string) error {
-		version, err := r.Version(ctx, resource, v1alpha1.GroupVersion.Version)
-		if err != nil {
-			return err
-		}
-		return cli.Each(ctx, r.Clients, resource, r.List(resource, version), metav1.ListOptions{}, cli.As(kind, func(object *T) error {
-			*objects = append(*objects, *object)
-			return nil
-		}))
+		return cli.AppendAll(ctx, r.Clients, resource, objects)
 	}}
 }
 
@@ -237,7 +230,7 @@ func (l *list) try(ctx context.Context, namespace string) (lack string, err erro
 
 // each calls take for each object of a typed client, in a namespace or in all if it is empty.
 func each[T, L runtime.Object](ctx context.Context, r *reader, resource schema.GroupResource, namespace string, through lister[L], take func(T)) error {
-	return cli.EachIn(ctx, r.Clients, resource, namespace, cli.Pages(through.List), metav1.ListOptions{}, func(object T) error {
+	return cli.Each(ctx, r.Clients, resource, namespace, through.List, func(object T) error {
 		take(object)
 		return nil
 	})
@@ -336,13 +329,9 @@ func (r *reader) deviceClasses(ctx context.Context, _ string) error {
 }
 
 // rules reads DeviceTaintRules in the served version.
-func (r *reader) rules(ctx context.Context, _ string) error {
-	version, err := r.Version(ctx, informer.RuleResource, RuleVersions()...)
-	if err != nil {
-		return err
-	}
-	r.cluster.RuleVersion, r.cluster.Rule = version, map[string]*resourcev1.DeviceTaintRule{}
-	return cli.Each(ctx, r.Clients, informer.RuleResource, r.List(informer.RuleResource, version), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+func (r *reader) rules(ctx context.Context, _ string) (err error) {
+	r.cluster.Rule = map[string]*resourcev1.DeviceTaintRule{}
+	r.cluster.RuleVersion, err = r.EachServed(ctx, informer.RuleResource, func(object *unstructured.Unstructured) error {
 		rule, kept, err := ReadRule(object)
 		if err != nil {
 			return err
@@ -351,7 +340,8 @@ func (r *reader) rules(ctx context.Context, _ string) error {
 		r.cluster.Tracker.SetRule(kept, r.cluster.Now)
 		r.cluster.Rule[rule.Name] = rule
 		return nil
-	})
+	}, RuleVersions()...)
+	return err
 }
 
 // ReadRule converts a DeviceTaintRule of any version, also to the form of the tracker.

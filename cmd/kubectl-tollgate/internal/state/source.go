@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
@@ -22,7 +21,7 @@ type Source struct {
 	FieldSelector string
 
 	kind  runtime.Object
-	list  pager.ListPageFunc
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
 	// client tells client-go whether a watch may begin with a list.
 	client any
@@ -36,14 +35,18 @@ type lister[L runtime.Object] interface {
 
 // NewSource returns the source of a typed client. Kind is an object of the resource.
 func NewSource[L runtime.Object](clients *cli.Clients, resource schema.GroupResource, through lister[L], kind runtime.Object) Source {
-	return Source{Resource: resource, kind: kind, list: cli.Pages(through.List), watch: through.Watch, client: clients.Kubernetes}
+	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return through.List(ctx, options)
+	}
+	return Source{Resource: resource, kind: kind, list: list, watch: through.Watch, client: clients.Kubernetes}
 }
 
 // NewCustomSource returns the source of a resource without a typed client, or with several
 // versions. Its objects are unstructured.
 func NewCustomSource(clients *cli.Clients, resource schema.GroupResource, version string) Source {
-	through := clients.Dynamic.Resource(resource.WithVersion(version))
-	return Source{Resource: resource, kind: &unstructured.Unstructured{}, list: cli.Pages(through.List), watch: through.Watch, client: clients.Dynamic}
+	s := NewSource(clients, resource, clients.Dynamic.Resource(resource.WithVersion(version)), &unstructured.Unstructured{})
+	s.client = clients.Dynamic
+	return s
 }
 
 // Each calls take for each object, without its managed fields, which are often half of its size.
@@ -54,10 +57,15 @@ func (s *Source) Each(ctx context.Context, clients *cli.Clients, take func(runti
 
 // EachIn is Each for the source of a namespace, or of all if it is empty.
 func (s *Source) EachIn(ctx context.Context, clients *cli.Clients, namespace string, take func(runtime.Object) error) error {
-	return cli.EachIn(ctx, clients, s.Resource, namespace, s.list, metav1.ListOptions{FieldSelector: s.FieldSelector}, func(object runtime.Object) error {
+	return cli.Each(ctx, clients, s.Resource, namespace, s.page, func(object runtime.Object) error {
 		withoutManagedFields(object)
 		return take(object)
 	})
+}
+
+func (s *Source) page(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	options.FieldSelector = s.FieldSelector
+	return s.list(ctx, options)
 }
 
 // Watch returns a store of the objects, without their managed fields, and the controller that
@@ -72,8 +80,7 @@ func (s *Source) Watch(handler toolscache.ResourceEventHandler, failed func(err 
 	return toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				options.FieldSelector = s.FieldSelector
-				list, err := s.list(ctx, options)
+				list, err := s.page(ctx, options)
 				report(err, "list")
 				return list, err
 			},
@@ -108,12 +115,10 @@ func Refusal(err error, verb string, resource schema.GroupResource) error {
 
 // UnlessDone returns err, or nil once ctx is done: the end of ctx is no error of a watch.
 func UnlessDone(ctx context.Context, err error) error {
-	select {
-	case <-ctx.Done():
+	if ctx.Err() != nil {
 		return nil
-	default:
-		return err
 	}
+	return err
 }
 
 // Signal sends to a channel of size 1 without blocking.
