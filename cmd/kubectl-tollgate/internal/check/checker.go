@@ -33,7 +33,7 @@ type Options struct {
 	Policies Policies
 	// Objects are the objects that a review may read: namespaces, nodes, classes, roles, and the
 	// judged objects themselves.
-	Objects []Object
+	Objects []cli.Object
 	// Namespace is the default namespace.
 	Namespace string
 	// Config is the configuration of the Tollgate that would judge.

@@ -11,14 +11,15 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-func parsed(t *testing.T, text string) []Object {
+func parsed(t *testing.T, text string) []cli.Object {
 	t.Helper()
-	objects, err := Parse("f", []byte(text))
+	objects, err := cli.Parse("f", []byte(text))
 	require.NoError(t, err)
 	return objects
 }

@@ -61,7 +61,7 @@ func served() map[string][]string {
 // clusterOf has the objects in a text, and serves some kinds.
 func clusterOf(tb testing.TB, text string, serves map[string][]string) (*fakeConnection, *fake.Clientset) {
 	tb.Helper()
-	objects, err := Parse("cluster", []byte(text))
+	objects, err := cli.Parse("cluster", []byte(text))
 	require.NoError(tb, err)
 	var typed, custom []runtime.Object
 	decoder := serializer.NewCodecFactory(clientgoscheme.Scheme).UniversalDeserializer()

@@ -233,16 +233,16 @@ func (c *command) run(ctx context.Context) error {
 
 // report reads the files, runs the tests, and judges the manifests or the cluster.
 func (c *command) report(ctx context.Context) (*Report, error) {
-	given, err := ReadManifests(c.policies, c.stdin)
+	given, err := cli.ReadManifests(c.policies, c.stdin)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := ReadManifests(c.manifests, c.stdin)
+	objects, err := cli.ReadManifests(c.manifests, c.stdin)
 	if err != nil {
 		return nil, err
 	}
 	// Without this error, a wrong path would allow everything.
-	if len(given) > 0 && !slices.ContainsFunc(given, func(o Object) bool { return IsPolicy(o.Unstructured) }) {
+	if len(given) > 0 && !slices.ContainsFunc(given, func(o cli.Object) bool { return IsPolicy(o.Unstructured) }) {
 		return nil, fmt.Errorf("--policies: there is no policy of Tollgate in them; the first object is a %s (%s)", given[0].GetKind(), given[0].Position)
 	}
 	policies, err := (Policies{}).With(slices.Concat(given, objects))
@@ -270,7 +270,7 @@ func (c *command) report(ctx context.Context) (*Report, error) {
 }
 
 // judge judges manifests.
-func (c *command) judge(ctx context.Context, options Options, objects []Object, report *Report) error {
+func (c *command) judge(ctx context.Context, options Options, objects []cli.Object, report *Report) error {
 	if c.cluster {
 		if err := c.lookup(ctx, &options, report); err != nil {
 			return err

@@ -156,13 +156,13 @@ type (
 // begins. The rule is the violated policy, or the reason where there is none.
 func (r *Report) writeSARIF(w io.Writer) error {
 	descriptions, results := map[string]string{}, []sarifResult{}
-	add := func(rule, description, level, message string, result *Result, at Position) {
+	add := func(rule, description, level, message string, result *Result, at cli.Position) {
 		descriptions[rule] = description
 		location := sarifLocation{Logical: []map[string]string{{"fullyQualifiedName": result.String(), "kind": "resource"}}}
 		if at.File != "" {
 			// SARIF names a file relative to the working directory, with slashes.
 			uri := "stdin"
-			if at.File != Stdin {
+			if at.File != cli.Stdin {
 				uri = filepath.ToSlash(filepath.Clean(at.File))
 			}
 			location.Physical = map[string]any{

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -41,7 +42,7 @@ func (c *Checker) Judged(object *unstructured.Unstructured) bool {
 }
 
 // Judge judges the creation of an object that Judged reports, by a user.
-func (c *Checker) Judge(ctx context.Context, object Object, by Subject) Result {
+func (c *Checker) Judge(ctx context.Context, object cli.Object, by Subject) Result {
 	o := object.DeepCopy()
 	c.place(o)
 	result := Result{
@@ -112,7 +113,7 @@ func (c *Checker) read(k *kind, o *unstructured.Unstructured) (runtime.Object, e
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", gvk.Kind, err)
 	}
-	if err := DecodeStrict(o, typed); err != nil {
+	if err := cli.DecodeStrict(o, typed); err != nil {
 		return nil, err
 	}
 	defaultOwn(typed)
@@ -173,7 +174,7 @@ var controllers = map[string]string{
 
 // JudgePod judges the pod that a controller creates from a workload, since PlacementPolicies apply
 // to pods alone. It returns false for other objects.
-func (c *Checker) JudgePod(ctx context.Context, workload Object) (Result, bool) {
+func (c *Checker) JudgePod(ctx context.Context, workload cli.Object) (Result, bool) {
 	controller, ok := controllers[workload.GetKind()]
 	if _, judged := kindOf(workload.Unstructured); !ok || !judged {
 		return Result{}, false
@@ -185,7 +186,7 @@ func (c *Checker) JudgePod(ctx context.Context, workload Object) (Result, bool) 
 		return Result{Position: workload.Position, Kind: "Pod", Name: nameOf(object), Verdict: Undecided, Message: err.Error()}, true
 	}
 	by := Subject{User: policy.ServiceAccount(metav1.NamespaceSystem, controller)}
-	return c.Judge(ctx, Object{Position: workload.Position, Unstructured: pod}, by), true
+	return c.Judge(ctx, cli.Object{Position: workload.Position, Unstructured: pod}, by), true
 }
 
 // podOf returns the pod of a workload. The workload is its owner even where a controller puts

@@ -61,7 +61,7 @@ func (p *nodePool) labels() map[string]string {
 
 // JudgeNodePool judges a NodePool of Karpenter by the taints that TaintPolicies register on its
 // nodes. It returns false for other objects, and where no policy registers a taint.
-func (c *Checker) JudgeNodePool(object Object) (Result, bool) {
+func (c *Checker) JudgeNodePool(object cli.Object) (Result, bool) {
 	if !isNodePool(object.Unstructured) || !c.policies.Taints.Registers() {
 		return Result{}, false
 	}

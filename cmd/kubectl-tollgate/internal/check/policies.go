@@ -2,11 +2,9 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -75,7 +72,7 @@ func IsPolicy(object *unstructured.Unstructured) bool {
 
 // With returns the policies and those among objects, which replace the ones with their names. It
 // does not change p. The error has each invalid policy with its position.
-func (p Policies) With(objects []Object) (Policies, error) {
+func (p Policies) With(objects []cli.Object) (Policies, error) {
 	all := Policies{}
 	for kind, policies := range p {
 		all[kind] = slices.Clone(policies)
@@ -134,7 +131,7 @@ func readPolicy(kind *policyset.Kind, object *unstructured.Unstructured) (policy
 		return nil, fmt.Errorf("apiVersion is %s, want %s", object.GetAPIVersion(), v1alpha1.GroupVersion)
 	}
 	p := kind.New()
-	if err := DecodeStrict(object, p); err != nil {
+	if err := cli.DecodeStrict(object, p); err != nil {
 		return nil, err
 	}
 	if p.GetName() == "" {
@@ -147,23 +144,6 @@ func readPolicy(kind *policyset.Kind, object *unstructured.Unstructured) (policy
 	// Compiled policies are compared by UID and generation, which files lack.
 	p.SetUID(identityOf(object))
 	return p, nil
-}
-
-// DecodeStrict decodes an object into its type. Unknown fields are an error, as with kubectl
-// apply.
-func DecodeStrict(object *unstructured.Unstructured, into any) error {
-	content, err := json.Marshal(object.Object)
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	strict, err := kjson.UnmarshalStrict(content, into)
-	if err == nil {
-		err = errors.Join(strict...)
-	}
-	if err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	return nil
 }
 
 // defaultOwn sets the defaults of the schemas of Tollgate's kinds.

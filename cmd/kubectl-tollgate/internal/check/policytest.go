@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
 // Kind is the kind of a test; its apiVersion is that of Tollgate's configuration.
@@ -35,7 +36,7 @@ type Test struct {
 	Namespace string `json:"namespace,omitempty"`
 	Cases     []Case `json:"cases"`
 
-	position Position
+	position cli.Position
 }
 
 // Case has objects and the expected result.
@@ -59,7 +60,7 @@ type Case struct {
 // runTests runs the tests in files and directories by the policies and objects of the options and
 // their own. Other documents are ignored; no test is an error, and so is one that cannot be run.
 func runTests(ctx context.Context, paths []string, options Options) ([]ReportedCase, error) {
-	tests, err := ReadCases(paths)
+	tests, err := readTests(paths)
 	if err != nil {
 		return nil, err
 	}
@@ -74,30 +75,22 @@ func runTests(ctx context.Context, paths []string, options Options) ([]ReportedC
 	return all, nil
 }
 
-// ReadCases returns the tests in files and directories. It returns an error if there is no test.
-func ReadCases(paths []string) ([]Test, error) {
+// readTests returns the tests in files and directories. It returns an error if there is no test.
+func readTests(paths []string) ([]Test, error) {
+	objects, err := cli.ReadManifests(paths, strings.NewReader(""))
+	if err != nil {
+		return nil, err
+	}
 	var tests []Test
-	for _, path := range paths {
-		files, err := Files(path)
+	for i := range objects {
+		if objects[i].GetKind() != Kind {
+			continue
+		}
+		test, err := read(&objects[i])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", objects[i].Position, err)
 		}
-		for _, file := range files {
-			objects, err := ReadManifests([]string{file}, strings.NewReader(""))
-			if err != nil && !IsNotObject(err) {
-				return nil, err
-			}
-			for i := range objects {
-				if objects[i].GetKind() != Kind {
-					continue
-				}
-				test, err := read(&objects[i])
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", objects[i].Position, err)
-				}
-				tests = append(tests, *test)
-			}
-		}
+		tests = append(tests, *test)
 	}
 	if len(tests) == 0 {
 		return nil, fmt.Errorf("there is no %s of %s in %s", Kind, configv1alpha1.APIVersion, strings.Join(paths, ", "))
@@ -105,12 +98,12 @@ func ReadCases(paths []string) ([]Test, error) {
 	return tests, nil
 }
 
-func read(object *Object) (*Test, error) {
+func read(object *cli.Object) (*Test, error) {
 	test := &Test{position: object.Position}
 	if object.GetAPIVersion() != configv1alpha1.APIVersion {
 		return nil, fmt.Errorf("apiVersion is %q, want %q", object.GetAPIVersion(), configv1alpha1.APIVersion)
 	}
-	if err := DecodeStrict(object.Unstructured, test); err != nil {
+	if err := cli.DecodeStrict(object.Unstructured, test); err != nil {
 		return nil, err
 	}
 	if test.Metadata.Name == "" {
@@ -143,9 +136,9 @@ func (c *Case) validate() error {
 }
 
 // objects returns the objects of a case.
-func (t *Test) objects(c *Case) ([]Object, error) {
+func (t *Test) objects(c *Case) ([]cli.Object, error) {
 	if c.Manifest != "" {
-		return ReadManifests(t.relative([]string{c.Manifest}), strings.NewReader(""))
+		return cli.ReadManifests(t.relative([]string{c.Manifest}), strings.NewReader(""))
 	}
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(c.Object, &object.Object); err != nil {
@@ -154,7 +147,7 @@ func (t *Test) objects(c *Case) ([]Object, error) {
 	if object.GetAPIVersion() == "" || object.GetKind() == "" {
 		return nil, errors.New("object: apiVersion and kind have to be given")
 	}
-	return []Object{{Position: t.position, Unstructured: object}}, nil
+	return []cli.Object{{Position: t.position, Unstructured: object}}, nil
 }
 
 // relative resolves paths that are relative to the file of the test.
@@ -176,14 +169,14 @@ func (t *Test) Run(ctx context.Context, options Options) (outcomes []ReportedCas
 			err = fmt.Errorf("%s %s: %w", Kind, t.Metadata.Name, err)
 		}
 	}()
-	policies, err := ReadManifests(t.relative(t.Policies), strings.NewReader(""))
+	policies, err := cli.ReadManifests(t.relative(t.Policies), strings.NewReader(""))
 	if err != nil {
 		return nil, err
 	}
 	if options.Policies, err = options.Policies.With(policies); err != nil {
 		return nil, err
 	}
-	others, err := ReadManifests(t.relative(t.Manifests), strings.NewReader(""))
+	others, err := cli.ReadManifests(t.relative(t.Manifests), strings.NewReader(""))
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +213,7 @@ func (t *Test) runCase(ctx context.Context, c *Case, options Options) ([]Reporte
 		if len(objects) > 1 {
 			name += " (" + result.String() + ")"
 		}
-		result.Position = Position{} // The position of the test is reported.
+		result.Position = cli.Position{} // The position of the test is reported.
 		outcomes = append(outcomes, ReportedCase{
 			Position: t.position, Test: t.Metadata.Name, Name: name, Result: result, Failure: c.failure(&result),
 		})

@@ -17,7 +17,7 @@ func readOne(t *testing.T, text string) (*Test, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "test.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("apiVersion: config.tollgate.dev/v1alpha1\nkind: PolicyTest\n"+text), 0o600))
-	tests, err := ReadCases([]string{file})
+	tests, err := readTests([]string{file})
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ type Result struct {
 	Given []jsonpatch.Operation `json:"given,omitempty"`
 
 	// Position is zero for objects in a cluster, and for those of PolicyTests.
-	Position `json:",inline"` //nolint:embeddedstructfieldcheck // JSON has its fields last.
+	cli.Position `json:",inline"` //nolint:embeddedstructfieldcheck // JSON has its fields last.
 }
 
 // String returns the name of the object as kubectl has it: Kind and namespace/name.
@@ -150,7 +150,7 @@ type ReportedCase struct {
 	Result  Result `json:"result"`
 	Failure string `json:"failure,omitempty"`
 
-	Position `json:",inline"` //nolint:embeddedstructfieldcheck // JSON has its fields last.
+	cli.Position `json:",inline"` //nolint:embeddedstructfieldcheck // JSON has its fields last.
 }
 
 // summarize sets the summary.

@@ -66,7 +66,7 @@ func TestExportMapRefusesWhatItCannotExport(t *testing.T) {
 		"a policy with a misspelt field": {registeringPolicy + "    reconsile: true\n", `unknown field "spec.register[0].reconsile"`},
 		"a policy that is not valid":     {strings.ReplaceAll(registeringPolicy, "effect: NoSchedule", "effect: Never"), "effect"},
 		"a key that stands twice":        {registeringPolicy + "kind: TaintPolicy\n", "kind"},
-		"what is not YAML":               {"{", "read policies"},
+		"what is not YAML":               {"{", "policies.yaml:1: "},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			_, err := runMap(t, c.text, true)

@@ -28,7 +28,7 @@ var nobody = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attribut
 
 func policiesOf(t *testing.T, text string) *policies {
 	t.Helper()
-	found, err := decode([]byte(text))
+	found, err := readFile("-", strings.NewReader(text))
 	require.NoError(t, err)
 	return &found
 }

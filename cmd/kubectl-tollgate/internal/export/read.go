@@ -1,20 +1,14 @@
 package export
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -54,18 +48,38 @@ func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
 
 // readFile returns the policies in a file, or in standard input.
 func readFile(file string, stdin io.Reader) (policies, error) {
-	if file == "-" {
-		data, err := io.ReadAll(stdin)
-		if err != nil {
-			return policies{}, fmt.Errorf("read standard input: %w", err)
-		}
-		return decode(data)
-	}
-	data, err := os.ReadFile(file) //nolint:gosec // The user names the file.
+	objects, err := cli.ReadManifests([]string{file}, stdin)
 	if err != nil {
-		return policies{}, fmt.Errorf("read policies: %w", err)
+		return policies{}, err
 	}
-	return decode(data)
+	var found policies
+	for i := range objects {
+		o := &objects[i]
+		if o.GetAPIVersion() != v1alpha1.GroupVersion.String() {
+			continue
+		}
+		switch o.GetKind() {
+		case "TolerationPolicy":
+			err = decode(o, &found.tolerations)
+		case "TaintPolicy":
+			err = decode(o, &found.taints)
+		case "PlacementPolicy":
+			err = decode(o, &found.placements)
+		}
+		if err != nil {
+			return policies{}, err
+		}
+	}
+	return found, found.addGuards()
+}
+
+func decode[T any](object *cli.Object, into *[]T) error {
+	var one T
+	if err := cli.DecodeStrict(object.Unstructured, &one); err != nil {
+		return fmt.Errorf("read %s: %w", object.GetKind(), err)
+	}
+	*into = append(*into, one)
+	return nil
 }
 
 // readCluster returns the policies in a cluster.
@@ -117,73 +131,5 @@ func write(out io.Writer, objects []runtime.Object) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// decode returns the policies in the documents of data, including items of lists.
-func decode(data []byte) (policies, error) {
-	var found policies
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return found, found.addGuards()
-		}
-		if err != nil {
-			return policies{}, fmt.Errorf("read policies: %w", err)
-		}
-		if err := found.decode(document); err != nil {
-			return policies{}, err
-		}
-	}
-}
-
-// decode adds the policies in one document.
-func (p *policies) decode(document []byte) error {
-	object, err := yaml.YAMLToJSONStrict(document)
-	if err != nil {
-		return fmt.Errorf("read policies: %w", err)
-	}
-	var header struct {
-		APIVersion string                 `json:"apiVersion"`
-		Kind       string                 `json:"kind"`
-		Items      []runtime.RawExtension `json:"items"`
-	}
-	if bytes.Equal(object, []byte("null")) {
-		return nil
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(object, &header); err != nil {
-		return fmt.Errorf("read policies: %w", err)
-	}
-	ours := header.APIVersion == v1alpha1.GroupVersion.String()
-	switch {
-	case header.Kind == "List" || ours && strings.HasSuffix(header.Kind, "PolicyList"):
-		for _, item := range header.Items {
-			if err := p.decode(item.Raw); err != nil {
-				return err
-			}
-		}
-		return nil
-	case ours && header.Kind == "TaintPolicy":
-		return decodeStrict(object, header.Kind, &p.taints)
-	case ours && header.Kind == "PlacementPolicy":
-		return decodeStrict(object, header.Kind, &p.placements)
-	case ours && header.Kind == "TolerationPolicy":
-		return decodeStrict(object, header.Kind, &p.tolerations)
-	default:
-		return nil
-	}
-}
-
-func decodeStrict[T any](object []byte, kind string, into *[]T) error {
-	var one T
-	strict, err := kjson.UnmarshalStrict(object, &one)
-	if err == nil {
-		err = errors.Join(strict...)
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", kind, err)
-	}
-	*into = append(*into, one)
 	return nil
 }

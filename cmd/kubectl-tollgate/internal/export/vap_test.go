@@ -74,9 +74,7 @@ func TestTheSamplesAreExportedAsTheFilesInTestdata(t *testing.T) {
 			for line := range strings.Lines(notes) {
 				require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), cli.Width)
 			}
-			found, err := os.ReadFile(filepath.Join(samples, file+".yaml"))
-			require.NoError(t, err)
-			all, err := decode(found)
+			all, err := readFile(filepath.Join(samples, file+".yaml"), nil)
 			require.NoError(t, err)
 			enforce(t, exportAllPartial(t, &all)) // what is left is in force with --partial
 		})

@@ -394,9 +394,9 @@ func TestRefusesWhatItCannotForetell(t *testing.T) {
 		"a removal":          {"", []string{"device", "gpu.example.com", "hot-"}, "a taint of a device cannot be taken away here"},
 		"a wrong expression": {"", []string{"device", "--selector", "device.", "hot:NoExecute"}, "spec.devices.filter.selectors[0].cel.expression"},
 		"an empty file":      {"---\n", []string{"-f", "-"}, "nothing to preview: there are no objects in what -f names"},
-		"no YAML":            {"{", []string{"-f", "-"}, "read standard input: "},
-		"no object":          {"a: b", []string{"-f", "-"}, "read standard input: a document has no apiVersion or no kind, want a Kubernetes object"},
-		"no file":            {"", []string{"-f", "none.yaml"}, "read manifests: open none.yaml"},
+		"no YAML":            {"{", []string{"-f", "-"}, "<stdin>:1: "},
+		"no object":          {"a: b", []string{"-f", "-"}, "<stdin>:1: apiVersion and kind have to be given: this is no Kubernetes object"},
+		"no file":            {"", []string{"-f", "none.yaml"}, "read manifests: stat none.yaml"},
 		"an old slice":       {"{apiVersion: resource.k8s.io/v1beta1, kind: ResourceSlice, metadata: {name: s}}", []string{"-f", "-"}, `ResourceSlice s: apiVersion is "resource.k8s.io/v1beta1", want resource.k8s.io/v1`},
 		"a wrong field":      {"{apiVersion: v1, kind: Node, metadata: {name: node-7}, spec: {taints: all}}", []string{"-f", "-"}, "read node/node-7: "},
 	} {

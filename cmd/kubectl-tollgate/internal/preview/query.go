@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -125,67 +122,19 @@ func (d *devices) previews(ctx context.Context, t *Teller) ([]Preview, error) {
 // objects previews the apply of manifests.
 type objects struct {
 	files []string
-	list  []*unstructured.Unstructured
+	list  []cli.Object
 }
 
 // complete reads the files.
-func (o *objects) complete(cmd *cobra.Command, _ []string) error {
+func (o *objects) complete(cmd *cobra.Command, _ []string) (err error) {
 	if len(o.files) == 0 {
 		return errors.New("nothing to preview: give -f FILE, or ask for a node or a device")
 	}
-	for _, name := range o.files {
-		if err := o.open(name, cmd.InOrStdin()); err != nil {
-			return err
-		}
+	o.list, err = cli.ReadManifests(o.files, cmd.InOrStdin())
+	if err == nil && len(o.list) == 0 {
+		err = errors.New("nothing to preview: there are no objects in what -f names")
 	}
-	if len(o.list) == 0 {
-		return errors.New("nothing to preview: there are no objects in what -f names")
-	}
-	return nil
-}
-
-func (o *objects) open(name string, stdin io.Reader) error {
-	if name == "-" {
-		return o.read("standard input", stdin)
-	}
-	file, err := os.Open(name) //nolint:gosec // The user names the file.
-	if err != nil {
-		return fmt.Errorf("read manifests: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	return o.read(name, file)
-}
-
-// read adds the objects of a file, and the items of lists.
-func (o *objects) read(name string, from io.Reader) error {
-	decoder := yaml.NewYAMLOrJSONDecoder(from, 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		if len(object.Object) == 0 {
-			continue // an empty document
-		}
-		if object.GetKind() == "" || object.GetAPIVersion() == "" {
-			return fmt.Errorf("read %s: a document has no apiVersion or no kind, want a Kubernetes object", name)
-		}
-		if !object.IsList() {
-			o.list = append(o.list, object)
-			continue
-		}
-		list, err := object.ToList()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		for i := range list.Items {
-			o.list = append(o.list, &list.Items[i])
-		}
-	}
+	return err
 }
 
 // The kinds of objects with taints, in any version.
@@ -201,11 +150,11 @@ func kindOf(object *unstructured.Unstructured) string {
 func (o *objects) wants(w *state.Wants) {
 	var nodes []string
 	for _, object := range o.list {
-		switch kindOf(object) {
+		switch kindOf(object.Unstructured) {
 		case nodeKind:
 			nodes = append(nodes, object.GetName())
 		case patchKind:
-			patch, err := as[v1alpha1.ResourceSlicePatch](object)
+			patch, err := as[v1alpha1.ResourceSlicePatch](object.Unstructured)
 			w.Selection = w.Selection || err == nil && slicepatch.Conditional(patch.Spec.Devices.Filter)
 		}
 	}
@@ -215,7 +164,7 @@ func (o *objects) wants(w *state.Wants) {
 func (o *objects) previews(ctx context.Context, t *Teller) ([]Preview, error) {
 	var all []Preview
 	for _, object := range o.list {
-		p, err := t.object(ctx, object)
+		p, err := t.object(ctx, object.Unstructured)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package check
+package cli
 
 import (
 	"os"
@@ -101,7 +101,7 @@ func TestReadsFilesDirectoriesAndStandardInput(t *testing.T) {
 	}, named(linked)[:3])
 
 	_, err = ReadManifests([]string{filepath.Join(dir, "values.yaml")}, nil)
-	require.True(t, IsNotObject(err), "a file that was named has to hold objects: %v", err)
+	require.ErrorIs(t, err, errNotObject, "a file that was named has to hold objects")
 	_, err = ReadManifests([]string{filepath.Join(dir, "none")}, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	write("h.yaml", "a: [\n")

@@ -1,8 +1,9 @@
-package check
+package cli
 
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,8 +39,11 @@ type Object struct {
 	*unstructured.Unstructured
 }
 
+// errNotObject is the error of a document without apiVersion or kind.
+var errNotObject = errors.New("apiVersion and kind have to be given: this is no Kubernetes object")
+
 // Parse returns the objects, and the items of lists, in the YAML or JSON documents of a file. For
-// documents without apiVersion or kind, it returns the other objects and a *NotObjectError.
+// documents without apiVersion or kind, it returns the other objects and errNotObject.
 func Parse(file string, text []byte) ([]Object, error) {
 	var objects []Object
 	var not error
@@ -53,7 +57,7 @@ func Parse(file string, text []byte) ([]Object, error) {
 			continue
 		}
 		found, err := decode(at, content)
-		if IsNotObject(err) {
+		if errors.Is(err, errNotObject) {
 			not = cmp.Or(not, err)
 			continue
 		}
@@ -65,22 +69,12 @@ func Parse(file string, text []byte) ([]Object, error) {
 	return objects, not
 }
 
-// NotObjectError means that a document is no Kubernetes object.
-type NotObjectError struct{ At Position }
-
-// Error implements error.
-func (e *NotObjectError) Error() string {
-	return e.At.String() + ": apiVersion and kind have to be given: this is no Kubernetes object"
-}
-
 func decode(at Position, content []byte) ([]Object, error) {
 	var fields map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(content, &fields); err != nil {
-		return nil, &NotObjectError{at}
-	}
+	err := kjson.UnmarshalCaseSensitivePreserveInts(content, &fields)
 	object := &unstructured.Unstructured{Object: fields}
-	if object.GetAPIVersion() == "" || object.GetKind() == "" {
-		return nil, &NotObjectError{at}
+	if err != nil || object.GetAPIVersion() == "" || object.GetKind() == "" {
+		return nil, fmt.Errorf("%s: %w", at, errNotObject)
 	}
 	items, listed := fields["items"].([]any)
 	if !listed || !strings.HasSuffix(object.GetKind(), "List") {
@@ -133,48 +127,24 @@ func split(text []byte) []document {
 	return slices.DeleteFunc(documents, func(d document) bool { return d.line == 0 })
 }
 
-// IsNotObject reports whether an error is a *NotObjectError.
-func IsNotObject(err error) bool {
-	var not *NotObjectError
-	return errors.As(err, &not)
-}
-
-// extensions are the extensions of manifests in a directory.
-var extensions = []string{".yaml", ".yml", ".json"}
-
 // ReadManifests returns the objects in files and directories, in the order of paths; - is stdin.
 // Of a directory and the directories below it, it reads the files that end in .yaml, .yml or .json
 // and are not hidden, and ignores documents that are no objects, such as values of Helm.
 func ReadManifests(paths []string, stdin io.Reader) ([]Object, error) {
 	var objects []Object
 	for _, path := range paths {
-		if path == "-" {
-			text, err := io.ReadAll(stdin)
-			if err != nil {
-				return nil, fmt.Errorf("read standard input: %w", err)
-			}
-			found, err := Parse(Stdin, text)
+		files, err := manifestFiles(path)
+		if err != nil {
+			return nil, fmt.Errorf("read manifests: %w", err)
+		}
+		for _, file := range files {
+			name, text, err := readFile(file, stdin)
 			if err != nil {
 				return nil, err
 			}
-			objects = append(objects, found...)
-			continue
-		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("read manifests: %w", err)
-		}
-		files, err := Files(path)
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file) //nolint:gosec // The user names the file.
-			if err != nil {
-				return nil, fmt.Errorf("read manifests: %w", err)
-			}
-			found, err := Parse(file, text)
+			found, err := Parse(name, text)
 			// Only a file that the user names must have objects alone.
-			if err != nil && (file == path || !IsNotObject(err)) {
+			if err != nil && (file == path || !errors.Is(err, errNotObject)) {
 				return nil, err
 			}
 			objects = append(objects, found...)
@@ -183,13 +153,30 @@ func ReadManifests(paths []string, stdin io.Reader) ([]Object, error) {
 	return objects, nil
 }
 
-// Files returns the files with manifests in a directory and below it, sorted; path itself
-// if it is a file. Path may be a symbolic link; links to directories below it are not
+// readFile returns the text of a file, or of stdin, and its name in positions.
+func readFile(file string, stdin io.Reader) (name string, text []byte, err error) {
+	if file == "-" {
+		if text, err = io.ReadAll(stdin); err != nil {
+			return "", nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return Stdin, text, nil
+	}
+	if text, err = os.ReadFile(file); err != nil { //nolint:gosec // The user names the file.
+		return "", nil, fmt.Errorf("read manifests: %w", err)
+	}
+	return file, text, nil
+}
+
+// manifestFiles returns the files with manifests in a directory and below it, sorted; path itself
+// if it is a file or stdin. Path may be a symbolic link; links to directories below it are not
 // followed, because they may lead back.
-func Files(path string) ([]string, error) {
+func manifestFiles(path string) ([]string, error) {
+	if path == "-" {
+		return []string{path}, nil
+	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("look for manifests: %w", err)
+		return nil, err
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -203,13 +190,27 @@ func Files(path string) ([]string, error) {
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
-		case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(at)):
+		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(at)):
 			files = append(files, filepath.Join(path, at))
 		}
 		return nil
 	})
+	return files, err
+}
+
+// DecodeStrict decodes an object into its type. Unknown fields are an error, as with kubectl
+// apply.
+func DecodeStrict(object *unstructured.Unstructured, into any) error {
+	content, err := json.Marshal(object.Object)
 	if err != nil {
-		return nil, fmt.Errorf("look for manifests: %w", err)
+		return fmt.Errorf("encode: %w", err)
 	}
-	return files, nil
+	strict, err := kjson.UnmarshalStrict(content, into)
+	if err == nil {
+		err = errors.Join(strict...)
+	}
+	if err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return nil
 }
