@@ -129,7 +129,7 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 		return err
 	}
 	now := c.clock.Now()
-	shown, cluster, missing, err := evictions.Read(ctx, clients, now, c.wants)
+	shown, cluster, err := evictions.Read(ctx, clients, now, c.wants)
 	clients.Progress.End()
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 	if err != nil {
 		return err
 	}
-	for _, sentence := range slices.Concat(missing, warning, c.sentences(planned, now)) {
+	for _, sentence := range slices.Concat(cluster.Missing(), warning, c.sentences(planned, now)) {
 		if _, err := fmt.Fprintln(c.notes, strings.Join(cli.Wrapped(sentence, cli.Width), "\n")); err != nil {
 			return fmt.Errorf("write notes: %w", err)
 		}

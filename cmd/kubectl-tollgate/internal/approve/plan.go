@@ -63,19 +63,16 @@ func (t target) String() string {
 // check returns an error if a node or an EvictionPolicy does not exist. Rules and patches may be
 // approved before they are created, with a warning.
 func (t target) check(c *state.Cluster) (warning []string, err error) {
-	var exists, mayFollow bool
+	exists, mayFollow := c.Has(t.kind, t.name), false
 	var resource string
 	switch t.kind {
 	case tracker.SourceNode:
 		resource = "nodes"
-		exists = slices.ContainsFunc(c.Tracker.Nodes(), func(node tracker.LabelledNode) bool { return node.Name == t.name })
 	case tracker.SourceRule:
 		resource, mayFollow = "devicetaintrules", true
-		exists = c.Rule[t.name] != nil
 	case tracker.SourcePatch:
 		resource, mayFollow = "resourceslicepatches", true
-		exists = len(c.Tracker.PatchRules(t.name)) > 0 ||
-			slices.ContainsFunc(c.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == t.name })
+		exists = exists || len(c.Tracker.PatchRules(t.name)) > 0
 	case tracker.SourceSlice: // The command has no name for it.
 		return nil, nil
 	default:

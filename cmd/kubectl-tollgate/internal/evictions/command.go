@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -157,7 +156,7 @@ type streams struct {
 
 // show writes the current list.
 func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *options, to streams) error {
-	shown, found, notes, err := Read(ctx, clients, now, opts.wants)
+	shown, found, err := Read(ctx, clients, now, opts.wants)
 	clients.Progress.End()
 	if err != nil {
 		return err
@@ -165,7 +164,7 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 	if err := opts.check(found); err != nil {
 		return err
 	}
-	list := shown.List(now, &opts.filter)
+	list, notes := shown.List(now, &opts.filter), found.Missing()
 	if opts.output != "table" && opts.output != "name" {
 		note, err := AddWriters(ctx, clients, found, list)
 		if err != nil {
@@ -200,15 +199,15 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 func (o *options) check(found *state.Cluster) error {
 	filter := &o.filter
 	for _, object := range []struct {
-		kind, resource, name string
-		exists               bool
+		kind           tracker.SourceKind
+		resource, name string
 	}{
-		{"Node", "nodes", filter.Node, slices.ContainsFunc(found.Tracker.Nodes(), func(node tracker.LabelledNode) bool { return node.Name == filter.Node })},
-		{"DeviceTaintRule", "devicetaintrules", filter.Rule, found.Rule[filter.Rule] != nil},
-		{"ResourceSlicePatch", "resourceslicepatches", filter.Patch, slices.ContainsFunc(found.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == filter.Patch })},
+		{tracker.SourceNode, "nodes", filter.Node},
+		{tracker.SourceRule, "devicetaintrules", filter.Rule},
+		{tracker.SourcePatch, "resourceslicepatches", filter.Patch},
 	} {
-		if object.name != "" && !object.exists && !found.Unread(object.resource) {
-			return fmt.Errorf("there is no %s %s", object.kind, object.name)
+		if object.name != "" && !found.Has(object.kind, object.name) && !found.Unread(object.resource) {
+			return fmt.Errorf("there is no %s %s", kinds[object.kind], object.name)
 		}
 	}
 	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {

@@ -36,15 +36,15 @@ import (
 var evicting = []schema.GroupResource{state.NodeResource, state.ClaimResource, state.SliceResource, informer.RuleResource}
 
 // Read reads a snapshot of a cluster at now, and the holds in its events. It also returns the raw
-// snapshot, and sentences about missing data.
-func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (*Cluster, *state.Cluster, []string, error) {
+// snapshot.
+func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (*Cluster, *state.Cluster, error) {
 	found, err := state.Read(ctx, clients, now, wants)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	shown, missing := NewCluster(found), found.Missing()
+	shown := NewCluster(found)
 	if !found.Tollgate.Installed {
-		return shown, found, missing, nil
+		return shown, found, nil
 	}
 	read := func(namespace string) error {
 		for _, source := range eventSources(clients, namespace) {
@@ -61,18 +61,13 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants state.
 		return nil
 	}
 	err = read(metav1.NamespaceAll)
-	if apierrors.IsForbidden(err) {
-		lack := "you may not list events: what only they say of pods that are held is not known"
-		if wants.Namespace != "" && read(wants.Namespace) == nil {
-			shown.eventNamespace = wants.Namespace
-			lack = "you may list events in namespace " + wants.Namespace + " alone: what nodes, rules and patches were told of holds is not known"
-		}
-		missing, err = append(missing, lack+cli.Advice(err, "list", state.EventResource)), nil
+	if apierrors.IsForbidden(err) && wants.Namespace != "" && read(wants.Namespace) == nil {
+		shown.eventNamespace = wants.Namespace
+		found.Note("you may list events in namespace " + wants.Namespace + " alone: what nodes, rules and patches were told of holds is not known" +
+			cli.Advice(err, "list", state.EventResource))
+		return shown, found, nil
 	}
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return shown, found, missing, nil
+	return shown, found, found.Lack(err, "list", state.EventResource, "what only they say of pods that are held is not known")
 }
 
 // eventSources returns the events about holds in a namespace, or in all if it is empty.
@@ -125,7 +120,7 @@ type feedWatch struct {
 
 // run watches the cluster until ctx is done, and then returns nil. Other errors have advice.
 func (f *feed) run(ctx context.Context) error {
-	shown, first, missing, err := Read(ctx, f.clients, f.clock.Now(), f.opts.wants)
+	shown, first, err := Read(ctx, f.clients, f.clock.Now(), f.opts.wants)
 	f.clients.Progress.End()
 	if err != nil {
 		return state.UnlessDone(ctx, err)
@@ -140,7 +135,7 @@ func (f *feed) run(ctx context.Context) error {
 	defer stop(nil)
 	f.stop = stop
 	// The watches feed another tracker, and read events again.
-	f.missing, f.heeds, f.shown = missing, first.Tollgate.Terms.Policies, *shown
+	f.missing, f.heeds, f.shown = first.Missing(), first.Tollgate.Terms.Policies, *shown
 	f.shown.Tracker, f.shown.Events, f.shown.Set, f.shown.Policies = tracker.New(), Events{}, nil, nil
 	devices, err := f.open(ctx, first, shown.eventNamespace)
 	if err != nil {
@@ -149,7 +144,7 @@ func (f *feed) run(ctx context.Context) error {
 	for _, w := range f.watches {
 		running.Go(func() { w.run(watching) })
 	}
-	running.Go(func() { f.pollLease(watching, first, missing[len(first.Missing()):]) })
+	running.Go(func() { f.pollLease(watching, first) })
 	claims := devices != nil
 	for _, w := range f.watches {
 		select {
@@ -330,9 +325,8 @@ func (f *feed) failed(w *feedWatch, err error) {
 	w.once.Do(func() { close(w.refused) })
 }
 
-// pollLease reads the Lease of Tollgate at intervals until ctx is done. Other are the sentences of
-// the first read that are not from the snapshot.
-func (f *feed) pollLease(ctx context.Context, first *state.Cluster, other []string) {
+// pollLease reads the Lease of Tollgate at intervals until ctx is done.
+func (f *feed) pollLease(ctx context.Context, first *state.Cluster) {
 	const interval = 15 * time.Second
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -350,7 +344,7 @@ func (f *feed) pollLease(ctx context.Context, first *state.Cluster, other []stri
 			}
 			is := NewCluster(again)
 			f.shown.Mode, f.shown.NodesOff, f.shown.DevicesOff, f.shown.Rules = is.Mode, is.NodesOff, is.DevicesOff, is.Rules
-			f.heeds, f.missing = again.Tollgate.Terms.Policies, slices.Concat(again.Missing(), other)
+			f.heeds, f.missing = again.Tollgate.Terms.Policies, again.Missing()
 			f.compile()
 		})
 	}

@@ -77,7 +77,7 @@ type ClaimDevice struct {
 // Claim explains a claim of the namespace of the world.
 func (w *World) Claim(ctx context.Context, namespace, name string, now time.Time) (*Claim, error) {
 	c := w.explainClaim(ctx, namespace, name, now)
-	c.Missing = w.Missing
+	c.Missing = w.Missing()
 	stored := named(w.Claims, name)
 	if stored == nil {
 		return c, nil
@@ -89,7 +89,7 @@ func (w *World) Claim(ctx context.Context, namespace, name string, now time.Time
 func (w *World) explainClaim(ctx context.Context, namespace, name string, now time.Time) *Claim {
 	c := &Claim{Kind: "ResourceClaim", Namespace: namespace, Name: name}
 	stored := named(w.Claims, name)
-	if stored == nil && w.Unread["resourceclaims"] {
+	if stored == nil && w.Unread("resourceclaims") {
 		c.Answer = "It is not known how it is: ResourceClaims could not be read."
 		return c
 	}

@@ -190,5 +190,5 @@ func explain(ctx context.Context, clients *cli.Clients, of question) (answer exp
 			answer = world.Device(ctx, id, of.now)
 		}
 	}
-	return answer, world.Missing, err
+	return answer, world.Missing(), err
 }

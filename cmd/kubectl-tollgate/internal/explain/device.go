@@ -35,7 +35,7 @@ type Device struct {
 
 // Device explains a device.
 func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device {
-	d := &Device{Kind: "Device", Name: id.String(), Missing: w.Missing}
+	d := &Device{Kind: "Device", Name: id.String(), Missing: w.Missing()}
 	if w.Inventory != nil {
 		for found := range w.Inventory.Devices(ctx) {
 			if found.Device != id {
@@ -60,7 +60,7 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 	d.Pods = w.fates(w.Tracker.PodsUsing(id), now)
 	if !d.Found && len(d.Claims) == 0 {
 		d.Answer = "Not found: no ResourceSlice publishes device " + d.Name + "."
-		if w.Unread["resourceslices"] || w.Unread["deviceclasses"] {
+		if w.Unread("resourceslices") || w.Unread("deviceclasses") {
 			d.Answer = "It is not known whether there is a device " + d.Name + ": ResourceSlices and DeviceClasses could not be read."
 		}
 		return d

@@ -57,7 +57,7 @@ type TaintSetters struct {
 
 // Node explains a node.
 func (w *World) Node(name string, now time.Time) *Node {
-	n := &Node{Kind: "Node", Name: name, Missing: w.Missing}
+	n := &Node{Kind: "Node", Name: name, Missing: w.Missing()}
 	node := w.node(name)
 	if node == nil {
 		n.Answer = "Not found: the cluster has no node " + name + "."

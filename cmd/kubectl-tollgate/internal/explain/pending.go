@@ -266,7 +266,7 @@ func (w *World) nodeCauses(p *Pod, pod *corev1.Pod) []Cause {
 	all := len(w.Nodes)
 	candidates := all - len(nodesWith(p.Nodes, NotSelected))
 	switch {
-	case w.Unread["nodes"]:
+	case w.Unread("nodes"):
 		return nil
 	case all == 0:
 		return []Cause{{CauseNoNodes, "the cluster has no node"}}

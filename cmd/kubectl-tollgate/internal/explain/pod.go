@@ -113,7 +113,7 @@ type Gate struct {
 
 // Pod explains a pod of the namespace of the world. Errors are those of expressions of policies.
 func (w *World) Pod(ctx context.Context, namespace, name string, now time.Time) (*Pod, error) {
-	p := &Pod{Kind: "Pod", Namespace: namespace, Name: name, Missing: w.Missing}
+	p := &Pod{Kind: "Pod", Namespace: namespace, Name: name, Missing: w.Missing()}
 	pod := named(w.Pods, name)
 	if pod == nil {
 		w.gone(p, now)
@@ -171,7 +171,7 @@ func (w *World) gated(p *Pod, pod *corev1.Pod) {
 	var words []string
 	for _, gate := range pod.Spec.SchedulingGates {
 		g := Gate{Name: gate.Name, Opens: "no GatePolicy guards it: whoever may update the pod may remove it"}
-		if w.Unread["gatepolicies"] {
+		if w.Unread("gatepolicies") {
 			g.Opens = "it is not known which GatePolicy guards it"
 		}
 		var opens []string

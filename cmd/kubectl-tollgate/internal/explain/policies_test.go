@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -101,7 +103,10 @@ status: {allocation: {devices: {results: [{request: r, ` + access + ` driver: gp
 func TestWhatIsUnreadIsNotToldAsAbsent(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, node("n-1", "1", ""), pod("p", usesGPU+", schedulingGates: [{name: g}]", ""), pod("q", usesGPU, ""))
-	w.Unread = map[string]bool{"gatepolicies": true, "resourceclaims": true, "resourceslices": true}
+	for _, name := range []string{"gatepolicies", "resourceclaims", "resourceslices"} {
+		resource := schema.GroupResource{Resource: name}
+		require.NoError(t, w.Lack(apierrors.NewForbidden(resource, "", nil), "list", resource, ""))
+	}
 	got, err := w.Pod(t.Context(), "ml", "p", noon)
 	require.NoError(t, err)
 	require.Contains(t, got.Answer, "g (it is not known which GatePolicy guards it)")

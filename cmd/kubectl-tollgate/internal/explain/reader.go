@@ -2,8 +2,6 @@ package explain
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
@@ -56,10 +53,7 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.world = &World{Cluster: c, Evictions: evictions.NewCluster(c), Missing: c.Missing(), Unread: map[string]bool{}}
-	for _, resource := range []string{"nodes", "gatepolicies", "resourceclaims", "resourceslices"} {
-		r.world.Unread[resource] = c.Unread(resource)
-	}
+	r.world = &World{Cluster: c, Evictions: evictions.NewCluster(c)}
 	if namespaced {
 		err = r.namespaceObject(ctx)
 	}
@@ -73,22 +67,6 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 	return r.world, err
 }
 
-// lacks records the effect of a resource that is forbidden, and accepts one that is not served.
-// It returns any other error.
-func (r *reader) lacks(err error, verb string, resource schema.GroupResource, without string) error {
-	switch {
-	case errors.Is(err, cli.ErrNotServed):
-		return nil
-	case apierrors.IsForbidden(err):
-		r.world.Unread[resource.Resource] = true
-		r.world.Missing = append(r.world.Missing,
-			fmt.Sprintf("you may not %s %s: %s%s", verb, resource.Resource, without, cli.Advice(err, verb, resource)))
-		return nil
-	default:
-		return err
-	}
-}
-
 // namespaceObject reads the namespace of the object.
 func (r *reader) namespaceObject(ctx context.Context) error {
 	namespace, err := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.namespace, metav1.GetOptions{})
@@ -98,11 +76,9 @@ func (r *reader) namespaceObject(ctx context.Context) error {
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
-	case apierrors.IsForbidden(err):
-		return r.lacks(err, "get", state.NamespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
-	default:
-		return cli.Failed(err, "read namespace "+r.namespace, "get", state.NamespaceResource)
 	}
+	err = cli.Failed(err, "read namespace "+r.namespace, "get", state.NamespaceResource)
+	return r.world.Lack(err, "get", state.NamespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
 }
 
 // events reads the events that the explanation may need.
@@ -141,7 +117,7 @@ func (r *reader) events(ctx context.Context) error {
 			if q.namespace != r.namespace {
 				without = "what nodes, rules and patches were told of evictions, and of pods that are held, is not known"
 			}
-			return r.lacks(err, "list", state.EventResource, without)
+			return r.world.Lack(err, "list", state.EventResource, without)
 		}
 	}
 	return nil
@@ -150,7 +126,7 @@ func (r *reader) events(ctx context.Context) error {
 // devices reads ResourceSlices and DeviceClasses.
 func (r *reader) devices(ctx context.Context) error {
 	if _, err := r.Version(ctx, state.SliceResource, "v1"); err != nil {
-		return r.lacks(err, "list", state.SliceResource, "")
+		return r.world.Lack(err, "list", state.SliceResource, "")
 	}
 	for i := range r.world.Patches {
 		r.inventory.AddPatch(&r.world.Patches[i])
@@ -171,7 +147,7 @@ func (r *reader) devices(ctx context.Context) error {
 			return r.inventory.Add(object)
 		})
 		if err != nil {
-			return r.lacks(err, "list", source.Resource, "it is not known which devices there are")
+			return r.world.Lack(err, "list", source.Resource, "it is not known which devices there are")
 		}
 	}
 	r.world.Classes, r.world.Inventory = classes, r.inventory

@@ -30,10 +30,6 @@ type World struct {
 	// Events are, in no order: events of the object, those about pods that could not be created,
 	// and those about evictions on the objects with taints.
 	Events []corev1.Event
-	// Unread are the resources that the user may not read: their objects may exist.
-	Unread map[string]bool
-	// Missing are sentences about missing data.
-	Missing []string
 }
 
 // named returns the object with a name, or nil.

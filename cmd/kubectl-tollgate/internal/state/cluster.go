@@ -8,7 +8,9 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,6 +114,41 @@ func (c *Cluster) Missing() []string { return c.missing }
 
 // Unread reports whether the user may not list a resource, by its plural name.
 func (c *Cluster) Unread(resource string) bool { return c.unread[resource] }
+
+// Lack records the effect of a resource that is forbidden, and accepts one that is not served. It
+// returns any other error.
+func (c *Cluster) Lack(err error, verb string, resource schema.GroupResource, without string) error {
+	switch {
+	case errors.Is(err, cli.ErrNotServed):
+		return nil
+	case apierrors.IsForbidden(err):
+		if c.unread == nil {
+			c.unread = map[string]bool{}
+		}
+		c.unread[resource.Resource] = true
+		c.Note(fmt.Sprintf("you may not %s %s: %s%s", verb, resource.Resource, without, cli.Advice(err, verb, resource)))
+		return nil
+	default:
+		return err
+	}
+}
+
+// Note adds a sentence to Missing.
+func (c *Cluster) Note(sentence string) { c.missing = append(c.missing, sentence) }
+
+// Has reports whether a node, a DeviceTaintRule or a ResourceSlicePatch was read.
+func (c *Cluster) Has(kind tracker.SourceKind, name string) bool {
+	switch kind {
+	case tracker.SourceNode:
+		return slices.ContainsFunc(c.Tracker.Nodes(), func(node tracker.LabelledNode) bool { return node.Name == name })
+	case tracker.SourceRule:
+		return c.Rule[name] != nil
+	case tracker.SourcePatch:
+		return slices.ContainsFunc(c.Patches, func(patch v1alpha1.ResourceSlicePatch) bool { return patch.Name == name })
+	case tracker.SourceSlice:
+	}
+	return false
+}
 
 // Own reports whether the user may list a resource only in Wants.Namespace, by its plural name.
 func (c *Cluster) Own(resource string) bool {

@@ -90,7 +90,7 @@ type list struct {
 func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants) (*Cluster, error) {
 	wants.Lease = cmp.Or(wants.Lease, settings.LeaseNamespace)
 	c := &Cluster{
-		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, unread: map[string]bool{}, own: map[string]bool{}, lease: wants.Lease,
+		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, own: map[string]bool{}, lease: wants.Lease,
 	}
 	if wants.Selection {
 		c.devices = sliceview.New()
@@ -114,7 +114,7 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 		}
 	}
 	if c.Own(ClaimResource.Resource) {
-		c.missing = append(c.missing, "you may list resourceclaims in namespace "+wants.Namespace+" alone: which devices the claims of others have is not known")
+		c.Note("you may list resourceclaims in namespace " + wants.Namespace + " alone: which devices the claims of others have is not known")
 	}
 	// A preview also checks DevicesKnown.
 	c.Tracker.SetDevicesKnown(c.claimsKnown)
@@ -165,26 +165,33 @@ func custom[T any](r *reader, plural string, objects *[]T) list {
 
 // all reads Tollgate's Lease and the lists concurrently.
 func (r *reader) all(ctx context.Context, lists []list) error {
-	lacks, refusals := make([]string, 1+len(lists)), make([]error, len(lists))
+	c, lack, errs := r.cluster, "", make([]error, len(lists))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		r.cluster.Tollgate, lacks[0], err = readTollgate(ctx, r.Clients, r.wants.Lease, r.cluster.Now)
+		c.Tollgate, lack, err = readTollgate(ctx, r.Clients, r.wants.Lease, c.Now)
 		return err
 	})
 	for i := range lists {
-		group.Go(func() (err error) {
-			lacks[1+i], err = lists[i].try(ctx, r.wants.Namespace)
-			if apierrors.IsForbidden(err) { // The other errors are reported too.
-				refusals[i], err = err, nil
+		group.Go(func() error {
+			errs[i] = lists[i].try(ctx, r.wants.Namespace)
+			if apierrors.IsForbidden(errs[i]) || errors.Is(errs[i], cli.ErrNotServed) { // The other errors are reported too.
+				return nil
 			}
-			return err
+			return errs[i]
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	if c.leaseLack = lack; lack != "" {
+		c.Note(lack)
+	}
 	var refused error // In one line.
-	for _, err := range refusals {
+	for i := range lists {
+		l, err := &lists[i], errs[i]
+		if l.without != "" {
+			err = c.Lack(err, "list", l.resource, l.without)
+		}
 		switch {
 		case refused == nil:
 			refused = err
@@ -192,40 +199,17 @@ func (r *reader) all(ctx context.Context, lists []list) error {
 			refused = fmt.Errorf("%w; %w", refused, err)
 		}
 	}
-	if refused != nil {
-		return refused
-	}
-	r.cluster.leaseLack = lacks[0]
-	for i, lack := range lacks {
-		if lack == "" {
-			continue
-		}
-		r.cluster.missing = append(r.cluster.missing, lack)
-		if i > 0 {
-			r.cluster.unread[lists[i-1].resource.Resource] = true
-		}
-	}
-	return nil
+	return refused
 }
 
-// try reads a list, and returns a sentence for Missing if it is forbidden. A resource that is not
-// served is empty. A forbidden list has read nothing.
-func (l *list) try(ctx context.Context, namespace string) (lack string, err error) {
-	err = l.read(ctx, metav1.NamespaceAll)
+// try reads a list. A forbidden list has read nothing.
+func (l *list) try(ctx context.Context, namespace string) error {
+	err := l.read(ctx, metav1.NamespaceAll)
 	if apierrors.IsForbidden(err) && l.namespaced && namespace != "" {
 		err = l.read(ctx, namespace)
 		l.own = err == nil
 	}
-	switch {
-	case l.without == "":
-		return "", err
-	case errors.Is(err, cli.ErrNotServed):
-		return "", nil
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("you may not list %s: %s%s", l.resource.Resource, l.without, cli.Advice(err, "list", l.resource)), nil
-	default:
-		return "", err
-	}
+	return err
 }
 
 // each calls take for each object of a typed client, in a namespace or in all if it is empty.
