@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,21 +38,42 @@ func oneOf(flag, value string, values []string) error {
 	return fmt.Errorf("--%s is %q, want one of %s", flag, value, strings.TrimPrefix(strings.Join(values, ", "), ", "))
 }
 
-// Print writes a document as JSON or YAML.
-func Print(out io.Writer, format string, document any) error {
-	var text []byte
-	var err error
+// Print writes an object as kubectl does, as JSON or YAML.
+func Print(out io.Writer, format string, object any) error {
+	return write(out, format, "    ", true, object)
+}
+
+// WriteDocument writes a value as YAML, or as JSON with an indent.
+func WriteDocument(out io.Writer, format, indent string, value any) error {
+	return write(out, format, indent, false, value)
+}
+
+func write(out io.Writer, format, indent string, escapeHTML bool, value any) error {
 	if format == "json" {
-		text, err = json.MarshalIndent(document, "", "    ")
-		text = append(text, '\n')
-	} else {
-		text, err = yaml.Marshal(document)
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", indent)
+		encoder.SetEscapeHTML(escapeHTML)
+		if err := encoder.Encode(value); err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		return nil
+	}
+	text, err := yaml.Marshal(value)
+	if err == nil {
+		_, err = out.Write(text)
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", strings.ToUpper(format), err)
+		return fmt.Errorf("write YAML: %w", err)
 	}
-	_, err = out.Write(text)
-	return err
+	return nil
+}
+
+// TimeOrNone returns a time for JSON, nil for none.
+func TimeOrNone(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(at))
 }
 
 // WriteFlags are the flags of commands that write objects: -o and --dry-run.
@@ -146,25 +168,4 @@ func Few(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return strings.Join(names[:most], ", ") + " and " + strconv.Itoa(len(names)-most) + " more"
-}
-
-// WriteDocument writes a value as YAML, or as JSON with an indent.
-func WriteDocument(w io.Writer, output, indent string, value any) error {
-	if output == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", indent)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(value); err != nil {
-			return fmt.Errorf("write JSON: %w", err)
-		}
-		return nil
-	}
-	text, err := yaml.Marshal(value)
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	if err != nil {
-		return fmt.Errorf("write YAML: %w", err)
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ func itemOf(e *Eviction) item {
 	}
 	if !e.Hold.None() {
 		it.Hold = &held{
-			Reason: e.Hold.Reason.Condition(), By: e.Hold.By, Message: e.Hold.Why, Since: TimeOrNone(e.Hold.Since), Until: TimeOrNone(e.Hold.Until),
+			Reason: e.Hold.Reason.Condition(), By: e.Hold.By, Message: e.Hold.Why, Since: cli.TimeOrNone(e.Hold.Since), Until: cli.TimeOrNone(e.Hold.Until),
 		}
 	}
 	for i := range e.Because {
@@ -87,14 +87,6 @@ func itemOf(e *Eviction) item {
 		it.Taints = append(it.Taints, t)
 	}
 	return it
-}
-
-// TimeOrNone returns a time for JSON, nil for none.
-func TimeOrNone(at time.Time) *metav1.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return new(metav1.NewTime(at))
 }
 
 // WriteDocument writes all fields of each pod, with absolute times, as yaml or json.

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -51,7 +51,7 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 	texts := map[corev1.TaintEffect][]string{}
 	for _, t := range w.Tracker.DeviceTaints(id) {
 		source := sourceWords(t.Author())
-		d.Taints = append(d.Taints, Taint{Taint: t.String(), Source: source, Device: id.String(), Since: evictions.TimeOrNone(t.TimeAdded)})
+		d.Taints = append(d.Taints, Taint{Taint: t.String(), Source: source, Device: id.String(), Since: cli.TimeOrNone(t.TimeAdded)})
 		texts[t.Effect] = append(texts[t.Effect], t.String()+" ("+source+")")
 	}
 	for _, claim := range w.Tracker.ClaimsOn(id) {

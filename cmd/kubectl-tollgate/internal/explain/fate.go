@@ -41,12 +41,12 @@ func (w *World) fates(keys []tracker.Key, now time.Time) []Fate {
 		if e, leaves := moment.Eviction(&situation); situation.Pod.Terminating {
 			f.State = Terminating
 		} else if leaves {
-			f.State, f.Because, f.At = Leaving, w.taintOf(&e.Because[0]), evictions.TimeOrNone(e.At)
+			f.State, f.Because, f.At = Leaving, w.taintOf(&e.Because[0]), cli.TimeOrNone(e.At)
 			switch {
 			case !e.Hold.None():
 				f.State, f.Policy = Held, e.Policy
 				if e.State == evictions.Protected {
-					f.At = evictions.TimeOrNone(e.Hold.Until)
+					f.At = cli.TimeOrNone(e.Hold.Until)
 				}
 			case e.State == evictions.Due:
 				f.State = Due

@@ -51,7 +51,7 @@ func (w *World) placed(p *Pod, pod *corev1.Pod, now time.Time) {
 	situation := w.situation(pod)
 	p.Taints = w.onNode(now, pod, &situation)
 	if e, leaves := w.Evictions.At(now).Eviction(&situation); leaves {
-		p.Leaves = evictions.TimeOrNone(e.At)
+		p.Leaves = cli.TimeOrNone(e.At)
 		p.Eviction = w.eviction(&situation.Pod, &e)
 		w.leaving(p, pod, &e, now)
 		return
@@ -99,7 +99,7 @@ func (w *World) leaving(p *Pod, pod *corev1.Pod, e *evictions.Eviction, now time
 	node := "node " + pod.Spec.NodeName
 	switch {
 	case e.State == evictions.Protected:
-		p.Leaves = evictions.TimeOrNone(e.Hold.Until)
+		p.Leaves = cli.TimeOrNone(e.Hold.Until)
 		p.conclude(Held, "Stays on "+node, Cause{CauseProtected, e.Hold.By + " protects it from " + w.taintOf(reason) + ", because of which it would leave" + until(&e.Hold, now)})
 	case !e.Hold.None() && e.At.After(now):
 		p.conclude(Held, "Held on "+node+", which it would have to leave "+in(e.At, now), holdCause(p, e, now), cause)

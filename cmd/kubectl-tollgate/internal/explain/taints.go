@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -47,7 +47,7 @@ func match(rules decide.Rules, tolerations []corev1.Toleration, taint *corev1.Ta
 // that matches it.
 func matchDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint) Taint {
 	native := resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
-	m := Taint{Taint: taint.String(), Source: sourceWords(taint.Author()), Since: evictions.TimeOrNone(taint.TimeAdded)}
+	m := Taint{Taint: taint.String(), Source: sourceWords(taint.Author()), Since: cli.TimeOrNone(taint.TimeAdded)}
 	ofNodes := make([]corev1.Toleration, len(tolerations))
 	for i := range tolerations {
 		ofNodes[i] = tolerationOf(&tolerations[i])
@@ -94,7 +94,7 @@ func (w *World) leaves(now time.Time, alone tracker.Situation) *metav1.Time {
 	if decision.Verdict != decide.EvictAt {
 		return nil
 	}
-	return evictions.TimeOrNone(decision.At)
+	return cli.TimeOrNone(decision.At)
 }
 
 // onNode returns the taints of the node of a pod.

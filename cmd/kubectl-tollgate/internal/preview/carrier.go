@@ -26,16 +26,23 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
-// edge has the dependencies of taint and untaint device besides the cluster.
+// edge has the dependencies of a command besides the cluster.
 type edge struct {
-	connect connecting
+	// connect returns clients; nil means those of the flags.
+	connect func(notes io.Writer) (*cli.Clients, error)
 	clock   clock.PassiveClock
-	// terminal reports whether a reader is a terminal.
-	terminal func(io.Reader) bool
+	// terminal reports whether a stream is a terminal.
+	terminal func(any) bool
 }
 
-func realEdge() edge {
-	return edge{clock: clock.RealClock{}, terminal: func(in io.Reader) bool { return cli.Terminal(in) }}
+func realEdge() edge { return edge{clock: clock.RealClock{}, terminal: cli.Terminal} }
+
+// addConnection adds the flags of a connection, which is used unless there is one.
+func (e *edge) addConnection(cmd *cobra.Command) {
+	connection := cli.ConnectToAll(cmd)
+	if e.connect == nil {
+		e.connect = connection.Clients
+	}
 }
 
 // writing has the common options of both commands.
@@ -49,10 +56,7 @@ type writing struct {
 
 // addFlags adds the flags of the connection and the common ones.
 func (w *writing) addFlags(cmd *cobra.Command) {
-	connection := cli.ConnectToAll(cmd)
-	if w.connect == nil {
-		w.connect = connection.Clients
-	}
+	w.addConnection(cmd)
 	w.target.AddFlags(cmd)
 	w.AddFlags(cmd, "`format` of what was written", "`none`, client (write nothing) or server (have the API server judge, and write nothing)")
 }

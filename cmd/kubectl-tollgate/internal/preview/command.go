@@ -3,10 +3,8 @@ package preview
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
@@ -34,9 +32,6 @@ The exit code is 2 if more pods would go than --fail-over allows, 1 after an err
 You need the right to list pods and nodes of all namespaces. What else you may not see is
 named on the standard error, with what the answer lacks because of it.`
 
-// connecting returns clients; nil means those of the flags.
-type connecting func(notes io.Writer) (*cli.Clients, error)
-
 // query is the subject of a preview, as the command line has it.
 type query interface {
 	// complete reads the arguments.
@@ -49,18 +44,17 @@ type query interface {
 // command is one run of a preview.
 type command struct {
 	query
+	edge
 
 	output   cli.Output
 	failOver int
 	wants    state.Wants
-	connect  connecting
-	clock    clock.PassiveClock
 }
 
 // NewCommand returns the preview command.
-func NewCommand() *cobra.Command { return newCommandFor(clock.RealClock{}, nil) }
+func NewCommand() *cobra.Command { return newPreview(realEdge()) }
 
-func newCommandFor(clk clock.PassiveClock, connect connecting) *cobra.Command {
+func newPreview(e edge) *cobra.Command {
 	objects := &objects{}
 	cmd := &cobra.Command{
 		Use:   "preview -f FILE",
@@ -76,12 +70,12 @@ TaintPolicies register on nodes that there are. Nothing is written.
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringArrayVarP(&objects.files, "filename", "f", nil, "`file` with manifests, - for the standard input; repeat it for several")
-	addPreview(cmd, clk, connect, objects)
-	cmd.AddCommand(newNode(clk, connect), newDevice(clk, connect))
+	addPreview(cmd, e, objects)
+	cmd.AddCommand(newNode(e), newDevice(e))
 	return cmd
 }
 
-func newNode(clk clock.PassiveClock, connect connecting) *cobra.Command {
+func newNode(e edge) *cobra.Command {
 	nodes := &nodes{}
 	cmd := &cobra.Command{
 		Use:   "node NAME... KEY[=VALUE]:EFFECT... [KEY[:EFFECT]-...]",
@@ -96,11 +90,11 @@ and ends evictions that are pending. Only the effect NoExecute evicts.
   kubectl tollgate preview node worker-1 maintenance-`,
 	}
 	cmd.Flags().StringVarP(&nodes.labels, "selector", "l", "", "nodes with these `labels`, in the place of names")
-	addPreview(cmd, clk, connect, nodes)
+	addPreview(cmd, e, nodes)
 	return cmd
 }
 
-func newDevice(clk clock.PassiveClock, connect connecting) *cobra.Command {
+func newDevice(e edge) *cobra.Command {
 	devices := &devices{}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[=VALUE]:EFFECT...",
@@ -115,17 +109,14 @@ do. Devices that no ResourceSlice publishes, and no pod uses, are an error.
   kubectl tollgate preview device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute`,
 	}
 	devices.target.AddFlags(cmd)
-	addPreview(cmd, clk, connect, devices)
+	addPreview(cmd, e, devices)
 	return cmd
 }
 
 // addPreview makes cmd preview a query.
-func addPreview(cmd *cobra.Command, clk clock.PassiveClock, connect connecting, q query) {
-	connection := cli.ConnectToAll(cmd)
-	if connect == nil {
-		connect = connection.Clients
-	}
-	c := &command{query: q, clock: clk, connect: connect}
+func addPreview(cmd *cobra.Command, e edge, q query) {
+	c := &command{query: q, edge: e}
+	c.addConnection(cmd)
 	c.output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json")
 	cmd.Flags().IntVar(&c.failOver, "fail-over", -1, "exit with 2 if more than this `number` of pods would go; not if it is negative")
 	c.wants.AddFlags(cmd)

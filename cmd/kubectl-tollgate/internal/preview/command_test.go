@@ -157,7 +157,7 @@ type result struct {
 // runs runs a command line on a cluster.
 func runs(t *testing.T, clients *cli.Clients, stdin string, arguments ...string) result {
 	t.Helper()
-	cmd := newCommandFor(clocktesting.NewFakePassiveClock(noon), func(io.Writer) (*cli.Clients, error) { return clients, nil })
+	cmd := newPreview(edge{clock: clocktesting.NewFakePassiveClock(noon), connect: func(io.Writer) (*cli.Clients, error) { return clients, nil }})
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	var out, notes bytes.Buffer
 	cmd.SetIn(strings.NewReader(stdin))
@@ -432,7 +432,7 @@ func BenchmarkPreview10000Pods(b *testing.B) {
 		b.Run(output, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				cmd := newCommandFor(clocktesting.NewFakePassiveClock(noon), func(io.Writer) (*cli.Clients, error) { return clients, nil })
+				cmd := newPreview(edge{clock: clocktesting.NewFakePassiveClock(noon), connect: func(io.Writer) (*cli.Clients, error) { return clients, nil }})
 				cmd.SetOut(io.Discard)
 				cmd.SetErr(io.Discard)
 				cmd.SetArgs([]string{"node", "node-7", "down:NoExecute", "-o", output})

@@ -123,7 +123,7 @@ func (t *Teller) document(all []Preview) *document {
 		}
 		for j := range p.Ends {
 			e := &p.Ends[j]
-			one.Ends = append(one.Ends, ended{e.Namespace, e.Name, e.UID, metav1.NewTime(e.At), optionalTime(e.Was)})
+			one.Ends = append(one.Ends, ended{e.Namespace, e.Name, e.UID, metav1.NewTime(e.At), cli.TimeOrNone(e.Was)})
 		}
 		d.Previews = append(d.Previews, one)
 	}
@@ -158,7 +158,7 @@ func (d *previewDocument) add(pod *preview.Pod, budgetsUnknown bool) {
 func (t *Teller) pod(p *preview.Pod) pod {
 	described := pod{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID,
-		LeavesAt: metav1.NewTime(p.At), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: optionalTime(p.Was), Held: p.Paused,
+		LeavesAt: metav1.NewTime(p.At), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: cli.TimeOrNone(p.Was), Held: p.Paused,
 	}
 	if p.At.Before(t.cluster.Now) { // The deadline has passed.
 		described.LeavesAt = metav1.NewTime(t.cluster.Now)
@@ -192,13 +192,6 @@ func reasonOf(r *decide.Reason) reason {
 		described.Claim = r.Claim.String()
 	}
 	return described
-}
-
-func optionalTime(at time.Time) *metav1.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return new(metav1.NewTime(at))
 }
 
 // byPolicy returns counts ordered by EvictionPolicy.

@@ -94,7 +94,7 @@ type taintResult struct {
 func argumentTypes(t *testing.T, clients *cli.Clients, command func(edge) *cobra.Command, answer string, arguments ...string) taintResult {
 	t.Helper()
 	cmd := command(edge{
-		clock: clocktesting.NewFakePassiveClock(noon), terminal: func(io.Reader) bool { return answer != "" },
+		clock: clocktesting.NewFakePassiveClock(noon), terminal: func(any) bool { return answer != "" },
 		connect: func(io.Writer) (*cli.Clients, error) { return clients, nil },
 	})
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
