@@ -108,8 +108,8 @@ func TestWhatOthersWroteTellsATerminalNothing(t *testing.T) {
 	require.NoError(t, ChangeLines(&out)(list, noon))
 	log := NewLog(noon)
 	log.Next(list, nil)
-	screen := Screen{Since: noon, Groups: log.Groups(), List: list, Notes: Notes(list, noon), Width: 100, Height: 40}
-	out.WriteString(strings.Join(screen.Lines(noon), "\n"))
+	screen := frame{now: noon, list: list, log: log, holds: Notes(list, noon)}
+	out.WriteString(strings.Join(screen.lines(100, 40, false), "\n"))
 	require.NotContains(t, out.String(), "\x1b")
 	require.NotContains(t, out.String(), "\u202e")
 	require.Contains(t, out.String(), "^[[2J by \\u202esomebody")
@@ -159,8 +159,8 @@ func TestThePictureChanges(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	story(t, func(log *Log, list, _ []Eviction, now time.Time) {
-		screen := Screen{Since: log.Since, Groups: log.Groups(), List: list, Notes: Notes(list, now), Width: 100, Height: 40}
-		lines := screen.Lines(now)
+		screen := frame{now: now, list: list, log: log, holds: Notes(list, now)}
+		lines := screen.lines(100, 40, false)
 		requireFits(t, lines, 100)
 		text.WriteString(strings.Join(lines, "\n") + "\n\n----\n\n")
 	})
@@ -172,15 +172,13 @@ func TestAPictureFitsIntoAnyTerminal(t *testing.T) {
 	list := manyPods(t, 200).List(noon, &Filter{})
 	log := NewLog(noon)
 	log.Next(list, nil)
-	screen := Screen{Since: noon, Groups: log.Groups(), List: list, Notes: Notes(list, noon)}
+	screen := frame{now: noon, list: list, log: log, holds: Notes(list, noon)}
 	for _, size := range [][2]int{{0, 0}, {1, 1}, {20, 3}, {80, 8}, {80, 12}, {200, 50}, {300, 400}} {
-		screen.Width, screen.Height = size[0], size[1]
-		lines := screen.Lines(noon)
+		lines := screen.lines(size[0], size[1], false)
 		require.LessOrEqual(t, len(lines), size[1])
 		requireFits(t, lines, size[0])
 	}
-	screen.Width, screen.Height, screen.Colour = 100, 20, true
-	golden(t, "many.txt", strings.Join(screen.Lines(noon), "\n")+"\n")
+	golden(t, "many.txt", strings.Join(screen.lines(100, 20, true), "\n")+"\n")
 }
 
 func TestABarIsAsLongAsItIsWhateverItShows(t *testing.T) {
@@ -200,11 +198,11 @@ func TestABarIsAsLongAsItIsWhateverItShows(t *testing.T) {
 
 func TestManyObjectsAreSummedUp(t *testing.T) {
 	t.Parallel()
-	screen := Screen{Since: noon, Width: 100, Height: 30}
+	screen := frame{now: noon, log: NewLog(noon)}
 	for i := range 9 {
-		screen.Groups = append(screen.Groups, Group{Source: tracker.Source{Kind: tracker.SourceNode, Name: strings.Repeat("long-", 10) + strconv.Itoa(i)}, Pods: map[State]int{Gone: 1}})
+		screen.log.gone[tracker.Source{Kind: tracker.SourceNode, Name: strings.Repeat("long-", 10) + strconv.Itoa(i)}] = 1
 	}
-	lines := screen.Lines(noon)
+	lines := screen.lines(100, 30, false)
 	require.Equal(t, "...ng-long-long-long-long-long-0  ["+strings.Repeat("#", barWidth)+"]  1 of 1 gone", lines[2])
 	require.Equal(t, "... and pods of 3 other objects", lines[8])
 }
@@ -221,7 +219,7 @@ func BenchmarkScreen10000Pods(b *testing.B) {
 	for b.Loop() {
 		list := c.List(noon, &Filter{})
 		log.Next(list, func(tracker.Key) bool { return true })
-		screen := Screen{Since: noon, Groups: log.Groups(), List: list, Notes: Notes(list, noon), Width: 100, Height: 50}
-		screen.Lines(noon)
+		screen := frame{now: noon, list: list, log: log, holds: Notes(list, noon)}
+		screen.lines(100, 50, false)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -15,19 +14,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
-
-// Screen is the content of the screen.
-type Screen struct {
-	// Since is when the watch began, and Groups the progress since then.
-	Since  time.Time
-	Groups []Group
-	List   []Eviction
-	// Notes are at the bottom, on at most half of the lines.
-	Notes []string
-	// Width and Height are the size of the terminal in characters.
-	Width, Height int
-	Colour        bool
-}
 
 const (
 	// mostBars is the maximum number of bars, barWidth their length.
@@ -38,56 +24,56 @@ const (
 	legend = "  # gone  > leaving  . to go  x blocked  ! held or paused  = protected"
 )
 
-// Lines returns the screen at now: at most Height lines of Width characters.
-func (s *Screen) Lines(now time.Time) []string {
-	top := []string{s.headline(now)}
-	if len(s.Groups) > 0 {
-		top = append(append(append(top, ""), s.bars()...), legend, "")
+// lines returns the screen: at most height lines of width characters, at most half of them notes.
+func (at *frame) lines(width, height int, colour bool) []string {
+	groups := at.log.Groups()
+	top := []string{at.headline(groups)}
+	if len(groups) > 0 {
+		top = append(append(append(top, ""), bars(groups)...), legend, "")
 	}
 	var notes []string
-	for _, note := range s.Notes {
-		notes = append(notes, cli.Wrapped(note, min(s.Width, cli.Width))...)
+	for _, note := range slices.Concat(at.lacks, at.holds) {
+		notes = append(notes, cli.Wrapped(note, min(width, cli.Width))...)
 	}
-	notes = notes[:min(len(notes), max(s.Height/2, 0))]
+	notes = notes[:min(len(notes), max(height/2, 0))]
 	// The table has as many rows as fit, and the number of the others in the last line.
 	var table []string
-	rows := len(s.List)
+	rows := len(at.list)
 	if rows > 0 {
-		if room := s.Height - len(top) - len(notes); rows+1 > room {
+		if room := height - len(top) - len(notes); rows+1 > room {
 			rows = max(room-2, 0)
 		}
-		table = tableLines(s.List[:rows], now, false)
+		table = tableLines(at.list[:rows], at.now, false)
 	}
-	if others := len(s.List) - rows; others > 0 {
+	if others := len(at.list) - rows; others > 0 {
 		table = append(table, "... and "+cli.Counted(others, "more pod"))
 	}
 	lines := slices.Concat(top, table, notes)
-	lines = lines[:min(len(lines), max(s.Height, 0))]
+	lines = lines[:min(len(lines), max(height, 0))]
 	for i := range lines {
-		lines[i] = cut(lines[i], s.Width)
-		if row := i - len(top) - 1; s.Colour && row >= 0 && row < rows {
-			lines[i] = coloured(s.List[row].State, lines[i])
+		lines[i] = cut(lines[i], width)
+		if row := i - len(top) - 1; colour && row >= 0 && row < rows {
+			lines[i] = coloured(at.list[row].State, lines[i])
 		}
 	}
 	return lines
 }
 
-func (s *Screen) headline(now time.Time) string {
-	gone := 0
-	for i := range s.Groups {
-		gone += s.Groups[i].Pods[Gone]
+func (at *frame) headline(groups []Group) string {
+	gone, pods := 0, "no pod has"
+	for i := range groups {
+		gone += groups[i].Pods[Gone]
 	}
-	at := now.UTC().Format(clockOf)
-	if len(s.List) == 0 {
-		return fmt.Sprintf("%s  no pod has to leave, %d gone since %s", at, gone, s.Since.UTC().Format(clockOf))
+	if n := len(at.list); n > 0 {
+		pods = cli.Counted(n, "pod") + " " + cli.Plural(n, "has", "have")
 	}
-	return fmt.Sprintf("%s  %s %s to leave, %d gone since %s", at, cli.Counted(len(s.List), "pod"), cli.Plural(len(s.List), "has", "have"), gone, s.Since.UTC().Format(clockOf))
+	return fmt.Sprintf("%s  %s to leave, %d gone since %s", at.now.UTC().Format(clockOf), pods, gone, at.log.Since.UTC().Format(clockOf))
 }
 
 // bars returns a line for each group, up to mostBars.
-func (s *Screen) bars() []string {
+func bars(groups []Group) []string {
 	names := 0
-	shown := s.Groups[:min(len(s.Groups), mostBars)]
+	shown := groups[:min(len(groups), mostBars)]
 	for i := range shown {
 		names = max(names, utf8.RuneCountInString(refInShort(shown[i].Source)))
 	}
@@ -96,7 +82,7 @@ func (s *Screen) bars() []string {
 		g := &shown[i]
 		lines = append(lines, fmt.Sprintf("%-*s  [%s]  %s", names, refInShort(g.Source), g.bar(), g.sentence()))
 	}
-	if others := len(s.Groups) - len(shown); others > 0 {
+	if others := len(groups) - len(shown); others > 0 {
 		lines = append(lines, "... and pods of "+cli.Counted(others, "other object"))
 	}
 	return lines
@@ -207,10 +193,7 @@ func (v *screenView) draw(text string) error {
 
 func (v *screenView) lines(at *frame) []string {
 	width, height := v.to.size()
-	screen := Screen{
-		Since: at.log.Since, Groups: at.log.Groups(), List: at.list, Notes: slices.Concat(at.lacks, at.holds), Width: width, Height: height, Colour: v.to.colour,
-	}
-	return screen.Lines(at.now)
+	return at.lines(width, height, v.to.colour)
 }
 
 // end leaves the alternate screen and writes the last lines.
