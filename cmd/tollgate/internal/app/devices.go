@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
@@ -48,13 +47,7 @@ type deviceWatch struct {
 
 func (p *program) newDeviceWatch(feed *informer.DeviceFeed, guard *informer.Guard) *deviceWatch {
 	d := &deviceWatch{rules: p.dynamic, withoutRules: !p.features.Enabled(settings.DeviceTaintRules)}
-	d.keeper = apidiscovery.New(apidiscovery.Options{
-		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
-		Clock:     p.local,
-		Resources: d.resources(p.clientset, feed, informer.Guarded(guard)),
-		Known:     func(synced bool) { d.setSynced(synced, feed.SetKnown) },
-		Metrics:   p.resourceMetrics(),
-	})
+	d.keeper = p.newKeeper(func(synced bool) { d.setSynced(synced, feed.SetKnown) }, d.resources(p.clientset, feed, informer.Guarded(guard))...)
 	return d
 }
 
@@ -90,10 +83,8 @@ func (d *deviceWatch) setSynced(synced bool, notify func(synced bool)) {
 
 // addDevices adds the watches of devices on every replica, and the status controller of rules,
 // which the leader runs.
-func (p *program) addDevices(state *evictionState) error {
-	if err := p.manager.Add(state.devices.keeper); err != nil {
-		return fmt.Errorf("watch devices: %w", err)
-	}
+func (p *program) addDevices(state *evictionState) {
+	p.add(state.devices.keeper)
 	ctrlmetrics.Registry.MustRegister(Collector(state.tracker.TaintedDevices))
 	options := p.statusOptions(state)
 	options.Metrics = rulestatus.NewMetrics(ctrlmetrics.Registry)
@@ -108,7 +99,6 @@ func (p *program) addDevices(state *evictionState) error {
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
 		p.leader.add(status.Start)
 	}
-	return nil
 }
 
 // statusOptions returns the options that the status controllers of rules and of patches share.

@@ -161,9 +161,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
 	p.leader.add(runner.Start)
-	if err := p.addPolicyListeners(store, runner, keeper, inForce); err != nil {
-		return nil, err
-	}
+	p.addPolicyListeners(store, runner, keeper, inForce)
 	// In other modes Kubernetes evicts too, and no policy protects a pod from that.
 	previewed := inForce
 	if p.config.Eviction.Mode != configv1alpha1.EvictionReplace {
@@ -179,19 +177,19 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 	if err := p.watchPods(feed, nodes, guard); err != nil {
 		return nil, err
 	}
-	if devices == nil {
-		return state, nil
+	if devices != nil {
+		p.addDevices(state)
 	}
-	return state, p.addDevices(state)
+	return state, nil
 }
 
 // addPolicyListeners adds, if EvictionPolicies are in force, their watch on every replica, and the
 // controllers of their status.
-func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evictor, keeper *breaker.Keeper, inForce func() *eviction.Set) error {
+func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evictor, keeper *breaker.Keeper, inForce func() *eviction.Set) {
 	if !p.features.Enabled(settings.EvictionPolicies) {
-		return nil
+		return
 	}
-	follow := func(ctx context.Context) {
+	p.add(everyReplica(func(ctx context.Context) {
 		policiesChanged, stop := store.Subscribe()
 		defer stop()
 		for {
@@ -203,16 +201,12 @@ func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evic
 				runner.PoliciesChanged()
 			}
 		}
-	}
-	if err := p.manager.Add(everyReplica(follow)); err != nil {
-		return fmt.Errorf("follow EvictionPolicies: %w", err)
-	}
+	}))
 	status := status.NewHeld(p.controllerBase(nil), status.HeldOptions{Held: runner.Held, Settled: runner.Settled, Evictions: inForce})
 	p.leader.add(status.Start)
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
 		p.leader.add(keeper.Start)
 	}
-	return nil
 }
 
 // namespaceLabels returns a function that returns the labels of a namespace, which are read-only;
@@ -278,9 +272,7 @@ func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer
 		return fmt.Errorf("watch pods and nodes: %w", err)
 	}
 	for _, shared := range informers {
-		if err := p.manager.Add(everyReplica(shared.RunWithContext)); err != nil {
-			return fmt.Errorf("watch pods and nodes: %w", err)
-		}
+		p.add(everyReplica(shared.RunWithContext))
 	}
 	return nil
 }
@@ -302,9 +294,7 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 	if err := feed.Attach(budgets); err != nil {
 		return nil, fmt.Errorf("watch disruption budgets: %w", err)
 	}
-	if err := p.manager.Add(everyReplica(budgets.RunWithContext)); err != nil {
-		return nil, fmt.Errorf("watch disruption budgets: %w", err)
-	}
+	p.add(everyReplica(budgets.RunWithContext))
 	options := preview.Options{
 		Tracker: state.tracker, Rules: state.rules, PodsKnown: state.pods, BudgetsKnown: feed.HasSynced,
 		Policies: state.policies, NamespaceLabels: state.namespaceLabels,

@@ -44,23 +44,19 @@ func (l *leaderTasks) run(ctx context.Context) error {
 // addLeader adds the election of the leader, which runs its tasks until shutdownCtx is done. A
 // process without the evictor does not take part in the election. The lease is released once all
 // tasks have stopped, while reviews are still answered.
-func (p *program) addLeader(shutdownCtx context.Context) error {
+func (p *program) addLeader(shutdownCtx context.Context) {
 	if !p.components.evictor {
-		return nil
+		return
 	}
-	if p.lock == nil {
-		return p.manager.Add(Until(shutdownCtx, manager.RunnableFunc(p.leader.run)))
+	var work manager.Runnable = manager.RunnableFunc(p.leader.run)
+	if election := p.config.LeaderElection; p.lock != nil {
+		work = leader.NewRunner(p.lock, leader.Durations{
+			Lease:         election.LeaseDuration.Duration,
+			RenewDeadline: election.RenewDeadline.Duration,
+			RetryPeriod:   election.RetryPeriod.Duration,
+		}, p.leader.run)
 	}
-	election := p.config.LeaderElection
-	runner := leader.NewRunner(p.lock, leader.Durations{
-		Lease:         election.LeaseDuration.Duration,
-		RenewDeadline: election.RenewDeadline.Duration,
-		RetryPeriod:   election.RetryPeriod.Duration,
-	}, p.leader.run)
-	if err := p.manager.Add(Until(shutdownCtx, runner)); err != nil {
-		return fmt.Errorf("stand for election: %w", err)
-	}
-	return nil
+	p.add(Until(shutdownCtx, work))
 }
 
 // leads reports whether this replica may act as the leader.

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 const (
@@ -178,18 +180,7 @@ func (g *Guard) authenticate(ctx context.Context, token string, key [sha256.Size
 		g.bad.Add(key, nil, reviewTTL)
 		return owner{}, nil
 	}
-	return owner{infoOf(&review.Status.User), g.clock.Now().Add(reviewTTL)}, nil
-}
-
-func infoOf(u *authenticationv1.UserInfo) user.Info {
-	info := &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups}
-	if len(u.Extra) > 0 {
-		info.Extra = map[string][]string{}
-		for name, values := range u.Extra {
-			info.Extra[name] = values
-		}
-	}
-	return info
+	return owner{policy.UserInfo(&review.Status.User), g.clock.Now().Add(reviewTTL)}, nil
 }
 
 const (

@@ -30,7 +30,7 @@ import (
 
 // addPatchStatus adds the controller that writes the eviction status of patches, and a watch of
 // patches on every replica. Written reports whether all rules of a patch are written.
-func (p *program) addPatchStatus(state *evictionState, written func(name string, uid types.UID, generation int64) bool) error {
+func (p *program) addPatchStatus(state *evictionState, written func(name string, uid types.UID, generation int64) bool) {
 	list := rulestatus.NewPatches(state.tracker, state.evictor.Forget)
 	options := p.statusOptions(state)
 	options.Metrics = rulestatus.NewPatchMetrics(ctrlmetrics.Registry)
@@ -51,7 +51,7 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 			status.Add(patch.Name)
 		}
 	}
-	watch := func(ctx context.Context) {
+	p.add(everyReplica(func(ctx context.Context) {
 		controller.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
 			AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
 			DeleteFunc: func(obj any) {
@@ -64,39 +64,33 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 				}
 			},
 		}, p.local)
-	}
-	if err := p.manager.Add(everyReplica(watch)); err != nil {
-		return fmt.Errorf("watch ResourceSlicePatches: %w", err)
-	}
+	}))
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
 		p.leader.add(status.Start)
 	}
-	return nil
 }
 
 // addPatchFeed adds the feed of the devices of ResourceSlicePatches on every replica; nil when
 // the feature is off.
-func (p *program) addPatchFeed() (*PatchFeed, error) {
+func (p *program) addPatchFeed() *PatchFeed {
 	if !p.features.Enabled(settings.ResourceSlicePatches) {
-		return nil, nil //nolint:nilnil // Nil without an error means off.
+		return nil
 	}
 	view := sliceview.New()
 	if !p.features.Enabled(settings.ResourceSlicePatchAttributes) {
 		view.LeaveOutAttributes()
 	}
 	feed := NewPatchFeed(view, p.manager.GetCache(), p.local)
-	if err := p.manager.Add(feed); err != nil {
-		return nil, fmt.Errorf("watch ResourceSlicePatches: %w", err)
-	}
-	return feed, nil
+	p.add(feed)
+	return feed
 }
 
 // addPatches adds the leader's controller that writes the rules and the status of
 // ResourceSlicePatches.
-func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
+func (p *program) addPatches(state *evictionState, feed *PatchFeed) {
 	p.addRemover(state)
 	if feed == nil {
-		return nil
+		return
 	}
 	options := slicepatches.Options{
 		View: feed.View(), ViewSynced: feed.Synced, Live: p.manager.GetAPIReader(),
@@ -117,11 +111,10 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) error {
 	}
 	controller := slicepatches.New(p.controllerBase(nil), options)
 	p.leader.add(controller.Start)
-	if options.Rules.Client == nil {
-		return nil
+	if options.Rules.Client != nil {
+		state.changes.rules.join(controller.RuleChanged)
+		p.addPatchStatus(state, controller.Written)
 	}
-	state.changes.rules.join(controller.RuleChanged)
-	return p.addPatchStatus(state, controller.Written)
 }
 
 // addRemover adds the controller that deletes objects written for a feature whose gate is off

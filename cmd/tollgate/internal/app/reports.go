@@ -22,19 +22,11 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 	if !p.config.Audit.OpenReports || !p.components.evictor {
 		return nil, nil
 	}
-	keeper := apidiscovery.New(apidiscovery.Options{
-		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
-		Clock:     p.local,
-		Resources: []apidiscovery.Resource{{
-			Name: reportResource.GroupResource(), Versions: []string{reportResource.Version},
-			Without: "no Reports are written until its CustomResourceDefinition is installed",
-		}},
-		Known:   func(bool) {},
-		Metrics: p.resourceMetrics(),
+	keeper := p.newKeeper(func(bool) {}, apidiscovery.Resource{
+		Name: reportResource.GroupResource(), Versions: []string{reportResource.Version},
+		Without: "no Reports are written until its CustomResourceDefinition is installed",
 	})
-	if err := p.manager.Add(keeper); err != nil {
-		return nil, fmt.Errorf("look for the resource of Reports: %w", err)
-	}
+	p.add(keeper)
 	scheme := runtime.NewScheme()
 	if err := openreportsv1alpha1.Install(scheme); err != nil {
 		return nil, fmt.Errorf("register Reports: %w", err)
@@ -50,10 +42,13 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 	}, nil
 }
 
-// resourceMetrics returns the metrics of discovery, which all keepers share.
-func (p *program) resourceMetrics() *apidiscovery.Metrics {
+// newKeeper returns a keeper of resources. All keepers share their metrics.
+func (p *program) newKeeper(known func(bool), resources ...apidiscovery.Resource) *apidiscovery.Keeper {
 	if p.resources == nil {
 		p.resources = apidiscovery.NewMetrics(ctrlmetrics.Registry)
 	}
-	return p.resources
+	return apidiscovery.New(apidiscovery.Options{
+		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
+		Clock:     p.local, Resources: resources, Known: known, Metrics: p.resources,
+	})
 }

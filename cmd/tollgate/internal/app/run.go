@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
@@ -76,9 +77,14 @@ type program struct {
 	resources *apidiscovery.Metrics
 	// lock is nil without leader election.
 	lock *leader.Lock
+	// runnables run on every replica, once all parts are made.
+	runnables []manager.Runnable
 	// leader has the controllers that only the leader runs.
 	leader *leaderTasks
 }
+
+// add adds runnables of every replica.
+func (p *program) add(runnables ...manager.Runnable) { p.runnables = append(p.runnables, runnables...) }
 
 // newProgram connects to the API server, waits until it answers, and makes the dependencies.
 func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, run components, connection *rest.Config) (*program, error) {
@@ -210,10 +216,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	if err != nil {
 		return err
 	}
-	patches, err := p.addPatchFeed()
-	if err != nil {
-		return err
-	}
+	patches := p.addPatchFeed()
 	previews, err := p.addPreviews(state, patches)
 	if err != nil {
 		return err
@@ -221,12 +224,8 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	if err := p.addControllers(store, state, previews); err != nil {
 		return err
 	}
-	if err := p.addPatches(state, patches); err != nil {
-		return err
-	}
-	if err := p.addLeader(ctx); err != nil {
-		return err
-	}
+	p.addPatches(state, patches)
+	p.addLeader(ctx)
 	panics.Register(ctrlmetrics.Registry)
 	Register(ctrlmetrics.Registry, settings.Version(), string(config.Eviction.Mode), p.leads)
 	serveCtx, end := Extend(ctx, config.Webhook.DrainPeriod.Duration, p.local)
@@ -244,6 +243,11 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	}
 	if err := p.manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add liveness check: %w", err)
+	}
+	for _, runnable := range p.runnables {
+		if err := p.manager.Add(runnable); err != nil {
+			return fmt.Errorf("add %T: %w", runnable, err)
+		}
 	}
 	logr.FromContextOrDiscard(ctx).Info("starting", "version", settings.Version(), "components", run.String(), "webhook", config.Webhook.BindAddress,
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
@@ -263,17 +267,12 @@ func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
 		Clock:     p.local,
 		Metrics:   policies.NewMetrics(ctrlmetrics.Registry),
 	})
-	if err := p.manager.Add(store); err != nil {
-		return nil, fmt.Errorf("watch policies: %w", err)
-	}
+	p.add(store, everyReplica(p.warm))
 	// Informers start now, so that no review waits for the first list.
 	for _, object := range []client.Object{&corev1.Namespace{}, &nodev1.RuntimeClass{}} {
 		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("watch what policies depend on: %w", err)
 		}
-	}
-	if err := p.manager.Add(everyReplica(p.warm)); err != nil {
-		return nil, fmt.Errorf("watch what policies depend on: %w", err)
 	}
 	return store, nil
 }

@@ -32,9 +32,7 @@ func (p *program) addAdmission(
 	shutdownCtx, serveCtx context.Context, store *policies.Store, state *evictionState, preview *handlers.Preview,
 ) (map[string]healthz.Checker, error) {
 	if p.certificates != nil {
-		if err := p.manager.Add(p.certificates); err != nil {
-			return nil, fmt.Errorf("keep certificates: %w", err)
-		}
+		p.add(p.certificates)
 	}
 	if !p.components.webhook {
 		return map[string]healthz.Checker{"policies": store.Ready}, nil
@@ -44,18 +42,13 @@ func (p *program) addAdmission(
 		return nil, err
 	}
 	if callers != nil {
-		if err := p.manager.Add(callers); err != nil {
-			return nil, fmt.Errorf("follow who may send reviews: %w", err)
-		}
+		p.add(callers)
 	}
 	config := p.webhookConfig(store, state, preview, callers)
 	if outages := config.Handlers.Outages; outages != nil {
-		follow := func(ctx context.Context) {
+		p.add(everyReplica(func(ctx context.Context) {
 			controller.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
-		}
-		if err := p.manager.Add(everyReplica(follow)); err != nil {
-			return nil, fmt.Errorf("watch nodes: %w", err)
-		}
+		}))
 	}
 	server := webhook.NewServer(webhook.ServerOptions{
 		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, callers.TLSConfig},
@@ -63,9 +56,7 @@ func (p *program) addAdmission(
 	})
 	server.Register(webhook.PathMutate, Finish(shutdownCtx, serveCtx, webhook.Mutate(config)))
 	server.Register(webhook.PathValidate, Finish(shutdownCtx, serveCtx, webhook.Validate(config)))
-	if err := p.manager.Add(server); err != nil {
-		return nil, fmt.Errorf("serve webhooks: %w", err)
-	}
+	p.add(server)
 	return map[string]healthz.Checker{
 		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
 	}, nil
