@@ -22,7 +22,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
@@ -67,12 +66,6 @@ type Checker struct {
 // Current returns the policies, for the endpoints.
 func (c *Checker) Current() *policyset.Set { return c.policies }
 
-func defaultSeconds(config *configv1alpha1.TollgateConfiguration) toleration.DefaultSeconds {
-	return toleration.DefaultSeconds{
-		NotReady: config.Admission.DefaultNotReadyTolerationSeconds, Unreachable: config.Admission.DefaultUnreachableTolerationSeconds,
-	}
-}
-
 // NewChecker returns a checker with the endpoints that tollgate serve configures. The pods of a
 // cluster are unknown, so there are no previews, and limits on how many pods a taint may affect
 // are undecided.
@@ -101,38 +94,19 @@ func NewChecker(options Options) (*Checker, error) {
 		}
 		by = c.rbac
 	}
-	admission := &c.config.Admission
-	c.server = &APIServer{Reader: c.world, Clock: options.Clock, Admission: admission}
+	c.server = &APIServer{Reader: c.world, Clock: options.Clock, Admission: &c.config.Admission}
 	config := webhook.Config{Options: webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())}}
-	config.Handlers = handlers.Config{
-		Clock: c.pace, ServerClock: options.Clock,
-		Readers: handlers.Readers{
-			Policies: c, Namespaces: c.world, Live: c.world, Cache: c.world,
-			DeviceClasses:  handlers.NewDeviceClasses(c.world, c.world, c.pace),
-			RuntimeClasses: handlers.NewRuntimeClasses(c.world, c.world, c.pace),
-		},
-		Authorizers: handlers.Authorizers{Authorizer: by},
-		Users: handlers.Users{
-			Schedulers:          admission.Schedulers,
-			WorkloadControllers: slices.Concat(handlers.DefaultWorkloadControllers(), admission.WorkloadControllers),
-		},
-		APIServer: handlers.APIServer{
-			ExtendedResourceToleration: admission.ExtendedResourceToleration,
-			PodTolerationRestriction:   admission.PodTolerationRestriction,
-			DefaultSeconds:             defaultSeconds(c.config),
-			MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
-		},
-		Features: handlers.Features{
-			NodeTaintTimestamps:  gates.Enabled(settings.NodeTaintTimestamps),
-			SchedulingDirectives: gates.Enabled(settings.SchedulingDirectives),
-			DeviceTaintAdmission: gates.Enabled(settings.DeviceTaintAdmission),
-			Window:               c.config.Eviction.Mode == configv1alpha1.EvictionWindow,
-		},
-		Trackers: handlers.Trackers{Spread: handlers.NewSpread(handlers.SpreadConfig{
-			Nodes: c.nodes, Known: func() bool { return c.nodesRead },
-			ComparisonOperators: c.config.Eviction.ComparisonOperators, Clock: c.pace,
-		})},
+	config.Handlers = settings.HandlersOf(c.config, gates)
+	config.Handlers.Clock, config.Handlers.ServerClock, config.Handlers.Authorizer = c.pace, options.Clock, by
+	config.Handlers.Readers = handlers.Readers{
+		Policies: c, Namespaces: c.world, Live: c.world, Cache: c.world,
+		DeviceClasses:  handlers.NewDeviceClasses(c.world, c.world, c.pace),
+		RuntimeClasses: handlers.NewRuntimeClasses(c.world, c.world, c.pace),
 	}
+	config.Handlers.Spread = handlers.NewSpread(handlers.SpreadConfig{
+		Nodes: c.nodes, Known: func() bool { return c.nodesRead },
+		ComparisonOperators: c.config.Eviction.ComparisonOperators, Clock: c.pace,
+	})
 	c.mutate, c.validate = webhook.Mutate(config), webhook.Validate(config)
 	return c, nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -277,7 +278,7 @@ func (c *command) scanTolerations(ctx context.Context, clients *cli.Clients, nam
 	}
 	e := &existing{
 		Clients: clients, set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{},
-		defaults: defaultSeconds(c.config), namespace: namespace, tollgate: c.config.Namespace,
+		defaults: settings.DefaultSeconds(c.config), namespace: namespace, tollgate: c.config.Namespace,
 		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
 		take: func(result Result) { c.take(report, result) },
 	}

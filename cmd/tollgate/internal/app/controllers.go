@@ -62,7 +62,7 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 		}
 		p.leader.add(audit.New(base, audit.Options{
 			Pods: state.tracker, Synced: state.pods, Namespace: p.config.Namespace,
-			DefaultSeconds: p.defaultSeconds(), Metrics: audit.NewMetrics(ctrlmetrics.Registry), Reports: reports,
+			DefaultSeconds: settings.DefaultSeconds(p.config), Metrics: audit.NewMetrics(ctrlmetrics.Registry), Reports: reports,
 		}).Start)
 	}
 	if p.pairs(state) {
@@ -95,7 +95,7 @@ func (p *program) newRegistration(base controller.Base, changed func()) (*regist
 		Namespace: p.config.Namespace, Service: p.config.Certificates.ServiceName, URL: p.config.Webhook.URL,
 		FailurePolicy:      admissionregistrationv1.FailurePolicyType(p.config.Webhook.FailurePolicy),
 		ExcludedNamespaces: p.config.Webhook.ExcludedNamespaces,
-		DefaultSeconds:     p.defaultSeconds(), Window: p.window(),
+		DefaultSeconds:     settings.DefaultSeconds(p.config), Window: p.window(),
 		NodeTaintTimestamps: p.features.Enabled(settings.NodeTaintTimestamps), DeviceTaintAdmission: p.features.Enabled(settings.DeviceTaintAdmission),
 		WarnsOfComparisons: p.ignoresComparisons(),
 	})
@@ -145,7 +145,7 @@ func (p *program) pairs(state *evictionState) bool {
 
 // window reports whether the mode is Window, in which Tollgate evicts before Kubernetes does.
 func (p *program) window() bool {
-	return p.features.Enabled(settings.EvictionPolicies) && p.config.Eviction.Mode == configv1alpha1.EvictionWindow
+	return settings.Window(p.config, p.features)
 }
 
 // addTaintControllers adds the controllers of TaintPolicies.

@@ -18,7 +18,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/cel"
-	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
@@ -107,43 +106,21 @@ func newCertificates(
 func (p *program) webhookConfig(
 	store *policies.Store, state *evictionState, preview *handlers.Preview, callers *auth.Callers,
 ) webhook.Config {
-	admission := p.config.Admission
-	config := handlers.Config{
-		Trackers:    handlers.Trackers{Preview: preview},
-		Clock:       p.local,
-		ServerClock: p.clock,
-		Readers: handlers.Readers{
-			Policies:       store,
-			Namespaces:     handlers.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-			Live:           p.manager.GetAPIReader(),
-			Cache:          p.manager.GetClient(),
-			DeviceClasses:  handlers.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-			RuntimeClasses: handlers.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-		},
-		Authorizers: handlers.Authorizers{
-			Authorizer: p.authorizer, Turns: turns(), Operators: p.operators, OperatorTurns: turns(),
-		},
-		Users: handlers.Users{
-			Selves:              p.components.selves(p.self),
-			Schedulers:          admission.Schedulers,
-			WorkloadControllers: append(handlers.DefaultWorkloadControllers(), admission.WorkloadControllers...),
-		},
-		APIServer: handlers.APIServer{
-			ExtendedResourceToleration: admission.ExtendedResourceToleration,
-			PodTolerationRestriction:   admission.PodTolerationRestriction,
-			DefaultSeconds:             p.defaultSeconds(),
-			MaxTimeAddedSkew:           admission.MaxTimeAddedSkew.Duration,
-		},
-		Features: handlers.Features{
-			NodeTaintTimestamps:     p.features.Enabled(settings.NodeTaintTimestamps),
-			SchedulingDirectives:    p.features.Enabled(settings.SchedulingDirectives),
-			DeviceTaintAdmission:    p.features.Enabled(settings.DeviceTaintAdmission),
-			WithoutDeviceTaintRules: !p.features.Enabled(settings.DeviceTaintRules),
-			Window:                  p.window(),
-
-			IgnoreComparisonOperators: p.ignoresComparisons(),
-		},
+	config := settings.HandlersOf(p.config, p.features)
+	config.Clock, config.ServerClock, config.Preview = p.local, p.clock, preview
+	config.Readers = handlers.Readers{
+		Policies:       store,
+		Namespaces:     handlers.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+		Live:           p.manager.GetAPIReader(),
+		Cache:          p.manager.GetClient(),
+		DeviceClasses:  handlers.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+		RuntimeClasses: handlers.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
 	}
+	config.Authorizers = handlers.Authorizers{
+		Authorizer: p.authorizer, Turns: turns(), Operators: p.operators, OperatorTurns: turns(),
+	}
+	config.Selves = p.components.selves(p.self)
+	config.WithoutDeviceTaintRules, config.IgnoreComparisonOperators = !p.features.Enabled(settings.DeviceTaintRules), p.ignoresComparisons()
 	if config.NodeTaintTimestamps {
 		config.Outages = handlers.NewOutages()
 	}
@@ -191,13 +168,6 @@ func clientWithin(connection *rest.Config, qps float32, burst int) (*kubernetes.
 	connection = rest.CopyConfig(connection)
 	connection.QPS, connection.Burst = qps, burst
 	return kubernetes.NewForConfig(protobuf(connection))
-}
-
-func (p *program) defaultSeconds() toleration.DefaultSeconds {
-	return toleration.DefaultSeconds{
-		NotReady:    p.config.Admission.DefaultNotReadyTolerationSeconds,
-		Unreachable: p.config.Admission.DefaultUnreachableTolerationSeconds,
-	}
 }
 
 // The keys that verify callers' tokens have a rate limit of their own, per second: reviews wait
