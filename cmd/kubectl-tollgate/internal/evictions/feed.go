@@ -96,7 +96,6 @@ type feed struct {
 	mu sync.Mutex
 	// shown is the current state, fed by the watches.
 	shown Cluster
-	heeds bool
 	// policies has the EvictionPolicies; nil if they are not watched.
 	policies toolscache.Store
 	// missing are the sentences of the first read, and refused those of forbidden watches, by
@@ -135,7 +134,7 @@ func (f *feed) run(ctx context.Context) error {
 	defer stop(nil)
 	f.stop = stop
 	// The watches feed another tracker, and read events again.
-	f.missing, f.heeds, f.shown = first.Missing(), first.Tollgate.Terms.Policies, *shown
+	f.missing, f.shown = first.Missing(), *shown
 	f.shown.Tracker, f.shown.Events, f.shown.Set, f.shown.Policies = tracker.New(), Events{}, nil, nil
 	devices, err := f.open(ctx, first, shown.eventNamespace)
 	if err != nil {
@@ -343,8 +342,7 @@ func (f *feed) pollLease(ctx context.Context, first *state.Cluster) {
 				return
 			}
 			is := NewCluster(again)
-			f.shown.Mode, f.shown.NodesOff, f.shown.DevicesOff, f.shown.Rules = is.Mode, is.NodesOff, is.DevicesOff, is.Rules
-			f.heeds, f.missing = again.Tollgate.Terms.Policies, again.Missing()
+			f.shown.Terms, f.shown.Rules, f.missing = is.Terms, is.Rules, again.Missing()
 			f.compile()
 		})
 	}
@@ -371,7 +369,7 @@ func (f *feed) compile() {
 		}
 	}
 	slices.SortFunc(f.shown.Policies, func(a, b v1alpha1.EvictionPolicy) int { return cmp.Compare(a.Name, b.Name) })
-	if f.heeds {
+	if f.shown.Terms.Policies {
 		f.shown.Set = eviction.Compile(f.shown.Policies)
 	}
 }

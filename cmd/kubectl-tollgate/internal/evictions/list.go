@@ -11,6 +11,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
@@ -125,11 +126,9 @@ type Cluster struct {
 	Tracker *tracker.Tracker
 	// Rules are the rules of the evictor, without the tolerations of mode Window.
 	Rules decide.Rules
-	// Mode is the mode of Tollgate; empty where it is not installed.
-	Mode configv1alpha1.EvictionMode
-	// NodesOff is true if Tollgate does not evict for node taints, DevicesOff for device taints:
-	// the Kubernetes controllers do then.
-	NodesOff, DevicesOff bool
+	// Terms are the eviction settings of Tollgate; zero where it is not installed. The Kubernetes
+	// controllers evict for the kinds of taints for which it does not.
+	Terms settings.Eviction
 	// Set are the EvictionPolicies in force, nil for none, and Policies the same objects with
 	// their status.
 	Set      *eviction.Set
@@ -145,12 +144,11 @@ type Cluster struct {
 
 // NewCluster returns the Cluster of a snapshot, without events.
 func NewCluster(found *state.Cluster) *Cluster {
-	c := &Cluster{Tracker: found.Tracker, Rules: found.Rules, Policies: found.EvictionPolicies, Namespaces: found.NamespaceLabels}
-	c.Rules.Window = false
-	if terms := &found.Tollgate.Terms; found.Tollgate.Installed {
-		c.Mode, c.NodesOff, c.DevicesOff = terms.Mode, !terms.Nodes, !terms.Devices
+	c := &Cluster{
+		Tracker: found.Tracker, Rules: found.Rules, Terms: found.Tollgate.Terms, Policies: found.EvictionPolicies, Namespaces: found.NamespaceLabels,
 	}
-	if found.Tollgate.Terms.Policies {
+	c.Rules.Window = false
+	if c.Terms.Policies {
 		c.Set = found.Policies.Evictions
 	}
 	return c
@@ -230,7 +228,7 @@ func (m *Moment) Eviction(of *tracker.Situation) (Eviction, bool) {
 func (m *Moment) decide(s *tracker.Situation) (Eviction, bool) {
 	var ours []decide.Reason
 	theirs := m.Rules.Decide(m.now, *s).Because
-	switch m.Mode {
+	switch m.Terms.Mode {
 	case configv1alpha1.EvictionReplace:
 		off := func(r decide.Reason) bool { return !m.evicts(&r) }
 		ours = slices.DeleteFunc(slices.Clone(theirs), off)
@@ -269,9 +267,9 @@ func (m *Moment) decide(s *tracker.Situation) (Eviction, bool) {
 // evicts reports whether Tollgate evicts for the kind of taint of a reason.
 func (m *Moment) evicts(reason *decide.Reason) bool {
 	if reason.Taint.Source.Kind.OnDevice() {
-		return !m.DevicesOff
+		return m.Terms.Devices
 	}
-	return !m.NodesOff
+	return m.Terms.Nodes
 }
 
 // joinReasons appends those of others whose taints are not in because.

@@ -220,7 +220,7 @@ func TestWhatIsSwitchedOffIsLeftToKubernetes(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			cluster := world(t, configv1alpha1.EvictionReplace, c.world...)
-			cluster.NodesOff, cluster.DevicesOff = !c.nodes, !c.devices
+			cluster.Terms.Nodes, cluster.Terms.Devices = c.nodes, c.devices
 			require.Equal(t, c.want, said(cluster.List(noon, &Filter{}), noon))
 		})
 	}

@@ -19,6 +19,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -31,7 +32,9 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // name.
 func world(tb testing.TB, mode configv1alpha1.EvictionMode, documents ...string) *Cluster {
 	tb.Helper()
-	c := &Cluster{Tracker: tracker.New(), Mode: mode, Namespaces: func(name string) (labels.Labels, bool) {
+	terms := settings.DefaultEviction()
+	terms.Mode = mode
+	c := &Cluster{Tracker: tracker.New(), Terms: terms, Namespaces: func(name string) (labels.Labels, bool) {
 		return labels.Set{corev1.LabelMetadataName: name}, name != "unknown"
 	}}
 	for text := range strings.SplitSeq(strings.Join(documents, "\n---\n"), "\n---\n") {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 )
 
 func TestNodeCountsWhatBecomesOfItsPods(t *testing.T) {
@@ -75,7 +76,7 @@ status: {` + running + `}
 		configv1alpha1.EvictionWindow:  {"Tollgate", "Held on node n-1, which it would have to leave in 9m1s: EvictionPolicy/x is paused; it leaves in 9m1s all the same; "},
 	} {
 		w := worldOf(t, node("n-1", "1", sick), given, paused)
-		w.Evictions.Mode = mode
+		w.Evictions.Terms.Mode = mode
 		got, err := w.Pod(t.Context(), "ml", "p", noon)
 		require.NoError(t, err)
 		require.Contains(t, got.Answer, test.answer, mode)
@@ -87,7 +88,7 @@ func TestWithoutTollgateNoPolicyHoldsAnybody(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, node("n-1", "1", sick), pod("p", onN, running),
 		"apiVersion: tollgate.dev/v1alpha1\nkind: EvictionPolicy\nmetadata: {name: x, uid: u}\nspec: {taints: [{key: sick}], paused: true}\n")
-	w.Evictions.Mode = ""
+	w.Evictions.Terms = settings.Eviction{}
 	got, err := w.Pod(t.Context(), "ml", "p", noon)
 	require.NoError(t, err)
 	require.Equal(t, "Has to leave node n-1 now (due 60s ago): taint sick:NoExecute of node n-1 is not tolerated.", got.Answer)

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
-	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
@@ -47,7 +47,7 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	b := &builder{World: &World{
 		Cluster: &state.Cluster{Tracker: tracker.New()}, Classes: map[string]*resourcev1.DeviceClass{}, Inventory: devices.NewTable(devices.Filter{}), Namespace: &corev1.Namespace{},
 		Evictions: &evictions.Cluster{
-			Mode: configv1alpha1.EvictionReplace, Namespaces: func(string) (labels.Labels, bool) { return labels.Set{}, true },
+			Terms: settings.DefaultEviction(), Namespaces: func(string) (labels.Labels, bool) { return labels.Set{}, true },
 		},
 	}}
 	b.Evictions.Tracker = b.Tracker
