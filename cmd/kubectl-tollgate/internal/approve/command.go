@@ -77,9 +77,6 @@ The exit code is 1 on errors, and when the answer is no, else 0. It needs the ri
 		if err := c.complete(args); err != nil {
 			return err
 		}
-		if err := c.validate(); err != nil {
-			return err
-		}
 		clients, err := connection.Clients(c.notes)
 		if err != nil {
 			return err
@@ -99,15 +96,12 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	c.wants.AddFlags(cmd)
 }
 
-// complete reads the arguments.
+// complete reads the arguments, or returns an error if they or the flags are invalid.
 func (c *command) complete(args []string) (err error) {
-	c.target, err = targetOf(args[0], args[1])
-	return err
-}
-
-// validate returns an error for invalid flags.
-func (c *command) validate() error {
 	const longest = 7 * 24 * time.Hour
+	if c.target, err = targetOf(args[0], args[1]); err != nil {
+		return err
+	}
 	switch err := c.Validate(); {
 	case err != nil:
 		return err
@@ -142,10 +136,8 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 	if err != nil {
 		return err
 	}
-	for _, sentence := range slices.Concat(cluster.Missing(), warning, c.sentences(planned, now)) {
-		if _, err := fmt.Fprintln(c.notes, strings.Join(cli.Wrapped(sentence, cli.Width), "\n")); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
+	if err := cli.WriteWrapped(c.notes, "", slices.Concat(cluster.Missing(), warning, c.sentences(planned, now))); err != nil {
+		return err
 	}
 	if c.DryRun == cli.DryRunNone && !c.yes {
 		agreed, err := cli.Confirm(ctx, c.in, c.notes, "Approve?")
@@ -203,13 +195,7 @@ func (c *command) create(ctx context.Context, clients *cli.Clients, a *approval)
 // objectOf returns the object of an approval. The API server generates its name from the object and
 // the taint, since the same taint may be approved again later.
 func (c *command) objectOf(a *approval) *v1alpha1.EvictionApproval {
-	// Only these characters are valid in names.
-	prefix := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(a.source.Name+"-"+a.key[strings.LastIndex(a.key, "/")+1:]))
+	prefix := cli.PartOfName(a.source.Name + "-" + a.key[strings.LastIndex(a.key, "/")+1:])
 	object := &v1alpha1.EvictionApproval{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionApproval"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: strings.Trim(prefix, "-") + "-"},

@@ -33,7 +33,7 @@ func approves(t *testing.T, clients *cli.Clients, line string) (out, notes strin
 	cmd.ResetFlags()
 	c.addFlags(cmd)
 	require.NoError(t, cmd.ParseFlags(strings.Fields(line)))
-	if err := errors.Join(c.complete(cmd.Flags().Args()), c.validate()); err != nil {
+	if err := c.complete(cmd.Flags().Args()); err != nil {
 		return "", "", err
 	}
 	err = c.run(t.Context(), clients)

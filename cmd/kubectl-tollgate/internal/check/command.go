@@ -208,7 +208,7 @@ func (c *command) run(ctx context.Context) error {
 	}
 	report.summarize()
 	if !c.quiet {
-		if err := report.WriteNotes(c.notes); err != nil {
+		if err := cli.WriteWrapped(c.notes, "note: ", report.Notes); err != nil {
 			return err
 		}
 		if err := report.Write(c.out, c.output.Format); err != nil {

@@ -138,7 +138,7 @@ func (c *Case) validate() error {
 // objects returns the objects of a case.
 func (t *Test) objects(c *Case) ([]cli.Object, error) {
 	if c.Manifest != "" {
-		return cli.ReadManifests(t.relative([]string{c.Manifest}), strings.NewReader(""))
+		return t.readFiles(c.Manifest)
 	}
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(c.Object, &object.Object); err != nil {
@@ -150,16 +150,16 @@ func (t *Test) objects(c *Case) ([]cli.Object, error) {
 	return []cli.Object{{Position: t.position, Unstructured: object}}, nil
 }
 
-// relative resolves paths that are relative to the file of the test.
-func (t *Test) relative(paths []string) []string {
-	out := make([]string, 0, len(paths))
+// readFiles returns the objects in files and directories. Paths may be relative to the file of the test.
+func (t *Test) readFiles(paths ...string) ([]cli.Object, error) {
+	var found []string
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(t.position.File), path)
 		}
-		out = append(out, path)
+		found = append(found, path)
 	}
-	return out
+	return cli.ReadManifests(found, nil)
 }
 
 // Run runs a test. The error is one of the test itself, not of its expectations.
@@ -169,14 +169,14 @@ func (t *Test) Run(ctx context.Context, options Options) (outcomes []ReportedCas
 			err = fmt.Errorf("%s %s: %w", Kind, t.Metadata.Name, err)
 		}
 	}()
-	policies, err := cli.ReadManifests(t.relative(t.Policies), strings.NewReader(""))
+	policies, err := t.readFiles(t.Policies...)
 	if err != nil {
 		return nil, err
 	}
 	if options.Policies, err = options.Policies.With(policies); err != nil {
 		return nil, err
 	}
-	others, err := cli.ReadManifests(t.relative(t.Manifests), strings.NewReader(""))
+	others, err := t.readFiles(t.Manifests...)
 	if err != nil {
 		return nil, err
 	}

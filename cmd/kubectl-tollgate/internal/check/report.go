@@ -200,16 +200,6 @@ func (r *Report) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// WriteNotes writes the notes as text. An error is that of the writer.
-func (r *Report) WriteNotes(w io.Writer) error {
-	for _, note := range r.Notes {
-		if _, err := io.WriteString(w, cli.Wrap(0, "note: "+note)); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
-	}
-	return nil
-}
-
 // Write writes the report in a format of the command. Text has colours on a terminal. An error is
 // that of the writer.
 func (r *Report) Write(w io.Writer, format string) error {

@@ -68,6 +68,25 @@ func write(out io.Writer, format, indent string, escapeHTML bool, value any) err
 	return nil
 }
 
+// WriteNotes writes a line for each note.
+func WriteNotes(w io.Writer, prefix string, notes []string) error {
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(w, prefix+note); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteWrapped writes notes in lines of at most Width characters.
+func WriteWrapped(w io.Writer, prefix string, notes []string) error {
+	var lines []string
+	for _, note := range notes {
+		lines = append(lines, Wrapped(prefix+note, Width)...)
+	}
+	return WriteNotes(w, "", lines)
+}
+
 // TimeOrNone returns a time for JSON, nil for none.
 func TimeOrNone(at time.Time) *metav1.Time {
 	if at.IsZero() {
@@ -137,6 +156,17 @@ func NameOf(object *unstructured.Unstructured) string {
 		name = object.GetGenerateName() + "*"
 	}
 	return strings.ToLower(object.GetKind()) + "." + object.GroupVersionKind().Group + "/" + name
+}
+
+// PartOfName returns text with dashes in place of the characters that are not valid in names of
+// objects.
+func PartOfName(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(text))
 }
 
 // Plural returns one for the number 1, else many.

@@ -89,12 +89,7 @@ func show(ctx context.Context, clients *cli.Clients, filter Filter, output strin
 	if err != nil {
 		return err
 	}
-	for _, note := range inventory.Notes() {
-		if _, err := fmt.Fprintln(notes, note); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
-	}
-	return nil
+	return cli.WriteNotes(notes, "", inventory.Notes())
 }
 
 // read returns the devices that match a filter, with claims on request, and with classes if they

@@ -191,7 +191,7 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 		}
 		notes = append(notes, Notes(list, now)...)
 	}
-	return say(to.notes, notes)
+	return cli.WriteWrapped(to.notes, "", notes)
 }
 
 // check returns an error if the object of a filter does not exist; nil if the user may not list
@@ -212,15 +212,6 @@ func (o *options) check(found *state.Cluster) error {
 	}
 	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {
 		return fmt.Errorf("whether there is a ResourceSlicePatch %s cannot be told: %s", filter.Patch, strings.Join(found.Missing(), "; "))
-	}
-	return nil
-}
-
-func say(to io.Writer, notes []string) error {
-	for _, note := range notes {
-		if _, err := fmt.Fprintln(to, strings.Join(cli.Wrapped(note, cli.Width), "\n")); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
 	}
 	return nil
 }

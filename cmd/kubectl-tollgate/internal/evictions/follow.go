@@ -137,7 +137,7 @@ func (v *lineView) show(at *frame) error {
 			continue
 		}
 		v.lacks = append(v.lacks, lack)
-		if err := say(v.to.notes, []string{lack}); err != nil {
+		if err := cli.WriteWrapped(v.to.notes, "", []string{lack}); err != nil {
 			return err
 		}
 	}
@@ -146,10 +146,11 @@ func (v *lineView) show(at *frame) error {
 
 // end writes the holds, which change too often to be written before.
 func (v *lineView) end(at *frame) error {
+	notes := at.holds
 	if len(at.list) == 0 {
-		return say(v.to.notes, []string{"no pod has to leave"})
+		notes = []string{"no pod has to leave"}
 	}
-	return say(v.to.notes, at.holds)
+	return cli.WriteWrapped(v.to.notes, "", notes)
 }
 
 // ChangeLines returns a function that writes a line for each change, under one head. It is not

@@ -91,6 +91,9 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 			return err
 		}
 		of := question{kind: kind, namespace: namespace, name: name, lease: wants.Lease, now: clock.RealClock{}.Now()}
+		if kind == kindDevice {
+			of.device, _ = deviceOf(name) // Function args has looked at it.
+		}
 		return show(cmd.Context(), clients, of, output.Format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
@@ -99,6 +102,8 @@ claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what
 // question is the object to explain.
 type question struct {
 	kind, namespace, name string
+	// device is the device of the name.
+	device device.ID
 	// lease is the namespace of Tollgate, empty for the usual one.
 	lease string
 	now   time.Time
@@ -162,12 +167,7 @@ func show(ctx context.Context, clients *cli.Clients, of question, output string,
 	if err != nil {
 		return err
 	}
-	for _, note := range missing {
-		if _, err := fmt.Fprintln(notes, "note: "+note); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
-	}
-	return nil
+	return cli.WriteNotes(notes, "note: ", missing)
 }
 
 // explain reads the cluster, and returns the explanation and sentences about missing data.
@@ -185,10 +185,7 @@ func explain(ctx context.Context, clients *cli.Clients, of question) (answer exp
 	case kindNode:
 		answer = world.Node(of.name, of.now)
 	default:
-		var id device.ID
-		if id, err = deviceOf(of.name); err == nil {
-			answer = world.Device(ctx, id, of.now)
-		}
+		answer = world.Device(ctx, of.device, of.now)
 	}
 	return answer, world.Missing(), err
 }

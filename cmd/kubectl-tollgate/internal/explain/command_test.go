@@ -170,7 +170,12 @@ spec: {taints: [{key: dedicated}], grants: [{namespaces: [ml]}]}
 func ask(t *testing.T, f *fakes, kind, name, output string) (out, notes string, err error) {
 	t.Helper()
 	var text, said bytes.Buffer
-	err = show(t.Context(), f.clients(), question{kind: kind, namespace: "ml", name: name, lease: "gates", now: noon}, output, &text, &said)
+	of := question{kind: kind, namespace: "ml", name: name, lease: "gates", now: noon}
+	if kind == kindDevice {
+		of.device, err = deviceOf(name)
+		require.NoError(t, err)
+	}
+	err = show(t.Context(), f.clients(), of, output, &text, &said)
 	return text.String(), said.String(), err
 }
 

@@ -31,15 +31,7 @@ type reader struct {
 // read returns the World as the user may see it.
 func (r *reader) read(ctx context.Context) (*World, error) {
 	wants := state.Wants{Lease: r.lease, Policies: true, Node: func(*corev1.Node) bool { return true }}
-	var filter devices.Filter
-	if r.kind == kindDevice {
-		id, err := deviceOf(r.name)
-		if err != nil {
-			return nil, err
-		}
-		filter = devices.Filter{Driver: id.Driver, Pool: id.Pool, Device: id.Name}
-	}
-	r.inventory = devices.NewTable(filter)
+	r.inventory = devices.NewTable(devices.Filter{Driver: r.device.Driver, Pool: r.device.Pool, Device: r.device.Name})
 	namespaced := r.kind == kindPod || r.kind == kindClaim
 	if namespaced {
 		wants.Namespace = r.namespace

@@ -151,13 +151,7 @@ func taintNameOf(target *Target, taint Taint) string {
 	devices := cmp.Or(target.Device, target.Pool, target.Driver, target.Class, "devices")
 	_, key, _ := strings.Cut(taint.Key, "/")
 	const most, digits = 60, 8
-	// Names have lower-case letters, digits and dashes.
-	readable := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(devices+"-"+cmp.Or(key, taint.Key)+readableEffect))
+	readable := cli.PartOfName(devices + "-" + cmp.Or(key, taint.Key) + readableEffect)
 	readable = strings.Trim(readable[:min(len(readable), most)], "-")
 	return readable + "-" + hex.EncodeToString(sum[:])[:digits]
 }

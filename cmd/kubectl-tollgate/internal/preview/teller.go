@@ -136,12 +136,7 @@ func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants s
 
 // writeMissing writes notes about the missing data.
 func (t *Teller) writeMissing(notes io.Writer) error {
-	for _, lack := range t.cluster.Missing() {
-		if _, err := fmt.Fprintln(notes, "note: "+lack); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
-	}
-	return nil
+	return cli.WriteNotes(notes, "note: ", t.cluster.Missing())
 }
 
 // tell returns the preview of a write with changes.
