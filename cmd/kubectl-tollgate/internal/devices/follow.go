@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -33,8 +32,7 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, fil
 	if err != nil {
 		return err
 	}
-	// Logs of client libraries would mix with the rows.
-	watching, stop := context.WithCancelCause(logr.NewContext(ctx, logr.Discard()))
+	watching, stop := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop(nil)

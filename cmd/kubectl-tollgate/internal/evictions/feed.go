@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,10 +97,10 @@ type feed struct {
 	shown Cluster
 	// policies has the EvictionPolicies; nil if they are not watched.
 	policies toolscache.Store
-	// missing are the sentences of the first read, and refused those of forbidden watches, by
-	// resource.
-	missing []string
-	refused map[string]string
+	// snapshot is that of the first read, with the Lease as it is, and refused are the sentences
+	// about forbidden watches, by resource.
+	snapshot *state.Cluster
+	refused  map[string]string
 	// trouble is the last error of a watch, and troubleAt its time.
 	trouble   string
 	troubleAt time.Time
@@ -127,14 +126,13 @@ func (f *feed) run(ctx context.Context) error {
 	if err := f.check(first); err != nil {
 		return err
 	}
-	// Client libraries would log errors over the screen; notes has them.
-	watching, stop := context.WithCancelCause(logr.NewContext(ctx, logr.Discard()))
+	watching, stop := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop(nil)
 	f.stop = stop
 	// The watches feed another tracker, and read events again.
-	f.missing, f.shown = first.Missing(), *shown
+	f.snapshot, f.shown = first, *shown
 	f.shown.Tracker, f.shown.Events, f.shown.Set, f.shown.Policies = tracker.New(), Events{}, nil, nil
 	devices, err := f.open(ctx, first, shown.eventNamespace)
 	if err != nil {
@@ -317,8 +315,7 @@ func (f *feed) failed(w *feedWatch, err error) {
 		f.trouble, f.troubleAt = "watch "+w.resource.String()+": "+err.Error(), f.clock.Now()
 		return
 	}
-	listed := func(sentence string) bool { return strings.Contains(sentence, "list "+w.resource.Resource+":") }
-	if !slices.ContainsFunc(f.missing, listed) {
+	if !f.snapshot.Unread(w.resource.Resource) {
 		f.refused[w.resource.String()] = refused.Error()
 	}
 	w.once.Do(func() { close(w.refused) })
@@ -342,7 +339,7 @@ func (f *feed) pollLease(ctx context.Context, first *state.Cluster) {
 				return
 			}
 			is := NewCluster(again)
-			f.shown.Terms, f.shown.Rules, f.missing = is.Terms, is.Rules, again.Missing()
+			f.shown.Terms, f.shown.Rules, f.snapshot = is.Terms, is.Rules, again
 			f.compile()
 		})
 	}
@@ -392,7 +389,7 @@ func (f *feed) notes(now time.Time) []string {
 	const lately = 15 * time.Second
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	notes := slices.Clone(f.missing)
+	notes := slices.Clone(f.snapshot.Missing())
 	for _, resource := range slices.Sorted(maps.Keys(f.refused)) {
 		notes = append(notes, f.refused[resource])
 	}

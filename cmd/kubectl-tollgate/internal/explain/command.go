@@ -155,15 +155,14 @@ type explanation interface {
 // notes.
 func show(ctx context.Context, clients *cli.Clients, of question, output string, out, notes io.Writer) error {
 	answer, missing, err := explain(ctx, clients, of)
-	if to := clients.Progress.Before(out); err == nil {
-		switch output {
-		case "json", "yaml":
-			err = cli.WriteDocument(to, output, "  ", answer)
-		default:
-			err = writeText(to, answer, output == "wide", of.now)
-		}
-	}
 	clients.Progress.End()
+	switch {
+	case err != nil:
+	case output == "json" || output == "yaml":
+		err = cli.WriteDocument(out, output, "  ", answer)
+	default:
+		err = writeText(out, answer, output == "wide", of.now)
+	}
 	if err != nil {
 		return err
 	}

@@ -91,29 +91,29 @@ type Cluster struct {
 	Claims []*resourcev1.ResourceClaim
 
 	namespaces map[string]labels.Set
-	// budgetsKnown and claimsKnown are true if the user may list them.
-	budgetsKnown, claimsKnown bool
 	// devices is nil unless Wants.Selection is set.
 	devices *sliceview.View
-	// selectable is true if slices and classes were read.
-	selectable bool
 	// comparing is true if a pod has a toleration with the operator Lt or Gt.
 	comparing bool
-	missing   []string
-	// lease is the namespace of the Lease, and leaseLack the element of missing about it.
-	lease, leaseLack string
-	// unread are the resources that the user may not list.
-	unread map[string]bool
-	// own are the resources of which only those of one namespace were read.
-	own map[string]bool
+	// missing are the sentences of Missing, without that about the Lease.
+	missing []string
+	// lease is the namespace of the Lease.
+	lease string
+	// reads has what came of reading resources, by their plural names.
+	reads map[string]outcome
 }
 
 // Missing returns what could not be read and how that limits the answer, as sentences without a
 // full stop.
-func (c *Cluster) Missing() []string { return c.missing }
+func (c *Cluster) Missing() []string {
+	if c.Tollgate.lack == "" {
+		return c.missing
+	}
+	return slices.Insert(slices.Clone(c.missing), 0, c.Tollgate.lack)
+}
 
 // Unread reports whether the user may not list a resource, by its plural name.
-func (c *Cluster) Unread(resource string) bool { return c.unread[resource] }
+func (c *Cluster) Unread(resource string) bool { return c.reads[resource] == forbidden }
 
 // Lack records the effect of a resource that is forbidden, and accepts one that is not served. It
 // returns any other error.
@@ -122,10 +122,10 @@ func (c *Cluster) Lack(err error, verb string, resource schema.GroupResource, wi
 	case errors.Is(err, cli.ErrNotServed):
 		return nil
 	case apierrors.IsForbidden(err):
-		if c.unread == nil {
-			c.unread = map[string]bool{}
+		if c.reads == nil {
+			c.reads = map[string]outcome{}
 		}
-		c.unread[resource.Resource] = true
+		c.reads[resource.Resource] = forbidden
 		c.Note(fmt.Sprintf("you may not %s %s: %s%s", verb, resource.Resource, without, cli.Advice(err, verb, resource)))
 		return nil
 	default:
@@ -152,11 +152,11 @@ func (c *Cluster) Has(kind tracker.SourceKind, name string) bool {
 
 // Own reports whether the user may list a resource only in Wants.Namespace, by its plural name.
 func (c *Cluster) Own(resource string) bool {
-	return c.own[resource]
+	return c.reads[resource] == listedOwn
 }
 
-// DevicesKnown reports whether claims were read.
-func (c *Cluster) DevicesKnown() bool { return c.claimsKnown }
+// DevicesKnown reports whether claims were read; where they are not served, there are none.
+func (c *Cluster) DevicesKnown() bool { return !c.Unread(ClaimResource.Resource) }
 
 // NamespaceLabels returns the labels of a namespace; false if it was not read or is gone.
 func (c *Cluster) NamespaceLabels(name string) (labels.Labels, bool) {
@@ -186,7 +186,7 @@ func (c *Cluster) View() *preview.View {
 	return preview.NewView(preview.Options{
 		Tracker: c.Tracker, Rules: c.Rules,
 		PodsKnown: yes, NodesKnown: yes, DevicesKnown: c.DevicesKnown,
-		BudgetsKnown: func() bool { return c.budgetsKnown },
+		BudgetsKnown: func() bool { return !c.Unread(BudgetResource.Resource) },
 		Policies:     c.Foretold, NamespaceLabels: c.NamespaceLabels,
 	})
 }
@@ -194,7 +194,7 @@ func (c *Cluster) View() *preview.View {
 // Selected returns the published devices that a ResourceSlicePatch would select. It returns an
 // error if the snapshot lacks slices or classes, or ctx is done.
 func (c *Cluster) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, error) {
-	if c.devices == nil || !c.selectable {
+	if c.devices == nil || c.reads[SliceResource.Resource] != listed || c.reads[ClassResource.Resource] != listed {
 		return nil, fmt.Errorf("find the devices of ResourceSlicePatch %s: not all ResourceSlices and DeviceClasses could be read", patch.Name)
 	}
 	ids, err := c.devices.Would(ctx, patch)
@@ -210,13 +210,13 @@ var leaseResource = schema.GroupResource{Group: coordinationv1.GroupName, Resour
 type Tollgate struct {
 	// Installed is true if there is a Lease, or it may not be read.
 	Installed bool
-	// Leading is true if the Lease is renewed.
-	Leading bool
 	// Terms are the eviction settings of the Lease, else of the default configuration; zero if
 	// not installed.
 	Terms settings.Eviction
 	// Told is true if Terms are those of the Lease.
 	Told bool
+	// lack is a sentence for Missing, if any.
+	lack string
 }
 
 // heedsPolicies reports whether EvictionPolicies protect pods.
@@ -236,49 +236,38 @@ func (t *Tollgate) rules(comparing bool) decide.Rules {
 	}
 }
 
-// readTollgate reads the Lease of Tollgate's leader, and returns a sentence for Missing, if any.
-func readTollgate(ctx context.Context, clients *cli.Clients, namespace string, now time.Time) (Tollgate, string, error) {
+// readTollgate reads the Lease of Tollgate's leader.
+func readTollgate(ctx context.Context, clients *cli.Clients, namespace string, now time.Time) (Tollgate, error) {
 	lease, err := clients.Kubernetes.CoordinationV1().Leases(namespace).Get(ctx, settings.LeaseName, metav1.GetOptions{})
-	defaults := Tollgate{Installed: true, Leading: true, Terms: settings.DefaultEviction()}
+	found, name := Tollgate{Installed: true, Terms: settings.DefaultEviction()}, namespace+"/"+settings.LeaseName
 	switch {
 	case apierrors.IsNotFound(err):
-		return Tollgate{}, fmt.Sprintf("Tollgate does not run here (there is no Lease %s/%s): the controllers of Kubernetes evict, past PodDisruptionBudgets and EvictionPolicies",
-			namespace, settings.LeaseName), nil
+		return Tollgate{
+			lack: "Tollgate does not run here (there is no Lease " + name + "): the controllers of Kubernetes evict, past PodDisruptionBudgets and EvictionPolicies",
+		}, nil
 	case apierrors.IsForbidden(err):
-		return defaults, fmt.Sprintf("you may not read Lease %s/%s, so it is not known whether Tollgate runs: the answer is for one with the default configuration%s",
-			namespace, settings.LeaseName, cli.Advice(err, "get", leaseResource)), nil
+		found.lack = "you may not read Lease " + name + ", so it is not known whether Tollgate runs: the answer is for one with the default configuration" +
+			cli.Advice(err, "get", leaseResource)
+		return found, nil
 	case err != nil:
-		return Tollgate{}, "", cli.Failed(err, "read Lease "+namespace+"/"+settings.LeaseName, "get", leaseResource)
+		return Tollgate{}, cli.Failed(err, "read Lease "+name, "get", leaseResource)
 	}
-	found := defaults
-	found.Leading = isLeading(lease, now)
-	terms, err := settings.ParseEviction(lease.Labels)
-	if err != nil {
-		return found, fmt.Sprintf("Lease %s/%s does not say how Tollgate evicts (%v): the answer is for the default configuration", namespace, settings.LeaseName, err), nil
+	if terms, err := settings.ParseEviction(lease.Labels); err != nil {
+		found.lack = fmt.Sprintf("Lease %s does not say how Tollgate evicts (%v): the answer is for the default configuration", name, err)
+	} else if found.Terms, found.Told = terms, true; !isLeading(lease, now) {
+		found.lack = "no Tollgate leads at the moment (Lease " + name + " is not renewed): what it evicts stays until one does"
 	}
-	found.Terms, found.Told = terms, true
-	if !found.Leading {
-		return found, fmt.Sprintf("no Tollgate leads at the moment (Lease %s/%s is not renewed): what it evicts stays until one does", namespace, settings.LeaseName), nil
-	}
-	return found, "", nil
+	return found, nil
 }
 
 // Again returns a copy of c with the Lease as it is at now.
 func (c *Cluster) Again(ctx context.Context, clients *cli.Clients, now time.Time) (*Cluster, error) {
-	status, lack, err := readTollgate(ctx, clients, c.lease, now)
+	status, err := readTollgate(ctx, clients, c.lease, now)
 	if err != nil {
 		return nil, err
 	}
 	again := *c
-	again.Now, again.Tollgate, again.Rules, again.leaseLack, again.missing = now, status, status.rules(c.comparing), lack, nil
-	if lack != "" {
-		again.missing = append(again.missing, lack)
-	}
-	for _, sentence := range c.missing {
-		if sentence != c.leaseLack {
-			again.missing = append(again.missing, sentence)
-		}
-	}
+	again.Now, again.Tollgate, again.Rules = now, status, status.rules(c.comparing)
 	return &again, nil
 }
 

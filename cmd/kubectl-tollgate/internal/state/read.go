@@ -70,41 +70,45 @@ type reader struct {
 	tolerations []v1alpha1.TolerationPolicy
 	placement   []v1alpha1.PlacementPolicy
 	gates       []v1alpha1.GatePolicy
-	// slices and classes are true if they were read.
-	slices, classes bool
 }
+
+// outcome is what came of reading a resource. It is zero for one that is not wanted or not served.
+type outcome int
+
+const (
+	// listedOwn means that only those of Wants.Namespace were read.
+	listed outcome = iota + 1
+	listedOwn
+	forbidden
+)
 
 // list is one kind of object.
 type list struct {
 	resource schema.GroupResource
+	// version is the version that has to be served; empty for one that always is.
+	version string
 	// without describes the effect of a forbidden list; empty if the list is required.
 	without string
 	// read reads the objects of a namespace, or of all if it is empty.
 	read func(ctx context.Context, namespace string) error
-	// namespaced is true if Wants.Namespace is read where all namespaces are forbidden, and own if
-	// that happened.
-	namespaced, own bool
+	// namespaced is true if Wants.Namespace is read where all namespaces are forbidden.
+	namespaced bool
 }
 
 // Read reads a snapshot of the cluster at now. Errors have advice.
 func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants) (*Cluster, error) {
 	wants.Lease = cmp.Or(wants.Lease, settings.LeaseNamespace)
 	c := &Cluster{
-		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, own: map[string]bool{}, lease: wants.Lease,
+		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, reads: map[string]outcome{}, lease: wants.Lease,
 	}
 	if wants.Selection {
 		c.devices = sliceview.New()
 	}
 	r := &reader{Clients: clients, wants: wants, cluster: c}
-	lists := r.lists()
-	if err := r.all(ctx, lists); err != nil {
+	if err := r.all(ctx, r.lists()); err != nil {
 		return nil, err
 	}
-	for i := range lists {
-		c.own[lists[i].resource.Resource] = lists[i].own
-	}
 	c.Rules = c.Tollgate.rules(c.comparing)
-	c.selectable = r.slices && r.classes
 	c.Policies = c.Policies.WithEvictions(c.EvictionPolicies).WithTaints(c.TaintPolicies).
 		WithTolerations(r.tolerations).WithPlacement(r.placement).WithGates(r.gates)
 	c.TaintPolicies = append(c.TaintPolicies, policyset.GuardsOf(r.placement).Taints...)
@@ -117,7 +121,7 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 		c.Note("you may list resourceclaims in namespace " + wants.Namespace + " alone: which devices the claims of others have is not known")
 	}
 	// A preview also checks DevicesKnown.
-	c.Tracker.SetDevicesKnown(c.claimsKnown)
+	c.Tracker.SetDevicesKnown(c.DevicesKnown())
 	return c, nil
 }
 
@@ -146,11 +150,11 @@ func (r *reader) lists() []list {
 		lists = append(lists, custom(r, "TolerationPolicies", &r.tolerations), custom(r, "GatePolicies", &r.gates))
 	}
 	lists = append(lists,
-		list{resource: ClaimResource, namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
-		list{resource: SliceResource, without: "devices that no claim has, and the taints that drivers publish, are not known", read: r.resourceSlices},
+		list{resource: ClaimResource, version: "v1", namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
+		list{resource: SliceResource, version: "v1", without: "devices that no claim has, and the taints that drivers publish, are not known", read: r.resourceSlices},
 		list{resource: informer.RuleResource, without: "the taints of DeviceTaintRules and ResourceSlicePatches are not known", read: r.rules})
 	if r.wants.Selection {
-		lists = append(lists, list{resource: ClassResource, without: "which devices a ResourceSlicePatch with a class selects is not known", read: r.deviceClasses})
+		lists = append(lists, list{resource: ClassResource, version: "v1", without: "which devices a ResourceSlicePatch with a class selects is not known", read: r.deviceClasses})
 	}
 	return lists
 }
@@ -165,15 +169,15 @@ func custom[T any](r *reader, plural string, objects *[]T) list {
 
 // all reads Tollgate's Lease and the lists concurrently.
 func (r *reader) all(ctx context.Context, lists []list) error {
-	c, lack, errs := r.cluster, "", make([]error, len(lists))
+	c, outcomes, errs := r.cluster, make([]outcome, len(lists)), make([]error, len(lists))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		c.Tollgate, lack, err = readTollgate(ctx, r.Clients, r.wants.Lease, c.Now)
+		c.Tollgate, err = readTollgate(ctx, r.Clients, r.wants.Lease, c.Now)
 		return err
 	})
 	for i := range lists {
 		group.Go(func() error {
-			errs[i] = lists[i].try(ctx, r.wants.Namespace)
+			outcomes[i], errs[i] = r.try(ctx, &lists[i])
 			if apierrors.IsForbidden(errs[i]) || errors.Is(errs[i], cli.ErrNotServed) { // The other errors are reported too.
 				return nil
 			}
@@ -183,12 +187,12 @@ func (r *reader) all(ctx context.Context, lists []list) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if c.leaseLack = lack; lack != "" {
-		c.Note(lack)
-	}
 	var refused error // In one line.
 	for i := range lists {
 		l, err := &lists[i], errs[i]
+		if err == nil {
+			c.reads[l.resource.Resource] = outcomes[i]
+		}
 		if l.without != "" {
 			err = c.Lack(err, "list", l.resource, l.without)
 		}
@@ -202,14 +206,18 @@ func (r *reader) all(ctx context.Context, lists []list) error {
 	return refused
 }
 
-// try reads a list. A forbidden list has read nothing.
-func (l *list) try(ctx context.Context, namespace string) error {
-	err := l.read(ctx, metav1.NamespaceAll)
-	if apierrors.IsForbidden(err) && l.namespaced && namespace != "" {
-		err = l.read(ctx, namespace)
-		l.own = err == nil
+// try reads a list. A list with an error has read nothing.
+func (r *reader) try(ctx context.Context, l *list) (outcome, error) {
+	if l.version != "" {
+		if _, err := r.Version(ctx, l.resource, l.version); err != nil {
+			return 0, err
+		}
 	}
-	return err
+	err := l.read(ctx, metav1.NamespaceAll)
+	if apierrors.IsForbidden(err) && l.namespaced && r.wants.Namespace != "" {
+		return listedOwn, l.read(ctx, r.wants.Namespace)
+	}
+	return listed, err
 }
 
 // each calls take for each object of a typed client, in a namespace or in all if it is empty.
@@ -259,57 +267,38 @@ func (r *reader) namespaces(ctx context.Context, _ string) error {
 }
 
 func (r *reader) budgets(ctx context.Context, namespace string) error {
-	err := each(ctx, r, BudgetResource, namespace, r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace), func(budget *policyv1.PodDisruptionBudget) {
+	return each(ctx, r, BudgetResource, namespace, r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace), func(budget *policyv1.PodDisruptionBudget) {
 		r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
 	})
-	r.cluster.budgetsKnown = err == nil
-	return err
 }
 
-// claims reads ResourceClaims, and whether PodGroups are served. If claims are not served, there
-// are none.
+// claims reads ResourceClaims, and whether PodGroups are served.
 func (r *reader) claims(ctx context.Context, namespace string) error {
 	groups, err := ServesPodGroups(ctx, r.Clients)
 	if err != nil {
 		return err
 	}
 	r.cluster.Tracker.SetPodGroups(groups)
-	if _, err := r.Version(ctx, ClaimResource, "v1"); err != nil {
-		r.cluster.claimsKnown = errors.Is(err, cli.ErrNotServed)
-		return err
-	}
-	err = each(ctx, r, ClaimResource, namespace, r.Kubernetes.ResourceV1().ResourceClaims(namespace), func(claim *resourcev1.ResourceClaim) {
+	return each(ctx, r, ClaimResource, namespace, r.Kubernetes.ResourceV1().ResourceClaims(namespace), func(claim *resourcev1.ResourceClaim) {
 		r.cluster.Tracker.SetClaim(tracker.ClaimOf(claim))
 		if r.wants.Claim != nil && r.wants.Claim(claim) {
 			r.cluster.Claims = append(r.cluster.Claims, claim)
 		}
 	})
-	r.cluster.claimsKnown = err == nil
-	return err
 }
 
 func (r *reader) resourceSlices(ctx context.Context, _ string) error {
-	if _, err := r.Version(ctx, SliceResource, "v1"); err != nil {
-		return err
-	}
-	err := each(ctx, r, SliceResource, "", r.Kubernetes.ResourceV1().ResourceSlices(), func(slice *resourcev1.ResourceSlice) {
+	return each(ctx, r, SliceResource, "", r.Kubernetes.ResourceV1().ResourceSlices(), func(slice *resourcev1.ResourceSlice) {
 		r.cluster.Tracker.SetSlice(tracker.SliceOf(slice), r.cluster.Now)
 		if r.wants.Selection {
 			slice.ManagedFields = nil // often half of the size
 			r.cluster.devices.SetSlice(slice)
 		}
 	})
-	r.slices = err == nil
-	return err
 }
 
 func (r *reader) deviceClasses(ctx context.Context, _ string) error {
-	if _, err := r.Version(ctx, ClassResource, "v1"); err != nil {
-		return err
-	}
-	err := each(ctx, r, ClassResource, "", r.Kubernetes.ResourceV1().DeviceClasses(), r.cluster.devices.SetClass)
-	r.classes = err == nil
-	return err
+	return each(ctx, r, ClassResource, "", r.Kubernetes.ResourceV1().DeviceClasses(), r.cluster.devices.SetClass)
 }
 
 // rules reads DeviceTaintRules in the served version.

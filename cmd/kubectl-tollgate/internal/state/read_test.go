@@ -146,7 +146,7 @@ func TestForetellsAsTheServerDoes(t *testing.T) {
 		settled.Mode = mode
 		c := read(t, clientsOf(t, allKinds, append(world, lease(settled, noon))...), Wants{})
 		require.Empty(t, c.Missing())
-		require.Equal(t, Tollgate{Installed: true, Leading: true, Told: true, Terms: settled}, c.Tollgate)
+		require.Equal(t, Tollgate{Installed: true, Told: true, Terms: settled}, c.Tollgate)
 		f := drained(t, c)
 		require.Equal(t, want, f.String(), mode)
 	}
@@ -208,7 +208,8 @@ func TestAnEmptyClusterIsRead(t *testing.T) {
 	t.Parallel()
 	c := read(t, clientsOf(t, served{}), Wants{Policies: true, Selection: true})
 	require.Equal(t, []string{"Tollgate does not run here (there is no Lease tollgate-system/tollgate): the controllers of Kubernetes evict, past PodDisruptionBudgets and EvictionPolicies"}, c.Missing())
-	require.Zero(t, c.Tollgate)
+	require.False(t, c.Tollgate.Installed)
+	require.Zero(t, c.Tollgate.Terms)
 	require.Nil(t, c.Foretold())
 	require.True(t, c.DevicesKnown(), "nobody has devices")
 	require.Zero(t, c.Tracker.Live())
