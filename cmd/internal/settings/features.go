@@ -1,4 +1,5 @@
-// Package settings has the feature gates, eviction settings and version that both programs share.
+// Package settings has what both programs share: the feature gates, the part of the configuration
+// that handlers of reviews take, the eviction settings, and the version.
 //
 // While a feature gate is off, the objects of the feature have no effect: they stay readable and
 // deletable, and take effect when the gate is on again.
