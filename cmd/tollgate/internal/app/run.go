@@ -38,7 +38,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/serverclock"
 	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
@@ -93,7 +92,7 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 		return nil, err
 	}
 	local := clock.RealClock{}
-	now := serverclock.New(local)
+	now := newServerClock(local)
 	connection = rest.CopyConfig(connection)
 	connection.UserAgent = "tollgate/" + settings.Version()
 	connection.QPS, connection.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst

@@ -1,10 +1,4 @@
-// Package serverclock is a clock that follows the API server's.
-//
-// Taints have timestamps of the API server's clock, so a machine whose clock is minutes off would
-// compute deadlines early or late by as much. Each response has the server's time in the Date
-// header. The clock is set by these and advances with the machine's monotonic clock, so that a
-// step of the local wall clock has no effect.
-package serverclock
+package app
 
 import (
 	"net/http"
@@ -24,11 +18,16 @@ const (
 	tolerance = 50 * time.Millisecond
 )
 
-// Clock is a clock.WithTicker whose Now is the estimated time of the API server. Samples leave an
+// serverClock is a clock.WithTicker whose Now is the estimated time of the API server. Samples leave an
 // interval of up to a second. If the local time is inside, Now returns it, else the start of the
 // interval, because an eviction may be late but not early. Before the first response it is the
 // local clock. Timers and tickers are those of the local clock. It is safe for concurrent use.
-type Clock struct {
+//
+// Taints have timestamps of the API server's clock, so a machine whose clock is minutes off would
+// compute deadlines early or late by as much. Each response has the server's time in the Date
+// header. The clock is set by these and advances with the machine's monotonic clock, so that a
+// step of the local wall clock has no effect.
+type serverClock struct {
 	clock.WithTicker
 
 	mutex  sync.RWMutex
@@ -44,13 +43,13 @@ type sample struct {
 	latest time.Time
 }
 
-// New returns a Clock that advances with local.
-func New(local clock.WithTicker) *Clock {
-	return &Clock{WithTicker: local}
+// newServerClock returns a clock that advances with local.
+func newServerClock(local clock.WithTicker) *serverClock {
+	return &serverClock{WithTicker: local}
 }
 
 // Now returns the time at the API server.
-func (c *Clock) Now() time.Time {
+func (c *serverClock) Now() time.Time {
 	c.mutex.RLock()
 	defer c.mutex.RUnlock()
 	now := c.WithTicker.Now()
@@ -66,17 +65,17 @@ func (c *Clock) Now() time.Time {
 }
 
 // Since returns the time since t by the API server's clock.
-func (c *Clock) Since(t time.Time) time.Duration {
+func (c *serverClock) Since(t time.Time) time.Duration {
 	return c.Now().Sub(t)
 }
 
 // Wrap returns a transport that sets the clock from the responses of next.
-func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
+func (c *serverClock) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper{clock: c, next: next}
 }
 
 type roundTripper struct {
-	clock *Clock
+	clock *serverClock
 	next  http.RoundTripper
 }
 
@@ -93,7 +92,7 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // learn adds a sample: the server's clock showed date between sent and received.
-func (c *Clock) learn(date, sent, received time.Time) {
+func (c *serverClock) learn(date, sent, received time.Time) {
 	fresh := &sample{local: received, earliest: date, latest: date.Add(precision).Add(received.Sub(sent))}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -1,4 +1,4 @@
-package serverclock
+package app
 
 import (
 	"net/http"
@@ -22,7 +22,7 @@ func server(t *testing.T, local *clocktesting.FakeClock, ahead *time.Duration) *
 	return s
 }
 
-func get(t *testing.T, c *Clock, url string) {
+func get(t *testing.T, c *serverClock, url string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestH04LocalClockOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			local := clocktesting.NewFakeClock(start.Add(700 * time.Millisecond))
 			s := server(t, local, &ahead)
-			c := New(local)
+			c := newServerClock(local)
 			get(t, c, s.URL)
 			require.WithinDuration(t, local.Now().Add(ahead), c.Now(), time.Second)
 			require.False(t, c.Now().After(local.Now().Add(ahead)), "not ahead of the server")
@@ -55,7 +55,7 @@ func TestManyAnswersNarrowWhatIsKnown(t *testing.T) {
 	ahead := 90 * time.Second
 	local := clocktesting.NewFakeClock(start.Add(950 * time.Millisecond))
 	s := server(t, local, &ahead)
-	c := New(local)
+	c := newServerClock(local)
 	for range 40 {
 		get(t, c, s.URL)
 		require.False(t, c.Now().After(local.Now().Add(ahead)), "not ahead of the server")
@@ -71,7 +71,7 @@ func TestH05ServerClockStepped(t *testing.T) {
 			ahead := time.Duration(0)
 			local := clocktesting.NewFakeClock(start)
 			s := server(t, local, &ahead)
-			c := New(local)
+			c := newServerClock(local)
 			get(t, c, s.URL)
 			ahead = step
 			get(t, c, s.URL)
@@ -86,7 +86,7 @@ func TestAnAnswerWithoutAUsableDateTeachesNothing(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	local := clocktesting.NewFakeClock(start)
-	c := New(local)
+	c := newServerClock(local)
 	get(t, c, s.URL)
 	require.Equal(t, start, c.Now())
 }
@@ -95,13 +95,13 @@ func TestALocalClockThatMayBeRightIsBelieved(t *testing.T) {
 	ahead := time.Duration(0)
 	local := clocktesting.NewFakeClock(start.Add(900 * time.Millisecond))
 	s := server(t, local, &ahead)
-	c := New(local)
+	c := newServerClock(local)
 	get(t, c, s.URL)
 	require.Equal(t, local.Now(), c.Now(), "the server's header says .0, which .9 does not contradict")
 }
 
 func TestBeforeTheFirstAnswerItIsTheLocalClock(t *testing.T) {
-	c := New(clocktesting.NewFakeClock(start))
+	c := newServerClock(clocktesting.NewFakeClock(start))
 	require.Equal(t, start, c.Now())
 	require.Equal(t, time.Minute, c.Since(start.Add(-time.Minute)))
 }
