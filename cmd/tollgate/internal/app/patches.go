@@ -54,15 +54,10 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 	p.add(everyReplica(func(ctx context.Context) {
 		controller.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
 			AddFunc: set, UpdateFunc: func(_, obj any) { set(obj) },
-			DeleteFunc: func(obj any) {
-				if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-					obj = gone.Obj
-				}
-				if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
-					list.DeletePatch(patch.Name, patch.UID)
-					status.Add(patch.Name)
-				}
-			},
+			DeleteFunc: controller.OnEvent(func(patch client.Object) {
+				list.DeletePatch(patch.GetName(), patch.GetUID())
+				status.Add(patch.GetName())
+			}).OnDelete,
 		}, p.local)
 	}))
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
