@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -14,8 +15,6 @@ type entry struct {
 	arrival uint64
 	group   *group
 	state   state
-	// index is the position in the heap of the group while the pod waits.
-	index int
 	// called is when the pod was called.
 	called time.Time
 }
@@ -34,9 +33,10 @@ const (
 )
 
 // group is the pods that need a token of each of the same buckets. Only the first of those
-// that wait is considered. It is a heap.Interface by arrival.
+// that wait is considered.
 type group struct {
 	buckets []*bucket
+	// waiting is in the order of arrival.
 	waiting []*entry
 }
 
@@ -62,27 +62,19 @@ func (g *group) delays(now time.Time, blocked map[*group]time.Duration) bool {
 	return false
 }
 
-func (g *group) Len() int           { return len(g.waiting) }
-func (g *group) Less(i, j int) bool { return g.waiting[i].arrival < g.waiting[j].arrival }
+// add has a pod wait.
+func (g *group) add(e *entry) { g.waiting = slices.Insert(g.waiting, g.position(e), e) }
 
-func (g *group) Swap(i, j int) {
-	g.waiting[i], g.waiting[j] = g.waiting[j], g.waiting[i]
-	g.waiting[i].index, g.waiting[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (g *group) Push(x any) {
-	if e, ok := x.(*entry); ok {
-		e.index = len(g.waiting)
-		g.waiting = append(g.waiting, e)
+// drop ends that a pod waits.
+func (g *group) drop(e *entry) {
+	if at := g.position(e); at > 0 {
+		g.waiting = slices.Delete(g.waiting, at, at+1)
+		return
 	}
+	g.waiting = g.waiting[1:] // Without moving all others.
 }
 
-// Pop implements heap.Interface.
-func (g *group) Pop() any {
-	last := len(g.waiting) - 1
-	e := g.waiting[last]
-	g.waiting[last] = nil
-	g.waiting = g.waiting[:last]
-	return e
+func (g *group) position(e *entry) int {
+	at, _ := slices.BinarySearchFunc(g.waiting, e, func(a, b *entry) int { return cmp.Compare(a.arrival, b.arrival) })
+	return at
 }

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"sync"
 	"time"
@@ -158,7 +157,7 @@ func (q *Queue) group(now time.Time, limits []Limit) *group {
 func (q *Queue) put(key tracker.Key, arrival uint64, g *group) *entry {
 	e := &entry{key: key, arrival: arrival, group: g, state: waiting}
 	q.pods[key] = e
-	heap.Push(g, e)
+	g.add(e)
 	q.tell()
 	return e
 }
@@ -172,7 +171,7 @@ func (q *Queue) move(now time.Time, e *entry, g *group) *entry {
 // remove removes a pod and settles the tokens that it holds.
 func (q *Queue) remove(now time.Time, e *entry, used bool) {
 	if e.state == waiting {
-		heap.Remove(e.group, e.index)
+		e.group.drop(e)
 	} else {
 		for _, b := range e.group.buckets {
 			b.settle(now, e.key, used)

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"container/heap"
 	"context"
 	"maps"
 	"time"
@@ -78,7 +77,7 @@ func (q *Queue) call(now time.Time) time.Duration {
 		in := g.wait(now)
 		if in == 0 && !g.delays(now, blocked) {
 			e := g.waiting[0]
-			heap.Pop(g)
+			g.drop(e)
 			e.state, e.called = called, now
 			for _, b := range g.buckets {
 				b.held++
