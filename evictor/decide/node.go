@@ -38,7 +38,7 @@ func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint
 func (r Rules) podToleration(tolerations []corev1.Toleration, taint *tracker.Taint) (seconds *int64, tolerated bool) {
 	native := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
 	for i := range tolerations {
-		if tolerates(&tolerations[i], &native, r.ComparisonOperators) {
+		if r.Tolerates(&tolerations[i], &native) {
 			return tolerations[i].TolerationSeconds, true
 		}
 	}
