@@ -181,7 +181,7 @@ func (c *cluster) configOn(t *testing.T, settings []string, machine clock.Passiv
 		view := preview.NewView(s.view)
 		s.preview.View = view
 		s.preview.Limits = preview.NewLimits(preview.LimitsConfig{
-			View: view, Ledger: preview.NewLedger(s.tracker, s.view.Rules, s.preview.Clock), Approvals: preview.NewApprovals(c.reader),
+			View: view, Ledger: preview.NewLedger(preview.Options{Tracker: s.tracker, Rules: s.view.Rules}, s.preview.Clock), Approvals: preview.NewApprovals(c.reader),
 			Authorizer: s.config.Handlers.Authorizer, Clock: s.preview.Clock,
 		})
 		s.config.Handlers.Preview = s.preview

@@ -11,7 +11,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -104,7 +103,7 @@ func BenchmarkPreview(b *testing.B) {
 	b.Run("rule and limit/pods=10000/hit before=10000", func(b *testing.B) {
 		hit := full()
 		hit.tracker.SetRule(rule("before", &resourcev1.DeviceTaintSelector{}, deviceTaint("k", 0)), noon)
-		ledger := NewLedger(hit.tracker, decide.Rules{}, hit.clock)
+		ledger := NewLedger(Options{Tracker: hit.tracker}, hit.clock)
 		median(b, func() {
 			changes, err := s.view.Rule(nil, everything, noon)
 			say(changes, err, benchPods)

@@ -64,7 +64,7 @@ type Struck struct {
 // Strikes returns the pods that are hit by any taint after changes.
 func (v *View) Strikes(changes []tracker.Change) []Struck {
 	struck := make([]Struck, 0, len(changes))
-	treatments := v.treatments()
+	treatments := v.options.treatments()
 	for i := range changes {
 		change := &changes[i]
 		after := hits(v.options.Rules, treatments, &change.After)

@@ -5,13 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/evictor/decide"
-	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -31,14 +28,9 @@ const (
 // pods that leave, and the writes that this replica admits. All methods are
 // goroutine-safe.
 type Ledger struct {
-	tracker *tracker.Tracker
-	rules   decide.Rules
+	options Options
 	clock   clock.PassiveClock
 	most    int
-	// policies and namespaceLabels are those of Options. They are set before the ledger is
-	// used.
-	policies        func() *eviction.Set
-	namespaceLabels func(name string) (labels.Labels, bool)
 
 	mu sync.Mutex
 	// left are the pods that left, the oldest first. Its elements do not change, so that
@@ -68,30 +60,21 @@ type Admission struct {
 	approvals []types.UID
 }
 
-// NewLedger returns a ledger. The clock is that of the API server.
-func NewLedger(t *tracker.Tracker, rules decide.Rules, clk clock.PassiveClock) *Ledger {
-	return &Ledger{
-		tracker: t, rules: rules, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{},
-		policies: func() *eviction.Set { return nil },
-	}
-}
-
-// WithPolicies sets the EvictionPolicies, as the Options of a View do: pods that they
-// protect are not hit. It is called before any other method, and returns l.
-func (l *Ledger) WithPolicies(policies func() *eviction.Set, namespaceLabels func(name string) (labels.Labels, bool)) *Ledger {
-	l.policies, l.namespaceLabels = policies, namespaceLabels
-	return l
+// NewLedger returns a ledger. Of the options it uses the tracker, the rules and the policies:
+// pods that they protect are not hit. The clock is that of the API server.
+func NewLedger(options Options, clk clock.PassiveClock) *Ledger {
+	return &Ledger{options: options, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{}}
 }
 
 // Leaving records that a pod is being deleted or is gone. It is called before the
 // tracker is updated, because the taints of a claim are removed soon after, and may be
 // called again.
 func (l *Ledger) Leaving(key tracker.Key) {
-	situation, ok := l.tracker.Lookup(key)
+	situation, ok := l.options.Tracker.Lookup(key)
 	if !ok {
 		return
 	}
-	found := hits(l.rules, treatments{l.policies(), l.namespaceLabels}, &situation)
+	found := hits(l.options.Rules, l.options.treatments(), &situation)
 	if len(found) == 0 {
 		return
 	}
@@ -167,10 +150,10 @@ func (a *Admission) hits(pods []Struck) bool {
 func (l *Ledger) Others(q Query) int {
 	now := l.clock.Now()
 	t := &tally{query: &q, now: now, pods: map[tracker.Key][]int{}}
-	treatments := treatments{l.policies(), l.namespaceLabels}
-	due := l.tracker.ExposedSince(now.Add(-q.Window))
+	treatments := l.options.treatments()
+	due := l.options.Tracker.ExposedSince(now.Add(-q.Window))
 	for i := range due {
-		t.lately(due[i].Pod.Key, hits(l.rules, treatments, &due[i]))
+		t.lately(due[i].Pod.Key, hits(l.options.Rules, treatments, &due[i]))
 	}
 	l.mu.Lock()
 	left, admitted := l.left, l.unseen(now)

@@ -11,7 +11,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -29,7 +28,7 @@ type site struct {
 
 func newSite(clk *clocktesting.FakePassiveClock) *site {
 	tr := tracker.New()
-	return &site{tracker: tr, ledger: NewLedger(tr, decide.Rules{}, clk), view: newView(tr), clock: clk}
+	return &site{tracker: tr, ledger: NewLedger(Options{Tracker: tr}, clk), view: newView(tr), clock: clk}
 }
 
 // leave has pods go as a watch tells it.

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -50,7 +49,7 @@ func (g *given) List(context.Context) ([]v1alpha1.EvictionApproval, error) { ret
 func newLeader(nodesKnown func() bool) *leader {
 	clock := clocktesting.NewFakePassiveClock(limitsNoon)
 	l := &leader{tracker: tracker.New(), approvals: &given{}, known: nodesKnown}
-	l.ledger = NewLedger(l.tracker, decide.Rules{}, clock)
+	l.ledger = NewLedger(Options{Tracker: l.tracker}, clock)
 	l.limits = NewLimits(LimitsConfig{
 		View:   NewView(Options{Tracker: l.tracker, PodsKnown: limitsYes, NodesKnown: nodesKnown}),
 		Ledger: l.ledger, Approvals: l.approvals, Clock: clock,

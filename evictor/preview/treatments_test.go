@@ -238,7 +238,7 @@ func TestLimitsCountNoPodsThatAreProtectedButThoseThatAreHeld(t *testing.T) {
 			clk := clocktesting.NewFakePassiveClock(noon)
 			tr := tracker.New()
 			view := viewWith(tr, tt.policy)
-			ledger := NewLedger(tr, decide.Rules{}, clk).WithPolicies(view.options.Policies, view.options.NamespaceLabels)
+			ledger := NewLedger(view.options, clk)
 			tr.SetNode(node("n"), at(-60))
 			for i := range 10 {
 				tr.SetPod(workload("p"+strconv.Itoa(i), []string{"db", "web"}[min(i/4, 1)]))

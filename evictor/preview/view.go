@@ -49,14 +49,14 @@ func NewView(options Options) *View {
 			*known = func() bool { return false }
 		}
 	}
-	if options.Policies == nil {
-		options.Policies = func() *eviction.Set { return nil }
-	}
 	return &View{options: options}
 }
 
-func (v *View) treatments() treatments {
-	return treatments{v.options.Policies(), v.options.NamespaceLabels}
+func (o *Options) treatments() treatments {
+	if o.Policies == nil {
+		return treatments{}
+	}
+	return treatments{o.Policies(), o.NamespaceLabels}
 }
 
 // read returns an error while the effects of some taints cannot be computed. Known reports
@@ -147,7 +147,7 @@ func (v *View) Nodes(give func(labels map[string]string) []corev1.Taint, now tim
 // Forecast returns the effect of changes on pods.
 func (v *View) Forecast(now time.Time, changes []tracker.Change) Forecast {
 	t := foreteller{
-		rules: v.options.Rules, now: now, treatments: v.treatments(), live: v.options.Tracker.Live(),
+		rules: v.options.Rules, now: now, treatments: v.options.treatments(), live: v.options.Tracker.Live(),
 		guarded: func(*tracker.Pod) bool { return false },
 	}
 	known := v.options.BudgetsKnown()

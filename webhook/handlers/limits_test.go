@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -63,7 +62,7 @@ func newBlast(t *testing.T, policies ...v1alpha1.TaintPolicy) *blast {
 	b := &blast{
 		tracker: tracker.New(), clock: clocktesting.NewFakePassiveClock(noon), approvals: &givenApprovals{}, policies: policies,
 	}
-	b.ledger = preview.NewLedger(b.tracker, decide.Rules{}, b.clock)
+	b.ledger = preview.NewLedger(preview.Options{Tracker: b.tracker}, b.clock)
 	read := func() bool { return !b.unread }
 	b.show(preview.Options{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
 	b.tracker.SetDevicesKnown(true)

@@ -126,11 +126,10 @@ func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants s
 	t.view = t.cluster.View()
 	// Pods that have left already are not counted by the limits.
 	clk := moment(now)
-	ledger := preview.NewLedger(t.cluster.Tracker, t.cluster.Rules, clk)
-	t.limits = preview.NewLimits(preview.LimitsConfig{
-		View: t.view, Ledger: ledger.WithPolicies(t.cluster.Foretold, t.cluster.NamespaceLabels),
-		Approvals: approvals(t.cluster.Approvals), Clock: clk,
-	})
+	ledger := preview.NewLedger(preview.Options{
+		Tracker: t.cluster.Tracker, Rules: t.cluster.Rules, Policies: t.cluster.Foretold, NamespaceLabels: t.cluster.NamespaceLabels,
+	}, clk)
+	t.limits = preview.NewLimits(preview.LimitsConfig{View: t.view, Ledger: ledger, Approvals: approvals(t.cluster.Approvals), Clock: clk})
 	return t, nil
 }
 

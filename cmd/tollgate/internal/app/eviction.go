@@ -171,7 +171,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		tracker: podTracker, evictor: runner, rules: rules, pods: feed.HasSynced, synced: synced,
 		nodes: nodes, devices: devices,
 		policies: previewed, namespaceLabels: labelsOf, guard: guard, changes: all,
-		ledger: preview.NewLedger(podTracker, rules, p.clock).WithPolicies(previewed, labelsOf),
+		ledger: preview.NewLedger(preview.Options{Tracker: podTracker, Rules: rules, Policies: previewed, NamespaceLabels: labelsOf}, p.clock),
 	}
 	feed.OnLeaving(state.ledger.Leaving)
 	if err := p.watchPods(feed, nodes, guard); err != nil {
