@@ -82,7 +82,6 @@ var edges = []exception{
 	{path: "evictor/fit.go", reason: "logs"},
 	{path: "evictor/decide/match.go", reason: "gives ToleratesTaint of Kubernetes an empty logger"},
 	{path: "evictor/metrics.go", reason: "counts"},
-	{path: "evictor/queue.go", reason: "is a workqueue of client-go"},
 	{path: "evictor/run.go", reason: "runs and logs"},
 	{path: "evictor/stamp.go", reason: "writes to nodes"},
 	{path: "evictor/step.go", reason: "logs"},
@@ -91,7 +90,6 @@ var edges = []exception{
 	{path: "evictor/confirm", reason: "reads the objects that carry taints"},
 	{path: "evictor/controller", reason: "is a work queue with watches"},
 	{path: "evictor/preview/approvals.go", reason: "lists policies through a reader of controller-runtime"},
-	{path: "evictor/panics", reason: "counts and logs"},
 	{path: "evictor/rulestatus", reason: "writes the status of rules"},
 }
 
@@ -300,7 +298,7 @@ func TestForbiddenImportsAreRefused(t *testing.T) {
 		"a test of policy may import a client":             {file: "policy/eviction/new_test.go", imported: "k8s.io/client-go/kubernetes/fake", allowed: true},
 		"tracker imports policy":                           {file: "tracker/new.go", imported: ours + "policy/slicepatch", allowed: true},
 		"tracker does not import evictor":                  {file: "tracker/new.go", imported: ours + "evictor"},
-		"a folder of tracker does not import evictor":      {file: "tracker/informer/new.go", imported: ours + "evictor/panics"},
+		"a folder of tracker does not import evictor":      {file: "tracker/informer/new.go", imported: ours + "evictor/controller"},
 		"a folder of tracker imports no client":            {file: "tracker/device/new.go", imported: "k8s.io/client-go/tools/cache"},
 		"a new folder of tracker imports no client":        {file: "tracker/new/new.go", imported: "k8s.io/client-go/tools/cache"},
 		"a new file of sliceview imports no client":        {file: "tracker/sliceview/new.go", imported: "k8s.io/client-go/tools/cache"},
@@ -321,7 +319,7 @@ func TestForbiddenImportsAreRefused(t *testing.T) {
 		"webhook imports HTTP":                             {file: "webhook/new.go", imported: "net/http", allowed: true},
 		"handlers import reviews":                          {file: "webhook/handlers/new.go", imported: ours + "webhook/review", allowed: true},
 		"reviews import nothing of ours":                   {file: "webhook/review/new.go", imported: ours + "policy"},
-		"controllers import evictor":                       {file: "controllers/nodetaints/new.go", imported: ours + "evictor/panics", allowed: true},
+		"controllers import evictor":                       {file: "controllers/nodetaints/new.go", imported: ours + "evictor/controller", allowed: true},
 		"controllers do not import webhook":                {file: "controllers/nodetaints/new.go", imported: ours + "webhook/policies"},
 		"new controllers do not import certs":              {file: "controllers/new/deep/new.go", imported: ours + "certs"},
 		"registration imports certs":                       {file: "controllers/registration/new.go", imported: ours + "certs", allowed: true},

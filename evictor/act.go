@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -39,7 +38,7 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	switch failure := act.Classify(err); {
 	case failure == act.Conflict && !done.Changed:
 		e.failed(ctx, key, done, err)
-		return false, errors.Join(err, e.reread(ctx, key))
+		return false, errors.Join(err, e.reread(ctx, key, false))
 	case failure.Blocked():
 		e.blocked(ctx, goal, done, err, held)
 		return true, nil
@@ -53,7 +52,7 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	case act.Terminating:
 		e.overtaken(ctx, key, act.Terminating, e.tracker.SetTerminating)
 	case act.Gone:
-		if err := e.lookAgain(ctx, key); err != nil {
+		if err := e.reread(ctx, key, true); err != nil {
 			e.failed(ctx, key, done, err)
 			return false, err
 		}
@@ -88,7 +87,7 @@ func (e *Evictor) order(goal *target) act.Order {
 
 // mark returns how a pod is marked before it is deleted, empty for not at all.
 func (e *Evictor) mark(goal *target) v1alpha1.EvictionMark {
-	policy := goal.cause.treatment.Policy
+	policy := goal.cause.Treatment.Policy
 	switch {
 	case !e.book.canMark(goal.pod.Key):
 		return ""
@@ -121,7 +120,7 @@ func (e *Evictor) still(goal *target) error {
 // budget only if that did not let it go before: however long it was held by anything else, its budget is
 // asked.
 func (e *Evictor) method(goal *target, reason *dueReason) act.Method {
-	policy := reason.treatment.Policy
+	policy := reason.Treatment.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return act.Delete
 	}
@@ -133,7 +132,7 @@ func (e *Evictor) method(goal *target, reason *dueReason) act.Method {
 
 // patience returns until when the budget of a pod is respected; false for always.
 func (r *dueReason) patience() (end time.Time, ending bool) {
-	policy := r.treatment.Policy
+	policy := r.Treatment.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict || policy.DeleteAfter == nil {
 		return time.Time{}, false
 	}
@@ -150,7 +149,7 @@ func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, e
 		if reason.held != nil || (reason != goal.cause && e.method(goal, reason) != act.Evict) {
 			continue
 		}
-		hold := checks.NewHold(checks.Budget, reason.treatment.Policy)
+		hold := checks.NewHold(checks.Budget, reason.Treatment.Policy)
 		hold.Again = wait
 		if end, ending := reason.patience(); ending {
 			hold.Again = min(wait, max(end.Sub(e.clock.Now()), time.Millisecond))
@@ -172,7 +171,7 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 	}
 	e.metrics.ended(source.Kind, how, act.Evicted, late)
 	e.announce.evicted(goal, how, e.tracker.UIDOf(goal.cause.Taint.Author()))
-	e.fit.SawEviction(now)
+	e.fit.SawEviction()
 	e.watchLoops(ctx, goal, now)
 	logr.FromContextOrDiscard(ctx).Info("evicted pod", "pod", key.String(), "uid", key.UID, "node", goal.pod.NodeName, "method", how,
 		"because", goal.decision.Reasons(), "late", late.String())
@@ -191,62 +190,36 @@ func (e *Evictor) failed(ctx context.Context, key tracker.Key, done act.Attempt,
 	if now.failures < heldUpAfter || now.logged == failure {
 		logger.V(1).Info("cannot evict pod yet", "pod", key.String(), "reason", err.Error())
 	} else {
-		e.book.logged(key, failure)
+		e.book.with(key, func(of *entry) { of.logged = failure })
 		logger.Info("eviction is held up", "pod", key.String(), "failures", now.failures, "reason", err.Error())
 	}
 	if now.failures >= heldUpAfter && now.announced != failure && e.announce.heldUp(key, now.source, err) {
-		e.book.announced(key, failure)
+		e.book.with(key, func(of *entry) { of.announced = failure })
 	}
 	return now
-}
-
-// reread brings what is known of a pod up to date after a request showed that it
-// is not. The next attempt decides on what it finds, so that a pod whose status
-// changes all the time is not waited for.
-func (e *Evictor) reread(ctx context.Context, key tracker.Key) error {
-	exists, err := e.readPod(ctx, key)
-	if err == nil && exists == nil {
-		return e.lookAgain(ctx, key)
-	}
-	return err
 }
 
 // errFound says that a pod exists that was not found just before.
 var errFound = errors.New("pod was not found by one request and found by the next")
 
-// lookAgain ends the eviction of a pod that was not found, if it is not found once more: who
-// answers for the API server may be wrong once, and a pod that is taken for gone is not looked
-// at again.
-func (e *Evictor) lookAgain(ctx context.Context, key tracker.Key) error {
-	exists, err := e.readPod(ctx, key)
-	switch {
+// reread reads a pod after a request showed that it is not as it was decided about. The next
+// attempt decides on what it finds, so that a pod whose status changes all the time is not waited
+// for. A pod that was not found before ends its eviction if it is not found once more: who
+// answers for the API server may be wrong once, and a pod that is taken for gone is not looked at again.
+func (e *Evictor) reread(ctx context.Context, key tracker.Key, notFound bool) error {
+	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	switch isGone := act.Classify(err) == act.NotFound; {
+	case isGone && !notFound:
+		return e.reread(ctx, key, true)
+	case isGone, err == nil && pod.UID != key.UID:
+		e.overtaken(ctx, key, act.Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
+		return nil
 	case err != nil:
-		return err
-	case exists == nil:
-		e.gone(ctx, key)
-	case exists.UID == key.UID:
+		return fmt.Errorf("read pod: %w", err)
+	}
+	e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(pod)))
+	if notFound {
 		return act.NewConflict(key.Name, errFound)
 	}
 	return nil
-}
-
-// readPod takes in what became of a pod, and returns the one of that name, nil for none.
-func (e *Evictor) readPod(ctx context.Context, key tracker.Key) (*corev1.Pod, error) {
-	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	switch {
-	case act.Classify(err) == act.NotFound:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read pod: %w", err)
-	case pod.UID != key.UID:
-		e.gone(ctx, key)
-	default:
-		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(pod)))
-	}
-	return pod, nil
-}
-
-// gone ends the eviction of a pod that does not exist any more.
-func (e *Evictor) gone(ctx context.Context, key tracker.Key) {
-	e.overtaken(ctx, key, act.Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
 }

@@ -1,7 +1,6 @@
 package evictor
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,10 +12,12 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -25,6 +26,10 @@ const (
 	summaryPause = 10 * time.Second
 	// How often it is looked whether a summary is due.
 	announceTick = time.Second
+	// eventRate and eventBurst bound the events on pods, in a second and at once, and likewise those about
+	// holds.
+	eventRate  = 5
+	eventBurst = 50
 )
 
 // recorder writes events. It must not block; record.EventRecorder of client-go
@@ -58,16 +63,16 @@ type announcer struct {
 type tally struct {
 	uid    types.UID
 	pods   int
-	taints map[string]struct{}
+	taints sets.Set[string]
 	// told is when the last summary was written.
 	told time.Time
 }
 
-func newAnnouncer(nodes, devices recorder, metrics *Metrics, clk clock.PassiveClock, perSecond float64, burst int) *announcer {
+func newAnnouncer(nodes, devices recorder, metrics *Metrics, clk clock.PassiveClock) *announcer {
 	return &announcer{
 		nodes: nodes, devices: devices, metrics: metrics, clock: clk,
-		rate:    rate.NewLimiter(rate.Limit(perSecond), burst),
-		holds:   rate.NewLimiter(rate.Limit(perSecond), burst),
+		rate:    rate.NewLimiter(eventRate, eventBurst),
+		holds:   rate.NewLimiter(eventRate, eventBurst),
 		tallies: map[tracker.Source]*tally{},
 	}
 }
@@ -86,26 +91,23 @@ func (a *announcer) evicted(goal *target, how act.Method, uid types.UID) {
 	because := &goal.cause.Taint
 	source := because.Author()
 	// The message is that of Kubernetes, which names no taint.
-	named := map[string]string{v1alpha1.AnnotationEvictedBecause: whatFor(goal.cause)}
+	named := map[string]string{v1alpha1.AnnotationEvictedBecause: whatFor(goal.cause.Reason)}
 	a.onPod(goal.pod.Key, source.Kind, named, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t, ok := a.tallies[source]
 	if !ok {
-		t = &tally{}
+		t = &tally{taints: sets.Set[string]{}}
 		a.tallies[source] = t
-	}
-	if t.taints == nil {
-		t.taints = map[string]struct{}{}
 	}
 	t.uid = uid
 	t.pods++
-	t.taints[because.String()] = struct{}{}
+	t.taints.Insert(because.String())
 }
 
 // cancelled tells of a pod that had to leave and may stay now.
 func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
-	a.onPod(key, cause, nil, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).cancelling(key))
+	a.onPod(key, cause, nil, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).about(key, "Cancelling deletion", " of Pod"))
 }
 
 // heldUp tells of a pod that has to leave and is not let go, and reports whether it did: it
@@ -118,7 +120,7 @@ func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error)
 
 // whatFor names the taint because of which a pod was made to leave, the object that somebody
 // wrote it into, and the device.
-func whatFor(cause *dueReason) string {
+func whatFor(cause *decide.Reason) string {
 	author := cause.Taint.Author()
 	text := "taint " + cause.Taint.String() + " of " + reference(author, "").Kind + " " + author.Name
 	if author.Kind.OnDevice() {
@@ -131,15 +133,16 @@ func whatFor(cause *dueReason) string {
 // words are those of Kubernetes.
 func evictedMessage(goal *target, how act.Method) string {
 	words := phrasesFor(goal.cause.Taint.Source.Kind)
-	policy := goal.cause.treatment.Policy
+	marking := words.about(goal.pod.Key, "Marking for deletion", " Pod")
+	policy := goal.cause.Treatment.Policy
 	switch end, ending := goal.cause.patience(); {
 	case how == act.Evict:
-		return words.evicting(goal.pod.Key) + ", as EvictionPolicy " + policy.Name + " says"
+		return words.about(goal.pod.Key, "Evicting", " Pod") + ", as EvictionPolicy " + policy.Name + " says"
 	case ending:
-		return words.marking(goal.pod.Key) + ": its PodDisruptionBudget did not let it go until " +
+		return marking + ": its PodDisruptionBudget did not let it go until " +
 			end.UTC().Format(time.RFC3339) + ", deleteAfter of EvictionPolicy " + policy.Name
 	}
-	return words.marking(goal.pod.Key)
+	return marking
 }
 
 // onPod writes an event on a pod, and reports whether it did.
@@ -165,7 +168,7 @@ func (a *announcer) onCarrier(source tracker.Source, uid types.UID, eventType, r
 // flush writes the summaries that are due: all of them at the end.
 func (a *announcer) flush(end bool) {
 	for source, t := range a.due(end) {
-		taint, taints := "a NoExecute taint", strings.Join(sortedKeys(t.taints), ", ")
+		taint, taints := "a NoExecute taint", strings.Join(sets.List(t.taints), ", ")
 		because := "taint " + taints
 		if len(t.taints) > 1 {
 			taint = strconv.Itoa(len(t.taints)) + " NoExecute taints"
@@ -198,19 +201,10 @@ func (a *announcer) due(end bool) map[tracker.Source]tally {
 			delete(a.tallies, source)
 		case t.pods > 0 && (!waiting || end):
 			due[source] = *t
-			a.tallies[source] = &tally{told: now}
+			a.tallies[source] = &tally{taints: sets.Set[string]{}, told: now}
 		}
 	}
 	return due
-}
-
-func sortedKeys(set map[string]struct{}) []string {
-	keys := make([]string, 0, len(set))
-	for key := range set {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // reference names the object that is known under a source of taints.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -31,7 +32,7 @@ func faultDenied(w *world) {
 	require.InDelta(w.t, 3600, w.value("tollgate_eviction_overdue_seconds"), 5)
 
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	w.leaves(podA)
 	require.Zero(w.t, w.value("tollgate_eviction_overdue_seconds"))
 	require.InDelta(w.t, 1, w.value("taint_eviction_controller_pod_deletions_total"), 0)
@@ -81,7 +82,7 @@ func faultOutage(w *world) {
 	require.InDelta(w.t, 50, w.value("tollgate_evictions_pending"), 0)
 	require.LessOrEqual(w.t, len(w.api.took()), 50*(600/30+15))
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	for i := range 50 {
 		w.leaves(fmt.Sprintf("default/p%d", i))
 	}
@@ -255,6 +256,6 @@ func faultNodeUnreadable(w *world) {
 	w.leaves(podB)
 	require.Positive(w.t, w.value("tollgate_eviction_retries_total", "reason=denied"))
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	w.leaves(podA)
 }

@@ -2,10 +2,12 @@ package evictor
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
@@ -90,87 +92,90 @@ type book struct {
 	evicted map[types.UID]count
 }
 
-func newBook(changed func(authors []tracker.Source), exists func(author tracker.Source) bool) *book {
+func newBook(changed func(authors []tracker.Source), exists func(author tracker.Source) bool, local func() time.Time) *book {
 	return &book{
-		changed: changed, exists: exists, local: func() time.Time { return time.Time{} },
+		changed: changed, exists: exists, local: local,
 		entries: map[tracker.Key]*entry{}, unanswered: map[tracker.Key]struct{}{},
 		held: newHeldPods(), evicted: map[types.UID]count{},
 	}
 }
 
-// empty takes out all that is pending, without an outcome: who leads next ends it.
-// Nobody looks at these pods meanwhile, so what is entered about them would be
-// wrong by the time that this replica leads again.
-func (b *book) empty() {
-	if rules := b.drop(); len(rules) > 0 {
-		b.changed(rules)
+// update calls change with the lock held, and then, without it, changed with the rules and
+// patches that change returns.
+func (b *book) update(change func() []tracker.Source) {
+	authors := func() []tracker.Source {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return change()
+	}()
+	if len(authors) > 0 {
+		b.changed(authors)
 	}
 }
 
-// drop is empty, and returns whom to tell of.
-func (b *book) drop() []tracker.Source {
-	var rules []tracker.Source
+// with calls do with the eviction of a pod and the lock held, if the eviction is pending.
+func (b *book) with(key tracker.Key, do func(*entry)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, e := range b.entries {
-		rules = append(rules, e.rules...)
+	if e, ok := b.entries[key]; ok {
+		do(e)
 	}
-	clear(b.entries)
-	clear(b.unanswered)
-	b.held.clear()
-	return distinct(rules)
+}
+
+// empty takes out all that is pending, without an outcome: the next leader ends it.
+// Nobody looks at these pods meanwhile, so what is entered about them would be
+// wrong by the time that this replica leads again.
+func (b *book) empty() {
+	b.update(func() []tracker.Source {
+		var rules []tracker.Source
+		for _, e := range b.entries {
+			rules = append(rules, e.rules...)
+		}
+		clear(b.entries)
+		clear(b.unanswered)
+		b.held.clear()
+		return distinct(rules)
+	})
 }
 
 // plan enters an eviction, or the new deadline of one.
 func (b *book) plan(key tracker.Key, decision decide.Decision) {
 	rules := rulesAmong(decision.Because)
-	if news := b.enter(key, decision, rules); len(news) > 0 {
-		b.changed(news)
-	}
-}
-
-// enter is plan, and returns the rules to tell of.
-func (b *book) enter(key tracker.Key, decision decide.Decision, rules []tracker.Source) []tracker.Source {
-	source := decision.Because[0].Taint.Source.Kind
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.entries[key]
-	if !ok {
-		e = &entry{method: act.Delete, entered: b.local()}
-		b.entries[key] = e
-	}
-	e.at, e.source = decision.At, source
-	before := e.rules
-	e.rules = rules
-	return difference(before, rules)
+	b.update(func() []tracker.Source {
+		e, ok := b.entries[key]
+		if !ok {
+			e = &entry{method: act.Delete, entered: b.local()}
+			b.entries[key] = e
+		}
+		before := e.rules
+		e.at, e.source, e.rules = decision.At, decision.Because[0].Taint.Source.Kind, rules
+		if slices.Equal(before, rules) {
+			return nil
+		}
+		return distinct(sets.New(before...).SymmetricDifference(sets.New(rules...)).UnsortedList())
+	})
 }
 
 // canMark reports whether the condition should still be tried.
-func (b *book) canMark(key tracker.Key) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.entries[key]
-	return !ok || e.unmarkable < markTries
+func (b *book) canMark(key tracker.Key) (can bool) {
+	can = true
+	b.with(key, func(e *entry) { can = e.unmarkable < markTries })
+	return can
 }
 
 // entered returns when an eviction was entered, by the local clock; now if it was not.
 func (b *book) entered(key tracker.Key) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, ok := b.entries[key]; ok {
-		return e.entered
-	}
-	return b.local()
+	entered := b.local()
+	b.with(key, func(e *entry) { entered = e.entered })
+	return entered
 }
 
 // try enters that an attempt begins.
 func (b *book) try(key tracker.Key, how act.Method) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, ok := b.entries[key]; ok {
+	b.with(key, func(e *entry) {
 		e.method = how
 		b.unanswered[key] = struct{}{}
-	}
+	})
 }
 
 // postpone records which reasons an attempt found to be held, of a pod that waits for its turn because of
@@ -180,21 +185,13 @@ func (b *book) postpone(key tracker.Key, held heldReasons) {
 	for _, hold := range held {
 		again = min(again, hold.Again)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, ok := b.entries[key]; ok {
-		e.held, e.heldUntil = held, b.local().Add(again)
-	}
+	b.with(key, func(e *entry) { e.held, e.heldUntil = held, b.local().Add(again) })
 }
 
 // called records that the queue of the rates calls pods.
 func (b *book) called(keys []tracker.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, key := range keys {
-		if e, ok := b.entries[key]; ok {
-			e.called = true
-		}
+		b.with(key, func(e *entry) { e.called = true })
 	}
 }
 
@@ -202,26 +199,20 @@ func (b *book) called(keys []tracker.Key) {
 // pod has been called since. If it asked the rates for these reasons first, it would lose the place for which
 // it is called, and pods could take that place from each other without end.
 func (b *book) postponed(key tracker.Key) heldReasons {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	held := heldReasons{}
-	e, ok := b.entries[key]
-	if !ok {
-		return held
-	}
-	if e.called && b.local().Before(e.heldUntil) {
-		maps.Copy(held, e.held)
-	}
-	e.called, e.held = false, nil
+	b.with(key, func(e *entry) {
+		if e.called && b.local().Before(e.heldUntil) {
+			maps.Copy(held, e.held)
+		}
+		e.called, e.held = false, nil
+	})
 	return held
 }
 
 // wasBlocked reports whether a budget did not let a pod go.
-func (b *book) wasBlocked(key tracker.Key) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.entries[key]
-	return ok && e.blocked
+func (b *book) wasBlocked(key tracker.Key) (blocked bool) {
+	b.with(key, func(e *entry) { blocked = e.blocked })
+	return blocked
 }
 
 // fail enters a failed attempt and returns the entry as it is then.
@@ -249,24 +240,6 @@ func (b *book) fail(key tracker.Key, failure act.Failure, done act.Attempt) entr
 	return *e
 }
 
-// logged remembers that the log told of the failure of a pod.
-func (b *book) logged(key tracker.Key, failure act.Failure) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, ok := b.entries[key]; ok {
-		e.logged = failure
-	}
-}
-
-// announced remembers that an event told of the failure of a pod.
-func (b *book) announced(key tracker.Key, failure act.Failure) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, ok := b.entries[key]; ok {
-		e.announced = failure
-	}
-}
-
 // close takes an eviction out that ended that way, Unfinished if it was withdrawn;
 // false means that there is none. If its deletion was asked for and only the
 // answer was lost, a pod that is gone or on its way out is evicted by us (I04).
@@ -275,42 +248,38 @@ func (b *book) announced(key tracker.Key, failure act.Failure) {
 // if it does. It comes after the count: who asks in between finds the pod twice, as
 // one that has to leave and as one that has left, rather than not at all. Where the
 // watch was faster than the answer, the pod is among the unanswered until it is counted.
-func (b *book) close(key tracker.Key, outcome act.Outcome, learn func(tracker.Key)) (entry, act.Outcome, bool) {
-	ended, outcome, ok := b.take(key, outcome)
+func (b *book) close(key tracker.Key, outcome act.Outcome, learn func(tracker.Key)) (ended entry, was act.Outcome, ok bool) {
+	ended, outcome, ok = b.take(key, outcome)
 	if learn != nil {
 		learn(key)
 	}
-	if rules := ended.concerned(); len(rules) > 0 {
+	if rules := distinct(slices.Concat(ended.rules, ended.asked)); len(rules) > 0 {
 		b.changed(rules)
 	}
 	return ended, outcome, ok
 }
 
-func (b *book) take(key tracker.Key, outcome act.Outcome) (entry, act.Outcome, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.entries[key]
-	if !ok {
-		return entry{}, outcome, false
-	}
-	delete(b.entries, key)
-	delete(b.unanswered, key)
-	b.held.set(key, nil)
-	switch {
-	case outcome == act.Evicted:
-		b.count(e.rules)
-	case e.sent && outcome != act.Unfinished:
-		outcome = act.Evicted
-		b.count(e.asked)
-	}
-	return *e, outcome, true
+func (b *book) take(key tracker.Key, outcome act.Outcome) (ended entry, was act.Outcome, ok bool) {
+	b.with(key, func(e *entry) {
+		delete(b.entries, key)
+		delete(b.unanswered, key)
+		b.held.set(key, nil)
+		switch {
+		case outcome == act.Evicted:
+			b.count(e.rules)
+		case e.sent && outcome != act.Unfinished:
+			outcome = act.Evicted
+			b.count(e.asked)
+		}
+		ended, ok = *e, true
+	})
+	return ended, outcome, ok
 }
 
 // pending reports whether the eviction of a pod has been decided and is not over.
-func (b *book) pending(key tracker.Key) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.entries[key] != nil
+func (b *book) pending(key tracker.Key) (pending bool) {
+	b.with(key, func(*entry) { pending = true })
+	return pending
 }
 
 // counts are the numbers of a book.

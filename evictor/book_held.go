@@ -47,33 +47,23 @@ func newHeldPods() heldPods {
 	}
 }
 
-// hold enters what holds a pod, which must not be empty, and reports whether the rules
-// of the eviction have news.
+// hold enters what holds a pod, which must not be empty.
 func (b *book) hold(key tracker.Key, holds []hold, now time.Time) {
-	if rules := b.enterHold(key, holds, now); len(rules) > 0 {
-		b.changed(rules)
-	}
-}
-
-// enterHold is hold, and returns the rules to tell of.
-func (b *book) enterHold(key tracker.Key, holds []hold, now time.Time) []tracker.Source {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.entries[key]
-	if !ok {
-		return nil
-	}
-	before := b.held.pods[key]
-	if before != nil && slices.EqualFunc(before.holds, holds, sameHold) {
-		b.held.set(key, &heldPod{holds: holds, since: before.since})
-		return nil
-	}
-	after := &heldPod{holds: holds, since: now}
-	if before != nil {
-		after.since = before.since
-	}
-	b.held.set(key, after)
-	return e.rules
+	b.update(func() []tracker.Source {
+		e, ok := b.entries[key]
+		if !ok {
+			return nil
+		}
+		before, after := b.held.pods[key], &heldPod{holds: holds, since: now}
+		if before != nil {
+			after.since = before.since
+		}
+		b.held.set(key, after)
+		if before != nil && slices.EqualFunc(before.holds, holds, sameHold) {
+			return nil
+		}
+		return e.rules
+	})
 }
 
 // sameHold reports whether two holds count in the same episodes. The author counts too: the
@@ -83,36 +73,26 @@ func sameHold(a, b hold) bool { return a.episode == b.episode && a.author == b.a
 // free records that a pod is not held any more: by nothing at all, or, with tried false,
 // by nothing but what only an attempt can tell.
 func (b *book) free(key tracker.Key, tried bool) {
-	if rules := b.enterFree(key, tried); len(rules) > 0 {
-		b.changed(rules)
-	}
-}
-
-// enterFree is free, and returns the rules to tell of.
-func (b *book) enterFree(key tracker.Key, tried bool) []tracker.Source {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before, ok := b.held.pods[key]
-	if !ok {
-		return nil
-	}
-	after := &heldPod{since: before.since}
-	for i := range before.holds {
-		if !tried && before.holds[i].reason.FoundByRequest() {
-			after.holds = append(after.holds, before.holds[i])
+	b.update(func() []tracker.Source {
+		before, ok := b.held.pods[key]
+		if !ok {
+			return nil
 		}
-	}
-	switch len(after.holds) {
-	case len(before.holds):
-		return nil
-	case 0:
-		after = nil
-	}
-	b.held.set(key, after)
-	if e := b.entries[key]; e != nil {
-		return e.rules
-	}
-	return nil
+		after := &heldPod{since: before.since}
+		for i := range before.holds {
+			if !tried && before.holds[i].reason.FoundByRequest() {
+				after.holds = append(after.holds, before.holds[i])
+			}
+		}
+		switch len(after.holds) {
+		case len(before.holds):
+			return nil
+		case 0:
+			after = nil
+		}
+		b.held.set(key, after)
+		return b.entries[key].rules
+	})
 }
 
 // tripped reports whether a breaker holds a pod.
@@ -150,27 +130,21 @@ func (b *book) allHeld() []Held {
 	return list
 }
 
+// heldByBreaker returns how many pods the breaker of each policy holds.
 func (b *book) heldByBreaker() map[types.UID]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	counts := map[types.UID]int{}
 	for _, h := range b.held.pods {
-		h.eachBreaker(func(policy types.UID) { counts[policy]++ })
+		for i := range h.holds {
+			reason, policy := h.holds[i].reason, h.holds[i].episode.policy
+			isSame := func(before hold) bool { return before.reason == reason && before.episode.policy == policy }
+			if reason == checks.BreakerTripped && !slices.ContainsFunc(h.holds[:i], isSame) {
+				counts[policy]++
+			}
+		}
 	}
 	return counts
-}
-
-// eachBreaker visits each policy whose breaker holds the pod, once.
-func (h *heldPod) eachBreaker(visit func(types.UID)) {
-	for i := range h.holds {
-		of := h.holds[i].episode
-		if of.reason != checks.BreakerTripped {
-			continue
-		}
-		if !slices.ContainsFunc(h.holds[:i], func(h hold) bool { return h.reason == of.reason && h.episode.policy == of.policy }) {
-			visit(of.policy)
-		}
-	}
 }
 
 // heldFor returns how many pods are held because of a rule or a patch, and what holds

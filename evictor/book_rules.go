@@ -55,11 +55,6 @@ func (b *book) unansweredFor(rule types.UID) []tracker.Key {
 // in between.
 func (e *Evictor) Unanswered(rule types.UID) []tracker.Key { return e.book.unansweredFor(rule) }
 
-// concerned returns the rules for which something changes when an eviction ends.
-func (e *entry) concerned() []tracker.Source {
-	return distinct(append(slices.Clone(e.rules), e.asked...))
-}
-
 // distinct sorts rules and drops those that are there again.
 func distinct(rules []tracker.Source) []tracker.Source {
 	slices.SortFunc(rules, compareSources)
@@ -114,22 +109,6 @@ func rulesAmong(because []decide.Reason) []tracker.Source {
 
 func compareSources(a, b tracker.Source) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-}
-
-// difference returns the rules that are in one of two sorted lists and not in the other.
-func difference(a, b []tracker.Source) []tracker.Source {
-	var different []tracker.Source
-	for len(a) > 0 && len(b) > 0 {
-		switch order := compareSources(a[0], b[0]); {
-		case order < 0:
-			different, a = append(different, a[0]), a[1:]
-		case order > 0:
-			different, b = append(different, b[0]), b[1:]
-		default:
-			a, b = a[1:], b[1:]
-		}
-	}
-	return append(append(different, a...), b...)
 }
 
 // names returns the names of those of a kind.

@@ -16,7 +16,7 @@ import (
 
 // emptyBook returns a book whose rules all exist and nobody listens to.
 func emptyBook() *book {
-	return newBook(func([]tracker.Source) {}, func(tracker.Source) bool { return true })
+	return newBook(func([]tracker.Source) {}, func(tracker.Source) bool { return true }, func() time.Time { return time.Time{} })
 }
 
 func TestBook(t *testing.T) {
@@ -60,7 +60,7 @@ func listening() *listener {
 		for _, rule := range rules {
 			l.told = append(l.told, rule.Name)
 		}
-	}, func(tracker.Source) bool { return true })
+	}, func(tracker.Source) bool { return true }, func() time.Time { return time.Time{} })
 	return l
 }
 

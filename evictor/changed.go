@@ -9,15 +9,8 @@ import (
 // PodsChanged names pods whose fate may have changed. It does not block, and does
 // nothing while the evictor does not run: Start looks at all pods.
 func (e *Evictor) PodsChanged(keys []tracker.Key) {
-	if len(keys) == 0 {
-		return
-	}
-	running := e.running()
-	if running == nil {
-		return
-	}
 	for _, key := range keys {
-		running.of(e.tracker.UsesClaims(key)).Add(key)
+		e.queues.of(e.tracker.UsesClaims(key)).Add(key)
 	}
 }
 
@@ -30,21 +23,20 @@ func (e *Evictor) podsCalled(keys []tracker.Key) {
 // NodeChanged names a node whose taints may have changed. It does not block, and
 // does nothing while the evictor does not run.
 func (e *Evictor) NodeChanged(name string) {
-	running := e.running()
-	if running == nil {
+	if !e.running.Load() {
 		return
 	}
 	uid, taints := e.tracker.Taints(name)
-	e.odd.check(tracker.Source{Kind: tracker.SourceNode, Name: name}, uid, taints)
+	e.checkTimes(tracker.Source{Kind: tracker.SourceNode, Name: name}, uid, taints)
 	if bare(taints) && e.options.Mode != ModeObserve {
-		running.nodes.Add(name)
+		e.queues.nodes.Add(name)
 	}
 }
 
 // RuleChanged names a DeviceTaintRule whose taint may have changed. It does not
 // block, and does nothing while the evictor does not run.
 func (e *Evictor) RuleChanged(name string) {
-	if e.running() == nil {
+	if !e.running.Load() {
 		return
 	}
 	e.book.forgetGone(name)
@@ -56,7 +48,7 @@ func (e *Evictor) RuleChanged(name string) {
 			taints = []tracker.Taint{taint}
 		}
 	}
-	e.odd.check(source, source.UID, taints)
+	e.checkTimes(source, source.UID, taints)
 }
 
 // authorsChanged tells of rules and patches.
@@ -67,16 +59,4 @@ func (e *Evictor) authorsChanged(authors []tracker.Source) {
 	if patches := names(authors, tracker.SourcePatch); len(patches) > 0 {
 		e.options.PatchesChanged(patches)
 	}
-}
-
-func (e *Evictor) running() *queues {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.queues
-}
-
-func (e *Evictor) run(q *queues) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.queues = q
 }

@@ -3,13 +3,14 @@ package evictor
 import (
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
 // steppedClock is a clock that is set now and then. It sleeps by the machine's.
@@ -94,7 +95,7 @@ func setBackDuringBackoff(w *world, server *steppedClock) {
 	w.pass(5 * time.Minute)
 	server.step(-time.Hour)
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	w.leaves(podA)
 }
 
@@ -107,7 +108,7 @@ func setBackDuringStamp(w *world, server *steppedClock) {
 	w.pass(5 * time.Minute)
 	server.step(-time.Hour)
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	require.NotNil(w.t, w.api.node("n").Spec.Taints[0].TimeAdded)
 }
 
@@ -119,7 +120,7 @@ func setBackDuringLeasePause(w *world, server *steppedClock) {
 	w.start()
 	server.step(-time.Hour)
 	leads.Store(true)
-	w.pass(leasePause)
+	w.pass(time.Second)
 	w.leaves(podA)
 }
 
@@ -184,29 +185,6 @@ func setBackBeforeRecovery(w *world, server *steppedClock) {
 	w.setPod(resident("next", "n"))
 	w.leaves("default/next")
 	w.leaves(podA)
-}
-
-func TestH05AQueueSleepsByTheClockOfTheMachine(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := &steppedClock{}
-		options := withDefaults(Options{Clocks: Clocks{Clock: server, Local: clock.RealClock{}}})
-		q := newQueue[string]("", options.Local)
-		defer q.ShutDown()
-		q.sleep("deadline", 24*time.Hour)
-		for range 30 {
-			q.backoff.When("failed")
-		}
-		q.retry("failed", errDenied)
-		synctest.Wait()
-		server.step(-time.Hour)
-		time.Sleep(retryMax)
-		synctest.Wait()
-		require.Equal(t, 1, q.Len())
-		time.Sleep(longestSleep - retryMax)
-		synctest.Wait()
-		require.Equal(t, 2, q.Len())
-	})
 }
 
 func TestH05WithoutTheLeaseNothingIsDone(t *testing.T) {

@@ -1,12 +1,12 @@
 package evictor
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -26,16 +26,6 @@ const (
 	DefaultWorkers        = 64
 	DefaultMaxAge         = 5 * time.Second
 	DefaultAttemptTimeout = 10 * time.Second
-	DefaultEventRate      = 5
-	DefaultEventBurst     = 50
-)
-
-// The name labels of the workqueue metrics: those of Kubernetes' two controllers
-// (DE-59).
-const (
-	nodeQueue   = "taint-eviction-controller"
-	deviceQueue = "device-taint-eviction-controller"
-	stampQueue  = "taint-eviction-controller-stamp"
 )
 
 // Options configure an Evictor. Fields without a default are required.
@@ -68,7 +58,7 @@ type Requests struct {
 	// allow for.
 	Client kubernetes.Interface
 	// Carriers reads ResourceSlices and DeviceTaintRules as they are now, the latter
-	// in whatever version they are served; by Client and resource.k8s.io/v1 when nil.
+	// in whatever version they are served; nil where taints of devices do not evict.
 	Carriers confirm.Carriers
 	// Workers is how many pods that use claims, and how many that do not, are evicted
 	// at once; DefaultWorkers when zero.
@@ -78,7 +68,7 @@ type Requests struct {
 	MaxAge time.Duration
 }
 
-// Events are the recorders of events and their limits.
+// Events are the recorders of events.
 type Events struct {
 	// Recorder writes the events about taints of nodes. It must not block, and should
 	// not share the limits of the client of the requests.
@@ -86,10 +76,6 @@ type Events struct {
 	// DeviceRecorder writes those about taints of devices, which have another source
 	// component (DE-42); Recorder when nil.
 	DeviceRecorder recorder
-	// EventRate and EventBurst bound the events on pods, in a second and at once;
-	// DefaultEventRate and DefaultEventBurst when zero.
-	EventRate  float64
-	EventBurst int
 }
 
 // Lease is the lease of the leader, as the evictor has to respect it.
@@ -143,8 +129,8 @@ type Listeners struct {
 	PatchesChanged func(patches []string)
 }
 
-// Evictor evicts pods that may not stay on their nodes or with their devices. It is
-// a runnable of a controller-runtime manager.
+// Evictor evicts pods that may not stay on their nodes or with their devices. It runs on
+// the leader only.
 type Evictor struct {
 	options  Options
 	tracker  *tracker.Tracker
@@ -156,9 +142,7 @@ type Evictor struct {
 	book     *book
 	confirm  *confirm.Confirmer
 	announce *announcer
-	odd      *oddTimes
-	stamper  *stamper
-	hands    *hands
+	odd      oddTimes
 	throttle *throttle
 	fit      *modeCheck
 	round    round
@@ -174,9 +158,13 @@ type Evictor struct {
 	// looked is when overdue pods were last counted; it belongs to housekeep.
 	looked time.Time
 
-	mu sync.Mutex
-	// queues are what wakes the workers; nil while they do not run.
-	queues *queues
+	queues queues
+	// starting is done when all queues take pods and nodes.
+	starting sync.WaitGroup
+	// busy has the pods that workers handle.
+	busy sync.Map
+	// running is true while the evictor leads.
+	running atomic.Bool
 }
 
 // New returns an evictor. It starts nothing: that is what Start does.
@@ -187,86 +175,50 @@ func New(options Options) (*Evictor, error) {
 	if options.Tracker == nil || options.Synced == nil || options.Recorder == nil || options.Clock == nil || options.Metrics == nil {
 		return nil, errors.New("evictor needs a tracker, synced, a recorder, a clock and metrics")
 	}
-	options = withModeDefaults(withDefaults(options))
-	if options.Carriers == nil {
-		options.Carriers = confirm.TypedCarriers{Client: options.Client.ResourceV1()}
-	}
+	options = withDefaults(options)
 	late := act.NewLateMarks(options.Client, options.Clock, options.Leads)
 	e := &Evictor{
 		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
 		effector: act.New(options.Client, options.Clock, late), late: late,
-		announce:   newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local, options.EventRate, options.EventBurst),
-		hands:      newHands(),
+		announce:   newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local),
+		odd:        oddTimes{told: map[confirm.Object][]tracker.Taint{}},
 		throttle:   newThrottle(2*options.Workers, options.Local),
-		fit:        newModeCheck(options.Mode),
+		fit:        &modeCheck{mode: options.Mode},
 		rates:      ratelimit.NewQueue(),
 		disruption: &checks.NodeDisruption{},
 		loops:      checks.NewLoops(),
 	}
 	e.book = newBook(e.authorsChanged, func(author tracker.Source) bool {
 		return e.tracker.UIDOf(author) == author.UID
-	})
-	e.book.local = options.Local.Now
+	}, options.Local.Now)
 	e.standing = checks.Standing(checks.Cluster{
 		Tracker: options.Tracker, NodesDown: e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.lookAtNodes,
 	})
 	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.book.pending, Wake: e.PodsChanged})
 	e.breaker = checks.Breaker(options.Breakers)
-	e.granting = checks.List{checks.Rate(e.rates), budgets, e.breaker}
+	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, e.breaker}
 	e.metrics.counts.Store(new(e.counts))
 	e.confirm = confirm.New(confirm.Options{
 		Tracker: options.Tracker, Nodes: options.Client.CoreV1(), Carriers: options.Carriers, Clock: options.Clock, Local: options.Local,
 		MaxAge: options.MaxAge, AttemptTimeout: options.AttemptTimeout,
 	})
-	e.odd = &oddTimes{announce: e.announce, metrics: options.Metrics, told: map[confirm.Object][]tracker.Taint{}}
-	e.stamper = &stamper{
-		nodes: options.Client.CoreV1(), tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
-		saw: func(node *corev1.Node, uid types.UID, asked confirm.Instant) {
-			e.PodsChanged(e.confirm.SawNode(node, uid, asked))
-		},
-	}
+	e.queues = e.newQueues()
 	return e, nil
 }
 
 func withDefaults(o Options) Options {
-	if o.Local == nil {
-		o.Local = o.Clock
-	}
+	o.Local = cmp.Or(o.Local, o.Clock)
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
+	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, DefaultAttemptTimeout)
+	o.Mode = cmp.Or(o.Mode, ModeReplace)
+	o.Rules.Window = o.Mode == ModeWindow
 	if o.Leads == nil {
 		o.Leads = func() bool { return true }
 	}
 	if o.DeviceRecorder == nil {
 		o.DeviceRecorder = o.Recorder
 	}
-	if o.PatchesChanged == nil {
-		o.PatchesChanged = func([]string) {}
-	}
-	if o.RulesChanged == nil {
-		o.RulesChanged = func([]string) {}
-	}
-	if o.Workers == 0 {
-		o.Workers = DefaultWorkers
-	}
-	if o.MaxAge == 0 {
-		o.MaxAge = DefaultMaxAge
-	}
-	if o.AttemptTimeout == 0 {
-		o.AttemptTimeout = DefaultAttemptTimeout
-	}
-	if o.EventRate == 0 {
-		o.EventRate = DefaultEventRate
-	}
-	if o.EventBurst == 0 {
-		o.EventBurst = DefaultEventBurst
-	}
-	return o
-}
-
-func withModeDefaults(o Options) Options {
-	if o.Mode == "" {
-		o.Mode = ModeReplace
-	}
-	o.Rules.Window = o.Mode == ModeWindow
 	if o.Policies == nil {
 		o.Policies = func() *eviction.Set { return nil }
 	}
@@ -276,11 +228,14 @@ func withModeDefaults(o Options) Options {
 	if o.FitChanged == nil {
 		o.FitChanged = func(ModeFinding) {}
 	}
+	if o.RulesChanged == nil {
+		o.RulesChanged = func([]string) {}
+	}
+	if o.PatchesChanged == nil {
+		o.PatchesChanged = func([]string) {}
+	}
 	return o
 }
-
-// NeedLeaderElection is true: one replica evicts.
-func (e *Evictor) NeedLeaderElection() bool { return true }
 
 // EvictedBy returns how many pods this evictor evicted with the DeviceTaintRule or the
 // ResourceSlicePatch of that UID among the reasons.

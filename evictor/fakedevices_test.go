@@ -1,6 +1,7 @@
 package evictor
 
 import (
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -134,4 +136,27 @@ func several(lists ...[]resourcev1.DeviceToleration) []resourcev1.DeviceTolerati
 		all = append(all, list...)
 	}
 	return all
+}
+
+// typedCarriers implements confirm.Carriers by resource.k8s.io/v1.
+type typedCarriers struct {
+	Client resourcev1client.ResourceV1Interface
+}
+
+// ReadSlice returns a ResourceSlice.
+func (c typedCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, error) {
+	slice, err := c.Client.ResourceSlices().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return tracker.Slice{}, err
+	}
+	return tracker.SliceOf(slice), nil
+}
+
+// ReadRule returns a DeviceTaintRule.
+func (c typedCarriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
+	rule, err := c.Client.DeviceTaintRules().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return tracker.Rule{}, err
+	}
+	return tracker.RuleOf(rule), nil
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -124,7 +125,7 @@ func ruleUnreadable(w *world) {
 	require.Positive(w.t, w.value("tollgate_eviction_retries_total", "reason=denied"))
 	require.Less(w.t, len(w.api.took()), 20)
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	w.leaves(podA)
 }
 
@@ -141,7 +142,7 @@ func ruleNotServed(w *world) {
 	require.Equal(w.t, []string{"r"}, w.tracker.Rules())
 	require.InDelta(w.t, 1, w.value("tollgate_evictions_pending"), 0)
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	w.leaves(podA)
 }
 
@@ -186,7 +187,7 @@ func anotherReasonNotYet(w *world) {
 	w.pass(seconds(60))
 	w.stays(podA)
 	require.Zero(w.t, matches(w.api.took(), "get nodes"))
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	w.leaves(podA)
 }
 

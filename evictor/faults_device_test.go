@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/confirm"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -90,7 +91,6 @@ func flappingRule(w *world) {
 		w.pass(100 * time.Millisecond)
 		w.drop(rule)
 		w.pass(100 * time.Millisecond)
-		require.Zero(w.t, w.evictor.queues.claiming.Len())
 	}
 	require.Empty(w.t, w.api.took())
 	require.Zero(w.t, w.value("tollgate_evictions_pending"))
@@ -149,7 +149,7 @@ func deviceDenied(w *world) {
 	}, w.deviceRecorder.took())
 	require.InDelta(w.t, 1, w.value("tollgate_evictions_pending", "source=devicetaintrule"), 0)
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	w.leaves(podA)
 	require.Equal(w.t, 1, w.evictor.EvictedBy("r-rule-uid"))
 }
@@ -311,8 +311,8 @@ func deviceSummaries(w *world) {
 	w.set(newSlice("s", 1, "gpu-0", deviceTaint("gpu"), deviceTaint("net")))
 	w.pass(seconds(1))
 	events := w.deviceRecorder.took()
-	require.Equal(w.t, DefaultEventBurst, matches(events, "Pod "))
-	require.InDelta(w.t, 300-DefaultEventBurst, w.value("tollgate_eviction_events_dropped_total"), 0)
+	require.Equal(w.t, eventBurst, matches(events, "Pod "))
+	require.InDelta(w.t, 300-eventBurst, w.value("tollgate_eviction_events_dropped_total"), 0)
 	require.Equal(w.t, "ResourceSlice s Normal DeviceTaintManagerEviction: Evicted 300 pods because of a NoExecute taint", events[len(events)-1])
 	require.Equal(w.t, corev1.ObjectReference{APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice", Name: "s", UID: "s-slice-uid", FieldPath: "spec{gpu:NoExecute}"}, w.deviceRecorder.refs[len(w.deviceRecorder.refs)-1])
 	w.set(newRule("r", "", deviceTaint("gpu")))
@@ -333,7 +333,7 @@ func handlersDoNotWait(w *world) {
 		w.set(newClaim(name, "gpu-0", nil, name))
 		w.setPod(using(newPod(name, "n"), name))
 	}
-	w.options.Carriers = slowCarriers{confirm.TypedCarriers{Client: w.api.client.ResourceV1()}}
+	w.options.Carriers = slowCarriers{typedCarriers{Client: w.api.client.ResourceV1()}}
 	w.start()
 	w.evictor.effector = slowEffector{w.evictor.effector}
 	w.api.store(newRule("r", "", deviceTaint("gpu")))

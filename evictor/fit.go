@@ -45,13 +45,8 @@ const earlierElsewhere = 2 * time.Second
 // wasOurs reports whether an eviction was due at now, or would have been a moment later,
 // and whether it was begun here.
 func (b *book) wasOurs(key tracker.Key, now time.Time) (ours, due bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, ok := b.entries[key]
-	if !ok {
-		return false, false
-	}
-	return e.sent || e.marked, !e.at.After(now.Add(earlierElsewhere))
+	b.with(key, func(e *entry) { ours, due = e.sent || e.marked, !e.at.After(now.Add(earlierElsewhere)) })
+	return ours, due
 }
 
 // checkFit looks whether the mode fits what the cluster does, and says when that changes.
@@ -143,16 +138,12 @@ func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 		return
 	}
 	e.metrics.loops.Inc()
+	remedy := "They are evicted more slowly from now on"
+	if goal.cause.Treatment.Policy == nil {
+		remedy = "No EvictionPolicy decides about them, so they are not slowed down"
+	}
 	source := goal.cause.Taint.Author()
 	e.announce.onCarrier(source, e.tracker.UIDOf(source), corev1.EventTypeWarning, loopReason,
-		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop.String(), remedyOf(goal))
+		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop.String(), remedy)
 	logr.FromContextOrDiscard(ctx).Info("eviction loop", "pod", goal.pod.String(), "taint", goal.cause.Taint.String(), "loop", loop.String())
-}
-
-// remedyOf returns what becomes of a loop.
-func remedyOf(goal *target) string {
-	if goal.cause.treatment.Policy == nil {
-		return "No EvictionPolicy decides about them, so they are not slowed down"
-	}
-	return "They are evicted more slowly from now on"
 }

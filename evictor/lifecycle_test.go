@@ -3,15 +3,16 @@ package evictor
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -44,12 +45,13 @@ func TestNew(t *testing.T) {
 
 	t.Run("what is set is not replaced by a default", func(t *testing.T) {
 		t.Parallel()
-		set := Options{Requests: Requests{Workers: 1, MaxAge: 2}, Lease: Lease{AttemptTimeout: 3}, Events: Events{EventRate: 4, EventBurst: 5}}
-		require.Equal(t, set, withoutFuncs(set))
-		require.Equal(t, Options{
-			Requests: Requests{Workers: DefaultWorkers, MaxAge: DefaultMaxAge}, Lease: Lease{AttemptTimeout: DefaultAttemptTimeout},
-			Events: Events{EventRate: DefaultEventRate, EventBurst: DefaultEventBurst},
-		}, withoutFuncs(Options{}))
+		set := withDefaults(Options{
+			Requests: Requests{Workers: 1, MaxAge: 2}, Lease: Lease{AttemptTimeout: 3}, Decisions: Decisions{Mode: ModeObserve},
+		})
+		require.Equal(t, []any{1, time.Duration(2), time.Duration(3), ModeObserve}, []any{set.Workers, set.MaxAge, set.AttemptTimeout, set.Mode})
+		unset := withDefaults(Options{})
+		require.Equal(t, []any{DefaultWorkers, DefaultMaxAge, DefaultAttemptTimeout, ModeReplace},
+			[]any{unset.Workers, unset.MaxAge, unset.AttemptTimeout, unset.Mode})
 	})
 
 	t.Run("DE-52 64 workers for each queue, unless more or fewer are asked for", func(t *testing.T) {
@@ -76,7 +78,6 @@ func TestNew(t *testing.T) {
 		options := whole()
 		e, err := New(options)
 		require.NoError(t, err)
-		require.True(t, e.NeedLeaderElection())
 		options.Tracker.SetNode(tracker.Node{Name: "n"}, noon)
 		e.NodeChanged("n")
 		e.PodsChanged([]tracker.Key{{Name: "a"}})
@@ -84,121 +85,64 @@ func TestNew(t *testing.T) {
 	})
 }
 
-// withoutFuncs returns options with the defaults but for the functions, which
-// cannot be compared.
-func withoutFuncs(o Options) Options {
-	o = withDefaults(o)
-	o.Leads, o.RulesChanged, o.PatchesChanged = nil, nil, nil
-	return o
-}
-
-func TestQueue(t *testing.T) {
+func TestWaits(t *testing.T) {
 	t.Parallel()
-
-	t.Run("H08 ten thousand deadlines at the same second do not keep another waiting", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			const many = 10_000
-			q := newQueue[int]("", clock.RealClock{})
+	for name, test := range map[string]func(*world){
+		"H08 many deadlines at the same second do not keep another waiting": func(w *world) {
+			const many = 2000
 			for i := range many {
-				q.sleep(i, time.Minute)
+				w.setPod(newPod(podName(i), "n", tolerationFor("gpu", 60)))
 			}
-			q.sleep(many, seconds(59))
-			synctest.Wait()
-			time.Sleep(seconds(59))
-			item, _ := q.Get()
-			require.Equal(t, many, item)
-			require.Zero(t, q.Len())
-			time.Sleep(seconds(1))
-			synctest.Wait()
-			require.Equal(t, many, q.Len())
-			q.ShutDown()
+			w.setPod(newPod("a", "n", tolerationFor("gpu", 59)))
+			w.setNode("n", noExecute("gpu"))
+			w.pass(seconds(60))
+			w.leaves(podA)
+			require.Zero(w.t, w.gone(many))
+			w.pass(seconds(2))
+			require.Equal(w.t, many, w.gone(many))
+		},
+		"NE-26 a pod leaves once, at the earliest of its times": func(w *world) {
+			w.setPod(newPod("a", "n", tolerationFor("gpu", 60)))
+			w.setNode("n", noExecute("gpu"))
+			w.update(podA, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{tolerationFor("gpu", 10)} })
+			w.pass(seconds(11))
+			w.leaves(podA)
+			w.pass(time.Hour)
+			require.Equal(w.t, 1, matches(w.api.took(), "delete pods"))
+		},
+		"a pod that fails waits longer each time up to a bound, alone": func(w *world) {
+			w.api.setFaults(every(is("delete pods default/a"), errDenied), nil)
+			w.setPod(newPod("a", "n"))
+			w.setNode("n", noExecute("gpu"))
+			w.pass(10 * time.Minute)
+			w.stays(podA)
+			require.InDelta(w.t, 30, matches(w.api.took(), "delete pods default/a"), 5)
+			w.api.setFaults(first(1, is("delete pods default/b"), errDenied), nil)
+			w.setPod(newPod("b", "n"))
+			w.pass(retryBase)
+			w.leaves(podB)
+			w.pass(controller.RetryMax)
+			w.leaves(podA)
+		},
+		"I05 a pod that conflicts again and again does not wait longer and longer": func(w *world) {
+			w.api.setFaults(every(is("delete pods default/a"), errConflict), nil)
+			w.setPod(newPod("a", "n"))
+			w.setNode("n", noExecute("gpu"))
+			w.pass(10 * time.Minute)
+			w.stays(podA)
+			w.api.setFaults(nil, nil)
+			w.pass(conflictMax)
+			w.leaves(podA)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.start()
+				test(w)
+			})
 		})
-	})
-
-	t.Run("NE-26 an item is queued once, at the earliest of its times", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			q := newQueue[string]("", clock.RealClock{})
-			q.sleep("a", seconds(60))
-			q.sleep("a", seconds(10))
-			q.sleep("a", seconds(30))
-			q.sleep("never", 0)
-			time.Sleep(seconds(10))
-			synctest.Wait()
-			require.Equal(t, 1, q.Len())
-			item, _ := q.Get()
-			require.Equal(t, "a", item)
-			q.Done(item)
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			require.Zero(t, q.Len())
-			q.ShutDown()
-		})
-	})
-
-	t.Run("a failed item waits longer each time up to a bound, alone", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			q := newQueue[string]("", clock.RealClock{})
-			for range 100 {
-				q.retry("a", errDown)
-				time.Sleep(retryMax)
-				synctest.Wait()
-				item, _ := q.Get()
-				q.Done(item)
-			}
-			q.retry("b", errDown)
-			time.Sleep(retryBase)
-			synctest.Wait()
-			require.Equal(t, 1, q.Len())
-			q.ShutDown()
-		})
-	})
-
-	t.Run("I05 an item that conflicts again and again does not wait longer and longer", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			q := newQueue[string]("", clock.RealClock{})
-			for range 100 {
-				q.retry("a", fmt.Errorf("delete pod: %w", errConflict))
-				time.Sleep(conflictMax)
-				synctest.Wait()
-				item, _ := q.Get()
-				require.Equal(t, "a", item)
-				q.Done(item)
-			}
-			q.ShutDown()
-		})
-	})
-
-	t.Run("an item that went well waits little when it fails again", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			q := newQueue[string]("", clock.RealClock{})
-			for range 100 {
-				q.backoff.When("a")
-			}
-			q.sleep("a", 0)
-			q.retry("a", errDown)
-			time.Sleep(retryBase)
-			synctest.Wait()
-			require.Equal(t, 1, q.Len())
-			q.ShutDown()
-		})
-	})
-
-	t.Run("a far deadline is looked at in between", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			q := newQueue[string]("", clock.RealClock{})
-			q.sleep("a", 290*365*24*time.Hour)
-			time.Sleep(longestSleep)
-			synctest.Wait()
-			require.Equal(t, 1, q.Len())
-			q.ShutDown()
-		})
-	})
+	}
 }
 
 func TestG04(t *testing.T) {
@@ -215,7 +159,6 @@ func TestG04(t *testing.T) {
 				w.pass(100 * time.Millisecond)
 				w.setNode("n")
 				w.pass(100 * time.Millisecond)
-				require.Zero(w.t, w.evictor.queues.plain.Len())
 			}
 			require.Empty(w.t, w.api.took())
 			require.Zero(w.t, w.value("tollgate_evictions_pending"))

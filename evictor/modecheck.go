@@ -56,8 +56,7 @@ func modePatience(mode Mode) time.Duration {
 // Tollgate evicts undisturbed, or an hour without any sign, because nothing can be seen
 // where no pod is due.
 //
-// Create it with newModeCheck. It is goroutine-safe. Now is by the clock of the API
-// server.
+// It is goroutine-safe. Now is by the clock of the API server.
 type modeCheck struct {
 	mode Mode
 
@@ -75,14 +74,6 @@ type modeCheck struct {
 	stays   bool
 	since   time.Time
 	overdue bool
-}
-
-// newModeCheck returns a watch that has seen nothing. An empty mode is Replace.
-func newModeCheck(mode Mode) *modeCheck {
-	if mode == "" {
-		mode = ModeReplace
-	}
-	return &modeCheck{mode: mode}
 }
 
 // Leads tells that a term as the leader begins. What was seen before is forgotten.
@@ -124,7 +115,7 @@ func (w *modeCheck) isForeign(mark *corev1.PodCondition) bool {
 var builtIn = []string{"DeletionByTaintManager", "DeletionByDeviceTaintManager"}
 
 // SawEviction tells of a pod that this process has evicted.
-func (w *modeCheck) SawEviction(time.Time) {
+func (w *modeCheck) SawEviction() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.own++
@@ -141,54 +132,29 @@ func (w *modeCheck) SawOverdue(now time.Time, pods int) {
 	if stays := pods > 0; w.since.IsZero() || stays != w.stays || now.Before(w.since) {
 		w.stays, w.since = stays, now
 	}
-	w.settle(now)
-}
-
-// settle makes what has lasted long enough a finding, or ends one.
-func (w *modeCheck) settle(now time.Time) {
-	if !w.since.IsZero() && now.Sub(w.since) >= lasts {
+	if now.Sub(w.since) >= lasts {
 		w.overdue = w.stays
 	}
 }
 
-// Fit returns what does not fit, Fits if nothing is known not to.
-func (w *modeCheck) Fit(now time.Time) ModeFinding {
+// Changed returns what does not fit, Fits if nothing is known not to, and true when that is not
+// what it returned last.
+func (w *modeCheck) Changed(now time.Time) (found ModeFinding, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fit(now)
-}
-
-func (w *modeCheck) fit(now time.Time) ModeFinding {
-	w.recover(now)
+	if w.active {
+		quiet := now.Sub(w.foreign[len(w.foreign)-1])
+		w.active = quiet < unseen && (quiet < recently || w.own < undisturbed)
+	}
 	switch {
 	case w.active:
-		return BuiltInActive
+		found = BuiltInActive
 	case w.overdue && w.mode == ModeWindow:
-		return NobodyEnforces
+		found = NobodyEnforces
 	case w.overdue:
-		return NobodyEvicts
-	default:
-		return Fits
+		found = NobodyEvicts
 	}
-}
-
-// recover ends the finding that somebody else evicts.
-func (w *modeCheck) recover(now time.Time) {
-	if !w.active {
-		return
-	}
-	quiet := now.Sub(w.foreign[len(w.foreign)-1])
-	if quiet >= unseen || (quiet >= recently && w.own >= undisturbed) {
-		w.active = false
-	}
-}
-
-// Changed returns what does not fit, and true when that is not what it returned last.
-func (w *modeCheck) Changed(now time.Time) (ModeFinding, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	found := w.fit(now)
-	changed := found != w.told
+	changed = found != w.told
 	w.told = found
 	return found, changed
 }

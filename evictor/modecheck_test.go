@@ -23,9 +23,15 @@ const taintManager = "DeletionByTaintManager"
 
 // leading returns a watch in mode Replace whose term began at noon.
 func leading() *modeCheck {
-	w := newModeCheck("")
+	w := &modeCheck{mode: ModeReplace}
 	w.Leads(noon)
 	return w
+}
+
+// fitOf returns what a check finds at a time.
+func fitOf(w *modeCheck, at time.Time) ModeFinding {
+	found, _ := w.Changed(at)
+	return found
 }
 
 // deleted has somebody else mark and delete a pod.
@@ -38,10 +44,10 @@ func TestJ10AnotherEvictorIsFound(t *testing.T) {
 		t.Parallel()
 		w := leading()
 		for i := range 3 {
-			require.Equal(t, Fits, w.Fit(after(time.Hour)), i)
+			require.Equal(t, Fits, fitOf(w, after(time.Hour)), i)
 			deleted(w, after(time.Hour))
 		}
-		require.Equal(t, BuiltInActive, w.Fit(after(time.Hour)))
+		require.Equal(t, BuiltInActive, fitOf(w, after(time.Hour)))
 	})
 
 	t.Run("that evicts because of devices", func(t *testing.T) {
@@ -50,7 +56,7 @@ func TestJ10AnotherEvictorIsFound(t *testing.T) {
 		for range 3 {
 			w.SawDeletion(after(time.Hour), markedPod("DeletionByDeviceTaintManager", after(time.Hour)), false)
 		}
-		require.Equal(t, BuiltInActive, w.Fit(after(time.Hour)))
+		require.Equal(t, BuiltInActive, fitOf(w, after(time.Hour)))
 	})
 
 	for name, saw := range map[string]func(w *modeCheck, at time.Time){
@@ -102,21 +108,21 @@ func TestJ10AnotherEvictorIsFound(t *testing.T) {
 			t.Parallel()
 			w := leading()
 			saw(w, after(time.Hour))
-			require.Equal(t, Fits, w.Fit(after(time.Hour)))
-			require.Equal(t, Fits, w.Fit(after(2*time.Hour)))
+			require.Equal(t, Fits, fitOf(w, after(time.Hour)))
+			require.Equal(t, Fits, fitOf(w, after(2*time.Hour)))
 		})
 	}
 
 	t.Run("not before a term has begun, and not in other modes", func(t *testing.T) {
 		t.Parallel()
-		for _, w := range []*modeCheck{newModeCheck(ModeReplace), newModeCheck(ModeWindow), newModeCheck(ModeObserve)} {
+		for _, w := range []*modeCheck{{mode: ModeReplace}, {mode: ModeWindow}, {mode: ModeObserve}} {
 			if w.mode != ModeReplace {
 				w.Leads(noon)
 			}
 			for range 9 {
 				deleted(w, after(time.Hour))
 			}
-			require.Equal(t, Fits, w.Fit(after(time.Hour)), w.mode)
+			require.Equal(t, Fits, fitOf(w, after(time.Hour)), w.mode)
 		}
 	})
 }
@@ -140,15 +146,15 @@ func TestJ10AnotherEvictorIsGone(t *testing.T) {
 			t.Parallel()
 			w := leading()
 			for range 20 {
-				w.SawEviction(after(time.Minute))
+				w.SawEviction()
 			}
 			for range 5 {
 				deleted(w, after(time.Hour))
 			}
 			for range tt.own {
-				w.SawEviction(after(time.Hour))
+				w.SawEviction()
 			}
-			require.Equal(t, tt.want, w.Fit(after(time.Hour+tt.when)))
+			require.Equal(t, tt.want, fitOf(w, after(time.Hour+tt.when)))
 		})
 	}
 
@@ -156,12 +162,12 @@ func TestJ10AnotherEvictorIsGone(t *testing.T) {
 		t.Parallel()
 		w := leading()
 		for _, at := range []time.Duration{time.Hour, 4 * time.Hour} {
-			require.Equal(t, Fits, w.Fit(after(at)))
+			require.Equal(t, Fits, fitOf(w, after(at)))
 			deleted(w, after(at))
 			deleted(w, after(at))
-			require.Equal(t, Fits, w.Fit(after(at)))
+			require.Equal(t, Fits, fitOf(w, after(at)))
 			deleted(w, after(at))
-			require.Equal(t, BuiltInActive, w.Fit(after(at)))
+			require.Equal(t, BuiltInActive, fitOf(w, after(at)))
 		}
 	})
 }
@@ -171,11 +177,11 @@ func TestJ10NobodyCarriesOutTheEnd(t *testing.T) {
 	for mode, found := range map[Mode]ModeFinding{ModeWindow: NobodyEnforces, ModeObserve: NobodyEvicts, ModeReplace: Fits} {
 		t.Run("in mode "+string(mode), func(t *testing.T) {
 			t.Parallel()
-			w := newModeCheck(mode)
+			w := &modeCheck{mode: mode}
 			w.Leads(noon)
 			count := func(at time.Duration, pods int) ModeFinding {
 				w.SawOverdue(after(at), pods)
-				return w.Fit(after(at))
+				return fitOf(w, after(at))
 			}
 			require.Equal(t, Fits, count(0, 1))
 			require.Equal(t, Fits, count(30*time.Second, 1))
@@ -189,7 +195,7 @@ func TestJ10NobodyCarriesOutTheEnd(t *testing.T) {
 			require.Equal(t, Fits, count(-time.Hour, 1))
 			require.Equal(t, found, count(-time.Hour+time.Minute, 1), "H05 a clock that is set back does not hide it")
 			w.Leads(noon)
-			require.Equal(t, Fits, w.Fit(noon))
+			require.Equal(t, Fits, fitOf(w, noon))
 		})
 	}
 	require.Equal(t, []time.Duration{0, time.Minute, 5 * time.Minute}, []time.Duration{modePatience(ModeReplace), modePatience(ModeWindow), modePatience(ModeObserve)})
@@ -236,13 +242,13 @@ func TestModeCheckWatchIsSafeForManyWorkers(t *testing.T) {
 			for i := range 100 {
 				at := after(time.Hour + time.Duration(i)*time.Second)
 				deleted(w, at)
-				w.SawEviction(at)
+				w.SawEviction()
 				w.SawOverdue(at, i)
-				w.Fit(at)
+				fitOf(w, at)
 				w.Changed(at)
 			}
 		})
 	}
 	wg.Wait()
-	require.Equal(t, BuiltInActive, w.Fit(after(time.Hour+100*time.Second)))
+	require.Equal(t, BuiltInActive, fitOf(w, after(time.Hour+100*time.Second)))
 }

@@ -37,26 +37,22 @@ func oddTime(taint tracker.Taint) (direction string, odd bool) {
 	return "", false
 }
 
-// oddTimes reports each odd time once.
+// oddTimes are the odd times that were reported, each once.
 type oddTimes struct {
-	announce *announcer
-	metrics  *Metrics
-
-	mu sync.Mutex
-	// told holds what was reported, by the object that carries it.
+	mu   sync.Mutex
 	told map[confirm.Object][]tracker.Taint
 }
 
-// check looks at the NoExecute taints of an object that is known as uid.
-func (o *oddTimes) check(source tracker.Source, uid types.UID, taints []tracker.Taint) {
-	for _, taint := range o.news(confirm.ObjectOf(source), taints) {
+// checkTimes reports odd times among the NoExecute taints of an object that is known as uid.
+func (e *Evictor) checkTimes(source tracker.Source, uid types.UID, taints []tracker.Taint) {
+	for _, taint := range e.odd.news(confirm.ObjectOf(source), taints) {
 		direction, _ := oddTime(taint)
-		o.metrics.oddTimes.WithLabelValues(direction).Inc()
+		e.metrics.oddTimes.WithLabelValues(direction).Inc()
 		about, known := source, uid
 		if taint.Patch != (tracker.PatchRef{}) {
 			about, known = taint.Author(), taint.Patch.UID
 		}
-		o.announce.onCarrier(about, known, corev1.EventTypeWarning, oddTimeReason,
+		e.announce.onCarrier(about, known, corev1.EventTypeWarning, oddTimeReason,
 			"Taint %s appeared at %s with a time in the %s: %s", taint.String(),
 			taint.Seen.UTC().Format(time.RFC3339), direction, taint.TimeAdded.UTC().Format(time.RFC3339))
 	}
@@ -72,7 +68,10 @@ func (o *oddTimes) news(object confirm.Object, taints []tracker.Taint) []tracker
 			continue
 		}
 		all = append(all, taint)
-		if !contains(o.told[object], taint) {
+		told := slices.ContainsFunc(o.told[object], func(t tracker.Taint) bool {
+			return t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded)
+		})
+		if !told {
 			fresh = append(fresh, taint)
 		}
 	}
@@ -89,13 +88,4 @@ func (o *oddTimes) objects() []confirm.Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.told))
-}
-
-func contains(taints []tracker.Taint, taint tracker.Taint) bool {
-	for _, t := range taints {
-		if t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded) {
-			return true
-		}
-	}
-	return false
 }

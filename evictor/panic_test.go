@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -31,5 +32,50 @@ func TestAPanicIsOfOnePodOnly(t *testing.T) {
 		mended.Store(true)
 		w.pass(time.Minute)
 		w.leaves("defect/bad")
+	})
+}
+
+// A panic of a loop ends neither the process nor the loop.
+func TestAPanicOfALoopDoesNotEndIt(t *testing.T) {
+	t.Run("that keeps house", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			var found []ModeFinding
+			w.options.Mode = ModeObserve
+			w.options.FitChanged = func(finding ModeFinding) {
+				found = append(found, finding)
+				if len(found) == 1 {
+					panic("a defect")
+				}
+			}
+			w.start()
+			w.setPod(newPod("a", "n"))
+			w.setNode("n", noExecute("gpu"))
+			w.pass(10 * time.Minute)
+			require.Equal(t, []ModeFinding{NobodyEvicts}, found)
+			w.api.remove(podA)
+			w.pass(10 * time.Minute)
+			require.Equal(t, []ModeFinding{NobodyEvicts, Fits}, found)
+		})
+	})
+	t.Run("that calls pods at their pace", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.setPolicy(newPolicy("p", paced(1, 1)))
+			w.start()
+			w.setNode("n", noExecute("gpu"))
+			w.setPod(newPod("a", "n"))
+			w.setPod(newPod("b", "n"))
+			w.leaves(podA)
+			plain := w.evictor.queues.plain
+			w.evictor.queues.plain = nil // The call of the next pod panics.
+			w.pass(2 * time.Second)
+			w.evictor.queues.plain = plain
+			w.pass(time.Minute)
+			w.leaves(podB)
+			for i := range 5 {
+				w.setPod(newPod(podName(i), "n"))
+			}
+			w.pass(5 * time.Second)
+			require.Equal(t, 5, w.gone(5))
+		})
 	})
 }

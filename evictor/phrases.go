@@ -36,26 +36,11 @@ func phrasesFor(cause tracker.SourceKind) phrases {
 	return nodePhrases
 }
 
-// marking returns what is said of a pod that is evicted.
-func (p phrases) marking(key tracker.Key) string {
+// about returns what is said of a pod: for taints of nodes, text ends with the name of the pod, which
+// of comes before.
+func (p phrases) about(key tracker.Key, text, of string) string {
 	if p.named {
-		return "Marking for deletion Pod " + key.String()
+		return text + of + " " + key.String()
 	}
-	return "Marking for deletion"
-}
-
-// evicting returns what is said of a pod that left by the Eviction API.
-func (p phrases) evicting(key tracker.Key) string {
-	if p.named {
-		return "Evicting Pod " + key.String()
-	}
-	return "Evicting"
-}
-
-// cancelling returns what is said of a pod that may stay after all.
-func (p phrases) cancelling(key tracker.Key) string {
-	if p.named {
-		return "Cancelling deletion of Pod " + key.String()
-	}
-	return "Cancelling deletion"
+	return text
 }

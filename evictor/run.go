@@ -7,7 +7,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/tollgate-dev/tollgate/evictor/panics"
+	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -25,40 +26,38 @@ func (e *Evictor) Start(ctx context.Context) error {
 	if !e.waitSynced(ctx) {
 		return nil
 	}
-	queues := newQueues(e.local)
 	e.fit.Leads(e.clock.Now())
 	e.disruption.Reset()
-	e.run(queues)
 	e.lookAtNodes(e.clock.Now())
-	defer e.run(nil)
+	e.running.Store(true)
+	defer e.running.Store(false)
 
 	var running sync.WaitGroup
-	for _, claiming := range []bool{false, true} {
-		for range e.options.Workers {
-			running.Go(func() { queues.of(claiming).work(stopping(ctx, e.stepIn(queues, claiming))) })
-		}
+	e.starting.Add(3) // The queues.
+	for _, start := range []func(context.Context) error{e.queues.plain.Start, e.queues.claiming.Start, e.queues.nodes.Start} {
+		running.Go(func() { _ = start(ctx) }) // It returns no error.
 	}
-	running.Go(func() { queues.nodes.work(stopping(ctx, e.stampStep)) })
-	running.Go(func() { e.rates.Run(ctx, e.local, e.podsCalled) })
-	running.Go(func() {
-		e.late.Run(ctx, func(work func() error) error { return panics.Contain(ctx, "evictor", work) })
-	})
-	running.Go(func() { e.housekeep(ctx) })
+	loop := func(work func(context.Context)) {
+		running.Go(func() { controller.Loop(ctx, "evictor", e.local, work) })
+	}
+	loop(func(ctx context.Context) { e.rates.Run(ctx, e.local, e.podsCalled) })
+	loop(e.housekeep)
+	for range act.LateWorkers {
+		loop(e.late.Work)
+	}
+	e.starting.Wait()
 	e.lookAtAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
-
-	<-ctx.Done()
-	queues.shutDown()
 	running.Wait()
 	e.round.end()
+	e.late.Forget()
 	e.rates.Clear()
 	e.book.empty()
 	e.announce.flush(true)
 	return nil
 }
 
-// lookAtAll goes through what was told before there was anybody to listen, and what
-// is left of an earlier lease, during which nobody said what has gone since.
+// lookAtAll looks at all that the tracker knows, and forgets what has gone since an earlier lease.
 func (e *Evictor) lookAtAll() {
 	for _, object := range e.odd.objects() {
 		switch object.Kind {
@@ -81,23 +80,6 @@ func (e *Evictor) lookAtAll() {
 	exposed := e.tracker.Exposed()
 	e.round.begin(exposed)
 	e.PodsChanged(exposed)
-}
-
-// stopping returns step for a queue, doing nothing once ctx is done: a queue that
-// is shut down still hands out what it holds. A panic of step is an error.
-func stopping[T any](ctx context.Context, step func(context.Context, T) (time.Duration, error)) func(T) (time.Duration, error) {
-	return func(item T) (again time.Duration, err error) {
-		select {
-		case <-ctx.Done():
-			return 0, nil
-		default:
-			err = panics.Contain(ctx, "evictor", func() error {
-				again, err = step(ctx, item)
-				return err
-			})
-			return again, err
-		}
-	}
 }
 
 func (e *Evictor) waitSynced(ctx context.Context) bool {
@@ -142,17 +124,4 @@ func (e *Evictor) housekeep(ctx context.Context) {
 			e.checkFit(ctx)
 		}
 	}
-}
-
-func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, error) {
-	if !e.options.Leads() {
-		return leasePause, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
-	defer cancel()
-	err := e.stamper.stamp(ctx, name)
-	if err != nil {
-		logr.FromContextOrDiscard(ctx).V(1).Info("cannot stamp taints yet", "node", name, "reason", err.Error())
-	}
-	return 0, err
 }

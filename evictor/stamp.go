@@ -13,65 +13,52 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// stamper writes the time into NoExecute taints that came without one, so that a
-// restart does not start their clock again (H03). Admission does that for taints
-// that pass it; what is found without a time came while admission was away.
-type stamper struct {
-	nodes   corev1client.NodesGetter
-	tracker *tracker.Tracker
-	clock   clock.PassiveClock
-	local   clock.PassiveClock
-	metrics *Metrics
-	// saw takes in what the API server returned to a request made at asked, when
-	// the node was known as uid.
-	saw func(node *corev1.Node, uid types.UID, asked confirm.Instant)
-}
-
 // bare reports whether there is a taint without a time.
 func bare(taints []tracker.Taint) bool {
 	return slices.ContainsFunc(taints, func(taint tracker.Taint) bool { return !taint.Stamped })
 }
 
-// stamp gives the taints of a node the time at which they were first seen. The
-// node is read for where they stand now; the patch tests that they still do. What
-// is done to a node that was created anew meanwhile, the news of it will say.
-func (s *stamper) stamp(ctx context.Context, name string) error {
-	uid, known := s.tracker.Taints(name)
+// stamp gives the NoExecute taints of a node that came without a time the time at which they were
+// first seen, so that a restart does not start their clock again (H03). Admission does that for
+// taints that pass it; what is found without a time came while admission was away. The
+// node is read for where they stand now; the patch tests that they still do. Of
+// a node that was created anew meanwhile, the watch tells.
+func (e *Evictor) stamp(ctx context.Context, name string) (time.Duration, error) {
+	uid, known := e.tracker.Taints(name)
 	if !bare(known) {
-		return nil
+		return 0, nil
 	}
-	asked := confirm.InstantOf(s.local.Now())
-	node, err := s.nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
+	nodes := e.options.Client.CoreV1().Nodes()
+	asked := confirm.InstantOf(e.local.Now())
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return ignoreNotFound("read node", err)
+		return 0, ignoreNotFound("read node", err)
 	}
-	s.saw(node, uid, asked)
-	uid, known = s.tracker.Taints(name)
-	patch, count := stampPatch(node, known, s.clock.Now())
+	e.PodsChanged(e.confirm.SawNode(node, uid, asked))
+	uid, known = e.tracker.Taints(name)
+	patch, count := stampPatch(node, known, e.clock.Now())
 	if uid != node.UID || count == 0 {
-		return nil
+		return 0, nil
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
+		return 0, fmt.Errorf("encode patch: %w", err)
 	}
-	asked = confirm.InstantOf(s.local.Now())
-	answer, err := s.nodes.Nodes().Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
+	asked = confirm.InstantOf(e.local.Now())
+	answer, err := nodes.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
-		return ignoreNotFound("stamp taints of node", err)
+		return 0, ignoreNotFound("stamp taints of node", err)
 	}
-	s.saw(answer, uid, asked)
-	s.metrics.stamped.Add(float64(count))
+	e.PodsChanged(e.confirm.SawNode(answer, uid, asked))
+	e.metrics.stamped.Add(float64(count))
 	logr.FromContextOrDiscard(ctx).Info("stamped taints", "node", name, "taints", count)
-	return nil
+	return 0, nil
 }
 
 // ignoreNotFound wraps err, unless it says that the node is gone.

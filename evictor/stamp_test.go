@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
 func faultStamp(w *world) {
@@ -42,7 +44,7 @@ func faultStampLate(w *world) {
 	w.pass(10 * time.Minute)
 	require.Nil(w.t, w.api.node("n").Spec.Taints[0].TimeAdded)
 	w.api.setFaults(nil, nil)
-	w.pass(retryMax)
+	w.pass(controller.RetryMax)
 	require.True(w.t, w.api.node("n").Spec.Taints[0].TimeAdded.Time.Equal(seen))
 }
 

@@ -15,10 +15,6 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// leasePause is how long an eviction that is due waits while the lease has not
-// been renewed in time. Either it is renewed soon, or the process ends.
-const leasePause = time.Second
-
 // target is a pod that has to leave now.
 type target struct {
 	pod      tracker.Pod
@@ -31,33 +27,16 @@ type target struct {
 	cause *dueReason
 }
 
-// dueReason is a reason to leave that is due.
+// dueReason is a reason to leave that is due, and the eviction because of it, as checks are asked about it.
 type dueReason struct {
-	*decide.Reason
+	checks.Eviction
 
-	// treatment is how the eviction is carried out because of it, and unknown the error if
-	// that cannot be told.
-	treatment eviction.Treatment
-	unknown   error
 	// held is why the pod is held in spite of it; nil if it is not.
 	held *checks.Hold
 }
 
 // heldReasons are the reasons that the checks turned out to hold, in one attempt.
 type heldReasons map[decide.Origin]*checks.Hold
-
-// step handles one pod. An error means that it is tried again; a positive duration, that it is not
-// time yet; zero, that it is done or need not be done.
-func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, error) {
-	defer e.round.done(key)
-	woken := e.woken.Load()
-	wait, err := e.look(ctx, key)
-	if err == nil && wait > 0 && woken != e.woken.Load() {
-		// Held pods may have been woken before this one was recorded as held.
-		return time.Millisecond, nil
-	}
-	return wait, err
-}
 
 // look decides about a pod, and evicts it if nothing holds it.
 func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration, err error) {
@@ -66,8 +45,6 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 	case goal == nil:
 		e.rates.Leave(e.local.Now(), key, false)
 		return wait, nil
-	case e.stillTripped(goal):
-		return goal.nextLook(), nil
 	case !e.throttle.enter(ctx):
 		return 0, nil
 	}
@@ -80,9 +57,6 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 // attempt makes one attempt to evict a pod, and reports whether the API server was asked for that.
 // The next reason is tried where a breaker or a budget holds the first.
 func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration, asked bool, err error) {
-	if !e.options.Leads() {
-		return leasePause, false, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
 	key, looked, held := goal.pod.Key, map[confirm.Object]error{}, e.book.postponed(goal.pod.Key)
@@ -96,11 +70,10 @@ func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration
 		if goal == nil {
 			break
 		}
-		question := e.evictionOf(goal, goal.cause)
-		pass, answer := e.granting.Ask(e.now(), question)
+		pass, answer := e.granting.Ask(e.now(), &goal.cause.Eviction)
 		switch {
 		case answer.Wait > 0:
-			if !question.AsksBudget { // Else a budget that held the pod may hold it still.
+			if !goal.cause.AsksBudget { // Else a budget that held the pod may hold it still.
 				e.book.free(key, true)
 			}
 			e.book.postpone(key, held)
@@ -139,12 +112,10 @@ func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[confir
 		key := goal.pod.Key
 		changed, err := e.confirm.Confirm(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: e.book.entered(key)})
 		e.PodsChanged(changed)
-		switch act.Classify(err) {
-		case act.Timeout, act.Throttled, act.Conflict:
+		if failure := act.Classify(err); failure == act.Timeout || failure == act.Throttled || failure == act.Conflict {
 			return nil, 0, err
-		case act.NoFailure, act.NotFound, act.BudgetExceeded, act.TwoBudgets, act.Denied, act.Invalid, act.Unavailable:
-			looked[object] = err
 		}
+		looked[object] = err
 		var wait time.Duration
 		if goal, wait = e.due(ctx, key, held); goal == nil {
 			return nil, wait, nil
@@ -196,77 +167,62 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 		return nil, longestSleep // Others evict the pod.
 	}
 	goal := &target{pod: situation.Pod, decision: decision, now: now}
-	if !e.checkReasons(goal, held) {
+	goes, released := e.checkReasons(goal, held)
+	if !goes {
 		e.book.hold(key, goal.holds(), now)
 		return nil, goal.nextLook()
 	}
-	e.book.free(key, false)
+	e.book.free(key, released)
 	return goal, 0
 }
 
 // checkReasons asks the standing checks about each reason that is due, and reports whether the
-// pod has to leave because of at least one.
-func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes bool) {
+// pod has to leave because of at least one. Released is true if a breaker held the pod for that one and
+// does so no longer.
+//
+// A breaker that held the pod is asked too, for every reason until one goes. That takes no
+// request, so that pods that are held for hours cost the API server nothing. It may be another
+// breaker by now.
+func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released bool) {
 	due := goal.decision.Due(goal.now)
 	set := e.options.Policies()
 	var subject eviction.Subject
 	if set.Len() > 0 {
 		subject = decide.SubjectOf(&goal.pod, e.options.NamespaceLabels)
 	}
+	tripped := e.book.tripped(goal.pod.Key)
 	goal.due = make([]dueReason, len(due))
 	for i := range due {
 		reason := &goal.due[i]
-		reason.Reason = &due[i]
-		reason.treatment, reason.unknown = decide.Treat(set, &due[i], &subject)
-		_, answer := e.standing.Ask(checks.Now{Server: goal.now}, e.evictionOf(goal, reason))
+		reason.Reason, reason.Pod = &due[i], &goal.pod
+		reason.Treatment, reason.Unknown = decide.Treat(set, &due[i], &subject)
+		reason.AsksBudget = e.method(goal, reason) == act.Evict
+		_, answer := e.standing.Ask(checks.Now{Server: goal.now}, &reason.Eviction)
 		reason.held = answer.Hold
 		if reason.held == nil {
 			reason.held = held[reason.Origin()]
 		}
+		if reason.held == nil && tripped && !goes {
+			reason.held = e.stillTripped(reason)
+			released = reason.held == nil && len(reason.Treatment.Breakers) > 0
+		}
 		goes = goes || reason.held == nil
 	}
-	return goes
+	return goes, released
 }
 
-// evictionOf returns what the checks are asked about.
-func (e *Evictor) evictionOf(goal *target, reason *dueReason) *checks.Eviction {
-	return &checks.Eviction{
-		Pod: &goal.pod, Reason: reason.Reason, Treatment: reason.treatment, Unknown: reason.unknown,
-		AsksBudget: e.method(goal, reason) == act.Evict,
+// stillTripped returns the hold of a breaker on a pod that a breaker held before; nil for none.
+func (e *Evictor) stillTripped(reason *dueReason) *checks.Hold {
+	now := e.now()
+	answer := e.breaker(now, &reason.Eviction)
+	if answer.Undo != nil {
+		answer.Undo(now, checks.Stayed)
 	}
+	return answer.Hold
 }
 
 // now returns the time by both clocks.
 func (e *Evictor) now() checks.Now { return checks.Now{Server: e.clock.Now(), Local: e.local.Now()} }
-
-// stillTripped reports whether a breaker that held a pod still does, for every reason. That takes no
-// request, so that pods that are held for hours cost the API server nothing. It may be another
-// breaker by now.
-func (e *Evictor) stillTripped(goal *target) bool {
-	if !e.book.tripped(goal.pod.Key) {
-		return false
-	}
-	for i := range goal.due {
-		reason := &goal.due[i]
-		if reason.held != nil {
-			continue
-		}
-		now := e.now()
-		answer := e.breaker.Ask(now, e.evictionOf(goal, reason))
-		if answer.Undo != nil {
-			answer.Undo(now, checks.Stayed)
-		}
-		if reason.held = answer.Hold; reason.held != nil {
-			continue
-		}
-		if len(reason.treatment.Breakers) > 0 {
-			e.book.free(goal.pod.Key, true)
-		}
-		return false
-	}
-	e.book.hold(goal.pod.Key, goal.holds(), goal.now)
-	return true
-}
 
 // holds returns what holds the pod, for each reason that is held.
 func (t *target) holds() []hold {

@@ -186,7 +186,7 @@ func TestCountedBeforeItShows(t *testing.T) {
 		w.start()
 		w.kill()
 		w.evictor.book.exists = func(tracker.Source) bool {
-			wait, err := w.evictor.stepIn(w.evictor.queues, true)(w.t.Context(), key)
+			wait, err := w.evictor.step(w.t.Context(), key, true)
 			meanwhile = append(meanwhile, fmt.Sprintf("pending %t, others wait %s, error %v", pending(), wait, err))
 			return true
 		}

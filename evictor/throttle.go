@@ -2,7 +2,6 @@ package evictor
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,75 +33,51 @@ type throttle struct {
 	// until is when the API server wants to be asked again, halved when that was last
 	// taken to heart.
 	until, halved time.Time
-	// waiting are told when there is room, the first first.
-	waiting []chan struct{}
+	// room wakes those that wait until less attempts are under way.
+	room *sync.Cond
 }
 
 func newThrottle(most int, local clock.WithTicker) *throttle {
-	return &throttle{local: local, most: float64(most), limit: float64(most)}
+	t := &throttle{local: local, most: float64(most), limit: float64(most)}
+	t.room = sync.NewCond(&t.mu)
+	return t
 }
 
-// enter waits until an attempt may begin, and reports false if ctx is done before. Who
-// has entered must leave.
+// enter waits until an attempt may begin, and reports false if ctx is done before. leave follows if it
+// may.
 func (t *throttle) enter(ctx context.Context) bool {
-	for {
-		room, wait := t.try()
-		if room == nil && wait <= 0 {
-			return true
-		}
-		if !t.await(ctx, room, wait) {
-			return false
-		}
-	}
-}
-
-// try enters if there is room, and returns otherwise what to wait for.
-func (t *throttle) try() (room chan struct{}, wait time.Duration) {
+	defer context.AfterFunc(ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.room.Broadcast()
+	})()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if wait := t.until.Sub(t.local.Now()); wait > 0 {
-		return nil, wait
+	for ctx.Err() == nil {
+		switch pause := t.until.Sub(t.local.Now()); {
+		case pause > 0:
+			t.sleep(ctx, pause)
+		case float64(t.busy+1) <= t.limit:
+			t.busy++
+			return true
+		default:
+			t.room.Wait()
+		}
 	}
-	if float64(t.busy+1) <= t.limit {
-		t.busy++
-		return nil, 0
-	}
-	room = make(chan struct{})
-	t.waiting = append(t.waiting, room)
-	return room, 0
+	t.room.Signal() // The room that this one was woken for is for the next.
+	return false
 }
 
-func (t *throttle) await(ctx context.Context, room <-chan struct{}, wait time.Duration) bool {
-	var over <-chan time.Time
-	if room == nil {
-		timer := t.local.NewTimer(wait)
-		defer timer.Stop()
-		over = timer.C()
-	}
+// sleep waits without the lock, which the caller holds.
+func (t *throttle) sleep(ctx context.Context, pause time.Duration) {
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	timer := t.local.NewTimer(pause)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		t.abandon(room)
-		return false
-	case <-room:
-	case <-over:
+	case <-timer.C():
 	}
-	return true
-}
-
-// abandon says that nobody waits for room any more. The throttle outlives who waits: what
-// is told to one who is not there is told to nobody else.
-func (t *throttle) abandon(room <-chan struct{}) {
-	if room == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := slices.IndexFunc(t.waiting, func(waiting chan struct{}) bool { return waiting == room })
-	if at >= 0 {
-		t.waiting = slices.Delete(t.waiting, at, at+1)
-		return
-	}
-	t.call()
 }
 
 // leave says that an attempt is over, whether the API server was asked in it to evict the
@@ -112,24 +87,14 @@ func (t *throttle) leave(asked bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy--
-	switch act.Classify(err) {
-	case act.Throttled:
+	switch {
+	case act.Classify(err) == act.Throttled:
 		t.slow(err)
-	case act.NoFailure:
-		if asked {
-			t.limit = min(t.limit+1/t.limit, t.most)
-		}
-	case act.NotFound, act.Conflict, act.BudgetExceeded, act.TwoBudgets, act.Denied, act.Invalid, act.Timeout, act.Unavailable:
+	case err == nil && asked:
+		t.limit = min(t.limit+1/t.limit, t.most)
 	}
-	t.call()
-}
-
-// call tells those who wait of the room that there is; the caller holds the lock. Whoever
-// waits looks again by itself: more than there is room for wait anew.
-func (t *throttle) call() {
-	for room := int(t.limit) - t.busy; room > 0 && len(t.waiting) > 0; room-- {
-		close(t.waiting[0])
-		t.waiting = t.waiting[1:]
+	for range int(t.limit) - t.busy {
+		t.room.Signal()
 	}
 }
 

@@ -63,6 +63,9 @@ func (w *world) start() {
 	options := w.options
 	options.Tracker, options.Client, options.Metrics = w.tracker, w.api.client, NewMetrics(w.registry)
 	options.Recorder, options.DeviceRecorder = w.recorder, w.deviceRecorder
+	if options.Carriers == nil {
+		options.Carriers = typedCarriers{w.api.client.ResourceV1()}
+	}
 	if options.Policies == nil {
 		options.Policies = w.policies.current
 	}

@@ -72,17 +72,9 @@ type Order struct {
 	Mark v1alpha1.EvictionMark
 	// Guarded is true when a PodDisruptionBudget is known that guards the pod.
 	Guarded bool
-	// Holds is asked immediately before each request: an error says that the decision is
-	// not to be carried out any more. Nil stands for one that always is.
+	// Holds is asked immediately before each request that changes something: an error says that
+	// the decision is not to be carried out any more.
 	Holds func() error
-}
-
-// still returns an error if the decision is not to be carried out any more.
-func (o *Order) still() error {
-	if o.Holds == nil {
-		return nil
-	}
-	return o.Holds()
 }
 
 // Attempt is the result of one try to evict a pod.
@@ -110,116 +102,92 @@ type Effector interface {
 	Evict(ctx context.Context, what Order) (Attempt, error)
 }
 
-// methods carries out each order by its method.
-type methods map[Method]Effector
-
-// New returns an effector that makes its requests by a client. With late nil, all pods are marked before.
-func New(client kubernetes.Interface, now clock.PassiveClock, late *LateMarks) Effector {
-	pods := client.CoreV1()
-	api := &apiEvictor{pods: pods}
-	return methods{Delete: &deleter{pods: pods, clock: now, api: api, late: late}, Evict: api}
-}
-
-// Evict makes an attempt by the method of the order.
-func (m methods) Evict(ctx context.Context, what Order) (Attempt, error) {
-	return m[what.Method].Evict(ctx, what)
-}
-
-// deleter evicts as Kubernetes does: it sets the DisruptionTarget condition and
-// deletes the pod. In the normal case that is two requests, neither of them a
-// read.
-type deleter struct {
+// requests are the requests of evictions. Method Delete evicts as Kubernetes does: it sets the
+// DisruptionTarget condition and deletes the pod. In the normal case that is two requests, neither
+// of them a read.
+type requests struct {
 	pods  corev1client.PodsGetter
 	clock clock.PassiveClock
-	api   *apiEvictor
 	late  *LateMarks
 }
 
-// Evict makes one attempt.
-func (d *deleter) Evict(ctx context.Context, what Order) (Attempt, error) {
-	if err := what.still(); err != nil {
-		return Attempt{}, err
-	}
-	if what.Mark == "" || marked(what.Pod, what.Cause) {
-		return d.delete(ctx, &what, Attempt{}, what.Pod.ResourceVersion)
-	}
+// New returns an effector that makes its requests by a client. With late nil, all pods are marked before.
+func New(client kubernetes.Interface, now clock.PassiveClock, late *LateMarks) Effector {
+	return &requests{pods: client.CoreV1(), clock: now, late: late}
+}
+
+// Evict makes an attempt by the method of the order.
+func (r *requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 	switch {
+	case what.Method == Evict:
+		return r.evict(ctx, &what)
+	case what.Mark == "" || marked(what.Pod, what.Cause):
+		return r.delete(ctx, &what, Attempt{}, what.Pod.ResourceVersion)
 	case what.Mark == v1alpha1.EvictionMarkByEvictionAPI && !what.Guarded:
-		done, err := d.api.Evict(ctx, what)
-		if !refused(err) {
+		if done, err := r.evict(ctx, &what); !refused(err) {
 			return done, err
 		}
-		if err := what.still(); err != nil {
-			return Attempt{}, err
-		}
-	case what.Mark == v1alpha1.EvictionMarkWhileTerminating && d.late.takes(&what.Pod):
-		done, err := d.delete(ctx, &what, Attempt{}, what.Pod.ResourceVersion)
+	case what.Mark == v1alpha1.EvictionMarkWhileTerminating && r.late.takes(&what.Pod):
+		done, err := r.delete(ctx, &what, Attempt{}, what.Pod.ResourceVersion)
 		if err == nil && done.Outcome == Evicted {
-			d.late.add(what.Pod, what.Cause)
+			r.late.add(what.Pod, what.Cause)
 		}
 		return done, err
 	}
-	return d.markAndDelete(ctx, &what)
+	return r.markAndDelete(ctx, &what)
 }
 
 // refused reports whether the Eviction API answered that it does not evict a pod, in a way that says
 // nothing against deleting it. The credentials are as good for that, the pod has changed for that too, and
 // an API server that has too much to do is left alone.
 func refused(err error) bool {
-	switch Classify(err) {
-	case BudgetExceeded, TwoBudgets, Denied, Invalid:
-		return !apierrors.IsUnauthorized(err)
-	case NoFailure, NotFound, Conflict, Throttled, Timeout, Unavailable:
-	}
-	return false
+	failure := Classify(err)
+	return (failure.Blocked() || failure == Denied || failure == Invalid) && !apierrors.IsUnauthorized(err)
 }
 
-func (d *deleter) markAndDelete(ctx context.Context, what *Order) (Attempt, error) {
-	var done Attempt
-	answer, err := d.mark(ctx, what.Pod, what.Cause)
-	switch Classify(err) {
-	case NoFailure:
-	case NotFound:
-		done.Outcome = Gone
-		return done, nil
-	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
-		done.Unmarkable = answered(err)
-		return done, fmt.Errorf("mark pod: %w", err)
+func (r *requests) markAndDelete(ctx context.Context, what *Order) (Attempt, error) {
+	if err := what.Holds(); err != nil {
+		return Attempt{}, err
 	}
-	done.Answer = answer
-	if answer.DeletionTimestamp != nil {
-		done.Outcome = Terminating
-		return done, nil
+	answer, err := r.mark(ctx, what.Pod, what.Cause)
+	switch failure := Classify(err); {
+	case failure == NotFound:
+		return Attempt{Outcome: Gone}, nil
+	case failure != NoFailure:
+		return Attempt{Unmarkable: answered(err)}, fmt.Errorf("mark pod: %w", err)
+	case answer.DeletionTimestamp != nil:
+		return Attempt{Outcome: Terminating, Answer: answer}, nil
 	}
-	if err := what.still(); err != nil {
-		return done, err
-	}
-	return d.delete(ctx, what, done, answer.ResourceVersion)
+	return r.delete(ctx, what, Attempt{Answer: answer}, answer.ResourceVersion)
 }
 
 // delete deletes the pod in a version. Done is what was done before.
-func (d *deleter) delete(ctx context.Context, what *Order, done Attempt, version string) (Attempt, error) {
+func (r *requests) delete(ctx context.Context, what *Order, done Attempt, version string) (Attempt, error) {
 	pod := &what.Pod
-	var err error
-	done.Sent, err = send(ctx, func(ctx context.Context) error {
-		return d.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})
+	return what.send(ctx, done, "delete pod", func(ctx context.Context) error {
+		return r.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})
 	})
-	switch Classify(err) {
-	case NoFailure:
-		done.Outcome = Evicted
-	case NotFound:
-		done.Outcome = Gone
-	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
-		return done, fmt.Errorf("delete pod: %w", err)
-	}
-	return done, nil
 }
 
-// send makes a request and reports whether it may have left this process.
-func send(ctx context.Context, request func(context.Context) error) (sent bool, err error) {
+// send makes the request that ends the pod, if the decision still holds. It adds to done what came of it.
+func (o *Order) send(ctx context.Context, done Attempt, verb string, request func(context.Context) error) (Attempt, error) {
+	if err := o.Holds(); err != nil {
+		return done, err
+	}
 	var written atomic.Bool
-	err = request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}))
-	return written.Load() || !heldBack(err), err
+	err := request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}))
+	done.Sent = written.Load() || !heldBack(err)
+	switch failure := Classify(err); {
+	case failure == NoFailure:
+		done.Outcome = Evicted
+	case failure == NotFound && isOther(err):
+		return done, fmt.Errorf("%s: %w", verb, NewConflict(o.Pod.Name, err))
+	case failure == NotFound:
+		done.Outcome = Gone
+	default:
+		return done, fmt.Errorf("%s: %w", verb, err)
+	}
+	return done, nil
 }
 
 // thatOne returns the condition that the pod is still that pod in that version.

@@ -41,6 +41,9 @@ func trackedPod(change func(*corev1.Pod)) tracker.Pod {
 	return tracker.PodOf(pod)
 }
 
+// holds is a decision that is to be carried out.
+func holds() error { return nil }
+
 func disrupted(status corev1.ConditionStatus, reason, message string, generation int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
@@ -116,7 +119,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore})
+		done, err := New(client, clock, nil).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Equal(t, "8", done.Answer.ResourceVersion)
@@ -134,7 +137,7 @@ func TestDeleter(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		pod := trackedPod(disrupted("True", nodeMark.reason, nodeMark.message, 3))
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: pod, Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore})
+		done, err := New(client, clock, nil).Evict(t.Context(), Order{Pod: pod, Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 1)
@@ -149,7 +152,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := (&deleter{pods: client.CoreV1(), clock: clock}).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceRule, Mark: v1alpha1.EvictionMarkBefore})
+		done, err := New(client, clock, nil).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceRule, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 2)
@@ -160,11 +163,11 @@ func TestDeleter(t *testing.T) {
 
 	t.Run("NE-17 a pod that is gone is gone, with no event and no retry", func(t *testing.T) {
 		t.Parallel()
-		d := &deleter{pods: fake.NewClientset().CoreV1(), clock: clock}
-		done, err := d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore})
+		d := New(fake.NewClientset(), clock, nil)
+		done, err := d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Attempt{Outcome: Gone}, done)
-		done, err = d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode})
+		done, err = d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Attempt{Outcome: Gone, Sent: true}, done)
 	})
@@ -193,14 +196,14 @@ func TestARequestThatWasNeverSentDidNothing(t *testing.T) {
 	require.NoError(t, err)
 	for _, how := range []struct {
 		name string
-		by   Effector
+		by   Method
 	}{
-		{"a deletion", &deleter{pods: limited.CoreV1(), clock: clock.RealClock{}}},
-		{"an eviction", &apiEvictor{pods: limited.CoreV1()}},
+		{"a deletion", Delete},
+		{"an eviction", Evict},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		before := served.Load()
-		done, err := how.by.Evict(ctx, Order{Pod: trackedPod(nil)})
+		done, err := New(limited, clock.RealClock{}, nil).Evict(ctx, Order{Pod: trackedPod(nil), Method: how.by, Holds: holds})
 		cancel()
 		sent := served.Load() > before
 		require.Equal(t, sent, done.MayHaveWorked(err), "%s: %v", how.name, err)

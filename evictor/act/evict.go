@@ -9,70 +9,46 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // errChanged says that a pod is not the one, or not the version, that was decided on.
 var errChanged = errors.New("pod changed since it was decided about")
 
-// apiEvictor evicts by the Eviction API (policy/v1), which honours
-// PodDisruptionBudgets and sets the DisruptionTarget condition itself.
-type apiEvictor struct {
-	pods corev1client.PodsGetter
-}
-
-// Evict makes one attempt. The API server takes a pod off its budget before it looks
+// evict evicts by the Eviction API (policy/v1), which honours PodDisruptionBudgets and sets the
+// DisruptionTarget condition itself. The API server takes a pod off its budget before it looks
 // at the preconditions, and a pod that then stays is given back only after two minutes
 // (pkg/registry/core/pod/storage/eviction.go). So a pod with a budget is read first:
 // a version that is out of date must not cost its neighbours their turn.
-func (v *apiEvictor) Evict(ctx context.Context, what Order) (Attempt, error) {
-	var done Attempt
+func (r *requests) evict(ctx context.Context, what *Order) (Attempt, error) {
 	pod := &what.Pod
 	if what.Guarded {
-		if done, err := v.look(ctx, &what); err != nil || done.Outcome != Unfinished {
+		if done, err := r.look(ctx, pod); err != nil || done.Outcome != Unfinished {
 			return done, err
 		}
 	}
-	if err := what.still(); err != nil {
-		return done, err
-	}
-	var err error
-	done.Sent, err = send(ctx, func(ctx context.Context) error {
-		return v.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+	return what.send(ctx, Attempt{}, "evict pod", func(ctx context.Context) error {
+		return r.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: thatOne(pod, pod.ResourceVersion)},
 		})
 	})
-	switch Classify(err) {
-	case NoFailure:
-		done.Outcome = Evicted
-	case NotFound:
-		if isOther(err) {
-			return done, fmt.Errorf("evict pod: %w", NewConflict(pod.Name, err))
-		}
-		done.Outcome = Gone
-	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
-		return done, fmt.Errorf("evict pod: %w", err)
-	}
-	return done, nil
 }
 
 // look reads the pod and makes sure that it is as it was decided about.
-func (v *apiEvictor) look(ctx context.Context, what *Order) (Attempt, error) {
-	found, err := v.pods.Pods(what.Pod.Namespace).Get(ctx, what.Pod.Name, metav1.GetOptions{})
-	switch Classify(err) {
-	case NoFailure:
-	case NotFound:
+func (r *requests) look(ctx context.Context, pod *tracker.Pod) (Attempt, error) {
+	found, err := r.pods.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	switch failure := Classify(err); {
+	case failure == NotFound:
 		return Attempt{Outcome: Gone}, nil
-	case Conflict, Throttled, BudgetExceeded, TwoBudgets, Denied, Invalid, Timeout, Unavailable:
+	case failure != NoFailure:
 		return Attempt{}, fmt.Errorf("read pod: %w", err)
-	}
-	switch {
-	case found.UID != what.Pod.UID:
+	case found.UID != pod.UID:
 		return Attempt{Outcome: Gone}, nil
 	case found.DeletionTimestamp != nil:
 		return Attempt{Outcome: Terminating, Answer: found}, nil
-	case found.ResourceVersion != what.Pod.ResourceVersion:
+	case found.ResourceVersion != pod.ResourceVersion:
 		return Attempt{Answer: found, Changed: true}, fmt.Errorf("read pod: %w", NewConflict(found.Name, errChanged))
 	}
 	return Attempt{}, nil
@@ -86,6 +62,6 @@ func NewConflict(name string, cause error) error {
 // isOther reports whether what is not found is something else than the pod: a budget
 // that was deleted while it was asked.
 func isOther(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Group != ""
+	details := statusOf(err).Details
+	return details != nil && details.Group != ""
 }

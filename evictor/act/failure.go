@@ -68,19 +68,15 @@ const longestMessage = 300
 // Explain returns the text about err for events. It is the message of the server or webhook where that
 // refused the request for a reason that users can change, and otherwise the kind of failure.
 func Explain(err error) string {
-	failure := Classify(err)
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	failure, message := Classify(err), statusOf(err).Message
+	switch {
+	case !answered(err):
 		return string(failure)
-	}
-	message := status.Status().Message
-	switch failure {
-	case Denied, Invalid, TwoBudgets:
-	case BudgetExceeded:
+	case failure == BudgetExceeded:
 		if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok && cause.Message != "" {
 			message = cause.Message
 		}
-	case NoFailure, NotFound, Conflict, Throttled, Timeout, Unavailable:
+	case failure != Denied && failure != Invalid && failure != TwoBudgets:
 		return string(failure)
 	}
 	return strings.ToValidUTF8(message[:min(len(message), longestMessage)], "")
@@ -111,6 +107,8 @@ func Classify(err error) Failure {
 		return Throttled
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return Denied
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return Invalid
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), isNetTimeout(err):
 		return Timeout
 	case apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err), apierrors.IsUnexpectedServerError(err),
@@ -130,27 +128,31 @@ const twoBudgets = "more than one PodDisruptionBudget"
 const byWebhook = `admission webhook "`
 
 func isWebhook(err error) bool {
+	message := statusOf(err).Message
+	return strings.HasPrefix(message, byWebhook) && strings.Contains(message, "denied the request")
+}
+
+// statusOf returns what the API server said, which is zero if it said nothing.
+func statusOf(err error) metav1.Status {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && strings.HasPrefix(status.Status().Message, byWebhook) &&
-		strings.Contains(status.Status().Message, "denied the request")
+	if !errors.As(err, &status) {
+		return metav1.Status{}
+	}
+	return status.Status()
 }
 
 // isBrokenWebhook reports whether a webhook without which the API server does not carry out
 // the request could not be called. It is called before anything is stored, so the answer is
 // a refusal, although its code is 500 (apiserver/pkg/admission/plugin/webhook).
 func isBrokenWebhook(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && apierrors.IsInternalError(err) &&
-		strings.Contains(status.Status().Message, "failed calling webhook")
+	return apierrors.IsInternalError(err) && strings.Contains(statusOf(err).Message, "failed calling webhook")
 }
 
 // isBudgetContended reports whether others wrote the PodDisruptionBudget again and again
 // while the Eviction API was to take the pod off it. The code is that of a timeout, but the
 // pod was not deleted (pkg/registry/core/pod/storage/eviction.go).
 func isBudgetContended(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && apierrors.IsTimeout(err) &&
-		strings.Contains(status.Status().Message, "couldn't update PodDisruptionBudget")
+	return apierrors.IsTimeout(err) && strings.Contains(statusOf(err).Message, "couldn't update PodDisruptionBudget")
 }
 
 // answered reports whether err is what the API server said, and not that it said nothing.
@@ -169,9 +171,8 @@ func heldBack(err error) bool {
 }
 
 func isTwoBudgets(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError &&
-		strings.Contains(status.Status().Message, twoBudgets)
+	status := statusOf(err)
+	return status.Code == http.StatusInternalServerError && strings.Contains(status.Message, twoBudgets)
 }
 
 func isNetTimeout(err error) bool {
@@ -184,11 +185,7 @@ func isNetTimeout(err error) bool {
 // webhook that picked a status code. What is no answer at all did not get
 // through.
 func byCode(err error) Failure {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return Unavailable
-	}
-	switch code := status.Status().Code; {
+	switch code := statusOf(err).Code; {
 	case code == 400 || code == 422:
 		return Invalid
 	case code >= 400 && code < 500:

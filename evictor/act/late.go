@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,9 +12,9 @@ import (
 )
 
 const (
-	// lateWorkers is how many pods are marked at once after they were deleted. It is a fraction of
+	// LateWorkers is how many pods are marked at once after they were deleted. It is a fraction of
 	// the workers that delete: deletions come first.
-	lateWorkers = 8
+	LateWorkers = 8
 	// mostLate bounds how many deleted pods wait to be marked, and lateTimeout a request.
 	mostLate    = 10_000
 	lateTimeout = 10 * time.Second
@@ -25,7 +24,7 @@ const (
 // may be gone before it is their turn, and nothing is tried twice: the condition is best effort. It is
 // safe for concurrent use.
 type LateMarks struct {
-	marker deleter
+	marker requests
 	// leads reports whether this replica holds the lease.
 	leads func() bool
 	pods  chan lateMark
@@ -36,9 +35,9 @@ type lateMark struct {
 	cause tracker.SourceKind
 }
 
-// NewLateMarks returns marks that are set while Run runs.
+// NewLateMarks returns marks that are set while Work runs, by LateWorkers goroutines.
 func NewLateMarks(client kubernetes.Interface, now clock.PassiveClock, leads func() bool) *LateMarks {
-	return &LateMarks{marker: deleter{pods: client.CoreV1(), clock: now}, leads: leads, pods: make(chan lateMark, mostLate)}
+	return &LateMarks{marker: requests{pods: client.CoreV1(), clock: now}, leads: leads, pods: make(chan lateMark, mostLate)}
 }
 
 // takes reports whether a pod is marked after its deletion. Pods of Jobs are not: their
@@ -56,27 +55,21 @@ func (l *LateMarks) add(pod tracker.Pod, cause tracker.SourceKind) {
 	}
 }
 
-// Run sets the marks until ctx is done. Pods that still wait then are forgotten. Contain calls a function
-// and returns its error, or an error for its panic.
-func (l *LateMarks) Run(ctx context.Context, contain func(work func() error) error) {
-	var workers sync.WaitGroup
-	for range lateWorkers {
-		workers.Go(func() { l.work(ctx, contain) })
-	}
-	workers.Wait()
+// Forget drops the pods that still wait. No worker runs then.
+func (l *LateMarks) Forget() {
 	for len(l.pods) > 0 {
 		<-l.pods
 	}
 }
 
-func (l *LateMarks) work(ctx context.Context, contain func(work func() error) error) {
+// Work sets marks until ctx is done.
+func (l *LateMarks) Work(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case next := <-l.pods:
-			err := contain(func() error { return l.set(ctx, &next) })
-			if err != nil && Classify(err) != NotFound {
+			if err := l.set(ctx, &next); err != nil && Classify(err) != NotFound {
 				logr.FromContextOrDiscard(ctx).V(1).Info("cannot mark a pod that terminates", "pod", next.pod.String(), "reason", err.Error())
 			}
 		}

@@ -30,12 +30,12 @@ func markText(cause tracker.SourceKind) mark {
 }
 
 // mark sets the DisruptionTarget condition.
-func (d *deleter) mark(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind) (*corev1.Pod, error) {
-	body, err := json.Marshal(markPatch(pod, cause, metav1.NewTime(d.clock.Now())))
+func (r *requests) mark(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind) (*corev1.Pod, error) {
+	body, err := json.Marshal(markPatch(pod, cause, metav1.NewTime(r.clock.Now())))
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
-	return d.pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	return r.pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 }
 
 // statusPatch is a strategic merge patch of a pod's status. The resource version

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // TestPromptAnswers asks a server that is busy through the client that is used for it.
@@ -51,7 +52,7 @@ func TestPromptAnswers(t *testing.T) {
 			config.Wrap(PromptAnswers)
 			client, err := kubernetes.NewForConfig(config)
 			require.NoError(t, err)
-			_, err = (&apiEvictor{pods: client.CoreV1()}).Evict(t.Context(), Order{Pod: trackedPod(nil), Method: Evict})
+			_, err = New(client, clock.RealClock{}, nil).Evict(t.Context(), Order{Pod: trackedPod(nil), Method: Evict, Holds: holds})
 			require.Equal(t, test.failure, Classify(err), "%v", err)
 			after, _ := apierrors.SuggestsClientDelay(err)
 			require.Equal(t, test.want, after)
@@ -102,7 +103,7 @@ func TestINV5ServerErrorsAreHandedBack(t *testing.T) {
 			config.Wrap(PromptAnswers)
 			client, err := kubernetes.NewForConfig(config)
 			require.NoError(t, err)
-			done, err := (&apiEvictor{pods: client.CoreV1()}).Evict(t.Context(), Order{Pod: trackedPod(nil), Method: Evict})
+			done, err := New(client, clock.RealClock{}, nil).Evict(t.Context(), Order{Pod: trackedPod(nil), Method: Evict, Holds: holds})
 			require.Equal(t, test.failure, Classify(err), "%v", err)
 			require.True(t, done.MayHaveWorked(err))
 			after, _ := apierrors.SuggestsClientDelay(err)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/panics"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -71,7 +71,7 @@ func (k *Keeper) covers(a *v1alpha1.EvictionApproval, cause Cause, server time.T
 func (k *Keeper) followApprovals(ctx context.Context, t *term) {
 	for k.sleep(ctx, activePause, nil) {
 		// An error is a panic, which is logged.
-		_ = panics.Contain(ctx, "breaker", func() error { k.refreshApprovals(ctx, t); return nil })
+		_ = controller.Contain(ctx, "breaker", func() error { k.refreshApprovals(ctx, t); return nil })
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/evictor/panics"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
@@ -109,7 +109,7 @@ func (k *Keeper) attempt(ctx context.Context, t *term, l *ledger) (pause time.Du
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
 	defer cancel()
-	err = panics.Contain(ctx, "breaker", func() (err error) {
+	err = controller.Contain(ctx, "breaker", func() (err error) {
 		before := t.tripped()
 		pause, err = k.reconcile(ctx, t, l)
 		after := t.tripped()

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
@@ -24,24 +23,21 @@ func (NoBreakers) Ask(_ types.UID, policies []*eviction.Policy, _ breaker.Cause)
 }
 
 // Breaker returns the check that bounds how many pods leave in a window.
-func Breaker(breakers Breakers) Check { return breakerCheck{breakers} }
-
-type breakerCheck struct{ breakers Breakers }
-
-func (c breakerCheck) Ask(_ Now, of *Eviction) Answer {
-	if len(of.Treatment.Breakers) == 0 {
-		return Answer{}
+func Breaker(breakers Breakers) Check {
+	return func(_ Now, of *Eviction) Answer {
+		if len(of.Treatment.Breakers) == 0 {
+			return Answer{}
+		}
+		taint := &of.Reason.Taint
+		answer := breakers.Ask(of.Pod.UID, of.Treatment.Breakers, breaker.Cause{
+			Carrier: taint.Source, Patch: taint.Patch, Key: taint.Key, Effect: taint.Effect,
+		})
+		switch {
+		case answer.HeldBy != nil:
+			return Answer{Hold: NewHold(BreakerTripped, answer.HeldBy)}
+		case answer.Permit == nil:
+			return Answer{Wait: max(answer.Wait, time.Millisecond)}
+		}
+		return Answer{Undo: func(_ Now, end End) { answer.Permit.Settle(end == Left) }}
 	}
-	answer := c.breakers.Ask(of.Pod.UID, of.Treatment.Breakers, causeOf(of.Reason))
-	switch {
-	case answer.HeldBy != nil:
-		return Answer{Hold: NewHold(BreakerTripped, answer.HeldBy)}
-	case answer.Permit == nil:
-		return Answer{Wait: max(answer.Wait, time.Millisecond)}
-	}
-	return Answer{Undo: func(_ Now, end End) { answer.Permit.Settle(end == Left) }}
-}
-
-func causeOf(reason *decide.Reason) breaker.Cause {
-	return breaker.Cause{Carrier: reason.Taint.Source, Patch: reason.Taint.Patch, Key: reason.Taint.Key, Effect: reason.Taint.Effect}
 }

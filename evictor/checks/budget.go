@@ -58,7 +58,7 @@ func NewBudgets(options BudgetOptions) *Budgets {
 	return &Budgets{options: options, asked: map[types.UID]*askedBudget{}}
 }
 
-// Ask implements Check.
+// Ask is a Check.
 func (b *Budgets) Ask(now Now, of *Eviction) Answer {
 	budget := b.only(of)
 	if budget == "" {

@@ -17,8 +17,9 @@ const Recheck = 30 * time.Second
 
 // Eviction is the eviction of a pod that has to leave by now, because of one reason.
 type Eviction struct {
-	Pod    *tracker.Pod
-	Reason *decide.Reason
+	*decide.Reason
+
+	Pod *tracker.Pod
 	// Treatment is what policies say about the eviction, and Unknown the error of decide.Treat.
 	Treatment eviction.Treatment
 	Unknown   error
@@ -32,9 +33,7 @@ type Now struct{ Server, Local time.Time }
 
 // Check decides whether an eviction may go on now. A check is safe for concurrent use and does not
 // block.
-type Check interface {
-	Ask(now Now, of *Eviction) Answer
-}
+type Check func(now Now, of *Eviction) Answer
 
 // Answer is the answer of a check. The zero Answer lets the pod go on.
 type Answer struct {
@@ -93,7 +92,7 @@ func (l List) Ask(now Now, of *Eviction) (Pass, Answer) {
 		}
 	}()
 	for _, check := range l {
-		answer := check.Ask(now, of)
+		answer := check(now, of)
 		if answer.Hold != nil {
 			end = Stayed
 		}

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -98,13 +99,9 @@ func NewLoops() *Loops { return &Loops{known: lru.New(mostKnown)} }
 // Hold reports whether a pod that has to leave because of a taint came back too soon.
 // Then it is held until the time that the loop says.
 func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (Loop, bool) {
-	key, ok := loopKeyOf(pod, taint)
-	if !ok {
-		return Loop{}, false
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	history := w.history(now, key)
+	history := w.history(now, pod, taint, false)
 	if history == nil || !history.next(pod) {
 		return Loop{}, false
 	}
@@ -115,16 +112,11 @@ func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (Loo
 // Evicted records that a pod was evicted because of a taint. It returns true when that
 // shows for the first time that pods come back.
 func (w *Loops) Evicted(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (Loop, bool) {
-	key, ok := loopKeyOf(pod, taint)
-	if !ok {
-		return Loop{}, false
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	history := w.history(now, key)
+	history := w.history(now, pod, taint, true)
 	if history == nil {
-		history = &loopHistory{owner: pod.Origin.OwnerKind, since: now}
-		w.known.Add(key, history)
+		return Loop{}, false
 	}
 	history.last = now
 	history.pods++
@@ -141,24 +133,31 @@ func loopKeyOf(pod *tracker.Pod, taint *tracker.Taint) (loopKey, bool) {
 		return loopKey{}, false
 	}
 	author := taint.Author()
-	c := loopKey{owner: pod.Origin.OwnerUID, kind: author.Kind, key: taint.Key}
+	key := loopKey{owner: pod.Origin.OwnerUID, kind: author.Kind, key: taint.Key}
 	if author.Kind == tracker.SourceRule || author.Kind == tracker.SourcePatch {
-		c.rule = string(author.UID)
-		if c.rule == "" {
-			c.rule = author.Name
-		}
+		key.rule = cmp.Or(string(author.UID), author.Name)
 	}
-	return c, true
+	return key, true
 }
 
-// history returns what is known of a loop at now, nil for nothing.
-func (w *Loops) history(now time.Time, key loopKey) *loopHistory {
-	known, _ := w.known.Get(key)
-	history, _ := known.(*loopHistory)
-	if history == nil || now.Sub(history.last) > quiet {
+// history returns what is known at now of the loop that a pod may be part of, nil for nothing. With
+// begins true, a history begins where nothing is known.
+func (w *Loops) history(now time.Time, pod *tracker.Pod, taint *tracker.Taint, begins bool) *loopHistory {
+	key, ok := loopKeyOf(pod, taint)
+	if !ok {
 		return nil
 	}
-	history.notAfter(now)
+	known, _ := w.known.Get(key)
+	history, _ := known.(*loopHistory)
+	switch {
+	case history != nil && now.Sub(history.last) <= quiet:
+		history.notAfter(now)
+		return history
+	case !begins:
+		return nil
+	}
+	history = &loopHistory{owner: pod.Origin.OwnerKind, since: now}
+	w.known.Add(key, history)
 	return history
 }
 

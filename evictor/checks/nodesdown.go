@@ -74,23 +74,20 @@ func (s *NodeDisruption) Observe(now time.Time, nodes, down int) (changed bool) 
 	return true
 }
 
-// Stopped reports whether all nodes are down.
-func (s *NodeDisruption) Stopped() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.stopped
-}
-
 // Holds reports whether evictions because of a taint are stopped.
 func (s *NodeDisruption) Holds(taint *tracker.Taint) bool {
-	return IsSystemTaint(taint) && s.Stopped()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.stopped && IsSystemTaint(taint)
 }
 
 // Recount returns the taints of a node as they are to be decided on: those of the
 // system that stood there before the last recovery count from then. Taints is returned
 // as it is when there are none such, and never written to.
 func (s *NodeDisruption) Recount(taints []tracker.Taint) []tracker.Taint {
-	recovered := s.lastRecovery()
+	s.mu.RLock()
+	recovered := s.recovered
+	s.mu.RUnlock()
 	if recovered.IsZero() {
 		return taints
 	}
@@ -106,12 +103,6 @@ func (s *NodeDisruption) Recount(taints []tracker.Taint) []tracker.Taint {
 		taints[i].TimeAdded, taints[i].Seen = recovered, recovered
 	}
 	return taints
-}
-
-func (s *NodeDisruption) lastRecovery() time.Time {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.recovered
 }
 
 // IsSystemTaint reports whether a taint is one by which the node lifecycle controller evicts.

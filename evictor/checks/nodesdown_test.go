@@ -46,7 +46,6 @@ func TestJ03EvictionsStopWhileAllNodesAreDown(t *testing.T) {
 			var s NodeDisruption
 			require.Equal(t, tt.stops, s.Observe(noon, tt.nodes, tt.down))
 			require.False(t, s.Observe(noon, tt.nodes, tt.down))
-			require.Equal(t, tt.stops, s.Stopped())
 			require.Equal(t, tt.stops, s.Holds(&notReady))
 			require.Equal(t, tt.stops, s.Holds(&unreachable))
 		})
@@ -129,7 +128,7 @@ func TestJ03DeadlinesCountAnewFromTheRecovery(t *testing.T) {
 		s := &NodeDisruption{}
 		s.Observe(noon, 3, 3)
 		require.True(t, s.Observe(recovered, 0, 0))
-		require.False(t, s.Stopped())
+		require.False(t, s.Holds(new(taint(tracker.SourceNode, corev1.TaintNodeNotReady, noon))))
 	})
 }
 
@@ -148,7 +147,7 @@ func TestJ03EveryStopHasItsRecovery(t *testing.T) {
 		change := s.Observe(now, nodes, down)
 		stopped := nodes != 0 && down == nodes
 		require.Equal(t, stopped != all, change, "seed %d", seed)
-		require.Equal(t, stopped, s.Stopped(), "seed %d", seed)
+		require.Equal(t, stopped, s.Holds(new(taint(tracker.SourceNode, corev1.TaintNodeNotReady, noon))), "seed %d", seed)
 		if stopped && !all {
 			since = now
 		}
@@ -183,5 +182,5 @@ func TestStateIsSafeForManyWorkers(t *testing.T) {
 	}
 	wg.Wait()
 	s.Observe(after(time.Hour), 1, 0)
-	require.False(t, s.Stopped())
+	require.False(t, s.Holds(&old))
 }

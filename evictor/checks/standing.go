@@ -22,11 +22,11 @@ type Cluster struct {
 // Standing returns the checks that give nothing, in order: what only a policy can end comes
 // first.
 func Standing(c Cluster) List {
-	list := List{byPolicy{}, nodesDown{c.NodesDown, c.Observe}}
+	list := List{byPolicy, c.nodesDown}
 	if c.Window {
-		list = append(list, twin{c.Tracker})
+		list = append(list, c.twin)
 	}
-	return append(list, loops{c.Loops})
+	return append(list, c.loops)
 }
 
 // ByPolicy returns why an EvictionPolicy does not allow an eviction, whatever else happens, and the
@@ -51,9 +51,7 @@ func ByPolicy(treatment eviction.Treatment, unknown error) (why Reason, policy s
 }
 
 // byPolicy holds what a policy pauses or protects, and what policies cannot be told of.
-type byPolicy struct{}
-
-func (byPolicy) Ask(_ Now, of *Eviction) Answer {
+func byPolicy(_ Now, of *Eviction) Answer {
 	why, name := ByPolicy(of.Treatment, of.Unknown)
 	if why == "" {
 		return Answer{}
@@ -64,27 +62,20 @@ func (byPolicy) Ask(_ Now, of *Eviction) Answer {
 }
 
 // nodesDown holds pods of nodes that are down while all are.
-type nodesDown struct {
-	disruption *NodeDisruption
-	observe    func(now time.Time)
-}
-
-func (c nodesDown) Ask(now Now, of *Eviction) Answer {
+func (c Cluster) nodesDown(now Now, of *Eviction) Answer {
 	if !IsSystemTaint(&of.Reason.Taint) {
 		return Answer{}
 	}
-	c.observe(now.Server)
-	if c.disruption.Holds(&of.Reason.Taint) {
+	c.Observe(now.Server)
+	if c.NodesDown.Holds(&of.Reason.Taint) {
 		return Answer{Hold: NewHold(NodesDown, nil)}
 	}
 	return Answer{}
 }
 
 // twin holds pods that would come back at once, since the taint has no NoSchedule twin.
-type twin struct{ tracker *tracker.Tracker }
-
-func (c twin) Ask(_ Now, of *Eviction) Answer {
-	if c.tracker.Twin(of.Reason.Taint.Source, of.Reason.Taint, of.Reason.Device) {
+func (c Cluster) twin(_ Now, of *Eviction) Answer {
+	if c.Tracker.Twin(of.Reason.Taint.Source, of.Reason.Taint, of.Reason.Device) {
 		return Answer{}
 	}
 	return Answer{Hold: NewHold(TwinMissing, of.Treatment.Policy)}
@@ -92,13 +83,11 @@ func (c twin) Ask(_ Now, of *Eviction) Answer {
 
 // loops slows down pods that come back to be evicted, if a policy decides about them: Kubernetes
 // slows down none.
-type loops struct{ loops *Loops }
-
-func (c loops) Ask(now Now, of *Eviction) Answer {
+func (c Cluster) loops(now Now, of *Eviction) Answer {
 	if of.Treatment.Policy == nil {
 		return Answer{}
 	}
-	loop, looping := c.loops.Hold(now.Server, of.Pod, &of.Reason.Taint)
+	loop, looping := c.Loops.Hold(now.Server, of.Pod, &of.Reason.Taint)
 	if !looping {
 		return Answer{}
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -20,29 +19,6 @@ import (
 type Carriers interface {
 	ReadSlice(ctx context.Context, name string) (tracker.Slice, error)
 	ReadRule(ctx context.Context, name string) (tracker.Rule, error)
-}
-
-// TypedCarriers implements Carriers by resource.k8s.io/v1.
-type TypedCarriers struct {
-	Client resourcev1client.ResourceV1Interface
-}
-
-// ReadSlice returns a ResourceSlice.
-func (c TypedCarriers) ReadSlice(ctx context.Context, name string) (tracker.Slice, error) {
-	slice, err := c.Client.ResourceSlices().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return tracker.Slice{}, err
-	}
-	return tracker.SliceOf(slice), nil
-}
-
-// ReadRule returns a DeviceTaintRule.
-func (c TypedCarriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
-	rule, err := c.Client.DeviceTaintRules().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return tracker.Rule{}, err
-	}
-	return tracker.RuleOf(rule), nil
 }
 
 // carrier is how objects of one kind that carry taints are read and kept.

@@ -116,21 +116,19 @@ func (c *Confirmer) Confirm(ctx context.Context, object Object, wanted Need) ([]
 	if c.fresh(object, c.maxAge, wanted) {
 		return nil, nil
 	}
-	keys, err := c.join(ctx, object, wanted)
-	if err == nil && c.known(object) != "" && !c.meets(object, wanted) {
-		// Somebody else's request was under way already when the pod came.
-		var more []tracker.Key
-		more, err = c.join(ctx, object, wanted)
-		keys = append(keys, more...)
+	var keys []tracker.Key
+	for range 2 { // The request of another worker may have been under way already when the pod came.
+		changed, err := c.join(ctx, object, wanted)
+		keys = append(keys, changed...)
+		switch {
+		case err != nil:
+			return keys, fmt.Errorf("confirm %s: %w", object.Kind, err)
+		case c.known(object) == "" || c.fresh(object, c.patience, wanted):
+			return keys, nil
+		}
 	}
-	if err != nil {
-		return keys, fmt.Errorf("confirm %s: %w", object.Kind, err)
-	}
-	if c.known(object) != "" && !c.fresh(object, c.patience, wanted) {
-		conflict := apierrors.NewConflict(c.carriers[object.Kind].resource, object.Name, errReplaced)
-		return keys, fmt.Errorf("confirm %s: %w", object.Kind, conflict)
-	}
-	return keys, nil
+	conflict := apierrors.NewConflict(c.carriers[object.Kind].resource, object.Name, errReplaced)
+	return keys, fmt.Errorf("confirm %s: %w", object.Kind, conflict)
 }
 
 // join loads an object, or waits for who does so already.
@@ -149,17 +147,13 @@ func (c *Confirmer) load(ctx context.Context, object Object, wanted Need) ([]tra
 	uid, before := c.known(object), c.tracker.VersionOf(tracker.Source{Kind: object.Kind, Name: object.Name})
 	asked := InstantOf(c.local.Now())
 	found, err := c.carriers[object.Kind].read(ctx, object.Name)
-	switch act.Classify(err) {
-	case act.NoFailure:
-	case act.NotFound:
-		// Who answers for the API server may be wrong once.
-		if found, err = c.carriers[object.Kind].read(ctx, object.Name); act.Classify(err) == act.NotFound {
-			return c.gone(object, uid), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	case act.Conflict, act.Throttled, act.BudgetExceeded, act.TwoBudgets, act.Denied, act.Invalid, act.Timeout, act.Unavailable:
+	if act.Classify(err) == act.NotFound { // Who answers for the API server may be wrong once.
+		found, err = c.carriers[object.Kind].read(ctx, object.Name)
+	}
+	switch {
+	case act.Classify(err) == act.NotFound:
+		return c.gone(object, uid), nil
+	case err != nil:
 		return nil, err
 	}
 	return c.saw(object, found, uid, before, asked), nil
@@ -202,17 +196,8 @@ func (c *Confirmer) known(object Object) types.UID {
 	return c.tracker.UIDOf(tracker.Source{Kind: object.Kind, Name: object.Name})
 }
 
-// meets reports whether the last answer about an object, if there is one, is as new as
-// is needed.
-func (c *Confirmer) meets(object Object, wanted Need) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, ok := c.read[object]
-	return !ok || wanted.met(last)
-}
-
 // fresh reports whether the object that is known under a name was read no longer
-// than age ago, and since then nobody came whom that is needed for.
+// than age ago, and as it is needed.
 func (c *Confirmer) fresh(object Object, age time.Duration, wanted Need) bool {
 	uid := c.known(object)
 	now := InstantOf(c.local.Now())
@@ -224,14 +209,7 @@ func (c *Confirmer) fresh(object Object, age time.Duration, wanted Need) bool {
 
 // Recent reports whether the object that is known under a name was read recently enough for a
 // request that is made now because of it.
-func (c *Confirmer) Recent(object Object) bool {
-	uid := c.known(object)
-	now := InstantOf(c.local.Now())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, ok := c.read[object]
-	return ok && last.uid == uid && within(c.patience, last.asked, now)
-}
+func (c *Confirmer) Recent(object Object) bool { return c.fresh(object, c.patience, Need{}) }
 
 // Len returns how many answers are remembered.
 func (c *Confirmer) Len() int {

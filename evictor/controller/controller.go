@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/evictor/panics"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 const (
-	// The bounds of the exponential backoff of one key.
+	// RetryMax is the longest wait of the exponential backoff of one key, and retryBase the first, unless
+	// Options have another.
+	RetryMax  = 30 * time.Second
 	retryBase = 100 * time.Millisecond
-	retryMax  = 30 * time.Second
 	// longestDelay caps the Retry-After delay of an answer of the API server.
 	longestDelay = 5 * time.Minute
 	// leasePause is how long a key waits while this replica may not hold the lease.
@@ -73,8 +74,8 @@ type Base struct {
 	// Leads reports whether this replica still holds the lease. It is called before each
 	// attempt.
 	Leads func() bool
-	// Timeout bounds an attempt. It must not exceed the time that the lease still lasts
-	// after Leads last returned true.
+	// Timeout bounds an attempt; zero if Reconcile bounds its requests itself. It must not
+	// exceed the time that the lease still lasts after Leads last returned true.
 	Timeout time.Duration
 }
 
@@ -107,6 +108,8 @@ type Options[K comparable] struct {
 	Name string
 	// Workers is the number of keys that are reconciled concurrently; 1 when zero.
 	Workers int
+	// RetryBase is the first wait of the backoff of a key; 100 ms when zero.
+	RetryBase time.Duration
 	// Describe returns the name of a key for logs. If nil, the key is printed with
 	// fmt.Sprint, which suffices for strings; the log omits unexported fields of a struct.
 	Describe func(key K) string
@@ -150,7 +153,7 @@ func New[K comparable](base Base, options Options[K]) *Controller[K] {
 	}
 	return &Controller[K]{
 		Base: base, options: options,
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[K](cmp.Or(options.RetryBase, retryBase), RetryMax),
 	}
 }
 
@@ -185,7 +188,7 @@ func (c *Controller[K]) Start(ctx context.Context) error {
 				case <-ctx.Done():
 					return
 				case <-changed:
-					c.options.PoliciesChanged(ctx)
+					_ = Contain(ctx, c.options.Name, func() error { c.options.PoliciesChanged(ctx); return nil })
 				}
 			}
 		})
@@ -230,10 +233,14 @@ func (c *Controller[K]) attempt(ctx context.Context, key K) time.Duration {
 	if !c.Leads() {
 		return leasePause
 	}
-	attempt, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
+	attempt := ctx
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		attempt, cancel = context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+	}
 	var again time.Duration
-	err := panics.Contain(attempt, c.options.Name, func() (err error) {
+	err := Contain(attempt, c.options.Name, func() (err error) {
 		again, err = c.options.Reconcile(attempt, key)
 		return err
 	})

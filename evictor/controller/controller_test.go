@@ -383,3 +383,23 @@ func TestEachTermBeginsAnew(t *testing.T) {
 		}
 	})
 }
+
+func TestALoopGoesOnAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		calls := 0
+		go controller.Loop(ctx, "test", clock.RealClock{}, func(ctx context.Context) {
+			if calls++; calls < 3 {
+				panic("a defect")
+			}
+			<-ctx.Done()
+		})
+		synctest.Wait()
+		require.Equal(t, 1, calls, "it waits a while")
+		rest(time.Minute)
+		require.Equal(t, 3, calls)
+		stop()
+		rest(time.Minute)
+		require.Equal(t, 3, calls)
+	})
+}

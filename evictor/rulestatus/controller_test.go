@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -17,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	t.Run("every outcome is there from the start", func(t *testing.T) {
 		t.Parallel()
 		registry := prometheus.NewPedanticRegistry()
-		NewMetrics(registry).writes.WithLabelValues(outcomeDenied).Add(2)
+		NewMetrics(registry).writes.WithLabelValues(string(act.Denied)).Add(2)
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP tollgate_rule_status_writes_total Attempts to write the status of a DeviceTaintRule, by outcome.
 # TYPE tollgate_rule_status_writes_total counter

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -53,14 +54,14 @@ func TestFailures(t *testing.T) {
 	t.Run("F10 a write that fails is repeated for ever, and not often", func(t *testing.T) {
 		t.Parallel()
 		for of, err := range map[string]error{
-			outcomeConflict:    apierrors.NewConflict(rules, "broken", errors.New("the object has been modified")),
-			outcomeNotServed:   errNotServed,
-			outcomeThrottled:   apierrors.NewTooManyRequests("slow down", 0),
-			outcomeDenied:      apierrors.NewForbidden(rules, "broken", errors.New("RBAC says no")),
-			outcomeInvalid:     apierrors.NewBadRequest("what is that"),
-			outcomeTimeout:     apierrors.NewServerTimeout(rules, "patch", 0),
-			outcomeUnavailable: errors.New("connection refused"),
-			outcomeGone:        apierrors.NewNotFound(rules, "broken"),
+			string(act.Conflict):    apierrors.NewConflict(rules, "broken", errors.New("the object has been modified")),
+			outcomeNotServed:        errNotServed,
+			string(act.Throttled):   apierrors.NewTooManyRequests("slow down", 0),
+			string(act.Denied):      apierrors.NewForbidden(rules, "broken", errors.New("RBAC says no")),
+			string(act.Invalid):     apierrors.NewBadRequest("what is that"),
+			string(act.Timeout):     apierrors.NewServerTimeout(rules, "patch", 0),
+			string(act.Unavailable): errors.New("connection refused"),
+			outcomeGone:             apierrors.NewNotFound(rules, "broken"),
 		} {
 			t.Run(of, func(t *testing.T) {
 				t.Parallel()
@@ -238,7 +239,7 @@ func TestFailures(t *testing.T) {
 			w.start()
 			w.setEffect("broken", noExecute)
 			w.pass(10 * time.Second)
-			require.GreaterOrEqual(t, w.outcomes(outcomeTimeout), 3)
+			require.GreaterOrEqual(t, w.outcomes(string(act.Timeout)), 3)
 			hanging.Store(false)
 			w.pass(time.Minute)
 			w.says("broken", isFalse, ReasonNotStarted, "")
@@ -371,17 +372,17 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"no error":                   {nil, outcomeWritten},
 		"VS-03 rules have no status": {fmt.Errorf("apply: %w", noSuchPath()), outcomeNotServed},
-		"the server is not well":     {apierrors.NewGenericServerResponse(502, "patch", rules, "broken", "bad gateway", 0, true), outcomeUnavailable},
+		"the server is not well":     {apierrors.NewGenericServerResponse(502, "patch", rules, "broken", "bad gateway", 0, true), string(act.Unavailable)},
 		"the API has no rules":       {fmt.Errorf("apply: %w", errNotServed), outcomeNotServed},
 		"the rule is deleted":        {apierrors.NewNotFound(rules, "broken"), outcomeGone},
 		"another UID":                {apierrors.NewInvalid(kind, "broken", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "old", "field is immutable")}), outcomeGone},
-		"invalid for other reasons":  {apierrors.NewInvalid(kind, "broken", field.ErrorList{field.Invalid(field.NewPath("status"), "x", "no")}), outcomeInvalid},
-		"invalid without a cause":    {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, outcomeInvalid},
-		"conflict":                   {apierrors.NewConflict(rules, "broken", errors.New("modified")), outcomeConflict},
-		"wrapped":                    {fmt.Errorf("apply: %w", apierrors.NewUnauthorized("who")), outcomeDenied},
-		"deadline":                   {fmt.Errorf("apply: %w", context.DeadlineExceeded), outcomeTimeout},
-		"internal error":             {apierrors.NewInternalError(errors.New("etcd is down")), outcomeUnavailable},
-		"no connection":              {errors.New("connection refused"), outcomeUnavailable},
+		"invalid for other reasons":  {apierrors.NewInvalid(kind, "broken", field.ErrorList{field.Invalid(field.NewPath("status"), "x", "no")}), string(act.Invalid)},
+		"invalid without a cause":    {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, string(act.Invalid)},
+		"conflict":                   {apierrors.NewConflict(rules, "broken", errors.New("modified")), string(act.Conflict)},
+		"wrapped":                    {fmt.Errorf("apply: %w", apierrors.NewUnauthorized("who")), string(act.Denied)},
+		"deadline":                   {fmt.Errorf("apply: %w", context.DeadlineExceeded), string(act.Timeout)},
+		"internal error":             {apierrors.NewInternalError(errors.New("etcd is down")), string(act.Unavailable)},
+		"no connection":              {errors.New("connection refused"), string(act.Unavailable)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()

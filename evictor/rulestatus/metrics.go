@@ -23,7 +23,5 @@ func NewPatchMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func newMetrics(reg prometheus.Registerer, name, help string) *Metrics {
-	return &Metrics{writes: controller.NewCounter(reg, name, help, "outcome",
-		outcomeWritten, outcomeGone, outcomeConflict, outcomeNotServed, outcomeThrottled, outcomeDenied, outcomeInvalid,
-		outcomeTimeout, outcomeUnavailable)}
+	return &Metrics{writes: controller.NewCounter(reg, name, help, "outcome", outcomes...)}
 }

@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -115,7 +116,7 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 	now := c.now()
 	if err != nil {
 		wait := c.Backoff(name, err)
-		if outcome == outcomeDenied {
+		if outcome == string(act.Denied) {
 			wait = max(wait, writePause) // Only a user can change permissions (F10).
 		}
 		if outcome == m.failure || outcome == outcomeGone || outcome == outcomeNotServed && c.unserved.Swap(true) {

@@ -32,7 +32,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/evictor/panics"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
@@ -64,7 +64,7 @@ func registerAll(reg prometheus.Registerer) {
 	nodetaints.NewTTLMetrics(reg)
 	nodetaints.NewPairingMetrics(reg)
 	evictor.NewMetrics(reg)
-	panics.Register(reg)
+	controller.RegisterPanics(reg)
 	breaker.NewMetrics(reg)
 	status.NewMetrics(reg)
 	rulestatus.NewMetrics(reg)

@@ -38,7 +38,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
-	"github.com/tollgate-dev/tollgate/evictor/panics"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
@@ -225,7 +225,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	}
 	p.addPatches(state, patches)
 	p.addLeader(ctx)
-	panics.Register(ctrlmetrics.Registry)
+	controller.RegisterPanics(ctrlmetrics.Registry)
 	Register(ctrlmetrics.Registry, settings.Version(), string(config.Eviction.Mode), p.leads)
 	serveCtx, end := Extend(ctx, config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()

@@ -1,16 +1,18 @@
-// Package panics keeps a panic on one item of a queue from ending the process, and the
-// admission of pods with it: the panic becomes an error of that item, which the queue tries
-// again later as after any other error.
-package panics
+package controller
 
 import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 )
+
+// panicPause is the wait after a panic of a loop.
+const panicPause = time.Second
 
 // caught counts panics for the process, since the queues of all controllers share a metric.
 var caught = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -18,11 +20,12 @@ var caught = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Panics while working on an item of a queue, by the name of the queue. Each is a defect; its stack is in the log. The item is tried again.",
 }, []string{"queue"})
 
-// Register registers the metric of panics with reg.
-func Register(reg prometheus.Registerer) { reg.MustRegister(caught) }
+// RegisterPanics registers the metric of panics with reg.
+func RegisterPanics(reg prometheus.Registerer) { reg.MustRegister(caught) }
 
 // Contain calls work and returns its error. A panic of work is logged with its stack to the
-// logger of ctx, counted under the name of the queue, and returned as an error.
+// logger of ctx, counted under the name of the queue, and returned as an error, so that it
+// does not end the process, and the admission of pods with it.
 func Contain(ctx context.Context, queue string, work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -32,4 +35,17 @@ func Contain(ctx context.Context, queue string, work func() error) (err error) {
 		}
 	}()
 	return work()
+}
+
+// Loop calls work, which runs until ctx is done, and calls it again a while after a panic.
+func Loop(ctx context.Context, queue string, local clock.WithTicker, work func(ctx context.Context)) {
+	for ctx.Err() == nil {
+		if Contain(ctx, queue, func() error { work(ctx); return nil }) == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-local.After(panicPause):
+		}
+	}
 }
