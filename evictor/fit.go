@@ -77,7 +77,7 @@ func (e *Evictor) checkFit(ctx context.Context) {
 func (e *Evictor) overdue(now time.Time) int {
 	rules := e.options.Rules
 	rules.Window = false
-	patience := modePatience(e.options.Mode)
+	patience := modePatience[e.options.Mode]
 	count := 0
 	for _, key := range e.book.dueBy(now.Add(-patience)) {
 		situation, ok := e.tracker.Lookup(key)

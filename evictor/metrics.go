@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
@@ -36,66 +37,64 @@ type deletions struct {
 	duration prometheus.Histogram
 }
 
-func newDeletions(total prometheus.CounterOpts, duration prometheus.HistogramOpts) deletions {
+func newDeletions(factory promauto.Factory, total prometheus.CounterOpts, duration prometheus.HistogramOpts) deletions {
 	duration.Buckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240}
-	return deletions{total: prometheus.NewCounter(total), duration: prometheus.NewHistogram(duration)}
+	return deletions{total: factory.NewCounter(total), duration: factory.NewHistogram(duration)}
 }
 
 // NewMetrics returns metrics registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	factory := promauto.With(reg)
 	m := &Metrics{
-		ofNodes: newDeletions(prometheus.CounterOpts{
+		ofNodes: newDeletions(factory, prometheus.CounterOpts{
 			Name: "taint_eviction_controller_pod_deletions_total",
 			Help: "Total number of Pods deleted by TaintEvictionController since its start.",
 		}, prometheus.HistogramOpts{
 			Name: "taint_eviction_controller_pod_deletion_duration_seconds",
 			Help: "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
 		}),
-		ofDevices: newDeletions(prometheus.CounterOpts{
+		ofDevices: newDeletions(factory, prometheus.CounterOpts{
 			Name: "device_taint_eviction_controller_pod_deletions_total",
 			Help: "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
 		}, prometheus.HistogramOpts{
 			Name: "device_taint_eviction_controller_pod_deletion_duration_seconds",
 			Help: "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
 		}),
-		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		evictions: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_evictions_total",
 			Help: "Evictions that came to an end, by the kind of object that carries the taint, the method, and the outcome: evicted, or overtaken because the pod was gone or terminating already.",
 		}, []string{"source", "method", "outcome"}),
-		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		lateness: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "tollgate_eviction_lateness_seconds",
 			Help:    "Time between the moment a pod had to leave and the moment its deletion was accepted.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 		}, []string{"source"}),
-		misfit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		misfit: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_mode_misfit",
 			Help: "1 while what the cluster does does not fit the mode of Tollgate, by what is wrong.",
 		}, []string{"reason"}),
-		loops: prometheus.NewCounter(prometheus.CounterOpts{
+		loops: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_eviction_loops_total",
 			Help: "Times that pods of one controller were found to be evicted again and again because of one taint.",
 		}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+		retries: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_eviction_retries_total",
 			Help: "Attempts to evict a pod that have to be repeated, by reason.",
 		}, []string{"reason"}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		dropped: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_eviction_events_dropped_total",
 			Help: "Events on pods that were not written because there were too many at once.",
 		}),
-		stamped: prometheus.NewCounter(prometheus.CounterOpts{
+		stamped: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_taints_stamped_total",
 			Help: "NoExecute taints found on nodes without a time and given one.",
 		}),
-		oddTimes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		oddTimes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_taint_times_odd_total",
 			Help: "NoExecute taints of nodes and of DeviceTaintRules whose time is far ahead of or far behind the moment they appeared.",
 		}, []string{"direction"}),
 	}
-	reg.MustRegister(
-		BookCollector{m}, m.ofNodes.total, m.ofNodes.duration, m.ofDevices.total, m.ofDevices.duration,
-		m.evictions, m.lateness, m.misfit, m.loops, m.retries, m.dropped, m.stamped, m.oddTimes,
-	)
+	reg.MustRegister(BookCollector{m})
 	for _, finding := range ModeFindings {
 		m.misfit.WithLabelValues(finding.String()).Set(0)
 	}
@@ -142,7 +141,7 @@ func (c BookCollector) Collect(metrics chan<- prometheus.Metric) {
 
 // ended counts an eviction that came to an end.
 func (m *Metrics) ended(source tracker.SourceKind, how act.Method, outcome act.Outcome, late time.Duration) {
-	m.evictions.WithLabelValues(string(source), string(how), outcome.String()).Inc()
+	m.evictions.WithLabelValues(string(source), string(how), string(outcome)).Inc()
 	if outcome != act.Evicted {
 		return
 	}

@@ -25,19 +25,10 @@ const (
 	lasts = time.Minute
 )
 
-// modePatience returns for how long pods may live beyond their time: beyond the end of
+// modePatience is for how long pods may live beyond their time: beyond the end of
 // their window in mode Window, beyond the time at which they have to leave in mode
-// Observe. In mode Replace nobody else has to do anything, and it is zero.
-func modePatience(mode Mode) time.Duration {
-	switch mode {
-	case ModeWindow:
-		return time.Minute
-	case ModeObserve:
-		return 5 * time.Minute
-	case ModeReplace:
-	}
-	return 0
-}
+// Observe. In mode Replace nobody else has to do anything.
+var modePatience = map[Mode]time.Duration{ModeWindow: time.Minute, ModeObserve: 5 * time.Minute}
 
 // modeCheck finds out whether the mode of Tollgate fits the cluster (J10).
 //

@@ -198,7 +198,7 @@ func TestJ10NobodyCarriesOutTheEnd(t *testing.T) {
 			require.Equal(t, Fits, fitOf(w, noon))
 		})
 	}
-	require.Equal(t, []time.Duration{0, time.Minute, 5 * time.Minute}, []time.Duration{modePatience(ModeReplace), modePatience(ModeWindow), modePatience(ModeObserve)})
+	require.Equal(t, []time.Duration{0, time.Minute, 5 * time.Minute}, []time.Duration{modePatience[ModeReplace], modePatience[ModeWindow], modePatience[ModeObserve]})
 }
 
 func TestAFindingIsToldOnce(t *testing.T) {

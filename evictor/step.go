@@ -38,7 +38,8 @@ type dueReason struct {
 // heldReasons are the reasons that the checks turned out to hold, in one attempt.
 type heldReasons map[decide.Origin]*checks.Hold
 
-// look decides about a pod, and evicts it if nothing holds it.
+// look decides about a pod, and makes an attempt to evict it if nothing holds it. The next reason is
+// tried where a breaker or a budget holds the first.
 func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration, err error) {
 	goal, wait := e.due(ctx, key, nil)
 	switch {
@@ -48,24 +49,17 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 	case !e.throttle.enter(ctx):
 		return 0, nil
 	}
-	var asked bool
+	var asked bool                                  // Whether the API server was asked to evict the pod.
 	defer func() { e.throttle.leave(asked, err) }() // Also after a panic.
-	wait, asked, err = e.attempt(ctx, goal)
-	return wait, err
-}
-
-// attempt makes one attempt to evict a pod, and reports whether the API server was asked for that.
-// The next reason is tried where a breaker or a budget holds the first.
-func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration, asked bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
-	key, looked, held := goal.pod.Key, map[confirm.Object]error{}, e.book.postponed(goal.pod.Key)
-	for {
+	looked, held := map[confirm.Object]error{}, e.book.postponed(key)
+	for goal != nil {
 		goal, wait, err = e.confirmed(ctx, goal, looked, held)
 		if err != nil {
 			e.rates.StepAside(e.local.Now(), key)
 			e.failed(ctx, key, act.Attempt{}, err)
-			return 0, asked, err
+			return 0, err
 		}
 		if goal == nil {
 			break
@@ -77,21 +71,19 @@ func (e *Evictor) attempt(ctx context.Context, goal *target) (wait time.Duration
 				e.book.free(key, true)
 			}
 			e.book.postpone(key, held)
-			return answer.Wait, asked, nil
+			return answer.Wait, nil
 		case answer.Hold != nil:
 			held[goal.cause.Origin()] = answer.Hold
 		default:
 			asked = true
 			if blocked, err := e.act(ctx, goal, pass, held); !blocked {
-				return 0, asked, err
+				return 0, err
 			}
 		}
-		if goal, wait = e.due(ctx, key, held); goal == nil {
-			break
-		}
+		goal, wait = e.due(ctx, key, held)
 	}
 	e.rates.Leave(e.local.Now(), key, false)
-	return wait, asked, nil
+	return wait, nil
 }
 
 // confirmed makes sure that a pod has to leave: it reads the object that carries the taint, and
@@ -294,5 +286,5 @@ func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome act.Ou
 		return
 	}
 	e.metrics.ended(ended.source, ended.method, outcome, e.clock.Now().Sub(ended.at))
-	logr.FromContextOrDiscard(ctx).V(1).Info("eviction overtaken", "pod", key.String(), "outcome", outcome.String())
+	logr.FromContextOrDiscard(ctx).V(1).Info("eviction overtaken", "pod", key.String(), "outcome", outcome)
 }

@@ -220,7 +220,7 @@ func (s *saying) Evict(context.Context, act.Order) (act.Attempt, error) {
 func TestOutcomesAreLearned(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []act.Outcome{act.Evicted, act.Gone, act.Terminating} {
-		t.Run("I08 a pod that is "+outcome.String()+" is not asked for again, whatever the watch says", func(t *testing.T) {
+		t.Run("I08 a pod that is "+string(outcome)+" is not asked for again, whatever the watch says", func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
 				w.start()
@@ -236,7 +236,7 @@ func TestOutcomesAreLearned(t *testing.T) {
 				w.evictor.PodsChanged([]tracker.Key{tracker.PodOf(pod).Key})
 				w.pass(time.Minute)
 				require.EqualValues(w.t, 1, effector.asked.Load())
-				require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "outcome="+outcome.String()), 0)
+				require.InDelta(w.t, 1, w.value("tollgate_evictions_total", "outcome="+string(outcome)), 0)
 				require.Zero(w.t, w.value("tollgate_evictions_pending"))
 			})
 		})

@@ -20,34 +20,20 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Outcome is how an eviction ended.
-type Outcome uint8
+// Outcome is how an eviction ended. The values are metric labels.
+type Outcome string
 
 // The outcomes.
 const (
 	// Unfinished is the outcome of an attempt that has to be repeated.
-	Unfinished Outcome = iota
+	Unfinished Outcome = ""
 	// Evicted says that the API server accepted our deletion.
-	Evicted
+	Evicted Outcome = "evicted"
 	// Gone says that there is no such pod any more.
-	Gone
+	Gone Outcome = "gone"
 	// Terminating says that somebody else deleted the pod.
-	Terminating
+	Terminating Outcome = "terminating"
 )
-
-// String returns the outcome as it is written in logs and metric labels.
-func (o Outcome) String() string {
-	switch o {
-	case Evicted:
-		return "evicted"
-	case Gone:
-		return "gone"
-	case Terminating:
-		return "terminating"
-	case Unfinished:
-	}
-	return "unfinished"
-}
 
 // Method is how a pod is made to leave. The values are metric labels.
 type Method string

@@ -173,14 +173,6 @@ func TestDeleter(t *testing.T) {
 	})
 }
 
-func TestOutcomeStrings(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "unfinished", Unfinished.String())
-	require.Equal(t, "evicted", Evicted.String())
-	require.Equal(t, "gone", Gone.String())
-	require.Equal(t, "terminating", Terminating.String())
-}
-
 // TestARequestThatWasNeverSentDidNothing asks a real client, whose limiter does not wait
 // beyond the end of an attempt.
 func TestARequestThatWasNeverSentDidNothing(t *testing.T) {

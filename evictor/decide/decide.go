@@ -16,14 +16,6 @@ const (
 	EvictAt
 )
 
-// String returns the verdict as it is written in logs.
-func (v Verdict) String() string {
-	if v == EvictAt {
-		return "evict"
-	}
-	return "keep"
-}
-
 // Reason is one taint because of which a pod has to leave.
 type Reason struct {
 	Taint tracker.Taint

@@ -157,8 +157,7 @@ func TestDecisionExplainsItself(t *testing.T) {
 	require.Equal(t, []string{"cpu:NoExecute", "disk:NoExecute", "gpu:NoExecute"}, because)
 	require.False(t, got.Because[0].Tolerated)
 	require.True(t, got.Because[2].Tolerated)
-	require.Equal(t, "evict", got.Verdict.String())
-	require.Equal(t, "keep", Keep.String())
+	require.Equal(t, EvictAt, got.Verdict)
 	require.Equal(t, []string{
 		"cpu:NoExecute since 2026-03-01T12:00:05Z", "disk:NoExecute since 2026-03-01T12:00:05Z", "gpu:NoExecute since 2026-03-01T12:00:00Z",
 	}, got.Reasons())
