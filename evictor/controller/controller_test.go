@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -387,19 +388,19 @@ func TestEachTermBeginsAnew(t *testing.T) {
 func TestALoopGoesOnAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		calls := 0
+		var calls atomic.Int32
 		go controller.Loop(ctx, "test", clock.RealClock{}, func(ctx context.Context) {
-			if calls++; calls < 3 {
+			if calls.Add(1) < 3 {
 				panic("a defect")
 			}
 			<-ctx.Done()
 		})
 		synctest.Wait()
-		require.Equal(t, 1, calls, "it waits a while")
+		require.EqualValues(t, 1, calls.Load(), "it waits a while")
 		rest(time.Minute)
-		require.Equal(t, 3, calls)
+		require.EqualValues(t, 3, calls.Load())
 		stop()
 		rest(time.Minute)
-		require.Equal(t, 3, calls)
+		require.EqualValues(t, 3, calls.Load())
 	})
 }
