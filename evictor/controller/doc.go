@@ -9,5 +9,6 @@
 //
 // A constructor starts nothing. Start runs until its context ends, and may be called again
 // by a replica that lost the lease and got it back. Nothing is reconciled while the replica
-// does not hold the lease.
+// does not hold the lease. A panic ends neither the process nor its queue: it is logged, counted,
+// and an error of one key, or of one loop that begins again.
 package controller
