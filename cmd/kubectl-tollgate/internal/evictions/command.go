@@ -207,7 +207,7 @@ func (o *options) check(found *state.Cluster) error {
 		{tracker.SourcePatch, "resourceslicepatches", filter.Patch},
 	} {
 		if object.name != "" && !found.Has(object.kind, object.name) && !found.Unread(object.resource) {
-			return fmt.Errorf("there is no %s %s", kinds[object.kind], object.name)
+			return fmt.Errorf("there is no %s %s", object.kind.Object(), object.name)
 		}
 	}
 	if filter.Patch != "" && o.untilDone && found.Unread("resourceslicepatches") {
